@@ -1,8 +1,9 @@
-//! Rushlight's half of the GPU benchmark: times kernels and training steps on a CUDA device and prints one line each. `bench/gpu` runs it and
-//! PyTorch on the same machine and puts the figures side by side.
+//! Rushlight's half of the GPU benchmark: times kernels and training steps on a CUDA device and prints one line each.
+//! `bench/gpu` runs it and PyTorch on the same machine and puts the figures side by side.
 //!
-//! Usage: `gpu [FILTER] [--first | --profile]`; only cases whose name contains the filter are run. With `--first` only the time from the start of the process to the
-//! end of the first step is taken; with `--profile`, a table says where the time of uncaptured steps goes.
+//! Usage: `gpu [FILTER] [--first | --profile]`; only cases whose name contains the filter are run. With `--first` only
+//! the time from the start of the process to the end of the first step is taken; with `--profile`, a table says where
+//! the time of uncaptured steps goes.
 
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;
@@ -72,7 +73,8 @@ impl Report {
         Ok(())
     }
 
-    /// A training step, made and dropped here, as it is and captured: its first takes libraries and kernels into account.
+    /// A training step, made and dropped here, as it is and captured: its first takes libraries and kernels into
+    /// account.
     fn step<F: FnMut(&Batch) -> Result<Tensor>>(
         &self,
         name: &str,

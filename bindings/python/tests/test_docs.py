@@ -1,8 +1,10 @@
-"""Examples in docstrings run."""
+"""Examples in docstrings, and the Python programs of the pages, run."""
 
 import doctest
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +20,19 @@ def modules():
 def test_examples(name):
     results = doctest.testmod(importlib.import_module(name), extraglobs={"torch": rushlight}, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert results.failed == 0
+
+
+def programs():
+    """The Python programs of the book and the READMEs, by page and line."""
+    root = Path(__file__).resolve().parents[3]
+    pages = [root / "README.md", root / "bindings/python/README.md", *sorted((root / "docs/book/src").rglob("*.md"))]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for program in re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S):
+            line = text.count("\n", 0, program.start()) + 1
+            yield pytest.param(program[1], id=f"{page.relative_to(root)}:{line}")
+
+
+@pytest.mark.parametrize("program", list(programs()))
+def test_programs(program):
+    exec(compile(program, "page", "exec"), {"__name__": "__main__"})

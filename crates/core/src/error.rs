@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 static WANT_BACKTRACE: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("RUSHLIGHT_BACKTRACE").is_some_and(|v| !v.is_empty() && v != "0"));
 
-/// What went wrong, in the terms of the exception PyTorch would raise.
+/// The class of an error, after the exception PyTorch would raise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -92,7 +92,7 @@ impl Error {
         io Io;
     }
 
-    /// What went wrong.
+    /// The class of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }

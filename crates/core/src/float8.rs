@@ -19,7 +19,7 @@ pub fn carried_bits(value: Scalar, dtype: DType) -> i64 {
 
 /// Rounds to the nearest value of a format with a sign, ties to the even mantissa.
 ///
-/// `MAX` is the code of the largest finite value, `OVER` what lies beyond becomes. With `UZ` the format has neither a
+/// `MAX` is the code of the largest finite value, `OVER` the code of larger values. With `UZ` the format has neither a
 /// negative zero nor a sign of NaN: code 0x80 is NaN.
 #[inline(always)]
 fn rounded<const MANTISSA: u32, const BIAS: u32, const MAX: u32, const OVER: u32, const NAN: u32, const UZ: bool>(
@@ -81,7 +81,7 @@ pub fn encode(dtype: DType, v: f32) -> u8 {
     formats!(dtype, code_of => code_of(v))
 }
 
-/// The codes of `values`, as many as both slices have.
+/// The codes of `values`, up to the shorter slice's length.
 pub fn encode_all(dtype: DType, values: &[f32], codes: &mut [u8]) {
     formats!(dtype, code_of => codes.iter_mut().zip(values).for_each(|(code, &v)| *code = code_of(v)))
 }

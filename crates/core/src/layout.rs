@@ -77,7 +77,7 @@ pub fn checked_numel(shape: &[usize]) -> Result<usize> {
     fn too_large(shape: &[usize]) -> Error {
         Error::value(format!("a tensor of shape {shape:?} has more elements than memory can address"))
     }
-    // Sizes beside a zero count too: strides, rows and planes are products of them.
+    // Other sizes count even if one is zero: strides, rows and planes are products of them.
     let (mut extent, mut empty) = (1usize, false);
     for &size in shape {
         empty |= size == 0;
@@ -293,7 +293,7 @@ impl Layout {
             .filter(|&end| end <= isize::MAX as usize / 16)
             .ok_or_else(|| {
                 Error::value(format!(
-                    "strides {:?} with shape {:?} reach past what memory can address",
+                    "strides {:?} with shape {:?} exceed the address space",
                     &self.strides[..],
                     &self.shape[..]
                 ))

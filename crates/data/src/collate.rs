@@ -27,7 +27,7 @@ use std::hash::{BuildHasher, Hash};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub trait Collate: Sized {
-    /// What a number of samples becomes.
+    /// The batch made of several samples.
     type Batch: Send + 'static;
     /// One batch of the samples, in their order.
     fn collate(samples: Vec<Self>) -> Result<Self::Batch>;

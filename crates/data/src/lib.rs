@@ -5,7 +5,7 @@
 //! | root | [`Dataset`], [`IterableDataset`], [`Collate`], [`DataLoader`], as in `torch.utils.data` |
 //! | [`sampler`] | the order in which samples are read |
 //! | [`vision`] | CIFAR, MNIST and folders of images |
-//! | [`transform`] | what is done to images, as in `torchvision.transforms` |
+//! | [`transform`] | image transforms, as in `torchvision.transforms` |
 //! | [`text`] | tokenizers and windows over tokens |
 //! | [`download`] | fetching and unpacking public datasets |
 

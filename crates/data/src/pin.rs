@@ -6,7 +6,7 @@ use rushlight_tensor::Tensor;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
-/// Batches whose tensors can be put into pinned memory ([`Tensor::pin_memory`]); what is no tensor stays as it is.
+/// Batches whose tensors can be put into pinned memory ([`Tensor::pin_memory`]); other values are unchanged.
 pub trait PinMemory: Sized {
     /// The same batch in pinned memory.
     fn pin_memory(self) -> Result<Self>;

@@ -106,7 +106,7 @@ impl<I: Iterator> Iterator for Progress<I> {
 }
 
 impl<I> Drop for Progress<I> {
-    /// What is printed next starts on a line of its own.
+    /// Ends the line, so that later output starts on a new one.
     fn drop(&mut self) {
         if self.visible && self.drawn.is_some() {
             let _ = writeln!(std::io::stderr());
@@ -114,7 +114,7 @@ impl<I> Drop for Progress<I> {
     }
 }
 
-/// What is shown.
+/// The progress line's contents.
 struct Line {
     title: String,
     /// Items done before this run, which say nothing about the rate.

@@ -1,8 +1,8 @@
-//! What the groups of a process share, and how the ranks of a job learn of each other's failures.
+//! State shared by the groups of a process, and the propagation of failures between ranks.
 //!
-//! One key of the store ends the job: the first reason written there is every rank's. A rank that sees something
-//! wrong writes it; the store itself writes it for a rank whose connection ends without notice. A thread of each rank
-//! waits for that key. It also answers when another rank, at its timeout, asks who is where.
+//! One key of the store ends the job: the first reason written there is reported by every rank. A rank that detects a
+//! failure writes it; the store writes it for a rank whose connection ends unexpectedly. A thread of each rank
+//! waits for that key. It also answers a rank that times out and asks for the others' positions.
 
 use crate::comm::{Abort, Endpoint, Peer};
 use crate::group::FlightRecord;
@@ -20,7 +20,7 @@ const ABORT: &str = "abort";
 const NEWS: &str = "news";
 /// Ranks that have left in good order.
 const DEPARTED: &str = "departed";
-/// Set when a rank wants to know where the others are.
+/// Set when a rank requests the others' positions.
 const ROLL_CALL: &str = "roll-call";
 
 pub(crate) struct Job {
@@ -41,8 +41,8 @@ pub(crate) struct Job {
 
 pub(crate) struct Network {
     pub(crate) store: Arc<TcpStore>,
-    /// A connection of its own for telling of failures: another call may be waiting on the first. Its end is this
-    /// rank's.
+    /// A separate connection for reporting failures: a call may be blocking the first. Its end marks this
+    /// rank's end.
     pub(crate) alarm: TcpStore,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) peers: Vec<Peer>,
@@ -78,7 +78,7 @@ impl Job {
         records.push(Arc::downgrade(record));
     }
 
-    /// Where this rank is: a line for each group with its name, the number of its last collective, and what that was.
+    /// This rank's position: for each group its name and the number and description of its last collective.
     fn whereabouts(&self) -> String {
         let records = self.records.lock().unwrap_or_else(|e| e.into_inner());
         let mut text = String::new();
@@ -91,7 +91,8 @@ impl Job {
         text
     }
 
-    /// Asks all ranks of a group where they are. Returns those that have not come to collective `sequence`, in words.
+    /// Asks all ranks of a group for their positions. Returns those that have not reached collective `sequence`, in
+    /// words.
     pub(crate) fn roll_call(&self, group: &str, ranks: &[usize], sequence: u64) -> Option<String> {
         let network = self.network.as_ref()?;
         network.alarm.set(ROLL_CALL, b"").ok()?;
@@ -158,7 +159,7 @@ impl Job {
         }
     }
 
-    /// How often the watching thread looks up. In large jobs less often, for the store's sake.
+    /// Polling interval of the watching thread: longer in large jobs, to spare the store.
     fn interval(&self) -> Duration {
         Duration::from_millis(250 + self.size as u64 / 8)
     }

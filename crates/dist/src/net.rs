@@ -3,7 +3,7 @@
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// Sets what every connection of ours has: no delay of small messages, and probes that notice within some 10 s that
+/// Sets the options of all our connections: no delay of small messages, and probes that detect within about 10 s that
 /// the other machine is gone while nothing is sent.
 pub(crate) fn configure(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
@@ -13,15 +13,15 @@ pub(crate) fn configure(stream: &TcpStream) {
     set(stream, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 5);
 }
 
-/// Has a connection end when what was sent is not acknowledged for 15 s: the kernel does not probe then, and would try
+/// Ends a connection when sent data is not acknowledged for 15 s: the kernel does not probe then, and would retry
 /// for a quarter of an hour. Only for connections whose other side always reads: a full receiver counts as silent. A
-/// rank that computes before it reads a large message is not dead, so messages between ranks go without; the store
-/// tells them who is.
+/// rank that computes before it reads a large message is not dead, so connections between ranks do not use it; the
+/// store reports dead ranks to them.
 pub(crate) fn bound_silence(stream: &TcpStream) {
     set(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 15_000);
 }
 
-/// An option that the system lacks is left as it is.
+/// Sets an option; ignored if the system lacks it.
 fn set(stream: &TcpStream, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
     // SAFETY: the descriptor is open and the value is an int, as these options take.
     unsafe {

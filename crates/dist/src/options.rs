@@ -20,7 +20,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LrScaling {
-    /// As it is.
+    /// Unchanged.
     #[default]
     None,
     /// Times the number of ranks: usual for SGD.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The default timeout of collectives, that of PyTorch's Gloo groups.
+/// The default timeout of collectives, equal to PyTorch's for Gloo.
 pub const DEFAULT_GROUP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Names of engines that programs may ask for. All but `mpi` mean the best engine there is.
+/// Engine names that programs may pass. All but `mpi` select the best available engine.
 const BACKENDS: [&str; 7] = ["", "tcp", "gloo", "nccl", "ccl", "xccl", "mpi"];
 
 /// How a world is set up. The defaults follow the launcher.
@@ -99,7 +99,7 @@ impl Init {
     }
 }
 
-/// Meets the other ranks as the launcher says; alone if there is none.
+/// Joins the other ranks of the launcher's job; a world of one without a launcher.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }
@@ -178,7 +178,7 @@ impl World {
         &self.launch
     }
 
-    /// This rank among those of its node. The launcher says, or the ranks have found out when they met.
+    /// This rank's index on its node, from the launcher or determined when the ranks joined.
     pub fn local_rank(&self) -> usize {
         let before = |nodes: &[usize]| nodes[..self.job.rank].iter().filter(|n| **n == nodes[self.job.rank]).count();
         self.launch.local_rank.unwrap_or_else(|| self.job.network.as_ref().map_or(0, |network| before(&network.nodes)))
@@ -190,8 +190,8 @@ impl World {
         self.launch.local_size.unwrap_or_else(|| self.job.network.as_ref().map_or(1, |network| same(&network.nodes)))
     }
 
-    /// This rank's device: the GPU that follows from its local rank and from what the launcher left visible, or the
-    /// CPU.
+    /// This rank's device: the GPU that follows from its local rank and from the devices that the launcher left
+    /// visible, or the CPU.
     pub fn device(&self) -> Device {
         let Some(engine) = rushlight_engines::accelerator() else { return Device::Cpu };
         let launch = Launch { local_rank: Some(self.local_rank()), ..self.launch.clone() };
@@ -222,7 +222,7 @@ impl World {
         self.new_group_with(ranks, self.group.timeout())
     }
 
-    /// [`World::new_group`] with a timeout of its own.
+    /// [`World::new_group`] with a separate timeout.
     pub fn new_group_with(&self, ranks: &[usize], timeout: Duration) -> Result<Option<Arc<dyn ProcessGroup>>> {
         let mut seen = vec![false; self.job.size];
         for &rank in ranks {
@@ -329,7 +329,7 @@ fn meet_in(other: &dyn Store, name: &str, launch: &Launch, env: &Environment, ti
     join_store(&String::from_utf8_lossy(&other.get("store")?), name, env, timeout)
 }
 
-/// A store of this process with a secret of its own, and what others need to know to join it.
+/// A store in this process with a new secret, and the text that others need to join it.
 fn host_store(env: &Environment, timeout: Duration) -> Result<(TcpStore, String)> {
     let secret = random_bytes()?.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let store = TcpStore::host(&[0], false, Secret::new(&secret))?;
@@ -380,7 +380,7 @@ fn own_addresses(env: &Environment) -> Result<Vec<IpAddr>> {
     Ok(chosen.map(|i| i.address).into_iter().collect())
 }
 
-/// What is the same for processes that can share memory: machine since its last start, process namespace, user.
+/// An identifier equal for processes that can share memory: boot id, process namespace and user.
 fn node_name() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/pid").map(|p| p.display().to_string()).unwrap_or_default();
@@ -471,7 +471,7 @@ fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) 
     Ok(with_devices(HostGroup::new(name, ranks, transport, job.clone(), timeout), nodes, job))
 }
 
-/// The group as it is for tensors of the host, and the devices' own collectives beside it where there are devices.
+/// The host's group, combined with device collectives if there are devices.
 fn with_devices(group: HostGroup, nodes: Vec<usize>, job: &Arc<Job>) -> Arc<dyn ProcessGroup> {
     // Asking for devices starts none. Without any there is nothing but the host's memory.
     match rushlight_engines::accelerator().filter(|_| job.devices) {
@@ -480,7 +480,7 @@ fn with_devices(group: HostGroup, nodes: Vec<usize>, job: &Arc<Job>) -> Arc<dyn 
     }
 }
 
-/// The memory that the ranks of this node share. If it cannot be had anywhere, all ranks do without.
+/// The shared memory of this node's ranks. If any node cannot provide it, no rank uses it.
 fn share_memory(
     network: &Network,
     id: u64,

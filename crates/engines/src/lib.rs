@@ -1,6 +1,6 @@
 //! The engines that are compiled in: the one place that names them.
 //!
-//! Everything above asks here for the engine of a [`Device`], and uses what it finds through the traits of
+//! Higher layers look up the engine of a [`Device`] here and use it through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
 mod calls;
@@ -13,8 +13,8 @@ use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};
 use std::sync::OnceLock;
 
-/// What is compiled in: the CPU, accelerators in the order [`accelerator`] prefers them, and the engine without
-/// elements.
+/// Compiled-in engines: the CPU, accelerators in the order [`accelerator`] prefers them, and the meta
+/// engine, whose tensors have no elements.
 pub static ENGINES: &[&dyn Engine] =
     &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &rushlight_hip::ENGINE, &rushlight_xpu::ENGINE, &meta::ENGINE];
 
@@ -95,7 +95,7 @@ pub fn toolkit() -> Option<(&'static str, String)> {
         .find_map(|(engine, version)| Some((engine.name(), version().ok()?)))
 }
 
-/// Pinned host memory of this machine's accelerators. An error says why there is none.
+/// Pinned host memory of this machine's accelerators. An error says why it is unavailable.
 pub fn pinned_memory() -> Result<&'static dyn PinnedMemory> {
     if let Some(memory) = accelerator().and_then(|engine| engine.pinned_memory()) {
         return Ok(memory);

@@ -230,7 +230,8 @@ template <class F> void launch(unsigned blocks, unsigned block_threads, F kernel
 }
 }  // namespace machine
 
-// ---- what kernels call ------------------------------------------------------------------------------------------------------------
+// ---- what kernels call
+// ------------------------------------------------------------------------------------------------------------
 
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }

@@ -1,8 +1,8 @@
 // Normalisation of the channels of [batch, channels, space].
 //
-// Elements are taken LANES at a time, the tensor being [batch, channels, space] of such vectors: vectors lie along the space, or, where an image has one
-// position (ACROSS), along the channels. A block has CHANNELS vectors side by side and IN threads for each; a channel's vectors are cut into gridDim.y
-// pieces, whose sums are joined in order.
+// Elements are taken LANES at a time, the tensor being [batch, channels, space] of such vectors: vectors lie along the
+// space, or, where an image has one position (ACROSS), along the channels. A block has CHANNELS vectors side by side
+// and IN threads for each; a channel's vectors are cut into gridDim.y pieces, whose sums are joined in order.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
@@ -178,7 +178,8 @@ __device__ inline float normal(float x, float middle, float scale, float shift) 
 __device__ inline double normal(double x, double middle, double scale, double shift) { return fma(x - middle, scale, shift); }
 
 #ifdef APPLY
-// Then ADD of another tensor, then RELU; KEEP and KEEP_SUM say which results on the way are wanted. Each is rounded as if it had been written.
+// Then ADD of another tensor, then RELU; KEEP and KEEP_SUM say which results on the way are wanted. Each is rounded as
+// if it had been written.
 extern "C" __global__ void __launch_bounds__(256) batch_norm(const V* x, const P* weight, const P* bias, V* y, const W* mean, const W* rstd, const V* other, V* sum, V* positive, Cut cut) {
     Walk walk(cut);
     if (!walk.there()) return;

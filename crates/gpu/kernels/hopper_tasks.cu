@@ -8,7 +8,8 @@
 #define PANELS (D / 64)
 #define LANE (threadIdx.x % 32)
 
-// ---- tasks ------------------------------------------------------------------------------------------------------------------------
+// ---- tasks
+// ---------------------------------------------------------------------------------------------------------------------
 
 // Tiles of heads, so many heads together: their other side stays in the cache meanwhile. Of such a set the longest
 // tiles come first, and blocks take them in rounds, there and back: those that had the longer ones of a round get the
@@ -108,7 +109,8 @@ __device__ inline void room_is_laid_out() {
     __syncthreads();
 }
 
-// ---- products of a group ----------------------------------------------------------------------------------------------------------
+// ---- products of a group
+// ----------------------------------------------------------------------------------------------------------
 
 // c = the group's rows of a tile of ROWS times STEP rows of another. The rows stay in shared memory: kept in registers
 // from step to step, ptxas 13.0 gives their registers to others.

@@ -31,7 +31,8 @@ struct bool8 { u8 bits; };
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
 typedef Vec<u32, 4> Vec16;
 
-// ---- conversions ------------------------------------------------------------------------------------------------------------------
+// ---- conversions
+// ------------------------------------------------------------------------------------------------------------------
 
 #ifdef __HIP__
 __device__ inline float half_to_float(u16 bits) {
@@ -119,7 +120,8 @@ template <class To> struct Number { static __device__ To of(u64 bits) { return c
 #define INTEGER_NUMBER(T) template <> struct Number<T> { static __device__ T of(u64 bits) { return convert<T>((i64)bits); } };
 INTEGER_NUMBER(i64) INTEGER_NUMBER(i32) INTEGER_NUMBER(i16) INTEGER_NUMBER(i8) INTEGER_NUMBER(u8) INTEGER_NUMBER(bool8)
 
-// ---- index arithmetic -------------------------------------------------------------------------------------------------------------
+// ---- index arithmetic
+// -------------------------------------------------------------------------------------------------------------
 
 #define MAX_RANK 10
 
@@ -163,7 +165,8 @@ template <int N> struct Nest {
     }
 };
 
-// ---- indices from memory ----------------------------------------------------------------------------------------------------------
+// ---- indices from memory
+// ----------------------------------------------------------------------------------------------------------
 
 struct Fault { u32 there; u32 size; i64 index; u32* taken; };
 

@@ -1,4 +1,5 @@
-//! Every kernel in the forms it is used in: what a vendor's crate compiles in its tests, for the architectures it knows.
+//! Every kernel in the forms it is used in: what a vendor's crate compiles in its tests, for the architectures it
+//! knows.
 
 use crate::driver::MatrixUnits;
 use crate::kernel::{Defines, Family, entries};

@@ -1,9 +1,9 @@
 //! A batch norm with what follows it in one pass.
 //!
 //! Networks add a shortcut to a normalised tensor and apply a ReLU, each by a call of its own, and drop the tensors in
-//! between. The last kernel of a batch norm is therefore held back (`queue`). An addition of a tensor of the same shape,
-//! or a ReLU, that comes next and reads the result joins it. A tensor that is freed before any other work is issued is
-//! never written. The values are those of separate kernels, bit by bit.
+//! between. The last kernel of a batch norm is therefore held back (`queue`). An addition of a tensor of the same
+//! shape, or a ReLU, that comes next and reads the result joins it. A tensor that is freed before any other work is
+//! issued is never written. The values are those of separate kernels, bit by bit.
 //!
 //! The gradient of a large ReLU is held back too: the gradients of a batch norm that come next and read it apply the
 //! mask in their first pass.
@@ -130,7 +130,8 @@ impl Chain {
         ];
         let handle = function.load(gpu)?;
         gpu.enter()?;
-        // SAFETY: the kernel's parameters, in order; what they address is not used for anything else before this is issued.
+        // SAFETY: the kernel's parameters, in order; what they address is not used for anything else before this is
+        // issued.
         unsafe { gpu.launch_now(handle, grid, self.stream.handle(), &mut args) }
     }
 
@@ -377,7 +378,8 @@ impl Gpu {
         self.with_held(apart).unwrap_or(false)
     }
 
-    /// Hears that memory is freed, before it can be used again; says whether it is to be kept until what reads it is issued.
+    /// Hears that memory is freed, before it can be used again; says whether it is to be kept until what reads it is
+    /// issued.
     pub fn is_kept_for_held(&self, block: u64) -> bool {
         let read = self.with_held(|held| {
             let read = held.reads(block);

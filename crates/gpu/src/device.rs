@@ -24,7 +24,8 @@ struct Fault {
     there: u32,
     size: u32,
     index: i64,
-    /// A number on the device, not zero once a thread has taken it upon itself to write: not every machine's devices have atomics on host memory.
+    /// A number on the device, not zero once a thread has taken it upon itself to write: not every machine's devices
+    /// have atomics on host memory.
     taken: DevicePtr,
 }
 
@@ -60,7 +61,8 @@ pub struct Gpu {
     pub forks: Mutex<Vec<(usize, usize)>>,
 }
 
-// SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with volatile loads.
+// SAFETY: handles of the driver may be used from any thread that made the context current; the fault is read with
+// volatile loads.
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
@@ -71,7 +73,8 @@ thread_local! {
     static LANES: RefCell<Lanes> = const { RefCell::new(Lanes { chosen: Vec::new(), scopes: Vec::new() }) };
 }
 
-/// Where a thread's work goes: to the innermost scope of the device, else to the stream it has chosen, else to the main one.
+/// Where a thread's work goes: to the innermost scope of the device, else to the stream it has chosen, else to the main
+/// one.
 struct Lanes {
     /// One for each device at most.
     chosen: Vec<(Lane, Stream)>,
@@ -268,7 +271,8 @@ impl Gpu {
         Ok(self.lane().stream)
     }
 
-    /// Gives this thread's stream work that is no kernel of ours: at once, or after launches that wait for their kernels.
+    /// Gives this thread's stream work that is no kernel of ours: at once, or after launches that wait for their
+    /// kernels.
     #[inline]
     pub fn submit(&self, work: impl FnOnce(&Gpu, Handle) -> Result<()> + Send + 'static) -> Result<()> {
         if self.is_timed() {
@@ -281,8 +285,8 @@ impl Gpu {
         })
     }
 
-    /// An error if this thread records a step: `call` has to wait for the device, or moves data between it and the host, which a replay
-    /// could not repeat.
+    /// An error if this thread records a step: `call` has to wait for the device, or moves data between it and the
+    /// host, which a replay could not repeat.
     #[inline]
     pub fn refuse_recording(&self, call: &str) -> Result<()> {
         if self.lane().recording { Err(cannot_record(call)) } else { Ok(()) }
@@ -332,7 +336,8 @@ impl Gpu {
         }
     }
 
-    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs after.
+    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs
+    /// after.
     pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
         Ok(Scratch { gpu: self, ptr: self.take_memory(bytes.max(1))? })
     }
@@ -364,7 +369,8 @@ impl Gpu {
     /// Lets kernels write a fault again.
     fn expect_faults(&self) -> Result<()> {
         let (none, stream) = (0u32, self.lane().stream);
-        // SAFETY: our own memory; no kernel writes to it that this thread does not know of, or its report is as good as another's.
+        // SAFETY: our own memory; no kernel writes to it that this thread does not know of, or its report is as good as
+        // another's.
         unsafe {
             (&raw mut (*self.fault).there).write_volatile(0);
             let taken = (*self.fault).taken;
@@ -374,7 +380,8 @@ impl Gpu {
     }
 
     fn report_fault(&self) -> Result<()> {
-        // SAFETY: our own mapped memory; no kernel is writing, as the stream is idle or another thread's report is as good as ours.
+        // SAFETY: our own mapped memory; no kernel is writing, as the stream is idle or another thread's report is as
+        // good as ours.
         let fault = unsafe { self.fault.read_volatile() };
         if fault.there == 0 {
             return Ok(());

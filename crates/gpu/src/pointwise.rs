@@ -1,5 +1,5 @@
-//! Pointwise ops, and what is like them: copies, fills, selections. One kernel driver (`kernels/pointwise.cu`), one compiled form per op, dtypes
-//! and class of layout.
+//! Pointwise ops, and what is like them: copies, fills, selections. One kernel driver (`kernels/pointwise.cu`), one
+//! compiled form per op, dtypes and class of layout.
 
 use crate::device::Gpu;
 use crate::driver::Handle;
@@ -82,7 +82,8 @@ impl Prepared {
         ];
         let handle = function.load(gpu)?;
         gpu.enter()?;
-        // SAFETY: the kernel's parameters, in order; what they address is not used for anything else before this is issued.
+        // SAFETY: the kernel's parameters, in order; what they address is not used for anything else before this is
+        // issued.
         unsafe { gpu.launch_now(handle, *grid, stream, &mut args) }
     }
 }
@@ -205,8 +206,8 @@ impl Form {
     }
 }
 
-/// A row's text as the body of a C function. Rows are sequences of `let` and one last expression; bitwise rows call methods whose names C
-/// reserves.
+/// A row's text as the body of a C function. Rows are sequences of `let` and one last expression; bitwise rows call
+/// methods whose names C reserves.
 fn returning(text: &str) -> String {
     let text = ["and", "or", "xor", "shl", "shr"]
         .iter()
@@ -232,7 +233,8 @@ fn number(value: Scalar, dtype: DType) -> u64 {
     }) as u64
 }
 
-/// Lanes of one thread: as many as 16 bytes of the largest element are, if everything lies so that they can be loaded at once.
+/// Lanes of one thread: as many as 16 bytes of the largest element are, if everything lies so that they can be loaded
+/// at once.
 fn lanes(loops: &crate::plan::Loops<OPERANDS>, out: View, inputs: &[Option<View>; INPUTS]) -> usize {
     let Some((inner, outer)) = loops.split_last() else { return 1 };
     let largest = inputs.iter().flatten().map(|v| v.dtype.size()).chain([out.dtype.size()]).max().unwrap_or(8);

@@ -41,7 +41,8 @@ template <class... A> static int emulator_sizes(void (*)(A...), unsigned long* s
     EMULATOR_API void run_##name(void** arguments) { emulator_run(name, arguments); }       \
     EMULATOR_API int sizes_##name(unsigned long* sizes) { return emulator_sizes(name, sizes); }
 
-// ---- lanes ------------------------------------------------------------------------------------------------------------------------
+// ---- lanes
+// ---------------------------------------------------------------------------------------------------------------------
 
 template <class A> static A emulator_exchange(int kind, A a, int lanes, int width, int line) {
     static_assert(sizeof(A) <= 8, "one word");
@@ -57,7 +58,8 @@ template <class A> static A emulator_exchange(int kind, A a, int lanes, int widt
 static inline void __syncthreads() { machine->barrier(0); }
 static inline int __syncthreads_or(int yes) { return machine->barrier(yes); }
 
-// ---- functions that the compiler knows --------------------------------------------------------------------------------------------
+// ---- functions that the compiler knows
+// --------------------------------------------------------------------------------------------
 
 #define ONE(name)                      \
     extern "C" double name(double);    \

@@ -13,8 +13,8 @@ const STRETCH: usize = 32 << 20;
 
 /// A file written beside its destination and moved there when it is complete.
 ///
-/// Until [`commit`](AtomicFile::commit) or [`replace`](AtomicFile::replace) succeeds, the destination keeps what it
-/// had; a file dropped before leaves nothing behind, and what a killed process left is removed by the next one that
+/// Until [`commit`](AtomicFile::commit) or [`replace`](AtomicFile::replace) succeeds, the destination keeps its old
+/// contents. A file dropped before that is removed; leftovers of a killed process are removed by the next one that
 /// writes the same file. A file that replaces another keeps its permissions. Readers that have the old file open or
 /// mapped keep the old contents.
 ///
@@ -105,8 +105,8 @@ impl AtomicFile {
     }
 }
 
-/// Removes what killed processes left of files in a folder that they were in the middle of writing. Files that are
-/// still being written stay, also those of other nodes that share the file system: theirs are removed after a day
+/// Removes the unfinished files of killed processes in a folder. Files that are
+/// still being written stay. Files of other nodes that share the file system are removed after a day
 /// without a write.
 pub fn remove_leftovers(folder: impl AsRef<Path>) {
     temporary::remove_dead(folder.as_ref());
@@ -147,14 +147,14 @@ impl Drop for Replaced {
     }
 }
 
-/// Does something that may be left out in a thread of its own.
+/// Runs optional work in a separate thread.
 fn aside(work: impl FnOnce() + Send + 'static) {
     // Without a thread the work is dropped, and with it the file it holds.
     let _ = thread::Builder::new().name("rushlight-free".into()).spawn(work);
 }
 
 impl AtomicFile {
-    /// Has the disk take what was written so far while more is written. Without it, `commit` would wait for the disk
+    /// Starts writing back to disk in the background while more is written. Otherwise `commit` would wait for the disk
     /// after the writing, and so would some file systems (ext4) when a file replaces another.
     fn flush_in_background(&mut self) {
         if self.flusher.is_none() {
@@ -202,7 +202,7 @@ impl Seek for AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if !self.moved {
-            // Nobody can be told of a failure here, and a stray temporary file harms nothing.
+            // A failure cannot be reported here, and a stray temporary file is harmless.
             let _ = fs::remove_file(&self.temporary);
         }
     }

@@ -13,11 +13,11 @@
 //! changed in place without touching the file. A mapped file must not be shortened or written over in place while
 //! tensors of it live; replacing it, as every `save` here does, is safe.
 //!
-//! Files are not trusted. Whatever is in one, reading gives values or an error: no code is run, and the memory taken
-//! stays in proportion to the file.
+//! Files are not trusted. Reading one returns values or an error: no code is run, and memory use
+//! stays proportional to the file's size.
 
 #[cfg(target_endian = "big")]
-compile_error!("rushlight-io writes the memory of tensors as it lies, which must be little-endian");
+compile_error!("rushlight-io writes the memory of tensors unchanged, so the machine must be little-endian");
 
 pub mod atomic;
 pub mod npy;
@@ -72,9 +72,9 @@ impl LoadOptions {
         self
     }
 
-    /// Puts tensors of a `.pt` file that were saved from a GPU on the GPU of the same number, if there are so many:
-    /// `count` of them, of the kind of `first`. The file may come from another vendor's machine. By default all tensors
-    /// come to the CPU.
+    /// Puts tensors of a `.pt` file that were saved from a GPU on the GPU of the same number, if it exists:
+    /// the machine has `count` of the kind of `first`. The file may come from another vendor's machine. By default all
+    /// tensors are loaded to the CPU.
     pub fn gpus(mut self, first: Device, count: usize) -> Self {
         self.gpus = (first, count);
         self
@@ -111,7 +111,7 @@ pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value>
         if bytes.get(8) == Some(&b'{') {
             return Ok(safetensors::SafeTensors::parse(source)?.tensors()?.into());
         }
-        // Old and foreign files with PyTorch's endings get the reader that can say what they are.
+        // Old and foreign files with PyTorch's endings go to the reader that can identify them.
         pt::load_source(&source, options).map_err(|e| match e.kind() {
             rushlight_core::ErrorKind::Unsupported => e,
             _ => Error::io("the file is neither safetensors nor a .pt, .npy or .npz file"),

@@ -200,7 +200,7 @@ fn unsupported(what: &str) -> Error {
     ))
 }
 
-/// What NumPy's name of a dtype says, such as `<f4`.
+/// Parses NumPy's name of a dtype, such as `<f4`.
 pub(crate) fn element_type(descr: &str) -> Result<(DType, ByteOrder)> {
     let (order, code) = match descr.as_bytes().split_first() {
         Some((b'<' | b'|' | b'=', _)) => (ByteOrder::Little, &descr[1..]),
@@ -258,7 +258,7 @@ pub(crate) fn header(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Writes a tensor as `numpy.save` does, first to a file beside `path`, then in its place. `bfloat16` and 8-bit floats,
+/// Writes a tensor as `numpy.save` does, to a temporary file that then replaces `path`. `bfloat16` and 8-bit floats,
 /// which NumPy lacks, are an error.
 pub fn save(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();

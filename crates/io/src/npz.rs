@@ -60,7 +60,7 @@ fn array(source: &Source, entry: &Entry, options: &LoadOptions, inflatable: &mut
                     entry.size
                 ))
             })?;
-            // Deflate never does better than 1032 to 1: a larger claim is a lie, found before memory is taken for it.
+            // Deflate never does better than 1032 to 1: refuse a larger claim before allocating memory for it.
             if entry.size / 1032 > packed.len() {
                 return Err(Error::io(format!("{} bytes cannot unpack to {}", packed.len(), entry.size)));
             }
@@ -92,7 +92,7 @@ fn inflate(packed: &[u8], out: &mut [u8]) -> Result<()> {
     Err(Error::io("its compressed bytes are damaged"))
 }
 
-/// Writes tensors as `numpy.savez` does, first to a file beside `path`, then in its place. `bfloat16`, which NumPy
+/// Writes tensors as `numpy.savez` does, to a temporary file that then replaces `path`. `bfloat16`, which NumPy
 /// lacks, is an error.
 pub fn save(tensors: &StateDict, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();

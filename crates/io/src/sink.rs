@@ -8,13 +8,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::thread;
 
-/// What is brought from a device at a time.
+/// Bytes copied from a device at a time.
 const STAGE: usize = 4 << 20;
 
-/// From this size on a checksum is worth a thread of its own.
+/// Minimum size for computing a checksum in a separate thread.
 const LARGE: usize = 4 << 20;
 
-/// Writes a file beside `path` and puts it in its place. Small pieces are gathered; tensors go straight to the system.
+/// Writes a temporary file and renames it to `path`. Small pieces are buffered; tensors are written directly.
 pub(crate) fn save(path: &Path, write: impl FnOnce(&mut BufWriter<AtomicFile>) -> Result<()>) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, AtomicFile::create_to_replace(path)?);
     write(&mut out)?;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Dimensions a file may ask for; NumPy's own limit.
+/// Maximum number of dimensions in a file; NumPy's own limit.
 pub(crate) const MAX_RANK: usize = 64;
 
 /// The bytes of a file: mapped, privately and copy-on-write, or read. Cheap to clone.
@@ -37,9 +37,9 @@ impl Source {
         }
         let len = usize::try_from(meta.len()).map_err(|_| Error::io("it is larger than memory can address"))?;
         if mmap && len > 0 {
-            // SAFETY: the mapping is private: writes through it stay in this process. That nobody shortens the file or
-            // writes over its bytes while it is mapped is what the public functions ask of their callers; our own
-            // writers only ever replace files.
+            // SAFETY: the mapping is private: writes through it stay in this process. The public functions require of
+            // their callers that the file is not shortened or overwritten in place while it is mapped; our own
+            // writers only replace files.
             let map = unsafe { MmapOptions::new().len(len).map_copy(&file)? };
             return Ok(Self { memory: Arc::new(map.into()), len });
         }
@@ -149,7 +149,7 @@ pub(crate) fn tensor(
     unsafe { Tensor::from_storage(storage.clone(), layout, dtype) }
 }
 
-/// Refuses what no honest file has, and what views of a tensor could not compute with: too many dimensions, or sizes so
+/// Refuses shapes that no valid file has and that views cannot compute with: too many dimensions, or sizes so
 /// large that only a zero among them makes them fit.
 pub(crate) fn check_shape(shape: &[usize]) -> Result<()> {
     if shape.len() > MAX_RANK {

@@ -1,4 +1,4 @@
-//! Temporary files beside their destinations, and what killed writers leave of them.
+//! Temporary files next to their destinations, and removal of those that killed writers leave.
 //!
 //! The file of a writer is `.NAME.KERNEL.SLOT.tmp`: `KERNEL` names the running kernel (its boot id), `SLOT` counts
 //! writers of one name. A living writer holds an advisory lock on its file. So a file is dead when
@@ -7,7 +7,7 @@
 //! - or another kernel wrote it, nobody is seen to hold its lock, and it has not been written to for a day. Locks may
 //!   not reach other nodes of a cluster, and a writer there that is alive continues writing.
 //!
-//! A writer takes the first slot that is free or dead, so the next save of a name removes what this kernel left of it.
+//! A writer takes the first slot that is free or dead, so the next save of a name removes its leftovers of this kernel.
 //! Files of other kernels are looked for once in a process and folder.
 
 use std::collections::HashSet;
@@ -149,8 +149,8 @@ pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Gives a file the permissions of the one it will replace, and its owner and group where that is allowed. Where the
-/// group cannot be kept, its members get no more than everybody.
+/// Copies the permissions of the file to be replaced, and its owner and group if allowed. If the
+/// group cannot be kept, the group's permissions are reduced to everybody's.
 #[cfg(unix)]
 pub(crate) fn adopt(file: &File, replaced: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -211,7 +211,7 @@ mod tests {
             fs::read_dir(&self.0).unwrap().count()
         }
 
-        /// A file as a writer leaves it that was killed on a kernel so many seconds ago.
+        /// The leftover of a writer that was killed on a kernel `seconds` ago.
         fn leave(&self, kernel: &str, seconds: u64) -> PathBuf {
             let path = self.0.join(name(OsStr::new("model.pt"), kernel, 0));
             let file = File::create(&path).unwrap();

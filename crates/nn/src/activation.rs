@@ -100,7 +100,7 @@ macro_rules! with_options {
 with_options! {
     /// `x`, or a slope times `x` below zero.
     LeakyReLU {
-        /// The slope below zero; 0.01 unless set.
+        /// The slope below zero; 0.01 by default.
         negative_slope = 0.01
     }
     |a| format!("negative_slope={}", float(a.negative_slope)),
@@ -108,7 +108,7 @@ with_options! {
 
     /// `x`, or `alpha · (exp(x) - 1)` below zero.
     ELU {
-        /// The limit below zero; 1 unless set.
+        /// The limit below zero; 1 by default.
         alpha = 1.0
     }
     |a| format!("alpha={}", float(a.alpha)),
@@ -116,7 +116,7 @@ with_options! {
 
     /// The continuously differentiable ELU.
     CELU {
-        /// The limit below zero; 1 unless set.
+        /// The limit below zero; 1 by default.
         alpha = 1.0
     }
     |a| format!("alpha={}", float(a.alpha)),
@@ -124,9 +124,9 @@ with_options! {
 
     /// `log(1 + exp(beta · x)) / beta`, a smooth ReLU.
     Softplus {
-        /// How sharp the bend is; 1 unless set.
+        /// How sharp the bend is; 1 by default.
         beta = 1.0,
-        /// Above `threshold / beta` it is `x` itself; 20 unless set.
+        /// Above `threshold / beta` it is `x` itself; 20 by default.
         threshold = 20.0
     }
     |a| format!("beta={}, threshold={}", float(a.beta), float(a.threshold)),
@@ -134,7 +134,7 @@ with_options! {
 
     /// `x` moved towards zero by `lambd`, zero within.
     Softshrink {
-        /// Half the width of the zero; 0.5 unless set.
+        /// Half the width of the zero; 0.5 by default.
         lambd = 0.5
     }
     |a| float(a.lambd),
@@ -146,7 +146,7 @@ with_options! {
 
     /// `x`, zero within `lambd` of zero.
     Hardshrink {
-        /// Half the width of the zero; 0.5 unless set.
+        /// Half the width of the zero; 0.5 by default.
         lambd = 0.5
     }
     |a| float(a.lambd),
@@ -154,9 +154,9 @@ with_options! {
 
     /// `x` kept between two values.
     Hardtanh {
-        /// The lower value; -1 unless set.
+        /// The lower value; -1 by default.
         min_val = -1.0,
-        /// The upper value; 1 unless set.
+        /// The upper value; 1 by default.
         max_val = 1.0
     }
     |a| format!("min_val={}, max_val={}", float(a.min_val), float(a.max_val)),
@@ -211,7 +211,7 @@ pub struct GELU {
 }
 
 impl GELU {
-    /// The layer, by the error function unless said otherwise.
+    /// The layer, by the error function by default.
     pub fn new() -> Self {
         Self::default()
     }
@@ -352,7 +352,7 @@ pub struct PReLUBuilder {
 }
 
 impl PReLU {
-    /// One slope, 0.25 at first, unless said otherwise.
+    /// One slope, 0.25 at first, by default.
     pub fn new() -> PReLUBuilder {
         PReLUBuilder { num_parameters: 1, init: 0.25, options: Options::default() }
     }
@@ -400,7 +400,7 @@ pub struct RReLU {
 }
 
 impl RReLU {
-    /// Slopes between 1/8 and 1/3 unless said otherwise.
+    /// Slopes between 1/8 and 1/3 by default.
     pub fn new() -> Self {
         Self { lower: 0.125, upper: 1.0 / 3.0, training: Training::default() }
     }

@@ -127,21 +127,21 @@ impl<'a> MultiheadAttentionOptions<'a> {
         self
     }
 
-    /// Whether query `i` sees keys `0..=i` only. An `attn_mask` beside it must say the same, and is not read where
-    /// the faster way is open.
+    /// Whether query `i` sees keys `0..=i` only. An `attn_mask` given as well must agree with it, and the
+    /// faster kernel does not read it.
     pub fn is_causal(mut self, is_causal: bool) -> Self {
         self.is_causal = is_causal;
         self
     }
 
-    /// Whether to give the attention weights too, true unless set. They take memory for every query and key: say
-    /// `false` where they are not looked at.
+    /// Whether to return the attention weights too; true by default. They take memory for every query and key: pass
+    /// `false` if you do not need them.
     pub fn need_weights(mut self, need_weights: bool) -> Self {
         self.need_weights = need_weights;
         self
     }
 
-    /// Whether the weights are averaged over the heads, true unless set.
+    /// Whether the weights are averaged over the heads, true by default.
     pub fn average_attn_weights(mut self, average: bool) -> Self {
         self.average_attn_weights = average;
         self
@@ -390,7 +390,7 @@ impl MultiheadAttentionBuilder {
         self
     }
 
-    /// Whether the projections have biases, true unless set.
+    /// Whether the projections have biases, true by default.
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
@@ -408,13 +408,13 @@ impl MultiheadAttentionBuilder {
         self
     }
 
-    /// The features of keys, `embed_dim` unless set.
+    /// The features of keys, `embed_dim` by default.
     pub fn kdim(mut self, kdim: impl Into<Option<usize>>) -> Self {
         self.kdim = kdim.into();
         self
     }
 
-    /// The features of values, `embed_dim` unless set.
+    /// The features of values, `embed_dim` by default.
     pub fn vdim(mut self, vdim: impl Into<Option<usize>>) -> Self {
         self.vdim = vdim.into();
         self

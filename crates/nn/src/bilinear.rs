@@ -28,7 +28,7 @@ pub struct BilinearBuilder {
 }
 
 impl Bilinear {
-    /// A layer from two inputs to `out_features`, with a bias unless said otherwise.
+    /// A layer from two inputs to `out_features`, with a bias by default.
     pub fn new(in1_features: usize, in2_features: usize, out_features: usize) -> BilinearBuilder {
         BilinearBuilder { in1_features, in2_features, out_features, bias: true, options: Options::default() }
     }

@@ -25,7 +25,7 @@ pub struct ModuleList<M = Box<dyn Forward>>(Vec<M>);
 #[derive(Default)]
 pub struct ParameterList(Vec<Parameter>);
 
-/// What the two lists have in common: they are vectors whose items are named by position.
+/// The common part of the two lists: vectors whose items are named by position.
 macro_rules! lists {
     ($([$($generic:tt)*] $list:ty, $item:ty, $member:ident $name:literal $(, $extra:expr)?;)*) => {$(
         impl<$($generic)*> From<Vec<$item>> for $list {
@@ -120,11 +120,11 @@ pub struct ModuleDict<M = Box<dyn Forward>>(IndexMap<String, M>);
 #[derive(Default)]
 pub struct ParameterDict(IndexMap<String, Parameter>);
 
-/// What the two dictionaries have in common.
+/// The common part of the two dictionaries.
 macro_rules! dictionaries {
     ($([$($generic:tt)*] $dict:ty, $item:ty, $member:ident $name:literal $(, $extra:expr)?;)*) => {$(
         impl<$($generic)*> $dict {
-            /// Puts an item under a name, in the place of what was there.
+            /// Inserts an item under a name and returns the item it replaces.
             pub fn insert(&mut self, name: impl Into<String>, item: $item) -> Result<Option<$item>> {
                 let name = name.into();
                 check_name($name, &name)?;

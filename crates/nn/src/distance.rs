@@ -12,18 +12,18 @@ pub struct CosineSimilarity {
 }
 
 impl CosineSimilarity {
-    /// Along dimension 1 unless said otherwise.
+    /// Along dimension 1 by default.
     pub fn new() -> Self {
         Self { dim: 1, eps: 1e-8 }
     }
 
-    /// The dimension of the vectors; 1 unless set.
+    /// The dimension of the vectors; 1 by default.
     pub fn dim(mut self, dim: isize) -> Self {
         self.dim = dim;
         self
     }
 
-    /// The smallest length that counts; 1e-8 unless set.
+    /// The smallest length that counts; 1e-8 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -50,24 +50,24 @@ pub struct PairwiseDistance {
 }
 
 impl PairwiseDistance {
-    /// Euclidean unless said otherwise.
+    /// Euclidean by default.
     pub fn new() -> Self {
         Self { p: 2.0, eps: 1e-6, keepdim: false }
     }
 
-    /// The norm; 2 unless set.
+    /// The norm; 2 by default.
     pub fn p(mut self, p: f64) -> Self {
         self.p = p;
         self
     }
 
-    /// Added to differences; 1e-6 unless set.
+    /// Added to differences; 1e-6 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
 
-    /// Whether the last dimension stays, of size one; not unless set.
+    /// Whether the last dimension stays, of size one; false by default.
     pub fn keepdim(mut self, keepdim: bool) -> Self {
         self.keepdim = keepdim;
         self

@@ -5,7 +5,7 @@ use crate::{Forward, Module, Training, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 
-/// A layer with a probability and the training switch, and its builder: what it drops is up to `$apply`.
+/// A layer with a probability and the training switch, and its builder. `$apply` chooses what to drop.
 macro_rules! dropouts {
     ($($(#[$doc:meta])* $name:ident $builder:ident $apply:expr;)*) => {$(
         $(#[$doc])*
@@ -117,7 +117,7 @@ fn channels<const D: usize>(name: &str, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// `ones` says what is dropped together.
+/// Elements that broadcast from one element of `ones` are dropped together.
 fn alpha_dropout(x: &Tensor, ones: &Tensor, p: f64) -> Result<Tensor> {
     if p == 1.0 {
         return x.mul(0.0);

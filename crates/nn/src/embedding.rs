@@ -41,7 +41,7 @@ pub struct EmbeddingBuilder {
     options: Options,
 }
 
-/// Where an embedding's first values come from.
+/// Source of an embedding's initial values.
 #[derive(Clone)]
 pub(crate) enum Table {
     Random { num_embeddings: usize, embedding_dim: usize },
@@ -123,7 +123,7 @@ impl Embedding {
         EmbeddingBuilder::of(Table::Random { num_embeddings, embedding_dim }, false)
     }
 
-    /// A table with these rows, which are shared; frozen unless said otherwise.
+    /// A table with these rows, which are shared; frozen by default.
     pub fn from_pretrained(embeddings: &Tensor) -> EmbeddingBuilder {
         EmbeddingBuilder::of(Table::Given(embeddings.clone()), true)
     }
@@ -174,25 +174,25 @@ impl EmbeddingBuilder {
         self
     }
 
-    /// The largest norm of a row: longer ones are scaled down, in place, as they are looked up.
+    /// The largest norm of a row: lookup scales longer rows down in place.
     pub fn max_norm(mut self, max_norm: f64) -> Self {
         self.max_norm = Some(max_norm);
         self
     }
 
-    /// The `p` of the norm for [`EmbeddingBuilder::max_norm`]; 2 unless set.
+    /// The `p` of the norm for [`EmbeddingBuilder::max_norm`]; 2 by default.
     pub fn norm_type(mut self, norm_type: f64) -> Self {
         self.norm_type = norm_type;
         self
     }
 
-    /// Whether a row's gradient is divided by how often it was looked up; not unless set.
+    /// Whether a row's gradient is divided by its number of lookups; false by default.
     pub fn scale_grad_by_freq(mut self, scale_grad_by_freq: bool) -> Self {
         self.scale_grad_by_freq = scale_grad_by_freq;
         self
     }
 
-    /// Sparse gradients, which are not supported: [`EmbeddingBuilder::build`] says so.
+    /// Sparse gradients, which are not supported: [`EmbeddingBuilder::build`] returns an error.
     pub fn sparse(mut self, sparse: bool) -> Self {
         self.sparse = sparse;
         self

@@ -6,7 +6,7 @@ use crate::{Forward, Module, Parameter, factory_options, locate};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Options, ScatterReduce, Tensor};
 
-/// What becomes of the vectors of a bag.
+/// How the vectors of a bag are reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BagMode {
     /// Their sum.
@@ -66,7 +66,7 @@ impl EmbeddingBag {
         EmbeddingBagBuilder::of(Table::Random { num_embeddings, embedding_dim }, false)
     }
 
-    /// A table with these rows, which are shared; frozen unless said otherwise.
+    /// A table with these rows, which are shared; frozen by default.
     pub fn from_pretrained(embeddings: &Tensor) -> EmbeddingBagBuilder {
         EmbeddingBagBuilder::of(Table::Given(embeddings.clone()), true)
     }
@@ -219,7 +219,7 @@ impl EmbeddingBagBuilder {
         }
     }
 
-    /// What becomes of the vectors of a bag; their mean unless set.
+    /// How the vectors of a bag are reduced; to their mean by default.
     pub fn mode(mut self, mode: BagMode) -> Self {
         self.mode = mode;
         self
@@ -237,31 +237,31 @@ impl EmbeddingBagBuilder {
         self
     }
 
-    /// The largest norm of a row: longer ones are scaled down, in place, as they are looked up.
+    /// The largest norm of a row: lookup scales longer rows down in place.
     pub fn max_norm(mut self, max_norm: f64) -> Self {
         self.max_norm = Some(max_norm);
         self
     }
 
-    /// The `p` of the norm for [`EmbeddingBagBuilder::max_norm`]; 2 unless set.
+    /// The `p` of the norm for [`EmbeddingBagBuilder::max_norm`]; 2 by default.
     pub fn norm_type(mut self, norm_type: f64) -> Self {
         self.norm_type = norm_type;
         self
     }
 
-    /// Whether a row's gradient is divided by how often it was looked up; not unless set, and not for maxima.
+    /// Whether a row's gradient is divided by its number of lookups; false by default, not for maxima.
     pub fn scale_grad_by_freq(mut self, scale_grad_by_freq: bool) -> Self {
         self.scale_grad_by_freq = scale_grad_by_freq;
         self
     }
 
-    /// Whether the last offset is the end of the last bag, not the beginning of another; not unless set.
+    /// Whether the last offset is the end of the last bag, not the beginning of another; false by default.
     pub fn include_last_offset(mut self, include_last_offset: bool) -> Self {
         self.include_last_offset = include_last_offset;
         self
     }
 
-    /// Sparse gradients, which are not supported: [`EmbeddingBagBuilder::build`] says so.
+    /// Sparse gradients, which are not supported: [`EmbeddingBagBuilder::build`] returns an error.
     pub fn sparse(mut self, sparse: bool) -> Self {
         self.sparse = sparse;
         self

@@ -11,13 +11,13 @@ macro_rules! factory_options {
     };
     ([$($generic:tt)*] $builder:ty) => {
         impl<$($generic)*> $builder {
-            /// The dtype of the parameters, `float32` unless said otherwise.
+            /// The dtype of the parameters, `float32` by default.
             pub fn dtype(mut self, dtype: rushlight_core::DType) -> Self {
                 self.options = self.options.dtype(dtype);
                 self
             }
 
-            /// Where the parameters live, on the CPU unless said otherwise.
+            /// Where the parameters live, on the CPU by default.
             pub fn device(mut self, device: rushlight_core::Device) -> Self {
                 self.options = self.options.device(device);
                 self

@@ -83,7 +83,7 @@ impl Grid {
         (0..rows).flat_map(move |i| (0..columns).map(move |j| [i, j]))
     }
 
-    /// What [`Tensor::pad`] takes.
+    /// Arguments of [`Tensor::pad`].
     fn pads(&self) -> [isize; 4] {
         let [rows, columns] = self.padding.map(|p| p as isize);
         [columns, columns, rows, rows]
@@ -94,19 +94,19 @@ impl Grid {
 macro_rules! block_options {
     ($layer:ident) => {
         impl $layer {
-            /// Distance between the block's places; 1 unless set.
+            /// Distance between the block's places; 1 by default.
             pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
                 self.blocks.dilation = dilation.into();
                 self
             }
 
-            /// Zeros on both sides of the image; 0 unless set.
+            /// Zeros on both sides of the image; 0 by default.
             pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
                 self.blocks.padding = padding.into();
                 self
             }
 
-            /// Steps of the block; 1 unless set.
+            /// Steps of the block; 1 by default.
             pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
                 self.blocks.stride = stride.into();
                 self

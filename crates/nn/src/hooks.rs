@@ -93,7 +93,7 @@ impl<M: Module> Hooked<M> {
         ForwardHookHandle { id, hooks: Arc::downgrade(&self.hooks) }
     }
 
-    /// Calls `hook` with the input before each forward pass; what it returns, if anything, takes the input's place.
+    /// Calls `hook` with the input before each forward pass; a returned tensor replaces the input.
     pub fn register_forward_pre_hook(
         &self,
         hook: impl Fn(&M, &Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
@@ -101,8 +101,8 @@ impl<M: Module> Hooked<M> {
         self.register(Hook::Before(Arc::new(hook)))
     }
 
-    /// Calls `hook` with input and output after each forward pass; what it returns, if anything, takes the output's
-    /// place.
+    /// Calls `hook` with input and output after each forward pass; a returned tensor replaces the
+    /// output.
     pub fn register_forward_hook(
         &self,
         hook: impl Fn(&M, &Tensor, &Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,

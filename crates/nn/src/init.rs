@@ -15,7 +15,7 @@ pub enum FanMode {
     FanOut,
 }
 
-/// What follows a layer; decides the recommended gain.
+/// The nonlinearity after a layer; decides the recommended gain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Nonlinearity {
     /// Nothing: gain 1.
@@ -98,7 +98,7 @@ fn xavier_std(tensor: &Tensor, gain: f64) -> Result<f64> {
     Ok(gain * (2.0 / fan_in.saturating_add(fan_out).max(1) as f64).sqrt())
 }
 
-/// He et al.'s uniform: what `Linear` and convolutions start from, with `Nonlinearity::LeakyRelu(√5)`.
+/// He et al.'s uniform: the initialisation of `Linear` and convolutions, with `Nonlinearity::LeakyRelu(√5)`.
 pub fn kaiming_uniform_(tensor: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
     let bound = 3f64.sqrt() * kaiming_std(tensor, mode, nonlinearity)?;
     uniform_(tensor, -bound, bound)
@@ -116,7 +116,7 @@ fn kaiming_std(tensor: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Re
     Ok(calculate_gain(nonlinearity) / (fan.max(1) as f64).sqrt())
 }
 
-/// Normal, with what falls outside `[a, b]` drawn again. PyTorch's defaults are 0, 1, -2 and 2.
+/// Normal, truncated to `[a, b]` by drawing again. PyTorch's defaults are 0, 1, -2 and 2.
 pub fn trunc_normal_(tensor: &Tensor, mean: f64, std: f64, a: f64, b: f64) -> Result<()> {
     // Written so that NaN fails.
     if !(std > 0.0 && a < b) {

@@ -1,10 +1,10 @@
 //! Neural networks: modules, layers, losses, initialisation.
 //!
 //! A model is a plain struct with `#[derive(Module)]`; names, shapes and default initialisation of parameters are
-//! PyTorch's, so state dicts travel both ways.
+//! PyTorch's, so state dicts load in both directions.
 //!
-//! What holds parameters or checks its settings comes from a builder, with PyTorch's names and defaults as methods:
-//! `Conv2d::new(3, 8, 3).padding(1).build()?`. What does neither is complete as it is: `ReLU`,
+//! Layers that hold parameters or check settings have a builder with PyTorch's names and defaults:
+//! `Conv2d::new(3, 8, 3).padding(1).build()?`. Other layers need no `build`: `ReLU`,
 //! `MaxPool2d::new(2).stride(1)`, `CrossEntropyLoss::new().label_smoothing(0.1)`.
 //!
 //! ```
@@ -131,14 +131,14 @@ pub use transformer::{
     TransformerEncoderBuilder, TransformerEncoderLayer, TransformerEncoderLayerBuilder, TransformerMasks,
 };
 
-/// What `#[derive(Module)]` calls.
+/// Functions that `#[derive(Module)]` calls.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::module::{ByClone, ByRefusal, Setting};
     pub use rushlight_core::Result;
     pub use rushlight_tensor::state::Value;
 
-    /// A module's state dict, as checkpoints want it.
+    /// A module's state dict as a checkpoint value.
     pub fn state(module: &dyn crate::Module) -> Result<Value> {
         Ok(module.state_dict().into())
     }

@@ -37,7 +37,7 @@ pub struct LinearBuilder {
 }
 
 impl Linear {
-    /// A layer from `in_features` to `out_features`, with a bias unless said otherwise.
+    /// A layer from `in_features` to `out_features`, with a bias by default.
     pub fn new(in_features: usize, out_features: usize) -> LinearBuilder {
         LinearBuilder { in_features, out_features, bias: true, options: Options::default() }
     }

@@ -57,7 +57,7 @@ fn any_rank(_: &str, _: usize, _: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// What repeats the input must know which dimensions are space.
+/// Checks the rank for modes that repeat the input: they must know the spatial dimensions.
 fn spatial(name: &str, dims: usize, input: &Tensor) -> Result<()> {
     if input.rank() == dims + 1 || input.rank() == dims + 2 {
         return Ok(());

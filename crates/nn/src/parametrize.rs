@@ -9,7 +9,7 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use std::any::Any;
 
-/// How a parameter is computed from what is learned in its place.
+/// Computes a parameter from the tensors learned in its place.
 pub trait Parametrization: Module {
     /// The parameter's value.
     fn value(&self) -> Result<Tensor>;
@@ -31,10 +31,10 @@ pub trait Parametrization: Module {
 /// ```
 #[derive(Clone)]
 pub struct Parametrized<M, P> {
-    /// The parameter in here is a stand-in without memory of its own.
+    /// The parameter in here is a placeholder without its own memory.
     module: M,
     name: String,
-    /// PyTorch's name of what is learned: `parametrizations.weight`.
+    /// PyTorch's name prefix of the learned tensors: `parametrizations.weight`.
     prefix: String,
     parametrization: P,
 }
@@ -133,8 +133,8 @@ pub struct WeightNorm {
     dim: Option<usize>,
 }
 
-/// Learns a parameter's lengths along a dimension apart from its directions; with `None` as dimension it has one
-/// length.
+/// Learns a parameter's norms along a dimension separately from its directions; with `None` as dimension it has one
+/// norm.
 pub fn weight_norm<M: Module>(
     module: M,
     name: &str,

@@ -45,31 +45,31 @@ impl<const D: usize> MaxPoolNd<D> {
         Self { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
     }
 
-    /// Steps of the window; its size unless set.
+    /// Steps of the window; its size by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = Some(stride.into());
         self
     }
 
-    /// Positions added on both sides, which never win; 0 unless set.
+    /// Positions added on both sides, which never win; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Distance between the window's positions; 1 unless set.
+    /// Distance between the window's positions; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
     }
 
-    /// Whether a last window that is only partly filled counts; not unless set.
+    /// Whether a last window that is only partly filled counts; false by default.
     pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
         self.ceil_mode = ceil_mode;
         self
     }
 
-    /// The maxima and where they are in the flattened input plane: PyTorch's `return_indices`.
+    /// The maxima and their indices in the flattened input plane: PyTorch's `return_indices`.
     pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         match D {
             1 => input.max_pool1d_with_indices(self.window()),
@@ -153,31 +153,31 @@ impl<const D: usize> AvgPoolNd<D> {
         }
     }
 
-    /// Steps of the window; its size unless set.
+    /// Steps of the window; its size by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = Some(stride.into());
         self
     }
 
-    /// Zeros on both sides; 0 unless set.
+    /// Zeros on both sides; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Whether a last window that is only partly filled counts; not unless set.
+    /// Whether a last window that is only partly filled counts; false by default.
     pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
         self.ceil_mode = ceil_mode;
         self
     }
 
-    /// Whether padding counts in the mean, as it does unless set.
+    /// Whether padding counts in the mean; true by default.
     pub fn count_include_pad(mut self, count_include_pad: bool) -> Self {
         self.count_include_pad = count_include_pad;
         self
     }
 
-    /// What sums are divided by in place of the window's size.
+    /// Divides sums by `divisor` instead of the window's size.
     pub fn divisor_override(mut self, divisor: usize) -> Self {
         self.divisor_override = Some(divisor);
         self
@@ -276,21 +276,21 @@ adaptive! {
 }
 
 impl AdaptiveMaxPool1d {
-    /// The maxima and where they are in the input: PyTorch's `return_indices`.
+    /// The maxima and their indices in the input: PyTorch's `return_indices`.
     pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         input.adaptive_max_pool1d_with_indices(self.output_size.clone())
     }
 }
 
 impl AdaptiveMaxPool2d {
-    /// The maxima and where they are in the flattened input plane: PyTorch's `return_indices`.
+    /// The maxima and their indices in the flattened input plane: PyTorch's `return_indices`.
     pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         input.adaptive_max_pool2d_with_indices(self.output_size.clone())
     }
 }
 
 impl AdaptiveMaxPool3d {
-    /// The maxima and where they are in the flattened input volume: PyTorch's `return_indices`.
+    /// The maxima and their indices in the flattened input volume: PyTorch's `return_indices`.
     pub fn forward_with_indices(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         adaptive_max_pool3d(input, self.output_size.clone())
     }

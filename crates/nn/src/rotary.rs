@@ -4,8 +4,8 @@ use crate::{Buffer, Module, locate};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
-/// Rotary position embedding (RoPE): turns pairs of features of queries and keys by an angle that grows with the
-/// position, so that their product depends on the distance of the positions.
+/// Rotary position embedding (RoPE): rotates pairs of features of queries and keys by an angle that grows with the
+/// position, so that their product depends on the distance between positions.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
@@ -30,7 +30,7 @@ pub struct RotaryEmbedding {
     interleaved: bool,
 }
 
-/// How the frequencies of a [`RotaryEmbedding`] are changed for contexts longer than those of training.
+/// How the frequencies of a [`RotaryEmbedding`] are changed for contexts longer than in training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
     /// All positions divided by a factor.
@@ -94,13 +94,13 @@ pub struct RotaryEmbeddingBuilder {
 crate::factory_options!(RotaryEmbeddingBuilder);
 
 impl RotaryEmbeddingBuilder {
-    /// The base of the frequencies (`rope_theta`), 10000 unless set.
+    /// The base of the frequencies (`rope_theta`), 10000 by default.
     pub fn base(mut self, base: f64) -> Self {
         self.base = base;
         self
     }
 
-    /// Changed frequencies for long contexts; none unless set.
+    /// Changed frequencies for long contexts; none by default.
     pub fn scaling(mut self, scaling: impl Into<Option<RopeScaling>>) -> Self {
         self.scaling = scaling.into();
         self

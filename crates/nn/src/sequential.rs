@@ -23,7 +23,7 @@ pub struct Sequential {
     layers: IndexMap<String, Box<dyn Forward>>,
 }
 
-/// What a [`Sequential`] can be made of: a tuple of layers, or a vector or array of (boxed) ones.
+/// The arguments of [`Sequential`]: a tuple of layers, or a vector or array of (boxed) ones.
 pub trait Layers {
     /// The layers, boxed.
     fn into_boxes(self) -> Vec<Box<dyn Forward>>;
@@ -73,7 +73,7 @@ impl Sequential {
         self
     }
 
-    /// With one more layer under a name of its own.
+    /// Appends a layer under the given name.
     pub fn add_module(mut self, name: &str, layer: impl Forward) -> Result<Self> {
         check_name("Sequential", name)?;
         if self.layers.contains_key(name) {

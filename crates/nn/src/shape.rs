@@ -15,7 +15,7 @@ impl Forward for Identity {
     }
 }
 
-/// Merges dimensions into one; all but the batch's unless said otherwise.
+/// Merges dimensions into one; all but the batch's by default.
 #[derive(Clone, Copy, Debug, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Flatten {
@@ -29,13 +29,13 @@ impl Flatten {
         Self { start_dim: 1, end_dim: -1 }
     }
 
-    /// The first dimension to merge; 1 unless set.
+    /// The first dimension to merge; 1 by default.
     pub fn start_dim(mut self, start_dim: isize) -> Self {
         self.start_dim = start_dim;
         self
     }
 
-    /// The last dimension to merge; -1 unless set.
+    /// The last dimension to merge; -1 by default.
     pub fn end_dim(mut self, end_dim: isize) -> Self {
         self.end_dim = end_dim;
         self

@@ -41,13 +41,13 @@ impl<const D: usize> MaxUnpoolNd<D> {
         Self { kernel_size: kernel_size.into(), stride: None, padding: 0.into() }
     }
 
-    /// The pooling's steps; its window's size unless set.
+    /// The pooling's steps; its window's size by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = Some(stride.into());
         self
     }
 
-    /// The pooling's padding; 0 unless set.
+    /// The pooling's padding; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self

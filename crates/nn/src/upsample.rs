@@ -45,7 +45,7 @@ impl Upsample {
         self
     }
 
-    /// How values between positions are found; [`InterpolateMode::Nearest`] unless set.
+    /// How values between positions are found; [`InterpolateMode::Nearest`] by default.
     pub fn mode(mut self, mode: InterpolateMode) -> Self {
         self.mode = mode;
         self
@@ -57,7 +57,7 @@ impl Upsample {
         self
     }
 
-    /// Whether positions follow from the sizes alone and not from the factor; not unless set.
+    /// Whether positions follow from the sizes alone and not from the factor; false by default.
     pub fn recompute_scale_factor(mut self, recompute: bool) -> Self {
         self.recompute_scale_factor = recompute;
         self

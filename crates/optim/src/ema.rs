@@ -10,7 +10,7 @@ use rushlight_tensor::state::{Dict, Key, StateDict, Stateful, Value};
 ///
 /// The first update copies, as `torch.optim.swa_utils.AveragedModel` does; later ones move each average by `1 - decay`
 /// of its distance. [`apply`](Ema::apply) puts the averages into the model, for evaluation or to save it,
-/// [`restore`](Ema::restore) puts back what was there.
+/// [`restore`](Ema::restore) restores the parameters.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_optim as optim; }
@@ -83,7 +83,7 @@ impl Averaging {
 }
 
 impl Ema {
-    /// Averages of named parameters. Buffers may be among them: what is not floating point is copied at each update.
+    /// Averages of named parameters. Buffers may be among them: integer tensors are copied at each update.
     pub fn new(named_parameters: impl IntoIterator<Item = (String, Tensor)>, decay: f64) -> Result<Self> {
         if !(0.0..=1.0).contains(&decay) {
             return Err(Error::value(format!(
@@ -162,7 +162,7 @@ impl Ema {
         Ok(())
     }
 
-    /// Puts back what [`apply`](Ema::apply) replaced.
+    /// Restores the parameters that [`apply`](Ema::apply) replaced.
     pub fn restore(&mut self) -> Result<()> {
         if !self.applied {
             return Err(Error::value("Ema::restore: nothing was applied"));

@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct GradScaler {
     enabled: bool,
     scaling: Arc<Mutex<Scaling>>,
-    /// What was done with which optimizer since the last update.
+    /// Stage of each optimizer since the last update.
     stages: Vec<(OptimizerId, Stage)>,
 }
 
@@ -44,7 +44,7 @@ pub struct RecordedStep {
     pub found_inf: Tensor,
     /// How the host learns of it.
     pub verdict: Arc<Verdict>,
-    /// What the gradients are to be multiplied by, if they still carry the scale.
+    /// Factor that unscales the gradients; `None` if they are unscaled already.
     pub grad_scale: Option<Tensor>,
 }
 
@@ -55,12 +55,12 @@ struct Scaling {
     backoff_factor: f64,
     growth_interval: usize,
     growth_tracker: usize,
-    /// What the captured step launched last will have found.
+    /// The overflow check of the captured step launched last.
     pending: Option<Arc<Verdict>>,
     recorded: Option<Recorded>,
 }
 
-/// What a step that is being recorded has of its scaler.
+/// The scaler's tensors of a step being recorded.
 struct Recorded {
     /// The recording.
     id: u64,
@@ -92,7 +92,7 @@ impl Scaling {
     }
 }
 
-/// The scale, once it is known what the last captured step has found.
+/// Locks the scale after the last captured step's overflow check has arrived.
 fn lock(scaling: &Mutex<Scaling>) -> MutexGuard<'_, Scaling> {
     let mut scaling = scaling.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(found_inf) = scaling.pending.take().and_then(|verdict| verdict.wait().ok()) {
@@ -174,7 +174,7 @@ impl GradScaler {
         self
     }
 
-    /// What the scale is multiplied by after `growth_interval` good steps.
+    /// Factor of the scale after `growth_interval` good steps.
     pub fn growth_factor(self, growth_factor: f64) -> Result<Self> {
         if growth_factor > 1.0 {
             lock(&self.scaling).growth_factor = growth_factor;
@@ -183,7 +183,7 @@ impl GradScaler {
         Err(Error::value("The growth factor must be > 1.0."))
     }
 
-    /// What the scale is multiplied by after a bad step.
+    /// Factor of the scale after a step with infinite or NaN gradients.
     pub fn backoff_factor(self, backoff_factor: f64) -> Result<Self> {
         if backoff_factor < 1.0 {
             lock(&self.scaling).backoff_factor = backoff_factor;
@@ -313,7 +313,7 @@ impl GradScaler {
         self.stages.push((id, Stage { found_inf, stepped: true }));
     }
 
-    /// What the optimizer's step within a captured step needs; `None` if no step is being recorded.
+    /// The tensors that the optimizer's step needs within a captured step; `None` if no step is being recorded.
     pub fn recorded_step(&mut self, id: usize, grads: &[Tensor]) -> Result<Option<RecordedStep>> {
         self.refuse_second_step(id)?;
         let device = checked(grads)?;
@@ -347,7 +347,7 @@ impl GradScaler {
         !self.stages.is_empty() || lock(&self.scaling).recorded.as_ref().is_some_and(|r| r.found_inf.is_some())
     }
 
-    /// Changes the scale by what the steps since the last update have found.
+    /// Adjusts the scale by the overflow checks since the last update.
     pub fn update(&mut self) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -368,13 +368,13 @@ impl GradScaler {
         Ok(())
     }
 
-    /// Sets the scale and forgets what the steps since the last update have found.
+    /// Sets the scale and discards the overflow checks since the last update.
     pub fn update_to(&mut self, new_scale: f64) {
         lock(&self.scaling).scale = new_scale;
         self.stages.clear();
     }
 
-    /// Calls `f` with what the step of `device` that is being recorded has of this scaler; `None` if none is.
+    /// Calls `f` with this scaler's tensors of the step being recorded on `device`; `None` if no step is.
     fn recorded<T>(&self, device: Device, f: impl FnOnce(&mut Recorded) -> Result<T>) -> Result<Option<T>> {
         let Some(id) = recording_id() else { return Ok(None) };
         let mut scaling = lock(&self.scaling);

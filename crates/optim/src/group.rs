@@ -14,7 +14,7 @@ use rushlight_tensor::{Arg, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a step does to a parameter; the fields are those of [`Update`].
+/// One step's update of a parameter; the fields are those of [`Update`].
 #[derive(Clone, Copy)]
 pub struct Factors {
     /// Whether to go up the gradient.
@@ -27,7 +27,7 @@ pub struct Factors {
     pub rule: UpdateRule,
 }
 
-/// Numbers kept for each parameter: how many steps it has taken, and what else.
+/// Numbers kept for each parameter: its step count, then numbers of the rule.
 pub type Scalars = [f64; 3];
 
 /// An optimizer's formula.
@@ -81,7 +81,7 @@ pub struct Unless<'a> {
 
 /// A formula that the engine carries out in one pass.
 pub trait Fused: Algorithm {
-    /// Counts a step and says what it does. `first`: whether a kept tensor is new.
+    /// Counts a step and returns its factors. `first`: whether a state tensor is new.
     fn advance(&self, scalars: &mut Scalars, first: bool) -> Factors;
 }
 
@@ -92,7 +92,7 @@ pub trait Composed: Algorithm {
     fn step_one(&self, param: &Tensor, grad: &Tensor, scalars: &mut Scalars, kept: &[Option<Tensor>; 3]) -> Result<()>;
 }
 
-/// A parameter and what is kept for it.
+/// A parameter and its state.
 pub struct Slot {
     pub param: Tensor,
     /// Whether it has state to save.
@@ -104,7 +104,7 @@ pub struct Slot {
 pub struct Params<A> {
     numbers: Shared<A>,
     pub slots: Vec<Slot>,
-    /// What others, mostly schedules, keep here by name.
+    /// Entries of others by name, mostly of schedules.
     extra: Dict,
 }
 
@@ -118,7 +118,7 @@ struct Numbers<A> {
     scalars: Vec<Scalars>,
     /// Another one, and steps captured before no longer fit.
     version: u64,
-    /// What a replay has counted that may have been left out.
+    /// Steps counted by a replay that the device may have skipped.
     doubtful: Vec<Doubtful>,
 }
 
@@ -149,12 +149,12 @@ impl<A: Algorithm> Params<A> {
         }
     }
 
-    /// The options as they are now.
+    /// The current options.
     pub fn options(&self) -> A {
         lock(&self.numbers).options.clone()
     }
 
-    /// Steps that were captured before are to be captured again.
+    /// Invalidates captured steps: they are recorded again.
     fn changed(&self) {
         lock(&self.numbers).version += 1;
     }
@@ -260,7 +260,7 @@ impl Slot {
             let wanted = options.kept_shape(at, &self.param).unwrap_or_else(|| Dims::from_slice(self.param.shape()));
             if *tensor.shape() != wanted[..] {
                 return Err(Error::shape(format!(
-                    "'{name}' has shape {:?}, its parameter of shape {:?} wants {:?}",
+                    "'{name}' has shape {:?}, its parameter of shape {:?} needs {:?}",
                     tensor.shape(),
                     self.param.shape(),
                     &wanted[..]
@@ -439,7 +439,7 @@ struct Work {
     set: usize,
 }
 
-/// What several parameters of a group have in common in a step.
+/// Parameters of a group with the same factors in a step.
 struct Set {
     group: usize,
     before: Scalars,
@@ -504,7 +504,7 @@ pub fn composed_step<A: Composed>(groups: &mut [Params<A>], grad_scale: Arg, _: 
     })
 }
 
-/// A step that was captured: what its replays have to count.
+/// A captured step: the counts its replays must advance.
 struct Captured<A> {
     sets: Vec<CapturedSet<A>>,
     /// Whether a replay has left the step out, where it may.

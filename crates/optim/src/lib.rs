@@ -32,7 +32,7 @@ pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
 pub use optimizer::{Group, Optimizer, ParamGroup};
 pub use rules::*;
 
-/// What a formula is made of, for front ends that keep parameters, options and state themselves.
+/// The parts of a rule, for front ends that keep parameters, options and state themselves.
 pub mod rule {
     pub use crate::ema::Averaging;
     pub use crate::grad_scaler::RecordedStep;

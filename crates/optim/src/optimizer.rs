@@ -167,7 +167,7 @@ impl ParamGroup {
     }
 }
 
-/// Checks what no optimizer takes: computed tensors, and parameters that are there already.
+/// Refuses parameters that no optimizer accepts: computed tensors and duplicates.
 pub(crate) fn check_params<'a>(known: impl Iterator<Item = &'a Tensor> + Clone, params: &[Tensor]) -> Result<()> {
     for (i, p) in params.iter().enumerate() {
         if !p.is_leaf() {

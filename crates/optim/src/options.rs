@@ -106,7 +106,7 @@ impl Field for (f64, f64, f64) {
     }
 }
 
-/// Accepts an entry that says how PyTorch carries out a step, and not what a step is.
+/// Accepts an option of PyTorch that selects an implementation of the step and does not change its result.
 pub fn check_fixed(name: &str, value: &Value) -> Result<()> {
     match (name, value) {
         ("differentiable", Value::Bool(true)) => Err(Error::unsupported(
@@ -186,7 +186,7 @@ pub fn require(ok: bool, what: &str, value: f64) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::value(format!("Invalid {what}: {value}"))) }
 }
 
-/// Checks what Adam and its relatives have in common.
+/// Checks the options common to Adam and its relatives.
 pub fn require_adam(lr: f64, betas: (f64, f64), eps: f64, weight_decay: f64) -> Result<()> {
     require(lr >= 0.0, "learning rate", lr)?;
     require(eps >= 0.0, "epsilon value", eps)?;

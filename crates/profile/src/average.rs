@@ -4,7 +4,7 @@ use crate::record::{Category, Event, Place, Trace};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// What all spans of one name took together. Times are nanoseconds.
+/// Totals of all spans with one name, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Average {
     /// The name.
@@ -33,7 +33,7 @@ pub struct Average {
     pub is_annotation: bool,
 }
 
-/// What a span's children took.
+/// Time of a span's children.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Nested {
     /// The span around it.
@@ -98,8 +98,8 @@ impl Trace {
         nested
     }
 
-    /// Totals by name, and by the shapes of the inputs where these are wanted, in the order of first appearance. Driver
-    /// calls count to the spans they lie in.
+    /// Totals by name, and by the shapes of the inputs if `by_shape` is set, in the order of first appearance. Driver
+    /// calls count towards the enclosing spans.
     pub fn key_averages(&self, by_shape: bool) -> Vec<Average> {
         let nested = self.nesting();
         let mut places: HashMap<(String, Vec<Vec<usize>>, bool), usize> = HashMap::new();
@@ -142,7 +142,7 @@ impl Trace {
         table(&self.key_averages(false), sort_by, rows, &self.device_label())
     }
 
-    /// What devices are called in the table: `CUDA`, `XPU`, or `Device` if there are several kinds or none.
+    /// The device column's heading: `CUDA`, `XPU`, or `Device` if there are several kinds or none.
     pub fn device_label(&self) -> String {
         let mut kinds: Vec<&str> = self
             .events
@@ -169,7 +169,7 @@ fn base_name(event: &Event) -> String {
     }
 }
 
-/// What a table can be sorted by.
+/// Columns that a table can be sorted by.
 pub const SORT_KEYS: [&str; 11] = [
     "cpu_time",
     "cpu_time_total",

@@ -224,7 +224,7 @@ fn arguments(event: &Event, index: usize) -> Value {
     Value::Object(out)
 }
 
-/// Rank and number of ranks, where the launcher says so.
+/// Rank and number of ranks, if the launcher set them.
 fn rank_from_environment() -> Value {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     match (number("RANK"), number("WORLD_SIZE")) {

@@ -7,9 +7,9 @@
 //! | `average` | nesting of spans, totals by name, the table |
 //! | `chrome` | traces that `chrome://tracing`, Perfetto and TensorBoard show |
 //! | `memory` | the memory timeline |
-//! | [`summary`] | reads traces, ours and PyTorch's, and says where a step's time went |
+//! | [`summary`] | reads traces, ours and PyTorch's, and sums up a step's time |
 //!
-//! Every op asks [`is_on`], one relaxed atomic load, and does nothing more while the profiler is off.
+//! While the profiler is off, it costs an op one relaxed atomic load ([`is_on`]).
 //!
 //! ```
 //! use rushlight_profile::{Profiler, record_function};

@@ -38,7 +38,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// What a step does.
+    /// The action of a step.
     pub fn action(&self, step: usize) -> Action {
         let Some(step) = step.checked_sub(self.skip_first) else { return Action::None };
         let cycle = (self.wait + self.warmup + self.active).max(1);
@@ -166,7 +166,7 @@ impl Profiler {
         self.step_begin = clock();
     }
 
-    /// Ends recording: what the cycle under way recorded, or else the last one.
+    /// Ends recording and returns the current cycle's trace, or the last cycle's if none is active.
     pub fn stop(&mut self) -> &Trace {
         if self.action > Action::None {
             let trace = record::stop();

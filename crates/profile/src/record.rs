@@ -15,7 +15,7 @@ const SHAPES: u8 = 2;
 const MEMORY: u8 = 4;
 const KERNELS: u8 = 8;
 
-/// What is recorded now. Zero: nothing.
+/// Bit set of the kinds being recorded; zero if the profiler is off.
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// Events kept so far.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -40,7 +40,7 @@ pub fn kernels_wanted() -> bool {
     MODE.load(Relaxed) & KERNELS != 0
 }
 
-/// What kind of work a span is. The names in traces are those of PyTorch's.
+/// The kind of a span's work. Traces use PyTorch's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// An op on the host: `cpu_op`.
@@ -85,7 +85,7 @@ pub enum Place {
     Device(&'static str, usize, u64),
 }
 
-/// What is known of an event besides its times.
+/// An event's details besides its times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
     /// Shapes of the inputs.
@@ -115,7 +115,7 @@ pub struct Details {
 /// A span as it was recorded. Times are nanoseconds of [`clock`].
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What was done.
+    /// Name of the op, kernel or range.
     pub name: Cow<'static, str>,
     /// The kind of work.
     pub category: Category,
@@ -154,13 +154,13 @@ pub struct MemorySample {
     pub thread: u64,
     /// Whether of accelerators, not of the host.
     pub device: bool,
-    /// What changed since the reading before.
+    /// Difference from the previous reading.
     pub change: i64,
     /// The reading.
     pub reading: MemoryReading,
 }
 
-/// What to record.
+/// Options of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Shapes and dtypes of inputs.
@@ -175,7 +175,7 @@ pub struct Options {
 pub trait Source: Send + Sync {
     /// Starts recording. `false` where the source cannot: engines then time kernels themselves.
     fn start(&self) -> bool;
-    /// Ends recording and gives what was recorded, times by [`clock`].
+    /// Ends recording and returns the events, with times of [`clock`].
     fn stop(&self) -> Vec<Event>;
 }
 
@@ -282,7 +282,7 @@ struct Open {
     details: Option<Box<Details>>,
 }
 
-/// Begins a span, if the profiler is on: only then is `name` asked.
+/// Begins a span, if the profiler is on: `name` is called only then.
 #[inline]
 pub fn span<N: Into<Cow<'static, str>>>(category: Category, name: impl FnOnce() -> N) -> Span {
     if !is_on() {
@@ -298,19 +298,19 @@ fn begin(category: Category, name: Cow<'static, str>) -> Span {
     Span(Some(Open { name, category, start: clock(), recording, memory, details: None }))
 }
 
-/// A part of the program under a name of its own: PyTorch's `record_function`. It ends when the value is dropped.
+/// A named part of the program: PyTorch's `record_function`. It ends when the value is dropped.
 pub fn record_function(name: impl Into<Cow<'static, str>>) -> Span {
     span(Category::Annotation, || name)
 }
 
 impl Span {
-    /// Whether the span is recorded: what it says of itself is worth computing.
+    /// Whether the span is recorded. Compute its details only then.
     #[inline]
     pub fn is_recorded(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Adds to what is known of the span.
+    /// Adds details to the span.
     pub fn describe(&mut self, f: impl FnOnce(&mut Details)) {
         if let Some(open) = &mut self.0 {
             f(open.details.get_or_insert_default());
@@ -449,7 +449,7 @@ pub fn start(options: Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Ends the recording and gives what was recorded; an empty trace if there was none.
+/// Ends the recording and returns its trace, which is empty if nothing was recorded.
 pub fn stop() -> Trace {
     let (started, buffers, options, begin, sources) = {
         let mut state = lock(&STATE);
@@ -474,7 +474,7 @@ pub fn stop() -> Trace {
     trace
 }
 
-/// What was recorded between [`start`] and [`stop`].
+/// The events recorded between [`start`] and [`stop`].
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// All events by their begin; of equal ones the longest first.

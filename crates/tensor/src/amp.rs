@@ -1,8 +1,8 @@
 //! Mixed precision: `autocast` runs matrix products and convolutions in `bfloat16` or `float16`, losses in `float32`,
 //! and the rest in whatever dtype its inputs have, as PyTorch does.
 //!
-//! An op that takes part asks for its policy first: `if let Some(cast) = amp::lower() { … }`, and runs itself again on
-//! converted inputs with autocast off.
+//! An op that autocast affects checks its policy first: `if let Some(cast) = amp::lower() { … }`. It then calls itself
+//! on converted inputs with autocast off.
 
 use crate::Tensor;
 use crate::autograd::is_grad_enabled;
@@ -17,9 +17,9 @@ thread_local! {
     /// Parameters converted in this region, so that one used twice is converted once. Keeps the parameter alive, and
     /// with it its id.
     static CASTS: RefCell<HashMap<usize, Cast>> = RefCell::new(HashMap::new());
-    /// Parameters that the region before converted, in order: a training loop's next region will want them again, and
-    /// gets them in one pass.
-    static LATELY: RefCell<Vec<Weak<Inner>>> = const { RefCell::new(Vec::new()) };
+    /// Parameters that the previous region converted, in order. A training loop's next region converts them all in one
+    /// pass.
+    static PREVIOUS_REGION: RefCell<Vec<Weak<Inner>>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Cast {
@@ -36,7 +36,7 @@ pub fn autocast_dtype() -> Option<DType> {
     DTYPE.get()
 }
 
-/// Puts the former state back when dropped. Not `Send`: the state is the thread's.
+/// Restores the previous state when dropped. Not `Send`: the state is the thread's.
 #[must_use = "the mode ends when the guard is dropped"]
 pub struct AutocastGuard {
     former: Option<DType>,
@@ -67,8 +67,8 @@ pub fn set_autocast(dtype: Option<DType>) -> Result<AutocastGuard> {
     }
 }
 
-/// Runs a closure in mixed precision: products and convolutions in `dtype`, losses in `float32`. Parameters stay as
-/// they are; so do their gradients. `backward` belongs outside.
+/// Runs a closure in mixed precision: products and convolutions in `dtype`, losses in `float32`. Parameters and
+/// their gradients keep their dtype. Call `backward` outside.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
@@ -107,7 +107,7 @@ pub(crate) fn forget_casts() {
             let mut former: Vec<_> =
                 casts.drain().map(|(_, cast)| (cast.order, Arc::downgrade(&cast.parameter.0))).collect();
             former.sort_by_key(|(order, _)| *order);
-            LATELY.set(former.into_iter().map(|(_, parameter)| parameter).collect());
+            PREVIOUS_REGION.set(former.into_iter().map(|(_, parameter)| parameter).collect());
         }
     });
 }
@@ -117,11 +117,11 @@ fn is_parameter(x: &Tensor) -> bool {
     x.dtype() == DType::F32 && x.requires_grad() && is_grad_enabled() && x.is_leaf()
 }
 
-/// Converts the parameter that a region is the first to want, and with it, if the region before converted it too, all
-/// others of that one: one pass over all of them instead of one each.
+/// Converts a parameter on its first use in a region. If the previous region converted it too, all parameters of that
+/// region are converted in the same pass.
 fn convert(x: &Tensor, dtype: DType) -> Result<Tensor> {
-    let lately = if CASTS.with_borrow(HashMap::is_empty) { LATELY.take() } else { Vec::new() };
-    let mut all: Vec<Tensor> = lately.iter().filter_map(|t| t.upgrade().map(Tensor)).collect();
+    let previous = if CASTS.with_borrow(HashMap::is_empty) { PREVIOUS_REGION.take() } else { Vec::new() };
+    let mut all: Vec<Tensor> = previous.iter().filter_map(|t| t.upgrade().map(Tensor)).collect();
     if all.iter().any(|t| t.id() == x.id()) {
         all.retain(|t| is_parameter(t) && t.device() == x.device() && t.is_contiguous());
     } else {
@@ -144,7 +144,7 @@ fn convert(x: &Tensor, dtype: DType) -> Result<Tensor> {
     found.ok_or_else(|| Error::value("autocast: a parameter was not converted"))
 }
 
-/// How an op's inputs are to be converted.
+/// How an op's inputs are converted.
 #[derive(Clone, Copy)]
 pub(crate) struct Policy(DType);
 
@@ -161,7 +161,7 @@ pub(crate) fn full() -> Option<Policy> {
 }
 
 impl Policy {
-    /// An input as the policy wants it. Integers, `bool` and `float64` stay.
+    /// The input converted by the policy. Integers, `bool` and `float64` are unchanged.
     pub(crate) fn of(self, x: &Tensor) -> Result<Tensor> {
         if !x.is_floating_point() || x.dtype() == DType::F64 || x.dtype() == self.0 {
             return Ok(x.clone());

@@ -51,7 +51,7 @@ impl<'a> Arg<'a> {
 }
 
 /// The dtype these operands combine in. Tensors with dimensions decide; zero-dim tensors, and after them numbers, count
-/// only where they are of a higher kind (bool, integer, float).
+/// only if they are of a higher kind (bool, integer, float).
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }

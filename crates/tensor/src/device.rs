@@ -3,7 +3,7 @@
 use rushlight_core::Device;
 use rushlight_core::backend::Engine;
 
-/// What there is to compute on: in the prelude, so that `Device::best()` can be written.
+/// Adds `Device::best()`, the fastest device of this machine; part of the prelude.
 pub trait BestDevice {
     /// The first GPU if there is one that works, else the CPU.
     ///

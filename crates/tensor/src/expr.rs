@@ -6,7 +6,7 @@ use rushlight_core::{Error, Pointwise, Result};
 use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// The values of an expression being built. Rows want plain copyable numbers, so tensors live here and [`Ex`] names
+/// The values of an expression being built. Rows need `Copy` numbers, so the tensors are stored here and [`Ex`] indexes
 /// them.
 #[derive(Default)]
 struct Arena {
@@ -181,8 +181,8 @@ impl<'a> Num for Ex<'a> {
     }
 }
 
-/// Functions of one variable: what they are called on tensors. Rows only apply them to constants where the result is
-/// thrown away or exact, so `std`'s value (or NaN, where it has none) will do.
+/// Functions of one variable: their names on tensors. Rows apply them to constants only if the result is
+/// discarded or exact, so `std`'s value suffices (NaN if `std` has no such function).
 macro_rules! functions {
     ($($name:ident $std:expr;)*) => {
         impl Real for Ex<'_> {

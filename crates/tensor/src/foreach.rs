@@ -8,14 +8,14 @@ use rushlight_core::backend::{Operand, ParamUpdate, UPDATE_NUMBERS, UpdateRule};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Device, Error, Layout, Result, View};
 
-/// One parameter's share of an optimizer step; what the fields mean is said at [`ParamUpdate`].
+/// One parameter's share of an optimizer step; [`ParamUpdate`] documents the fields.
 #[derive(Clone, Copy)]
 pub struct Update<'a> {
     /// The parameter.
     pub param: &'a Tensor,
     /// Its gradient.
     pub grad: &'a Tensor,
-    /// What the rule keeps, contiguous.
+    /// The rule's state tensors, contiguous.
     pub state: [Option<&'a Tensor>; 3],
     /// Whether to go up the gradient.
     pub maximize: bool,
@@ -50,8 +50,8 @@ fn same_device(op: &str, tensors: &[&Tensor], arg: Option<Arg>) -> Result<()> {
 /// use rushlight_tensor::{Tensor, foreach};
 /// let (param, grad) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([10.0f32, 20.0])?);
 /// let rule = UpdateRule::Sgd { decay: 0.0, gain: 0.0, step: 0.0, grad_step: 0.1 };
-/// let update =
-///     foreach::Update { param: &param, grad: &grad, state: [None; 3], maximize: false, weight_decay: 0.0, shrink: 1.0, rule };
+/// let (state, maximize, weight_decay, shrink) = ([None; 3], false, 0.0, 1.0);
+/// let update = foreach::Update { param: &param, grad: &grad, state, maximize, weight_decay, shrink, rule };
 /// foreach::update(&[update], 0.5)?;
 /// assert_eq!(param.to_vec::<f32>()?, [0.5, 1.0]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -93,7 +93,7 @@ pub fn numbers(maximize: bool, weight_decay: f64, shrink: f64, rule: UpdateRule)
     ParamUpdate::numbers_of(maximize, weight_decay, shrink, rule)
 }
 
-/// Where the device has the numbers of each update; empty where they are given with the call.
+/// Device addresses of each update's numbers; empty if the numbers are passed with the call.
 type Addresses = SmallVec<[u64; 8]>;
 
 fn step(
@@ -151,8 +151,8 @@ fn step(
     Ok(())
 }
 
-/// The tensors of an update in one memory order, which engines go through as if it were row-major: those that lie so
-/// already, and copies of the others. Parameter, gradient and states, in this order.
+/// The tensors of an update in one memory order, which engines treat as row-major. Tensors of another order are
+/// copied. Parameter, gradient and states, in this order.
 struct Aligned {
     tensors: SmallVec<[Tensor; 5]>,
     layouts: SmallVec<[Layout; 5]>,
@@ -174,7 +174,7 @@ impl Aligned {
         u.state.map(|s| s.and_then(|_| views.next()))
     }
 
-    /// Copies to the tensors they stand for.
+    /// Writes the copies back to their tensors.
     fn write_back(&self, u: &Update) -> Result<()> {
         let changed = [u.param].into_iter().chain(u.state.into_iter().flatten());
         let own = self.tensors.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, t)| t);
@@ -267,12 +267,12 @@ pub fn scale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>) -> Result<()>
 }
 
 /// [`scale_`], with a check: `found_inf`, one `f32`, becomes 1 if an element was infinite or NaN before, else it is
-/// left as it is.
+/// unchanged.
 pub fn unscale_<'a>(tensors: &[&Tensor], factor: impl Into<Arg<'a>>, found_inf: &Tensor) -> Result<()> {
     scale(tensors, Some(factor.into()), Some(found_inf))
 }
 
-/// Sets `found_inf`, one `f32`, to 1 if an element of a tensor is infinite or NaN, else leaves it as it is.
+/// Sets `found_inf`, one `f32`, to 1 if an element of a tensor is infinite or NaN, otherwise leaves it unchanged.
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;

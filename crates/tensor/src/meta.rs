@@ -2,7 +2,7 @@
 
 use rushlight_core::{Device, Error, Result};
 
-/// An error for what needs the values of a meta tensor; called before memory for them is allocated.
+/// Refuses calls that need a meta tensor's values, before memory for them is allocated.
 pub(crate) fn refuse(what: &str, device: Device) -> Result<()> {
     if device != Device::Meta {
         return Ok(());

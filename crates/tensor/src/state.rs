@@ -1,5 +1,5 @@
-//! State: tensors and plain values in nested containers. What state dicts, optimizer states, checkpoints and `.pt`
-//! files are made of.
+//! State: tensors and plain values in nested containers. State dicts, optimizer states, checkpoints and `.pt`
+//! files consist of it.
 
 use crate::Tensor;
 use indexmap::IndexMap;
@@ -68,7 +68,7 @@ pub trait Stateful {
 }
 
 impl Value {
-    /// What kind of value this is, in words.
+    /// The kind of value, in words.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::None => "None",

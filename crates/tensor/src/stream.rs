@@ -10,9 +10,9 @@ fn streams(call: &str, device: Device) -> Result<&'static dyn Streams> {
     backend(device)?.streams().ok_or_else(none)
 }
 
-/// A queue of work on a device beside its main one.
+/// A queue of work on a device, concurrent with its default one.
 ///
-/// What a thread does within [`scope`](Stream::scope) goes to the stream, allocations included. Streams do not wait for
+/// A thread's work within [`scope`](Stream::scope) goes to the stream, allocations included. Streams do not wait for
 /// each other by themselves: before a tensor made on one is used on another, let that one wait
 /// ([`wait_stream`](Stream::wait_stream), [`wait_event`](Stream::wait_event)). A tensor that may be dropped while
 /// another stream still uses it needs [`Tensor::record_stream`](crate::Tensor::record_stream).
@@ -46,7 +46,7 @@ impl Stream {
         Self::with_priority(device, 0)
     }
 
-    /// A new stream whose work goes before that of streams with a higher number; the device takes the nearest it knows.
+    /// A new stream with a priority: lower numbers run first. The device uses the nearest priority it supports.
     pub fn with_priority(device: Device, priority: i32) -> Result<Self> {
         streams("Stream::new", device)?.create(priority).map(Self)
     }
@@ -61,19 +61,19 @@ impl Stream {
         streams("Stream::current", device)?.current().map(Self)
     }
 
-    /// Sends what this thread does on the device from now on to this stream.
+    /// Makes this the current stream: this thread's later work on the device goes to it.
     pub fn set_current(&self) -> Result<()> {
         self.0.set_current()
     }
 
-    /// Sends what this thread does on the device within `f` to this stream.
+    /// Runs `f` with this as the current stream of its device.
     pub fn scope<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let _guard = self.0.enter()?;
         f()
     }
 
-    /// The vendor's handle, for other libraries: valid as long as the stream. What they launch comes after all work
-    /// given so far; from now on the program waits for kernels that have to be compiled.
+    /// The vendor's handle, for other libraries: valid as long as the stream. Their launches run after all work
+    /// submitted so far; from now on launches wait for their kernels' compilation.
     pub fn handle(&self) -> Result<usize> {
         self.0.handle()
     }
@@ -115,8 +115,8 @@ impl Stream {
     }
 
     /// Makes a tensor's memory ready for another library that uses it on the vendor's default stream: that stream waits
-    /// for this thread's work, and the memory, once freed, is not reused before that stream is past what it holds by
-    /// then.
+    /// for this thread's work, and the memory, once freed, is reused only after that stream has finished the work it
+    /// holds at that time.
     pub fn lend_to_default(storage: &Storage) -> Result<()> {
         streams("Stream::lend_to_default", storage.device())?.lend_to_default(storage)
     }

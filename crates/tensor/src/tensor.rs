@@ -72,7 +72,7 @@ impl Tensor {
     /// A tensor over memory that `owner` keeps alive, without copying: mapped files, arrays of other libraries.
     ///
     /// # Safety
-    /// `storage` must be what [`Storage::from_owner`] or [`Storage::from_backend`] promise.
+    /// `storage` must meet the contract of [`Storage::from_owner`] or [`Storage::from_backend`].
     pub unsafe fn from_storage(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Result<Self> {
         View::new(&storage, &layout, dtype)?;
         Ok(Self::from_parts(storage, layout, dtype, Meta::default()))
@@ -186,13 +186,13 @@ impl Tensor {
         self.0.storage.device()
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are stored in row-major order without gaps.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.0.layout.is_contiguous()
     }
 
-    /// How often this tensor's memory was changed in place.
+    /// The number of in-place changes of this tensor's memory.
     pub fn version(&self) -> u32 {
         self.0.storage.version()
     }
@@ -232,7 +232,7 @@ impl Tensor {
         Arc::ptr_eq(&self.0.storage, &other.0.storage)
     }
 
-    /// Whether autograd records what is done with this tensor.
+    /// Whether autograd records ops on this tensor.
     #[inline]
     pub fn requires_grad(&self) -> bool {
         self.0.requires_grad.load(Relaxed) || self.0.is_view && self.requires_grad_by_base()
@@ -276,7 +276,7 @@ impl Tensor {
         Ok(self.to_vec::<T>()?[0])
     }
 
-    /// The one element of a tensor with one element, as a number of its own kind.
+    /// The one element of a tensor with one element, as a number of its dtype's kind.
     pub fn to_scalar(&self) -> Result<Scalar> {
         Ok(match self.dtype() {
             DType::Bool => Scalar::Bool(self.item()?),

@@ -6,7 +6,7 @@ use rushlight_tensor::Tensor;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
-/// A batch: tensors, alone or in containers, perhaps with text beside them. Everything that a loader collates is one.
+/// A batch: tensors, alone or in containers, optionally with text. Everything that a loader collates is one.
 pub trait Batch: Send + Sized + 'static {
     /// Whether the batch is made of tensors alone. Only then can a step be captured: other values would stay as they
     /// were when it was recorded.
@@ -122,7 +122,7 @@ maps! {
     (S: BuildHasher + Default + Send + 'static) IndexMap<K, V, S>;
 }
 
-/// Parts come in the order of their keys: that of a hash map differs from one to the next.
+/// Parts come in the order of their keys: a hash map's own order is not reproducible.
 impl<K: Clone + Eq + Hash + Ord + Send + 'static, V: Batch, S: BuildHasher + Default + Send + 'static> Batch
     for HashMap<K, V, S>
 {

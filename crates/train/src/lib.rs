@@ -1,4 +1,4 @@
-//! Training runs: the Trainer, its callbacks, loggers and metrics, and checkpoints that lose nothing.
+//! Training runs: the Trainer, its callbacks, loggers and metrics, and checkpoints.
 //!
 //! A model implements [`TrainModule`] (a step and its optimizers); a [`Trainer`] does the rest.
 //!
@@ -7,7 +7,7 @@
 //! | root | [`Trainer`], [`TrainModule`], [`StepContext`], [`Optimizers`], [`Precision`], [`Checkpoints`] |
 //! | [`callbacks`] | checkpoints, early stopping, averages of weights, monitors |
 //! | [`loggers`] | TensorBoard, JSON lines, CSV, MLflow's file store |
-//! | [`metrics`] | accuracy to BLEU, right over batches of any size and over processes |
+//! | [`metrics`] | accuracy to BLEU, exact over batches of any size and over processes |
 //!
 //! # The directory of a run
 //!
@@ -17,19 +17,19 @@
 //! - `config.json`: `trainer` (the options), `hparams` (name to value), `model` (`type`, `parameters`,
 //!   `trainable_parameters`, `text`).
 //! - `environment.json`: `rushlight` (version), `started` (seconds since 1970), `command`, `directory`, `hostname`,
-//!   `kernel`, `cpu`, `cores`, `pid`, `device`, `world_size`, `variables` (those of the scheduler).
+//!   `kernel`, `cpu`, `cores`, `pid`, `device`, `world_size`, `variables` (the scheduler's).
 //! - `metrics.jsonl`: an object a line, flushed with each: `step`, `epoch`, `time` (seconds since 1970), and logged
 //!   values by name. Numbers that are not finite are the strings `NaN`, `Infinity`, `-Infinity`. Values by step and by
 //!   epoch end in `_step` and `_epoch`; `loss` is always among them. [`callbacks::DeviceStatsMonitor`] logs under
 //!   `system/`, [`callbacks::ThroughputMonitor`] under `throughput/`. A resumed run cuts the file back to where its
-//!   checkpoint was saved: whoever follows it must expect it to be replaced.
+//!   checkpoint was saved: a program that follows it must expect a replaced file.
 //! - `metrics.csv`, with [`loggers::CsvLogger`]: the same as a table.
 //! - `events.out.tfevents.TIME.HOST.PID.N`: TensorBoard's events, one file for each process that worked on the run.
 //!   Histograms, images, text and hyperparameters are here only.
 //! - `checkpoints/`: `checkpoint-STEP.pt`, or a folder `checkpoint-STEP` of a run of several processes
 //!   ([`Checkpoints`]); parts `model`, `extra`, `optimizers`, `schedules`, `scaler`, `loader`, `trainer`.
-//! - `profile/`, with [`TrainerBuilder::profiler`]: where the time went.
-//! - `logs/rank-N.log`: lines for people, by each process: one for each epoch, one now and then within.
+//! - `profile/`, with [`TrainerBuilder::profiler`]: the time of its actions, or a trace.
+//! - `logs/rank-N.log`: log lines of each process: one per epoch, and one every 30 seconds.
 
 pub mod callbacks;
 pub mod loggers;

@@ -9,7 +9,7 @@ use rushlight_nn::Module;
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::Value;
 
-/// A model with its training step: what Lightning calls a `LightningModule`.
+/// A model with its training step: Lightning's `LightningModule`.
 ///
 /// `training_step` and `configure_optimizers` are all a model needs. The Trainer moves batches to the device, sets
 /// precision and training mode, clears gradients, calls `backward`, clips and steps.
@@ -61,12 +61,12 @@ use rushlight_tensor::state::Value;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): what it computes on the
-/// host happens only while it is recorded. Values that change from step to step come with the batch, or the Trainer
-/// gets `capture(false)`.
+/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): its host code
+/// runs only while it is recorded. Values that change from step to step come with the batch, or set
+/// `capture(false)` on the Trainer.
 #[allow(unused_variables)]
 pub trait TrainModule: Module + Sized {
-    /// What the loaders give.
+    /// The loaders' batches.
     type Batch: Batch;
 
     /// The loss of a batch. It may also log values.
@@ -75,12 +75,12 @@ pub trait TrainModule: Module + Sized {
     /// The optimizers and their schedules. The model is on its device and has its dtype by then.
     fn configure_optimizers(&self, run: &Run) -> Result<Optimizers>;
 
-    /// Logs what is to be known about a batch of the validation set.
+    /// Computes and logs values of a validation batch.
     fn validation_step(&self, batch: &Self::Batch, step: &mut StepContext) -> Result<()> {
         Err(missing("validation_step", "a validation loader was given"))
     }
 
-    /// Logs what is to be known about a batch of the test set.
+    /// Computes and logs values of a test batch.
     fn test_step(&self, batch: &Self::Batch, step: &mut StepContext) -> Result<()> {
         Err(missing("test_step", "test was called"))
     }
@@ -136,7 +136,7 @@ pub trait TrainModule: Module + Sized {
         Ok(())
     }
 
-    /// State of the model's own that checkpoints keep beside parameters and buffers.
+    /// Additional state of the model that checkpoints save besides parameters and buffers.
     fn extra_state(&self) -> Result<Value> {
         Ok(Value::None)
     }

@@ -30,7 +30,7 @@ struct Entry {
     schedules: Vec<Scheduled>,
 }
 
-/// What [`TrainModule::configure_optimizers`](crate::TrainModule::configure_optimizers) returns: one optimizer or
+/// The result of [`TrainModule::configure_optimizers`](crate::TrainModule::configure_optimizers): one optimizer or
 /// several, each with schedules.
 ///
 /// ```
@@ -70,9 +70,9 @@ impl Optimizers {
         self
     }
 
-    /// Has each optimizer get a loss of its own: `training_step` is called once for each, which
-    /// [`StepContext::optimizer_idx`](crate::StepContext::optimizer_idx) names. Without, all step by the gradients of
-    /// one loss.
+    /// Gives each optimizer its own loss: `training_step` is called once for each, and
+    /// [`StepContext::optimizer_idx`](crate::StepContext::optimizer_idx) tells which. Without it, all optimizers use
+    /// the gradients of one loss.
     pub fn alternating(mut self) -> Self {
         self.alternating = true;
         self
@@ -111,7 +111,7 @@ impl Optimizers {
         let count = self.entries.len();
         match self.entries.get_mut(index) {
             Some(entry) => Ok(&mut *entry.optimizer),
-            None => Err(Error::index(format!("optimizer {index} was asked for, the run has {count}"))),
+            None => Err(Error::index(format!("there is no optimizer {index}: the run has {count}"))),
         }
     }
 

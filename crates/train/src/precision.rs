@@ -60,7 +60,7 @@ impl FromStr for Precision {
 }
 
 impl Precision {
-    /// What `autocast` lowers to.
+    /// The dtype of `autocast`.
     pub fn autocast(self) -> Option<DType> {
         match self {
             Precision::Bf16Mixed => Some(DType::BF16),
@@ -69,7 +69,7 @@ impl Precision {
         }
     }
 
-    /// The dtype of parameters and floating-point data, where it is not as the model was made.
+    /// The dtype of parameters and floating-point data, if the model is converted.
     pub fn dtype(self) -> Option<DType> {
         match self {
             Precision::F64 => Some(DType::F64),
@@ -89,7 +89,7 @@ impl Precision {
         (self == Precision::F16Mixed).then(GradScaler::new)
     }
 
-    /// Converts a model, and lets products use TF32 where that was asked for.
+    /// Converts a model, and enables TF32 for products if requested.
     pub(crate) fn prepare(self, model: &mut impl Module) -> Result<()> {
         if self == Precision::Tf32 {
             set_allow_tf32(true);

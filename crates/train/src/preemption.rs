@@ -1,8 +1,8 @@
-//! Preemption: a job that is about to lose its nodes saves its state at the edge of a step and asks to be queued again.
+//! Preemption: a job that is about to lose its nodes saves its state at the end of a step and requests to be requeued.
 //!
-//! Schedulers send a signal some time before they take the nodes. The signal's handler sets a flag and nothing else: a
-//! handler that saves may interrupt whatever holds the locks it needs. At the edge of each step the ranks tell each
-//! other of their flags, so that all stop after the same step.
+//! Schedulers send a signal some time before they take the nodes. The signal handler only sets a flag: a
+//! handler that saves could interrupt a holder of the locks it needs. At the end of each step the ranks
+//! exchange their flags, so that all stop after the same step.
 
 use rushlight_core::{Error, Result};
 use rushlight_dist::{Collective, ProcessGroup, ReduceOp, Work, World};
@@ -10,7 +10,7 @@ use rushlight_tensor::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The exit code by which a program asks to be queued again: it has saved its state and wants to continue.
+/// The exit code of a program that has saved its state and requests to be requeued.
 /// `rushlight run` passes it on, and the scripts of `rushlight job` act on it. (`EX_TEMPFAIL`)
 pub const REQUEUE_CODE: i32 = 75;
 
@@ -60,8 +60,8 @@ impl Preemption {
         Ok(Self { group, is_first: world.rank() == 0, pending: None, agreed: false })
     }
 
-    /// Watches for Ctrl-C (SIGINT) as well: the first asks to save and end, a second ends the process at once.
-    /// [`Preemption::requeue`] then asks for no other job and returns 130, the exit code of an interrupted program.
+    /// Watches for Ctrl-C (SIGINT) as well: the first saves and ends the run, a second ends the process at once.
+    /// [`Preemption::requeue`] then requests no other job and returns 130, the exit code of an interrupted program.
     pub fn or_interrupt(self) -> Result<Self> {
         install(&[(libc::SIGINT, libc::SA_RESETHAND)])?;
         Ok(self)
@@ -83,10 +83,10 @@ impl Preemption {
         }
     }
 
-    /// Whether the ranks are to save their state and end: the same answer on every rank. Call it at the edge of each
-    /// step, on every rank as often.
+    /// Whether the ranks must save their state and end: the same answer on every rank. Call it at the end of each
+    /// step, equally often on every rank.
     ///
-    /// The flags of this step are sent on their way, those of the step before are answered: nobody waits for the
+    /// It sends the flags of this step and returns the answer for the previous one, so no rank waits for the
     /// network, and a signal is acted on one step later.
     pub fn agreed(&mut self) -> Result<bool> {
         let Some(group) = &self.group else { return Ok(self.is_requested()) };
@@ -105,11 +105,11 @@ impl Preemption {
         Ok(self.agreed)
     }
 
-    /// Asks for another job, and returns the exit code that says so: [`REQUEUE_CODE`]. Call it when the state is saved,
+    /// Requests another job and returns the exit code for it: [`REQUEUE_CODE`]. Call it when the state is saved,
     /// then exit with that code.
     ///
-    /// `rushlight run` and the scripts of `rushlight job` take the code as it is. A program that `srun` started itself
-    /// has nobody above who would: its rank 0 calls `scontrol requeue`.
+    /// `rushlight run` and the scripts of `rushlight job` act on the code. A program started directly by `srun`
+    /// has no such parent: its rank 0 calls `scontrol requeue`.
     pub fn requeue(&self) -> i32 {
         if SIGNAL.load(Relaxed) == libc::SIGINT {
             return 128 + libc::SIGINT;
@@ -120,7 +120,7 @@ impl Preemption {
             let asked = std::process::Command::new("scontrol").args(["requeue", &job]).status();
             if !asked.as_ref().is_ok_and(|status| status.success()) {
                 let why = asked.map_or_else(|e| e.to_string(), |status| status.to_string());
-                eprintln!("rushlight: scontrol requeue {job} did not work ({why}); submit the job again to go on");
+                eprintln!("rushlight: scontrol requeue {job} failed ({why}); submit the job again to continue");
             }
         }
         REQUEUE_CODE

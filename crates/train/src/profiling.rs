@@ -1,4 +1,4 @@
-//! What a Trainer measures of its own work: the time of its actions, or a trace of some steps.
+//! The Trainer's profilers: the time of its actions, or a trace of some steps.
 
 use indexmap::IndexMap;
 use rushlight_core::{Error, Result};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// What a Trainer measures of its own work; see [`TrainerBuilder::profiler`](crate::TrainerBuilder::profiler).
+/// The profiler of a Trainer; see [`TrainerBuilder::profiler`](crate::TrainerBuilder::profiler).
 ///
 /// ```
 /// use rushlight_train::RunProfiler;
@@ -115,7 +115,7 @@ impl Profiling {
         }
     }
 
-    /// Ends measuring and writes what was measured to the run's directory. Returns what to show.
+    /// Ends the measurement, writes it to the run's directory and returns its summary.
     pub(crate) fn finish(&mut self, directory: Option<&Path>, rank: usize) -> Result<Option<String>> {
         let folder = directory.map(|directory| directory.join("profile"));
         let write = |name: String, text: &str| -> Result<()> {

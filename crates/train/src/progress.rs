@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 /// Often enough to look alive, seldom enough to cost nothing.
 const REDRAW: Duration = Duration::from_millis(100);
-/// How often a line goes to a log.
+/// Interval of lines in a log.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const HISTORY: usize = 16;
 
-/// What is shown of a run.
+/// The figures shown of a run.
 pub(crate) struct View<'a> {
     pub epoch: u64,
     pub max_epochs: Option<u64>,
@@ -30,7 +30,7 @@ pub(crate) struct View<'a> {
     pub loss: Option<f64>,
     pub values: &'a [(String, f64)],
     pub device: Device,
-    /// What is being done, if it is not training.
+    /// The stage, if it is not training.
     pub stage: Option<&'a str>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct Progress {
     open: bool,
     losses: VecDeque<f64>,
     epoch: Mark,
-    /// For utilisation, and the rate lately.
-    lately: Mark,
+    /// Start of the current interval, for utilisation and the recent rate.
+    interval: Mark,
     utilisation: f64,
-    /// What a thread finds out about the GPU.
+    /// The GPU's figures, from a background thread.
     figures: Option<Arc<Figures>>,
 }
 
@@ -80,13 +80,13 @@ impl Progress {
             open: false,
             losses: VecDeque::new(),
             epoch: Mark::now(0, 0),
-            lately: Mark::now(0, 0),
+            interval: Mark::now(0, 0),
             utilisation: 0.0,
             figures: None,
         }
     }
 
-    /// Shows what a thread finds out about the GPU.
+    /// Sets the GPU's figures to show.
     pub(crate) fn set_figures(&mut self, figures: Option<Arc<Figures>>) {
         self.figures = figures;
     }
@@ -106,10 +106,10 @@ impl Progress {
 
     pub(crate) fn start_epoch(&mut self, batch: u64, samples: u64) {
         self.epoch = Mark::now(batch, samples);
-        self.lately = Mark::now(batch, samples);
+        self.interval = Mark::now(batch, samples);
     }
 
-    /// Whether it is time to draw: then the caller finds out what the loss is.
+    /// Whether it is time to draw. The caller reads the loss only then.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         if self.terminal {
@@ -127,11 +127,11 @@ impl Progress {
             }
             self.losses.push_back(loss);
         }
-        let since = self.lately.at.elapsed();
+        let since = self.interval.at.elapsed();
         if since >= Duration::from_millis(500) {
-            let cpu = cpu_time().saturating_sub(self.lately.cpu);
+            let cpu = cpu_time().saturating_sub(self.interval.cpu);
             self.utilisation = cpu.as_secs_f64() / since.as_secs_f64();
-            self.lately = Mark::now(view.batch, view.samples);
+            self.interval = Mark::now(view.batch, view.samples);
         }
         if self.terminal {
             self.draw(view);
@@ -174,8 +174,8 @@ impl Progress {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// What there is to say, in order, each with its weight: where the line is too narrow, the lightest go first. On a terminal of a width there are
-    /// colours, a bar and the losses as bars.
+    /// The parts of the line in order, each with its priority; a narrow line drops the lowest priorities first. A
+    /// terminal gets colours, a bar and the losses as bars.
     fn parts(&self, view: &View, width: Option<usize>) -> Vec<(u8, String)> {
         let paint = |code: &str, text: &str| if width.is_some() { self.paint(code, text) } else { text.to_owned() };
         let mut parts = Vec::new();
@@ -361,7 +361,7 @@ mod tests {
         assert!(text.starts_with("epoch 3/10  50/200  loss 1.2500  acc 0.5000  "), "{text}");
         assert!(text.contains("samples/s") && text.contains("eta") && text.contains("mem"), "{text}");
         assert!(!text.contains('\x1b'));
-        // What fits 80 columns says when the epoch ends; memory and rates go first.
+        // 80 columns still show when the epoch ends; memory and rates are dropped first.
         let line = fitted(progress.parts(&view, Some(80)), 80);
         assert!(visible_width(&line) <= 80 && line.contains("eta") && line.contains('━'), "{line}");
         let short = fitted(progress.parts(&view, Some(30)), 30);

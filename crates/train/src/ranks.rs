@@ -11,7 +11,7 @@ use rushlight_dist::{DistributedDataParallel, NoSync, ProcessGroup, ReduceOp, Wo
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
 
-/// This process among those of its run.
+/// This process's place among the processes of its run.
 #[derive(Default)]
 pub struct Ranks {
     #[cfg(target_os = "linux")]
@@ -153,7 +153,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Whether all processes are to save and end; asked at the edge of each step.
+    /// Whether all processes must save and end; checked at the end of each step.
     pub(crate) fn agreed(&mut self) -> Result<bool> {
         #[cfg(target_os = "linux")]
         if let Some(preemption) = &mut self.preemption {
@@ -162,7 +162,7 @@ impl Watch {
         Ok(false)
     }
 
-    /// The exit code that asks for another job.
+    /// The exit code that requests another job.
     pub(crate) fn requeue(&self) -> Option<i32> {
         #[cfg(target_os = "linux")]
         return self.preemption.as_ref().map(crate::Preemption::requeue);
@@ -194,7 +194,7 @@ impl Parallel {
         forward()
     }
 
-    /// Leaves gradients where they are until the guard is dropped.
+    /// Skips the gradients' all-reduce until the guard is dropped.
     pub(crate) fn local(&self) -> Local {
         Local {
             #[cfg(target_os = "linux")]
@@ -247,7 +247,7 @@ impl Module for Shadow {
     }
 }
 
-/// What cannot be had names what can.
+/// Refuses an unsupported strategy and names the supported ones.
 pub(crate) fn check_strategy(name: &str) -> Result<()> {
     match name {
         "auto" | "ddp" | "single_device" => Ok(()),

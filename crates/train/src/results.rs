@@ -1,4 +1,4 @@
-//! Logged values on their way: those of the last step, and those of the epoch so far.
+//! Logged values: of the last step and of the epoch so far.
 
 use crate::metrics::Metric;
 use crate::ranks::Ranks;
@@ -10,7 +10,7 @@ use rushlight_tensor::state::{Dict, Value};
 use rushlight_tensor::{Tensor, stack};
 use std::sync::Arc;
 
-/// Values of a device are read together when there are so many, or when one is needed.
+/// Device values are read together once this many are pending, or when one is needed.
 const MOST_PENDING: usize = 256;
 
 /// A value of the run with its name.
@@ -20,7 +20,7 @@ struct Slot {
     options: LogOptions,
     on_step: bool,
     on_epoch: bool,
-    /// The last value, if there is one since it was last asked for.
+    /// The last value, if it is newer than the last query.
     last: Option<f64>,
     /// The epoch's values so far, and their weight.
     total: f64,
@@ -64,7 +64,7 @@ impl Results {
         Ok(self.slots.insert_full(spec.name.clone(), slot).0)
     }
 
-    /// Takes a value of a batch of so many samples.
+    /// Adds a value of a batch of `samples` samples.
     pub(crate) fn add(&mut self, spec: &LogSpec, value: LogValue, samples: usize) -> Result<()> {
         let index = self.slot(spec)?;
         let weight = spec.options.batch_size.unwrap_or(samples) as f64;
@@ -144,7 +144,7 @@ impl Results {
         Ok((logged, shown))
     }
 
-    /// The last value of one name, where it is known without waiting or the caller wants to wait.
+    /// The last value of one name.
     pub(crate) fn last(&mut self, name: &str) -> Result<Option<f64>> {
         self.flush()?;
         Ok(self.slots.get(name).and_then(|slot| slot.last))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where a run is, what it has logged, and what a callback may ask of it.
+/// A run's position, its logged values, and requests of callbacks.
 pub struct Run {
     pub(crate) stage: Stage,
     pub(crate) epoch: u64,
@@ -67,7 +67,7 @@ impl Run {
         }
     }
 
-    /// What the run is doing.
+    /// The run's stage.
     pub fn stage(&self) -> Stage {
         self.stage
     }
@@ -97,7 +97,7 @@ impl Run {
         self.device
     }
 
-    /// This process's number among those of the run.
+    /// This process's rank in the run.
     pub fn rank(&self) -> usize {
         self.ranks.rank()
     }
@@ -164,7 +164,7 @@ impl Run {
         }
     }
 
-    /// Training time of the run, that of earlier processes included.
+    /// Training time of the run, including earlier processes.
     pub fn elapsed(&self) -> Duration {
         self.elapsed_before + self.started.elapsed()
     }
@@ -174,7 +174,7 @@ impl Run {
         self.waited
     }
 
-    /// Ends training after this batch, or, asked for at the end of an epoch, before the next.
+    /// Ends training after this batch, or, if called at the end of an epoch, before the next one.
     pub fn stop(&mut self, reason: impl Into<String>) {
         self.stop.get_or_insert_with(|| reason.into());
     }
@@ -184,7 +184,7 @@ impl Run {
         self.stop.as_deref()
     }
 
-    /// Asks for a checkpoint as soon as the step is complete.
+    /// Requests a checkpoint as soon as the step is complete.
     pub fn save_checkpoint(&mut self) {
         self.checkpoint_wanted = true;
     }

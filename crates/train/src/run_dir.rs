@@ -22,7 +22,7 @@ pub(crate) fn fresh(root: &Path, name: &str) -> Result<PathBuf> {
     Err(Error::io(format!("'{}' has no room for another run '{name}'", root.display())))
 }
 
-/// The directory of the newest run of a name, to continue with it; the name itself if there is none.
+/// The directory of the newest run of a name, to continue it; the name itself if no run exists.
 pub(crate) fn newest(root: &Path, name: &str) -> PathBuf {
     let mut newest = root.join(name);
     for n in 2u32.. {
@@ -51,7 +51,7 @@ pub(crate) fn default_name() -> String {
     format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
-/// The Gregorian date so many days after 1970-01-01.
+/// The Gregorian date `days` days after 1970-01-01.
 fn date(days: i64) -> (i64, i64, i64) {
     // Counted from 1 March of the year 0, so that leap days end a year.
     let days = days + 719_468;

@@ -1,4 +1,4 @@
-//! What a step is given beside its batch: where it is, and where it logs.
+//! The context of a step: its position, and its log.
 
 use crate::metrics::Metric;
 use crate::optimizers::Optimizers;
@@ -8,7 +8,7 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::capture::recording_id;
 use std::sync::Arc;
 
-/// What a run is doing.
+/// The stage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// Training.
@@ -51,7 +51,7 @@ pub enum ReduceFx {
     Max,
 }
 
-/// How a value is logged; the defaults are Lightning's, except that epoch values are those of all ranks.
+/// How a value is logged; the defaults are Lightning's, except that epoch values cover all ranks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
     pub(crate) on_step: Option<bool>,
@@ -100,20 +100,20 @@ impl LogOptions {
         self
     }
 
-    /// Whether the value of the epoch is that of all ranks: yes unless said otherwise. Values of steps are rank 0's.
+    /// Whether the epoch's value covers all ranks; true by default. Values of steps are rank 0's.
     pub fn sync_dist(mut self, sync_dist: bool) -> Self {
         self.sync_dist = Some(sync_dist);
         self
     }
 
-    /// The number of samples the value stands for; that of the batch unless said otherwise.
+    /// The number of samples the value covers; the batch's by default.
     pub fn batch_size(mut self, batch_size: usize) -> Self {
         self.batch_size = Some(batch_size);
         self
     }
 }
 
-/// What can be logged: a number, a tensor of one element, a metric.
+/// A loggable value: a number, a tensor of one element, a metric.
 #[derive(Clone)]
 pub enum LogValue {
     /// A number of the host.
@@ -157,7 +157,7 @@ pub(crate) struct LogSpec {
     pub metric: Option<Arc<dyn Metric>>,
 }
 
-/// What a step has logged.
+/// The values logged by a step.
 #[derive(Default)]
 pub(crate) struct StepLog {
     pub specs: Vec<LogSpec>,
@@ -182,7 +182,7 @@ pub(crate) struct Place {
     pub optimizer_idx: usize,
 }
 
-/// What a step is given beside its batch.
+/// The context passed to a step with its batch.
 pub struct StepContext<'a> {
     pub(crate) place: Place,
     pub(crate) log: &'a mut StepLog,
@@ -196,7 +196,7 @@ pub(crate) struct Manual<'a> {
 }
 
 impl StepContext<'_> {
-    /// What the run is doing.
+    /// The run's stage.
     pub fn stage(&self) -> Stage {
         self.place.stage
     }

@@ -1,4 +1,4 @@
-//! What the operating system says about this process.
+//! Figures of this process from the operating system.
 
 use std::time::Duration;
 

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 /// The first sample comes early, so that short runs have some.
 const FIRST: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(5);
-/// After so many rows, and each time so many more, the interval doubles: files of long runs stay small.
+/// The interval doubles after each multiple of this number of rows, so files of long runs stay small.
 const ROWS: u64 = 1000;
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What the loop tells the thread, and the thread the progress display.
+/// Values shared by the loop, the thread and the progress display.
 #[derive(Default)]
 pub(crate) struct Figures {
     step: AtomicU64,
@@ -175,7 +175,7 @@ impl Writer {
         let known =
             values.into_iter().filter_map(|(name, value)| Some((format!("system/{name}"), json_number(value?))));
         row.extend(known);
-        // One write a line, so that whoever reads along sees whole ones.
+        // One write per line, so that concurrent readers see complete lines.
         self.file.write_all(format!("{}\n", Json::Object(row)).as_bytes())
     }
 }

@@ -1,12 +1,15 @@
-// Attention on a CPU: a work item takes up to EACH tiles of ROWS queries through all keys, BLOCK keys at a time, which stay in its first cache.
+// Attention on a CPU: a work item takes up to EACH tiles of ROWS queries through all keys, BLOCK keys at a time, which
+// stay in its first cache.
 //
-// Beside what attention.cl needs: keys and values come packed in panels as R (see matmul.cl), transposed (COLUMNS keys side by side, for scores) or not
-// (COLUMNS elements of a key side by side, for sums over keys). Heads have up to MOST elements.
+// Beside what attention.cl needs: keys and values come packed in panels as R (see matmul.cl), transposed (COLUMNS keys
+// side by side, for scores) or not (COLUMNS elements of a key side by side, for sums over keys). Heads have up to MOST
+// elements.
 
 #define COLUMNS (2 * LANES)
 #define BLOCK (2 * COLUMNS)
 
-// sums[r][v] += left[r * step + k] * right[k][v] for ROWS rows and k below `depth`. Only constant indices, so that sums stay in registers.
+// sums[r][v] += left[r * step + k] * right[k][v] for ROWS rows and k below `depth`. Only constant indices, so that sums
+// stay in registers.
 #define MULTIPLY(sums, left, step, right, depth)                                                                  \
     for (size_t k = 0; k < (depth); k++) {                                                                        \
         const V near = READ_GLOBAL((right) + k * COLUMNS), far = READ_GLOBAL((right) + k * COLUMNS + LANES);      \
@@ -183,7 +186,8 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
 #endif
 
 #ifdef TILES_BACKWARD
-// Probabilities with dropout and the gradients of scores, both in panels of COLUMNS keys, [panel][row][COLUMNS], and the gradients of queries.
+// Probabilities with dropout and the gradients of scores, both in panels of COLUMNS keys, [panel][row][COLUMNS], and
+// the gradients of queries.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_tiles_backward(const Block b, const Tensors t, const __global T* q, const __global R* keys_across, const __global R* keys_along,
                               const __global R* values_across, const __global M* mask, const __global R* lse, const ulong lse_image, const ulong lse_head,
@@ -252,8 +256,9 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
 #endif
 
 #ifdef TILES_KEYS
-// A part's share of the gradients of values and of keys: its weights (or slopes) in panels, transposed, times gradients of the output (or queries) in
-// panels along. A work item takes COLUMNS keys, KEYS at a time; the third index of groups chooses between values and keys.
+// A part's share of the gradients of values and of keys: its weights (or slopes) in panels, transposed, times gradients
+// of the output (or queries) in panels along. A work item takes COLUMNS keys, KEYS at a time; the third index of groups
+// chooses between values and keys.
 #define KEYS 8
 #define NEAR 96
 PARTS(O)

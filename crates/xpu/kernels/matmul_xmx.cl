@@ -1,5 +1,6 @@
-// Products of half-precision matrices on the matrix units (XMX) of Intel's GPUs: cl_intel_subgroup_matrix_multiply_accumulate for sub-groups of 16.
-// One instruction multiplies 8 x 16 by 16 x 16 elements and adds to 8 x 16 sums of f32.
+// Products of half-precision matrices on the matrix units (XMX) of Intel's GPUs:
+// cl_intel_subgroup_matrix_multiply_accumulate for sub-groups of 16. One instruction multiplies 8 x 16 by 16 x 16
+// elements and adds to 8 x 16 sums of f32.
 //
 // HALF: 0 bf16, 1 f16. EMULATED: the instruction is made of shuffles, for devices that have sub-groups only.
 
@@ -32,7 +33,8 @@ float8 __attribute__((overloadable, convergent)) intel_sub_group_bf16_bf16_matri
 #define multiply_add(a, b, sums) intel_sub_group_bf16_bf16_matrix_mad_k16(a, b, sums)
 #endif
 
-// Panels of 32 rows of the left operand, or columns of the right one, 16 elements along k at a time: 512 elements in the order in which lanes take them.
+// Panels of 32 rows of the left operand, or columns of the right one, 16 elements along k at a time: 512 elements in
+// the order in which lanes take them.
 #define BLOCK 512
 
 #ifdef PACK_XMX

@@ -121,7 +121,8 @@ inline void vstore_f16(__global ushort* p, size_t i, V v) {
 #define EXP_DOWN(x) exp(x)
 #else
 inline V exp_down(V x) {
-    // Adding 1.5 * 2^23 rounds to an integer (which rint does in some twenty instructions), and 127 is the exponent's offset.
+    // Adding 1.5 * 2^23 rounds to an integer (which rint does in some twenty instructions), and 127 is the exponent's
+    // offset.
     const V shifted = fma(x, (V)1.44269504f, (V)12583039.0f), n = shifted - 12583039.0f;
     const V r = fma(n, (V)-1.42860677e-6f, fma(n, (V)-0.693145752f, x));
     V y = fma((V)1.38888889e-3f, r, (V)8.33333333e-3f);

@@ -1,4 +1,5 @@
-//! Attention on a CPU: a kernel takes a few queries through all keys (`kernels/attention_tiles.cl`). Keys and values are packed into panels first.
+//! Attention on a CPU: a kernel takes a few queries through all keys (`kernels/attention_tiles.cl`). Keys and values
+//! are packed into panels first.
 
 use crate::attention::{Part, Problem, plain};
 use crate::device::{Scratch, Xpu};
@@ -178,8 +179,9 @@ impl Xpu {
         Ok(())
     }
 
-    /// A part's share of the gradients of values and keys, for each of the two: the address of its weights, which transposed are multiplied with rows of
-    /// the output's gradient or of queries, where the sums go, and their elements.
+    /// A part's share of the gradients of values and keys, for each of the two: the address of its weights, which
+    /// transposed are multiplied with rows of the output's gradient or of queries, where the sums go, and their
+    /// elements.
     fn attention_keys(&self, p: &Problem, part: &Part, values: Sum, keys: Sum) -> Result<()> {
         let Shape { kind, lanes, .. } = p.shape;
         let dtype = keys.2.dtype;

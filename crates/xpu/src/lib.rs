@@ -1,8 +1,8 @@
 //! Rushlight's engine for Intel GPUs, over OpenCL, which is opened at run time.
 //!
-//! Nothing of Intel's or OpenCL's is needed to build. Where a driver is missing, the error says where it was looked for and what to do. Any OpenCL
-//! device with addresses (unified or shared virtual memory) will do, so the engine runs, and is tested, on CPUs too: `RUSHLIGHT_XPU_PLATFORM=pocl`
-//! has PoCL's device stand for `xpu`.
+//! Nothing of Intel's or OpenCL's is needed to build. Where a driver is missing, the error says where it was looked for
+//! and what to do. Any OpenCL device with addresses (unified or shared virtual memory) will do, so the engine runs, and
+//! is tested, on CPUs too: `RUSHLIGHT_XPU_PLATFORM=pocl` has PoCL's device stand for `xpu`.
 //!
 //! | module | what |
 //! |---|---|

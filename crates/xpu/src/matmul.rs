@@ -59,7 +59,8 @@ impl Matrix {
     }
 }
 
-/// `out = activation(alpha * a @ b + beta * out + bias)` for each head of each image. Operands may differ in dtype; sums have the wider's arithmetic.
+/// `out = activation(alpha * a @ b + beta * out + bias)` for each head of each image. Operands may differ in dtype;
+/// sums have the wider's arithmetic.
 #[derive(Clone, Copy)]
 pub struct Product {
     pub images: usize,
@@ -342,8 +343,8 @@ impl Xpu {
         self.panels(p.b.transposed(), kind, form.columns, [p.images, p.heads, p.n, p.k]).map(Some)
     }
 
-    /// An operand in panels of `width` rows: the memory, and the elements between batches. `sizes` are images, heads, rows and depth. A matrix that all
-    /// batches share is packed once.
+    /// An operand in panels of `width` rows: the memory, and the elements between batches. `sizes` are images, heads,
+    /// rows and depth. A matrix that all batches share is packed once.
     pub fn panels(&self, x: Matrix, kind: Kind, width: usize, sizes: [usize; 4]) -> Result<(Scratch<'_>, u64)> {
         let [images, heads, count, depth] = sizes;
         let [image_stride, head_stride, stride, depth_stride] = x.strides;

@@ -1,8 +1,8 @@
-//! Products of half-precision matrices on the matrix units (XMX) of Intel's GPUs (`kernels/matmul_xmx.cl`), where the device has
-//! `cl_intel_subgroup_matrix_multiply_accumulate` for sub-groups of 16, as Data Center GPUs Max have.
+//! Products of half-precision matrices on the matrix units (XMX) of Intel's GPUs (`kernels/matmul_xmx.cl`), where the
+//! device has `cl_intel_subgroup_matrix_multiply_accumulate` for sub-groups of 16, as Data Center GPUs Max have.
 //!
-//! No such device has run them yet. Intel's offline compiler makes the matrix instructions of them (`scripts/test_xpu pvc`), and devices that have
-//! sub-groups run them with the instruction emulated.
+//! No such device has run them yet. Intel's offline compiler makes the matrix instructions of them (`scripts/test_xpu
+//! pvc`), and devices that have sub-groups run them with the instruction emulated.
 
 use crate::device::{Scratch, Xpu};
 use crate::matmul::{Matrix, Product};
@@ -41,7 +41,8 @@ impl MatrixUnits {
     }
 }
 
-/// Rows of a panel of the left operand, columns of one of the right operand, and elements along the depth of a step: 512 elements together.
+/// Rows of a panel of the left operand, columns of one of the right operand, and elements along the depth of a step:
+/// 512 elements together.
 const PANEL: usize = 32;
 const STEP: usize = 16;
 
@@ -70,8 +71,8 @@ impl Xpu {
             Kind::F32.number(p.alpha), Kind::F32.number(p.beta), flags)
     }
 
-    /// An operand in panels of rows, and the elements between batches. `sizes` are images, heads, rows and depth. A matrix that all batches share is
-    /// packed once.
+    /// An operand in panels of rows, and the elements between batches. `sizes` are images, heads, rows and depth. A
+    /// matrix that all batches share is packed once.
     fn xmx_panels(&self, x: Matrix, sizes: [usize; 4], right: bool, emulated: bool) -> Result<(Scratch<'_>, u64)> {
         let [images, heads, count, depth] = sizes;
         let [image_stride, head_stride, stride, depth_stride] = x.strides;

@@ -1,8 +1,8 @@
 //! The devices that are `xpu`: Intel's GPUs, or what the user asks for.
 //!
 //! Level Zero's variables are honoured as SYCL programs know them: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default, and
-//! `COMBINED`: each tile of a GPU is a device; `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices there are, by
-//! number; `0.1` is a tile of a GPU).
+//! `COMBINED`: each tile of a GPU is a device; `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices
+//! there are, by number; `0.1` is a tile of a GPU).
 
 use crate::opencl::{self, Handle, Platform, info};
 use rushlight_core::{Error, Result};

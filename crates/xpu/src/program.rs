@@ -1,4 +1,5 @@
-//! Kernels: a family's text in `kernels/*.cl` under definitions, compiled on first use and kept for the process and on disk.
+//! Kernels: a family's text in `kernels/*.cl` under definitions, compiled on first use and kept for the process and on
+//! disk.
 
 use crate::cache;
 use crate::device::Xpu;
@@ -87,7 +88,8 @@ impl Defines {
         self
     }
 
-    /// A dtype: `NAME` is the type it is stored as, `NAME_WIDE` the type of its arithmetic, `LOAD_NAME` and `STORE_NAME` go between the two.
+    /// A dtype: `NAME` is the type it is stored as, `NAME_WIDE` the type of its arithmetic, `LOAD_NAME` and
+    /// `STORE_NAME` go between the two.
     pub fn dtype(self, name: &str, dtype: DType) -> Self {
         let tag = tag(dtype);
         self.define(name, stored(dtype))

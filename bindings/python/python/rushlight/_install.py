@@ -55,7 +55,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 _finder = _Finder()
 
-#: Holds a ``sitecustomize`` that installs the finder in Python programs started from this one: spawned workers, launched scripts.
+#: Holds a ``sitecustomize`` that installs the finder in Python programs started from this one: spawned workers and
+#: launched scripts.
 _BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bootstrap")
 
 

@@ -18,7 +18,8 @@ import sys
 
 __all__ = ["REQUEUE_CODE", "Preemption"]
 
-#: The exit code by which a program asks to be queued again. ``rushlight run`` passes it on, scripts of ``rushlight job`` act on it.
+#: Exit code of a program that requests to be requeued. ``rushlight run`` passes it on; scripts of ``rushlight job`` act
+#: on it.
 REQUEUE_CODE = 75
 
 
@@ -68,5 +69,5 @@ class Preemption:
             try:
                 subprocess.run(["scontrol", "requeue", job], check=True)
             except (OSError, subprocess.CalledProcessError) as error:
-                print(f"rushlight: scontrol requeue {job} did not work ({error}); submit the job again to go on", file=sys.stderr)
+                print(f"rushlight: scontrol requeue {job} failed ({error}); submit the job again to continue", file=sys.stderr)
         return REQUEUE_CODE

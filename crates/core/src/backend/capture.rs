@@ -5,7 +5,7 @@ use crate::{Device, Result};
 use std::any::Any;
 use std::sync::Arc;
 
-/// Memory of recorded steps. Steps of one pool share what they use only while they run.
+/// Memory pool of recorded steps. Steps of one pool share their scratch memory.
 #[derive(Clone)]
 pub struct StepPool {
     /// The device.

@@ -86,7 +86,7 @@ pub enum DeviceOp<'a> {
         /// Whose data is copied.
         root: usize,
     },
-    /// Combines the ranks' data on the root; elsewhere it stays as it is.
+    /// Combines the ranks' data on the root; other ranks' data is unchanged.
     Reduce {
         /// Read everywhere, written on the root.
         data: View<'a>,
@@ -113,7 +113,7 @@ pub enum DeviceOp<'a> {
     },
     /// Sends to another rank. Messages between two ranks arrive in the order in which they were sent.
     Send {
-        /// What.
+        /// The data sent.
         data: View<'a>,
         /// To whom; not this rank.
         peer: usize,
@@ -131,9 +131,9 @@ pub enum DeviceOp<'a> {
 pub trait Collectives: Send + Sync {
     /// The vendor's unique identifier of the device, the same in every process.
     fn identity(&self) -> Result<Vec<u8>>;
-    /// Name and version of the vendor's library, such as "NCCL 2.28.9"; an error says why there is none.
+    /// Name and version of the vendor's library, such as "NCCL 2.28.9"; an error says why it is missing.
     fn library(&self) -> Result<String>;
-    /// An identifier for a new communicator of the library. One rank asks for it and hands it to the others.
+    /// An identifier for a new communicator of the library. One rank creates it and sends it to the others.
     fn unique_id(&self) -> Result<Vec<u8>>;
     /// Joins a communicator of the library. Returns when all `size` ranks have called this, each with another device.
     fn join(&self, id: &[u8], rank: usize, size: usize) -> Result<Arc<dyn DeviceComm>>;
@@ -143,7 +143,7 @@ pub trait Collectives: Send + Sync {
 
 /// The first half of joining a communicator over shared device memory.
 pub struct MemoryOffer {
-    /// What every other rank must be given.
+    /// The address card that every other rank needs.
     pub card: Vec<u8>,
     /// The second half: takes the cards of all ranks, in order. A rank may use the communicator when all have done
     /// this.
@@ -152,17 +152,17 @@ pub struct MemoryOffer {
 
 /// One rank's end of a communicator between devices.
 pub trait DeviceComm: Send + Sync {
-    /// What moves the data, for messages: "NCCL 2.28.9", "shared device memory".
+    /// The transport's name for messages: "NCCL 2.28.9", "shared device memory".
     fn name(&self) -> String;
-    /// Starts operations, all at a time, on the communicator's own stream: after the work that the calling thread's
-    /// stream holds by now, and beside what it is given later. Within a recorded step they become part of it.
+    /// Starts all operations on the communicator's own stream. They run after the work that the calling thread's stream
+    /// holds now, and concurrently with later work. Within a recorded step they become part of it.
     ///
     /// The memory must not be freed within a recorded step before the work is joined or dropped.
     fn start(&self, ops: &[DeviceOp]) -> Result<Arc<dyn DeviceWork>>;
     /// An error that the library has met since operations were started: a connection that broke, an aborted
     /// communicator.
     fn error(&self) -> Result<()>;
-    /// Ends all operations under way, whether they are done or not. The communicator is of no more use.
+    /// Ends all running operations, finished or not. The communicator cannot be used afterwards.
     fn abort(&self);
 }
 

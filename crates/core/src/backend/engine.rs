@@ -51,7 +51,7 @@ pub trait PinnedMemory: Send + Sync {
     fn empty_cache(&self) -> Result<()>;
 }
 
-/// One kind of device: an entry in the list of what is compiled in.
+/// One kind of device: an entry in the list of compiled-in engines.
 pub trait Engine: Send + Sync + 'static {
     /// The device type, as PyTorch spells it: `cpu`, `cuda`.
     fn name(&self) -> &'static str;

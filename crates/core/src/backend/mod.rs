@@ -36,7 +36,7 @@ pub struct MemoryStats {
 
 /// Optional: statistics and control of a caching allocator.
 pub trait CachingAllocator: Send + Sync {
-    /// What the allocator holds.
+    /// The allocator's statistics.
     fn stats(&self) -> MemoryStats;
     /// Starts a new peak.
     fn reset_peak(&self);
@@ -44,7 +44,7 @@ pub trait CachingAllocator: Send + Sync {
     fn empty_cache(&self);
 }
 
-/// What an engine does beyond its contract. The tensor layer asks before it relies on any of it.
+/// Optional capabilities of an engine. The tensor layer checks a flag before it relies on one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Products and sums of halves can be written as the `f32` they are computed in.
@@ -57,7 +57,7 @@ pub struct Features {
     pub wide_batch_norm_parameters: bool,
     /// There is a `batch_norm_relu_backward`.
     pub batch_norm_relu: bool,
-    /// Bytes that the engine copies in the time that starting one call takes: what a copy may cost to save a call.
+    /// Bytes that the engine copies in the time of one launch: a copy up to this size pays if it saves a launch.
     pub bytes_per_call: usize,
 }
 
@@ -85,7 +85,7 @@ pub struct Features {
 ///
 /// Every other family has a default body made of these (see [`composed`]), so an engine runs whole models with the
 /// primitives alone. It overrides a family once it has a kernel for it, and tests the kernel against the default body.
-/// The default bodies of `sort`, `topk` and `count_nonzero` read from the device; `linalg` has none and is done by the
+/// The default bodies of `sort`, `topk` and `count_nonzero` read from the device; `linalg` has none and runs on the
 /// CPU.
 pub trait Backend: Send + Sync + 'static {
     /// The device.
@@ -107,7 +107,7 @@ pub trait Backend: Send + Sync + 'static {
     fn synchronize(&self) -> Result<()>;
 
     // ---- optional capabilities
-    /// What the engine does beyond its contract.
+    /// The engine's optional capabilities.
     fn features(&self) -> Features {
         Features::default()
     }
@@ -215,9 +215,9 @@ pub trait Backend: Send + Sync + 'static {
         composed::searchsorted(sorted, values, right, out)
     }
 
-    /// The element of a rank along `dim`, of equal ones the one that a stable sort puts there, and where it is (`i64`).
-    /// `false`, as in the other methods that say so, where the engine has no kernel for it: nothing is written then,
-    /// and the tensor layer composes it.
+    /// The element of the given rank along `dim` and its position (`i64`). Equal elements rank as in a stable sort.
+    /// Returns `false` if the engine has no kernel for it, as do the other methods that mention it: nothing is written,
+    /// and the tensor layer composes the op from others.
     fn kth(&self, _x: View, _dim: usize, _rank: Rank, _values: View, _indices: View) -> Result<bool> {
         Ok(false)
     }
@@ -271,7 +271,8 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     // ---- products
-    /// A batched matrix product; one dtype, but that of halves may be written as `f32` with [`Features::wide_outputs`].
+    /// A batched matrix product; one dtype, except that a product of halves may be written as `f32` with
+    /// [`Features::wide_outputs`].
     fn matmul(&self, spec: &MatMul) -> Result<()>;
     /// `out = gelu_tanh(x)` and `kept = x` of `x = a @ b + bias` in one pass. `false` where the engine has no such
     /// pass: nothing is written then.
@@ -318,7 +319,7 @@ pub trait Backend: Send + Sync + 'static {
         composed::avg_pool_backward(spec, dy, dx)
     }
 
-    // ---- fused families: contiguous unless said otherwise; statistics are f32 for half types, else of the input's
+    // ---- fused families: contiguous by default; statistics are f32 for half types, else of the input's
     // dtype
     /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
@@ -328,8 +329,8 @@ pub trait Backend: Send + Sync + 'static {
     fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
         composed::softmax_backward(log, dims, dy, y, dx)
     }
-    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, asked for only with
-    /// [`Features::wide_outputs`], gets the result of an `f32` input in a half dtype as well.
+    /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`. `low`, used only with
+    /// [`Features::wide_outputs`], receives a half-precision copy of the result of an `f32` input.
     fn row_norm(
         &self,
         spec: &RowNorm,
@@ -343,7 +344,8 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<()> {
         composed::row_norm(spec, x, weight, bias, y, low, mean, rstd)
     }
-    /// Its gradients; those not asked for are `None`. `so_far`, like `x`, is added to `dx`; `low` is for `dx` as above.
+    /// Gradients of `row_norm`; unneeded ones are `None`. `so_far`, of the shape of `x`, is added to `dx`. `low`
+    /// receives a half-precision copy of `dx`.
     fn row_norm_backward(
         &self,
         spec: &RowNorm,
@@ -374,7 +376,7 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<()> {
         composed::batch_norm(spec, x, weight, bias, y, mean, rstd)
     }
-    /// Its gradients; those not asked for are `None`.
+    /// Gradients of `batch_norm`; unneeded ones are `None`.
     fn batch_norm_backward(
         &self,
         spec: &BatchNorm,
@@ -389,9 +391,9 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<()> {
         composed::batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
     }
-    /// The gradients of a batch norm that a ReLU follows, by the ReLU's output. Which elements were positive is
-    /// computed again, so `bias` is the one of the forward pass. Called only where [`Features::batch_norm_relu`] says
-    /// so.
+    /// Gradients of a batch norm followed by a ReLU, given the gradient of the ReLU's output. The kernel recomputes
+    /// which elements were positive, so `bias` must be the one of the forward pass. Called only with
+    /// [`Features::batch_norm_relu`].
     fn batch_norm_relu_backward(
         &self,
         _spec: &BatchNorm,
@@ -455,15 +457,16 @@ pub trait Backend: Send + Sync + 'static {
     fn lstm_cell(&self, _gates: View, _before: View, _c: View, _h: View) -> Result<bool> {
         Ok(false)
     }
-    /// The gradient of `lstm_cell`. `gates` as it left them. The gradient of `h` is `dh`, or `dh + outer`. `dc` is the
-    /// gradient of `c` and becomes that of `before`; `dgates` gets the gradient of the sums. `false` as above.
+    /// The gradient of `lstm_cell`. `gates` are as the forward call left them. The gradient of `h` is `dh`, or `dh +
+    /// outer`. `dc` is the gradient of `c` and becomes that of `before`; `dgates` gets the gradient of the sums.
+    /// `false` as above.
     fn lstm_cell_backward(&self, _step: &LstmStep, _dc: View, _dgates: View) -> Result<bool> {
         Ok(false)
     }
 
-    // ---- lists of tensors: each of its own shape and floating dtype
+    // ---- lists of tensors: shapes and floating dtypes may differ
     /// An optimizer's step over all its parameters, gradients multiplied by `grad_scale` (a number or a tensor of one)
-    /// first. In one pass: nothing is kept between reading and writing.
+    /// first. One pass: each element is read and written once.
     fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
         composed::update(updates, grad_scale)
     }
@@ -472,7 +475,7 @@ pub trait Backend: Send + Sync + 'static {
         composed::foreach_norm(p, xs, out)
     }
     /// `x *= factor` for all, in place; contiguous. Sets `found_inf`, one `f32`, to 1 if an element was not finite
-    /// before, else leaves it as it is. Without a factor nothing is written but that.
+    /// before, otherwise leaves it unchanged. Without a factor only `found_inf` is written.
     fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
         composed::foreach_scale(factor, xs, found_inf)
     }

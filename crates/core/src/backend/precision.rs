@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// A switch whose first value comes from the environment.
+/// A switch initialised from an environment variable.
 struct Switch {
     /// 0 before the first use, 1 off, 2 on.
     state: AtomicU8,

@@ -39,7 +39,7 @@ pub struct ResampleAxis {
 }
 
 impl ResampleAxis {
-    /// A dimension that stays as it is.
+    /// A dimension that is not resampled.
     pub fn unchanged(size: usize) -> Self {
         Self { input: size, output: size, ratio: 1.0, aligned: false }
     }
@@ -52,7 +52,7 @@ impl ResampleAxis {
         if self.aligned { round(ratio * i as f64) } else { round(round(ratio * (i as f64 + 0.5)) - 0.5) }
     }
 
-    /// The inputs that output `i` is made of, and their weights; as many as [`Sampling::taps`] says.
+    /// The input positions and weights of output `i`; the first [`Sampling::taps`] are valid.
     pub fn taps(&self, sampling: Sampling, i: usize, exact: bool) -> [(usize, f64); 4] {
         let last = self.input - 1;
         let round = |v: f64| if exact { v } else { v as f32 as f64 };

@@ -50,7 +50,7 @@ pub enum ArgReduce {
     Min,
 }
 
-/// What the gradient of a step of a long short-term memory is made of; see
+/// Inputs of the gradient of one LSTM step; see
 /// [`lstm_cell_backward`](super::Backend::lstm_cell_backward).
 #[derive(Clone, Copy, Debug)]
 pub struct LstmStep<'a> {
@@ -92,7 +92,7 @@ pub enum Scan {
     Min,
 }
 
-/// What a scatter does where it hits.
+/// How a scatter combines a value with the element it hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scatter {
     /// Overwrites; the last of equal indices wins.
@@ -107,7 +107,7 @@ pub enum Scatter {
     Min,
 }
 
-/// What happens to a matrix product before it is rounded and stored.
+/// The epilogue of a matrix product: applied before the result is rounded and stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
@@ -134,7 +134,7 @@ pub struct MatMul<'a> {
     pub bias: Option<View<'a>>,
     /// Factor of the product.
     pub alpha: f64,
-    /// Factor of what `out` holds; at 0 it is not read.
+    /// Factor of the previous contents of `out`; with 0 they are not read.
     pub beta: f64,
     /// Applied last.
     pub activation: Activation,
@@ -225,7 +225,7 @@ pub struct BatchNorm {
     pub space: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Whether statistics come from the batch (and are written) or are given (and read).
+    /// `true`: statistics are computed from the batch and written. `false`: the given ones are read.
     pub training: bool,
 }
 
@@ -307,7 +307,7 @@ pub enum Linalg {
     Lstsq,
 }
 
-/// One parameter's share of an optimizer step: what [`Backend::update`](super::Backend::update) does to it. Parameter,
+/// One parameter's share of an optimizer step: the argument of [`Backend::update`](super::Backend::update). Parameter,
 /// gradient and state are contiguous, of one shape and one floating dtype; half types are computed in `f32`.
 ///
 /// With `g = ±grad_scale * grad`, minus to maximize: `param *= shrink`, `g += weight_decay * param`, then the rule.
@@ -323,9 +323,9 @@ pub struct ParamUpdate<'a> {
     pub maximize: bool,
     /// Part of the parameter added to its gradient.
     pub weight_decay: f64,
-    /// Factor of the parameter itself: 1, or what decoupled weight decay leaves of it.
+    /// Factor of the parameter itself: 1, or less with decoupled weight decay.
     pub shrink: f64,
-    /// What follows.
+    /// The rule applied afterwards.
     pub rule: UpdateRule,
 }
 
@@ -351,7 +351,7 @@ impl ParamUpdate<'_> {
         self.state.iter().enumerate().fold(0, |bits, (i, state)| bits | u8::from(state.is_some()) << i)
     }
 
-    /// The error of an update whose states are not those of its rule.
+    /// The error of an update whose states do not match its rule.
     pub fn misfit(&self) -> Error {
         let states = self.rule.states().iter().map(|s| match s.present {
             Some(_) => format!("{} (optional)", s.name),

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 ///   channel, a join). This is the only rule that safe code can break. By Rust's memory model breaking it is a data
 ///   race, which a library whose views share memory cannot rule out without a lock or an atomic access for every
 ///   element.
-/// - What engines do to keep such a race to wrong values: they read elements through raw pointers, and hold slices only
+/// - Engines limit such a race to wrong values: they read elements through raw pointers, and hold slices only
 ///   of the parts of outputs that one task writes, of copies, or of bytes on their way to a file; a shape, a stride or
 ///   an offset is never read from a storage; an index that is read from one is read once and checked before it is
 ///   used; any bytes are a valid element, but for `bool`, where engines write 0 and 1 only.
@@ -85,7 +85,7 @@ impl Storage {
         self.backend.device()
     }
 
-    /// How often the contents were changed in place.
+    /// Version: the number of in-place changes.
     #[inline]
     pub fn version(&self) -> u32 {
         self.version.load(Relaxed)

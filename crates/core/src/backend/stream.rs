@@ -16,12 +16,12 @@ pub trait Streams: Send + Sync {
     /// A new event, not recorded yet. Only a timed event measures times.
     fn event(&self, timed: bool) -> Result<Arc<dyn Event>>;
     /// Makes memory ready for another library that uses it on the vendor's default stream: that stream waits for the
-    /// calling thread's work, and the memory, once freed, is not reused before that stream is past what it holds by
-    /// then.
+    /// calling thread's work, and the memory, once freed, is reused only after that stream has finished the work it
+    /// holds at that time.
     fn lend_to_default(&self, storage: &Storage) -> Result<()>;
 }
 
-/// A queue of work: it runs in order, and beside that of other streams.
+/// A queue of work: it runs in order, concurrently with other streams.
 pub trait Stream: Any + Send + Sync {
     /// The device.
     fn device(&self) -> Device;
@@ -41,7 +41,8 @@ pub trait Stream: Any + Send + Sync {
     fn wait(&self, event: &dyn Event) -> Result<()>;
     /// Places the event after all work this stream has been given. The event is of the same device.
     fn record(&self, event: &dyn Event) -> Result<()>;
-    /// Memory of another stream, once freed, is not reused before this stream is past what it holds by then.
+    /// Memory of another stream, once freed, is reused only after this stream has finished the work it holds at that
+    /// time.
     fn record_use(&self, storage: &Storage) -> Result<()>;
 }
 

@@ -39,11 +39,12 @@ pub type In<R> = [R; 3];
 /// Parameters of a row, padded to four.
 pub type Params<R> = [R; 4];
 
-/// What every row has.
+/// Implemented by every row.
 pub trait Row: Copy + Default + Send + Sync + 'static {
     /// The row's code.
     const OP: Pointwise;
-    /// The derivative by input `I`, given the incoming gradient, the inputs and the output. Zero where there is none.
+    /// The derivative by input `I`, given the incoming gradient, the inputs and the output. Zero if the op has no such
+    /// input.
     fn grad<R: Real, const I: usize>(dy: R, x: In<R>, y: R, p: Params<R>) -> R;
 }
 
@@ -71,7 +72,7 @@ pub trait TestRow: Row {
     fn eval<R: Real>(x: In<R>, p: Params<R>) -> R::Mask;
 }
 
-/// What integers and `bool` offer bitwise rows.
+/// Bitwise operations of integers and `bool`.
 pub trait Bits: Copy {
     /// And.
     fn and(self, b: Self) -> Self;
@@ -108,7 +109,7 @@ pub trait Visitor {
 }
 
 impl Pointwise {
-    /// What the derivative by input `wrt` reads (see [`Trace`]).
+    /// The values that the derivative by input `wrt` reads (see [`Trace`]).
     pub fn grad_reads(self, wrt: usize) -> Trace {
         struct Reads(usize);
         fn trace<O: Row>(wrt: usize) -> Trace {

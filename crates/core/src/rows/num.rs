@@ -1,5 +1,5 @@
 //! Functions that a row's expression may use. An expression over [`Num`] or [`Real`] has several readings: a CPU lane,
-//! a tensor (for second derivatives), a [`Trace`] of what it reads, and, as text, a GPU kernel.
+//! a tensor (for second derivatives), a [`Trace`] of the values it reads, and, as text, a GPU kernel.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -191,10 +191,10 @@ real! {
 }
 
 /// A number that records which of a derivative's values it was made of: bit 0 the incoming gradient, bits 1 to 3 the
-/// inputs, bit 4 the output. Running a row on it says what autograd has to save.
+/// inputs, bit 4 the output. Evaluating a derivative on it tells which values autograd must save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// What was read.
+    /// Bits of the values read.
     pub mask: u8,
     /// Whether this still is one of the values, untouched.
     pub untouched: bool,

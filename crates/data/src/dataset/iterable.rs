@@ -7,7 +7,7 @@ use rushlight_core::Result;
 pub struct WorkerInfo {
     /// The worker's number, from zero.
     pub id: usize,
-    /// How many workers read: one, where the loader has no threads of its own.
+    /// The number of workers: one if the loader has no threads.
     pub count: usize,
     /// A seed of this worker's own for this epoch.
     pub seed: u64,
@@ -17,7 +17,7 @@ pub struct WorkerInfo {
 
 /// Samples in the order of a stream: files too large to index, sockets, generators.
 ///
-/// Each worker opens a stream of its own, and the dataset decides by [`WorkerInfo`] which part of the samples it gives,
+/// Each worker opens its own stream. The dataset decides by [`WorkerInfo`] which samples it yields,
 /// usually every `count`-th. Batches come from the workers in turn.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Datasets: what they must do, and the ways to combine them.
+//! The `Dataset` trait and adapters that combine datasets.
 
 mod adapters;
 mod iterable;
@@ -57,7 +57,7 @@ pub trait Dataset: Send + Sync {
     /// A sample.
     fn get(&self, index: usize) -> Result<Self::Item>;
 
-    /// A sample, with random numbers for what is random about it.
+    /// A sample; random transforms draw from `rng`.
     fn get_with(&self, index: usize, rng: &mut SampleRng) -> Result<Self::Item> {
         let _ = rng;
         self.get(index)

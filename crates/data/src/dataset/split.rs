@@ -24,8 +24,8 @@ impl SplitLength for usize {
 }
 
 impl SplitLength for f64 {
-    /// Fractions that add up to one. Each part gets the whole number below its share; what is left goes one by one to
-    /// the first parts.
+    /// Fractions that add up to one. Each part gets the whole number below its share; the remaining samples go one by
+    /// one to the first parts.
     fn resolve(parts: &[f64], total: usize) -> Result<Vec<usize>> {
         if let Some(bad) = parts.iter().find(|f| !(0.0..=1.0).contains(*f)) {
             return Err(Error::value(format!("random_split: a fraction must be between 0 and 1, got {bad}")));

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What a file's contents must add up to, in hexadecimal.
+/// The expected checksum of a file, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checksum {
     /// As torchvision lists them. Guards against accidents, not against an attacker.

@@ -1,7 +1,7 @@
-//! Public datasets fetched, checked and unpacked.
+//! Downloads, checks and unpacks public datasets.
 //!
-//! Files come by the system's `curl` or `wget`, which know the machine's proxies and certificates. What arrives is
-//! checked before it gets its name.
+//! The system's `curl` or `wget` download files, since they know the machine's proxies and certificates. A file is
+//! checked before it is renamed to its final name.
 
 mod archive;
 mod checksum;
@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A file on the network: its name, where it can be had, and what it must be.
+/// A file on the network: its name, URLs, size and checksum.
 #[derive(Clone, Debug)]
 pub struct Remote {
     name: String,
@@ -43,8 +43,8 @@ impl Remote {
         Ok(Some(path))
     }
 
-    /// The file in a folder, fetched unless it is there. A fetch that was cut off continues where it stopped. Processes
-    /// that ask for the same file take turns, so that one fetches it for all.
+    /// The file in a folder, downloaded if missing. An interrupted download resumes. Processes
+    /// that need the same file take turns, so that one downloads it for all.
     pub fn fetch(&self, folder: &Path) -> Result<PathBuf> {
         let plain = Path::new(&self.name).components().count() == 1 && !self.name.starts_with('.');
         if !plain {
@@ -53,7 +53,7 @@ impl Remote {
         fs::create_dir_all(folder).map_err(|e| failed("create", folder, &e))?;
         let lock_path = folder.join(format!(".{}.lock", self.name));
         let lock = File::create(&lock_path).map_err(|e| failed("create", &lock_path, &e))?;
-        // Some network file systems have no locks; the checksum still guards what arrives.
+        // Some network file systems have no locks; the checksum still detects a damaged file.
         let _ = lock.lock();
         if let Some(path) = self.find(folder)? {
             return Ok(path);
@@ -79,8 +79,8 @@ impl Remote {
         )))
     }
 
-    /// Fetches what is missing of a part and checks the whole. A part that is cut off stays for the next time, one that
-    /// is wrong does not.
+    /// Downloads the rest of a partial file and checks the whole. An interrupted part is kept for the next attempt; a
+    /// wrong one is removed.
     fn fetch_from(&self, url: &str, part: &Path) -> Result<()> {
         let begun = part.metadata().is_ok_and(|m| m.len() > 0);
         if begun && self.checksum.verify(part).is_ok() {

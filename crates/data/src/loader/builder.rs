@@ -63,7 +63,7 @@ impl Common {
 
 macro_rules! common_options {
     () => {
-        /// Samples in a batch; 1 unless set.
+        /// Samples in a batch; 1 by default.
         pub fn batch_size(mut self, batch_size: usize) -> Self {
             self.common.batch_size = Some(batch_size);
             self
@@ -75,19 +75,19 @@ macro_rules! common_options {
             self
         }
 
-        /// Threads that read batches ahead; 0, reading in the calling thread, unless set.
+        /// Threads that read batches ahead; 0, reading in the calling thread, by default.
         pub fn workers(mut self, workers: usize) -> Self {
             self.common.workers = workers;
             self
         }
 
-        /// Batches each worker may be ahead; 2 unless set.
+        /// Batches each worker may be ahead; 2 by default.
         pub fn prefetch(mut self, prefetch: usize) -> Self {
             self.common.prefetch = prefetch;
             self
         }
 
-        /// The seed of the order and of random transforms; drawn from the process-wide generator unless set.
+        /// The seed of the order and of random transforms; drawn from the process-wide generator by default.
         pub fn seed(mut self, seed: u64) -> Self {
             self.common.seed = Some(seed);
             self
@@ -160,7 +160,7 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
 
     common_options!();
 
-    /// Whether the order is random, anew in every epoch.
+    /// Whether the order is random and changes every epoch.
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.shuffle = Some(shuffle);
         self
@@ -179,7 +179,7 @@ impl<D: Dataset + 'static, B: Send + 'static> DataLoaderBuilder<D, B> {
     }
 
     /// Reads only this process's share, by a [`DistributedSampler`](crate::sampler::DistributedSampler) with this
-    /// loader's `shuffle`, `drop_last` and seed. The seed is 0 unless set: it must be the same in all processes.
+    /// loader's `shuffle`, `drop_last` and seed. The seed is 0 by default: it must be the same in all processes.
     pub fn distributed(mut self, rank: usize, num_replicas: usize) -> Self {
         self.share = Some((rank, num_replicas));
         self

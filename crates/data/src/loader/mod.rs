@@ -44,11 +44,11 @@ use workers::WorkerPool;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// The order of an epoch follows from the seed and the epoch's number, random changes to a sample from those, the
-/// sample's index and its place: the same batches come with any number of workers. As [`Stateful`] it saves the epoch
-/// and how many batches of it have been handed out, and an iteration after [`Stateful::load_state`] continues with the
-/// next one. A loader that reads a process's share continues with another number of processes too: they share what is
-/// left of the epoch, so that each sample is read once. All processes must have read as many batches.
+/// The order of an epoch depends on the seed and the epoch's number; random transforms depend also on the sample's
+/// index and position. So any number of workers yields the same batches. As [`Stateful`] it saves the epoch
+/// and the number of batches yielded, and an iteration after [`Stateful::load_state`] continues with the
+/// next one. A loader that reads a process's share continues with another number of processes too: they share the
+/// rest of the epoch, so that each sample is read once. All processes must have read the same number of batches.
 pub struct DataLoader<B> {
     source: Source<B>,
     workers: usize,
@@ -77,7 +77,7 @@ struct Place {
 }
 
 impl<B: Send + 'static> DataLoader<B> {
-    /// The number of batches in an epoch; `None` for streams, which are as long as they are.
+    /// The number of batches in an epoch; `None` for streams, whose length is unknown.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> Option<usize> {
         match &self.source {
@@ -135,7 +135,7 @@ impl<B: Send + 'static> DataLoader<B> {
                     0 => catch_panic(|| open(&info(0)))?,
                     _ => Box::new(Streams::new(open, (0..count).map(info).collect(), self.prefetch)?),
                 };
-                // A stream cannot be entered in the middle: what was read before is read again.
+                // A stream cannot be entered in the middle: skip the batches read before.
                 for batch in batches.by_ref().take(skip) {
                     batch?;
                 }
@@ -203,7 +203,7 @@ impl<B> Stateful for DataLoader<B> {
                 }
                 sampler.resume(epoch, saved.start);
                 if own.replicas != saved.replicas || sampler.taken(epoch, batches) != Some(taken) {
-                    // Other processes, or other batches: they share what is left of the epoch.
+                    // Other processes, or other batches: they share the rest of the epoch.
                     sampler.resume(epoch, taken);
                     batches = 0;
                 }

@@ -52,14 +52,14 @@ impl<B> DataLoader<B> {
         self.order.map(|order| order.batch_size)
     }
 
-    /// Whether each process reads a part of its own already.
+    /// Whether each process reads only its own part already.
     pub fn is_distributed(&self) -> bool {
         self.order.is_some_and(|order| order.share.is_some())
     }
 
     /// Reads from now on only the part of process `rank` of `replicas`, in the order of `seed`, which must be the same
     /// in all processes. With `padded` all processes read equally many samples, some twice, as training needs; without,
-    /// each sample is read by exactly one process, as evaluation wants.
+    /// each sample is read by exactly one process, as evaluation needs.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_data as data; }

@@ -37,10 +37,10 @@ where
     }
 }
 
-/// The workers' batches in turn, each read ahead by a thread of its own.
+/// The workers' batches in turn, each read ahead by its own thread.
 ///
 /// Dropping it does not wait for the threads: a stream may block for long, on a socket say. Each ends when it next has
-/// a batch to give.
+/// a batch to deliver.
 pub(super) struct Streams<B> {
     /// `None` for a stream that has ended.
     workers: Vec<Option<Receiver<Result<B>>>>,

@@ -116,7 +116,7 @@ impl<B> Drop for WorkerPool<B> {
         }
         self.shared.job_added.notify_all();
         for thread in self.threads.drain(..) {
-            // User code that panics is caught where it is called: there is nothing to hear from a thread that ended.
+            // Panics of user code are caught at the call, so a finished thread has no error to report.
             let _ = thread.join();
         }
     }

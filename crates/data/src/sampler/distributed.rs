@@ -6,10 +6,10 @@ use rushlight_core::{Error, Result};
 /// The part of a dataset that one of several processes reads, by the rules of PyTorch's class of this name.
 ///
 /// The order of epoch `e` is PyTorch's own for `seed + e` ([`permutation`]): a program continues in either where the
-/// other stopped. It is made evenly divisible, by repeating indices from the front or by dropping some from the end;
-/// process `rank` reads every `num_replicas`-th from its own on. All processes need the same seed.
+/// other stopped. The order is padded with indices from the front, or cut at the end, to a multiple of the number of
+/// processes; process `rank` reads every `num_replicas`-th index from `rank` on. All processes need the same seed.
 ///
-/// A job that continues with another number of processes in the middle of an epoch shares out what is left of that
+/// A job that continues with another number of processes in the middle of an epoch shares out the rest of that
 /// epoch's order ([`Sampler::resume`]), so that each sample is still read once. A `DataLoader` does so when it loads
 /// its state.
 ///
@@ -63,7 +63,7 @@ impl DistributedSampler {
     }
 
     /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once
-    /// and the first processes may read one more than the others: what an evaluation's figures need. PyTorch always
+    /// and the first processes may read one more than the others: exact evaluation needs this. PyTorch always
     /// pads or drops.
     pub fn padded(mut self, padded: bool) -> Self {
         self.padded = padded;

@@ -30,7 +30,7 @@ impl RandomSampler {
         self
     }
 
-    /// How many indices an epoch has; the dataset's length unless set. More than that without replacement are several
+    /// How many indices an epoch has; the dataset's length by default. More than that without replacement are several
     /// permutations.
     pub fn num_samples(mut self, num_samples: usize) -> Self {
         self.num_samples = Some(num_samples);

@@ -26,7 +26,7 @@ impl Tokenizer for ByteTokenizer {
     }
 }
 
-/// Every character is a token: those of a text, in order of their code points.
+/// Character-level tokenizer over the characters of a text, in order of their code points.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_data as data; }

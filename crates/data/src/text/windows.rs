@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use std::sync::Arc;
 
-/// Every window of a row of tokens, with the window one further on as its target: what a language model is trained on.
+/// Language-model samples: every window of a token sequence, with the window shifted by one as its target.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_data as data; }
@@ -37,7 +37,7 @@ impl TokenWindows {
         Ok(Self { tokens, block_size, stride: 1 })
     }
 
-    /// How far apart windows start; 1 unless set, the block's size for windows that do not overlap.
+    /// How far apart windows start; 1 by default, the block's size for windows that do not overlap.
     pub fn stride(mut self, stride: usize) -> Result<Self> {
         if stride == 0 {
             return Err(Error::value("TokenWindows: the stride must be at least 1"));

@@ -26,7 +26,7 @@ fn check_channels(call: &str, channels: usize) -> Result<()> {
     }
 }
 
-/// A colour image in grey, `[1, height, width]`, by the weights of ITU-R 601; a grey one as it is.
+/// A colour image in grey, `[1, height, width]`, by the weights of ITU-R 601; a grey image is unchanged.
 pub fn rgb_to_grayscale(image: &Tensor) -> Result<Tensor> {
     let (channels, ..) = image_size("rgb_to_grayscale", image)?;
     check_channels("rgb_to_grayscale", channels)?;

@@ -5,7 +5,7 @@ use crate::rng::SampleRng;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
 
-/// Bytes to floats in `[0, 1]`; floats stay as they are.
+/// Bytes to floats in `[0, 1]`; floats are unchanged.
 ///
 /// The images of this crate are `[channels, height, width]` already; [`ToTensor::hwc`] takes
 /// `[height, width, channels]`, as decoders and NumPy have them.

@@ -86,12 +86,12 @@ impl Pad {
         Self { border: Border::all(padding), mode: PadMode::default() }
     }
 
-    /// A border of zeros of its own width on each side.
+    /// A border of zeros with a width for each side.
     pub fn sides(left: usize, top: usize, right: usize, bottom: usize) -> Self {
         Self { border: Border { left, right, top, bottom }, mode: PadMode::default() }
     }
 
-    /// What the border is made of.
+    /// Contents of the border.
     pub fn mode(mut self, mode: PadMode) -> Self {
         self.mode = mode;
         self
@@ -143,7 +143,7 @@ impl RandomCrop {
         self
     }
 
-    /// What the border is made of; zeros unless set.
+    /// Contents of the border; zeros by default.
     pub fn padding_mode(mut self, mode: PadMode) -> Self {
         self.mode = mode;
         self

@@ -4,8 +4,8 @@ use super::image_size;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
 
-/// The image with its hues turned by `shift` of the circle of colours, between -0.5 and 0.5. Grey images stay as they
-/// are.
+/// The image with its hues rotated by `shift` of the colour circle, between -0.5 and 0.5. Grey images are
+/// unchanged.
 pub fn adjust_hue(image: &Tensor, shift: f64) -> Result<Tensor> {
     if !(-0.5..=0.5).contains(&shift) {
         return Err(Error::value(format!("adjust_hue: the shift must be between -0.5 and 0.5, got {shift}")));

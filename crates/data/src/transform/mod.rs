@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// A change made to an image.
 pub trait Transform: Send + Sync {
-    /// The changed image. What is random about it is drawn from `rng`.
+    /// The transformed image. Random transforms draw from `rng`.
     fn apply(&self, image: &Tensor, rng: &mut SampleRng) -> Result<Tensor>;
 }
 

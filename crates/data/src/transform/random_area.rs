@@ -34,7 +34,7 @@ impl AreaRange {
     }
 }
 
-/// How often an area is drawn before giving up.
+/// Attempts to draw an area before the fallback.
 const TRIES: usize = 10;
 
 /// A random area of the image, resized: the usual augmentation for ImageNet.
@@ -58,7 +58,7 @@ impl RandomResizedCrop {
         Ok(self)
     }
 
-    /// Whether pixels are averaged when shrinking; so unless set.
+    /// Whether pixels are averaged when shrinking; true by default.
     pub fn antialias(mut self, antialias: bool) -> Self {
         self.antialias = antialias;
         self

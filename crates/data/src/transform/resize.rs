@@ -125,7 +125,7 @@ impl Resize {
         self
     }
 
-    /// Whether pixels are averaged when shrinking; so unless set.
+    /// Whether pixels are averaged when shrinking; true by default.
     pub fn antialias(mut self, antialias: bool) -> Self {
         self.antialias = antialias;
         self

@@ -288,7 +288,7 @@ macro_rules! public {
                 $kind.download(root.as_ref())
             }
 
-            /// A stand-in of the same shape that can be learned: stripes whose direction, width and colours tell the
+            /// Synthetic learnable data of the same shape: stripes whose direction, width and colours determine the
             /// class.
             pub fn synthetic(count: usize, seed: u64) -> Result<LabeledImages> {
                 synthetic::stripes(count, [CHANNELS, SIDE, SIDE], $kind.usual_names(), seed)

@@ -10,7 +10,7 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-/// What an image file may need.
+/// Limits for an image file.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeLimits {
     /// Bytes of the file.

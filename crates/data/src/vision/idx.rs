@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// More than any file of this kind has; what a header claims beyond it is refused.
+/// Larger than any real file of this kind; a header that claims more is refused.
 const MOST_BYTES: usize = 1 << 28;
 
 /// Sizes and bytes of an idx file, unpacked if its name ends in `.gz`. The file must have `rank` dimensions.
@@ -40,7 +40,7 @@ fn parse(input: &mut impl Read, path: &Path, rank: usize) -> Result<(Vec<usize>,
         .try_fold(1usize, |n, &size| n.checked_mul(size))
         .filter(|&n| n <= MOST_BYTES)
         .ok_or_else(|| damaged(format!("it claims sizes {sizes:?}, more than {MOST_BYTES} bytes")))?;
-    // Grows with what arrives, not with what is claimed; one byte more would be too many.
+    // Grows with the data read, not with the claimed size; reads one byte more to detect excess data.
     let mut bytes = Vec::new();
     input.take(total as u64 + 1).read_to_end(&mut bytes).map_err(|e| damaged(e.to_string()))?;
     if bytes.len() != total {

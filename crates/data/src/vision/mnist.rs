@@ -68,7 +68,7 @@ impl Kind {
         root.join(self.folder).join("raw")
     }
 
-    /// A file as it is, or packed; in torchvision's layout, or in the folder itself.
+    /// A file, plain or compressed; in torchvision's layout or in the folder itself.
     fn locate(&self, root: &Path, file: usize) -> Result<PathBuf> {
         for folder in [self.raw_folder(root), root.to_path_buf()] {
             for name in [FILES[file].to_string(), format!("{}.gz", FILES[file])] {
@@ -136,7 +136,7 @@ macro_rules! public {
                 $kind.download(root.as_ref())
             }
 
-            /// A stand-in of the same shape that can be learned: stripes whose direction and width tell the class.
+            /// Synthetic learnable data of the same shape: stripes whose direction and width determine the class.
             pub fn synthetic(count: usize, seed: u64) -> Result<LabeledImages> {
                 synthetic::stripes(count, [1, 28, 28], class_names(&$kind.classes), seed)
             }

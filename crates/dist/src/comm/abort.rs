@@ -13,7 +13,7 @@ pub(crate) struct Abort {
     reason: Mutex<String>,
     /// Ranks of the world that have left in good order: who waits for one of them waits in vain.
     departed: Mutex<HashSet<usize>>,
-    /// What is to be done when it is raised.
+    /// Actions to run when it is raised.
     callbacks: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Limit<'a> {
     pub(crate) abort: &'a Abort,
     pub(crate) deadline: Instant,
     pub(crate) timeout: Duration,
-    /// Whether the calling thread works beside the program's: then it leaves the core to it while it waits.
+    /// Whether the calling thread is a background thread: it then yields the core while it waits.
     pub(crate) background: bool,
 }
 

@@ -71,7 +71,7 @@ impl Communicator {
         }
     }
 
-    /// Bandwidth: each rank reduces one part and hands it on around the ring.
+    /// Bandwidth: each rank reduces one part and passes it around the ring.
     unsafe fn ring(&mut self, ranks: &[usize], at: usize, data: Span, how: Reduction, call: &Call) -> Result<()> {
         let n = ranks.len();
         let (next, before) = (ranks[(at + 1) % n], ranks[(at + n - 1) % n]);

@@ -30,7 +30,7 @@ const HISTORY: usize = 64;
 /// The longest message. A longer announcement is garbage.
 const MAX_MESSAGE: u64 = 1 << 40;
 
-/// What a message belongs to: a collective, or a send with its tag.
+/// The purpose of a message: a collective, or a send with its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel(u64);
 
@@ -331,7 +331,7 @@ impl Links {
         Error::io(format!("rank {} closed its connection: {why}", self.peers[peer].rank))
     }
 
-    /// Sends what the socket takes; whether that was anything.
+    /// Sends as much as the socket accepts. Returns whether any bytes were sent.
     fn push(&mut self, t: &mut Transfer, signature: &Signature) -> Result<bool> {
         let Some(link) = &self.links[t.peer] else { return Ok(false) };
         let mut head = [0; HEADER];
@@ -348,7 +348,7 @@ impl Links {
                 (&link.stream).write(&body[t.done - HEADER..])
             };
             match result {
-                Ok(0) => return Err(self.gone(t.peer, "it takes no more data")),
+                Ok(0) => return Err(self.gone(t.peer, "it accepts no more data")),
                 Ok(n) => t.done += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(t.done > before),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -359,7 +359,7 @@ impl Links {
         Ok(true)
     }
 
-    /// Receives what has arrived from a rank; whether that was anything.
+    /// Receives the bytes that have arrived from a rank. Returns whether there were any.
     fn pull(&mut self, peer: usize, transfers: &mut [Transfer], signature: &Signature) -> Result<bool> {
         let mut moved = self.hand_out(peer, transfers, signature)?;
         let wanted = |transfers: &[Transfer]| transfers.iter().any(|t| t.peer == peer && !t.complete);
@@ -372,7 +372,7 @@ impl Links {
         Ok(moved)
     }
 
-    /// Gives messages that were kept to those who ask for them now.
+    /// Delivers stored messages to the transfers that expect them now.
     fn hand_out(&mut self, peer: usize, transfers: &mut [Transfer], signature: &Signature) -> Result<bool> {
         let mut moved = false;
         for t in transfers.iter_mut().filter(|t| t.peer == peer && !t.sends && !t.complete && t.done == 0) {
@@ -401,7 +401,7 @@ impl Links {
                     (&link.stream).read(unsafe { std::slice::from_raw_parts_mut(rest.ptr, rest.len) })
                 }
                 None => {
-                    // Grows as bytes arrive, not as they are announced.
+                    // Grows with the bytes received, not with the announced length.
                     let target = a.len.min(a.got + (1 << 20));
                     a.kept.resize(target, 0);
                     (&link.stream).read(&mut a.kept[a.got..target])
@@ -464,7 +464,7 @@ fn open_peers(transfers: &[Transfer]) -> Vec<usize> {
         .collect()
 }
 
-/// Whether a message is what its receiver expects. Sends may be of another shape, but not of another size.
+/// Checks that a message matches its receiver. Point-to-point messages may differ in shape, but not in size.
 fn check_message(
     from: usize,
     t: &Transfer,
@@ -486,7 +486,7 @@ fn check_message(
             own.text()
         )));
     }
-    // What is compared is the same collective on both ranks, by its number.
+    // Both ranks compare the collective with the same number.
     let (differ, theirs_text) = ("the ranks called different collectives", theirs.text());
     Err(Error::value(match history.iter().find(|s| s.number == theirs.number).filter(|s| !s.matches(theirs)) {
         Some(earlier) => {

@@ -4,7 +4,7 @@ use super::shm::{SLOT, Shared};
 use super::{Call, Reduction, SMALL, Span, part};
 use rushlight_core::Result;
 
-/// Rounds to move `len` bytes, `each` at a time: at least one, in which the ranks compare what they do.
+/// Rounds to move `len` bytes, `each` at a time: at least one, in which the ranks compare signatures.
 fn rounds(len: usize, each: usize) -> usize {
     len.div_ceil(each).max(1)
 }
@@ -74,8 +74,8 @@ impl Shared {
         }
     }
 
-    /// Two ranks: each reads all that the other has, and both combine everything. That moves no more bytes between
-    /// cores than halves and their results would. A round shows a chunk before the one before it is combined.
+    /// Two ranks: each reads all data of the other and computes the whole result. That moves no more bytes between
+    /// cores than halves and their results would. A round publishes a chunk before the previous one is combined.
     unsafe fn all_reduce_pair(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
         let (index, other) = (self.index, 1 - self.index);
         let total = rounds(data.len, SLOT);

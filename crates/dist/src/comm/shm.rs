@@ -1,12 +1,12 @@
 //! Shared memory of the ranks on one node, used in rounds.
 //!
 //! Each rank has [`DEPTH`] slots. In round `t` it writes to slot `t % DEPTH`, publishes its flag, and reads the slots
-//! of others whose flags have reached `t`. A collective may publish one round ahead of what it has read, so a rank that
+//! of others whose flags have reached `t`. A collective may publish one round ahead of its reads, so a rank that
 //! has published `t - 2` has read all it needs of round `t - 4`: a rank enters round `t`, and writes to its slot again,
 //! when all flags have reached `t - 2`.
 //!
-//! Each round carries a signature of its collective. A rank compares it when it reads a slot; of ranks that it reads
-//! nothing from, two rounds later at the latest.
+//! Each round carries a signature of its collective. A rank compares signatures when it reads a slot, and for ranks
+//! that it reads nothing from, at most two rounds later.
 
 use super::abort::Limit;
 use super::reduce::Span;
@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// Bytes of a slot's part for what a rank has, and of its part for what it has made of it. The slots of two ranks fit a
+/// Bytes of a slot's input half and of its result half. The slots of two ranks fit a
 /// core's cache.
 pub(crate) const SLOT: usize = 128 << 10;
 /// Slots of a rank.
@@ -31,12 +31,12 @@ const SPIN: Duration = Duration::from_micros(60);
 const SPIN_IN_BACKGROUND: Duration = Duration::from_micros(3);
 /// Looks at a flag between looks at the clock.
 const LOOKS: u32 = 32;
-/// How often to yield before waiting in the kernel, if ranks share cores.
+/// Number of yields before waiting in the kernel, if ranks share cores.
 const YIELDS: u32 = 8;
 /// How long the kernel waits before abort and deadline are looked at again.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// What a rank shows to the others of its node.
+/// A rank's state, visible to the other ranks of its node.
 #[repr(C, align(128))]
 struct Control {
     /// The round it has published.
@@ -47,7 +47,7 @@ struct Control {
     core: AtomicU32,
     /// The cores it may run on.
     cores: Cores,
-    /// What it is doing, by round.
+    /// Signature of its collective, by round.
     signatures: [Signature; DEPTH as usize],
 }
 
@@ -84,7 +84,7 @@ impl Drop for Mapping {
 /// One rank's view of the segment of its node.
 pub(crate) struct Shared {
     mapping: Mapping,
-    /// This rank among those of the node, and how many there are.
+    /// This rank's index on the node, and the number of ranks there.
     pub(crate) index: usize,
     pub(crate) count: usize,
     /// Ranks in the group, for messages.
@@ -227,15 +227,15 @@ impl Shared {
         }
     }
 
-    /// Waits until another rank shows its slot of a round, this one or an earlier one, and compares what it is doing
-    /// with what this rank does.
+    /// Waits until another rank publishes its slot of this or an earlier round, and compares its signature
+    /// with this rank's.
     pub(crate) fn wait(&mut self, other: usize, back: u32, limit: &Limit) -> Result<()> {
         let round = self.round.wrapping_sub(back);
         self.wait_for(other, round, limit)?;
         self.compare(other, round)
     }
 
-    /// Compares what another rank did in the rounds up to one that it has published, from the last that was compared.
+    /// Compares another rank's signatures from the last compared round up to a published one.
     fn compare(&mut self, other: usize, round: u32) -> Result<()> {
         if reached(self.compared[other], round) {
             return Ok(());
@@ -329,7 +329,7 @@ impl Shared {
         }
     }
 
-    /// Who has not come to a round, and what they did last.
+    /// The ranks that have not reached a round, and their last collectives.
     fn missing(&self, round: u32) -> String {
         let late: Vec<String> = (0..self.count)
             .map(|i| (i, self.flag(i).load(Ordering::Acquire)))

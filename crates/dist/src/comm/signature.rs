@@ -2,12 +2,12 @@
 
 use sha2::{Digest, Sha256};
 
-/// A collective with its dtype, shapes and other arguments that must be alike on all ranks.
+/// A collective with its dtype, shapes and other arguments that must be equal on all ranks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Signature {
     hash: u64,
-    /// The collective's number in its group, as far as it is known; 0 otherwise.
+    /// The collective's number in its group, or 0 if unknown.
     pub(crate) number: u64,
     len: u16,
     text: [u8; TEXT],

@@ -7,7 +7,7 @@ use rushlight_tensor::Tensor;
 /// A send or a receive between two ranks.
 #[derive(Clone)]
 pub struct P2p {
-    /// What is sent, or where what is received goes.
+    /// The tensor to send, or the destination of a receive.
     pub tensor: Tensor,
     /// The other rank.
     pub peer: usize,
@@ -121,7 +121,7 @@ impl Collective {
         }
     }
 
-    /// What must be alike on all ranks, in words: `all_reduce(sum) float32 [2, 3]`.
+    /// The arguments that must be equal on all ranks, in words: `all_reduce(sum) float32 [2, 3]`.
     pub fn describe(&self) -> String {
         match self {
             Collective::AllReduce { tensors, op } => format!("all_reduce({op}) {}", several(tensors)),
@@ -145,7 +145,7 @@ impl Collective {
         }
     }
 
-    /// What this rank can see to be wrong without asking the others.
+    /// Checks that need no communication.
     pub fn check(&self, rank: usize, size: usize) -> Result<()> {
         let call = || self.describe();
         let in_group = |what: &str, r: usize| match r < size {

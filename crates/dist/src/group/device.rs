@@ -1,9 +1,9 @@
 //! The engine of tensors on accelerators: collectives on the device's own stream.
 //!
-//! Data moves by the vendor's library (NCCL, RCCL) where every rank has a device of its own, and by shared device
-//! memory where ranks of one machine use one device together. Whatever else there is (CPU tensors, objects, barriers)
-//! goes to the engine `tcp`, by which the ranks also choose, exchange identifiers, and compare what they call: a rank
-//! that calls something else is named although the library would only hang.
+//! The vendor's library (NCCL, RCCL) moves data if every rank has its own device. Ranks of one machine that share a
+//! device use shared device memory. Everything else (CPU tensors, objects, barriers)
+//! goes to the engine `tcp`. The ranks also use it to choose, to exchange identifiers and to compare calls: a rank
+//! that calls another collective is reported, where the library would only hang.
 
 use super::lower::{Lowered, Op};
 use super::{Collective, FlightRecord, HostGroup, Objects, ProcessGroup, Work};
@@ -16,7 +16,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-/// How often the background thread looks for errors and for collectives that do not end.
+/// Interval at which the background thread checks for errors and timeouts.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A group whose ranks have accelerators.
@@ -32,7 +32,7 @@ struct Shared {
     timeout: Duration,
     /// The communicator of each device; `None` where tensors go through the host.
     comms: Mutex<Vec<(Device, Option<Arc<dyn DeviceComm>>)>>,
-    /// What was started, with its deadline.
+    /// Running collectives with their deadlines.
     under_way: Mutex<VecDeque<(Instant, String, Weak<dyn DeviceWork>)>>,
 }
 
@@ -40,7 +40,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What a rank says of itself when the ranks choose how to move data.
+/// A rank's properties, exchanged to choose how to move data.
 #[derive(PartialEq)]
 struct Card {
     node: usize,
@@ -247,7 +247,7 @@ impl DeviceGroup {
     }
 }
 
-/// Starts the thread that looks for what goes wrong in the background, where no call would tell.
+/// Starts the thread that detects failures in the background, when no call is waiting.
 fn watch(shared: &Arc<Shared>) -> Result<()> {
     if lock(&shared.comms).iter().filter(|(_, comm)| comm.is_some()).count() > 1 {
         return Ok(());
@@ -361,9 +361,9 @@ impl ProcessGroup for DeviceGroup {
     }
 }
 
-/// What a [`Work`] holds of a collective on a device.
+/// The state of a collective on a device in a [`Work`].
 pub(super) struct OnDevice {
-    /// Dropped before the tensors: within a recorded step it orders what comes next behind the collective.
+    /// Dropped before the tensors: within a recorded step it orders later work after the collective.
     work: Arc<dyn DeviceWork>,
     after: Mutex<Vec<(Tensor, Tensor)>>,
     _tensors: Vec<Op>,

@@ -26,9 +26,9 @@ pub enum Stage {
 pub struct Entry {
     /// Its number in the group, from 1.
     pub sequence: u64,
-    /// What it was: `all_reduce(sum) float32 [2, 3]`.
+    /// Its description: `all_reduce(sum) float32 [2, 3]`.
     pub collective: String,
-    /// Where it is.
+    /// Its stage.
     pub stage: Stage,
     /// When it was called.
     pub called: SystemTime,

@@ -43,10 +43,10 @@ struct Queue {
     closed: bool,
 }
 
-/// What the thread does.
+/// A task of the thread.
 enum Task {
     Run(Collective),
-    /// Meets the other ranks to compare what they call; another engine moves the data.
+    /// Compares this call with the other ranks'; another engine moves the data.
     Compare(String),
 }
 
@@ -90,8 +90,8 @@ impl HostGroup {
         Self { shared }
     }
 
-    /// Compares a description of what this rank calls with the other ranks', in the background. A rank that calls
-    /// something else, or does not come, ends the job.
+    /// Compares this rank's call with the other ranks', in the background. A rank that calls
+    /// another collective, or none, ends the job.
     pub(crate) fn compare(&self, description: &str) -> Result<()> {
         let inner = &self.shared;
         inner.job.abort.check()?;
@@ -179,7 +179,7 @@ impl Inner {
                 queue.busy = true;
                 drop(queue);
                 let result = self.perform(&mut **lock(&self.transport), sequence, &task, true);
-                // Tensors are let go before the handle says so: their memory is the caller's again.
+                // Drop the tensors before the handle completes: then the caller owns their memory again.
                 drop(task);
                 queue = lock(&self.queue);
                 queue.busy = false;
@@ -213,7 +213,7 @@ impl Inner {
             let aborted = self.job.abort.is_raised();
             let mut reason = e.to_string();
             if !aborted && reason.starts_with("timed out") {
-                // The rank waited for may itself be waiting: ask who is not here.
+                // The rank we wait for may itself be waiting: ask all ranks which one is missing.
                 if let Some(late) = self.job.roll_call(&self.name, &self.ranks, sequence) {
                     reason = format!("timed out after {} s: not here: {late}", self.timeout.as_secs_f32());
                 }
@@ -221,7 +221,7 @@ impl Inner {
             }
             let reason = self.job.fail(&reason, e.kind());
             if !aborted {
-                // The rank that found out says so; the others would only repeat it.
+                // Only the rank that detected the failure prints it.
                 let text = format!("rushlight: {}", lock(&self.record));
                 // In one piece: other ranks may share the terminal.
                 eprint!("{text}");
@@ -240,7 +240,7 @@ pub(super) fn call_name(description: &str) -> &str {
     description.split(['(', ' ']).next().unwrap_or(description)
 }
 
-/// What was staged for a call, once it has returned. Memory that a failed call may still use is never freed.
+/// Returns the staged memory after a call. Memory that a failed call may still use is never freed.
 fn after<T>(c: &dyn Transport, result: Result<()>, staged: T) -> Result<T> {
     match result {
         Ok(()) => Ok(staged),

@@ -36,7 +36,7 @@ impl Op {
     }
 }
 
-/// What a collective is made of on the device.
+/// The device operations of a collective.
 #[derive(Default)]
 pub(super) struct Lowered {
     pub(super) ops: Vec<Op>,

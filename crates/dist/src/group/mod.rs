@@ -24,13 +24,13 @@ use std::time::Duration;
 /// Ranks that communicate. An engine implements [`ProcessGroup::submit`]; the named collectives are built on it.
 ///
 /// All ranks of a group must call the same collectives in the same order. A rank that calls another one, or with
-/// other shapes, is named in the error of every rank; so is one that dies, or does not come before the timeout. After
-/// such an error the group is of no more use.
+/// other shapes, is named in the error of every rank; so is one that dies, or does not arrive before the timeout. After
+/// such an error the group cannot be used any more.
 ///
-/// Collectives are not recorded by autograd. A tensor that is not contiguous is copied there and back.
+/// Collectives are not recorded by autograd. A tensor that is not contiguous is copied before and after.
 ///
-/// Tensors on accelerators go by the vendor's library (NCCL, RCCL) or, where ranks of one machine share a device, by
-/// device memory that they share; on a stream of their own, also within captured steps. There, messages between two
+/// Tensors on accelerators use the vendor's library (NCCL, RCCL) or, if ranks of one machine share a device,
+/// shared device memory; on a separate stream, also within captured steps. There, messages between two
 /// ranks are matched by their order alone, not by their tags, as with NCCL in PyTorch. `RUSHLIGHT_DEVICE_COLLECTIVES`
 /// overrides the choice: `library`, `shared`, or `host` for copies to and from the CPU's memory.
 pub trait ProcessGroup: Send + Sync {
@@ -79,7 +79,7 @@ pub trait ProcessGroup: Send + Sync {
         self.run(Collective::Broadcast { tensors: vec![tensor.clone()], root })
     }
 
-    /// Combines the ranks' tensors on the root. Other ranks' stay as they are.
+    /// Combines the ranks' tensors on the root. Other ranks' tensors are unchanged.
     fn reduce(&self, tensor: &Tensor, op: ReduceOp, root: usize) -> Result<()> {
         self.run(Collective::Reduce { tensor: tensor.clone(), op, root })
     }

@@ -49,7 +49,7 @@ impl<G: ProcessGroup + ?Sized> Objects for G {
     fn broadcast_object(&self, bytes: Option<&[u8]>, root: usize) -> Result<Vec<u8>> {
         let own = bytes.unwrap_or_default();
         if self.rank() == root && bytes.is_none() {
-            return Err(Error::value("broadcast_object: the root must pass what it broadcasts"));
+            return Err(Error::value("broadcast_object: the root must pass an object"));
         }
         let n = length(own)?;
         self.broadcast(&n, root)?;

@@ -1,4 +1,4 @@
-//! Tensors as bytes: where they are if they are contiguous in the CPU's memory, else as a copy.
+//! Tensors as bytes: in place if they are contiguous in the CPU's memory, otherwise as a copy.
 
 use crate::comm::Span;
 use rushlight_core::{Device, Result};
@@ -33,7 +33,7 @@ impl Staged {
         Span { ptr: t.storage().ptr().wrapping_add(t.layout().offset() * size), len: t.numel() * size }
     }
 
-    /// Puts what was written where it belongs.
+    /// Copies a staged result back to its tensor.
     pub(super) fn written(self) -> Result<()> {
         match self.copy {
             Some(copy) => no_grad(|| self.tensor.copy_(&copy).map(drop)),

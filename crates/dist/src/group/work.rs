@@ -51,8 +51,8 @@ impl Work {
 
     /// Waits for the collective. It ends at its group's timeout at the latest.
     ///
-    /// Of tensors on an accelerator, the calling thread's stream waits and this returns at once: what the program does
-    /// with the tensors from now on comes after the collective.
+    /// For tensors on an accelerator, the calling thread's stream waits and this returns at once: later work on the
+    /// tensors runs after the collective.
     pub fn wait(&self) -> Result<()> {
         let _span = rushlight_tensor::profile::span(rushlight_tensor::profile::Category::Op, || "c10d::wait");
         let state = match &self.0 {

@@ -41,7 +41,7 @@ impl Rendezvous {
                 }
             },
         };
-        // Under torchrun the agent's own store holds MASTER_PORT, in a protocol of its own.
+        // Under torchrun the agent's own store holds MASTER_PORT, with its own protocol.
         let agent = launch.launcher == Launcher::Torchrun && env.get("TORCHELASTIC_USE_AGENT_STORE") == Some("True");
         if let Some(port) = env.number("MASTER_PORT")?.filter(|_| !agent) {
             let port = u16::try_from(port)
@@ -183,8 +183,8 @@ pub fn interfaces() -> Vec<Interface> {
     found
 }
 
-/// Names of fast networks first, then what is usually a cluster's network. Bridges of containers and tunnels are not
-/// among them.
+/// Names of fast networks first, then the usual names of a cluster's network. Container bridges and tunnels are not
+/// included.
 const PREFERRED: [&str; 8] = ["hsn", "ib", "bond", "en", "eth", "wl", "br0", "veth"];
 
 /// The interface whose address other nodes should connect to.
@@ -240,8 +240,8 @@ fn preferred(all: &[Interface]) -> Option<Interface> {
 
 /// Addresses of a host, without waiting for DNS longer than `limit`.
 ///
-/// Literal addresses, this host's own name and names in `/etc/hosts` need no DNS. A lookup that is still under way at
-/// the limit continues in a thread of its own and its answer is dropped.
+/// Literal addresses, this host's own name and names in `/etc/hosts` need no DNS. A lookup that is still running at
+/// the limit continues in a separate thread and its answer is dropped.
 pub fn resolve(host: &str, env: &Environment, limit: Duration) -> Result<Vec<IpAddr>> {
     if let Ok(address) = host.trim_matches(['[', ']']).parse() {
         return Ok(vec![address]);

@@ -15,11 +15,11 @@ pub struct DeviceChoice {
 /// Variables by which launchers narrow the devices a process sees, with the separator between devices.
 const VISIBLE: [&str; 4] = ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"];
 
-/// Chooses a rank's device from its local rank and what the launcher left visible.
+/// Chooses a rank's device from its local rank and the devices that the launcher left visible.
 ///
-/// `count` is how many devices the process sees. A launcher that binds devices leaves one visible to each rank, whose
-/// index is then 0. Where all ranks of the node see all devices, the local rank is the index; ranks beyond the last
-/// device share.
+/// `count` is the number of devices that the process sees. A launcher that binds devices leaves one visible to each
+/// rank, whose index is then 0. If all ranks of the node see all devices, the local rank is the index; ranks beyond the
+/// last device share.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_dist as dist; }
@@ -50,8 +50,8 @@ pub fn choose_device(launch: &Launch, env: &Environment, count: usize) -> Option
 }
 
 /// This process's device, known before it meets the other ranks: the accelerator that follows from its local rank and
-/// from what the launcher left visible, or the CPU where there is none. [`World::device`](crate::World::device) says
-/// the same afterwards.
+/// from the devices that the launcher left visible, or the CPU without one. [`World::device`](crate::World::device)
+/// returns the same afterwards.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }

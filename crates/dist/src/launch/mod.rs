@@ -48,7 +48,7 @@ pub struct Launch {
     pub launcher_secret: Option<String>,
     /// Facts the detection rests on, for people.
     pub reasons: Vec<String>,
-    /// What the user probably forgot, such as `srun` in a batch script.
+    /// A probable omission of the user, such as `srun` in a batch script.
     pub advice: Option<String>,
 }
 
@@ -149,8 +149,8 @@ fn read(row: &Row, env: &Environment) -> Result<Launch> {
     Ok(launch)
 }
 
-/// PALS exports no reliable size: it is the ranks per node times the hosts of the job. Taking 1 for a default would
-/// make every process a world of its own.
+/// PALS exports no reliable size: it is the ranks per node times the hosts of the job. A default of 1 would
+/// make every process a separate world.
 fn complete_pals(launch: &mut Launch, env: &Environment) -> Result<()> {
     if let Some(size) = env.number("RUSHLIGHT_WORLD_SIZE")? {
         launch.world_size = size;
@@ -177,7 +177,7 @@ fn complete_pals(launch: &mut Launch, env: &Environment) -> Result<()> {
             hosts.len()
         )));
     }
-    // PMI_SIZE is believed only where it is possible; most often it is absent.
+    // PMI_SIZE is used only if it is plausible; usually it is absent.
     match env.number("PMI_SIZE")?.filter(|&n| n != size) {
         Some(n) if n > launch.rank && n < size && n > 1 => {
             launch.world_size = n;
@@ -221,7 +221,7 @@ fn complete_slurm(launch: &mut Launch, env: &Environment) -> Result<()> {
     Ok(())
 }
 
-/// What must hold of any launch.
+/// Checks that hold for every launcher.
 fn check(launch: &Launch) -> Result<()> {
     let below = |what: &str, value: Option<usize>, bound: Option<usize>| match (value, bound) {
         (Some(value), Some(bound)) if value >= bound => Err(Error::value(format!(

@@ -45,7 +45,7 @@ pub(crate) fn random_bytes() -> Result<[u8; 32]> {
     Ok(bytes)
 }
 
-/// The secret of a job, and where it is from: RUSHLIGHT_JOB_SECRET, else the launcher's own, else derived from the
+/// The secret of a job, and its source: RUSHLIGHT_JOB_SECRET, the launcher's own, or derived from the
 /// job's name and a key that is in the user's home and only the user can read.
 ///
 /// The key is made on first use. Nodes that do not share the home directory need RUSHLIGHT_JOB_SECRET.
@@ -72,7 +72,7 @@ fn key_path() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".rushlight").join("job-key"))
 }
 
-/// The user's key, made if there is none. Refused if others could read or replace it.
+/// The user's key, created if missing. A key that others can read or replace is refused.
 fn user_key(path: &Path) -> Result<[u8; 32]> {
     let fail =
         |what: String| Error::io(format!("launch: {what}; set {SECRET_VARIABLE} to a random text of the job's own"));
@@ -81,8 +81,8 @@ fn user_key(path: &Path) -> Result<[u8; 32]> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(in_use)?;
         }
-        // Written whole beside its place and linked there: of several processes that make it at once one wins, and
-        // none sees half of it.
+        // Written to a temporary file and linked into place: if several processes create it at once, one wins, and
+        // none sees a partial key.
         let own = path.with_extension(format!(
             "{}.{}",
             std::process::id(),

@@ -3,7 +3,7 @@
 use super::Environment;
 use std::fmt;
 
-/// What started this process.
+/// The launcher of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Launcher {
@@ -208,7 +208,7 @@ pub(super) const ROWS: &[Row] = &[
         secret: NONE,
     },
     Row {
-        // Another process manager that speaks PMI. Last of the MPI rows: Slurm and Flux set these variables too.
+        // Another process manager with PMI. Last of the MPI rows: Slurm and Flux set these variables too.
         launcher: Launcher::Hydra,
         requires: &[&["PMI_RANK"], &["PMI_SIZE"]],
         rank: &["PMI_RANK"],

@@ -1,8 +1,8 @@
 //! MPI's binary interfaces: values of its constants in each family, and the functions called.
 //!
-//! Libraries differ in what a handle is: MPICH and its relatives use 32-bit integers, Open MPI pointers to objects
+//! Libraries differ in the type of a handle: MPICH and its relatives use 32-bit integers, Open MPI pointers to objects
 //! that it exports, the standard interface of MPI 5 pointers with small fixed values. A handle is passed here as a
-//! word, which is right for all of them: integers are taken from its lower half, and what MPI writes goes into
+//! word, which works for all of them: integers use its lower half, and MPI writes into
 //! zeroed words.
 
 use libloading::os::unix::Library;
@@ -200,8 +200,8 @@ impl Functions {
     }
 }
 
-/// Tells the family by what the library answers. That a function exists says nothing: libraries with MPICH's handles
-/// export `MPI_Abi_get_version` too, and answer -1.
+/// Determines the family from the library's answers. The presence of a function proves nothing: libraries with MPICH's
+/// handles export `MPI_Abi_get_version` too, and answer -1.
 pub(super) fn family(library: &Library, version: &str) -> Result<Family, String> {
     type GetVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
     // SAFETY: the type is the function's.

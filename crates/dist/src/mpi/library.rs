@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Names the library to open, by path or file name.
 pub(super) const VARIABLE: &str = "RUSHLIGHT_MPI_LIBRARY";
-/// RTLD_NOLOAD: opens only what is loaded already.
+/// RTLD_NOLOAD: opens a library only if it is loaded already.
 const LOADED_ONLY: i32 = libc::RTLD_NOLOAD;
 
 /// Names of MPICH's relatives, and of Open MPI. The standard ABI comes last: a launcher's own library is a safer match.
@@ -16,7 +16,7 @@ const MPICH_NAMES: [&str; 5] =
     ["libmpi.so.12", "libmpich.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi_abi.so.1"];
 const OPEN_MPI_NAMES: [&str; 2] = ["libmpi.so.40", "libmpi_abi.so.1"];
 const OTHER_NAMES: [&str; 2] = ["libmpi.so", "libmpi_abi.so"];
-/// Programs that start ranks. A library in the `lib` beside their `bin` is theirs.
+/// Programs that start ranks. A library in the `lib` next to their `bin` belongs to them.
 const LAUNCHERS: [&str; 10] = [
     "hydra_pmi_proxy",
     "mpiexec.hydra",
@@ -35,18 +35,18 @@ pub(super) struct Mpi {
     pub(super) functions: Functions,
     pub(super) constants: Constants,
     pub(super) family: Family,
-    /// First line of what it says about itself.
+    /// First line of its version text.
     pub(super) version: String,
     /// As it was opened.
     pub(super) path: String,
 }
 
-/// Opens the library for this process: no more than once, for MPI cannot be initialised twice.
+/// Opens the library for this process: at most once, because MPI cannot be initialised twice.
 pub(super) fn open(env: &Environment) -> Result<Mpi> {
     let mut tried = Vec::new();
     for (path, flags, why) in candidates(env) {
         let name = path.display().to_string();
-        // SAFETY: opening a library runs its initialisers. These are known MPI libraries, or what the user named.
+        // SAFETY: opening a library runs its initialisers. These are known MPI libraries, or the user's choice.
         match unsafe { Library::open(Some(&path), flags) } {
             Ok(library) => match bind(library, &name) {
                 Ok(mpi) => return Ok(mpi),
@@ -82,7 +82,7 @@ fn bind(library: Library, path: &str) -> std::result::Result<Mpi, String> {
     Ok(Mpi { functions, constants, family, version, path: path.into() })
 }
 
-/// What to open, best first, with the reason.
+/// Libraries to try, best first, with the reason.
 fn candidates(env: &Environment) -> Vec<(PathBuf, i32, &'static str)> {
     let usual = RTLD_NOW | RTLD_GLOBAL;
     if let Some(path) = env.get(VARIABLE) {
@@ -98,7 +98,7 @@ fn candidates(env: &Environment) -> Vec<(PathBuf, i32, &'static str)> {
         for name in &names {
             let path = directory.join(name);
             if path.exists() {
-                list.push((path, usual, "beside the launcher"));
+                list.push((path, usual, "next to the launcher"));
             }
         }
     }
@@ -138,7 +138,7 @@ fn loaded(maps: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Directories of libraries that belong to the launcher: by its variables, or beside the program that started us.
+/// Directories of libraries that belong to the launcher: from its variables, or next to the program that started us.
 fn launcher_directories(env: &Environment) -> Vec<PathBuf> {
     let mut list: Vec<PathBuf> = Vec::new();
     for (variable, below) in [

@@ -1,14 +1,14 @@
-//! The engine `mpi`: collectives by the system's MPI, opened at run time when a program selects it.
+//! The engine `mpi`: collectives over the system's MPI, opened at run time when a program selects it.
 //!
-//! Any library of the MPICH family, Open MPI or the standard ABI of MPI 5 will do (`abi`); `library` says where it is
-//! looked for. Nothing here runs unless the backend `mpi` is chosen.
+//! Any library of the MPICH family, Open MPI or the standard ABI of MPI 5 works (`abi`); `library` documents the
+//! search. Nothing here runs unless the backend `mpi` is chosen.
 //!
-//! MPI waits forever for a rank that has died. So every collective is the non-blocking kind, polled until the group's
-//! timeout or until the job's store tells of a failure; the few calls that MPI has only as blocking ones (initialising,
-//! making communicators, finalizing) run on a thread of their own, for which the caller waits as long as is allowed.
-//! After a failure MPI may still hold requests: memory of theirs is kept, and MPI is not finalized.
+//! MPI waits forever for a rank that has died. So collectives are non-blocking and polled until the group's
+//! timeout or until the job's store reports a failure. The calls that exist only in blocking form (initialising,
+//! making communicators, finalizing) run on a separate thread, for which the caller waits up to the timeout.
+//! After a failure MPI may still hold requests: their memory is kept, and MPI is not finalized.
 //!
-//! MPI that another library has initialised (mpi4py) is used as it is and left to that library to finalize.
+//! MPI that another library has initialised (mpi4py) is used without initialising it again; that library finalizes it.
 
 mod abi;
 mod library;
@@ -127,7 +127,7 @@ impl Owner {
     }
 }
 
-/// What initialising found.
+/// Properties found while initialising.
 struct Started {
     mpi: Mpi,
     rank: usize,
@@ -295,7 +295,7 @@ impl Runtime {
         }
     }
 
-    /// Waits until a further send of so many bytes may be kept.
+    /// Waits until another send of `bytes` bytes may be buffered.
     fn wait_for_room(&self, bytes: usize, limit: &Limit, to: impl Fn() -> String) -> Result<()> {
         loop {
             {
@@ -353,7 +353,7 @@ fn initialise(env: &Environment) -> Result<Started> {
         check("MPI_Comm_get_attr", (f.comm_get_attr)(c.comm_world, c.tag_upper_bound, value, &mut has_tag))?;
     }
     let max_tag = match has_tag != 0 && !tag.is_null() {
-        // SAFETY: MPI gives the address of an integer of its own.
+        // SAFETY: MPI returns the address of its own integer.
         true => unsafe { *tag }.max(32767) as u64,
         // The least that MPI promises.
         false => 32767,

@@ -146,7 +146,7 @@ impl MpiTransport {
     /// Polls a request until it is done.
     ///
     /// # Safety
-    /// The request is under way and its memory stays where it is until this returns; if that is with an error, for
+    /// The request is active and its memory stays valid until this returns; after an error, for
     /// ever ([`Transport::holds_memory`]).
     unsafe fn wait(&self, request: &mut Handle, name: &str, call: &Call) -> Result<Status> {
         let test = self.runtime.mpi.functions.test;
@@ -178,7 +178,7 @@ impl MpiTransport {
             if let Err(e) = call.limit.check(|| format!("the other ranks, in {name}")) {
                 break Err(e);
             }
-            // MPI does not say that a rank has left. What it sent before may still arrive.
+            // MPI does not report that a rank has left. Its earlier messages may still arrive.
             match left {
                 None => {
                     let gone = self.ranks.iter().find(|&&r| call.limit.abort.has_departed(r));
@@ -284,7 +284,7 @@ impl Transport for MpiTransport {
         self.runtime.failed.load(Relaxed)
     }
 
-    /// Compares what the ranks are about to do: MPI itself would hang, or write where it must not.
+    /// Compares the ranks' calls first: with a mismatch MPI would hang or write out of bounds.
     fn begin(&mut self, call: &Call) -> Result<()> {
         let hash = call.signature.hash() as i64;
         let mut extremes = Box::new([hash, !hash]);

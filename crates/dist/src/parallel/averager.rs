@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use std::sync::Arc;
 
-/// Averages parameters over all ranks every so many steps: the second half of post-local SGD, whose first half is
+/// Averages parameters over all ranks every N steps: the second half of post-local SGD, whose first half is
 /// [`Builder::post_local_sgd`](super::Builder::post_local_sgd).
 ///
 /// ```

@@ -48,11 +48,11 @@ pub fn allreduce(tensor: &Tensor, group: &dyn ProcessGroup, op: ReduceOp) -> Res
     Ok(out)
 }
 
-/// An optimizer whose gradients are the means over all ranks when it steps.
+/// An optimizer that averages gradients over all ranks before its step.
 ///
-/// Gradients are sent while backward runs, those of several parameters together. Unlike with
-/// [`DistributedDataParallel`](super::DistributedDataParallel) the module stays as it is; call [`broadcast_parameters`]
-/// first. Backward passes must bring gradients in the same order on all ranks.
+/// Gradients are sent while backward runs, several parameters at a time. Unlike with
+/// [`DistributedDataParallel`](super::DistributedDataParallel) the module is not wrapped; call [`broadcast_parameters`]
+/// first. Backward passes must produce gradients in the same order on all ranks.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
@@ -98,7 +98,7 @@ struct State {
     /// Gradients that wait to be sent, and their bytes.
     waiting: Vec<usize>,
     bytes: usize,
-    /// What was sent: the gradient's parameter and the tensor that travels.
+    /// Running all-reduces: each gradient's parameter and the tensor sent.
     sent: Vec<(Work, Vec<(usize, Tensor)>)>,
 }
 
@@ -122,7 +122,7 @@ impl<O> DistributedOptimizer<O> {
         DistributedOptimizerBuilder { optimizer, shared }
     }
 
-    /// Waits until all gradients are those of all ranks. A parameter without a gradient takes part with zeros.
+    /// Waits until all gradients are averaged. A parameter without a gradient takes part with zeros.
     pub fn synchronize(&self) -> Result<()> {
         no_grad(|| self.shared.synchronize())
     }
@@ -135,7 +135,7 @@ impl<O> DistributedOptimizer<O> {
 }
 
 impl<O> DistributedOptimizerBuilder<O> {
-    /// How gradients are combined: their mean unless set, or their sum.
+    /// How gradients are combined: their mean by default, or their sum.
     pub fn op(mut self, op: ReduceOp) -> Self {
         self.shared.op = op;
         self
@@ -147,7 +147,7 @@ impl<O> DistributedOptimizerBuilder<O> {
         self
     }
 
-    /// Backward passes whose gradients are added up before they are sent; 1 unless set.
+    /// Backward passes whose gradients are added up before they are sent; 1 by default.
     pub fn backward_passes_per_step(mut self, passes: u32) -> Self {
         self.shared.passes = passes;
         self
@@ -253,7 +253,7 @@ impl Shared {
         let mut guard = self.state();
         let state = &mut *guard;
         for index in 0..self.parameters.len() {
-            // Those whose passes are not complete go as they are.
+            // Gradients with missing passes are sent as they are now.
             if state.came[index] < self.passes {
                 self.add(state, index)?;
             }

@@ -58,7 +58,7 @@ pub struct Builder<M> {
 }
 
 impl<M: Module> Builder<M> {
-    /// Bytes of a bucket in MiB, 25 unless set. The first bucket has 1 MiB at most, so that communication starts early.
+    /// Bytes of a bucket in MiB, 25 by default. The first bucket has 1 MiB at most, so that communication starts early.
     pub fn bucket_cap_mb(mut self, mib: f64) -> Self {
         self.settings.bucket_bytes = (mib * (1 << 20) as f64) as usize;
         self
@@ -88,9 +88,9 @@ impl<M: Module> Builder<M> {
         self
     }
 
-    /// Post-local SGD: after `start_iteration` iterations gradients are averaged over the ranks of `local` alone (those
-    /// of a node, say), or not at all, and parameters now and then by a
-    /// [`PeriodicModelAverager`]. A captured step continues as it was recorded: record it after that iteration.
+    /// Post-local SGD: after `start_iteration` iterations gradients are averaged over the ranks of `local` alone (such
+    /// as a node's), or not at all, and parameters periodically by a
+    /// [`PeriodicModelAverager`]. A captured step does not change mode: record it after that iteration.
     pub fn post_local_sgd(mut self, start_iteration: usize, local: Option<Arc<dyn ProcessGroup>>) -> Self {
         self.settings.local = Some((start_iteration, local));
         self
@@ -160,8 +160,8 @@ impl<M: Module> DistributedDataParallel<M> {
         self.group().run(Collective::Broadcast { tensors, root: 0 })
     }
 
-    /// Forward passes while the guard lives leave their gradients on this rank, to be added to those of a later pass
-    /// that does not.
+    /// While the guard lives, gradients accumulate on this rank without all-reduce, until a later pass
+    /// without the guard.
     ///
     /// ```
     /// # use rushlight_dist::DistributedDataParallel;
@@ -194,7 +194,7 @@ impl<M: Module> DistributedDataParallel<M> {
     }
 }
 
-/// What a forward pass returns: tensors, alone or together.
+/// The output of a forward pass: tensors, alone or together.
 pub trait Outputs {
     /// The tensors in it.
     fn tensors(&self) -> Vec<&Tensor>;

@@ -1,7 +1,7 @@
-//! PowerSGD: gradients travel as products of two thin matrices.
+//! PowerSGD: gradients are sent as products of two thin matrices.
 //!
 //! Vogels, Karimireddy and Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization"
-//! (2019). What the approximation leaves out is added to the next gradient.
+//! (2019). The approximation error is added to the next gradient.
 
 use super::buckets::Bucket;
 use crate::comm::ReduceOp;
@@ -16,9 +16,9 @@ const TINY: f64 = 1e-30;
 /// A unit column of which less is left is a sum of those before it.
 const NOISE: f64 = 1e-3;
 
-/// What a bucket keeps from iteration to iteration.
+/// State of a bucket between iterations.
 pub(super) struct Memory {
-    /// What the approximation has left out.
+    /// The approximation error.
     error: Tensor,
     /// The second factor of each compressed gradient, by its place in the bucket.
     factors: Vec<(usize, Tensor)>,
@@ -51,8 +51,8 @@ fn orthogonalise(matrix: &Tensor, rank: usize) -> Result<()> {
         let length = || column.square()?.sum_dims([0], true)?.sqrt();
         column.div_(&length()?.add(TINY)?)?;
         if i > 0 {
-            // What is left of a column that depends on those before it is noise: it must not point their way, and goes
-            // if it has no other.
+            // A column that depends on the earlier ones leaves only rounding noise, which must be made orthogonal to
+            // them, or set to zero if nothing remains.
             let former = matrix.narrow(1, 0, i)?;
             column.sub_(&former.matmul(&former.transpose(0, 1)?.matmul(&column)?)?)?;
             let length = length()?;

@@ -19,18 +19,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// How gradients travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommHook {
-    /// As they are.
+    /// Uncompressed.
     AllReduce,
     /// As `float16`, half the bytes of `float32`.
     Fp16,
     /// As `bfloat16`, half the bytes of `float32`.
     Bf16,
-    /// Matrices as products of two thin ones, by PowerSGD; what that leaves out is added to the next gradients. A
-    /// captured step continues as it was recorded: record it after `start_iteration`.
+    /// Matrices as products of two thin ones, by PowerSGD; the approximation error is added to the next gradients. A
+    /// captured step does not change mode: record it after `start_iteration`.
     PowerSgd {
         /// Columns of the thin matrices: 1 to 4.
         rank: usize,
-        /// Iterations at the beginning in which gradients travel as they are; the first ones matter most.
+        /// Number of initial iterations with uncompressed gradients; the first ones matter most.
         start_iteration: usize,
     },
 }
@@ -78,9 +78,9 @@ struct State {
     sync: bool,
     /// Whether a gradient has come in this iteration.
     under_way: bool,
-    /// How often each parameter's gradient has come in this iteration.
+    /// Number of times each parameter's gradient has arrived in this iteration.
     came: Vec<u32>,
-    /// How often it comes before it is complete; 1 but in static graphs that say otherwise.
+    /// Number of arrivals that complete a gradient: 1, except in static graphs.
     expected: Vec<u32>,
     /// Parameters found to have no part in this iteration.
     unused: Vec<bool>,
@@ -91,7 +91,7 @@ struct State {
     sent: Vec<(Work, Option<Tensor>)>,
     /// Iterations that have communicated.
     iterations: usize,
-    /// What PowerSGD keeps of each bucket.
+    /// PowerSGD's state of each bucket.
     memories: Vec<Option<power_sgd::Memory>>,
     /// Whether the first iteration is over and the buckets have their final order.
     settled: bool,
@@ -167,11 +167,11 @@ impl Reducer {
         lock(&self.state).joins = joins;
     }
 
-    /// The beginning of an iteration. What an earlier one that failed has left is dropped.
+    /// Begins an iteration and drops the state of a failed earlier one.
     pub(super) fn before_forward(&self) -> Result<()> {
         let mut state = lock(&self.state);
         for (work, _) in std::mem::take(&mut state.sent) {
-            // Its buckets are about to be used again. What went wrong was told by the backward pass that failed.
+            // Its buckets are about to be reused. The failed backward pass has reported the error.
             let _ = work.wait();
         }
         state.sync = self.silent.load(Relaxed) == 0;
@@ -246,7 +246,7 @@ impl Reducer {
         Ok(())
     }
 
-    /// Puts the gradients of the next bucket in their places, as far as they are not there.
+    /// Copies gradients of the next bucket into it, unless they are stored there already.
     fn gather(&self, state: &State) -> Result<()> {
         let (mut from, mut to) = (Vec::new(), Vec::new());
         for (index, place) in &state.buckets[state.next].members {
@@ -401,12 +401,12 @@ impl Reducer {
         give_homes(&buckets, &self.parameters)?;
         state.places = places(&buckets, n);
         state.buckets = buckets;
-        // What was left out of the first iteration's gradients is forgotten along with their buckets.
+        // The first iteration's approximation errors are dropped with their buckets.
         state.memories.clear();
         Ok(())
     }
 
-    /// An iteration of a rank without data: sends what the others send, with gradients of zero.
+    /// An iteration of a rank without data: takes part in the all-reduces with zero gradients.
     pub(super) fn shadow(&self) -> Result<()> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;

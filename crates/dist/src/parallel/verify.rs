@@ -4,8 +4,8 @@ use crate::group::{Objects, ProcessGroup};
 use rushlight_core::{Error, Result};
 use rushlight_nn::Module;
 
-/// Whether parameters and buffers are alike on all ranks, by name, dtype and shape. The error names the first that is
-/// not, and the ranks.
+/// Checks that parameters and buffers have equal names, dtypes and shapes on all ranks. The error names the first that
+/// differs, and the ranks.
 pub(super) fn same_everywhere(module: &dyn Module, group: &dyn ProcessGroup) -> Result<()> {
     let parameters = module.named_parameters().into_iter().map(|(name, p)| {
         let frozen = if p.requires_grad() { "" } else { ", frozen" };

@@ -1,7 +1,7 @@
 //! Mutual proof that two processes share a job's secret, without sending it.
 //!
-//! The side that accepts sends a random challenge; the side that connects answers with a challenge of its own and an
-//! HMAC-SHA256 over both; the accepting side proves itself likewise. Purpose and role are part of what is hashed, so
+//! The side that accepts sends a random challenge; the side that connects answers with its own challenge and an
+//! HMAC-SHA256 over both; the accepting side proves itself likewise. The hash includes purpose and role, so
 //! that no answer can be reflected or used for another kind of connection.
 
 use crate::launch::Secret;
@@ -9,7 +9,7 @@ use rushlight_core::Result;
 use sha2::{Digest, Sha256};
 use std::io::{Error, ErrorKind, Read, Write};
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Store,
@@ -91,7 +91,7 @@ pub(crate) fn connect(stream: &mut (impl Read + Write), secret: &Secret, purpose
     let mut greeting = [0; GREETING];
     stream.read_exact(&mut greeting)?;
     if greeting[..8] != *purpose.magic() {
-        return Err(Error::new(ErrorKind::InvalidData, "the other side speaks another protocol"));
+        return Err(Error::new(ErrorKind::InvalidData, "the other side uses another protocol"));
     }
     let nonce = crate::launch::random_bytes().map_err(|e| Error::other(e.to_string()))?;
     let mut answer = [0; ANSWER];

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 /// How much longer than the server a client waits for an answer.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A store in one process of the job, reached by all over TCP.
+/// A key-value store in one process of the job, which all others reach over TCP.
 ///
-/// Both sides prove that they have the job's secret before anything else is said. What follows is not encrypted.
+/// Both sides prove that they have the job's secret first. The connection is not encrypted.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_dist as dist; }

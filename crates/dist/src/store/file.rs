@@ -67,7 +67,7 @@ impl FileStore {
 }
 
 impl State {
-    /// Applies what others have written. A record that its writer did not finish is cut off: under the lock nobody is
+    /// Applies the records of other processes. An unfinished record is cut off: under the lock no other process is
     /// writing.
     fn catch_up(&mut self) -> Result<()> {
         let length = self.file.metadata()?.len();

@@ -1,7 +1,7 @@
-//! Messages between a store and its clients: a length, a byte that says what it is, byte strings.
+//! Messages between a store and its clients: a length, a type byte, byte strings.
 //!
 //! Request: `u32 length | u8 op | u64 timeout in ms | strings`. Reply: `u32 length | u8 status | strings`. A string
-//! is `u32 length | bytes`. All little-endian; `length` counts what follows it and is bounded by [`MAX_FRAME`].
+//! is `u32 length | bytes`. All little-endian; `length` excludes itself and is bounded by [`MAX_FRAME`].
 
 use super::table::Op;
 use rushlight_core::{Error, Result};
@@ -50,7 +50,7 @@ pub(crate) fn reply<A: AsRef<[u8]>>(status: Status, items: &[A]) -> Result<Vec<u
     finish(out)
 }
 
-/// The first whole message of a buffer, without its length, and what is left; `None` if more must be read.
+/// The first complete message of a buffer, without its length, and the bytes used; `None` if more must be read.
 pub(crate) fn split(buffer: &[u8]) -> Result<Option<(&[u8], usize)>> {
     let Some(head) = buffer.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*head) as usize;

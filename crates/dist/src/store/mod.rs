@@ -76,7 +76,7 @@ pub trait Store: Send + Sync {
         self.wait_for(keys, self.timeout())
     }
 
-    /// [`Store::wait`] with a timeout of its own.
+    /// [`Store::wait`] with a separate timeout.
     fn wait_for(&self, keys: &[&str], timeout: Duration) -> Result<()> {
         let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
         self.call(Op::Wait, &keys, timeout).map(drop)
@@ -147,8 +147,8 @@ fn millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads bytes as what the other side of a connection may send: a client's requests, which are carried out on an empty
-/// store, and a server's replies. Whatever the bytes are, this returns. For fuzzing.
+/// Parses bytes as both sides of a connection may send them: a client's requests, applied to an empty
+/// store, and a server's replies. Returns for any bytes. For fuzzing.
 #[doc(hidden)]
 pub fn read_messages(bytes: &[u8]) {
     let mut table = table::Table::default();

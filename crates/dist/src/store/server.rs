@@ -74,7 +74,7 @@ impl StoreServer {
     /// Closes all connections and the port, which another server may listen on at once.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
-        // SAFETY: the descriptor is open; eight bytes are what an eventfd takes.
+        // SAFETY: the descriptor is open; an eventfd takes eight bytes.
         unsafe { libc::write(self.shared.wake.as_raw_fd(), 1u64.to_ne_bytes().as_ptr().cast(), 8) };
         if let Some(thread) = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take() {
             let _ = thread.join();
@@ -352,7 +352,7 @@ impl Serving {
         }
     }
 
-    /// Tries again what waits for a key.
+    /// Retries the requests that wait for a key.
     fn notify(&mut self, key: &[u8]) {
         for token in self.waiting.remove(key).unwrap_or_default() {
             let Some(mut c) = self.connections.remove(&token) else { continue };
@@ -419,7 +419,7 @@ impl Serving {
         // Closing the descriptor takes it out of epoll.
         drop(c.stream);
         if let Some((key, value)) = c.lease {
-            // The first to say so is believed.
+            // The first report counts.
             if matches!(self.table.apply(Op::CompareSet, &[&key[..], b"", &value]), Ok(Outcome::Done(_))) {
                 self.notify(&key);
             }
@@ -456,7 +456,7 @@ fn flush(c: &mut Connection) -> Result<(), Close> {
     Ok(())
 }
 
-/// Reads what has arrived; whether there may be more. Nobody may send more than one message ahead.
+/// Reads the bytes that have arrived. Returns whether there may be more. A client may send at most one message ahead.
 fn receive(c: &mut Connection) -> Result<bool, Close> {
     let limit = if matches!(c.phase, Phase::Stranger(_)) { ANSWER } else { MAX_FRAME + 4 };
     let mut buffer = [0u8; 16 << 10];

@@ -72,7 +72,7 @@ impl Op {
     }
 }
 
-/// What came of an operation.
+/// The outcome of an operation.
 pub(crate) enum Outcome {
     Done(Vec<Vec<u8>>),
     /// A key is missing: try again when it is there.

@@ -40,7 +40,7 @@ pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result
     };
     match (src.dtype, out.dtype) {
         (from, to) if from == to || !(from.is_carried() || to.is_carried()) => engine.copy(bits(src), bits(out)),
-        // A signed integer of twice the size, less what the sign has spread to.
+        // Widen to a signed integer of twice the size, then mask off the extended sign bits.
         (U16, I32) => masked(engine, src, out, 0xffff),
         (U32, I64) => masked(engine, src, out, 0xffff_ffff),
         // As PyTorch does: the integer is rounded to `f32` first.
@@ -54,7 +54,7 @@ pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result
             to.iter_mut().zip(from).for_each(|(to, &v)| *to = v as f64);
         }),
         (U64, to) if to.is_float() => by_way_of(F32),
-        // Integers wrap, so their bits are those of signed ones.
+        // Integers wrap, so unsigned and signed results have the same bits.
         (U64, _) => engine.copy(bits(src), bits(out)),
         (from, F32) if from.is_float8() => {
             let table = float8::table(from);
@@ -138,7 +138,7 @@ impl Address {
     }
 }
 
-// SAFETY: an address; whoever uses it guarantees the accesses.
+// SAFETY: a plain address; the user of the pointer guarantees the accesses.
 unsafe impl Sync for Address {}
 // SAFETY: as above.
 unsafe impl Send for Address {}

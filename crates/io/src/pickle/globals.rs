@@ -28,7 +28,7 @@ pub(crate) enum Global {
     ReconstructArray,
     /// `numpy.dtype`.
     NumpyDType,
-    /// The class of a storage, by what its elements are.
+    /// The class of a storage, by element type.
     Storage(Elements),
     /// A dtype as a value.
     DType(Elements),

@@ -1,4 +1,4 @@
-//! Python's pickle machine, reduced to what builds tensors and containers.
+//! Python's pickle machine, reduced to the opcodes that build tensors and containers.
 //!
 //! Objects live in an arena and refer to each other by number, so that a hostile pickle can neither make a deep
 //! structure that overflows the stack nor a cycle that is never freed. Each opcode makes at most one object, so the
@@ -63,7 +63,7 @@ pub(crate) trait World {
     fn find(&self, module: &str, name: &str) -> Option<Global>;
     fn persistent(&mut self, arena: &Arena, id: Ref) -> Result<Object>;
     fn call(&mut self, arena: &Arena, function: Global, args: &[Ref]) -> Result<Reply>;
-    /// What an object becomes by the state it is given.
+    /// Applies a state to an object (`BUILD`).
     fn build(&mut self, arena: &Arena, target: Ref, state: Ref) -> Result<Reply> {
         let _ = state;
         match arena.get(target) {
@@ -74,7 +74,7 @@ pub(crate) trait World {
     }
 }
 
-/// What a call gives: an argument handed through, so that calls cannot multiply large arguments, or something new.
+/// The result of a call: one of its arguments, so that calls cannot multiply large arguments, or a new object.
 pub(crate) enum Reply {
     Same(Ref),
     New(Object),
@@ -333,7 +333,7 @@ impl Machine<'_> {
         self.push(Object::Bytes(bytes))
     }
 
-    /// A Python 2 string: text where it is text.
+    /// A Python 2 string: text if it is valid UTF-8, bytes otherwise.
     fn old_text(&mut self, width: usize) -> Result<()> {
         let bytes = self.counted(width)?;
         let object = match std::str::from_utf8(bytes) {
@@ -360,7 +360,7 @@ impl Machine<'_> {
 
     fn global(&mut self, world: &impl World, module: &str, name: &str) -> Result<()> {
         let global = world.find(module, name).ok_or_else(|| {
-            // The name comes from the file: keep the message short whatever it holds.
+            // The name comes from the file and may be long: keep the message short.
             let shown: String = format!("{module}.{name}").chars().take(200).collect();
             Error::unsupported(format!(
                 "the file uses '{shown}', which is not among the names that tensors and containers need. Nothing was run. \

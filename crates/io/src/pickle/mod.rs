@@ -1,7 +1,7 @@
 //! Plain pickles of Python 2 and 3: numbers, strings, containers and NumPy arrays, as CIFAR's batches are.
 //!
-//! Nothing is run: a pickle may only name what containers and arrays are made of, and anything else is an error that
-//! says which name. Arrays become tensors. Strings of Python 2 become text if they are UTF-8, and bytes if not.
+//! No code is run: a pickle may name only the classes of containers and arrays. Any other name is an error that
+//! mentions it. Arrays become tensors. Strings of Python 2 become text if they are UTF-8, and bytes if not.
 
 pub(crate) mod globals;
 pub(crate) mod machine;
@@ -34,7 +34,7 @@ fn read(bytes: &[u8]) -> Result<Value> {
     value::value(&arena, result, bytes.len())
 }
 
-/// What a plain pickle may ask for.
+/// The names that a plain pickle may use.
 struct Plain(Containers);
 
 impl World for Plain {

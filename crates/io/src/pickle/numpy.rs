@@ -6,7 +6,7 @@ use crate::npy;
 use crate::source::{self, ByteOrder, Source};
 use rushlight_core::{DType, Error, Result, layout};
 
-/// What an array consists of.
+/// Dtype, shape and order of an array.
 #[derive(Clone, Copy)]
 pub(crate) struct ElementType {
     dtype: DType,

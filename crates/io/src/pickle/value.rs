@@ -82,8 +82,8 @@ fn too_large() -> Error {
 
 /// An object as a value.
 pub(crate) fn value(arena: &Arena, object: Ref, pickle_bytes: usize) -> Result<Value> {
-    // Memo references let a small pickle spell a huge value: a list of lists of lists. What honest files share is
-    // small.
+    // Memo references let a small pickle describe a huge value, such as nested lists of lists. Real files share only
+    // small values.
     let left = 4096usize.saturating_add(pickle_bytes.saturating_mul(4));
     Builder { arena, path: Vec::new(), left }.value(object)
 }
@@ -93,7 +93,7 @@ struct Builder<'a> {
     arena: &'a Arena,
     /// Containers under way, outermost first.
     path: Vec<Ref>,
-    /// What may still be made, in values and sixteenths of bytes.
+    /// The remaining budget, in values and sixteenths of bytes.
     left: usize,
 }
 

@@ -1,4 +1,4 @@
-//! PyTorch's `.pt` files: what `torch.save` writes and `torch.load(weights_only=True)` reads.
+//! PyTorch's `.pt` files: written by `torch.save`, read by `torch.load(weights_only=True)`.
 //!
 //! ```
 //! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_io as io; }
@@ -16,14 +16,14 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 //!
-//! **Reading** runs nothing: the pickle inside may only name what tensors and containers are made of, and anything else
-//! is an error that says which name. Tensors are views of the mapped file (see [`LoadOptions::mmap`]), on the CPU
+//! **Reading** runs no code: the pickle inside may name only the classes of tensors and containers. Any other name
+//! is an error that mentions it. Tensors are views of the mapped file (see [`LoadOptions::mmap`]), on the CPU
 //! wherever they were saved (but see [`LoadOptions::gpus`]), and share memory where they did.
-//! What a [`Value`] has no form for is read as the nearest one: sets as lists, `torch.Size` as a tuple, dtypes and
-//! devices as strings. Attributes that Python code put on tensors and the `_metadata` of state dicts are left out.
+//! Types that [`Value`] lacks become the nearest one: sets become lists, `torch.Size` a tuple, dtypes and
+//! devices strings. Attributes that Python code put on tensors and the `_metadata` of state dicts are left out.
 //!
-//! **Writing** keeps strides, shared storages, `requires_grad` and the name of the device. As in PyTorch, a view brings
-//! its whole storage along: save a [`copy`](rushlight_tensor::Tensor::copy) of a small part of something large.
+//! **Writing** keeps strides, shared storages, `requires_grad` and the name of the device. As in PyTorch, a view saves
+//! its whole storage: save a [`copy`](rushlight_tensor::Tensor::copy) of a small part of something large.
 
 mod read;
 mod write;
@@ -60,8 +60,8 @@ pub fn from_bytes_with(bytes: &[u8], options: &LoadOptions) -> Result<Value> {
     Source::from_bytes(bytes).and_then(|source| read::load(&source, options)).map_err(|e| e.within("pt::from_bytes"))
 }
 
-/// Writes a value as `torch.save` would: first to a file beside `path`, then in its place. For a file that survives a
-/// loss of power write to an [`AtomicFile`](crate::atomic::AtomicFile) with [`write()`] and commit it.
+/// Writes a value as `torch.save` would: to a temporary file that then replaces `path`. For a file that survives a
+/// power loss, write to an [`AtomicFile`](crate::atomic::AtomicFile) with [`write()`] and commit it.
 pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     sink::save(path, |out| write::write(value, out)).map_err(|e| e.within(&format!("pt::save '{}'", path.display())))

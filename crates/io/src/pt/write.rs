@@ -131,7 +131,7 @@ impl Pickler {
     }
 
     fn global(&mut self, module: &str, name: &str) {
-        // No other string can be mistaken for this one, as it is memoized as a name only.
+        // No other string can be mistaken for this one, because it is memoized only as a name.
         let line = format!("\0{module}\n{name}\n");
         if !self.recall(&line) {
             self.out.push(b'c');
@@ -173,7 +173,7 @@ impl Pickler {
                 self.storages[number].1
             )));
         }
-        // Dtypes without a storage class of their own are named beside untyped bytes.
+        // A dtype without a storage class is stored as untyped bytes plus the dtype's name.
         let class = storage_class(dtype);
         self.global("torch._utils", if class.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" });
         self.out.extend(b"((");

@@ -31,7 +31,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// Text beside the tensors.
+/// Text metadata of a file.
 pub type Metadata = BTreeMap<String, String>;
 
 /// An open file whose tensors are created on demand.
@@ -75,7 +75,7 @@ impl SafeTensors {
         self.header.tensors.keys().map(String::as_str)
     }
 
-    /// The text beside the tensors; empty if there is none.
+    /// The text metadata; empty if the file has none.
     pub fn metadata(&self) -> &Metadata {
         &self.header.metadata
     }
@@ -171,7 +171,8 @@ pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<StateD
         .map_err(within)
 }
 
-/// Writes tensors to a file, first beside `path`, then in its place. Tensors that share memory are written apart.
+/// Writes tensors to a file, by way of a temporary file that then replaces `path`. Tensors that share memory are
+/// written separately.
 pub fn save(tensors: &StateDict, path: impl AsRef<Path>) -> Result<()> {
     save_with_metadata(tensors, &Metadata::new(), path)
 }

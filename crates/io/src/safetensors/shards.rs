@@ -55,7 +55,7 @@ fn read(path: &Path, options: &LoadOptions) -> Result<StateDict> {
     Ok(tensors)
 }
 
-/// Which file holds which tensor. Only names of files beside the index are taken.
+/// Which file holds which tensor. Only files in the index's own folder are accepted.
 fn weight_map(index: &[u8]) -> Result<IndexMap<String, String>> {
     let index: serde_json::Value =
         serde_json::from_slice(index).map_err(|e| Error::io(format!("the index is not JSON: {e}")))?;
@@ -79,7 +79,7 @@ fn weight_map(index: &[u8]) -> Result<IndexMap<String, String>> {
 /// Writes a checkpoint into a folder: one `model.safetensors` if it fits `max_shard_size` bytes, else shards of at most
 /// that size (or of one tensor) and then their index.
 ///
-/// Each file appears whole, the index last. Give each save a folder of its own: shards of an earlier one are not
+/// Files appear complete, the index last. Use a new folder for each save: shards of an earlier one are not
 /// removed.
 pub fn save_sharded(tensors: &StateDict, folder: impl AsRef<Path>, max_shard_size: usize) -> Result<()> {
     let folder = folder.as_ref();

@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
 }
 
 fn at(bytes: &[u8], start: usize) -> Result<Fields<'_>> {
-    bytes.get(start..).map(Fields).ok_or_else(|| corrupt(format_args!("offset {start} lies past its end")))
+    bytes.get(start..).map(Fields).ok_or_else(|| corrupt(format_args!("offset {start} is past its end")))
 }
 
 fn to_usize(x: u64) -> Result<usize> {
@@ -97,12 +97,12 @@ fn directory(bytes: &[u8]) -> Result<(Range<usize>, u64)> {
     }
     let (start, size) = (to_usize(start)?, to_usize(size)?);
     let stop = start.checked_add(size).filter(|&stop| stop <= limit && stop <= end);
-    let stop = stop.ok_or_else(|| corrupt("its table of contents lies outside of the file"))?;
+    let stop = stop.ok_or_else(|| corrupt("its directory is outside the file"))?;
     Ok((start..stop, entries))
 }
 
 impl Archive {
-    /// Reads the directory of a file and checks that its entries are within it, apart from each other.
+    /// Reads the directory of a file and checks that its entries are inside the file and do not overlap.
     pub(crate) fn open(source: &Source) -> Result<Self> {
         let bytes = source.bytes();
         let (place, count) = directory(bytes)?;

@@ -16,10 +16,10 @@ struct Done {
     header: u64,
 }
 
-/// An archive under way. Entries are stored, not compressed.
+/// An archive being written. Entries are stored, not compressed.
 ///
-/// The bytes are laid out as PyTorch's own writer lays them out (padding in an extra field `FB`, descriptors behind the
-/// data), since it can be told to compute the place of a tensor instead of looking it up.
+/// The layout equals that of PyTorch's own writer (padding in an extra field `FB`, descriptors behind the
+/// data), since PyTorch can be set to compute a tensor's offset instead of looking it up.
 pub(crate) struct Writer<'a, W: Write> {
     out: &'a mut W,
     position: u64,
@@ -149,7 +149,7 @@ fn version(wide: bool) -> u16 {
     if wide { 45 } else { 20 }
 }
 
-/// The extra field for what does not fit 32 bits: both sizes, then the place of the header.
+/// The zip64 extra field: both sizes, then the header's offset.
 fn zip64(size: u64, header: u64) -> Vec<u8> {
     let mut values = Vec::new();
     if size >= MAX32 {

@@ -207,7 +207,7 @@ impl Job {
         }
         s += self.unstaging();
         if self.requeue {
-            s += &format!("\n# {REQUEUE_CODE}: the program has saved its state and asks to go on in another job.\n");
+            s += &format!("\n# {REQUEUE_CODE}: the program has saved its state and requests to continue in another job.\n");
             s += &format!(
                 "if [ \"$code\" -eq {REQUEUE_CODE} ]; then\n    scontrol requeue \"$SLURM_JOB_ID\" && exit 0\nfi\n"
             );
@@ -315,7 +315,7 @@ impl Job {
             return String::new();
         }
         format!(
-            "\n# {REQUEUE_CODE}: the program has saved its state and asks to go on in another job.\n\
+            "\n# {REQUEUE_CODE}: the program has saved its state and requests to continue in another job.\n\
              if [ \"$code\" -eq {REQUEUE_CODE} ]; then\n    {command} \"$0\" && exit 0\nfi\n"
         )
     }

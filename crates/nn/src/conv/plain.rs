@@ -6,7 +6,7 @@ use crate::{Forward, Module, Parameter, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{ConvOptions, Options, PadMode, Padding, Sizes, Tensor};
 
-/// What a convolution pads its input with.
+/// Contents of a convolution's padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PaddingMode {
     /// Zeros.
@@ -72,7 +72,7 @@ struct Geometry<const D: usize> {
     dilation: [usize; D],
     groups: usize,
     padding_mode: PaddingMode,
-    /// What [`Tensor::pad`] takes, for the modes other than zeros.
+    /// Arguments of [`Tensor::pad`], for modes other than zeros.
     pads: Vec<isize>,
 }
 
@@ -152,37 +152,37 @@ fn kind<const D: usize>() -> &'static str {
 factory_options!(ConvNdBuilder<D>);
 
 impl<const D: usize> ConvNdBuilder<D> {
-    /// Steps of the kernel; 1 unless set.
+    /// Steps of the kernel; 1 by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = stride.into();
         self
     }
 
-    /// What is added on both sides: numbers, [`Padding::Same`] or [`Padding::Valid`]; 0 unless set.
+    /// Padding on both sides: numbers, [`Padding::Same`] or [`Padding::Valid`]; 0 by default.
     pub fn padding(mut self, padding: impl Into<Padding>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Distance between the kernel's taps; 1 unless set.
+    /// Distance between the kernel's taps; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
     }
 
-    /// Independent groups of channels; 1 unless set.
+    /// Independent groups of channels; 1 by default.
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
 
-    /// Whether to add a bias, as it does unless set.
+    /// Whether to add a bias; true by default.
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
 
-    /// What the padding holds; zeros unless set.
+    /// Contents of the padding; zeros by default.
     pub fn padding_mode(mut self, padding_mode: PaddingMode) -> Self {
         self.padding_mode = padding_mode;
         self

@@ -164,37 +164,37 @@ fn kind<const D: usize>() -> &'static str {
 factory_options!(ConvTransposeNdBuilder<D>);
 
 impl<const D: usize> ConvTransposeNdBuilder<D> {
-    /// Distance between the places two neighbouring inputs go to; 1 unless set.
+    /// Stride: distance between the outputs of two neighbouring inputs; 1 by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = stride.into();
         self
     }
 
-    /// Taken off the output on both sides; 0 unless set.
+    /// Taken off the output on both sides; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Added to the output on one side; 0 unless set.
+    /// Added to the output on one side; 0 by default.
     pub fn output_padding(mut self, output_padding: impl Into<Sizes>) -> Self {
         self.output_padding = output_padding.into();
         self
     }
 
-    /// Distance between the kernel's taps; 1 unless set.
+    /// Distance between the kernel's taps; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
     }
 
-    /// Independent groups of channels; 1 unless set.
+    /// Independent groups of channels; 1 by default.
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
 
-    /// Whether to add a bias, as it does unless set.
+    /// Whether to add a bias; true by default.
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self

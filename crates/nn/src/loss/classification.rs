@@ -22,9 +22,9 @@ losses! {
         /// A weight per class.
         weight,
     ] {
-        /// The class index that counts for nothing; -100 unless set.
+        /// The class index to ignore; -100 by default.
         ignore_index: i64 = -100,
-        /// How much of the target is spread over all classes, from 0 to 1; 0 unless set.
+        /// Label smoothing: the share of the target spread over all classes, from 0 to 1; 0 by default.
         label_smoothing: f64 = 0.0,
     }
     |l, input, target| {
@@ -41,7 +41,7 @@ losses! {
         /// A weight per class.
         weight,
     ] {
-        /// The class index that counts for nothing; -100 unless set.
+        /// The class index to ignore; -100 by default.
         ignore_index: i64 = -100,
     }
     |l, input, target| {

@@ -32,7 +32,7 @@ impl CTCLoss {
         Self { blank: 0, zero_infinity: false, reduction: Reduction::Mean }
     }
 
-    /// The blank class; 0 unless set.
+    /// The blank class; 0 by default.
     pub fn blank(mut self, blank: usize) -> Self {
         self.blank = blank;
         self
@@ -44,7 +44,7 @@ impl CTCLoss {
         self
     }
 
-    /// What becomes of the losses of single sequences; the mean, after division by the target's length, unless set.
+    /// How the sequences' losses are reduced; by default to their mean, after division by the target's length.
     pub fn reduction(mut self, reduction: Reduction) -> Self {
         self.reduction = reduction;
         self
@@ -69,10 +69,10 @@ impl Default for CTCLoss {
     }
 }
 
-/// The negative log-likelihood of target sequences, from log-probabilities `[length, batch, classes]` as `log_softmax`
-/// makes them (or `[length, classes]`, with one length each); targets are `[batch, longest]`, or all end to end.
+/// The negative log-likelihood of target sequences, from log-probabilities `[length, batch, classes]` of `log_softmax`
+/// (or `[length, classes]`, with one length each); targets are `[batch, longest]`, or concatenated.
 ///
-/// As in PyTorch, the gradient is right for log-probabilities that come from `log_softmax`, and is not differentiable
+/// As in PyTorch, the gradient is correct only for log-probabilities of `log_softmax`, and is not differentiable
 /// again.
 pub fn ctc_loss(
     log_probs: &Tensor,

@@ -1,7 +1,7 @@
 //! Macros and options shared by all losses.
 
 /// Losses: name, tensors to keep in brackets, options with their defaults, then the call. Every one has a `reduction`,
-/// the mean unless set.
+/// the mean by default.
 macro_rules! losses {
     ($(
         $(#[$doc:meta])*
@@ -39,7 +39,7 @@ macro_rules! losses {
                 }
             )*
 
-            /// What becomes of the single losses; their mean unless set.
+            /// How the losses are reduced; to their mean by default.
             pub fn reduction(mut self, reduction: Reduction) -> Self {
                 self.reduction = reduction;
                 self

@@ -9,21 +9,21 @@ losses! {
     /// One minus the cosine for targets of 1, `max(0, cosine - margin)` for targets of -1;
     /// `forward(input1, input2, target)`.
     CosineEmbeddingLoss {
-        /// The cosine that unlike inputs may have; 0 unless set.
+        /// The cosine that unlike inputs may have; 0 by default.
         margin: f64 = 0.0,
     }
     |l, input1, input2, target| input1.cosine_embedding_loss(input2, target, l.margin, l.reduction);
 
     /// `max(0, -target · (input1 - input2) + margin)` for targets of 1 and -1; `forward(input1, input2, target)`.
     MarginRankingLoss {
-        /// By how much the one must be larger; 0 unless set.
+        /// By how much the one must be larger; 0 by default.
         margin: f64 = 0.0,
     }
     |l, input1, input2, target| input1.margin_ranking_loss(input2, target, l.margin, l.reduction);
 
     /// The input for targets of 1, `max(0, margin - input)` for targets of -1.
     HingeEmbeddingLoss {
-        /// The distance that unlike inputs must have; 1 unless set.
+        /// The distance that unlike inputs must have; 1 by default.
         margin: f64 = 1.0,
     }
     |l, input, target| input.hinge_embedding_loss(target, l.margin, l.reduction);
@@ -34,13 +34,14 @@ losses! {
 
     /// `max(0, margin + distance to the positive - distance to the negative)`; `forward(anchor, positive, negative)`.
     TripletMarginLoss {
-        /// By how much the positive must be nearer; 1 unless set.
+        /// By how much the positive must be nearer; 1 by default.
         margin: f64 = 1.0,
-        /// The norm of distances; 2 unless set.
+        /// The norm of distances; 2 by default.
         p: f64 = 2.0,
-        /// Added to differences; 1e-6 unless set.
+        /// Added to differences; 1e-6 by default.
         eps: f64 = 1e-6,
-        /// Whether the distance of positive and negative counts where it is the smaller one; not unless set.
+        /// Whether the distance of positive and negative is used if it is smaller than that of anchor and negative;
+        /// false by default.
         swap: bool = false,
     }
     |l, anchor, positive, negative| {
@@ -48,15 +49,15 @@ losses! {
         anchor.triplet_margin_loss(positive, negative, options, l.reduction)
     };
 
-    /// By how much scores `[batch, classes]` of wrong classes come within a margin of that of the right class, on
-    /// average.
+    /// The mean amount by which scores `[batch, classes]` of wrong classes come within a margin of the right class's
+    /// score.
     MultiMarginLoss [
         /// A weight per class.
         weight,
     ] {
-        /// The power of the shortfall, 1 or 2; 1 unless set.
+        /// The power of the shortfall, 1 or 2; 1 by default.
         p: u32 = 1,
-        /// By how much the right class must be ahead; 1 unless set.
+        /// By how much the right class must be ahead; 1 by default.
         margin: f64 = 1.0,
     }
     |l, input, target| {
@@ -86,8 +87,8 @@ losses! {
         reduce(name, as_given(loss, input)?, l.reduction)
     };
 
-    /// By how much scores of wrong classes come within one of those of the right classes, of which a row of the target
-    /// lists several, up to the first -1.
+    /// The amount by which scores of wrong classes come within one of the right classes' scores. A row of the target
+    /// lists the right classes, up to the first -1.
     MultiLabelMarginLoss {}
     |l, input, target| {
         let name = "MultiLabelMarginLoss";

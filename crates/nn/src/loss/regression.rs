@@ -26,14 +26,14 @@ losses! {
 
     /// Squared error below `beta`, absolute beyond.
     SmoothL1Loss {
-        /// Where it changes; 1 unless set.
+        /// Threshold between the quadratic and the linear part; 1 by default.
         beta: f64 = 1.0,
     }
     |l, input, target| input.smooth_l1_loss(target, l.beta, l.reduction);
 
     /// Squared error below `delta`, `delta` times the absolute one beyond.
     HuberLoss {
-        /// Where it changes; 1 unless set.
+        /// Threshold between the quadratic and the linear part; 1 by default.
         delta: f64 = 1.0,
     }
     |l, input, target| input.huber_loss(target, l.delta, l.reduction);
@@ -41,18 +41,18 @@ losses! {
     /// Kullback-Leibler divergence of log-probabilities from the target's distribution. [`Reduction::BatchMean`] is the
     /// mathematical definition's mean.
     KLDivLoss {
-        /// Whether the target holds log-probabilities too; not unless set.
+        /// Whether the target holds log-probabilities too; false by default.
         log_target: bool = false,
     }
     |l, input, target| input.kl_div(target, l.log_target, l.reduction);
 
     /// Negative log-likelihood of counts under Poisson distributions.
     PoissonNLLLoss {
-        /// Whether the input is the logarithm of the rate, as it is unless set.
+        /// Whether the input is the logarithm of the rate, true by default.
         log_input: bool = true,
-        /// Whether to add Stirling's term; not unless set.
+        /// Whether to add Stirling's term; false by default.
         full: bool = false,
-        /// Keeps the logarithm of a rate of zero finite; 1e-8 unless set.
+        /// Keeps the logarithm of a rate of zero finite; 1e-8 by default.
         eps: f64 = 1e-8,
     }
     |l, input, target| input.poisson_nll_loss(target, l.log_input, l.full, l.eps, l.reduction);
@@ -60,9 +60,9 @@ losses! {
     /// Negative log-likelihood of targets under normal distributions with means and variances;
     /// `forward(input, target, var)`.
     GaussianNLLLoss {
-        /// Whether to add the constant term; not unless set.
+        /// Whether to add the constant term; false by default.
         full: bool = false,
-        /// The smallest variance; 1e-6 unless set.
+        /// The smallest variance; 1e-6 by default.
         eps: f64 = 1e-6,
     }
     |l, input, target, var| input.gaussian_nll_loss(target, var, l.full, l.eps, l.reduction);

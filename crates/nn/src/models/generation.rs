@@ -193,7 +193,7 @@ impl Generate {
         self
     }
 
-    /// Whether keys and values of earlier tokens are kept (the default) or computed anew for each token.
+    /// Whether keys and values of earlier tokens are kept (the default) or recomputed for each token.
     pub fn use_cache(mut self, use_cache: bool) -> Self {
         self.use_cache = use_cache;
         self

@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::{AttentionOptions, Options, Tensor};
 
 /// A decoder-only transformer with rotary positions, RMS norms, gated feed-forward layers and grouped queries. State
-/// dicts of Hugging Face's Llama models load as they are.
+/// dicts of Hugging Face's Llama models load without conversion.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
@@ -150,13 +150,13 @@ setters! {
     num_hidden_layers: usize;
     /// Heads of the queries, 32 by default.
     num_attention_heads: usize;
-    /// Heads of the keys and values, each serving several heads of the queries; as many as these by default.
+    /// Heads of the keys and values, each serving several heads of the queries; as many as the queries by default.
     num_key_value_heads: impl Into<Option<usize>>, from into;
     /// Features of a head; `hidden_size / num_attention_heads` by default.
     head_dim: impl Into<Option<usize>>, from into;
     /// Longest sequence, 2048 by default.
     max_position_embeddings: usize;
-    /// What the norms add to the mean square, 1e-6 by default.
+    /// Epsilon of the norms, added to the mean square; 1e-6 by default.
     rms_norm_eps: f64;
     /// Base of the rotary frequencies, 10000 by default.
     rope_theta: f64;

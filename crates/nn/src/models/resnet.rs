@@ -70,7 +70,7 @@ pub struct ResNetBuilder {
 }
 
 impl ResNet {
-    /// A network with so many blocks in its four stages.
+    /// A network whose four stages have `layers` blocks.
     pub fn new(layers: [usize; 4]) -> ResNetBuilder {
         ResNetBuilder { layers, num_classes: 1000, width: 64, large_images: true }
     }
@@ -83,7 +83,7 @@ impl ResNetBuilder {
         self
     }
 
-    /// Channels of the first stage, 64 by default; each stage has twice those of the one before.
+    /// Channels of the first stage, 64 by default; each stage doubles them.
     pub fn width(mut self, width: usize) -> Self {
         self.width = width;
         self

@@ -80,8 +80,8 @@ pub(super) fn unsupported<M: Module + ?Sized>(module: &M) -> Result<Box<dyn Any>
     )))
 }
 
-/// A field with `#[module(skip)]`, copied if its type is `Clone`. The two traits make the choice at compile time: the
-/// method of [`ByClone`] is found before that of [`ByRefusal`], which needs one more reference.
+/// A field with `#[module(skip)]`, copied if its type is `Clone`. The choice is made at compile time: the
+/// compiler finds the method of [`ByClone`] before that of [`ByRefusal`], which needs one more reference.
 #[doc(hidden)]
 pub struct Setting<'a, T>(pub &'a T);
 

@@ -17,7 +17,7 @@ use rushlight_core::{Error, Result};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a module",
     label = "neither a module, a parameter nor a setting",
-    note = "a tensor must say what it is: `Parameter` (learned) or `Buffer` (kept)",
+    note = "wrap a tensor in `Parameter` (learned) or `Buffer` (saved, not learned)",
     note = "derive `Module` for your own types, or put #[module(skip)] on a field that is only a setting"
 )]
 pub trait Field {
@@ -25,7 +25,7 @@ pub trait Field {
     fn visit<'a>(&'a self, name: &str, visit: &mut dyn FnMut(&str, Member<'a>));
     /// Reports to `visit`, to be changed.
     fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>));
-    /// A copy with tensors of its own.
+    /// A deep copy: its tensors have their own memory.
     fn deepcopy(&self, memo: &mut Memo) -> Result<Self>
     where
         Self: Sized,

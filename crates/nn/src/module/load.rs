@@ -7,7 +7,7 @@ use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::StateDict;
 use std::collections::HashSet;
 
-/// What [`Module::load_state_dict_partial`] left out.
+/// Names that [`Module::load_state_dict_partial`] skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// Names the module has and the state dict has not.

@@ -28,7 +28,7 @@ impl Location {
 
 /// Errors that say in which module they happened.
 ///
-/// Layers and models of this crate do so themselves. A module of your own adds its path to errors of its own
+/// Layers and models of this crate do so themselves. Your own module adds its path to errors of its own
 /// arithmetic:
 ///
 /// ```
@@ -53,8 +53,8 @@ impl Location {
 ///     blocks: Vec<Block>,
 /// }
 ///
-/// let net = Net { blocks: vec![Block { proj: Linear::new(3, 1).build()? }, Block { proj: Linear::new(4, 1).build()? }] };
-/// net.eval();
+/// let net = Net { blocks: vec![Block { proj: Linear::new(3, 1).build()? }, Block { proj: Linear::new(4, 1).build()? }]
+/// }; net.eval();
 /// let in_block = net.blocks[0].forward(&Tensor::ones([5])?).unwrap_err();
 /// assert_eq!(in_block.module(), Some("blocks.0"));
 /// let in_layer = net.blocks[1].forward(&Tensor::ones([6])?).unwrap_err();

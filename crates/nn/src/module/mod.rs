@@ -84,7 +84,7 @@ pub trait Module: Any + Send + Sync {
         self.named_children().into_iter().map(|(_, child)| child).collect()
     }
 
-    /// Parameters by name, those of submodules included (`layer.weight`). A tensor used twice is listed once, under its
+    /// Parameters by name, including submodules' (`layer.weight`). A tensor used twice is listed once, under its
     /// first name.
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
         let mut found = Vec::new();
@@ -101,7 +101,7 @@ pub trait Module: Any + Send + Sync {
         self.named_parameters().into_iter().map(|(_, p)| p).collect()
     }
 
-    /// Buffers by name, those of submodules included.
+    /// Buffers by name, including submodules'.
     fn named_buffers(&self) -> Vec<(String, Tensor)> {
         let mut found = Vec::new();
         walk(self, "", &mut |name, member| {
@@ -117,7 +117,7 @@ pub trait Module: Any + Send + Sync {
         self.named_buffers().into_iter().map(|(_, b)| b).collect()
     }
 
-    /// Parameters and persistent buffers by name: what is saved. The tensors are the module's own, not copies.
+    /// Parameters and persistent buffers by name: the saved state. The tensors are the module's, not copies.
     fn state_dict(&self) -> StateDict {
         let mut state = IndexMap::new();
         walk(self, "", &mut |name, member| {
@@ -136,8 +136,8 @@ pub trait Module: Any + Send + Sync {
         load::load(self, state, true).map(|_| ())
     }
 
-    /// [`Module::load_state_dict`] that leaves out what is missing or unexpected, and says what that was. Shapes must
-    /// still fit.
+    /// [`Module::load_state_dict`] that skips missing and unexpected names and returns them. Shapes must
+    /// still match.
     fn load_state_dict_partial(&self, state: &StateDict) -> Result<LoadReport> {
         load::load(self, state, false)
     }
@@ -193,7 +193,7 @@ pub trait Module: Any + Send + Sync {
         Ok(self)
     }
 
-    /// A copy with parameters and buffers of its own, as Python's `copy.deepcopy(model)`. Weights that were tied are
+    /// A deep copy with its own parameters and buffers, as Python's `copy.deepcopy(model)`. Weights that were tied are
     /// tied in the copy; gradients are not copied.
     ///
     /// ```
@@ -235,7 +235,7 @@ pub trait Module: Any + Send + Sync {
     }
 }
 
-/// A module of one input and one output: what `Sequential` chains.
+/// A module of one input and one output: the items of `Sequential`.
 pub trait Forward: Module {
     /// The output for an input.
     fn forward(&self, input: &Tensor) -> Result<Tensor>;
@@ -315,7 +315,7 @@ impl dyn Module {
     }
 }
 
-/// Visits a module's members and those of its submodules, with dotted names; a submodule before what it holds.
+/// Visits a module's members and those of its submodules, with dotted names; a submodule before its members.
 pub(crate) fn walk<'a, M: Module + ?Sized>(module: &'a M, prefix: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
     module.members(&mut |name, member| {
         let full = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };

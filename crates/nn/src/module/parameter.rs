@@ -21,7 +21,7 @@ impl Parameter {
         Ok(Self::from_leaf(values.detach().requires_grad_(true)?))
     }
 
-    /// A tensor that is a parameter already (of another module), recording or frozen as it is.
+    /// A tensor that is a parameter already (of another module), which keeps its `requires_grad`.
     pub(crate) fn from_leaf(tensor: Tensor) -> Self {
         Self { tensor, location: Location::default() }
     }

@@ -19,7 +19,7 @@ pub(super) fn repr<M: Module + ?Sized>(module: &M) -> String {
     block(module.type_name(), &extra, &rows)
 }
 
-/// What a field that is a vector of modules prints as.
+/// Printed type of a field that is a vector of modules.
 const LIST: &str = "ModuleList";
 
 /// Names and texts of children. The items of a vector, `name.0` and so on, are together one child.

@@ -98,32 +98,32 @@ impl<const D: usize> BatchNormNd<D> {
 factory_options!(BatchNormNdBuilder<D>);
 
 impl<const D: usize> BatchNormNdBuilder<D> {
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
 
-    /// A batch's weight in the running statistics; 0.1 unless set, and with `None` such that all batches weigh the
+    /// A batch's weight in the running statistics; 0.1 by default, and with `None` such that all batches weigh the
     /// same.
     pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
         self.momentum = momentum.into();
         self
     }
 
-    /// Whether to scale and shift, as it does unless set.
+    /// Whether to scale and shift; true by default.
     pub fn affine(mut self, affine: bool) -> Self {
         self.affine = affine;
         self
     }
 
-    /// Whether to shift where it scales, as it does unless set.
+    /// Whether to shift if it scales; true by default.
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
 
-    /// Whether to keep running statistics, as it does unless set; without them evaluation uses the batch's.
+    /// Whether to keep running statistics; true by default; without them evaluation uses the batch's.
     pub fn track_running_stats(mut self, track_running_stats: bool) -> Self {
         self.track_running_stats = track_running_stats;
         self

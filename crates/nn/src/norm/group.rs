@@ -51,19 +51,19 @@ impl GroupNorm {
 factory_options!(GroupNormBuilder);
 
 impl GroupNormBuilder {
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
 
-    /// Whether to scale and shift, as it does unless set.
+    /// Whether to scale and shift; true by default.
     pub fn affine(mut self, affine: bool) -> Self {
         self.affine = affine;
         self
     }
 
-    /// Whether to shift where it scales, as it does unless set.
+    /// Whether to shift if it scales; true by default.
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self

@@ -76,31 +76,31 @@ impl<const D: usize> InstanceNormNd<D> {
 factory_options!(InstanceNormNdBuilder<D>);
 
 impl<const D: usize> InstanceNormNdBuilder<D> {
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
 
-    /// A batch's weight in the running statistics; 0.1 unless set, and with `None` they stay as they are.
+    /// A batch's weight in the running statistics; 0.1 by default; with `None` they do not change.
     pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
         self.momentum = momentum.into();
         self
     }
 
-    /// Whether to scale and shift; not unless set.
+    /// Whether to scale and shift; false by default.
     pub fn affine(mut self, affine: bool) -> Self {
         self.affine = affine;
         self
     }
 
-    /// Whether to shift where it scales, as it does unless set.
+    /// Whether to shift if it scales; true by default.
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
 
-    /// Whether to keep running statistics and evaluate with them; not unless set.
+    /// Whether to keep running statistics and evaluate with them; false by default.
     pub fn track_running_stats(mut self, track_running_stats: bool) -> Self {
         self.track_running_stats = track_running_stats;
         self

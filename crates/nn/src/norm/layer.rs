@@ -86,19 +86,19 @@ impl LayerNorm {
 factory_options!(LayerNormBuilder);
 
 impl LayerNormBuilder {
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
 
-    /// Whether to scale and shift, as it does unless set.
+    /// Whether to scale and shift; true by default.
     pub fn elementwise_affine(mut self, elementwise_affine: bool) -> Self {
         self.elementwise_affine = elementwise_affine;
         self
     }
 
-    /// Whether to shift where it scales, as it does unless set.
+    /// Whether to shift if it scales; true by default.
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
@@ -161,13 +161,13 @@ impl RMSNorm {
 factory_options!(RMSNormBuilder);
 
 impl RMSNormBuilder {
-    /// Added to the mean square; the smallest step of the dtype computed in unless set.
+    /// Added to the mean square; the smallest step of the dtype computed in by default.
     pub fn eps(mut self, eps: impl Into<Option<f64>>) -> Self {
         self.eps = eps.into();
         self
     }
 
-    /// Whether to scale, as it does unless set.
+    /// Whether to scale; true by default.
     pub fn elementwise_affine(mut self, elementwise_affine: bool) -> Self {
         self.elementwise_affine = elementwise_affine;
         self

@@ -47,7 +47,7 @@ impl Running {
     }
 }
 
-/// What batch and instance norm print.
+/// Printed settings of batch and instance norm.
 fn channel_norm_settings(
     num_features: usize,
     eps: f64,

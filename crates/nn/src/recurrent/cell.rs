@@ -6,7 +6,7 @@ use crate::{InModule, Module, factory_options, locate};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
-/// What the cells share: struct, builder, settings.
+/// The common part of the cells: struct, builder, settings.
 macro_rules! cells {
     ($($(#[$doc:meta])* $name:ident $builder:ident $kind:expr;)*) => {$(
         $(#[$doc])*
@@ -45,7 +45,7 @@ macro_rules! cells {
         factory_options!($builder);
 
         impl $builder {
-            /// Whether to add biases, true unless set.
+            /// Whether to add biases, true by default.
             pub fn bias(mut self, bias: bool) -> Self {
                 self.bias = bias;
                 self
@@ -82,7 +82,7 @@ fn settings(input_size: usize, hidden_size: usize, weights: &CellWeights, kind: 
 }
 
 impl RNNCellBuilder {
-    /// The activation, tanh unless set.
+    /// The activation, tanh by default.
     pub fn nonlinearity(mut self, nonlinearity: RNNNonlinearity) -> Self {
         self.kind = Kind::Plain(nonlinearity);
         self

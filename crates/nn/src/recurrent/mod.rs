@@ -19,7 +19,7 @@ use rushlight_tensor::{Options, Tensor};
 use stack::{Config, Stack};
 use weights::{Kind, Sizes, State};
 
-/// What the layers share: struct, builder, settings.
+/// The common part of the layers: struct, builder, settings.
 macro_rules! layers {
     ($($(#[$doc:meta])* $name:ident $builder:ident $kind:expr;)*) => {$(
         $(#[$doc])*
@@ -69,7 +69,7 @@ macro_rules! layers {
                 self
             }
 
-            /// Whether to add biases, true unless set.
+            /// Whether to add biases, true by default.
             pub fn bias(mut self, bias: bool) -> Self {
                 self.config.bias = bias;
                 self
@@ -124,7 +124,7 @@ layers! {
 }
 
 impl RNNBuilder {
-    /// The activation, tanh unless set.
+    /// The activation, tanh by default.
     pub fn nonlinearity(mut self, nonlinearity: RNNNonlinearity) -> Self {
         self.config.kind = Kind::Plain(nonlinearity);
         self

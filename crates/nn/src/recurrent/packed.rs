@@ -87,7 +87,7 @@ fn batch_sizes(lengths: &[usize]) -> Vec<usize> {
     (0..steps).map(|t| lengths.iter().filter(|&&n| n > t).count()).collect()
 }
 
-/// The order of packing: longest first, or as they are where they must be sorted already.
+/// The order of packing: longest first, or unchanged if `enforce_sorted` requires that order already.
 fn packing_order(name: &str, lengths: &[usize], enforce_sorted: bool) -> Result<Vec<usize>> {
     if lengths.is_empty() || lengths.contains(&0) {
         return Err(Error::value(format!(

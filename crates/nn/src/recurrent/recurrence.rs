@@ -5,8 +5,8 @@ use super::weights::{Kind, RecurrentWeights, State};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Tensor, cat, stack};
 
-/// What a recurrent network computes with given weights. [`LSTM`](crate::LSTM) and its relatives own theirs; this is
-/// for callers whose weights belong to somebody else.
+/// A recurrent network over borrowed weights. [`LSTM`](crate::LSTM) and its relatives own theirs; this is
+/// for callers whose weights have another owner.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
@@ -24,7 +24,7 @@ use rushlight_tensor::{Tensor, cat, stack};
 /// ```
 #[derive(Clone, Copy)]
 pub struct Recurrence<'a> {
-    /// What happens between input and new state.
+    /// The cell: how the new state follows from the input.
     pub kind: Kind,
     /// The weights by layer, both directions of a layer side by side.
     pub weights: &'a [RecurrentWeights<'a>],
@@ -114,7 +114,7 @@ impl Recurrence<'_> {
         Ok(())
     }
 
-    /// [`Recurrence::run`] for what is known to fit.
+    /// [`Recurrence::run`] for arguments that have been checked.
     pub(super) fn over(&self, rows: &Tensor, batch_sizes: &[usize], state: &State) -> Result<(Tensor, State)> {
         let (mut x, mut last) = (rows.clone(), Vec::with_capacity(self.weights.len()));
         for (layer, cells) in self.weights.chunks(self.directions()).enumerate() {

@@ -1,8 +1,8 @@
-//! A cell over sequences of one length as a single op: its backward multiplies the gradients of all steps with all
-//! states at once, where a tape of steps would add up a product for each.
+//! A cell over sequences of one length as a single op: its backward is one product of all steps' gradients with all
+//! states, where a tape of steps would add up one product per step.
 //!
-//! What a step's gradient is multiplied with, the derivatives of gates and activations, does not depend on later steps:
-//! it is computed for the whole sequence before the walk back.
+//! The factors of a step's gradient, the derivatives of gates and activations, do not depend on later steps:
+//! they are computed for the whole sequence before the walk back.
 
 use super::weights::{Kind, RNNNonlinearity, State, step};
 use rushlight_core::{DType, Error, Result};
@@ -80,7 +80,7 @@ impl Sequence {
         t.reshape([self.steps, rows / self.steps, features / size, size])
     }
 
-    /// What each step began with, `[steps, batch, hidden]`: the first state, then all states but the last.
+    /// The initial state of each step, `[steps, batch, hidden]`: the first state, then all states but the last.
     fn before(&self, first: &Tensor, states: &Tensor) -> Result<Tensor> {
         let &[batch, hidden] = first.shape() else {
             return Err(Error::shape(format!("recurrent sequence: a state of shape {:?}", first.shape())));
@@ -286,7 +286,7 @@ impl Function for Sequence {
 }
 
 impl Sequence {
-    /// The outputs of an LSTM, and what its backward will need.
+    /// The outputs of an LSTM, and the values saved for backward.
     fn lstm_outputs(
         &self,
         ctx: &mut Context,
@@ -307,8 +307,8 @@ impl Sequence {
         Ok(vec![states.outputs, h, c])
     }
 
-    /// The derivatives of a step, `[steps, batch, gates, hidden]`, and what else its gradients are multiplied with: of
-    /// an LSTM, the way from output to cell state; of a GRU, that of the new state's share from the input.
+    /// The derivatives of a step, `[steps, batch, gates, hidden]`, and the other factors of its gradients: of
+    /// an LSTM, the derivative of the output by the cell state; of a GRU, that of the new state by the input.
     fn slopes(&self, kept: &[Tensor], states: &Tensor, first: &State) -> Result<(Tensor, Option<Tensor>)> {
         let hidden = first.h.shape()[1];
         match (self.kind, &first.c) {

@@ -6,7 +6,7 @@ use crate::{Field, Member, MemberMut, Memo};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
-/// What the options of all recurrent layers come to.
+/// The options common to all recurrent layers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     pub(super) kind: Kind,

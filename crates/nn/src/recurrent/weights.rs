@@ -4,7 +4,7 @@ use crate::{Field, Member, MemberMut, Memo, Parameter, init};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
-/// What happens between input and new state.
+/// The cell: how the new state follows from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An activation of both, each through a linear layer.
@@ -135,7 +135,7 @@ impl<'a> RecurrentWeights<'a> {
         }
     }
 
-    /// The bias of the hidden state, where it is not added with the input's.
+    /// The bias of the hidden state; `None` if it is added together with the input's.
     pub(super) fn state_bias(&self, kind: Kind) -> Option<&'a Tensor> {
         self.biases.filter(|_| kind == Kind::Gru).map(|[_, hh]| hh)
     }

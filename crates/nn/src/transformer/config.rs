@@ -68,25 +68,25 @@ impl LayerConfig {
 macro_rules! layer_options {
     ($builder:ty) => {
         impl $builder {
-            /// The features between the two linear layers, 2048 unless set.
+            /// The features between the two linear layers, 2048 by default.
             pub fn dim_feedforward(mut self, features: usize) -> Self {
                 self.config.dim_feedforward = features;
                 self
             }
 
-            /// The probability of dropout while training, 0.1 unless set.
+            /// The probability of dropout while training, 0.1 by default.
             pub fn dropout(mut self, p: f64) -> Self {
                 self.config.dropout = p;
                 self
             }
 
-            /// The activation between the two linear layers, ReLU unless set.
+            /// The activation between the two linear layers, ReLU by default.
             pub fn activation(mut self, activation: $crate::TransformerActivation) -> Self {
                 self.config.activation = activation;
                 self
             }
 
-            /// The `eps` of the normalisations, 1e-5 unless set.
+            /// The `eps` of the normalisations, 1e-5 by default.
             pub fn layer_norm_eps(mut self, eps: f64) -> Self {
                 self.config.layer_norm_eps = eps;
                 self
@@ -104,7 +104,7 @@ macro_rules! layer_options {
                 self
             }
 
-            /// Whether linear layers, attentions and normalisations have biases, true unless set.
+            /// Whether linear layers, attentions and normalisations have biases, true by default.
             pub fn bias(mut self, bias: bool) -> Self {
                 self.config.bias = bias;
                 self

@@ -8,7 +8,7 @@ use crate::{
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 
-/// The optional arguments of a decoder's forward; masks are as those of [`MultiheadAttentionOptions`].
+/// The optional arguments of a decoder's forward; masks as in [`MultiheadAttentionOptions`].
 #[derive(Clone, Copy, Default)]
 pub struct DecoderMasks<'a> {
     tgt_mask: Option<&'a Tensor>,
@@ -44,14 +44,14 @@ impl<'a> DecoderMasks<'a> {
         self
     }
 
-    /// Whether a position of the target sees itself and earlier ones only; a `tgt_mask` beside it must say the same.
+    /// Whether a position of the target sees itself and earlier ones only; a `tgt_mask` given as well must agree.
     pub fn tgt_is_causal(mut self, is_causal: bool) -> Self {
         self.tgt_is_causal = is_causal;
         self
     }
 
-    /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` beside it must say
-    /// the same.
+    /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` given as well must
+    /// agree.
     pub fn memory_is_causal(mut self, is_causal: bool) -> Self {
         self.memory_is_causal = is_causal;
         self
@@ -212,7 +212,7 @@ impl TransformerDecoder {
 }
 
 impl TransformerDecoderBuilder {
-    /// A normalisation after the last layer, none unless set.
+    /// A normalisation after the last layer, none by default.
     pub fn norm(mut self, norm: impl Into<Option<LayerNorm>>) -> Self {
         self.norm = norm.into();
         self

@@ -8,7 +8,7 @@ use crate::{
 use rushlight_core::Result;
 use rushlight_tensor::{Options, Tensor};
 
-/// The optional arguments of an encoder's forward; masks are as those of [`MultiheadAttentionOptions`].
+/// The optional arguments of an encoder's forward; masks as in [`MultiheadAttentionOptions`].
 #[derive(Clone, Copy, Default)]
 pub struct EncoderMasks<'a> {
     src_mask: Option<&'a Tensor>,
@@ -29,7 +29,7 @@ impl<'a> EncoderMasks<'a> {
         self
     }
 
-    /// Whether a position sees itself and earlier ones only; a `src_mask` beside it must say the same.
+    /// Whether a position sees itself and earlier ones only; a `src_mask` given as well must agree.
     pub fn is_causal(mut self, is_causal: bool) -> Self {
         self.is_causal = is_causal;
         self
@@ -172,7 +172,7 @@ impl Forward for TransformerEncoder {
 }
 
 impl TransformerEncoderBuilder {
-    /// A normalisation after the last layer, none unless set.
+    /// A normalisation after the last layer, none by default.
     pub fn norm(mut self, norm: impl Into<Option<LayerNorm>>) -> Self {
         self.norm = norm.into();
         self

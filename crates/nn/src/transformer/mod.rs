@@ -19,7 +19,7 @@ use config::{LayerConfig, layer_options};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Options, Tensor};
 
-/// The optional arguments of [`Transformer::forward_with`]; masks are as those of
+/// The optional arguments of [`Transformer::forward_with`]; masks as in
 /// [`MultiheadAttentionOptions`](crate::MultiheadAttentionOptions).
 #[derive(Clone, Copy, Default)]
 pub struct TransformerMasks<'a> {
@@ -70,7 +70,7 @@ pub struct TransformerBuilder {
 }
 
 impl Transformer {
-    /// 512 features, 8 heads and 6 layers on each side, unless said otherwise.
+    /// 512 features, 8 heads and 6 layers on each side, by default.
     pub fn new() -> TransformerBuilder {
         TransformerBuilder {
             config: LayerConfig::new(512, 8),
@@ -155,7 +155,8 @@ impl TransformerBuilder {
         self
     }
 
-    /// Makes the model; matrices, those of custom parts too, start from Xavier's uniform values, as PyTorch's.
+    /// Makes the model; all matrices, including those of custom parts, start from Xavier's uniform values, as in
+    /// PyTorch.
     pub fn build(self) -> Result<Transformer> {
         let (config, options) = (self.config, self.options);
         let encoder = match self.custom_encoder {
@@ -180,7 +181,7 @@ impl TransformerBuilder {
     }
 }
 
-/// `count` modules equal to the given one, each with parameters and buffers of its own.
+/// `count` modules equal to the given one, each with its own parameters and buffers.
 fn deep_copies<M: Module>(module: M, count: usize) -> Result<Vec<M>> {
     let copies = (1..count).map(|_| module.deepcopy()).collect::<Result<Vec<M>>>()?;
     Ok(std::iter::once(module).chain(copies).take(count).collect())

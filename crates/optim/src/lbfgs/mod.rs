@@ -85,7 +85,7 @@ struct Single {
     extra: Dict,
 }
 
-/// What one iteration leaves to the next.
+/// State that one iteration passes to the next.
 #[derive(Clone)]
 struct Memory {
     direction: Tensor,
@@ -164,7 +164,7 @@ impl Single {
         Ok(())
     }
 
-    /// Loss and gradient a step along a direction from where the parameters are, where they are left.
+    /// Loss and gradient at a step along a direction. The parameters stay at that point.
     fn evaluate(
         &self,
         closure: &mut dyn FnMut() -> Result<Tensor>,
@@ -386,7 +386,7 @@ impl Stateful for Lbfgs {
 }
 
 impl Lbfgs {
-    /// An optimizer that continues from what [`kept`](Self::kept) returned and shares its tensors. For front ends that
+    /// An optimizer that continues from the value of [`kept`](Self::kept) and shares its tensors. For front ends that
     /// keep parameters, options and state themselves.
     pub fn resume(params: Vec<Tensor>, options: LbfgsOptions, kept: &Value) -> Result<Self> {
         let group = Single { options, params, extra: Dict::new() };

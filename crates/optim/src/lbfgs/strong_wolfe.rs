@@ -3,7 +3,7 @@
 use rushlight_core::Result;
 use rushlight_tensor::Tensor;
 
-/// How far the loss must fall, as a part of what the first slope promises.
+/// Required decrease of the loss, as a fraction of the decrease predicted by the initial slope.
 const DESCENT: f64 = 1e-4;
 /// How level it must be, as a part of the first slope.
 const CURVATURE: f64 = 0.9;
@@ -35,7 +35,7 @@ fn cubic_minimum(a: &Point, b: &Point, bounds: Option<(f64, f64)>) -> f64 {
     }
 }
 
-/// The point to go to from `origin`, first trying `step`, and how often the objective was evaluated. `reach` is the
+/// The point to move to from `origin`, trying `step` first, and the number of evaluations. `reach` is the
 /// largest element of the direction.
 pub fn strong_wolfe(
     objective: &mut dyn FnMut(f64) -> Result<Point>,

@@ -178,7 +178,7 @@ pub struct ChainedScheduler {
 }
 
 impl ChainedScheduler {
-    /// Schedules built for `optimizer`, in the order they are to be applied.
+    /// Schedules built for `optimizer`, in the order of application.
     pub fn new(optimizer: &mut dyn Optimizer, schedulers: Vec<Box<dyn LrScheduler>>) -> Result<Self> {
         if schedulers.is_empty() {
             return Err(Error::value(

@@ -151,13 +151,13 @@ impl Plan<OneCycleLROptions> {
         self
     }
 
-    /// What `max_lr` is divided by for the first rate, 25 by default.
+    /// The first rate is `max_lr / div_factor`; 25 by default.
     pub fn div_factor(mut self, div_factor: f64) -> Self {
         self.0.div_factor = div_factor;
         self
     }
 
-    /// What the first rate is divided by for the last, 10,000 by default.
+    /// The last rate is the first divided by `final_div_factor`; 10,000 by default.
     pub fn final_div_factor(mut self, final_div_factor: f64) -> Self {
         self.0.final_div_factor = final_div_factor;
         self
@@ -289,7 +289,7 @@ impl Policy for OneCycleLROptions {
 /// The rate between two bounds, up and down again and again.
 pub type CyclicLR = Scheduler<CyclicLROptions>;
 
-/// What becomes of the height of the cycles.
+/// How the height of the cycles changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CyclicMode {
     /// It stays.
@@ -341,7 +341,7 @@ pub struct CyclicLROptions {
     cycle: Cycle,
 }
 
-/// What a cycle is made of once it is built.
+/// The parameters of a built cycle.
 #[derive(Clone, Debug, Default)]
 struct Cycle {
     base_lrs: Vec<f64>,
@@ -384,7 +384,7 @@ impl Plan<CyclicLROptions> {
         self
     }
 
-    /// What becomes of the height.
+    /// How the height of the cycles changes.
     pub fn mode(mut self, mode: CyclicMode) -> Self {
         self.0.mode = mode;
         self

@@ -1,4 +1,4 @@
-//! The schedules' formulas for one parameter group, as plain functions. The schedules of this crate and those of the
+//! The schedules' formulas for one parameter group, as plain functions. The schedules of this crate and of the
 //! Python front call the same ones; steps are `f64`, since PyTorch allows fractions of epochs.
 
 use std::f64::consts::PI;
@@ -13,7 +13,7 @@ use std::f64::consts::PI;
 pub enum Formula {
     /// `StepLR`.
     Step { step_size: f64, gamma: f64 },
-    /// `MultiStepLR`. `hits`: how often this step is a milestone; `passed`: milestones up to this step.
+    /// `MultiStepLR`. `hits`: how many times this step is listed as a milestone; `passed`: milestones up to this step.
     MultiStep { gamma: f64, hits: f64, passed: f64 },
     /// `ConstantLR`.
     Constant { factor: f64, total_iters: f64 },
@@ -188,7 +188,7 @@ pub fn is_better(minimize: bool, relative: bool, threshold: f64, a: f64, best: f
     }
 }
 
-/// What `ReduceLROnPlateau` counts.
+/// The counters of `ReduceLROnPlateau`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
     /// Steps without improvement.

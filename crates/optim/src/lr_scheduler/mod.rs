@@ -27,6 +27,7 @@ pub mod formula;
 mod lambda;
 mod plateau;
 mod simple;
+mod swa;
 
 pub use composed::{ChainedScheduler, SequentialLR};
 pub use cycle::{CyclicLR, CyclicLROptions, CyclicMode, OneCycleLR, OneCycleLROptions, PerGroup};
@@ -38,6 +39,7 @@ pub use simple::{
     CosineAnnealingWarmRestartsOptions, ExponentialLR, ExponentialLROptions, LinearLR, LinearLROptions, MultiStepLR,
     MultiStepLROptions, PolynomialLR, PolynomialLROptions, StepLR, StepLROptions,
 };
+pub use swa::{SWALR, SWALROptions};
 
 use crate::options::Field;
 use crate::{Group, Optimizer};
@@ -63,7 +65,7 @@ pub trait LrScheduler: Stateful + Send {
         self.load_state(state_dict)
     }
 
-    /// Takes back one step's count, and no more: how a sequence prepares what it is made of.
+    /// Undoes one step's count and changes nothing else: a sequence prepares its parts with it.
     #[doc(hidden)]
     fn undo(&mut self);
 
@@ -80,6 +82,8 @@ pub trait LrScheduler: Stateful + Send {
 pub struct At<'a> {
     /// Steps taken.
     pub epoch: i64,
+    /// Steps counted before this one. In a sequence of schedules it differs from `epoch`, as in PyTorch.
+    pub count: i64,
     /// Whether the schedule is being built.
     pub initial: bool,
     /// The groups' rates at the beginning.
@@ -96,7 +100,7 @@ pub trait Policy: Send + 'static {
     fn first(&self, _base_lr: f64) -> Option<f64> {
         None
     }
-    /// The base rates, where they are not those of the groups.
+    /// The base rates if they differ from the groups' rates.
     fn base_lrs(&self) -> Option<Vec<f64>> {
         None
     }
@@ -165,7 +169,7 @@ fn set_lrs(groups: &mut [&mut dyn Group], lrs: &[f64]) -> Result<()> {
 impl<P: Policy> Scheduler<P> {
     fn advance(&mut self, optimizer: &mut dyn Optimizer, initial: bool) -> Result<()> {
         let mut groups = optimizer.param_groups_mut();
-        let at = At { epoch: self.last_epoch + 1, initial, base_lrs: &self.base_lrs };
+        let at = At { epoch: self.last_epoch + 1, count: self.step_count, initial, base_lrs: &self.base_lrs };
         let lrs = self.policy.lrs(at, &mut groups)?;
         set_lrs(&mut groups, &lrs)?;
         self.last_epoch += 1;
@@ -203,7 +207,10 @@ impl<P: Policy> LrScheduler for Scheduler<P> {
         let first: Option<Vec<f64>> = self.base_lrs.iter().map(|&base| self.policy.first(base)).collect();
         let lrs = match first {
             Some(lrs) => lrs,
-            None => self.policy.lrs(At { epoch: 0, initial: false, base_lrs: &self.base_lrs }, &mut groups)?,
+            None => {
+                let at = At { epoch: 0, count: self.step_count, initial: false, base_lrs: &self.base_lrs };
+                self.policy.lrs(at, &mut groups)?
+            }
         };
         set_lrs(&mut groups, &lrs)?;
         self.last_epoch = 0;
@@ -243,7 +250,7 @@ impl<P: Policy> Stateful for Scheduler<P> {
     }
 }
 
-/// Defines a schedule's options: one its `new` may take, those with a default and a setter, and what it keeps between
+/// Defines a schedule's options: one that `new` may take, those with a default and a setter, and the state between
 /// steps. The names in PyTorch's state dict follow `as`.
 macro_rules! schedule {
     (

@@ -73,7 +73,7 @@ impl ReduceLROnPlateauBuilder {
         self
     }
 
-    /// What the rate is multiplied by, 0.1 by default.
+    /// Factor of a reduction, 0.1 by default.
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self

@@ -51,7 +51,7 @@ schedule! {
 }
 
 schedule! {
-    /// Lets the rate fall to zero in `total_iters` steps, as a power of what is left of them.
+    /// Lets the rate fall to zero in `total_iters` steps, as a power of the fraction left.
     pub struct PolynomialLROptions for PolynomialLR() {
         /// Steps to zero.
         total_iters as "total_iters": usize = 5,
@@ -70,7 +70,7 @@ schedule! {
 
 schedule! {
     /// Lets the rate fall to `eta_min` along half a cosine, then starts again at the full rate: first after `t_0`
-    /// steps, then after `t_mult` times as many as before.
+    /// steps, and each period is `t_mult` times as long as the one before.
     pub struct CosineAnnealingWarmRestartsOptions for CosineAnnealingWarmRestarts(t_0 as "T_0": usize, from usize) {
         /// How much longer each period is than the one before.
         t_mult as "T_mult": usize = 1,
@@ -80,7 +80,7 @@ schedule! {
     keeps { t_cur as "T_cur": usize, t_i as "T_i": usize }
 }
 
-/// Steps, each with how often it was named.
+/// Milestones with their number of occurrences.
 #[derive(Clone, Debug)]
 pub struct Milestones(BTreeMap<usize, usize>);
 

@@ -46,7 +46,7 @@ options! {
         eps: f64 = 1e-10,
         /// Part of the parameter added to its gradient.
         weight_decay: f64 = 0.0,
-        /// What the sum of squares begins with.
+        /// Initial value of the sum of squares.
         initial_accumulator_value: f64 = 0.0,
         /// Goes up the gradient.
         maximize: bool = false,

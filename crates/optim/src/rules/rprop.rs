@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Arg, Tensor};
 
-/// Resilient backpropagation: every element has a step size of its own, which grows while the gradient keeps its sign
+/// Resilient backpropagation: every element has its own step size, which grows while the gradient keeps its sign
 /// and shrinks when that changes. For whole batches; gradients of small ones change sign by chance.
 pub type Rprop = GroupOptimizer<RpropOptions>;
 

@@ -114,6 +114,13 @@ fn build(spec: &Json, opt: &mut dyn Optimizer) -> Any {
             );
             Box::new(plan.build(opt).unwrap())
         }
+        "SWALR" => {
+            let plan = with!(
+                SWALR::new(per_group(&spec["swa_lr"])), spec,
+                anneal_epochs: |j| count(j), anneal_strategy: |j| Anneal::named(j.as_str().unwrap()).unwrap(),
+            );
+            Box::new(plan.build(opt).unwrap())
+        }
         "CyclicLR" => {
             let mode = |j: &Json| match j.as_str().unwrap() {
                 "triangular2" => CyclicMode::Triangular2,

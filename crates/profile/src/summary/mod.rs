@@ -6,7 +6,8 @@
 //! let path = folder.join("trace.json");
 //! std::fs::write(&path, r#"{"traceEvents": [
 //!     {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#0", "pid": 1, "tid": 1, "ts": 0, "dur": 1000},
-//!     {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#next", "pid": 1, "tid": 1, "ts": 0, "dur": 600},
+//!     {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#next",
+//!      "pid": 1, "tid": 1, "ts": 0, "dur": 600},
 //!     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 600, "dur": 300}]}"#)?;
 //! let summary = rushlight_profile::summary::Summary::read(&path)?;
 //! assert_eq!(summary.steps, 1);
@@ -26,7 +27,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-/// What the host does in a step.
+/// Kinds of host time in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
     /// Waiting for the data loader.
@@ -97,14 +98,14 @@ fn is_communication(name: &str) -> bool {
         .any(|p| name.starts_with(p))
 }
 
-/// A name, its time and how often it came.
+/// A name, its total time and its number of calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// The name.
     pub name: String,
     /// Microseconds in all.
     pub time: f64,
-    /// How often.
+    /// Number of calls.
     pub count: usize,
 }
 
@@ -117,7 +118,7 @@ pub struct Summary {
     pub wall: f64,
     /// Time of the fastest and the slowest step.
     pub range: (f64, f64),
-    /// What the host did.
+    /// Host time by kind.
     pub parts: HashMap<Part, f64>,
     /// Time in which a device worked; 0 without devices.
     pub device_busy: f64,
@@ -173,7 +174,7 @@ impl Summary {
         out
     }
 
-    /// What the main thread did, and which ops took long on any thread.
+    /// Sums up the main thread's time and the longest ops of all threads.
     fn host<'a>(&mut self, events: &'a [TraceEvent], windows: &[(f64, f64)], main: &(String, String)) {
         let mut stacks: HashMap<(&str, &str), Vec<Open<'a>>> = HashMap::new();
         let mut ops: HashMap<&str, (f64, usize)> = HashMap::new();
@@ -225,7 +226,7 @@ impl Summary {
                 finish(open, on_main);
             }
         }
-        // PyTorch runs the backward pass of a GPU on a thread of its own while the program waits.
+        // PyTorch runs the backward pass of a GPU on a separate thread while the program waits.
         let behind = Intervals::union(elsewhere.into_iter()).minus(&Intervals::union(covered.into_iter()));
         let behind: f64 = windows.iter().map(|(a, b)| behind.within(*a, *b)).sum();
         *parts.entry(Part::Backward).or_default() += behind;
@@ -235,7 +236,7 @@ impl Summary {
         self.ops = ranked(ops);
     }
 
-    /// What devices did.
+    /// Sums up the devices' time.
     fn device<'a>(&mut self, events: impl Iterator<Item = &'a TraceEvent>, windows: &[(f64, f64)]) {
         let (mut compute, mut communication, mut copies) = (Vec::new(), Vec::new(), Vec::new());
         let mut kernels: HashMap<&str, (f64, usize)> = HashMap::new();
@@ -269,7 +270,7 @@ impl Summary {
         if self.wall > 0.0 { time / self.wall + 0.0 } else { 0.0 }
     }
 
-    /// What would help, the most important first.
+    /// Advice, the most important first.
     pub fn advice(&self) -> Vec<String> {
         let part = |part: Part| self.share(self.parts.get(&part).copied().unwrap_or(0.0));
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -322,7 +323,7 @@ impl Summary {
                 part(Part::Waiting),
                 0.1,
                 format!(
-                    "{} of the time the program waits for the device: read losses every so many steps only",
+                    "{} of the time the program waits for the device: read the loss only every N steps",
                     percent(part(Part::Waiting))
                 ),
             );
@@ -457,7 +458,7 @@ impl fmt::Display for Summary {
         let advice = self.advice();
         writeln!(f, "\nwhat would help")?;
         if advice.is_empty() {
-            writeln!(f, "  nothing stands out: time goes to the ops themselves")?;
+            writeln!(f, "  no bottleneck found: the ops themselves take the time")?;
         }
         for text in advice {
             writeln!(f, "  - {text}")?;

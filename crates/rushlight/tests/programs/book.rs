@@ -1,5 +1,5 @@
 //! The book and the other pages: complete, linked, and naming only commands and settings that exist. Its programs run
-//! as doc tests.
+//! as doc tests. Sources: comments within 120 columns, files within 700 lines.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -67,6 +67,21 @@ fn links_resolve() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// `src/lib.rs` includes every page with Rust programs, so that they run as doc tests.
+#[test]
+fn programs_are_doc_tests() {
+    let root = root();
+    let facade = fs::read_to_string(root.join("crates/rushlight/src/lib.rs")).unwrap();
+    for page in pages() {
+        let name = page.strip_prefix(&root).unwrap().to_str().unwrap();
+        let has_program = fs::read_to_string(&page).unwrap().lines().any(|line| line.starts_with("```rust"));
+        assert!(
+            !has_program || facade.contains(name),
+            "{name} has Rust programs: add it to `book` in crates/rushlight/src/lib.rs"
+        );
+    }
+}
+
 /// The words of a text that begin with `start` and continue with `rest`.
 fn words<'a>(text: &'a str, start: &str, rest: impl Fn(char) -> bool + 'a) -> Vec<&'a str> {
     let mut found = Vec::new();
@@ -106,6 +121,37 @@ fn settings_and_scripts_exist() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Comments and files of a length that people read.
+#[test]
+fn sources_are_readable() {
+    const COLUMNS: usize = 120;
+    const LINES: usize = 700;
+    let root = root();
+    let mut sources = Vec::new();
+    for directory in ["crates", "bindings", "bench", "tests", "fuzz"] {
+        files(&root.join(directory), &[".rs", ".py", ".cu", ".cuh", ".h", ".cl"], &mut sources);
+    }
+    let mut faults = Vec::new();
+    for path in sources {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let name = path.strip_prefix(&root).unwrap().display();
+        let lines = text.lines().count();
+        if lines > LINES {
+            faults.push(format!("{name} has {lines} lines: split it by subject into files of at most {LINES}"));
+        }
+        let marks: &[&str] = if path.extension().is_some_and(|e| e == "py") { &["#"] } else { &["//", "* ", "/*"] };
+        for (number, line) in text.lines().enumerate() {
+            let comment = line.trim_start();
+            // A table or a link cannot be broken.
+            let breakable = !comment.contains("://") && !comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
+            if breakable && marks.iter().any(|mark| comment.starts_with(mark)) && line.chars().count() > COLUMNS {
+                faults.push(format!("{name}:{}: a comment over {COLUMNS} columns: wrap it", number + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 /// Every `rushlight job` of the book writes a script, and every `rushlight` command is one.

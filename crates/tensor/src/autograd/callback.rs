@@ -44,7 +44,7 @@ pub fn queue_callback(callback: impl FnOnce() -> Result<()> + 'static) -> Result
 
 /// Runs a backward pass, then the callbacks queued during it if it is the outermost.
 pub(super) fn around(pass: impl FnOnce() -> Result<()>) -> Result<()> {
-    /// Counts the pass out even if it panics; what was queued goes with the outermost.
+    /// Decrements the depth even if the pass panics; the outermost pass clears the queue.
     struct Guard;
     impl Drop for Guard {
         fn drop(&mut self) {

@@ -169,7 +169,7 @@ fn key(node: &Arc<Node>) -> usize {
     Arc::as_ptr(node) as usize
 }
 
-/// What is known of a node during one pass.
+/// State of a node during one pass.
 struct Pending {
     /// Consumers that have not run yet.
     waiting: usize,
@@ -222,7 +222,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
             }
         }
         if needed.as_ref().is_some_and(|n| !n.contains(&key(&node))) {
-            // Nothing wanted lies behind this node; still tell those who wait for it.
+            // No requested gradient needs this node; still count down its inputs' dependencies.
             for edge in node.inputs.iter().flatten() {
                 deliver(&mut pending, &mut ready, edge.clone(), None)?;
             }
@@ -300,7 +300,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
     Ok(captured)
 }
 
-/// Calls a node's backward function; without `retain` the function and what it saved are dropped afterwards.
+/// Calls a node's backward function; without `retain` the function and its saved tensors are dropped afterwards.
 fn apply(
     ctx: &Ctx,
     mut slot: std::sync::MutexGuard<'_, Option<super::node::BackwardFn>>,
@@ -330,7 +330,7 @@ fn apply(
     Ok(result)
 }
 
-/// Adds a gradient to what a node is waiting for; `None` only counts.
+/// Adds a gradient to a node's pending sum; `None` only counts down its dependencies.
 fn deliver(
     pending: &mut ByAddress<Pending>,
     ready: &mut BinaryHeap<Ready>,
@@ -412,7 +412,7 @@ fn needed_nodes(roots: &[(Edge, Tensor)], wanted: &[Edge]) -> HashSet<usize, Bui
     let targets: HashSet<usize, BuildHasherDefault<AddressHasher>> = wanted.iter().map(|e| key(&e.node)).collect();
     let mut needed: HashSet<usize, BuildHasherDefault<AddressHasher>> = HashSet::default();
     for node in nodes {
-        // A wanted node itself need not run, unless another wanted one lies behind it.
+        // A target node itself need not run, unless another target depends on it.
         if node.inputs.iter().flatten().any(|e| targets.contains(&key(&e.node)) || needed.contains(&key(&e.node))) {
             needed.insert(key(node));
         }
@@ -469,7 +469,7 @@ fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {
     Ok(())
 }
 
-/// What becomes of a first gradient that others hold, too.
+/// How to store a first gradient that other owners share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// The tensor keeps a copy and later adds to it in place.
@@ -485,7 +485,7 @@ impl Tensor {
             && Arc::strong_count(&self.0.storage) == 1
             && !self.0.layout.overlaps()
             && self.meta().base().is_none();
-        // The counts are read without ordering: what former owners did to the elements comes before what follows.
+        // The counts are read with relaxed ordering; the fence orders earlier owners' accesses before ours.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         sole
     }
@@ -540,7 +540,7 @@ impl Tensor {
         }
     }
 
-    /// Whether a gradient may become this leaf's as it lies.
+    /// Whether an incoming gradient has this leaf's memory order, so that it can be stored without a copy.
     fn has_order_of(&self, incoming: &Tensor) -> bool {
         if self.is_contiguous() || !self.layout().is_dense() {
             return incoming.is_contiguous();

@@ -5,7 +5,7 @@ use super::{Grads, Saved, mode};
 use crate::Tensor;
 use rushlight_core::{Error, Result};
 
-/// What a custom function keeps from forward for backward.
+/// Context of a custom function: holds what forward saves for backward.
 #[derive(Default)]
 pub struct Context {
     saved: Vec<Tensor>,

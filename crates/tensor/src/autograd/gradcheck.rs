@@ -90,8 +90,8 @@ fn check(
     }
     let outputs = f(inputs)?;
     let numerical = differences(f, inputs, &wanted, &outputs, eps)?;
-    // An output that is no function of the inputs to autograd is passed over beside others that are, as PyTorch does:
-    // updated statistics.
+    // As in PyTorch, an output without a recorded graph (such as updated statistics) is skipped if other outputs have
+    // one.
     let none_recorded = !outputs.iter().any(|out| out.requires_grad());
     let checked = |out: &Tensor| out.dtype().is_float() && (none_recorded || out.requires_grad());
     for (o, out) in outputs.iter().enumerate().filter(|(_, out)| checked(out)) {

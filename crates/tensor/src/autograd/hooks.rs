@@ -32,8 +32,8 @@ impl HookHandle {
 }
 
 impl Tensor {
-    /// Calls `hook` with this tensor's whole gradient during backward; what it returns, if anything, takes the
-    /// gradient's place.
+    /// Calls `hook` with this tensor's whole gradient during backward; a returned tensor replaces the
+    /// gradient.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

@@ -12,7 +12,7 @@ use rushlight_core::{Error, Layout, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How to get a tensor with memory of its own: Rust's `clone` gives the same tensor again.
+/// How to get a tensor with its own memory: Rust's `clone` returns an alias.
 const COPY: &str = "x.copy()? in Rust, x.clone() in Python";
 
 impl Tensor {
@@ -40,7 +40,7 @@ impl Tensor {
         self.0.requires_grad.load(Relaxed)
     }
 
-    /// Gives a view whose base got a new history since a history of its own again.
+    /// Rebuilds the history of a view whose base was changed in place since.
     pub(crate) fn refresh_view(&self) {
         let stale = {
             let meta = self.meta();
@@ -100,8 +100,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// Gives a tensor that was just changed in place a new history. `edges` are those of the op's inputs, taken before
-    /// the change, this tensor's old value first.
+    /// Gives a tensor that was just changed in place a new history. `edges` lead to the op's inputs, taken before
+    /// the change; the first leads to this tensor's old value.
     pub(crate) fn new_history(
         &self,
         name: &'static str,
@@ -146,8 +146,8 @@ fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
     )
 }
 
-/// A node on the base for a change made through a view of it: the part of the gradient that lies under the view goes
-/// through the op's own backward, the rest passes.
+/// A node on the base for a change made through a view of it: the view's part of the gradient goes
+/// through the op's own backward, the rest passes unchanged.
 fn write_through_view(
     name: &'static str,
     base: &Tensor,

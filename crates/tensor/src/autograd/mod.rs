@@ -1,4 +1,4 @@
-//! Automatic differentiation: the tape, the engine that walks it back, and what users steer it with.
+//! Automatic differentiation: the tape, the engine that walks it back, and its user interface.
 //!
 //! An op that sees an input with `requires_grad` leaves a node holding a backward function and edges to its inputs'
 //! nodes. [`Tensor::backward`] walks the nodes from the root in dependency order. Derivatives are made of tensor ops,
@@ -52,7 +52,7 @@ pub(crate) struct Meta {
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// What few tensors have.
+/// Attributes that few tensors have.
 #[derive(Default)]
 pub(crate) struct Extra {
     /// The tensor this one is a view of, and its epoch when the view's history was made.
@@ -79,11 +79,11 @@ impl Meta {
 }
 
 impl Tensor {
-    /// Says where this leaf's gradient should lie: memory that backward may write a new gradient to directly, so that
-    /// gradients of several leaves are adjacent. It is a wish: ops that cannot, or gradients that are sums of several,
-    /// make memory of their own.
+    /// Sets the memory that backward should write this leaf's gradient to, so that gradients of several leaves are
+    /// adjacent. It is a hint: ops that cannot write there, and gradients that are sums, allocate their
+    /// own memory.
     ///
-    /// While `.grad` is the home itself nothing else may use that memory.
+    /// While `.grad` is the home itself no other tensor may use that memory.
     ///
     /// ```
     /// # use rushlight_tensor as rushlight;
@@ -101,7 +101,7 @@ impl Tensor {
             let fits = home.shape() == self.shape() && home.dtype() == self.dtype() && home.device() == self.device();
             if !fits || !home.is_contiguous() || home.requires_grad() {
                 return Err(Error::value(format!(
-                    "set_grad_home: {} {:?} on {} needs contiguous memory of its own kind that requires no gradient, not {} {:?} on {}",
+                    "set_grad_home: {} {:?} on {} needs contiguous memory of the same dtype, size and device that requires no gradient, not {} {:?} on {}",
                     self.dtype(),
                     self.shape(),
                     self.device(),
@@ -122,7 +122,7 @@ impl Tensor {
         extra.grad_home.clone()
     }
 
-    /// Whether a gradient lies in its home.
+    /// Whether a gradient is stored in its home.
     pub(crate) fn is_grad_home(&self, gradient: &Tensor) -> bool {
         let meta = self.meta();
         let home = meta.extra.as_ref().and_then(|extra| extra.grad_home.as_ref());

@@ -21,7 +21,7 @@ pub(crate) fn is_inference() -> bool {
     INFERENCE.get()
 }
 
-/// Puts the former state back when dropped. Not `Send`: the state is the thread's.
+/// Restores the previous state when dropped. Not `Send`: the state is the thread's.
 #[must_use = "the mode ends when the guard is dropped"]
 pub struct ModeGuard {
     grad: bool,
@@ -79,8 +79,8 @@ pub fn inference_mode<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Turns inference mode on, or off, until the guard is dropped. What [`inference_mode`] does, where a closure cannot be
-/// had.
+/// Turns inference mode on, or off, until the guard is dropped. For callers of [`inference_mode`] that cannot use a
+/// closure.
 pub fn set_inference_mode(enabled: bool) -> ModeGuard {
     let guard = set_grad_enabled(!enabled);
     INFERENCE.set(enabled);

@@ -28,7 +28,7 @@ pub(crate) struct Edge {
 }
 
 pub(crate) enum Kind {
-    /// Adds what arrives to a leaf's `.grad`, one pass at a time. A leaf has at most one such node at any moment.
+    /// Adds incoming gradients to a leaf's `.grad`, one pass at a time. A leaf has at most one such node at any moment.
     Accumulate(Tensor, Mutex<()>),
     /// A recorded op; `None` once its saved values were freed.
     Op(Mutex<Option<BackwardFn>>),
@@ -125,10 +125,10 @@ pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What a backward function is given besides the gradients.
+/// Arguments of a backward function besides the gradients.
 pub(crate) struct Ctx<'a> {
     pub(crate) node: &'a Arc<Node>,
-    /// Takes what has been added up for an edge, if the function it is shown to says so.
+    /// Takes the gradient accumulated for an edge, if the predicate accepts it.
     pub(crate) take_sum: &'a dyn Fn(&Edge, &dyn Fn(&Tensor) -> bool) -> Option<Tensor>,
     /// Where the whole gradient of a leaf behind an edge should be written.
     pub(crate) home: &'a dyn Fn(&Edge) -> Option<Tensor>,
@@ -139,7 +139,7 @@ pub(crate) struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
-    /// Whether input `i` wants a gradient.
+    /// Whether input `i` needs a gradient.
     pub(crate) fn needs(&self, i: usize) -> bool {
         self.node.inputs.get(i).is_some_and(|e| e.is_some())
     }
@@ -154,8 +154,8 @@ impl Ctx<'_> {
         self.node.inputs.get(i)?.as_ref()?.node.source
     }
 
-    /// What others have contributed to input `i`'s gradient so far, if it `suits`. Who takes it returns the sum of it
-    /// and its own.
+    /// Takes the gradient accumulated so far for input `i`, if `suits` accepts it. The caller returns the sum of it and
+    /// its own contribution.
     pub(crate) fn take_sum(&self, i: usize, suits: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
         (self.take_sum)(self.node.inputs.get(i)?.as_ref()?, &suits)
     }
@@ -245,7 +245,7 @@ impl Tensor {
     }
 }
 
-/// Whether an op over these inputs is to be recorded.
+/// Whether autograd records an op over these inputs.
 #[inline]
 pub(crate) fn recording(inputs: &[&Tensor]) -> bool {
     mode::is_grad_enabled() && inputs.iter().any(|t| t.requires_grad())
@@ -262,7 +262,7 @@ pub(crate) fn edges(inputs: &[&Tensor]) -> Result<SmallVec<[Option<Edge>; 3]>> {
 }
 
 /// Records `out` as made from `inputs`. `backward` gets the gradient of `out` and returns one gradient per input. Call
-/// only if [`recording`] says so; saved values are made by the caller.
+/// only if [`recording`] returns true; the caller saves the values it needs.
 pub(crate) fn record(
     name: &'static str,
     inputs: &[&Tensor],

@@ -12,7 +12,7 @@ use std::sync::Arc;
 ///
 /// See [`saved_tensors_hooks`].
 pub trait SavedTensorsHooks: Send + Sync {
-    /// Called when an op keeps `tensor`. Returns what to keep instead.
+    /// Called when an op saves `tensor`. Returns the value to store instead.
     fn pack(&self, tensor: &Tensor) -> Result<Box<dyn Any + Send + Sync>>;
     /// Called in the backward pass, once for every use. Returns the tensor with its former shape, dtype and device.
     fn unpack(&self, packed: &(dyn Any + Send + Sync)) -> Result<Tensor>;
@@ -26,7 +26,7 @@ thread_local! {
     static FAILED: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
-/// Ends the hooks it stands for when dropped. Not `Send`: hooks are the thread's.
+/// Removes its hooks when dropped. Not `Send`: hooks are per thread.
 #[must_use = "the hooks end when the guard is dropped"]
 pub struct SavedTensorsGuard {
     depth: usize,
@@ -167,7 +167,7 @@ pub(super) struct Packed {
 
 impl Packed {
     pub(super) fn new(hooks: Arc<dyn SavedTensorsHooks>, tensor: &Tensor, edge: Option<Edge>) -> Box<Self> {
-        // What the hook computes is neither recorded nor packed.
+        // The hook's own ops are neither recorded nor packed.
         ACTIVE.set(false);
         let packed = no_grad(|| hooks.pack(&tensor.alias()));
         ACTIVE.set(true);
@@ -184,7 +184,7 @@ impl Packed {
         let tensor = no_grad(|| self.hooks.unpack(&**value));
         ACTIVE.set(active);
         let tensor = tensor.map_err(|e| e.within("saved_tensors_hooks, unpack hook"))?;
-        // Backward kernels rely on what the forward pass checked.
+        // Backward kernels rely on the forward pass's checks.
         if tensor.shape() != &self.shape[..] || tensor.dtype() != self.dtype || tensor.device() != self.device {
             return Err(Error::autograd(format!(
                 "{}: the unpack hook returned a {} tensor of shape {:?} on {}; the saved tensor was {} of shape {:?} on {}",

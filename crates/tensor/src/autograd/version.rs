@@ -1,8 +1,8 @@
 //! Modifications that autograd ignores.
 //!
-//! A storage counts every change of its memory, and copies kept beside it compare that count. Backward compares another
-//! one, to which changes through [`Tensor::data`] do not belong. They are rare, so the difference is kept apart, by
-//! storage, and looked for only once there is one.
+//! A storage counts every change of its memory, and cached copies compare that count. Backward compares a count without
+//! the changes made through [`Tensor::data`]. Such changes are rare, so a table by storage holds their number and is
+//! consulted only once it has an entry.
 
 use super::Extra;
 use crate::Tensor;
@@ -13,9 +13,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 #[derive(Default)]
 struct Uncounted {
-    /// Changes by the address of a storage, and the storage, as another may come to lie there.
+    /// Changes by a storage's address. The weak reference detects another storage at the same address.
     changes: HashMap<usize, (Weak<Storage>, u32)>,
-    /// The number of entries at which those of dead storages are thrown away.
+    /// The number of entries at which entries of dead storages are removed.
     limit: usize,
 }
 
@@ -69,7 +69,7 @@ impl Tensor {
         }
     }
 
-    /// How often this tensor's memory was changed, as far as backward is concerned.
+    /// The version that backward compares: in-place changes that autograd must notice.
     pub(crate) fn graph_version(&self) -> u32 {
         let changes = if ANY.load(Relaxed) { uncounted().of(&self.0.storage) } else { 0 };
         self.version().wrapping_sub(changes)

@@ -27,8 +27,8 @@ impl GraphRecording {
         Ok(Self { backend: backend(device)?, installed: Installed::begin(device, pool)? })
     }
 
-    /// Ends: the work as a graph, none of which has been done yet. Tensors made within hold what the last replay has
-    /// left there.
+    /// Ends recording. The graph's work has not run yet. Tensors made during recording hold the results of the last
+    /// replay.
     pub fn end(self) -> Result<Graph> {
         let mut recorded = Recorded::finish(self.backend, self.installed, Tensors::new(), Tensors::new())?;
         recorded.uncount();
@@ -56,7 +56,7 @@ impl GraphRecording {
 pub struct Graph(Recorded);
 
 impl Graph {
-    /// Does the recorded work once more, with what its tensors hold now.
+    /// Runs the recorded work once more, on its tensors' current contents.
     pub fn replay(&mut self) -> Result<()> {
         if !self.0.is_current() {
             return Err(Error::value(

@@ -20,7 +20,7 @@ use rushlight_core::{DType, Device, Error, Result};
 /// Tensors that a step gives or takes.
 pub type Tensors = SmallVec<[Tensor; 2]>;
 
-/// What a captured step returns: nothing, a tensor, or several.
+/// The result of a captured step: nothing, a tensor, or several.
 pub trait StepOutput: Sized {
     /// The tensors, in order.
     fn into_tensors(self) -> Tensors;
@@ -81,7 +81,7 @@ impl StepOutput for Vec<Tensor> {
 
 /// Steps that are recorded once for each shape of their inputs and then replayed.
 ///
-/// On a GPU the launches of a small step cost more than their work. A `Capture` runs a step as it is for a few times,
+/// On a GPU the launches of a small step cost more than their work. A `Capture` runs a step normally a few times,
 /// which are steps like any other and make optimizer state, kernels and plans; then it records one: forward, backward,
 /// clipping, the optimizer, all that the closure does. From then on a call copies the inputs to where the recorded step
 /// reads them and launches the whole step at once, without running the closure. On the CPU the closure simply runs.
@@ -104,21 +104,21 @@ impl StepOutput for Vec<Tensor> {
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// What is replayed is the work on the device, with these things new at every call: the inputs; random numbers (the
-/// default generator continues as if the step had run); and whatever an optimizer's step depends on, its learning rate,
-/// options and number of steps. So losses are those of steps that are not captured, state dicts and schedules work as
+/// A replay repeats the work on the device. These things are new at every call: the inputs; random numbers (the
+/// default generator continues as if the step had run); and an optimizer's learning rate,
+/// options and number of steps. So losses equal those of steps without capture, state dicts and schedules work as
 /// ever, and a schedule's `step` belongs after [`run`](Capture::run), outside the closure. Everything else that the
 /// closure computes on the host happens only while it is recorded: branches, Python-like counters, numbers that
-/// multiply a loss. Pass as an input what changes.
+/// multiply a loss. Pass changing values as inputs.
 ///
 /// - Inputs are data: no gradient flows to them.
-/// - Outputs are tensors of their own at every call, outside the graph of derivatives. Gradients (`.grad`) of a
+/// - Outputs are new tensors at every call, without autograd history. Gradients (`.grad`) of a
 ///   replayed step are the recorded tensors, with new values.
-/// - Inputs of another shape or dtype, another grad mode or `autocast` are another recording, up to
-///   [`max_graphs`](Capture::max_graphs); more run as they are. Recordings share memory. A model's `train()` and
+/// - Inputs of another shape or dtype, another grad mode or `autocast` get another recording, up to
+///   [`max_graphs`](Capture::max_graphs); more run without capture. Recordings share memory. A model's `train()` and
 ///   `eval()` need a `Capture` each.
-/// - What has to wait for the device or reads values (`item`, `to_vec`, printing, `nonzero`, copies from and to the
-///   host) cannot be recorded: `run` returns an error that names the call, nothing has happened, and
+/// - Calls that wait for the device or read values (`item`, `to_vec`, printing, `nonzero`, copies from and to the
+/// host) cannot be recorded: `run` returns an error that names the call and leaves everything unchanged;
 ///   [`set_enabled(false)`](Capture::set_enabled) continues without capture.
 /// - Tensors that a recorded step uses are kept until the `Capture` is dropped or [`clear`](Capture::clear)ed.
 pub struct Capture {
@@ -147,7 +147,7 @@ struct Shapes {
     recorded: Vec<Recorded>,
 }
 
-/// What of a thread's state a recording depends on.
+/// The thread state that a recording depends on.
 #[derive(Clone, Copy, PartialEq)]
 struct Mode {
     grad: bool,
@@ -189,7 +189,7 @@ impl Capture {
         self
     }
 
-    /// Calls of a kind of inputs that run as they are before one is recorded: 2, at least 1.
+    /// Number of calls per kind of inputs that run normally before one is recorded: 2 by default, at least 1.
     pub fn warmup(mut self, calls: usize) -> Self {
         self.warmup = calls.max(1);
         self
@@ -217,7 +217,7 @@ impl Capture {
         self.pool = None;
     }
 
-    /// A step: `step` is run, or recorded, or what was recorded is replayed.
+    /// Runs a step: calls `step`, records it, or replays its recording.
     pub fn run<const N: usize, O: StepOutput>(
         &mut self,
         inputs: &[Tensor; N],
@@ -226,8 +226,8 @@ impl Capture {
         self.run_kind(0, inputs, |own| step(&array(own.iter().cloned().collect())?))
     }
 
-    /// [`run`](Capture::run) with inputs whose number is not known before, and several kinds of steps, each with a
-    /// number of its own: they are recorded apart and share memory.
+    /// [`run`](Capture::run) for a number of inputs not known at compile time and for several kinds of steps. Each kind
+    /// has a number; kinds are recorded separately and share memory.
     pub fn run_kind<O: StepOutput>(
         &mut self,
         kind: u64,
@@ -280,7 +280,7 @@ impl Capture {
     }
 }
 
-/// Runs a step as it is, with what the recorded one would be given and give.
+/// Runs a step without capture, with the inputs and outputs of a recorded one.
 fn plain<O: StepOutput>(inputs: &[Tensor], device: Device, step: impl FnOnce(&[Tensor]) -> Result<O>) -> Result<O> {
     let own = inputs.iter().map(|t| Ok(t.to(device)?.detach())).collect::<Result<Tensors>>()?;
     let outputs = step(&own)?.into_tensors();
@@ -294,8 +294,8 @@ pub struct Step<F> {
 }
 
 /// Captures a step: the first calls of [`Step::run`] run the closure, one records it, later ones replay it with new
-/// inputs. [`Capture`] says how, and takes a closure at each call, for steps that would borrow what is needed between
-/// them.
+/// inputs. [`Capture`] documents the rules; it takes a closure at each call, for steps that borrow variables used
+/// between calls.
 ///
 /// ```
 /// # use rushlight_tensor::{Tensor, capture};

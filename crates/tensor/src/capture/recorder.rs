@@ -1,4 +1,4 @@
-//! State of a thread that records a step, and what replays keep of it.
+//! State of a thread that records a step, and the state that replays keep.
 
 use super::{StepOutput, Tensors};
 use crate::autograd::{Meta, no_grad};
@@ -19,7 +19,7 @@ thread_local! {
     /// Whether this thread records; read at every view of a tensor.
     static ON: Cell<bool> = const { Cell::new(false) };
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
-    /// Whether this thread refuses what no recorded step can do, though it records nothing.
+    /// Whether this thread refuses calls that cannot be recorded, although it records nothing.
     static HOSTLESS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -58,15 +58,15 @@ fn refused(call: &str, device: Device) -> Error {
     ))
 }
 
-/// The numbers of a recorded step that change: who keeps them counts a step and says what they are.
+/// Numbers of a recorded step that change at each replay. Their owner counts the step and provides the new values.
 pub trait Renew: Send {
-    /// Whether the recorded step still is what a step would do.
+    /// Whether the recording still matches the step: `false` discards it.
     fn fits(&self) -> bool;
     /// Counts a step and writes its numbers, as many and in the same order as when it was recorded.
     fn renew(&mut self, write: &mut dyn FnMut(f64));
     /// The step has been launched with these numbers.
     fn launched(&mut self) {}
-    /// Takes back what was counted while recording: the step was not recorded after all.
+    /// Undoes the counting done while recording, if recording fails.
     fn undo(&mut self);
 }
 
@@ -91,7 +91,7 @@ struct Recorder {
     host: Host,
 }
 
-/// What a step has done on the host.
+/// A step's effects on the host.
 struct Host {
     leaves: Vec<Leaf>,
     renewals: Vec<Renewal>,
@@ -106,7 +106,7 @@ struct Leaf {
     after: Option<Tensor>,
 }
 
-/// What a leaf's gradient was when the step first used it.
+/// A leaf's gradient when the step first used it.
 enum Before {
     /// The step cleared or replaced it: it may have been anything.
     Any,
@@ -144,7 +144,7 @@ pub(crate) fn refuse(call: &str, device: Device) -> Result<()> {
     }
 }
 
-/// An error if this thread records a step: `call` changes what lies on the host, and a replay would not do it again.
+/// An error if this thread records a step: `call` changes host memory, which a replay would not repeat.
 #[inline]
 pub fn refuse_host(call: &str) -> Result<()> {
     if !ON.get() {
@@ -168,7 +168,7 @@ pub(crate) fn note_use(storage: &Arc<Storage>) {
 
 fn note_leaf(leaf: &Tensor, before: impl FnOnce() -> Before) {
     with(|r| {
-        // What the step itself makes, nobody sees later.
+        // Leaves made within the step are not visible afterwards.
         let outer = leaf.device() == r.device && !r.recording.owns(leaf.storage());
         if outer && r.noted.insert(leaf.id()) {
             r.host.leaves.push(Leaf { tensor: leaf.clone(), before: before(), after: None });
@@ -182,7 +182,7 @@ pub(crate) fn note_cleared(leaf: &Tensor) {
     note_leaf(leaf, || Before::Any);
 }
 
-/// Notes that the step being recorded uses a leaf's gradient as it is now.
+/// Notes that the step being recorded uses a leaf's current gradient.
 #[cold]
 pub(crate) fn note_grad(leaf: &Tensor, grad: Option<&Tensor>) {
     note_leaf(leaf, || Before::Same(grad.cloned()));
@@ -202,14 +202,14 @@ pub fn outside<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// A stream of random words for work on `device`: in a step that is recorded, one that goes on from replay to replay.
+/// A stream of random words for work on `device`: in a recorded step, one that continues from replay to replay.
 pub(crate) fn random_stream(generator: &Generator, words: u64, device: Device) -> Result<Philox> {
     let stream = generator.reserve(words);
     if device.is_cpu() {
         return Ok(stream);
     }
     if stream.offset >= Philox::LIVE {
-        return Err(Error::value("the generator has been used up: its offset exceeds 2^63; seed it anew"));
+        return Err(Error::value("the generator is exhausted: its offset exceeds 2^63; call manual_seed again"));
     }
     let live = with(|r| {
         if r.device != device {
@@ -231,8 +231,8 @@ pub(crate) fn random_stream(generator: &Generator, words: u64, device: Device) -
     live.unwrap_or(Ok(stream))
 }
 
-/// Takes room for numbers that change: their address, where they are now `now` and at each replay what `renew` says.
-/// `None` where nothing is recorded on `device`.
+/// Reserves memory for numbers that change. It holds `now` at first, and at each replay the values of `renew`.
+/// `None` if nothing is being recorded on `device`.
 pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Result<Option<u64>> {
     let done = with(|r| {
         if r.device != device {
@@ -247,8 +247,8 @@ pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Re
     done.unwrap_or(Ok(None))
 }
 
-/// Numbers that change from replay to replay, as tensors of the step that is being recorded: now `now`, later what
-/// `renew` says. `None` where no step of `device` is being recorded.
+/// Numbers that change from replay to replay, as tensors of the step being recorded. They hold `now` at first, later
+/// the values of `renew`. `None` if no step of `device` is being recorded.
 pub fn live_numbers<const N: usize>(
     device: Device,
     now: [f64; N],
@@ -286,11 +286,11 @@ impl Verdict {
 
     /// To be called when the step has been launched.
     pub fn launched(&self) {
-        // Without the event nobody waits, and the number is that of an earlier step: better than none.
+        // If the event fails, `wait` does not block and returns an earlier step's number.
         let _ = self.0.launched();
     }
 
-    /// What the step launched last has found: waits for it.
+    /// Waits for the step launched last and returns its number.
     pub fn wait(&self) -> Result<f32> {
         self.0.wait()
     }
@@ -299,7 +299,7 @@ impl Verdict {
 /// The engine's half of recording. An error says that the device cannot.
 pub(super) fn recorder_of(device: Device) -> Result<&'static dyn backend::Capture> {
     rushlight_engines::backend(device)?.capture().ok_or_else(|| {
-        Error::device(format!("capture: work of {device} cannot be recorded as a graph; Capture runs it as it is"))
+        Error::device(format!("capture: work of {device} cannot be recorded as a graph; Capture runs it without recording"))
     })
 }
 
@@ -335,7 +335,7 @@ impl Installed {
         Ok(Self(PhantomData))
     }
 
-    /// The recorder, to go on with; or what it has counted is taken back.
+    /// Ends recording and returns the recorder, or undoes its counting on failure.
     fn end(self) -> Option<Recorder> {
         ON.set(false);
         RECORDER.with_borrow_mut(Option::take)
@@ -346,7 +346,7 @@ impl Drop for Installed {
     fn drop(&mut self) {
         ON.set(false);
         if let Some(recorder) = RECORDER.with_borrow_mut(Option::take) {
-            // The driver's recording first: what is undone may free memory.
+            // Drop the driver's recording first: undoing may free memory.
             drop(recorder.recording);
             recorder.host.undo();
         }
@@ -464,7 +464,7 @@ impl Recorded {
         })
     }
 
-    /// Takes back what was counted while recording, for a step that is not done at once. Gradients stay those of the
+    /// Undoes the counting done while recording, for a step that is not run at once. Gradients remain those of the
     /// recording.
     pub fn uncount(&mut self) {
         self.renewals.iter_mut().rev().for_each(|r| r.renew.undo());

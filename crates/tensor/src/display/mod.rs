@@ -69,7 +69,7 @@ impl fmt::Debug for Tensor {
 }
 
 impl Tensor {
-    /// This tensor as text under options of its own, for `format!` and the like.
+    /// This tensor as text with the given print options, for `format!` and similar macros.
     pub fn display(&self, options: PrintOptions) -> impl fmt::Display + '_ {
         Text { tensor: self, options }
     }
@@ -86,11 +86,11 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let body = match self.body() {
             Ok(body) => body,
-            // `Display` may not fail of itself: the reason takes the elements' place.
+            // `Display` must not fail on its own: the reason is printed instead of the elements.
             Err(e) => format!("<elements unavailable: {e}>"),
         };
         let mut text = format!("{PREFIX}{body}");
-        // PyTorch counts from the last line's break, or one past it where there is none.
+        // PyTorch counts from the last line's break, or one past the start without one.
         let mut column = text.len() + 2 - text.rfind('\n').map_or(0, |at| at + 1);
         for suffix in self.suffixes() {
             if column + suffix.len() + 2 > self.options.linewidth {
@@ -174,7 +174,7 @@ fn summary(t: &Tensor, edge: usize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// A dimension as printed: how many entries, and after how many of them the dots stand.
+/// A dimension as printed: the number of entries, and the position of the dots.
 struct Axis {
     shown: usize,
     gap: Option<usize>,

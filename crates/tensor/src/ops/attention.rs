@@ -29,7 +29,7 @@ impl<'a> AttentionOptions<'a> {
         self
     }
 
-    /// The probability of dropping an attention weight; 0 unless set. Applied whenever set: pass 0 in evaluation.
+    /// The probability of dropping an attention weight; 0 by default. Applied whenever set: pass 0 in evaluation.
     pub fn dropout_p(mut self, p: f64) -> Self {
         self.dropout_p = p;
         self
@@ -41,7 +41,7 @@ impl<'a> AttentionOptions<'a> {
         self
     }
 
-    /// The factor of the scores; `1 / sqrt(head size)` unless set.
+    /// The factor of the scores; `1 / sqrt(head size)` by default.
     pub fn scale(mut self, scale: impl Into<Option<f64>>) -> Self {
         self.scale = scale.into();
         self
@@ -147,9 +147,9 @@ impl Operands {
         Ok([dq.to_dtype(dtype)?, shared(&dk, &this.k)?, shared(&dv, &this.v)?])
     }
 
-    /// Memory for the gradients: row-major. Or, where the engine writes any strides, of inputs alike that are not
-    /// row-major either, as a model's joint projection of queries, keys and values lies,
-    /// `[batch, length, 3, heads, size]`: merging heads and parts again then needs no copy.
+    /// Memory for the gradients: row-major by default. If the engine writes any strides and the inputs are slices of a
+    /// joint projection of queries, keys and values, the gradients are slices of
+    /// `[batch, length, 3, heads, size]`: merging heads and parts then needs no copy.
     fn gradients(&self) -> Result<[Tensor; 3]> {
         let (q, k, v) = (&self.q, &self.k, &self.v);
         let alike = q.shape() == k.shape() && q.shape() == v.shape();

@@ -58,19 +58,19 @@ impl<'a> BatchNormOptions<'a> {
         self
     }
 
-    /// Whether statistics come from the batch; not unless set.
+    /// Whether statistics come from the batch; `false` by default.
     pub fn training(mut self, training: bool) -> Self {
         self.training = training;
         self
     }
 
-    /// The weight of the batch's statistics in the running ones; 0.1 unless set.
+    /// The weight of the batch's statistics in the running ones; 0.1 by default.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = momentum;
         self
     }
 
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -128,19 +128,19 @@ impl<'a> InstanceNormOptions<'a> {
         self
     }
 
-    /// Whether statistics come from the input, as they do unless set.
+    /// Whether statistics come from the input; `true` by default.
     pub fn use_input_stats(mut self, use_input_stats: bool) -> Self {
         self.use_input_stats = use_input_stats;
         self
     }
 
-    /// The weight of the input's statistics in the running ones; 0.1 unless set.
+    /// The weight of the input's statistics in the running ones; 0.1 by default.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = momentum;
         self
     }
 
-    /// Added to the variance; 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -170,7 +170,7 @@ fn in_memory(spec: BatchNorm, x: &Tensor) -> Result<(BatchNorm, Layout)> {
     Ok((BatchNorm { batch: rows, space: 1, ..spec }, layout))
 }
 
-/// The elements row-major, or with their channels innermost where they lie so: what an engine can read.
+/// The elements in an order that engines read: row-major, or channels last if `x` has that order.
 fn readable(x: &Tensor, channels_last: bool) -> Result<Tensor> {
     if channels_last { x.to_channels_last() } else { x.contiguous() }
 }
@@ -204,7 +204,7 @@ fn update_running(
     Ok(())
 }
 
-/// What a batch normalisation's backward needs.
+/// Saved values of a batch normalisation's backward.
 struct Backward {
     spec: BatchNorm,
     /// The dtype of weight and bias.
@@ -218,7 +218,7 @@ struct Backward {
 }
 
 impl Backward {
-    /// Gradients from that of the output, or of its positive part where `positive` is that.
+    /// Gradients from the output's gradient, or from the gradient of a following ReLU if `ctx.mask` holds its output.
     fn run(&self, ctx: &Ctx, dy: &Tensor, needs: [bool; 3]) -> Result<NormGrads> {
         let unchanged = self.bias.as_ref().is_none_or(|(bias, version)| bias.version() == *version);
         match ctx.mask {

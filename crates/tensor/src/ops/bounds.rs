@@ -138,7 +138,7 @@ impl Tensor {
         self.hardtanh(0, 6)
     }
 
-    /// `x` where it is above `threshold`, else `value`.
+    /// Elements above `threshold`; `value` in place of the others.
     pub fn threshold(&self, threshold: impl Into<Scalar>, value: impl Into<Scalar>) -> Result<Tensor> {
         self.not_bool("threshold")?;
         let threshold = fitting("threshold", threshold.into(), self.dtype())?;

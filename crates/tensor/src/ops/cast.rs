@@ -10,7 +10,7 @@ use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
 use std::sync::Arc;
 
-/// What [`Tensor::to`] and a module's `to` convert to: a dtype, a device, both, or those of another tensor.
+/// The target of [`Tensor::to`] and of a module's `to`: a dtype, a device, both, or those of another tensor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct To {
     /// The dtype, if it changes.
@@ -66,7 +66,8 @@ impl Tensor {
         kept.map_or_else(|| self.copy_as(dtype, "to"), Ok)
     }
 
-    /// Keeps a copy in a lower dtype that was written along with this tensor, for whoever asks for it first.
+    /// Keeps a copy in a lower dtype that a kernel wrote along with this tensor. The first conversion to that dtype
+    /// takes it.
     pub(crate) fn keep_lowered(&self, copy: Tensor) {
         let version = self.version();
         self.meta().extra().lowered = Some((copy, version));
@@ -126,7 +127,7 @@ impl Tensor {
 
     fn moved(&self, device: Device, non_blocking: bool) -> Result<Tensor> {
         let target = backend(device)?;
-        // Whatever lies without gaps is copied as it lies.
+        // A dense tensor keeps its memory order.
         let layout = self.layout().preserved();
         let storage = target.alloc(layout.numel() * self.dtype().size())?;
         let out = Tensor::from_parts(Arc::new(storage), layout, self.dtype(), Meta::default());
@@ -154,15 +155,15 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Copies a dense tensor's elements, as they lie, from the host to one of another device that has as many.
+    /// Copies a dense tensor's elements in memory order from the host to a tensor of the same size on another device.
     pub(crate) fn upload_to(&self, out: &Tensor, non_blocking: bool) -> Result<()> {
         let (ptr, len) = (self.engine_view().ptr(), self.numel() * self.dtype().size());
         if non_blocking && self.is_pinned() {
-            // SAFETY: the elements lie on the host; pinned memory is not used for anything else before the copy is
+            // SAFETY: the elements are on the host; pinned memory is not used for anything else before the copy is
             // done.
             return unsafe { out.backend().upload_pinned(ptr, len, &out.0.storage, 0) };
         }
-        // SAFETY: the elements lie on the host, and this handle keeps them.
+        // SAFETY: the elements are on the host, and this handle keeps them alive.
         out.backend().upload(unsafe { std::slice::from_raw_parts(ptr, len) }, &out.0.storage, 0)
     }
 
@@ -189,26 +190,26 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Keeps this tensor's memory from being used for anything else, once it is freed, before `stream` is past what it
-    /// has been given by then. For tensors made on another stream than the one that uses them.
+    /// Delays the reuse of this tensor's memory: once freed, it is reused only after `stream` has finished the work it
+    /// holds at that time. For tensors made on another stream than the one that uses them.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         stream.record_use(&self.0.storage)
     }
 
-    /// Whether this tensor lies in pinned memory.
+    /// Whether this tensor is in pinned memory.
     pub fn is_pinned(&self) -> bool {
         self.device().is_cpu() && rushlight_engines::is_pinned(self.engine_view().ptr())
     }
 
-    /// A tensor of its own with the same elements: PyTorch's `clone()`. (Rust's `clone` gives the same tensor.) It
-    /// keeps the memory order of a tensor whose elements lie without gaps; [`Tensor::contiguous`] gives row-major
+    /// A copy with its own memory: PyTorch's `clone()`. (Rust's `clone` returns an alias.) It
+    /// keeps the memory order of a dense tensor; [`Tensor::contiguous`] returns row-major
     /// elements.
     pub fn copy(&self) -> Result<Tensor> {
         self.copy_as(self.dtype(), "clone")
     }
 
-    /// A leaf of its own with the same elements, recording or not as this one, and a copy of its gradient: Python's
-    /// `copy.deepcopy(x)`. An error for a tensor with a history; [`Tensor::copy`] takes those and passes gradients on.
+    /// A new leaf with copies of the elements and of the gradient, and the same `requires_grad`: Python's
+    /// `copy.deepcopy(x)`. A tensor with a history is refused; [`Tensor::copy`] copies those and passes gradients on.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -277,7 +278,7 @@ impl Tensor {
         self.copy_into(self.uninit_like(self.shape(), self.dtype())?, "contiguous")
     }
 
-    /// Overwrites the elements with those of `source`, broadcast and converted.
+    /// Overwrites the elements with the elements of `source`, broadcast and converted.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

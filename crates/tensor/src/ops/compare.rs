@@ -181,7 +181,7 @@ pub fn where_<'a>(condition: &Tensor, a: impl Into<Arg<'a>>, b: impl Into<Arg<'a
     choose(condition, a.into(), b.into())
 }
 
-/// [`select`] with numbers that are elements of the integers they stand among.
+/// [`select`] that refuses a number outside the range of the integer dtype it is combined with.
 fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     let dtype = result_type(&[a, b]);
     for arg in [a, b] {

@@ -16,7 +16,7 @@ use rushlight_core::{Dims, Error, Result};
 pub enum Padding {
     /// As many on both sides.
     Zeros(Sizes),
-    /// As many as keep the output's size; for stride one.
+    /// Padding that keeps the input's size; for stride one.
     Same,
     /// None.
     Valid,
@@ -44,25 +44,25 @@ impl Default for ConvOptions {
 }
 
 impl ConvOptions {
-    /// Steps of the kernel; 1 unless set.
+    /// Steps of the kernel; 1 by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = stride.into();
         self
     }
 
-    /// Zeros on both sides, or [`Padding::Same`]; none unless set.
+    /// Zeros on both sides, or [`Padding::Same`]; none by default.
     pub fn padding(mut self, padding: impl Into<Padding>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Distance between the kernel's taps; 1 unless set.
+    /// Distance between the kernel's taps; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
     }
 
-    /// Independent groups of channels; 1 unless set.
+    /// Independent groups of channels; 1 by default.
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
@@ -86,31 +86,31 @@ impl Default for ConvTransposeOptions {
 }
 
 impl ConvTransposeOptions {
-    /// Distance between the places two neighbouring inputs go to; 1 unless set.
+    /// Stride: distance between the outputs of two neighbouring inputs; 1 by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = stride.into();
         self
     }
 
-    /// Taken off the output on both sides; 0 unless set.
+    /// Taken off the output on both sides; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Added to the output on one side; 0 unless set.
+    /// Added to the output on one side; 0 by default.
     pub fn output_padding(mut self, output_padding: impl Into<Sizes>) -> Self {
         self.output_padding = output_padding.into();
         self
     }
 
-    /// Distance between the kernel's taps; 1 unless set.
+    /// Distance between the kernel's taps; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
     }
 
-    /// Independent groups of channels; 1 unless set.
+    /// Independent groups of channels; 1 by default.
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
@@ -124,7 +124,8 @@ fn tensor_shape(batch: usize, channels: usize, space: [usize; 3], dims: usize) -
     shape
 }
 
-/// Operands of one dtype in one order. Gradients come from anywhere; the engine reads both operands alike.
+/// Converts both operands to one dtype and memory order: a gradient may have any, but the engine needs the same for
+/// both.
 fn alike(a: &Tensor, b: &Tensor) -> Result<[Tensor; 2]> {
     if a.dtype() != b.dtype() {
         return Err(Error::dtype(format!(
@@ -191,7 +192,7 @@ impl Problem {
         self.transposed(dy, w, None)
     }
 
-    /// The gradient by the input with what others have contributed to it, in one pass where the engine can.
+    /// The gradient by the input, added to the sum accumulated so far; in one pass if the engine supports it.
     fn input_gradient_to_sum(self, ctx: &Ctx, dy: &Tensor, w: &Tensor) -> Result<Tensor> {
         let [packed, by] = alike(dy, w)?;
         let shape = self.input_shape();
@@ -294,7 +295,7 @@ impl Problem {
     }
 }
 
-/// What every convolution checks; gives the input with a batch dimension.
+/// Checks common to all convolutions. Returns the input with a batch dimension.
 fn checked_input(
     op: &str,
     x: &Tensor,

@@ -7,7 +7,7 @@ use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 use std::sync::Arc;
 
-/// The dtype and device of a new tensor; `float32` on the CPU unless said otherwise.
+/// The dtype and device of a new tensor; `float32` on the CPU by default.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::{DType, Device}; pub use rushlight_tensor::*; }

@@ -31,19 +31,19 @@ impl<'a> CrossEntropyOptions<'a> {
         self
     }
 
-    /// The class index that counts for nothing; -100 unless set.
+    /// The class index to ignore; -100 by default.
     pub fn ignore_index(mut self, ignore_index: i64) -> Self {
         self.ignore_index = ignore_index;
         self
     }
 
-    /// How much of the target is spread over all classes, from 0 to 1; 0 unless set.
+    /// Label smoothing: the share of the target spread over all classes, from 0 to 1; 0 by default.
     pub fn label_smoothing(mut self, label_smoothing: f64) -> Self {
         self.label_smoothing = label_smoothing;
         self
     }
 
-    /// What becomes of the losses; their mean unless set. The mean over class indices is weighted.
+    /// How the losses are reduced; by default to their mean. The mean over class indices is weighted.
     pub fn reduction(mut self, reduction: Reduction) -> Self {
         self.reduction = reduction;
         self
@@ -108,7 +108,7 @@ fn check_weight(name: &str, x: &Tensor, classes: usize, weight: Option<&Tensor>)
     Ok(())
 }
 
-/// What is needed of `x` before any loss over classes; its number of classes.
+/// Checks `x` and `target` for a loss over classes. Returns the number of classes.
 fn check_classes(name: &str, x: &Tensor, target: &Tensor) -> Result<usize> {
     x.needs_float(name)?;
     x.same_device(target, name)?;
@@ -238,7 +238,7 @@ impl Tensor {
     /// of that shape.
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropyOptions) -> Result<Tensor> {
         if let Some(cast) = amp::full() {
-            // The kernels compute half types in full precision: with class indices only the result is to be wide.
+            // The kernels compute half types in full precision: with class indices, only the result must be `f32`.
             let half = matches!(self.dtype(), DType::F16 | DType::BF16);
             if half && options.weight.is_none() && !target.is_floating_point() {
                 return cast.run(|| self.cross_entropy_as(target, options, DType::F32));

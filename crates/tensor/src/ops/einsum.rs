@@ -4,7 +4,7 @@
 use crate::Tensor;
 use rushlight_core::{Error, Result};
 
-/// A dimension's name: a letter of the equation, or one that `...` stands for (counted from the right).
+/// A dimension's name: a letter of the equation, or one covered by `...` (counted from the right).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Hidden(usize),
@@ -16,7 +16,7 @@ struct Operand {
     labels: Vec<Label>,
 }
 
-/// Part of an equation: letters, and where `...` stands among them.
+/// Part of an equation: letters, and the position of `...` among them.
 struct Term {
     letters: Vec<u8>,
     ellipsis: Option<usize>,
@@ -44,7 +44,7 @@ fn parse_term(text: &str) -> Result<Term> {
 }
 
 impl Term {
-    /// The term's labels where `...` stands for `hidden` dimensions.
+    /// The term's labels if `...` covers `hidden` dimensions.
     fn labels(&self, hidden: usize) -> Vec<Label> {
         let mut labels: Vec<Label> = self.letters.iter().map(|&c| Label::Letter(c)).collect();
         if let Some(at) = self.ellipsis {
@@ -135,7 +135,7 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
     (0..labels.len()).find_map(|b| labels[..b].iter().position(|l| *l == labels[b]).map(|a| (a, b)))
 }
 
-/// The operands multiplied and summed over every label that `keep` does not ask for.
+/// The operands multiplied and summed over every label that `keep` rejects.
 fn contract(a: Operand, b: Operand, keep: impl Fn(Label) -> bool) -> Result<Operand> {
     let (mut a, mut b) = (a, b);
     // A size of one that meets a larger one is stretched; it takes no part in a product.

@@ -1,4 +1,4 @@
-//! Largest and smallest, and where they are.
+//! Maxima, minima and their indices.
 
 use super::reduce::Mask;
 use crate::Tensor;

@@ -7,7 +7,7 @@ use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Dims, Error, Result};
 
-/// What backward needs.
+/// Saved values of backward.
 struct Block {
     /// The input, both weights and the first bias.
     inputs: [Saved; 4],
@@ -82,8 +82,9 @@ fn gelu_gradient(x: &Tensor, dy: &Tensor, record: bool) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// A transformer's feed-forward block: `gelu_tanh(self @ weight1.T + bias1) @ weight2.T + bias2`. The same as the
-    /// ops one by one; on a GPU in half precision GELU, its gradient and that of the first bias come with the products.
+    /// A transformer's feed-forward block: `gelu_tanh(self @ weight1.T + bias1) @ weight2.T + bias2`. Equals the
+    /// composed ops. On a GPU in half precision, the products' epilogues compute GELU, its gradient and the first
+    /// bias's.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

@@ -10,7 +10,7 @@ use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 
-/// How [`Tensor::scatter_reduce`] combines what meets at one place.
+/// How [`Tensor::scatter_reduce`] combines values with the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScatterReduce {
     /// Sum.
@@ -42,7 +42,7 @@ fn checked(name: &str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize,
     }
     if let Some(d) = (0..x.rank()).find(|&d| d != dim && index.shape()[d] > x.shape()[d]) {
         return Err(Error::shape(format!(
-            "{name}: size does not match at dimension {d}: expected index {:?} to be no larger than self {:?} apart from dimension {dim}",
+            "{name}: size does not match at dimension {d}: expected index {:?} to be no larger than self {:?} except in dimension {dim}",
             index.shape(),
             x.shape()
         )));

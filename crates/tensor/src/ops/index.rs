@@ -63,12 +63,12 @@ pub(crate) struct Plan {
     dims: Dims,
     /// One per indexed dimension, `int64`, all of one shape.
     indices: SmallVec<[Tensor; 2]>,
-    /// Where the index tensors' own dimensions stand in the result.
+    /// Position of the index tensors' dimensions in the result.
     at: usize,
 }
 
 impl Plan {
-    /// One entry per leading dimension of `x`: an index tensor, a mask (which stands for as many dimensions as it has),
+    /// One entry per leading dimension of `x`: an index tensor, a mask (which covers as many dimensions as it has),
     /// or nothing.
     pub(crate) fn new(x: &Tensor, list: &[Option<Tensor>]) -> Result<Self> {
         let (mut dims, mut indices) = (Dims::new(), SmallVec::<[Tensor; 2]>::new());
@@ -107,7 +107,7 @@ impl Plan {
         for t in &mut indices {
             *t = t.expand(&common)?;
         }
-        // NumPy's rule: index dimensions stay where they are while they are neighbours, else they come first.
+        // NumPy's rule: index dimensions stay in place if they are adjacent, otherwise they come first.
         let adjacent = dims.windows(2).all(|w| w[1] == w[0] + 1);
         let at = if adjacent { dims.first().copied().unwrap_or(0) } else { 0 };
         Ok(Self { shape: Dims::from_slice(x.shape()), device: x.device(), dims, indices, at })
@@ -120,7 +120,7 @@ impl Plan {
         Self::new(x, &list)
     }
 
-    /// The shape of what the indices pick.
+    /// The shape of the indexed elements.
     pub(crate) fn result_shape(&self) -> Dims {
         let mut out: Dims = (0..self.shape.len()).filter(|d| !self.dims.contains(d)).map(|d| self.shape[d]).collect();
         if let Some(first) = self.indices.first() {
@@ -136,7 +136,7 @@ impl Plan {
         out
     }
 
-    /// The result's dimensions, those of the index tensors first.
+    /// The result's dimensions, the index tensors' first.
     fn result_order(&self) -> Dims {
         let own = self.indices.first().map_or(0, |t| t.rank());
         let rank = self.shape.len() - self.dims.len() + own;
@@ -157,7 +157,7 @@ impl Plan {
         }
     }
 
-    /// What the indices pick from `x`, not recorded.
+    /// Reads the indexed elements of `x`, without recording.
     fn pick(&self, x: &Tensor) -> Result<Tensor> {
         let out = x.uninit_like(&self.result_shape(), x.dtype())?;
         if out.numel() > 0 {
@@ -183,7 +183,7 @@ impl Plan {
         }
         self.check_empty()?;
         let safe = values.apart_from(out)?;
-        // A copy is contiguous: its layout is stretched anew.
+        // A copy is contiguous: expand its layout again.
         let stretched = if safe.is_same(values) { stretched } else { safe.layout().expand(&shape)? };
         let indices = self.indices.iter().map(|t| t.apart_from(out)).collect::<Result<SmallVec<[_; 2]>>>()?;
         let views: SmallVec<[View; 2]> = indices.iter().map(|t| t.engine_view()).collect();
@@ -377,7 +377,7 @@ impl Tensor {
         self.index_write_along("index_add", dim, index, &scaled, true, place)
     }
 
-    /// `self` with `alpha` times the slices of `source` added to those of dimension `dim` that the indices name.
+    /// `self` with `alpha` times the slices of `source` added to its slices of dimension `dim` at the indices.
     pub fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
         self.index_add_to(dim, index, source, alpha.into(), Place::Copy)
     }
@@ -388,7 +388,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// `self` with the slices of dimension `dim` that the indices name replaced by those of `source`.
+    /// `self` with its slices of dimension `dim` at the indices replaced by the slices of `source`.
     pub fn index_copy(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         self.index_write_along("index_copy", dim, index, source, false, Place::Copy)
     }

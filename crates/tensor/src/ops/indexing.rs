@@ -43,7 +43,7 @@ pub fn slice(start: impl Into<Option<isize>>, end: impl Into<Option<isize>>, ste
     IndexItem::Range { start: start.into(), end: end.into(), step }
 }
 
-/// One entry or a tuple of up to six, or a slice of entries: what stands between the brackets of Python's `x[…]`.
+/// One entry or a tuple of up to six, or a slice of entries: the contents of the brackets of Python's `x[…]`.
 pub trait IntoIndex {
     /// The entries.
     fn into_index(self) -> SmallVec<[IndexItem; 4]>;
@@ -151,7 +151,7 @@ fn is_mask(t: &Tensor) -> bool {
     matches!(t.dtype(), DType::Bool | DType::U8)
 }
 
-/// How many dimensions of the indexed tensor an entry stands for.
+/// The number of dimensions of the indexed tensor that an entry covers.
 fn consumed(item: &IndexItem) -> usize {
     match item {
         IndexItem::Int(_) | IndexItem::Range { .. } => 1,
@@ -241,7 +241,7 @@ impl Tensor {
     pub fn index(&self, index: impl IntoIndex) -> Result<Tensor> {
         let (view, tensors) = self.basic(&index.into_index())?;
         if tensors.is_empty() {
-            // A view even if nothing was indexed: what is done to it in place is done to a part of this tensor.
+            // Return a view even if nothing was indexed: in-place ops on it change a part of this tensor.
             return if view.is_same(self) { self.expand(self.shape()) } else { Ok(view) };
         }
         let plan = Plan::new(&view, &tensors)?;
@@ -317,7 +317,7 @@ fn select(view: &Tensor, dim: usize, own: usize, index: isize) -> Result<Tensor>
 }
 
 fn put_at(tensors: &mut Vec<Option<Tensor>>, dim: usize, t: Tensor) {
-    // A mask before stands for several dimensions with its one entry.
+    // An earlier mask covers several dimensions with one entry.
     let covered: usize = tensors.iter().flatten().filter(|t| is_mask(t)).map(|t| t.rank() - 1).sum();
     tensors.resize(dim.saturating_sub(covered), None);
     tensors.push(Some(t));

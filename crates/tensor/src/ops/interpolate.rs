@@ -47,13 +47,13 @@ impl InterpolateOptions {
         Self { scale_factor: Some(SmallVec::from_slice(factors.as_ref())), ..Self::default() }
     }
 
-    /// How values between positions are found; [`InterpolateMode::Nearest`] unless set.
+    /// How values between positions are found; [`InterpolateMode::Nearest`] by default.
     pub fn mode(mut self, mode: InterpolateMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Whether the centres of the corners, not their edges, lie on each other; for the modes other than nearest.
+    /// Whether the centres of the corner elements are aligned instead of their edges; for the modes other than nearest.
     pub fn align_corners(mut self, align: impl Into<Option<bool>>) -> Self {
         self.align_corners = align.into();
         self

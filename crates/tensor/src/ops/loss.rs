@@ -8,10 +8,10 @@ use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{Error, Pointwise, Result};
 use std::f64::consts::TAU;
 
-/// What becomes of the losses of single elements.
+/// How the elements' losses are reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// They are given as they are.
+    /// No reduction: one loss per element.
     None,
     /// Their mean is given.
     #[default]
@@ -117,7 +117,7 @@ impl Tensor {
         reduction.apply(name, loss)
     }
 
-    /// Cross-entropy of logits with targets between 0 and 1; `weight` and `pos_weight` (that of positive targets)
+    /// Cross-entropy of logits with targets between 0 and 1; `weight` and `pos_weight` (for positive targets)
     /// broadcast.
     pub fn binary_cross_entropy_with_logits(
         &self,
@@ -226,7 +226,7 @@ impl Tensor {
             self.sub(&target.mul(&self.add(eps)?.log()?)?)?
         };
         if full {
-            // Targets up to one have no such term; one stands in for them where logarithms are taken.
+            // Targets up to one have no such term; the logarithm uses one in their place.
             let large = target.gt(1)?;
             let safe = where_(&large, target, 1.0)?;
             let stirling = safe.mul(&safe.log()?)?.sub(&safe)?.add(&safe.mul(TAU)?.log()?.mul(0.5)?)?;
@@ -352,25 +352,25 @@ impl Default for TripletMargin {
 }
 
 impl TripletMargin {
-    /// By how much the positive must be nearer; 1 unless set.
+    /// By how much the positive must be nearer; 1 by default.
     pub fn margin(mut self, margin: f64) -> Self {
         self.margin = margin;
         self
     }
 
-    /// The norm distances are measured in; 2 unless set.
+    /// The norm distances are measured in; 2 by default.
     pub fn p(mut self, p: f64) -> Self {
         self.p = p;
         self
     }
 
-    /// Added to differences; 1e-6 unless set.
+    /// Added to differences; 1e-6 by default.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
 
-    /// Whether the distance of positive and negative counts where it is the smaller one.
+    /// Whether the distance of positive and negative is used if it is smaller than that of anchor and negative.
     pub fn swap(mut self, swap: bool) -> Self {
         self.swap = swap;
         self

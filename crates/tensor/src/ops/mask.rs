@@ -1,4 +1,4 @@
-//! Masks: where elements are not zero, what a mask picks, one-hot rows, and rows looked up by index.
+//! Masks: positions of nonzero elements, selection by mask, one-hot rows, and embedding lookup.
 
 use super::index::{Place, Plan, index_read, index_write};
 use crate::Tensor;
@@ -32,7 +32,7 @@ impl Tensor {
         if out.numel() > 0 {
             self.backend().nonzero(self.engine_view(), out.engine_view())?;
         }
-        // The indices of a dimension lie together, as in PyTorch: nonzero_tuple gives contiguous vectors.
+        // A dimension's indices are contiguous, as in PyTorch: nonzero_tuple returns contiguous vectors.
         if self.rank() > 1 {
             out.in_layout(&Layout::contiguous(&[self.rank(), count])?.transpose(0, 1))
         } else {
@@ -84,8 +84,8 @@ impl Tensor {
         self.copy_(&self.masked_scatter(mask, source)?)
     }
 
-    /// Class indices as rows of zeros with a one at the class, as a new last dimension. Without a number of classes
-    /// there are as many as the largest index needs.
+    /// Class indices as rows of zeros with a one at the class, as a new last dimension. By default the number of
+    /// classes is the largest index plus one.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -124,8 +124,8 @@ impl Tensor {
     }
 
     /// Rows of this `[rows, width]` table at the indices, which give the result's leading dimensions. The row
-    /// `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's gradient is divided by how often the indices
-    /// name it.
+    /// `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's gradient is divided by its number of
+    /// occurrences.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

@@ -130,7 +130,7 @@ unary_of_floats! {
     frac frac_ Frac;
 }
 
-/// Ops that leave integers as they are.
+/// Ops that do not change integers.
 macro_rules! rounding {
     ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident;)*) => {
         impl Tensor {$(

@@ -1,4 +1,4 @@
-//! Matrix products. Strided operands go to the engine as they are; derivatives are products of transposed views.
+//! Matrix products. Strided operands go to the engine without a copy; derivatives are products of transposed views.
 
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::ops::sizes::AsDims;
@@ -25,7 +25,7 @@ impl Blend<'_> {
 /// and the others are walked over, one call for each step; operands are packed instead where that costs less than the
 /// calls.
 fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
-    // Gradients come from anywhere; the engine reads all operands as one dtype.
+    // A gradient may have another dtype; the engine needs one dtype for both operands.
     if a.dtype() != b.dtype() {
         return Err(Error::dtype(format!(
             "matrix product: operands of dtypes {} and {} do not go together",
@@ -81,7 +81,7 @@ fn without(dims: &[usize], at: usize) -> Dims {
     dims.iter().enumerate().filter(|&(d, _)| d != at).map(|(_, &size)| size).collect()
 }
 
-/// A copy whose batch dimensions merge. Matrices that lie by columns still do, so that the copy reads and writes in
+/// A copy whose batch dimensions merge. Column-major matrices stay column-major, so that the copy reads and writes in
 /// order.
 fn packed(t: &Tensor) -> Result<Tensor> {
     let rank = t.rank();
@@ -92,8 +92,8 @@ fn packed(t: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// The gradient of input `i`, `a @ b` of two matrices, in `shape`: in the dtype the input would rather have it in, and
-/// added to what came before where that can be done on the way.
+/// The gradient of input `i`, `a @ b` of two matrices, in `shape`: in the dtype the input prefers, and
+/// added to the sum accumulated so far if the product's epilogue can do that.
 pub(crate) fn gradient_product(ctx: &Ctx, i: usize, a: &Tensor, b: &Tensor, shape: &[usize]) -> Result<Tensor> {
     if ctx.recording() {
         return a.mm(b)?.reshape(shape);

@@ -1,8 +1,9 @@
 //! Memory order of results: which dimension is innermost.
 //!
-//! Results keep the order of their operands as in PyTorch: copies by `preserve_format`, pointwise results by the operands' strides, images
-//! whose channels lie innermost through convolutions, pooling and normalisation. Row-major operands give row-major results without a look at
-//! strides. Engines see the dimensions of a permuted result in its memory order, so that their fast paths for contiguous data apply.
+//! Results keep the order of their operands as in PyTorch: copies by `preserve_format`, pointwise results by the
+//! operands' strides, channels-last images through convolutions, pooling and normalisation. Row-major
+//! operands give row-major results without looking at strides. Engines see the dimensions of a permuted result in its
+//! memory order, so that their fast paths for contiguous data apply.
 
 use crate::Tensor;
 use crate::autograd::{Meta, record, recording};
@@ -29,7 +30,8 @@ impl Tensor {
         self.uninit_in(self.layout().preserved(), dtype)
     }
 
-    /// The same elements in the memory order that a copy of `other`, of the same shape, would have; the same tensor if they lie so already.
+    /// The same elements in the memory order that a copy of `other`, of the same shape, would have; the same tensor if
+    /// they lie so already.
     pub fn in_order_of(&self, other: &Tensor) -> Result<Tensor> {
         if self.shape() != other.shape() {
             return Err(Error::shape(format!("in_order_of: shapes {:?} and {:?} differ", self.shape(), other.shape())));
@@ -37,12 +39,12 @@ impl Tensor {
         self.in_layout(&other.layout().preserved())
     }
 
-    /// Whether the elements lie in the order of those of `other`, which has the same shape and no gaps.
+    /// Whether the elements have the memory order of `other`, which has the same shape and no gaps.
     pub(crate) fn lies_as(&self, other: &Tensor) -> bool {
         (0..self.rank()).all(|d| self.shape()[d] <= 1 || self.strides()[d] == other.strides()[d])
     }
 
-    /// The same elements in a dense layout of this tensor's shape; the same tensor if they lie so already.
+    /// The same elements in a dense layout of this tensor's shape; the same tensor if it has that layout already.
     pub(crate) fn in_layout(&self, layout: &Layout) -> Result<Tensor> {
         let apart = |d: usize| self.shape()[d] > 1 && self.strides()[d] != layout.strides()[d];
         if self.numel() == 0 || !(0..self.rank()).any(apart) {

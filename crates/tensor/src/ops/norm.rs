@@ -39,7 +39,7 @@ impl NormGrads {
     }
 }
 
-/// Which inputs a recorded normalisation has besides `x`, and which want gradients.
+/// Which inputs a recorded normalisation has besides `x`, and which need gradients.
 #[derive(Clone, Copy)]
 pub(crate) struct Affine {
     pub(crate) weight: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
-    /// Whether `x`, weight and bias want gradients.
+    /// Whether `x`, weight and bias need gradients.
     pub(crate) fn needs(self, ctx: &Ctx) -> [bool; 3] {
         [ctx.needs(0), self.weight && ctx.needs(1), self.bias && ctx.needs(1 + usize::from(self.weight))]
     }
@@ -65,14 +65,14 @@ impl Affine {
     }
 }
 
-/// What a row normalisation's backward needs.
+/// Saved values of a row normalisation's backward.
 struct RowBackward {
     spec: RowNorm,
     x: Saved,
     weight: Option<Saved>,
     mean: Tensor,
     rstd: Tensor,
-    /// The dtype in which products will want the gradient, too.
+    /// Half dtype in which matrix products will read the gradient.
     low: Option<DType>,
 }
 
@@ -132,7 +132,7 @@ impl RowBackward {
     }
 }
 
-/// Rows of `cols` elements normalised, with their means and reciprocal deviations; the latter two are not
+/// Rows of `cols` elements normalised, with their means and reciprocal deviations; the means and deviations are not
 /// differentiable.
 fn row_norm(
     name: &'static str,
@@ -143,14 +143,14 @@ fn row_norm(
     rms: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let x = x.contiguous()?;
-    // Rows have one dimension, whatever the sizes of what is normalised: gradients have the shape that is given here.
+    // The kernel sees rows of one dimension. Gradients are reshaped to the shape given here.
     let row = |t: &Tensor| if t.rank() == 1 { t.contiguous() } else { t.reshape([cols])?.contiguous() };
     let (weight, bias) = (weight.map(row).transpose()?, bias.map(row).transpose()?);
     let spec = RowNorm { rows: x.numel() / cols.max(1), cols, eps, rms };
     let y = x.uninit_like(x.shape(), x.dtype())?;
     let (mean, rstd) = (x.uninit_like(&[spec.rows], wide(x.dtype()))?, x.uninit_like(&[spec.rows], wide(x.dtype()))?);
-    // What follows in mixed precision is likely a product, which wants halves: they are written along where the engine
-    // can.
+    // In mixed precision a product that reads halves usually follows, so the kernel also writes a half-precision copy
+    // if the engine supports it.
     let low = amp::autocast_dtype()
         .filter(|_| x.dtype() == DType::F32 && x.backend().features().wide_outputs && y.numel() > 0);
     if y.numel() > 0 {
@@ -194,7 +194,7 @@ fn row_norm(
     Ok((y, mean, rstd))
 }
 
-/// Whether parameters are `f32` beside a half input, which is normalised in `f32` then.
+/// Whether the input is half and the parameters are `f32`; the normalisation then runs in `f32`.
 fn mixed(name: &str, x: &Tensor, params: &[(&str, Option<&Tensor>)]) -> Result<bool> {
     let mut mixed = false;
     for (what, t) in params.iter().filter_map(|(what, t)| t.map(|t| (what, t))) {
@@ -234,8 +234,8 @@ impl Tensor {
         self.row_norm_checked("layer_norm", normalized_shape, weight, bias, eps, false)
     }
 
-    /// Divides by the root of the mean square over the last dimensions, of sizes `normalized_shape`; then scales.
-    /// Without `eps`, that of the dtype computed in.
+    /// Divides by the root mean square over the last dimensions, of sizes `normalized_shape`; then scales.
+    /// The default `eps` is the machine epsilon of the compute dtype.
     pub fn rms_norm(&self, normalized_shape: &[usize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
         let default = if self.dtype() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
         self.row_norm_checked("rms_norm", normalized_shape, weight, None, eps.unwrap_or(default), true)
@@ -370,7 +370,7 @@ impl Tensor {
     }
 }
 
-/// The unbiased variance of `count` values from what a normalisation kept.
+/// The unbiased variance of `count` values from the saved values of a normalisation.
 pub(crate) fn unbiased_variance(rstd: &Tensor, eps: f64, count: usize) -> Result<Tensor> {
     let scale = count as f64 / count.saturating_sub(1).max(1) as f64;
     rstd.square()?.reciprocal()?.sub(eps)?.clamp_min(0.0)?.mul(scale)

@@ -29,14 +29,14 @@ fn largest(dtype: DType) -> f64 {
     }
 }
 
-/// Whether a number is an element of a dtype, apart from rounding. As in PyTorch, a negative integer fits an unsigned
+/// Whether a dtype can represent a number, up to rounding. As in PyTorch, a negative integer fits an unsigned
 /// dtype if its magnitude does, and wraps; infinities and NaN fit every float dtype.
 fn fits(value: Scalar, dtype: DType) -> bool {
     let (low, high) = range(dtype);
     match value {
         _ if dtype == DType::Bool => true,
         Scalar::Bool(_) => true,
-        // Conversion saturates, or gives what the format has for overflow.
+        // Conversion saturates, or returns the format's overflow value.
         _ if dtype.is_float8() => true,
         _ if dtype.is_float() => !value.to_f64().is_finite() || value.to_f64().abs() <= largest(dtype),
         Scalar::Unsigned(_) => dtype == DType::U64,
@@ -76,8 +76,8 @@ pub fn fitting(name: &str, value: Scalar, dtype: DType) -> Result<Scalar> {
     Err(Error::value(format!("{name}: value {number} cannot be converted to type {dtype} without overflow")))
 }
 
-/// A bound as a number of the dtype: what lies beyond an integer's range bounds nothing, so the end of the range stands
-/// for it.
+/// A bound as a number of the dtype. A bound outside an integer's range is replaced by the end of the range, which
+/// bounds the same elements.
 pub(crate) fn saturated(value: Scalar, dtype: DType) -> Scalar {
     if dtype.is_float() {
         return value;

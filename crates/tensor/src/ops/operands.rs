@@ -112,8 +112,8 @@ pub(crate) fn no_negative_exponent(name: &str, a: &Tensor, b: Arg) -> Result<()>
     Ok(())
 }
 
-/// What an op without a derivative gives: it requires gradients as its inputs do, and a backward pass that reaches it
-/// is an error.
+/// The result of an op without a derivative: it requires gradients as its inputs do, but a backward pass that reaches
+/// it is an error.
 pub(crate) fn underivable(
     name: &'static str,
     inputs: &[&Tensor],

@@ -32,7 +32,7 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// `+=` and its kin replace the value and leave the tensors it was made of alone. PyTorch's in-place `x += y` on a
+/// `+=`, `-=`, `*=` and `/=` replace the value and do not change the operands. PyTorch's in-place `x += y` on a
 /// tensor is [`x.add_(&y)?`](Tensor::add_).
 ///
 /// ```
@@ -46,15 +46,15 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// A number may stand on the left if it is an `f64`, an `i64`, a literal of either (`1.0 - &x`) or a [`Scalar`]:
-/// `Scalar::from(v) - &x` serves all other kinds.
+/// A number may be the left operand if it is an `f64`, an `i64`, a literal of either (`1.0 - &x`) or a [`Scalar`]:
+/// `Scalar::from(v) - &x` works for all other kinds.
 #[derive(Clone, Debug)]
 #[must_use = "an expression holds its error until `eval()?` or a method with `?` returns it"]
 pub struct Expr(Result<Tensor>);
 
-/// What may stand on the right of an operator: tensors, expressions, results of methods, numbers of any kind.
+/// Right operands of an operator: tensors, expressions, results of methods, numbers of any kind.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an operand beside a tensor",
+    message = "`{Self}` cannot be combined with a tensor",
     note = "operands are tensors, `Expr`s, `Result<Tensor>`s and numbers"
 )]
 pub trait Operand: Sized {
@@ -226,7 +226,7 @@ macro_rules! operators {
         }
         operators!(@result $trait $method $call &Tensor, Tensor, Expr, &Expr);
     )*};
-    // What a method returned, on the left of a tensor: `x.exp() + &y`.
+    // The result of a method as the left operand: `x.exp() + &y`.
     (@result $trait:ident $method:ident $call:ident $($right:ty),*) => {$(
         impl $trait<$right> for Result<Tensor> {
             type Output = Expr;

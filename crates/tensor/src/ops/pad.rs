@@ -7,7 +7,7 @@ use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use std::sync::Arc;
 
-/// What [`Tensor::pad`] puts around the elements.
+/// Contents of the padding of [`Tensor::pad`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PadMode {
     /// A number.
@@ -131,7 +131,7 @@ impl Tensor {
                     self.shape()
                 )));
             }
-            // What a negative side cuts off does not come back at the other end.
+            // Elements cut off by a negative side do not wrap around to the other end.
             let (cut, kept) = (-before.min(0), n + before.min(0) + after.min(0));
             if mode == PadMode::Circular && kept <= 0 && shape[d] > 0 {
                 return Err(Error::value(format!(
@@ -139,7 +139,7 @@ impl Tensor {
                     self.shape()
                 )));
             }
-            // Made where it is used: a captured step may pad.
+            // Created on the device: a captured step cannot copy from the host.
             let options = (DType::I64, self.device());
             let place = Tensor::arange_with(-before as i64, -before as i64 + shape[d] as i64, 1, options)?;
             let last = (n - 1) as i64;
@@ -160,12 +160,13 @@ impl Tensor {
 /// Most lines and planes that padding copies one by one.
 const MOST_PLANES: isize = 16;
 
-/// Narrow padding by elements of the tensor: the body is copied whole, then one plane after the other from within the result.
+/// Narrow padding by elements of the tensor: the body is copied whole, then one plane after the other from within the
+/// result.
 #[derive(Clone)]
 struct Planes {
     /// The body's shape.
     body: Dims,
-    /// What each dimension has before and after the body.
+    /// Padding before and after each dimension.
     sides: Vec<(usize, usize)>,
     mode: PadMode,
 }
@@ -192,7 +193,8 @@ impl Planes {
         (self.sides[d].0, self.sides[d].0 + self.body[d])
     }
 
-    /// The planes that are copied, in order: each from a plane that is there by then, over what is there of the other dimensions.
+    /// Calls `visit` for each plane to copy, in order. A source plane is complete by then; a copy covers the extent
+    /// filled so far in the other dimensions.
     fn each(
         &self,
         whole: &Layout,
@@ -241,7 +243,7 @@ impl Planes {
         Ok(out)
     }
 
-    /// The gradient: what went to several places is added up.
+    /// The gradient: adds up the gradients of all copies of an element.
     fn gather(self, dy: &Tensor) -> Result<Tensor> {
         let sums = no_grad(|| -> Result<Tensor> {
             let sums = dy.detach().contiguous()?.copy()?;

@@ -13,7 +13,7 @@ use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Layout, Pointwise, Result, Scalar};
 use std::sync::LazyLock;
 
-/// What each row's derivatives read, found once.
+/// The values that each row's derivatives read, computed once.
 static READS: LazyLock<Vec<[Trace; 3]>> =
     LazyLock::new(|| Pointwise::ALL.iter().map(|op| std::array::from_fn(|i| op.grad_reads(i))).collect());
 
@@ -151,7 +151,7 @@ pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<T
     }
     match dtypes(op, result_type(args)) {
         Ok((compute, dtype)) => pointwise_as(op, args, params, compute, dtype),
-        // Shapes that do not fit are told first.
+        // A shape mismatch is reported first.
         Err(refusal) => common_shape(op.name(), args).and(Err(refusal)),
     }
 }
@@ -226,7 +226,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
         return carried::row_inplace(op, x, others, params);
     }
     let common = result_type(&args);
-    // An op of bits gives what its operands combine in; that it takes no floats comes second.
+    // A bitwise op returns the operands' common dtype; the check that it is not a float follows.
     let (compute, dtype) = match op.class() {
         Class::Bits if common.category() > x.dtype().category() => (common, common),
         _ => match dtypes(op, common) {
@@ -256,7 +256,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     let inputs = tensors(&args);
     x.check_inplace(name, &inputs)?;
     let record = x.dtype().is_float() && recording(&inputs);
-    // Taken before the change: the old value's edge, and what the derivatives will read.
+    // Taken before the change: the old value's edge and the values that the derivatives read.
     let edges = if record { crate::autograd::edges(&inputs)? } else { SmallVec::new() };
     let backward = if record {
         let save = |i: usize| if i == 0 { Saved::overwritten(x) } else { Ok(Saved::input(inputs[i])) };

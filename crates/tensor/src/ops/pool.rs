@@ -29,19 +29,19 @@ impl MaxPool {
         Self { kernel: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
     }
 
-    /// Steps of the window; its size unless set.
+    /// Steps of the window; its size by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = Some(stride.into());
         self
     }
 
-    /// Positions added on both sides, which never win; 0 unless set.
+    /// Positions added on both sides, which never win; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
     }
 
-    /// Distance between the window's positions; 1 unless set.
+    /// Distance between the window's positions; 1 by default.
     pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
         self.dilation = dilation.into();
         self
@@ -85,13 +85,13 @@ impl AvgPool {
         }
     }
 
-    /// Steps of the window; its size unless set.
+    /// Steps of the window; its size by default.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
         self.stride = Some(stride.into());
         self
     }
 
-    /// Zeros on both sides; 0 unless set.
+    /// Zeros on both sides; 0 by default.
     pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
         self.padding = padding.into();
         self
@@ -103,13 +103,13 @@ impl AvgPool {
         self
     }
 
-    /// Whether padding counts in the average, as it does unless set.
+    /// Whether padding counts in the average; true by default.
     pub fn count_include_pad(mut self, count: bool) -> Self {
         self.count_include_pad = count;
         self
     }
 
-    /// What sums are divided by in place of the window's size.
+    /// Divides sums by `divisor` instead of the window's size.
     pub fn divisor_override(mut self, divisor: usize) -> Self {
         self.divisor_override = Some(divisor);
         self
@@ -198,7 +198,7 @@ impl Problem {
         Ok(Self { spec: Pool { planes, input, output, window }, input: Dims::from_slice(x.shape()), output: shape })
     }
 
-    /// An error for sizes of zero beside the batch's, which PyTorch refuses for windows that follow the output's size.
+    /// Refuses a size of zero in any dimension but the batch, as PyTorch's adaptive pooling does.
     fn refuse_empty(&self, op: &str, x: &Tensor) -> Result<()> {
         match (self.spec.window, x.shape().get(1..).and_then(|sizes| sizes.iter().position(|&s| s == 0))) {
             (Window::Adaptive, Some(at)) => Err(Error::shape(format!(
@@ -289,7 +289,7 @@ impl Problem {
     }
 }
 
-/// The elements row-major, or with their channels innermost where they lie so and the engine takes it.
+/// The elements in row-major order, or channels last if `x` has that order and the engine supports it.
 fn readable(x: &Tensor) -> Result<Tensor> {
     if x.is_channels_last() { Ok(x.clone()) } else { x.contiguous() }
 }

@@ -30,7 +30,7 @@ impl Tensor {
     fn random_inplace(&self, name: &str, distribution: Distribution) -> Result<&Tensor> {
         self.check_inplace(name, &[self])?;
         if recording(&[self]) {
-            // What was there no longer matters.
+            // Ends the old value's history: no gradient flows to it.
             self.fill_(0)?;
         }
         self.fill_random(distribution, default_generator())?;
@@ -283,7 +283,8 @@ const MOST_PLACES: u32 = 28;
 
 /// The order that sorts random keys, as a stable sort would give it.
 ///
-/// A word has a key's upper bits above its place. Words are spread by their first bits so that hardly two are alike, which leaves next to nothing to sort.
+/// A word has a key's upper bits above its position. Words are spread into buckets by their first bits, so that buckets
+/// hold about one word and need almost no sorting.
 fn order_of_keys(keys: &[i64]) -> Vec<i64> {
     let n = keys.len();
     let place_bits = usize::BITS - (n - 1).leading_zeros();
@@ -310,7 +311,7 @@ fn order_of_keys(keys: &[i64]) -> Vec<i64> {
         }
         std::mem::swap(&mut words, &mut spare);
     }
-    // Keys whose upper bits are alike are compared whole.
+    // Keys whose upper bits are equal are compared in full.
     let whole = |word: u64| (image(keys[(word & mask) as usize]), word & mask);
     let before = |a: u64, b: u64| if (a ^ b) & !mask != 0 { a < b } else { whole(a) < whole(b) };
     for i in 1..n {

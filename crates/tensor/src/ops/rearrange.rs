@@ -317,7 +317,7 @@ impl Tensor {
     }
 }
 
-/// Row and column numbers, `[2, count]`, of the matrix positions that `keep` wants, in row-major order.
+/// Row and column numbers, `[2, count]`, of the matrix positions that `keep` accepts, in row-major order.
 fn positions(rows: usize, columns: usize, keep: impl Fn(i64, i64) -> bool) -> Result<Tensor> {
     let mut places = [Vec::new(), Vec::new()];
     for i in 0..rows as i64 {

@@ -6,13 +6,13 @@ use rushlight_core::backend::{Activation, LstmStep, MatMul};
 use rushlight_core::layout::Layout;
 use rushlight_core::{Dims, Error, Result};
 
-/// What [`lstm_forward`] computes; rows are ordered by step.
+/// The results of [`lstm_forward`]; rows are ordered by step.
 pub struct LstmStates {
     /// The outputs, `[steps * batch, hidden]`.
     pub outputs: Tensor,
     /// The cell states, of the same shape.
     pub cells: Tensor,
-    /// The gates after activation, `[steps * batch, 4 * hidden]`; one step's room where they are not kept.
+    /// The gates after activation, `[steps * batch, 4 * hidden]`; a buffer for one step if they are not saved.
     pub gates: Tensor,
 }
 
@@ -57,9 +57,9 @@ fn check(sums: &Tensor, weight: &Tensor, first: [&Tensor; 2], steps: usize) -> R
     Ok([batch, hidden])
 }
 
-/// A long short-term memory over the steps in the given order; nothing where the engine has no kernel for a step.
-/// `sums` (`[steps * batch, 4 * hidden]`) are what the inputs and biases add to the gates; `first` are the first output
-/// and cell state.
+/// An LSTM over the steps in the given order; `None` if the engine has no kernel for a step.
+/// `sums` (`[steps * batch, 4 * hidden]`) are the inputs' and biases' contributions to the gates; `first` are the first
+/// output and cell state.
 #[doc(hidden)]
 pub fn lstm_forward(
     sums: &Tensor,

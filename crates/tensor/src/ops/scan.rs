@@ -130,12 +130,12 @@ impl Tensor {
         Ok((out.reshape(self.shape())?, indices.reshape(self.shape())?))
     }
 
-    /// Running maximum along `dim` and where it is (the last of equals).
+    /// Running maximum along `dim` and its position (the last of equal ones).
     pub fn cummax(&self, dim: isize) -> Result<(Tensor, Tensor)> {
         self.running_extreme("cummax", Scan::Max, dim)
     }
 
-    /// Running minimum along `dim` and where it is (the last of equals).
+    /// Running minimum along `dim` and its position (the last of equal ones).
     pub fn cummin(&self, dim: isize) -> Result<(Tensor, Tensor)> {
         self.running_extreme("cummin", Scan::Min, dim)
     }

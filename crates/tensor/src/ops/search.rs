@@ -13,7 +13,7 @@ pub struct Unique {
     pub values: Tensor,
     /// For each element of the tensor, in its shape, where its value is in `values`.
     pub inverse: Tensor,
-    /// How often each value occurs.
+    /// Number of occurrences of each value.
     pub counts: Tensor,
 }
 
@@ -53,7 +53,7 @@ impl Tensor {
         })
     }
 
-    /// The distinct values in ascending order, with the place of each element among them and how often each occurs.
+    /// The distinct values in ascending order, with each element's index among them and the counts.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -89,7 +89,7 @@ impl Tensor {
         Ok(self.unique_dim_full(dim)?.values)
     }
 
-    /// [`Tensor::unique_dim`] with the place of each slice among the distinct ones and how often each occurs.
+    /// [`Tensor::unique_dim`] with each slice's index among the distinct ones and the counts.
     pub fn unique_dim_full(&self, dim: isize) -> Result<Unique> {
         let at = self.wrap_dim("unique_dim_full", dim)?;
         if self.rank() == 0 {
@@ -114,7 +114,7 @@ impl Tensor {
         })
     }
 
-    /// What `find` finds, recorded as PyTorch does: the values require gradients, which there are none of.
+    /// Runs `find` and records it as PyTorch does: the values require gradients, but the op has no derivative.
     fn picked(&self, name: &'static str, find: impl FnOnce() -> Result<Unique>) -> Result<Unique> {
         let mut found = no_grad(find)?;
         if self.dtype().is_float() && recording(&[self]) {
@@ -132,7 +132,7 @@ impl Tensor {
         }
         while ranks.shape()[1] > 1 {
             let columns = ranks.shape()[1];
-            // There are no more ranks than elements, far fewer than the root of the largest integer.
+            // Cannot overflow: there are at most as many ranks as elements, far below the root of the largest integer.
             let base = ranks.max(..)?.add(1)?;
             let pairs = ranks.narrow(1, 0, columns / 2 * 2)?.reshape([self.shape()[0], columns / 2, 2])?;
             let joined = pairs.select(2, 0)?.mul(&base)?.add(&pairs.select(2, 1)?)?;
@@ -241,7 +241,7 @@ impl Tensor {
         boundaries.searchsorted(self, right).map_err(|e| e.within("bucketize"))
     }
 
-    /// How often each of 0, 1, 2, … occurs in a vector of integers, or the sum of the weights where it occurs; at least
+    /// Counts of 0, 1, 2, … in a vector of integers, or the sums of their weights; at least
     /// `minlength` entries.
     pub fn bincount(&self, weights: Option<&Tensor>, minlength: usize) -> Result<Tensor> {
         if self.dtype().is_float() || self.dtype() == DType::Bool {
@@ -318,7 +318,7 @@ impl Tensor {
         })
     }
 
-    /// Where the elements are among those of `test`.
+    /// For each element, whether `test` contains it.
     pub fn isin(&self, test: &Tensor) -> Result<Tensor> {
         self.same_device(test, "isin")?;
         if test.numel() == 0 {

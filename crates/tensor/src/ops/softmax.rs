@@ -44,7 +44,7 @@ impl Tensor {
 
     fn softmax_family(&self, name: &'static str, dim: isize, log: bool) -> Result<Tensor> {
         if !self.dtype().is_float() {
-            return Err(Error::dtype(format!("{name}: not implemented for {}; ask for a float dtype", self.dtype())));
+            return Err(Error::dtype(format!("{name}: not implemented for {}; pass a float dtype", self.dtype())));
         }
         let dim = self.wrap_dim(name, dim)?;
         let x = self.contiguous()?;

@@ -41,7 +41,7 @@ impl Tensor {
         Ok(self.sort(0, false)?.0)
     }
 
-    /// The `k` largest or smallest along `dim`, best first, and where they are.
+    /// The `k` largest or smallest along `dim`, best first, and their indices.
     pub fn topk(&self, k: usize, dim: isize, largest: bool) -> Result<(Tensor, Tensor)> {
         self.not_bool("topk")?;
         let dim = self.wrap_dim("topk", dim)?;
@@ -67,7 +67,7 @@ impl Tensor {
         Ok((values, indices))
     }
 
-    /// The `k`-th smallest along `dim`, counted from 1, and where it is.
+    /// The `k`-th smallest along `dim`, counted from 1, and its index.
     pub fn kthvalue(&self, k: usize, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.not_bool("kthvalue")?;
         let dim = self.wrap_dim("kthvalue", dim)? as isize;
@@ -94,7 +94,7 @@ impl Tensor {
         Ok((values.squeeze(dim)?, indices.squeeze(dim)?))
     }
 
-    /// The element of a rank along `dim`, which stays at size one, and where it is; nothing where the engine has no
+    /// The element of a rank along `dim`, which keeps size one, and its index; `None` if the engine has no
     /// kernel for it.
     pub(crate) fn kth(&self, dim: usize, rank: Rank) -> Result<Option<(Tensor, Tensor)>> {
         let mut shape = Dims::from_slice(self.shape());

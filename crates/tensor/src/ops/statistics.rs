@@ -234,7 +234,7 @@ impl Tensor {
         self.median_along("nanmedian", dim, keepdim, true)
     }
 
-    /// The value below which a fraction `q` of the elements lies, between neighbours by linear interpolation; along a
+    /// The value below which a fraction `q` of the elements is, with linear interpolation between neighbours; along a
     /// dimension or of all. NaN if any element is.
     pub fn quantile(&self, q: f64, dim: Option<isize>, keepdim: bool) -> Result<Tensor> {
         self.needs_float("quantile")?;

@@ -67,7 +67,7 @@ fn infer_shape(name: &str, shape: &[isize], numel: usize) -> Result<Dims> {
     if known == numel { Ok(out) } else { Err(fail()) }
 }
 
-/// Sizes given as integers of any kind; -1 is to be inferred.
+/// Sizes given as integers of any kind; -1 is inferred.
 pub trait IntoShape {
     /// The sizes.
     fn into_shape(self) -> rushlight_core::smallvec::SmallVec<[isize; 6]>;
@@ -148,8 +148,8 @@ impl Tensor {
         let shape = infer_shape("view", &shape.into_shape(), self.numel())?;
         match self.layout().view(&shape) {
             Some(layout) => self.reshaped(layout),
-            // Autocast's convolutions choose this order by themselves: who asked for none finds what a row-major result
-            // would give.
+            // Autocast's convolutions choose channels last by themselves; a caller that did not request it gets a
+            // row-major result.
             None if self.is_channels_last() => self.contiguous()?.view(&shape[..]),
             None => Err(Error::shape(format!(
                 "view: size {:?} is not compatible with input tensor's size {:?} and stride {:?} (at least one dimension spans across two \
@@ -239,7 +239,7 @@ impl Tensor {
         self.view_op("transpose", self.layout().transpose(a, b), move |_, dy| dy.transpose(a as isize, b as isize))
     }
 
-    /// A matrix transposed; vectors and numbers as they are.
+    /// A matrix transposed; vectors and scalars are unchanged.
     pub fn t(&self) -> Result<Tensor> {
         match self.rank() {
             0 | 1 => Ok(self.clone()),
@@ -526,7 +526,7 @@ impl Tensor {
     }
 }
 
-/// An empty list with room for so many items, or an error: their number is the caller's.
+/// An empty list with capacity for `count` items, or an error: the caller may pass a huge count.
 fn room_for<T>(name: &str, count: usize) -> Result<Vec<T>> {
     let mut list = Vec::new();
     list.try_reserve_exact(count)

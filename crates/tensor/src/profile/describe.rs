@@ -1,4 +1,4 @@
-//! What a span says of an engine call: its name, operations and inputs.
+//! Descriptions of engine calls for spans: name, operations and inputs.
 
 use rushlight_core::Pointwise;
 use rushlight_core::backend::*;

@@ -538,6 +538,6 @@ mod tests {
         let own = include_str!("engine.rs").split("impl Backend for Profiled").nth(1).expect("the implementation");
         let handed_on = methods(own.split("#[cfg(test)]").next().expect("the code"));
         let missing: Vec<_> = declared.iter().filter(|name| !handed_on.contains(name)).collect();
-        assert!(declared.len() > 40 && missing.is_empty(), "profile/engine.rs does not hand on {missing:?}");
+        assert!(declared.len() > 40 && missing.is_empty(), "profile/engine.rs does not forward {missing:?}");
     }
 }

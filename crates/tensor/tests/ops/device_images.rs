@@ -52,8 +52,8 @@ enum After {
     Between,
 }
 
-/// Runs one case: values, running statistics and gradients. With `apart`, the device is waited for after every call and gradients are looked at on the way, so
-/// that each op has a kernel of its own.
+/// Runs one case: values, running statistics and gradients. With `apart`, the device is waited for after every call and
+/// gradients are looked at on the way, so that each op has a kernel of its own.
 fn normalise(after: After, x: &Tensor, apart: bool, recorded: bool) -> Result<Vec<Tensor>> {
     let device = x.device();
     let gap = || if apart { synchronize(&device) } else { Ok(()) };
@@ -178,7 +178,8 @@ fn residual_blocks() -> Result<()> {
     })
 }
 
-/// Gradients of a ReLU large enough to be held back: those of the batch norm before it, of a sum before it, and of nothing like it.
+/// Gradients of a ReLU large enough to be held back: those of the batch norm before it, of a sum before it, and of
+/// nothing like it.
 #[test]
 fn gradients_of_large_relus() -> Result<()> {
     let _turn = turn();
@@ -201,7 +202,8 @@ fn gradients_of_large_relus() -> Result<()> {
     Ok(())
 }
 
-/// A captured step sees its inputs in the memory order of the first ones, whatever order later ones have and wherever they are.
+/// A captured step sees its inputs in the memory order of the first ones, whatever order later ones have and wherever
+/// they are.
 #[test]
 fn captured_steps_keep_the_memory_order_of_inputs() -> Result<()> {
     let _turn = turn();

@@ -27,7 +27,7 @@ impl EmaWeights {
         Self { decay, every: 1, last: None, ema: None, restored: None, applied: false }
     }
 
-    /// Moves it after every so many steps.
+    /// Updates the average after every `steps` steps.
     pub fn every_n_steps(mut self, steps: u64) -> Self {
         self.every = steps.max(1);
         self

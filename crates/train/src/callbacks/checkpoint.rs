@@ -13,7 +13,8 @@ use std::path::PathBuf;
 /// ```
 /// # mod rushlight { pub use rushlight_train as train; }
 /// use rushlight::train::{ModelCheckpoint, Mode, Trainer};
-/// let trainer = Trainer::new().checkpoint(ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2).every_n_train_steps(500));
+/// let best = ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2);
+/// let trainer = Trainer::new().checkpoint(best.every_n_train_steps(500));
 /// ```
 #[derive(Clone, Debug)]
 pub struct ModelCheckpoint {
@@ -50,7 +51,7 @@ impl ModelCheckpoint {
         }
     }
 
-    /// Where checkpoints go; `checkpoints` in the run's directory unless said otherwise.
+    /// Where checkpoints go; `checkpoints` in the run's directory by default.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
@@ -62,38 +63,38 @@ impl ModelCheckpoint {
         self
     }
 
-    /// How many stay because they are the best: 1 unless said otherwise. Needs [`ModelCheckpoint::monitor`].
+    /// How many stay because they are the best: 1 by default. Needs [`ModelCheckpoint::monitor`].
     pub fn save_top_k(mut self, k: usize) -> Self {
         self.top_k = k;
         self
     }
 
-    /// How many of the newest stay: 3 unless said otherwise, and at least 1.
+    /// How many of the newest stay: 3 by default, and at least 1.
     pub fn keep_last(mut self, keep: usize) -> Self {
         self.keep_last = keep;
         self
     }
 
-    /// Saves after every so many optimizer steps; then not at the end of epochs, unless that is said too.
+    /// Saves after every `steps` optimizer steps, and at the end of epochs only if that is set too.
     pub fn every_n_train_steps(mut self, steps: u64) -> Self {
         self.every_n_train_steps = Some(steps.max(1));
         self
     }
 
-    /// Saves after every so many epochs, when validation is done.
+    /// Saves after every `epochs` epochs, after validation.
     pub fn every_n_epochs(mut self, epochs: u64) -> Self {
         self.every_n_epochs = Some(epochs.max(1));
         self
     }
 
-    /// Saves when training ends with an error, as things are then. What is wrong may be in the checkpoint: it goes to a
-    /// folder `exception` of its own.
+    /// Saves the current state when training ends with an error. The state may be faulty, so the checkpoint goes to a
+    /// separate folder `exception`.
     pub fn on_exception(mut self, save: bool) -> Self {
         self.on_exception = save;
         self
     }
 
-    /// Whether files are written while training continues: yes unless said otherwise.
+    /// Whether files are written while training continues; true by default.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self

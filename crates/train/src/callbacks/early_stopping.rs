@@ -57,7 +57,7 @@ impl EarlyStopping {
         self
     }
 
-    /// Whether a value that is not finite ends the run at once: yes unless said otherwise.
+    /// Whether a value that is not finite ends the run at once; true by default.
     pub fn check_finite(mut self, check_finite: bool) -> Self {
         self.check_finite = check_finite;
         self

@@ -1,4 +1,4 @@
-//! Callbacks: what a run does beside training.
+//! Callbacks: actions of a run besides training.
 
 mod averaging;
 mod checkpoint;
@@ -37,7 +37,7 @@ impl Mode {
         }
     }
 
-    /// What anything is better than.
+    /// The initial value, worse than any other.
     pub fn worst(self) -> f64 {
         match self {
             Mode::Min => f64::INFINITY,
@@ -46,7 +46,7 @@ impl Mode {
     }
 }
 
-/// What a run does beside training. Every process of a run calls its callbacks alike.
+/// Actions of a run besides training. Every process of a run calls the same callbacks.
 ///
 /// ```
 /// # mod rushlight {
@@ -76,7 +76,7 @@ impl Mode {
 /// ```
 #[allow(unused_variables)]
 pub trait Callback: Send {
-    /// The name under which checkpoints keep its state, and messages speak of it.
+    /// The name under which checkpoints keep its state, and the name in messages.
     fn name(&self) -> &str;
 
     /// Before the first batch, when model, optimizers and loggers are ready and a checkpoint was restored.
@@ -99,13 +99,13 @@ pub trait Callback: Send {
         Ok(())
     }
 
-    /// Whether [`Run::learning_rates`] is to be as of this step when the batch ends. It always is when values are
+    /// Whether [`Run::learning_rates`] must be current when this step's batch ends. It always is when values are
     /// logged, and at the end of epochs.
     fn wants_learning_rates(&self, step: u64) -> bool {
         false
     }
 
-    /// Whether [`Callback::on_gradients`] is to be called.
+    /// Whether [`Callback::on_gradients`] must be called.
     fn wants_gradients(&self) -> bool {
         false
     }

@@ -12,7 +12,7 @@ use rushlight_tensor::state::{Dict, Value};
 use rushlight_tensor::{NormOptions, Tensor, get_total_norm, memory_stats};
 use std::time::{Duration, Instant};
 
-/// Logs learning rates, after every so many steps: `lr-0`, and `lr-0/pg1` and so on for optimizers of several groups.
+/// Logs learning rates, every N steps: `lr-0`, and `lr-0/pg1` and so on for optimizers with several groups.
 #[derive(Clone, Debug)]
 pub struct LearningRateMonitor {
     every: u64,
@@ -31,7 +31,7 @@ impl LearningRateMonitor {
         Self { every: 50, last: None }
     }
 
-    /// Every so many steps.
+    /// Logs every `steps` steps.
     pub fn every_n_steps(mut self, steps: u64) -> Self {
         self.every = steps.max(1);
         self
@@ -56,7 +56,7 @@ impl Callback for LearningRateMonitor {
     }
 }
 
-/// Logs the norm of all gradients before clipping, as `grad_norm`, and of each parameter if asked.
+/// Logs the norm of all gradients before clipping, as `grad_norm`, and optionally of each parameter.
 #[derive(Clone, Debug)]
 pub struct GradientNorm {
     norm_type: f64,
@@ -135,7 +135,7 @@ impl ThroughputMonitor {
         Self { every: 50, flops_per_sample: None, peak_flops: None, since: None }
     }
 
-    /// Every so many steps.
+    /// Logs every `steps` steps.
     pub fn every_n_steps(mut self, steps: u64) -> Self {
         self.every = steps.max(1);
         self
@@ -147,7 +147,7 @@ impl ThroughputMonitor {
         self
     }
 
-    /// What the device could do in a second: then the share of it is logged too, as `throughput/utilisation`.
+    /// Peak operations per second of the device. The achieved share is then logged as `throughput/utilisation`.
     pub fn peak_flops(mut self, flops: f64) -> Self {
         self.peak_flops = Some(flops);
         self
@@ -216,7 +216,7 @@ impl DeviceStatsMonitor {
         Self { every: 50, monitor: Monitor::new(), since: None, last: None }
     }
 
-    /// Every so many steps.
+    /// Logs every `steps` steps.
     pub fn every_n_steps(mut self, steps: u64) -> Self {
         self.every = steps.max(1);
         self
@@ -263,7 +263,7 @@ impl Callback for DeviceStatsMonitor {
     }
 }
 
-/// Ends a run after some time of training, that of earlier processes of the run included.
+/// Ends a run after a training time, which includes the run's earlier processes.
 #[derive(Clone, Debug)]
 pub struct Timer {
     duration: Duration,

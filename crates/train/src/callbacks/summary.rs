@@ -12,8 +12,8 @@ use std::collections::HashMap;
 /// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point
 /// operations of a forward pass on one sample.
 ///
-/// Operations are those of products with a parameter: two for each weight of a linear layer, times the positions it is
-/// applied at, which [`ModelSummary::positions`] tells for sequences. Convolutions need [`ModelSummary::positions`] as
+/// Counted are products with a parameter: two for each weight of a linear layer, times the positions it is
+/// applied at, which [`ModelSummary::positions`] sets for sequences. Convolutions need [`ModelSummary::positions`] as
 /// well: their output's pixels. [`ModelSummary::traced`] counts them instead.
 #[derive(Clone, Debug)]
 pub struct ModelSummary {
@@ -35,7 +35,7 @@ impl ModelSummary {
         Self { depth: 1, positions: 1, traced: None }
     }
 
-    /// Parts of parts, so many levels deep.
+    /// Depth of nested modules to show.
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
@@ -47,10 +47,10 @@ impl ModelSummary {
         self
     }
 
-    /// Runs a forward pass of the model on a batch of so many samples and counts the operations of the products,
+    /// Runs a forward pass of the model on a batch of `samples` samples and counts the operations of the products,
     /// convolutions and attention that reach the engine, for one sample. A call belongs to the module whose parameter
     /// it reads. One without a parameter, as attention, belongs to the smallest module that holds both the module
-    /// before and the one after it. An error says that the profiler is at work, or is the forward's own.
+    /// before and the one after it. Fails if the profiler is already running or the forward pass fails.
     ///
     /// ```
     /// # mod rushlight {
@@ -149,7 +149,7 @@ impl ModelSummary {
         }
     }
 
-    /// Operations of a module and its parts: counted, or else those of its parameters.
+    /// Operations of a module and its parts: counted by the trace, or estimated from its parameters.
     fn operations(&self, module: &dyn Module, path: &str) -> f64 {
         match &self.traced {
             Some(traced) => traced.iter().filter(|(name, _)| is_within(name, path)).map(|(_, flops)| flops).sum(),

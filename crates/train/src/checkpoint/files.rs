@@ -29,10 +29,10 @@ pub fn name(step: u64) -> String {
     format!("{PREFIX}{step:012}")
 }
 
-/// What makes a folder of shards a checkpoint. It is written last.
+/// The manifest that makes a folder of shards a checkpoint. It is written last.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// Told anew for every save and noted in every shard.
+    /// Unique for every save and stored in every shard.
     pub id: String,
     pub position: Position,
     pub metric: Option<f64>,
@@ -233,7 +233,7 @@ fn file_metric(state: &Value) -> Option<f64> {
     state.as_dict().ok()?.get(&Key::from("metric"))?.as_float().ok()
 }
 
-/// The step in a name, and whether the rest of the name is that of a folder.
+/// The step in a name, and whether the name is a folder's.
 fn parse(name: &str) -> Option<(u64, bool)> {
     let rest = name.strip_prefix(PREFIX)?;
     let (digits, is_folder) = rest.strip_suffix(".pt").map_or((rest, true), |digits| (digits, false));

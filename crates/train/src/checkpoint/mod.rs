@@ -35,7 +35,7 @@ pub enum Best {
     Highest,
 }
 
-/// What [`Checkpoints::save_with`] saves beside the parts.
+/// Options of [`Checkpoints::save_with`]: values saved besides the parts.
 #[derive(Clone, Copy, Default)]
 pub struct SaveOptions<'a> {
     metric: Option<f64>,
@@ -62,15 +62,15 @@ impl<'a> SaveOptions<'a> {
     }
 }
 
-/// What [`Checkpoints::restore`] found.
+/// The result of [`Checkpoints::restore`].
 #[derive(Debug)]
 pub struct Restored {
     /// Where the run continues.
     pub position: Position,
     /// The file or folder it came from.
     pub path: PathBuf,
-    /// Newer checkpoints that were damaged, and what was wrong with them. They are kept under the same name with
-    /// `.damaged` after it.
+    /// Newer checkpoints that were damaged, and their errors. They are renamed with
+    /// a suffix `.damaged`.
     pub skipped: Vec<(PathBuf, Error)>,
     /// The metric it was saved with.
     pub metric: Option<f64>,
@@ -82,8 +82,8 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Restores a part of which every rank has its own, saved by [`SaveOptions::sharded`]. The world must have the size
-    /// it had then: shards fit no other. [`Restored::shards`] gives all of them to a program that can cut them anew.
+    /// Restores this rank's shard of a part saved with [`SaveOptions::sharded`]. The world must have the same size
+    /// as then. [`Restored::shards`] returns all shards to a program that can repartition them.
     pub fn load_sharded(&self, name: &str, part: &mut dyn Stateful) -> Result<()> {
         let within = |e: Error| e.within(&format!("restore '{}', part '{name}'", self.path.display()));
         if self.world_size != self.size {
@@ -103,10 +103,10 @@ impl Restored {
     }
 }
 
-/// The checkpoints of a run in a directory, each whole and checksummed.
+/// The checkpoints of a run in a directory, each complete and checksummed.
 ///
 /// A checkpoint holds the state of every part it is given (model, optimizer, scheduler, scaler, loader), the position,
-/// and the state of the random generator. A run killed at any moment continues from the newest whole checkpoint and
+/// and the state of the random generator. A run killed at any moment continues from the newest complete checkpoint and
 /// ends with the same weights, bit by bit.
 ///
 /// A program that runs alone writes one file a checkpoint, `checkpoint-STEP.pt`, which `torch.load` reads.
@@ -138,13 +138,13 @@ impl Restored {
 /// # Jobs of several ranks
 ///
 /// With [`CheckpointsBuilder::world`] all ranks save one checkpoint together, in a directory that their nodes share.
-/// Every rank calls `save` and `restore` alike; `parts` are those that are the same on every rank, as data parallel
-/// training has them. Each rank writes its share of the tensors to a file of a folder `checkpoint-STEP`; when all are
+/// Every rank calls `save` and `restore` alike; `parts` must be the same on every rank, as in data-parallel
+/// training. Each rank writes its share of the tensors to a file of a folder `checkpoint-STEP`; when all are
 /// on the disk, rank 0 writes `manifest.json`. A folder without a manifest is no checkpoint, so a job killed in the
 /// middle of a save continues from the one before.
 ///
-/// A checkpoint is restored by any number of ranks, one included. Random generators continue where they were if the
-/// world has the same size; ranks that were not there before get streams of their own, derived from rank 0's.
+/// A checkpoint is restored by any number of ranks, including one. Random generators continue if the
+/// world has the same size; additional ranks get their own streams, derived from rank 0's.
 ///
 /// ```no_run
 /// # mod rushlight { pub use rushlight_dist as dist; }
@@ -167,7 +167,7 @@ impl Restored {
 ///
 /// # Full and failing disks
 ///
-/// A save that fails on any rank fails on all, removes what it has written and leaves the checkpoints before it alone.
+/// A save that fails on any rank fails on all, removes its files and keeps the earlier checkpoints.
 /// The error comes from `save`, or with [`CheckpointsBuilder::background`] from the next `save` or
 /// [`Checkpoints::finish`]. [`CheckpointsBuilder::tolerate`] prints it instead and continues.
 #[derive(Debug)]
@@ -201,14 +201,14 @@ pub struct CheckpointsBuilder {
 }
 
 impl CheckpointsBuilder {
-    /// How many checkpoints stay; older ones are removed after a new one is whole. Three unless said otherwise: the
+    /// How many checkpoints stay; older ones are removed after a new one is whole. Three by default: the
     /// newest may be damaged.
     pub fn keep(mut self, keep: usize) -> Self {
         self.keep.newest = keep;
         self
     }
 
-    /// How many stay beside the newest ones because their metric ([`SaveOptions::metric`]) is the best.
+    /// The number of checkpoints kept for the best metric ([`SaveOptions::metric`]), besides the newest.
     pub fn keep_best(mut self, count: usize, best: Best) -> Self {
         self.keep.best = Some((count, best));
         self
@@ -222,7 +222,7 @@ impl CheckpointsBuilder {
     }
 
     /// How many saves in a row may fail before that is an error. Failures are printed; the last whole checkpoint stays
-    /// the newest. None unless said otherwise. [`Checkpoints::finish`] returns every error.
+    /// the newest. None by default. [`Checkpoints::finish`] returns every error.
     pub fn tolerate(mut self, failures: usize) -> Self {
         self.tolerate = failures;
         self
@@ -246,7 +246,7 @@ impl CheckpointsBuilder {
         self
     }
 
-    /// Makes the directory if it is not there, and removes what killed runs have left of unfinished checkpoints.
+    /// Creates the directory if it is missing, and removes unfinished checkpoints of killed runs.
     pub fn build(self) -> Result<Checkpoints> {
         if self.keep.newest == 0 {
             return Err(Error::value("Checkpoints: keep must be at least 1"));
@@ -312,7 +312,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// What is left to do to write a checkpoint in one file.
+    /// Prepares the deferred writing of a one-file checkpoint.
     fn file_writer(
         &self,
         position: Position,
@@ -344,7 +344,7 @@ impl Checkpoints {
         }))
     }
 
-    /// What is left to do to write this rank's shard. Only tensors that fall to this rank are copied.
+    /// Prepares the deferred writing of this rank's shard. Copies only this rank's tensors.
     fn shard_writer(
         &self,
         ranks: &Ranks,
@@ -404,9 +404,9 @@ impl Checkpoints {
         self.writing.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Restores all parts and the random state from the newest whole checkpoint; `None` if there is none yet. Damaged
-    /// files are passed over and reported. If none of the checkpoints there is whole, that is an error: a run must not
-    /// start over unasked.
+    /// Restores all parts and the random state from the newest complete checkpoint; `None` if there is no checkpoint
+    /// yet. Damaged files are skipped and reported. If all checkpoints are damaged, that is an error: a run must not
+    /// silently start over.
     pub fn restore(&mut self, parts: &mut [(&str, &mut dyn Stateful)]) -> Result<Option<Restored>> {
         self.finish()?;
         check_names(parts.iter().map(|(name, _)| *name))?;
@@ -494,7 +494,7 @@ fn find(directory: &Path) -> Result<(Option<Entry>, Vec<(Entry, Error)>)> {
     Ok((None, skipped))
 }
 
-/// The random stream of a rank: where it was, or for ranks that were not there a new one with a seed of its own.
+/// The random stream of a rank: the saved one, or for an additional rank a new one with its own seed.
 fn stream(saved: &[Philox], rank: usize) -> Philox {
     let first = saved.first().copied().unwrap_or(Philox { seed: 0, offset: 0 });
     saved.get(rank).copied().unwrap_or_else(|| {

@@ -129,7 +129,7 @@ impl Ranks {
             let text = self.read(&format!("{tail}/{rank}"), rank, since);
             parts.push(text.and_then(|text| heard(&text)).map_err(|e| e.within(&format!("rank {rank}"))));
         }
-        // Of several failures the first rank's is told.
+        // If several ranks fail, the lowest rank's error is reported.
         let result = parts.into_iter().collect::<Result<Vec<_>>>().and_then(decide);
         if result.is_err() {
             give_up();
@@ -198,7 +198,7 @@ impl Ranks {
             files::prune(directory, keep.newest, keep.best)
         };
         let give_up = || {
-            // What was written of it takes room that is needed. An older checkpoint of the same step stays.
+            // Remove the partial files to free disk space. An older checkpoint of the same step stays.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().contains(&id) {
                     let _ = std::fs::remove_file(entry.path());

@@ -6,7 +6,7 @@ use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::{Dict, Value};
 use std::collections::HashMap;
 
-/// First item of the pair that stands for a tensor; the second is its number.
+/// First item of the pair that replaces a tensor; the second is its number.
 const MARK: &str = "rushlight.tensor";
 
 /// A state with numbers in the places of its tensors, and the tensors.
@@ -106,7 +106,7 @@ pub fn fingerprint(tensors: &[Tensor]) -> u64 {
     hash
 }
 
-/// A copy of a state with tensors of its own, in the CPU's memory; tensors that are one stay one.
+/// A deep copy of a state in the CPU's memory. Shared tensors stay shared.
 pub fn copied(value: &Value) -> Result<Value> {
     let mut copies = HashMap::new();
     no_grad(|| {

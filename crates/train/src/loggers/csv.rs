@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Writes `metrics.csv` in the run's directory: columns `step`, `epoch` and one for each name, empty where a row has no
-/// value. A name that comes later is a further column, so the file is written anew then. A resumed run drops the rows
+/// value. A name that first appears later adds a column, and the file is rewritten. A resumed run drops the rows
 /// that it will write again.
 #[derive(Default)]
 pub struct CsvLogger {

@@ -67,7 +67,7 @@ impl Logger for JsonLinesLogger {
         object.insert("epoch".into(), row.epoch.into());
         object.insert("time".into(), number((now() * 1e3).round() / 1e3));
         object.extend(row.values.iter().map(|(name, value)| (name.clone(), number(*value))));
-        // A line at a time, so that whoever reads along sees whole ones.
+        // Flush each line, so that concurrent readers see complete lines.
         writeln!(file, "{}", Json::Object(object)).and_then(|()| file.flush()).map_err(|e| cannot("write", path, e))
     }
 

@@ -49,13 +49,13 @@ impl MlflowLogger {
         Self { root: root.into(), experiment: "Default".into(), run: None }
     }
 
-    /// The experiment that the run belongs to: `Default` unless said otherwise.
+    /// The experiment that the run belongs to: `Default` by default.
     pub fn experiment(mut self, name: impl Into<String>) -> Self {
         self.experiment = name.into();
         self
     }
 
-    /// The experiment of this name; a new one if there is none.
+    /// The experiment of this name; created if missing.
     fn open_experiment(&self, root: &Path) -> Result<String> {
         let entries = std::fs::read_dir(root).map_err(|e| cannot("read", root, e))?;
         let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -89,7 +89,7 @@ impl MlflowLogger {
 }
 
 impl StoredRun {
-    /// Writes what the run is, and how it ended if it has.
+    /// Writes the run's metadata, and its final status if it has ended.
     fn describe(&self, ended: bool) -> Result<()> {
         let meta = [
             ("artifact_uri", quoted(&uri(&self.folder.join("artifacts")))),
@@ -237,7 +237,7 @@ fn experiment_id(name: &str, attempt: u64) -> String {
 }
 
 fn new_id() -> String {
-    // Each state is seeded anew from the system's random numbers.
+    // Each state is seeded from the system's random numbers.
     let half = || RandomState::new().hash_one((std::process::id(), milliseconds()));
     format!("{:016x}{:016x}", half(), half())
 }
@@ -268,7 +268,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// What [`quoted`], or MLflow, made of a name.
+/// Inverse of [`quoted`] and of MLflow's quoting.
 fn unquoted(text: &str) -> String {
     let text = text.trim();
     match text.strip_prefix('\'').and_then(|inner| inner.strip_suffix('\'')) {

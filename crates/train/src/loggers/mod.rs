@@ -42,7 +42,7 @@ pub struct Resumed {
 pub struct Start<'a> {
     /// The run's directory.
     pub directory: &'a Path,
-    /// Where a resumed run continues: what was logged later is void.
+    /// Where a resumed run continues: values logged later are discarded.
     pub resumed: Option<Resumed>,
     /// The run's hyperparameters.
     pub hparams: &'a Hparams,
@@ -84,7 +84,7 @@ pub trait Logger: Send {
     }
 }
 
-/// A run's loggers. One that fails says so once and is dropped: a full disk for logs must not end a run.
+/// A run's loggers. A logger that fails is reported once and dropped: a full disk for logs must not end a run.
 #[derive(Default)]
 pub struct Loggers {
     all: Vec<Box<dyn Logger>>,
@@ -122,7 +122,7 @@ impl Loggers {
         self.rows
     }
 
-    /// Whether there is none.
+    /// Whether there are no loggers.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

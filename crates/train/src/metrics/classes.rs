@@ -27,7 +27,7 @@ pub struct ConfusionMatrix {
 }
 
 impl ConfusionMatrix {
-    /// For so many classes.
+    /// A matrix for `num_classes` classes.
     pub fn new(num_classes: usize) -> Self {
         Self { classes: num_classes.max(1), ignore_index: None, sums: Sums::default() }
     }
@@ -46,14 +46,14 @@ impl ConfusionMatrix {
             let classes = self.classes;
             let mut cell = target.mul(classes as f64)?.to_dtype(DType::I64)?.add(&predicted)?;
             if let Some(class) = self.ignore_index {
-                // One cell more takes what is not counted.
+                // An extra cell collects ignored samples.
                 cell = where_(&target.eq(class as f64)?, (classes * classes) as f64, &cell)?.to_dtype(DType::I64)?;
             }
             let cell = cell.reshape([-1])?;
             let ones = Tensor::ones_with(cell.shape(), (DType::F64, cell.device()))?;
             let empty = Tensor::zeros_with([classes * classes + 1], (DType::F64, cell.device()))?;
             let counts = empty.scatter_add(0, &cell, &ones).map_err(|e| {
-                e.within(&format!("ConfusionMatrix: a class does not lie between 0 and {}", classes - 1))
+                e.within(&format!("ConfusionMatrix: a class is not between 0 and {}", classes - 1))
             })?;
             self.sums.add(&counts)
         })
@@ -111,8 +111,8 @@ macro_rules! figures {
         }
 
         impl $name {
-            /// For so many classes; the mean over those that occur. With two classes and [`Average::Micro`] all samples
-            /// count alike.
+            /// For `num_classes` classes; the mean over those that occur. With two classes and [`Average::Micro`] all
+            /// samples have equal weight.
             pub fn new(num_classes: usize) -> Self {
                 Self { matrix: ConfusionMatrix::new(num_classes), average: Average::Macro }
             }

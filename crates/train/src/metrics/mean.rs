@@ -45,7 +45,7 @@ pub struct RunningMean {
 }
 
 impl RunningMean {
-    /// Of so many values of each process.
+    /// Over the last `window` values of each process.
     pub fn new(window: usize) -> Self {
         Self { window: window.max(1), values: Arc::default() }
     }

@@ -1,6 +1,6 @@
-//! Metrics: figures over an epoch that are right for batches of different sizes and for several processes.
+//! Metrics: figures over an epoch that are exact for batches of different sizes and for several processes.
 //!
-//! Names and values are those of torchmetrics. Each metric adds up what it needs, so a figure is that of all samples
+//! Names and values are torchmetrics'. Each metric accumulates sums, so a figure covers all samples
 //! together, not a mean of batches.
 //!
 //! ```
@@ -35,7 +35,7 @@ use rushlight_tensor::state::Value;
 
 /// A figure that is computed over many batches.
 ///
-/// A metric adds up what it needs, batch by batch; its value is computed from the sums of all processes. Clones share
+/// A metric accumulates sums batch by batch; its value is computed from the sums of all processes. Clones share
 /// their state, so a model keeps one, updates it in its step and passes it to
 /// [`StepContext::log`](crate::StepContext::log): the Trainer computes it at the end of the epoch, resets it and saves
 /// it with checkpoints.
@@ -46,9 +46,9 @@ pub trait Metric: Send + Sync {
     /// Forgets all batches.
     fn reset(&self) -> Result<()>;
 
-    /// What has been added up: a dictionary.
+    /// The accumulated state: a dictionary.
     fn state(&self) -> Result<Value>;
 
-    /// Adds what another metric of the same kind has added up, as if its batches had come before.
+    /// Merges the state of another metric of the same kind, as if its batches had come before.
     fn merge(&self, state: &Value) -> Result<()>;
 }

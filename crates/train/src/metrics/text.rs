@@ -128,7 +128,7 @@ impl BleuScore {
     }
 }
 
-/// The n-grams of a text and how often each occurs.
+/// The n-grams of a text and their counts.
 fn grams<'a, 'b>(words: &'a [&'b str], n: usize) -> HashMap<&'a [&'b str], usize> {
     let mut counts = HashMap::new();
     for gram in words.windows(n) {

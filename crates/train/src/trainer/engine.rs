@@ -14,7 +14,7 @@ use rushlight_tensor::capture::recording_id;
 use rushlight_tensor::{Capture, Tensor, clip_grad_norm_, clip_grad_value_};
 use std::ops::Range;
 
-/// What a step does beside computing gradients.
+/// A step's actions besides computing gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Phase {
     /// Whether gradients are cleared first.
@@ -23,7 +23,7 @@ pub(super) struct Phase {
     pub steps: bool,
 }
 
-/// What a captured step has logged when it was recorded: replays log the same names.
+/// Names logged by a captured step while it was recorded; replays log the same names.
 struct Recorded {
     kind: u64,
     inputs: Vec<(DType, Vec<usize>)>,
@@ -38,11 +38,11 @@ pub(super) struct Engine {
     clip: Option<(f64, ClipAlgorithm)>,
     accumulate: u64,
     detects_anomalies: bool,
-    /// Why steps are not captured; told once.
+    /// Whether the reason for not capturing has been printed.
     told: bool,
 }
 
-/// What a step works with.
+/// The inputs of a step.
 pub(super) struct Work<'a, M: TrainModule> {
     pub model: &'a M,
     pub optimizers: &'a mut Optimizers,
@@ -55,7 +55,7 @@ pub(super) struct Work<'a, M: TrainModule> {
     pub phase: Phase,
 }
 
-/// The loss of a step and what it has logged.
+/// The loss and the log of a step.
 pub(super) struct Outcome {
     pub loss: Tensor,
     pub logged: Vec<(LogSpec, LogValue)>,
@@ -102,7 +102,7 @@ impl Engine {
         });
         let outputs = match first {
             Err(e) if recorded => {
-                // Nothing has happened: the step can run as it is.
+                // A failed recording has no effect: run the step without capture.
                 self.without_capture(device, &format!("{e}"));
                 (recorded, log) = (false, StepLog::default());
                 self.capture.run_kind(kind, &inputs, |tensors| {
@@ -206,7 +206,7 @@ impl<M: TrainModule> Work<'_, M> {
     }
 }
 
-/// The tensors of a step: the loss and what it has logged.
+/// The tensors of a step: the loss and the logged values.
 fn outputs(loss: Tensor, log: &StepLog) -> Vec<Tensor> {
     let logged =
         log.values.iter().filter_map(|value| if let LogValue::Tensor(t) = value { Some(t.clone()) } else { None });

@@ -69,8 +69,8 @@ impl Trainer {
         Ok(values)
     }
 
-    /// The model's answers to the batches of a loader, in their order. Under a launcher each process has those of its
-    /// own share.
+    /// The model's answers to the batches of a loader, in their order. Under a launcher each process returns its own
+    /// share.
     pub fn predict<M: TrainModule>(&mut self, model: &mut M, loader: &mut DataLoader<M::Batch>) -> Result<Vec<Value>> {
         self.prepare_evaluation(model, &mut [loader])?;
         let switches = Switches::evaluate(model);
@@ -249,7 +249,7 @@ impl Trainer {
         }
     }
 
-    /// Says what came of a validation or a test that was asked for by itself.
+    /// Prints the results of a separate validation or test.
     fn report(&mut self, what: &str, values: &[(String, f64)]) {
         let text: Vec<String> =
             values.iter().map(|(name, value)| format!("{name} {}", crate::progress::short(*value))).collect();
@@ -258,7 +258,7 @@ impl Trainer {
     }
 }
 
-/// Values of several loaders are told apart as in Lightning.
+/// Values of several loaders get Lightning's suffixes.
 fn named(mut spec: LogSpec, dataloader_idx: usize) -> LogSpec {
     spec.name = format!("{}/dataloader_idx_{dataloader_idx}", spec.name);
     spec

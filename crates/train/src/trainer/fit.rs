@@ -17,7 +17,7 @@ use rushlight_tensor::autograd::{is_anomaly_enabled, set_detect_anomaly};
 use rushlight_tensor::{Tensor, memory_stats, synchronize};
 use std::time::{Duration, Instant};
 
-/// What training works with beside the Trainer.
+/// The arguments of a training run besides the Trainer.
 struct Fit<'a, 'b, M: TrainModule> {
     model: &'a mut M,
     optimizers: Optimizers,
@@ -76,7 +76,7 @@ impl Trainer {
         self.progress.clear();
         let profiled = self.profiling.finish(self.run.directory(), self.ranks.rank());
         if let Err(e) = &result {
-            // What the callbacks have to say to it must not hide the error.
+            // Errors of callbacks must not hide the original one.
             for callback in &mut self.callbacks {
                 let _ = callback.on_exception(&mut self.run, model, e);
             }
@@ -197,7 +197,7 @@ impl Trainer {
     fn is_preempted(&mut self) -> Result<bool> {
         let preempted = self.watch.agreed()?;
         if preempted {
-            self.run.stop("the job is preempted; it was saved and goes on when it is started again");
+            self.run.stop("the job is preempted; its state was saved, and it continues when it is started again");
             self.preempted = Some(0);
         }
         Ok(preempted)
@@ -483,7 +483,7 @@ impl Trainer {
         (0..self.policies.len()).try_for_each(|which| self.save(which, &*fit.model, &fit.optimizers, fit.train))
     }
 
-    /// Saves what there is, where that was asked for: alone, as other processes may be gone.
+    /// Saves a checkpoint after an error, if requested. This process saves alone: others may be gone.
     fn save_after_error<M: TrainModule>(&mut self, fit: &Fit<M>, error: &Error) {
         for which in 0..self.policies.len() {
             if !self.policies[which].on_exception || self.ranks.size() > 1 {

@@ -61,7 +61,7 @@ pub struct Trainer {
     /// How far its log was, if it continues with the same log.
     resumed: Option<Resumed>,
     watch: Watch,
-    /// The exit code that asks for another job.
+    /// The exit code that requests another job.
     preempted: Option<i32>,
 }
 
@@ -139,7 +139,7 @@ impl Trainer {
         &self.run.metrics
     }
 
-    /// The run: where it is and how far it has come.
+    /// The run: its directory and its position.
     pub fn run(&self) -> &Run {
         &self.run
     }
@@ -154,8 +154,8 @@ impl Trainer {
         self.resumed_from.as_deref()
     }
 
-    /// The exit code of a program whose run was cut short by its scheduler: it has been saved, and a program that ends
-    /// with this code asks to be started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
+    /// The exit code of a program whose scheduler preempted it. The run has been saved; a program that exits
+    /// with this code is started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
     ///
     /// ```no_run
     /// # let trainer = rushlight_train::Trainer::new().build().unwrap();
@@ -265,7 +265,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Starts the loggers, on the first process, and says what the run is.
+    /// Starts the loggers, on the first process, and logs the run's description.
     fn open_loggers(&mut self, model: &dyn Module) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         let Some(directory) = self.run.directory.clone().filter(|_| self.ranks.rank() == 0) else { return Ok(()) };
@@ -294,7 +294,7 @@ impl Trainer {
     }
 }
 
-/// What `config.json` says of a model.
+/// A model's entry in `config.json`.
 fn describe(model: &dyn Module) -> Json {
     let parameters = model.parameters();
     let trainable: usize = parameters.iter().filter(|p| p.requires_grad()).map(Tensor::numel).sum();

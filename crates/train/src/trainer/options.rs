@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How many batches of an epoch: a number of them, or a share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// So many.
+    /// A number.
     Count(u64),
     /// A share from 0 to 1.
     Share(f64),
@@ -49,7 +49,7 @@ impl Limit {
     fn check(self, option: &str) -> Result<()> {
         match self {
             Limit::Share(share) if !(0.0..=1.0).contains(&share) => Err(Error::value(format!(
-                "Trainer: {option} is {share}; a share lies between 0 and 1, a count is an integer"
+                "Trainer: {option} is {share}; a share is between 0 and 1, a count is an integer"
             ))),
             _ => Ok(()),
         }
@@ -76,11 +76,11 @@ pub enum ClipAlgorithm {
 /// Where a run begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
-    /// At the beginning, in a directory of its own.
+    /// At the beginning, in a new directory.
     #[default]
     Never,
-    /// At the newest whole checkpoint of the run of this name; at the beginning if there is none. What a job that may
-    /// be killed wants.
+    /// At the newest complete checkpoint of the run of this name, or at the beginning without one. For jobs that may
+    /// be killed.
     Auto,
     /// At this checkpoint.
     From(PathBuf),
@@ -211,14 +211,14 @@ impl TrainerBuilder {
         max_steps: u64, |x| Some(x);
         /// Optimizer steps that are trained whatever callbacks say.
         min_steps: u64, |x| x;
-        /// Time to train for, that of earlier processes of the run included.
+        /// Time to train for, including earlier processes of the run.
         max_time: Duration, |x| Some(x);
-        /// What numbers the run computes in.
+        /// The numeric precision of the run.
         precision: Precision, |x| x;
         /// Clips gradients to this norm, or with [`TrainerBuilder::gradient_clip_algorithm`] their elements to this
         /// value.
         gradient_clip_val: f64, |x| Some(x);
-        /// How gradients are clipped: by norm unless said otherwise.
+        /// How gradients are clipped: by norm by default.
         gradient_clip_algorithm: ClipAlgorithm, |x| x;
         /// Batches whose gradients are added up before an optimizer step.
         accumulate_grad_batches: u64, |x| x;
@@ -226,14 +226,14 @@ impl TrainerBuilder {
         accelerator: Accelerator, |x| x;
         /// Whether parameters may have no part in a loss; data parallel then searches for them at each step.
         find_unused_parameters: bool, |x| x;
-        /// Whether loaders are shared among processes: yes unless said otherwise. Those that are shared already are
+        /// Whether loaders are shared among processes; true by default. Those that are shared already are
         /// left alone.
         use_distributed_sampler: bool, |x| x;
-        /// Validates every so many epochs.
+        /// Validates after every N epochs.
         check_val_every_n_epoch: u64, |x| x;
-        /// Validation batches before training, to find mistakes early: 2 unless said otherwise.
+        /// Validation batches before training, to find mistakes early: 2 by default.
         num_sanity_val_steps: u64, |x| x;
-        /// Values of steps are logged every so many steps: 50 unless said otherwise.
+        /// Values of steps are logged every N steps; 50 by default.
         log_every_n_steps: u64, |x| x;
         /// Demands a run that can be had again: a missing [`TrainerBuilder::seed`] is an error. The engines themselves
         /// are always deterministic.
@@ -244,19 +244,19 @@ impl TrainerBuilder {
         benchmark: bool, |x| x;
         /// Measures where the time of training goes: by the Trainer's actions, or as a trace of some steps.
         profiler: RunProfiler, |x| Some(x);
-        /// Whether steps on a GPU are recorded and replayed: yes unless said otherwise. Where a step cannot be, that is
+        /// Whether steps on a GPU are recorded and replayed; true by default. Where a step cannot be, that is
         /// said once.
         capture: bool, |x| x;
         /// Seeds all random numbers when the Trainer is built.
         seed: u64, |x| Some(x);
-        /// Where the run begins: at the beginning unless said otherwise.
+        /// Where the run begins: at the beginning by default.
         resume: Resume, |x| x;
-        /// Whether progress is shown: yes unless said otherwise; one line drawn again on a terminal, a line now and
+        /// Whether progress is shown; true by default; one line drawn again on a terminal, a line now and
         /// then elsewhere.
         progress: bool, |x| x;
     }
 
-    /// Whether checkpoints are saved: yes unless said otherwise, where the run has a directory.
+    /// Whether checkpoints are saved; true by default, where the run has a directory.
     pub fn enable_checkpointing(mut self, enable: bool) -> Self {
         self.options.checkpointing = enable;
         self
@@ -304,14 +304,14 @@ impl TrainerBuilder {
         self
     }
 
-    /// Validates after every so many batches of an epoch, or after each such share of it; at its end unless said
-    /// otherwise.
+    /// Validates after every N batches of an epoch, or after a fraction of it; at its end by
+    /// default.
     pub fn val_check_interval(mut self, interval: impl Into<Limit>) -> Self {
         self.options.val_check_interval = interval.into();
         self
     }
 
-    /// Tries everything with so many batches of each kind: one epoch, without loggers and checkpoints.
+    /// A trial run with `batches` batches of each kind: one epoch, without loggers and checkpoints.
     pub fn fast_dev_run(mut self, batches: u64) -> Self {
         self.options.fast_dev_run = (batches > 0).then_some(batches);
         self
@@ -323,20 +323,20 @@ impl TrainerBuilder {
         self
     }
 
-    /// Where runs have their directories: `runs` unless said otherwise. `None`: the run has none, and neither loggers
+    /// Where runs have their directories: `runs` by default. `None`: the run has none, and neither loggers
     /// nor checkpoints.
     pub fn run_directory(mut self, root: Option<PathBuf>) -> Self {
         self.options.root = root;
         self
     }
 
-    /// The run's name, which is that of its directory; when it began unless said otherwise.
+    /// The run's name, and its directory's name; the start time by default.
     pub fn run_name(mut self, name: impl Into<String>) -> Self {
         self.options.run_name = Some(name.into());
         self
     }
 
-    /// Whether every process writes figures of itself and its device (processor, memory, GPU, steps per second) to
+    /// Whether every process writes figures of the process and its device (processor, memory, GPU, steps per second) to
     /// `system/rank-N.jsonl` of the run's directory, where `rushlight ui` shows them. A thread does so every few
     /// seconds.
     pub fn system_metrics(mut self, system_metrics: bool) -> Self {
@@ -445,7 +445,7 @@ impl TrainerBuilder {
 }
 
 impl Options {
-    /// What `config.json` says.
+    /// The options in `config.json`.
     pub(crate) fn to_json(&self) -> Json {
         json!({
             "max_epochs": self.max_epochs,

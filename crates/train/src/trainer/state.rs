@@ -1,4 +1,4 @@
-//! What a checkpoint of a run holds, and how a run continues from one.
+//! The contents of a run's checkpoint, and resuming from one.
 
 use super::{Resume, Trainer};
 use crate::checkpoint::{Position, SaveOptions, load_checkpoint};
@@ -97,7 +97,7 @@ impl Trainer {
         Ok(parts.map(Held))
     }
 
-    /// Goes on from a checkpoint, if the options say so and there is one.
+    /// Resumes from a checkpoint, if the options request it and one exists.
     pub(super) fn restore<M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -118,7 +118,7 @@ impl Trainer {
                 let mut parts: Vec<(&str, &mut dyn Stateful)> =
                     PARTS.iter().zip(&mut held).map(|(name, part)| (*name, part as &mut dyn Stateful)).collect();
                 let Some(restored) = checkpoints.restore(&mut parts)? else {
-                    // Killed before its first checkpoint: what it has logged is void.
+                    // Killed before its first checkpoint: its log is discarded.
                     self.resumed = Some(Resumed { step: 0, rows: 0 });
                     return Ok(());
                 };
@@ -127,7 +127,7 @@ impl Trainer {
                 }
                 let mut own = Held(Value::None);
                 let random = default_generator().state();
-                // Sums of an epoch belong to the ranks that made them: another number of ranks begins them anew.
+                // An epoch's sums belong to the ranks that computed them: another number of ranks starts new sums.
                 if restored.world_size == self.ranks.size() {
                     restored.load_sharded("rank", &mut own)?;
                 }
@@ -182,7 +182,7 @@ impl Trainer {
         let number = |key: &str| -> Result<u64> { Ok(trainer.get(key)?.as_int()? as u64) };
         let (epoch, mut batch_idx, global_step, samples) =
             (number("epoch")?, number("batch_idx")?, number("global_step")?, number("samples")?);
-        // Another number of processes shares what is left of the epoch, in more or fewer batches; the loader ends it.
+        // Another number of processes shares the rest of the epoch, in more or fewer batches; the loader ends it.
         batch_idx = batch_idx * number("world_size")? / self.ranks.size() as u64;
         let validated = match trainer.get("validated")? {
             Value::None => None,

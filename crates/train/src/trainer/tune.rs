@@ -12,7 +12,7 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::{StateDict, Stateful};
 
-/// What [`Trainer::lr_find`] found.
+/// The result of [`Trainer::lr_find`].
 #[derive(Clone, Debug)]
 pub struct LrFinding {
     /// Learning rates that were tried, rising.
@@ -121,7 +121,7 @@ impl Trainer {
         const STEPS: usize = 3;
         self.options.precision.prepare(model)?;
         model.to_(self.run.device.into())?;
-        let none = || Error::unsupported("scale_batch_size: the loader's batches are made by a sampler of its own");
+        let none = || Error::unsupported("scale_batch_size: the loader's batches come from a custom sampler");
         let mut size = train.batch_size().ok_or_else(none)?;
         let before = Before::of(model)?;
         let mut fits = None;

@@ -14,7 +14,7 @@ import warnings
 
 __all__ = ["ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes"]
 
-#: Asks for processes to be started at a time. They are started one after another, which takes no longer than their imports.
+#: Requests a parallel start of processes. They are started one after another, which takes no longer than their imports.
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
 
 

@@ -1,4 +1,4 @@
-//! Attention, a block of query rows at a time: no more than a block of the score matrix is stored.
+//! Attention, a block of query rows at a time: only one block of the score matrix is stored at a time.
 
 use super::array::{Array, apply, choose, product};
 use super::per_block;
@@ -82,7 +82,7 @@ impl<'a> Problem<'a> {
         x.with(heads.slice(1, block.first, block.rows, 1))
     }
 
-    /// Scores `[kv_heads, rows, s]`; those of keys out of sight are negative infinity.
+    /// Scores `[kv_heads, rows, s]`; masked keys have negative infinity.
     fn scores(&self, block: Block) -> Result<Array<'static>> {
         let q = self.rows(&self.q, block);
         let k = self.k.select(0, block.image).transpose(1, 2);
@@ -104,7 +104,7 @@ impl<'a> Problem<'a> {
         Ok(scores)
     }
 
-    /// Zeroes what dropout takes of `x`, `[kv_heads, rows, s]`, and scales the rest up.
+    /// Applies dropout to `x`, `[kv_heads, rows, s]`: zeroes the dropped elements and scales up the rest.
     fn drop(&self, x: Array<'static>, block: Block) -> Result<Array<'static>> {
         let Some((p, stream)) = self.dropout else { return Ok(x) };
         let kept = x.mul(1.0 / (1.0 - p))?;

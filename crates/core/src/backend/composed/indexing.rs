@@ -1,4 +1,4 @@
-//! Ranges, gathering along a dimension, and what is not zero.
+//! Ranges, gathering along a dimension, and positions of nonzero elements.
 
 use super::array::{Array, apply};
 use crate::backend::{Operand, Reduce, Scan, Scatter, View};

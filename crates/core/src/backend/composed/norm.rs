@@ -6,7 +6,7 @@ use super::array::Array;
 use crate::Result;
 use crate::backend::{BatchNorm, RowNorm, View};
 
-/// `(x - mean) * rstd`, without the mean where there is none.
+/// `(x - mean) * rstd`, or `x * rstd` without a mean.
 fn normalised(x: &Array, mean: Option<&Array>, rstd: &Array) -> Result<Array<'static>> {
     match mean {
         Some(mean) => x.sub(mean)?.mul(rstd),

@@ -13,7 +13,7 @@ pub fn arg_reduce(op: ArgReduce, x: View, dim: usize, values: View, indices: Vie
         ArgReduce::Min => Reduce::Min,
     };
     let best = x.reduce(reduce, &[dim])?;
-    // NaN wins and equals nothing: where it does, what is NaN is a hit.
+    // The maximum of a row with a NaN is NaN, which equals nothing, so every NaN counts as a hit.
     let hit = x.eq(&best)?.or(&x.ne(&x)?)?;
     let n = x.shape()[dim];
     let mut along: Dims = Dims::from_elem(1, x.shape().len());

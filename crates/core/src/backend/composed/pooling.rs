@@ -13,7 +13,7 @@ struct Axis {
     /// Input positions of each output, `[outputs, taps]`; the input's size means outside.
     places: Vec<i64>,
     taps: usize,
-    /// Positions each average counts, padding included where asked for.
+    /// Number of positions in each average, with padding if the op counts it.
     counts: Vec<usize>,
 }
 
@@ -96,8 +96,8 @@ impl Windows {
         Ok([whole.clone(), whole.slice(0, 0, height).slice(1, 0, width)])
     }
 
-    /// The elements of every window, `[out rows, out columns, row taps, column taps, planes]`; `outside` stands for
-    /// those outside.
+    /// The elements of every window, `[out rows, out columns, row taps, column taps, planes]`; positions outside
+    /// the input have the value `outside`.
     fn elements(&self, x: &Array, outside: f64) -> Result<Array<'static>> {
         let [planes, inner] = self.planes(x, x.shape()[0], outside)?;
         planes_last(x).copy_to(&inner)?;

@@ -23,7 +23,8 @@ pub fn update(updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
     with_factor("update", grad_scale, |scale| updates.iter().try_for_each(|update| step(update, scale)))
 }
 
-/// The arrays of a formula in evaluation. Rows want copyable values, so arrays live here and [`Value`] names them.
+/// The arrays of a formula in evaluation. Rows need `Copy` values, so the arrays are stored here and [`Value`] names
+/// them.
 #[derive(Default)]
 struct Arena<'v> {
     arrays: RefCell<Vec<Array<'v>>>,
@@ -138,7 +139,7 @@ fn step(update: &ParamUpdate, scale: Arg) -> Result<()> {
     if update.maximize {
         grad = grad.neg()?;
     }
-    // Without weight decay the parameter stays out of the gradient, even where it is infinite.
+    // Without weight decay the parameter is not read: infinity times zero would be NaN.
     if update.weight_decay != 0.0 {
         grad = grad.add(&start.mul(update.weight_decay)?)?;
     }

@@ -9,7 +9,7 @@ pub(super) struct Alphabet {
 }
 
 impl Alphabet {
-    /// Visible Latin-1 characters stand for themselves, the other bytes for the characters from 256 on.
+    /// Visible Latin-1 characters map to themselves, the other bytes to the characters from 256 on.
     pub(super) fn new() -> Self {
         let mut letters = ['\0'; 256];
         let mut next = 256u32;

@@ -4,7 +4,7 @@ use rushlight_core::{Error, Result};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Which pairs merge, into what, and in which order.
+/// The merge table: pairs, their results and their order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MergeTable {
     ranks: HashMap<(u32, u32), (u32, u32)>,
@@ -26,8 +26,8 @@ impl MergeTable {
         &self.order
     }
 
-    /// Merges a word's tokens, always the pair that comes first in order, the leftmost of several, and appends what is
-    /// left to `out`. A queue of pairs keeps this from being quadratic in long words.
+    /// Merges a word's tokens, always the pair that comes first in order, the leftmost of several, and appends the
+    /// result to `out`. A queue of pairs keeps this from being quadratic in long words.
     pub(super) fn apply(&self, mut tokens: Vec<u32>, out: &mut Vec<u32>) {
         const NONE: usize = usize::MAX;
         let len = tokens.len();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 type Pair = (u32, u32);
 
-/// A word's tokens and how often it occurs.
+/// A word's tokens and its count.
 struct Word {
     tokens: Vec<u32>,
     count: u64,
@@ -31,7 +31,7 @@ impl Word {
     }
 }
 
-/// How often pairs occur and in which words; the commonest first.
+/// Counts of pairs and the words that contain them; the most frequent pair first.
 #[derive(Default)]
 struct Pairs {
     counts: HashMap<Pair, u64>,

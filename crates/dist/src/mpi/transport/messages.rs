@@ -68,7 +68,7 @@ impl MpiTransport {
         let (f, c) = (&self.runtime.mpi.functions, &self.runtime.mpi.constants);
         let rank = self.ranks[to];
         for part in parts(data, self.chunk) {
-            self.runtime.wait_for_room(part.len, &call.limit, || format!("rank {rank} to receive what was sent"))?;
+            self.runtime.wait_for_room(part.len, &call.limit, || format!("rank {rank} to receive earlier messages"))?;
             // SAFETY: by contract.
             let bytes = unsafe { std::slice::from_raw_parts(part.ptr, part.len) }.to_vec();
             let mut request: Handle = 0;

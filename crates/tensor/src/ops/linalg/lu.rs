@@ -114,7 +114,7 @@ pub fn lu_unpack(lu: &Tensor, pivots: &Tensor) -> Result<(Tensor, Tensor, Tensor
     Ok((p, l, lu.narrow(-2, 0, k)?.triu(0)?))
 }
 
-/// What the exchanges of rows amount to, `[.., m]`, `int64`.
+/// The permutation that results from the row exchanges, `[.., m]`, `int64`.
 fn permutation(call: &str, pivots: &Tensor, m: usize, k: usize) -> Result<Tensor> {
     let exchanges = pivots.to_vec::<i32>()?;
     let lead = &pivots.shape()[..pivots.rank().saturating_sub(1)];

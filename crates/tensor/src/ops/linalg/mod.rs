@@ -67,7 +67,7 @@ fn batched(a: &Tensor, tail: &[usize]) -> Dims {
     out
 }
 
-/// Runs a factorisation, not recorded. What an engine declines is computed on the CPU. Matrices come out column-major,
+/// Runs a factorisation, not recorded. The CPU computes what an engine declines. Matrices come out column-major,
 /// as PyTorch's do (LAPACK's order).
 fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> {
     no_grad(|| {

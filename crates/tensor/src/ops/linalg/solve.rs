@@ -13,7 +13,7 @@ use rushlight_core::{Dims, Error, Result};
 pub struct SolveTriangular {
     /// Whether the upper triangle is read, not the lower.
     pub upper: bool,
-    /// Whether the unknown stands to the right of the matrix (`A X = B`), not to the left (`X A = B`).
+    /// Whether the unknown is to the right of the matrix (`A X = B`), not to the left (`X A = B`).
     pub left: bool,
     /// Whether the diagonal counts as ones.
     pub unitriangular: bool,
@@ -339,8 +339,8 @@ fn broadcast_system(call: &str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tenso
     Ok((whole(a, [m, n])?, whole(b, [rows, columns])?))
 }
 
-/// The derivative of the determinant where it is zero: the cofactors, by singular values, of which no more than one is
-/// left out.
+/// The derivative of the determinant where it is zero: the cofactors, from the singular values with one at a time
+/// omitted.
 fn cofactors(a: &Tensor) -> Result<Tensor> {
     let (u, s, vh) = a.svd(false)?;
     let n = sizes(a).0;
@@ -368,7 +368,7 @@ fn cofactors(a: &Tensor) -> Result<Tensor> {
 fn pinv_derivative(a: &Tensor, p: &Tensor, g: &Tensor) -> Result<Tensor> {
     let (pt, gt) = (p.mt()?, g.mt()?);
     let through = pt.matmul(g)?.matmul(&pt)?;
-    // What is outside the column space, and outside the row space.
+    // The parts outside the column space and outside the row space.
     let columns = gt.matmul(p)?.matmul(&pt)?;
     let columns = columns.sub(&a.matmul(p)?.matmul(&columns)?)?;
     let rows = pt.matmul(p)?.matmul(&gt)?;

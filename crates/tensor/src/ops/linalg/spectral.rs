@@ -115,7 +115,7 @@ fn skew(x: &Tensor) -> Result<Tensor> {
     x.sub(&x.mt()?)
 }
 
-/// `values[j] - values[i]` at `(i, j)`, and one on the diagonal, where what is divided by it is zero.
+/// `values[j] - values[i]` at `(i, j)`, and one on the diagonal, where the dividend is zero.
 fn gaps(values: &Tensor) -> Result<Tensor> {
     let n = values.shape().last().copied().unwrap_or(0);
     let one = Tensor::eye_with(n, n, (values.dtype(), values.device()))?;

@@ -1,5 +1,5 @@
 //! Pooling over three spatial dimensions: over the planes first, then over the depth. Maxima and averages of windows
-//! are made of those of their planes, and so are window sizes.
+//! are computed from the results of their planes, and so are window sizes.
 
 use super::{AvgPool, MaxPool, OutputSize};
 use crate::Tensor;

@@ -55,8 +55,8 @@ fn hostname() -> String {
 }
 
 impl EventWriter {
-    /// Makes a file with a name of its own in a directory, which is made if it is not there. A run that resumes says at
-    /// which step: readers then drop what earlier files have of later steps.
+    /// Creates a uniquely named file in a directory, which is created if missing. A resumed run passes
+    /// its step: readers then drop later steps of earlier files.
     pub fn create(directory: impl AsRef<Path>, suffix: &str, purge_step: Option<u64>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let directory = directory.as_ref();

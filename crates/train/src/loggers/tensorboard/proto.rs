@@ -77,7 +77,7 @@ pub fn file_version(wall_time: f64) -> Message {
     event(wall_time, 0).text(3, "brain.Event:2")
 }
 
-/// `Event.session_log` with status START: readers drop what they have of this step and later ones.
+/// `Event.session_log` with status START: readers drop their events of this step and later ones.
 pub fn session_start(wall_time: f64, step: u64) -> Message {
     event(wall_time, step).message(7, &Message::new().int(1, 1))
 }
@@ -92,7 +92,7 @@ pub fn scalar(tag: &str, value: f32) -> Message {
     Message::new().text(1, tag).float(2, value)
 }
 
-/// What a histogram holds.
+/// A histogram's statistics and buckets.
 pub struct Histogram {
     pub min: f64,
     pub max: f64,
@@ -117,7 +117,7 @@ pub fn histogram(tag: &str, h: &Histogram) -> Message {
     Message::new().text(1, tag).message(5, &histogram)
 }
 
-/// `Summary.Value.image`: a PNG of so many channels.
+/// `Summary.Value.image`: a PNG with its size and number of channels.
 pub fn image(tag: &str, width: usize, height: usize, channels: usize, png: &[u8]) -> Message {
     let image = Message::new().int(1, height as i64).int(2, width as i64).int(3, channels as i64).data(4, png);
     Message::new().text(1, tag).message(4, &image)
@@ -175,7 +175,7 @@ pub fn hparams(hparams: &[(String, Json)], metrics: &[&str], time: f64) -> [Mess
 pub struct Node {
     /// Its path, with `/` between the parts.
     pub name: String,
-    /// What it is.
+    /// The operation's type.
     pub op: String,
     /// Names of the nodes it reads.
     pub inputs: Vec<String>,

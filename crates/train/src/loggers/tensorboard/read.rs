@@ -1,4 +1,4 @@
-//! Reading event files, those of other programs and those still being written included.
+//! Reading event files, including other programs' files and files still being written.
 //!
 //! [`EventParser`] takes the bytes of a file piece by piece and never trusts them: lengths are bounded, checksums
 //! compared, and a message that does not parse is skipped and counted.
@@ -31,7 +31,7 @@ pub struct EncodedImage {
     pub len: usize,
 }
 
-/// What an event says.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventContent {
     /// A number.
@@ -61,7 +61,7 @@ pub struct EventValue {
     pub content: EventContent,
 }
 
-/// What was found in a piece of a file.
+/// The events of a piece of a file.
 #[derive(Debug, Default)]
 pub struct Parsed {
     /// Values, in the order of the file.
@@ -199,7 +199,7 @@ impl EventParser {
             return Some(found.map(|found| (tag, EventContent::Hparams(found))));
         }
         if own {
-            // A bound for files with a name of its own for every value.
+            // A bound for files in which every value has a new name.
             if self.plugins.len() < 100_000 {
                 self.plugins.insert(tag.clone(), plugin.clone());
             }
@@ -552,7 +552,7 @@ mod tests {
             assert!(parsed.fault.is_some(), "byte {at}");
             assert!(whole.values.starts_with(&parsed.values));
         }
-        // Damaged messages in whole records: the parser never panics, and skips what is none.
+        // Damaged messages in whole records: the parser never panics, and skips invalid ones.
         let mut messages = Vec::new();
         let mut rest = &bytes[..];
         while let Some((header, _)) = rest.split_at_checked(HEADER) {

@@ -1,0 +1,182 @@
+"""Settings of the process: seeds, precision, determinism, threads, autocast, ``compile``."""
+
+from . import _C
+
+
+def manual_seed(seed):
+    """Seeds the default generator, which it returns."""
+    _C._manual_seed(seed)
+    return default_generator
+
+
+class _DefaultGenerator:
+    """The default generator of random functions."""
+
+    device = _C.device("cpu")
+    initial_seed = staticmethod(_C.initial_seed)
+    get_state = staticmethod(_C.get_rng_state)
+    seed = staticmethod(_C.seed)
+
+    def manual_seed(self, seed):
+        _C._manual_seed(seed)
+        return self
+
+    def set_state(self, state):
+        _C.set_rng_state(state)
+        return self
+
+
+default_generator = _DefaultGenerator()
+
+_settings = {"precision": "highest", "deterministic": 0, "warn_always": False}
+
+
+def set_float32_matmul_precision(precision):
+    """Precision of float32 products: 'high' and 'medium' allow TF32 on accelerators. The CPU always uses float32."""
+    if precision not in ("highest", "high", "medium"):
+        import warnings
+
+        warnings.warn(f"{precision!r} is not one of 'highest', 'high' and 'medium', and changes nothing", stacklevel=2)
+        return
+    _settings["precision"] = precision
+    _C._allow_tf32(precision != "highest")
+
+
+def get_float32_matmul_precision():
+    """The precision set last, here or by ``backends.cuda.matmul.allow_tf32``."""
+    if not _C._allow_tf32():
+        return "highest"
+    return "high" if _settings["precision"] == "highest" else _settings["precision"]
+
+
+def use_deterministic_algorithms(mode, *, warn_only=False):
+    """Remembers the mode. It changes nothing: every op is deterministic, on any number of threads."""
+    _settings["deterministic"] = (1 if warn_only else 2) if mode else 0
+
+
+def are_deterministic_algorithms_enabled():
+    """The mode set last."""
+    return _settings["deterministic"] > 0
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """The mode set last."""
+    return _settings["deterministic"] == 1
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """0 or 'default', 1 or 'warn', 2 or 'error'."""
+    _settings["deterministic"] = {"default": 0, "warn": 1, "error": 2}.get(debug_mode, debug_mode)
+
+
+def get_deterministic_debug_mode():
+    """The mode set last."""
+    return _settings["deterministic"]
+
+
+def set_warn_always(b):
+    """Whether warnings are repeated."""
+    _settings["warn_always"] = b
+
+
+def is_warn_always_enabled():
+    """The setting of ``set_warn_always``."""
+    return _settings["warn_always"]
+
+
+def set_flush_denormal(mode):
+    """Not supported: returns False, as PyTorch does on such machines."""
+    return False
+
+
+def set_default_tensor_type(t):
+    """The dtype and device of new tensors, by the name of a tensor type."""
+    from ._functions import _type_names
+
+    name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+    for place in ("cpu", "cuda"):
+        for dtype, known in _type_names(place).items():
+            if known == name:
+                _C.set_default_dtype(dtype)
+                return _C.set_default_device(place)
+    raise TypeError(f"invalid type object: {t}")
+
+
+def _watch_forks():
+    import os
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=_C._before_fork, after_in_parent=lambda: _C._after_fork(False), after_in_child=lambda: _C._after_fork(True)
+        )
+
+
+_watch_forks()
+
+
+def get_num_interop_threads():
+    """Always 1: ops of one thread run one after the other."""
+    return 1
+
+
+def set_num_interop_threads(n):
+    """Accepted without effect: ops of one thread run one after the other."""
+    if n <= 0:
+        raise RuntimeError("Expected positive number of threads")
+
+
+def is_anomaly_enabled():
+    """Whether the search for NaN in backward passes is on."""
+    return _C.is_anomaly_enabled()
+
+
+def is_autocast_enabled(device_type=None):
+    """Whether autocast is on for this thread."""
+    return _C._autocast_dtype() is not None
+
+
+def is_autocast_available(device_type):
+    """Whether a device's ops take part in autocast."""
+    return device_type in ("cpu", "cuda", "xpu", "hip")
+
+
+def get_autocast_dtype(device_type):
+    """The lower precision of autocast."""
+    return _C._autocast_dtype() or (_C.bfloat16 if device_type == "cpu" else _C.float16)
+
+
+def autocast(device_type="cpu", dtype=None, enabled=True, cache_enabled=None):
+    """``torch.amp.autocast``."""
+    from .amp import autocast
+
+    return autocast(device_type, dtype, enabled, cache_enabled)
+
+
+def get_device_module(device=None):
+    """The package of a device's functions."""
+    import importlib
+
+    kind = _C.device(device).type if device is not None else "cpu"
+    return importlib.import_module(f".{kind}", __package__)
+
+
+def get_file_path(*parts):
+    """A path inside this package."""
+    import os
+
+    return os.path.join(os.path.dirname(os.path.dirname(__file__)), *parts)
+
+
+_compile_notice = []
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """Returns the model or function unchanged and warns once: its ops are compiled already. ``rushlight.capture`` records steps."""
+    if not _compile_notice and not disable:
+        _compile_notice.append(True)
+        import warnings
+
+        warnings.warn("rushlight: torch.compile does not change models; rushlight.capture(step) replays whole steps on a GPU", stacklevel=2)
+    if model is None:
+        return lambda function: function
+    return model
