@@ -136,8 +136,7 @@ impl Secular {
             let now = self.evaluate(p, at);
             let (value, slope) = (now.value, now.left_slope + now.right_slope);
             let noise = 8.0 * (now.left.abs() + now.right.abs()) + self.rho_inverse + at.abs() * slope;
-            // Not `>`, so that NaN ends it.
-            if !(value.abs() > self.tolerance * noise) {
+            if value.abs() <= self.tolerance * noise || value.is_nan() {
                 break;
             }
             if value < 0.0 {
@@ -157,7 +156,7 @@ impl Secular {
             };
             let linear = (to_p + to_q) * value - to_p * to_q * slope;
             let mut step = quadratic_root(rest, linear, to_p * to_q * value, last);
-            if !(value * step < 0.0) {
+            if value * step >= 0.0 || step.is_nan() {
                 step = -value / slope;
             }
             if !(low < at + step && at + step < high) {
