@@ -7,7 +7,7 @@
 
 use crate::layout::col_major;
 use crate::real::Scalar;
-use crate::reflector::{Reflectors, make_reflector};
+use crate::reflector::{Reflectors, make_reflector, negligible};
 use crate::simd::kernels::{axpy, bidiagonal_step, dot};
 use crate::simd::{Aligned, PAD, padded};
 
@@ -59,7 +59,7 @@ impl<T: Scalar> Bidiagonal<T> {
         self.ld
     }
 
-    /// Reduces the matrix, which is overwritten, to the diagonal and the `cols - 1` entries beside it.
+    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and the `cols - 1` entries beside it.
     pub fn reduce(&mut self, diagonal: &mut [f64], beside: &mut [f64]) {
         let (rows, cols, ld, width) = (self.rows, self.cols, self.ld, self.width);
         self.x.fill(T::ZERO);
@@ -77,7 +77,7 @@ impl<T: Scalar> Bidiagonal<T> {
             axpy(-right_before[k], &self.x[from..], &mut column[from..]);
             v.fill(T::ZERO);
             v[k..rows].copy_from_slice(&column[k..rows]);
-            let (tau, beta) = make_reflector(&mut v[k..rows]);
+            let (tau, beta) = make_reflector(&mut v[k..rows], negligible());
             self.left_taus[k] = tau;
             diagonal[k] = beta.to_f64();
             if k + 1 == cols {
@@ -101,7 +101,7 @@ impl<T: Scalar> Bidiagonal<T> {
             u.fill(T::ZERO);
             u[k + 1..cols].copy_from_slice(&self.row[k + 1..cols]);
             let head = u[k + 1];
-            let (tau, beta) = make_reflector(&mut u[k + 1..cols]);
+            let (tau, beta) = make_reflector(&mut u[k + 1..cols], negligible());
             self.right_taus[k] = tau;
             beside[k] = beta.to_f64();
             self.y[..=k].fill(T::ZERO);

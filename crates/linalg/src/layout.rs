@@ -99,8 +99,8 @@ impl Workspace {
     }
 }
 
-/// Brings a matrix into the range where squares neither overflow nor vanish, as LAPACK's drivers do.
-/// Returns the factor to multiply singular or eigenvalues with, or `None` if an entry is not finite.
+/// Brings a matrix whose largest entry is far from one near it, by a power of two, so that squares neither overflow nor
+/// vanish. Returns the factor to multiply singular or eigenvalues with, or `None` if an entry is not finite.
 pub fn rescale<T: Scalar>(a: &mut [T]) -> Option<T> {
     // Lanes that the compiler can turn into registers. A product with zero is zero, or NaN if the number is not finite.
     const LANES: usize = 16;
@@ -119,13 +119,15 @@ pub fn rescale<T: Scalar>(a: &mut [T]) -> Option<T> {
     if !check.into_iter().fold(T::ZERO, |sum, x| sum + x).is_finite() {
         return None;
     }
-    let low = T::MIN_POSITIVE.sqrt() / T::EPSILON;
-    let high = T::ONE / low;
-    if largest == T::ZERO || (low..high).contains(&largest) {
+    let far = T::from_f64((1u64 << 20) as f64);
+    if largest == T::ZERO || (T::ONE / far..far).contains(&largest) {
         return Some(T::ONE);
     }
-    a.iter_mut().for_each(|x| *x /= largest);
-    Some(largest)
+    // The exponent alone. A subnormal f64 has none, and comes close enough to one.
+    let exponent = f64::from_bits(largest.to_f64().to_bits() & 0x7FF0_0000_0000_0000).max(f64::MIN_POSITIVE);
+    let scale = T::from_f64(exponent);
+    a.iter_mut().for_each(|x| *x /= scale);
+    Some(scale)
 }
 
 #[cfg(test)]
@@ -159,7 +161,12 @@ mod tests {
         let mut usual = [1.0f64, -3.0];
         assert_eq!((rescale(&mut usual), usual), (Some(1.0), [1.0, -3.0]));
         let mut huge = [1e300f64, -5e299];
-        assert_eq!((rescale(&mut huge), huge), (Some(1e300), [1.0, -0.5]));
+        let scale = rescale(&mut huge).unwrap();
+        assert!(huge[0] >= 1.0 && huge[0] < 2.0 && scale.to_bits().trailing_zeros() >= 52);
+        assert_eq!(huge.map(|x| x * scale), [1e300, -5e299]);
+        let mut tiny = [1e-40f32, 5e-41];
+        let scale = rescale(&mut tiny).unwrap();
+        assert!(tiny[0] >= 1.0 && tiny[0] < 2.0 && scale > 0.0);
         assert_eq!(rescale(&mut [f64::NAN, 1.0]), None);
         assert_eq!(rescale(&mut [0.0f32; 0]), Some(1.0));
     }

@@ -5,7 +5,10 @@
 //! `torch.linalg`. Nothing panics: slices of the wrong length are errors, an empty batch or a size of zero is
 //! fine, and numbers that are not finite give an error or come out as NaN, as each function says.
 //!
-//! The crate is its own so that faer's generic code is compiled once: what callers instantiate are the thin
+//! Products of matrices and triangular solves are faer's; the reductions to tridiagonal and bidiagonal form, divide and
+//! conquer and the reflectors are written here, with vector kernels chosen at run time.
+//!
+//! The crate is its own so that generic code is compiled once: what callers instantiate are the thin
 //! functions of this page, which hand over to code already compiled here.
 //!
 //! ```

@@ -43,7 +43,7 @@ impl<T: Scalar> Householder<T> {
                 let v = &mut self.vectors[j * rows..(j + 1) * rows];
                 v[..j].fill(T::ZERO);
                 v[j..].copy_from_slice(&column[j..]);
-                let (tau, beta) = make_reflector(&mut v[j..]);
+                let (tau, beta) = make_reflector(&mut v[j..], T::ZERO);
                 self.taus[j] = tau;
                 column[j] = beta;
                 reflect_columns(rest, rows, &v[j..], tau);

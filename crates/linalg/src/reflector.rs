@@ -12,34 +12,49 @@ pub const BLOCK: usize = 32;
 
 /// Turns `x` into the vector `v` of a reflector that takes `x` to `beta` times the first unit vector; `v` starts with
 /// one. Returns `tau` and `beta`. As in LAPACK `beta` has the sign opposite to `x[0]`, and if there is nothing to
-/// reflect, `tau` is zero.
-pub fn make_reflector<T: Scalar>(x: &mut [T]) -> (T, T) {
+/// reflect, `tau` is zero. What follows `x[0]` counts as zero if its squares sum to no more than `negligible`.
+pub fn make_reflector<T: Scalar>(x: &mut [T], negligible: T) -> (T, T) {
     let Some((head, tail)) = x.split_first_mut() else { return (T::ZERO, T::ZERO) };
     let alpha = *head;
     *head = T::ONE;
     let squares = dot(tail, tail);
+    if negligible > T::ZERO && squares <= negligible {
+        tail.fill(T::ZERO);
+        return (T::ZERO, alpha);
+    }
     let total = alpha * alpha + squares;
     let (low, high) = (T::MIN_POSITIVE / (T::EPSILON * T::EPSILON), T::EPSILON / T::MIN_POSITIVE);
-    let norm = if low < total && total < high {
+    if low < total && total < high {
         if squares == T::ZERO {
             tail.fill(T::ZERO);
             return (T::ZERO, alpha);
         }
-        total.sqrt()
-    } else {
-        // Squares may have overflowed or vanished.
-        let largest = tail.iter().fold(T::ZERO, |m, x| if x.abs() > m { x.abs() } else { m });
-        if squares == T::ZERO && largest == T::ZERO {
-            return (T::ZERO, alpha);
-        }
-        let largest = if alpha.abs() > largest { alpha.abs() } else { largest };
-        let squares = tail.iter().chain([&alpha]).fold(T::ZERO, |sum, &x| sum + (x / largest) * (x / largest));
-        largest * squares.sqrt()
-    };
+        return finish_reflector(alpha, total.sqrt(), tail);
+    }
+    // Squares may have overflowed or vanished, so the vector is scaled for the norm.
+    let largest = tail.iter().fold(alpha.abs(), |m, x| if x.abs() > m { x.abs() } else { m });
+    if tail.iter().all(|&x| x == T::ZERO) {
+        return (T::ZERO, alpha);
+    }
+    tail.iter_mut().for_each(|x| *x /= largest);
+    let alpha = alpha / largest;
+    let norm = (alpha * alpha + dot(tail, tail)).sqrt();
+    let (tau, beta) = finish_reflector(alpha, norm, tail);
+    (tau, beta * largest)
+}
+
+/// Scales the tail of a reflector's vector; returns `tau` and `beta`.
+fn finish_reflector<T: Scalar>(alpha: T, norm: T, tail: &mut [T]) -> (T, T) {
     let beta = if alpha > T::ZERO { -norm } else { norm };
     let scale = alpha - beta;
     tail.iter_mut().for_each(|x| *x /= scale);
     ((beta - alpha) / beta, beta)
+}
+
+/// What is negligible in a matrix whose largest entry is near one: far below its precision, but above what would lead
+/// to subnormal numbers, in which a reflector is not orthogonal.
+pub fn negligible<T: Scalar>() -> T {
+    T::MIN_POSITIVE / T::EPSILON
 }
 
 /// Working memory for [`Reflectors::apply`] to matrices of up to `cols` columns.

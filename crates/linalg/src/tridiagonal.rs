@@ -7,7 +7,7 @@
 
 use crate::layout::col_major;
 use crate::real::Scalar;
-use crate::reflector::{Reflectors, make_reflector};
+use crate::reflector::{Reflectors, make_reflector, negligible};
 use crate::simd::kernels::{axpy, dot, symmetric_step};
 use crate::simd::{Aligned, PAD, padded};
 
@@ -69,7 +69,7 @@ impl<T: Scalar> Tridiagonal<T> {
         }
     }
 
-    /// Reduces the matrix, which is overwritten, to the diagonal and the `n - 1` entries beside it.
+    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and the `n - 1` entries beside it.
     pub fn reduce(&mut self, diagonal: &mut [f64], beside: &mut [f64]) {
         let (n, ld) = (self.n, self.ld);
         self.w.fill(T::ZERO);
@@ -83,7 +83,7 @@ impl<T: Scalar> Tridiagonal<T> {
             diagonal[k] = column[k].to_f64();
             x.fill(T::ZERO);
             x[k + 1..n].copy_from_slice(&column[k + 1..n]);
-            let (tau, beta) = make_reflector(&mut x[k + 1..n]);
+            let (tau, beta) = make_reflector(&mut x[k + 1..n], negligible());
             self.taus[k] = tau;
             beside[k] = beta.to_f64();
             symmetric_step(&mut self.a, n, k + 1, before, &self.w, x, &mut self.y);

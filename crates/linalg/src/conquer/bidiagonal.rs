@@ -256,7 +256,7 @@ mod tests {
                 for (k, &i) in problem.order.iter().enumerate() {
                     let expected = 2.0 * (std::f64::consts::PI * (n - k) as f64 / (2 * n + 1) as f64).cos();
                     let value = problem.diagonal[i];
-                    assert!((value - expected).abs() < 3e-14, "{n}: {value} instead of {expected}");
+                    assert!((value - expected).abs() < 2e-15, "{n}: {value} instead of {expected}");
                 }
             }
         }

@@ -212,7 +212,8 @@ fn secular_tolerance<T: Scalar>() -> f64 {
     (1e-3 * T::EPSILON.to_f64()).max(0.5 * f64::EPSILON)
 }
 
-/// Divides all numbers by a power of two that leaves the largest between one and two, and returns it.
+/// Divides all numbers by a power of two that leaves the largest between one and two, and returns it. Numbers so small
+/// that products of a few of them would vanish become zero; they are far below the precision of the largest.
 fn normalise(diagonal: &mut [f64], beside: &mut [f64]) -> f64 {
     let largest = diagonal.iter().chain(beside.iter()).fold(0.0, |m: f64, x| m.max(x.abs()));
     if largest < f64::MIN_POSITIVE || !largest.is_finite() {
@@ -220,7 +221,9 @@ fn normalise(diagonal: &mut [f64], beside: &mut [f64]) -> f64 {
     }
     // The exponent alone.
     let scale = f64::from_bits(largest.to_bits() & 0x7FF0_0000_0000_0000);
-    diagonal.iter_mut().chain(beside).for_each(|x| *x /= scale);
+    for x in diagonal.iter_mut().chain(beside) {
+        *x = if x.abs() < 1e-40 * scale { 0.0 } else { *x / scale };
+    }
     scale
 }
 

@@ -113,23 +113,21 @@ impl Secular {
         let at_middle = self.evaluate(p, middle);
         let mut rest = at_middle.value;
         rest -= squares[p] / (self.distances[p] - middle) + squares[q] / (self.distances[q] - middle);
+        // A little more than the half: the root may be the middle but for rounding.
+        let margin = 1e-3 * middle;
         let (mut low, mut high) = match (at_middle.value < 0.0, last) {
-            (false, _) => (0.0, middle),
-            (true, true) => (middle, width),
+            (false, _) => (0.0, middle + margin),
+            (true, true) => (middle - margin, width + margin),
             (true, false) => {
                 origin = q;
                 pole_distances(&self.poles, self.poles[origin], self.squared, &mut self.distances);
-                (-middle, 0.0)
+                (-middle - margin, 0.0)
             }
         };
         let (dp, dq) = (self.distances[p], self.distances[q]);
         // The two poles with all other terms as they are in the middle.
-        let mut at = quadratic_root(
-            rest,
-            rest * (dp + dq) + squares[p] + squares[q],
-            squares[p] * dq + squares[q] * dp,
-            last,
-        );
+        let mut at =
+            quadratic_root(rest, rest * (dp + dq) + squares[p] + squares[q], squares[p] * dq + squares[q] * dp, last);
         if !(low < at && at < high) {
             at = 0.5 * (low + high);
         }
@@ -138,8 +136,7 @@ impl Secular {
             let now = self.evaluate(p, at);
             let (value, slope) = (now.value, now.left_slope + now.right_slope);
             let noise = 8.0 * (now.left.abs() + now.right.abs()) + self.rho_inverse + at.abs() * slope;
-            // Not `>`, so that NaN ends it.
-            if !(value.abs() > self.tolerance * noise) {
+            if value.abs() <= self.tolerance * noise || value.is_nan() {
                 break;
             }
             if value < 0.0 {
@@ -159,13 +156,14 @@ impl Secular {
             };
             let linear = (to_p + to_q) * value - to_p * to_q * slope;
             let mut step = quadratic_root(rest, linear, to_p * to_q * value, last);
-            if !(value * step < 0.0) {
+            if value * step >= 0.0 || step.is_nan() {
                 step = -value / slope;
             }
-            let next = at + step;
-            let next = if low < next && next < high { next } else { 0.5 * (low + high) };
-            let step = next - at;
-            at = next;
+            if !(low < at + step && at + step < high) {
+                at = 0.5 * (low + high);
+                continue;
+            }
+            at += step;
             // The steps converge at least quadratically: the error after a step this small is below the tolerance.
             let to_nearest = if origin == p { dp - at } else { dq - at };
             if step.abs() <= 0.1 * self.tolerance.sqrt() * to_nearest.abs() {
@@ -209,8 +207,13 @@ mod tests {
     #[test]
     fn roots_of_a_small_equation() {
         // diag(1, 2) + z zᵀ with z = (1, 1) is [2 1; 1 3].
-        let mut secular =
-            Secular { poles: vec![1.0, 2.0], z: vec![1.0, 1.0], rho_inverse: 1.0, tolerance: 1e-16, ..Secular::default() };
+        let mut secular = Secular {
+            poles: vec![1.0, 2.0],
+            z: vec![1.0, 1.0],
+            rho_inverse: 1.0,
+            tolerance: 1e-16,
+            ..Secular::default()
+        };
         secular.solve();
         let gap = 5f64.sqrt();
         assert!((secular.value(0) - (5.0 - gap) / 2.0).abs() < 1e-15);

@@ -4,4 +4,5 @@
 mod degenerate;
 mod pytorch;
 mod reconstruction;
+mod spectra;
 mod support;
