@@ -158,3 +158,19 @@ def test_objects_need_trust(tmp_path):
     with pytest.raises(Exception):
         torch.load(tmp_path / "broken.pt")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.pt", "object.pt"]
+
+
+def test_parameters_come_back_as_such(tmp_path):
+    path = tmp_path / "parameters.pt"
+    path.touch(mode=0o600)
+    frozen = torch.nn.Parameter(torch.arange(3.0), requires_grad=False)
+    saved = {"plain": torch.ones(2), "deep": [(torch.nn.Parameter(torch.ones(1)),), frozen]}
+    torch.save(saved, path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    for trusted in (False, True):
+        loaded = torch.load(path, weights_only=not trusted)
+        first, second = loaded["deep"][0][0], loaded["deep"][1]
+        assert type(first) is type(second) is torch.nn.Parameter and type(loaded["plain"]) is torch.Tensor
+        assert first.requires_grad and not second.requires_grad and second.tolist() == [0.0, 1.0, 2.0]
+    with open(path, "rb") as file:
+        assert type(torch.load(io.BytesIO(file.read()), map_location="cpu")["deep"][1]) is torch.nn.Parameter

@@ -242,6 +242,10 @@ def test_shared_memory_reaches_spawned_processes(tmp_path):
 def test_the_number_of_an_accelerator_that_is_not_there():
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
         torch.zeros(2, device="cuda:7")
+    for use in (torch.cuda.set_device, torch.xpu.set_device, lambda i: torch.cuda.device(i).__enter__()):
+        with pytest.raises(RuntimeError, match="invalid device ordinal"):
+            use(7)
+        use(-1)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -3,6 +3,9 @@
 //! The word for element `i` depends on the seed, the call's place in the sequence of calls and `i` alone, so every
 //! device and any number of threads produce the same numbers.
 
+mod permutation;
+
+pub use permutation::{CHUNK as PERMUTATION_CHUNK, LONGEST as LONGEST_PERMUTATION, permutation, permutation_words};
 use std::sync::Mutex;
 
 /// One call's stream of random words: a key and a first counter.

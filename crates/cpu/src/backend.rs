@@ -1,7 +1,7 @@
 //! The engine as the tensor layer sees it: each family's module, behind the trait.
 
 use crate::{
-    alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm,
+    alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm, pad,
     pointwise, pool2d, product, random, reduce, resample, row_norm, scan, softmax, sort, update,
 };
 use rushlight_core::backend::*;
@@ -176,6 +176,22 @@ impl Backend for Cpu {
         histogram::histogram(x, low, high, out)
     }
 
+    fn permutation(&self, stream: Philox, out: View) -> Result<bool> {
+        random::permutation(stream, out)
+    }
+
+    fn euclidean(&self, a: View, b: View, out: View) -> Result<bool> {
+        distance::euclidean(a, b, out)
+    }
+
+    fn int_range(&self, x: View) -> Result<Option<[i64; 2]>> {
+        histogram::int_range(x)
+    }
+
+    fn pad_from(&self, x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
+        pad::pad_from(x, sources, out)
+    }
+
     fn flip(&self, x: View, flipped: &[bool], out: View) -> Result<bool> {
         flip::flip(x, flipped, out)
     }
@@ -202,6 +218,10 @@ impl Backend for Cpu {
 
     fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
         index::index_put(indices, values, accumulate, out)
+    }
+
+    fn refuses_negative_indices(&self) -> bool {
+        true
     }
 
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {

@@ -40,21 +40,29 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
             _ => dims.push(Dim { size, from, to }),
         }
     }
-    let last = dims.pop().unwrap_or(Dim { size: 1, from: 1, to: 1 });
-    let rows: usize = dims.iter().map(|d| d.size).product();
+    let unit = Dim { size: 1, from: 1, to: 1 };
+    let last = dims.pop().unwrap_or(unit);
+    // The dimension before the last is the kernel's, too.
+    let near = dims.pop().unwrap_or(unit);
+    let rows = near.size * dims.iter().map(|d| d.size).product::<usize>();
     with_size!(x.dtype, U => {
         let (src, dst) = (Shared::new(x.ptr().cast::<U>().wrapping_offset(start)), Shared::new(out.ptr().cast::<U>()));
         pool::parallel_ranges(rows, TASK_BYTES.div_ceil(last.size * size_of::<U>()), |first, end| {
-            for row in first..end {
-                let (mut rest, mut from, mut to) = (row, 0isize, 0isize);
+            let mut row = first;
+            while row < end {
+                let i = row % near.size;
+                let mut rest = row / near.size;
+                let (mut from, mut to) = (i as isize * near.from, i as isize * near.to);
                 for d in dims.iter().rev() {
                     let i = (rest % d.size) as isize;
                     rest /= d.size;
                     from += i * d.from;
                     to += i * d.to;
                 }
-                // SAFETY: all positions of the row are within the views, and rows do not overlap.
-                unsafe { copy_row(src.at(0).offset(from), last.from, dst.at(0).offset(to), last.to, last.size) };
+                let n = (near.size - i).min(end - row);
+                // SAFETY: all positions of the rows are within the views, and rows do not overlap.
+                unsafe { copy_rows(src.at(0).offset(from), dst.at(0).offset(to), Dim { size: n, ..near }, last) };
+                row += n;
             }
         });
     });
@@ -62,30 +70,38 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
 }
 
 multiversion! {
-    /// Copies `n` elements with these steps.
+    /// Copies rows with these sizes and steps.
     ///
     /// # Safety
-    /// Both are valid for `n` elements with their steps and do not overlap.
-    unsafe fn copy_row<U: Copy>(src: *const U, from: isize, dst: *mut U, to: isize, n: usize) = copy_row_kernel;
+    /// Both are valid for the elements that the dimensions name and do not overlap.
+    unsafe fn copy_rows<U: Copy>(src: *const U, dst: *mut U, rows: Dim, row: Dim) = copy_rows_kernel;
 }
 
 #[inline(always)]
-unsafe fn copy_row_kernel<U: Copy, I: Isa>(src: *const U, from: isize, dst: *mut U, to: isize, n: usize) {
+unsafe fn copy_rows_kernel<U: Copy, I: Isa>(src: *const U, dst: *mut U, rows: Dim, row: Dim) {
+    for i in 0..rows.size as isize {
+        // SAFETY: the caller's promise.
+        unsafe { copy_row(src.offset(i * rows.from), row.from, dst.offset(i * rows.to), row.to, row.size) };
+    }
+}
+
+#[inline(always)]
+unsafe fn copy_row<U: Copy>(src: *const U, from: isize, dst: *mut U, to: isize, n: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match (from, to) {
             (1, 1) => std::ptr::copy_nonoverlapping(src, dst, n),
             (-1, 1) => {
-                // Blocks are turned round in registers.
+                // Blocks are turned round in registers. The source is read forwards, as caches expect it.
                 const BLOCK: usize = 16;
-                let whole = n / BLOCK * BLOCK;
+                let (first, whole) = (src.sub(n - 1), n / BLOCK * BLOCK);
                 for k in (0..whole).step_by(BLOCK) {
-                    let mut block = src.sub(k + BLOCK - 1).cast::<[U; BLOCK]>().read_unaligned();
+                    let mut block = first.add(k).cast::<[U; BLOCK]>().read_unaligned();
                     block.reverse();
-                    dst.add(k).cast::<[U; BLOCK]>().write_unaligned(block);
+                    dst.add(n - BLOCK - k).cast::<[U; BLOCK]>().write_unaligned(block);
                 }
                 for k in whole..n {
-                    *dst.add(k) = *src.sub(k);
+                    *dst.add(n - 1 - k) = *first.add(k);
                 }
             }
             _ => {

@@ -1,6 +1,6 @@
-//! Element-wise indexing along one dimension: gather, and scatter with its modes.
+//! Element-wise indexing along one dimension: gather, and scatter with its modes. Negative indices are out of range.
 
-use crate::index::{FirstFault, Shared, Targets, out_of_bounds, read_index, with_size, wrap};
+use crate::index::{FirstFault, Shared, out_of_bounds, read_index, with_size};
 use crate::pool;
 use crate::reduce::item::{Item, Wide, with_item};
 use crate::reduce::plan;
@@ -8,6 +8,14 @@ use rushlight_core::backend::Scatter;
 use rushlight_core::layout::Nest;
 use rushlight_core::{DType, Dims, Operand, Result, View};
 
+/// An index as a place, if it is in range.
+#[inline(always)]
+fn within(index: i64, size: usize) -> Option<usize> {
+    ((index as u64) < size as u64).then_some(index as usize)
+}
+
+/// Places that are counted in several tables at once: these stay in the first-level cache.
+const MOST_TALLIED: usize = 1024;
 /// Elements a task should have at least.
 const TASK: usize = 8 << 10;
 
@@ -34,7 +42,7 @@ pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
                 for k in 0..n {
                     // SAFETY: positions are within the views, and the index was just checked.
                     unsafe {
-                        match wrap(read_index(indices.at(index_at + k * index_step)), size) {
+                        match within(read_index(indices.at(index_at + k * index_step)), size) {
                             Some(at) => *dst.at(out_at + k * out_step) = *src.at(x_at + k * x_step + at * stride),
                             None => fault.set(i + k),
                         }
@@ -99,6 +107,13 @@ pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) ->
         (Scatter::Mul, DType::Bool) => Scatter::Min,
         (op, _) => op,
     };
+    if let (Scatter::Add, DType::I64, Operand::Scalar(value), &[n], &[size]) =
+        (op, out.dtype, src, index.shape(), out.shape())
+        && n >= 4 * size
+        && size <= MOST_TALLIED
+    {
+        return tally(index, value.to_i64(), out);
+    }
     match op {
         Scatter::Set => with_item!(out.dtype, T => run::<T, T, Replace>(dim, index, src, out, |v| v, |v| v)),
         Scatter::Add => with_item!(out.dtype, T => wide::<T, Add>(dim, index, src, out)),
@@ -106,6 +121,48 @@ pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) ->
         Scatter::Max => with_item!(out.dtype, T => wide::<T, Max>(dim, index, src, out)),
         Scatter::Min => with_item!(out.dtype, T => wide::<T, Min>(dim, index, src, out)),
     }
+}
+
+/// Adds a number for each index of a vector, by counting them: neighbours in several tables, so that one addition need
+/// not wait for the one before where both have the same place.
+fn tally(index: View, value: i64, out: View) -> Result<()> {
+    const TABLES: usize = 4;
+    let (n, size) = (index.numel(), out.numel());
+    let (step, stride) = (index.strides()[0], out.strides()[0]);
+    let (indices, out) = (Shared::new(index.ptr().cast::<i64>()), Shared::new(out.ptr().cast::<i64>()));
+    let mut counts = vec![0i64; TABLES * size];
+    // SAFETY: the positions are within the index tensor.
+    let read = |i: usize| unsafe { read_index(indices.at(i * step)) };
+    let whole = n / TABLES * TABLES;
+    for i in (0..whole).step_by(TABLES) {
+        let here = [read(i), read(i + 1), read(i + 2), read(i + 3)];
+        if here.iter().fold(false, |outside, &index| outside | (index as u64 >= size as u64)) {
+            let outside = here.into_iter().find(|&index| within(index, size).is_none());
+            return Err(out_of_bounds(outside.unwrap_or(0), 0, size));
+        }
+        let [a, b, c, d] = here.map(|index| index as usize);
+        // SAFETY: the indices were checked above, and there are four tables of `size`.
+        unsafe {
+            *counts.get_unchecked_mut(a) += 1;
+            *counts.get_unchecked_mut(size + b) += 1;
+            *counts.get_unchecked_mut(2 * size + c) += 1;
+            *counts.get_unchecked_mut(3 * size + d) += 1;
+        }
+    }
+    for i in whole..n {
+        let index = read(i);
+        let Some(at) = within(index, size) else { return Err(out_of_bounds(index, 0, size)) };
+        counts[at] += 1;
+    }
+    for at in 0..size {
+        let count = (0..TABLES).fold(0, |sum, t| sum + counts[t * size + at]);
+        // SAFETY: the place is within the output.
+        unsafe {
+            let place = out.at(at * stride);
+            *place = (*place).wrapping_add(value.wrapping_mul(count));
+        }
+    }
+    Ok(())
 }
 
 fn wide<T: Item, M: Update<T::Wide>>(dim: usize, index: View, src: Operand, out: View) -> Result<()> {
@@ -137,17 +194,17 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
     let fault = FirstFault::new();
     let count = if n == 0 { 0 } else { lines.numel() };
     if count == 1 && !rounds {
-        let targets = Targets::new(&[index], &[size], &[stride]);
-        targets.each_chunk(0, n, &fault, |start, offsets| {
-            for (k, &at) in offsets.iter().enumerate() {
-                // SAFETY: the index was checked, and the source has an element for each.
-                unsafe {
-                    let place = out.at(at);
-                    *place = narrow(M::update(widen(*place), widen(*values.at((start + k) * src_step))));
-                }
+        let [out_at, index_at, src_at] = lines.offsets(0);
+        for i in 0..n {
+            // SAFETY: positions are within the views, and the index is checked before it is used.
+            unsafe {
+                let index = read_index(indices.at(index_at + i * index_step));
+                let Some(at) = within(index, size) else { return Err(out_of_bounds(index, dim, size)) };
+                let place = out.at(out_at + at * stride);
+                *place = narrow(M::update(widen(*place), widen(*values.at(src_at + i * src_step))));
             }
-        });
-        return targets.check(&fault);
+        }
+        return Ok(());
     }
     // Neighbouring lines are worked on together, so that memory is read in order where they are adjacent.
     let group = if rounds || n == 1 { 1 } else { 64 };
@@ -168,7 +225,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
                 }
                 for i in 0..n {
                     for (l, &[out_at, index_at, src_at]) in starts[..lines_here].iter().enumerate() {
-                        let Some(at) = wrap(read_index(indices.at(index_at + i * index_step)), size) else {
+                        let Some(at) = within(read_index(indices.at(index_at + i * index_step)), size) else {
                             fault.set((first + l) * n + i);
                             continue;
                         };

@@ -1,4 +1,4 @@
-//! How many elements fall into bins of equal width.
+//! Counting: how many elements fall into bins of equal width, and the range of integers that are to be counted.
 
 use crate::float::Shared;
 use crate::isa::Isa;
@@ -112,4 +112,47 @@ unsafe fn places_of_kernel<T: Number, I: Isa>(
     for (place, &value) in places.iter_mut().zip(values) {
         *place = value.bin(low, high, count, last);
     }
+}
+
+/// See `Backend::int_range`.
+pub fn int_range(x: View) -> Result<Option<[i64; 2]>> {
+    let n = x.numel();
+    if x.dtype != DType::I64 || !x.layout.is_contiguous() || n == 0 {
+        return Ok(None);
+    }
+    let values = Shared::new(x.ptr().cast::<i64>());
+    let total = Mutex::new([i64::MAX, i64::MIN]);
+    pool::parallel_ranges(n, TASK, |from, to| {
+        // SAFETY: the positions are within the contiguous view.
+        let [low, high] = unsafe { range_of(std::slice::from_raw_parts(values.at(from), to - from)) };
+        let mut total = total.lock().unwrap_or_else(|e| e.into_inner());
+        *total = [total[0].min(low), total[1].max(high)];
+    });
+    Ok(Some(total.into_inner().unwrap_or_else(|e| e.into_inner())))
+}
+
+multiversion! {
+    /// The least and the greatest value.
+    ///
+    /// # Safety
+    /// No precondition but the machine's level.
+    unsafe fn range_of(values: &[i64]) -> [i64; 2] = range_of_kernel;
+}
+
+#[inline(always)]
+unsafe fn range_of_kernel<I: Isa>(values: &[i64]) -> [i64; 2] {
+    const LANES: usize = 32;
+    let (mut low, mut high) = ([i64::MAX; LANES], [i64::MIN; LANES]);
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for l in 0..LANES {
+            low[l] = low[l].min(chunk[l]);
+            high[l] = high[l].max(chunk[l]);
+        }
+    }
+    for (l, &value) in rest.iter().enumerate() {
+        low[l] = low[l].min(value);
+        high[l] = high[l].max(value);
+    }
+    [low.into_iter().fold(i64::MAX, i64::min), high.into_iter().fold(i64::MIN, i64::max)]
 }

@@ -3,6 +3,7 @@
 //! Index values are read once, chunk by chunk, into memory of our own, and checked and turned into offsets there: no
 //! other thread can change them between the check and the use.
 
+use crate::index_add;
 use crate::isa::Isa;
 use crate::multiversion;
 use crate::pool;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Bytes a task should move at least.
 const TASK_BYTES: usize = 64 << 10;
 /// Elements a task should add or write at least.
-const TASK: usize = 8 << 10;
+pub(crate) const TASK: usize = 8 << 10;
 
 /// An index made non-negative, if it is in range.
 #[inline(always)]
@@ -109,6 +110,23 @@ impl Targets {
         Self { along: along.collect(), count: indices.first().map_or(1, |v| v.numel()) }
     }
 
+    /// How many blocks.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The only index tensor, if its values lie in one line: the first, their step, and the size and stride of the
+    /// dimension they index.
+    pub(crate) fn line(&self) -> Option<(Shared<i64>, usize, usize, usize)> {
+        let [along] = &self.along[..] else { return None };
+        let step = match &along.nest.shape[..] {
+            [] => 0,
+            [_] => along.nest.strides[0][0],
+            _ => return None,
+        };
+        Some((along.values, step, along.size, along.stride))
+    }
+
     /// Offsets of the blocks from position `start` on, at most a chunk of them; `false` where an index is out of range.
     fn offsets(&self, start: usize, offsets: &mut [usize]) -> bool {
         let len = offsets.len();
@@ -152,7 +170,7 @@ impl Targets {
     }
 
     /// All offsets.
-    fn all(&self) -> Result<Vec<usize>> {
+    pub(crate) fn all(&self) -> Result<Vec<usize>> {
         let mut all = vec![0usize; self.count];
         let (out, fault) = (Shared::new(all.as_mut_ptr()), FirstFault::new());
         pool::parallel_ranges(self.count, 16 << 10, |from, to| {
@@ -210,19 +228,19 @@ unsafe fn add_offsets_kernel<I: Isa>(values: &[i64], size: usize, stride: usize,
 }
 
 /// Size of the innermost loop and the first operand's step in it.
-fn innermost<const N: usize>(nest: &Nest<N>) -> (usize, usize) {
+pub(crate) fn innermost<const N: usize>(nest: &Nest<N>) -> (usize, usize) {
     (nest.shape.last().copied().unwrap_or(1), nest.strides[0].last().copied().unwrap_or(1))
 }
 
 /// The blocks of an indexed copy: how the positions of the index tensors and the elements of a block lie in the dense
 /// tensor (the result, or the values written), and how those of a block lie in the indexed one.
-struct Blocks {
+pub(crate) struct Blocks {
     /// Positions, in the dense tensor.
-    outer: Nest<1>,
+    pub(crate) outer: Nest<1>,
     /// Elements of a block, in the indexed and the dense tensor.
-    inner: Nest<2>,
+    pub(crate) inner: Nest<2>,
     /// Elements of a block.
-    size: usize,
+    pub(crate) size: usize,
     /// Whether both are runs of neighbours.
     contiguous: bool,
 }
@@ -239,7 +257,7 @@ impl Blocks {
 
     /// Calls `f(indexed offset, dense offset, length)` for runs along the innermost loop of a block.
     #[inline(always)]
-    fn runs(&self, mut f: impl FnMut(usize, usize, usize)) {
+    pub(crate) fn runs(&self, mut f: impl FnMut(usize, usize, usize)) {
         let run = self.inner.shape.last().copied().unwrap_or(1);
         if run == 0 {
             return;
@@ -253,7 +271,7 @@ impl Blocks {
     /// Calls `f(indexed offset, dense offset)` for every element of the blocks from position `start` on. Elements of
     /// one place are met in the order of the positions.
     #[inline(always)]
-    fn elements(&self, start: usize, offsets: &[usize], mut f: impl FnMut(usize, usize)) {
+    pub(crate) fn elements(&self, start: usize, offsets: &[usize], mut f: impl FnMut(usize, usize)) {
         let (inner, step) = innermost(&self.outer);
         let [indexed_step, dense_step] = self.steps();
         let mut i = 0;
@@ -288,11 +306,11 @@ impl Blocks {
     }
 
     /// Whether each block is a run of neighbours, long enough to be copied at once.
-    fn whole(&self) -> bool {
+    pub(crate) fn whole(&self) -> bool {
         self.contiguous && self.size >= 8
     }
 
-    fn steps(&self) -> [usize; 2] {
+    pub(crate) fn steps(&self) -> [usize; 2] {
         [0, 1].map(|i| self.inner.strides[i].last().copied().unwrap_or(1))
     }
 }
@@ -365,8 +383,8 @@ pub fn index_put(indices: &[View], values: View, accumulate: bool, out: View) ->
     if accumulate {
         match values.dtype {
             // Adding truth values is "or".
-            DType::Bool => add_direct(&targets, &blocks, values, out, |a: u8, b: u8| a | b),
-            dtype => with_item!(dtype, T => add::<T>(&targets, &blocks, values, out)),
+            DType::Bool => index_add::in_order::<u8, index_add::Or>(&targets, &blocks, values, out),
+            dtype => with_item!(dtype, T => index_add::add::<T>(&targets, &blocks, values, out)),
         }
     } else {
         with_size!(values.dtype, U => set::<U>(&targets, &blocks, values, out))
@@ -410,7 +428,7 @@ fn set<U: Copy>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> 
 }
 
 /// Calls `f` with the positions that write to each offset; groups in parallel.
-fn each_target(offsets: &[usize], block: usize, f: impl Fn(&[u32]) + Sync) {
+pub(crate) fn each_target(offsets: &[usize], block: usize, f: impl Fn(&[u32]) + Sync) {
     let order = by_target(offsets);
     let target = |k: usize| offsets[order[k] as usize];
     pool::parallel_ranges(order.len(), TASK.div_ceil(block), |from, to| {
@@ -428,91 +446,6 @@ fn each_target(offsets: &[usize], block: usize, f: impl Fn(&[u32]) + Sync) {
             start = end;
         }
     });
-}
-
-/// Adds one value after the other where it belongs.
-fn add_direct<T: Copy>(
-    targets: &Targets,
-    blocks: &Blocks,
-    values: View,
-    out: View,
-    add: impl Fn(T, T) -> T,
-) -> Result<()> {
-    let (src, dst) = (values.ptr().cast::<T>(), out.ptr().cast::<T>());
-    let fault = FirstFault::new();
-    targets.each_chunk(0, targets.count, &fault, |start, offsets| {
-        if blocks.whole() {
-            for (k, &offset) in offsets.iter().enumerate() {
-                let [at] = blocks.outer.offsets(start + k);
-                // SAFETY: as below; values do not overlap what they are added to.
-                let (to, from) = unsafe {
-                    (
-                        std::slice::from_raw_parts_mut(dst.add(offset), blocks.size),
-                        std::slice::from_raw_parts(src.add(at), blocks.size),
-                    )
-                };
-                to.iter_mut().zip(from).for_each(|(to, &from)| *to = add(*to, from));
-            }
-            return;
-        }
-        blocks.elements(start, offsets, |to, from| {
-            // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views.
-            unsafe {
-                let place = dst.add(to);
-                *place = add(*place, *src.add(from));
-            }
-        });
-    });
-    targets.check(&fault)
-}
-
-/// Adds up values of one place in the element's wide type, rounding once.
-fn add<T: Item>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> Result<()> {
-    use crate::reduce::item::Wide;
-    let rounds = size_of::<T>() < size_of::<T::Wide>() && T::DTYPE.is_float();
-    // Both ways add in the same order.
-    let small = blocks.size < 16 || targets.count * blocks.size < 4 * TASK || pool::num_threads() == 1;
-    if !rounds && small || targets.count > u32::MAX as usize {
-        return add_direct(targets, blocks, values, out, |a: T, b: T| T::narrow(a.widen().add(b.widen())));
-    }
-    let offsets = &targets.all()?[..];
-    const WIDTH: usize = 256;
-    let (src, dst) = (Shared::new(values.ptr().cast::<T>()), Shared::new(out.ptr().cast::<T>()));
-    let [out_step, value_step] = blocks.steps();
-    each_target(offsets, blocks.size, |group| {
-        let offset = offsets[group[0] as usize];
-        blocks.runs(|indexed, dense, n| {
-            for start in (0..n).step_by(WIDTH) {
-                let width = WIDTH.min(n - start);
-                let place = dst.at(offset + indexed + start * out_step);
-                let mut sums = [T::Wide::ZERO; WIDTH];
-                // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views, and those
-                // of different groups do not overlap.
-                unsafe {
-                    for (k, sum) in sums[..width].iter_mut().enumerate() {
-                        *sum = (*place.add(k * out_step)).widen();
-                    }
-                    for &i in group {
-                        let [at] = blocks.outer.offsets(i as usize);
-                        let values = src.at(at + dense + start * value_step);
-                        if value_step == 1 {
-                            for (k, sum) in sums[..width].iter_mut().enumerate() {
-                                *sum = sum.add((*values.add(k)).widen());
-                            }
-                        } else {
-                            for (k, sum) in sums[..width].iter_mut().enumerate() {
-                                *sum = sum.add((*values.add(k * value_step)).widen());
-                            }
-                        }
-                    }
-                    for (k, &sum) in sums[..width].iter().enumerate() {
-                        *place.add(k * out_step) = T::narrow(sum);
-                    }
-                }
-            }
-        });
-    });
-    Ok(())
 }
 
 /// How many elements are not zero.

@@ -13,7 +13,7 @@ use crate::pointwise::{CHUNK, PARALLEL_FROM_HEAVY};
 use crate::pool;
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::layout::Nest;
-use rushlight_core::rng::{Distribution, uniform_f32, uniform_f64};
+use rushlight_core::rng::{self, Distribution, LONGEST_PERMUTATION, uniform_f32, uniform_f64};
 use rushlight_core::{DType, Element, Error, Philox, Result, View};
 use std::mem::MaybeUninit;
 
@@ -62,6 +62,18 @@ pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<(
         }
     }
     Ok(())
+}
+
+/// See `Backend::permutation`.
+pub fn permutation(stream: Philox, out: View) -> Result<bool> {
+    if out.dtype != DType::I64 || !out.layout.is_contiguous() || out.numel() > LONGEST_PERMUTATION {
+        return Err(Error::value(format!("permutation: {} elements of {}", out.numel(), out.dtype)));
+    }
+    // SAFETY: the output is contiguous; any bits are an `i64`.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.ptr().cast::<i64>(), out.numel()) };
+    // SAFETY: no precondition but the machine's level.
+    rng::permutation(|first, words| unsafe { philox(stream, first / 4, words) }, out);
+    Ok(true)
 }
 
 /// `out = uniform(word i) >= p ? x / (1 - p) : 0` (see `Backend::dropout`).

@@ -273,11 +273,13 @@ def cpu_name():
     return platform.processor() or platform.machine()
 
 
-def _notice(kind):
-    """Says once that an accelerator's name means the CPU, where it does."""
-    if not pretend and not _C._device_count():
-        _C.device(kind).__enter__()
-        _C.device(kind).__exit__()
+def _notice(kind, index=0):
+    """Says once that an accelerator's name means the CPU, where it does; refuses the number of a device that is not there."""
+    if not pretend and not _C._device_count() and index >= 0:
+        kind = kind if kind in ("cuda", "xpu") else "cuda"
+        where = _C.device(f"{kind}:{index}" if index else kind)
+        where.__enter__()
+        where.__exit__()
 
 
 class _Device:
@@ -288,8 +290,10 @@ class _Device:
 
     def __enter__(self):
         self._before = _C._current_device()
-        if self.idx is not None and self.idx >= 0 and _C._device_count():
-            _C._set_device(self.idx)
+        if self.idx is not None and self.idx >= 0:
+            _notice("cuda", self.idx)
+            if _C._device_count():
+                _C._set_device(self.idx)
         return self
 
     def __exit__(self, *exception):
@@ -329,8 +333,10 @@ def functions(kind):
 
     def set_device(device):
         """Makes a device the one in use."""
-        if _C._device_count() and _index(device) >= 0:
-            _C._set_device(_index(device))
+        index = _index(device)
+        _notice(kind, index)
+        if _C._device_count() and index >= 0:
+            _C._set_device(index)
 
     def synchronize(device=None):
         """Waits for all work of the device."""

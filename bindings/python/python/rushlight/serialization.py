@@ -8,6 +8,7 @@ their classes were named by ``add_safe_globals``.
 import io
 import os
 import pickle
+import shutil
 import zipfile
 
 from . import _C
@@ -156,25 +157,48 @@ def _own_pickle(pickle_module, call):
         raise NotImplementedError(f"{call}: objects are pickled by Python's own pickle, not by {getattr(pickle_module, '__name__', pickle_module)}")
 
 
+def _holds_parameter(value, depth=0):
+    """Whether there is a parameter in a value's containers: only pickle says of a tensor that it is one. (It cannot write every dtype.)"""
+    if isinstance(value, Tensor):
+        return type(value).__name__ == "Parameter" and value.dtype in _CLASSES.values()
+    if depth == 200 or not isinstance(value, (dict, list, tuple)):
+        return False
+    return any(_holds_parameter(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value))
+
+
+def _names_parameter(source):
+    """Whether a file, by its path or its bytes, has a parameter."""
+    try:
+        with zipfile.ZipFile(source if isinstance(source, str) else io.BytesIO(source)) as archive:
+            main = next((i for i in archive.infolist() if i.filename.endswith("/data.pkl") or i.filename == "data.pkl"), None)
+            short = main is not None and main.compress_type == zipfile.ZIP_STORED and main.file_size < 1 << 26
+            return short and b"torch._utils\n_rebuild_parameter\n" in archive.read(main)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
 def save(obj, f, pickle_module=None, pickle_protocol=2):
     """Writes an object to a file (a path, or anything with ``write``) that ``load`` and PyTorch read."""
     _own_pickle(pickle_module, "save")
     path = _as_path(f)
+    plain = not _holds_parameter(obj)
     if path is not None:
-        if _C._save(obj, path):
+        if plain and _C._save(obj, path):
             return
         data = _pickled(obj, pickle_protocol)
         beside = f"{path}.{os.getpid()}.tmp"
         try:
             with open(beside, "wb") as file:
                 file.write(data)
+            if os.path.exists(path):
+                shutil.copymode(path, beside)
             os.replace(beside, path)
         except BaseException:
             if os.path.exists(beside):
                 os.unlink(beside)
             raise
         return
-    data = _C._save_bytes(obj)
+    data = _C._save_bytes(obj) if plain else None
     f.write(_pickled(obj, pickle_protocol) if data is None else data)
 
 
@@ -209,6 +233,8 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
                 data = file.read()
         else:
             data = f.read()
+        if _names_parameter(data):
+            return _unpickle(data, map_location, encoding)
         try:
             loaded = _C._load_bytes(data, _wants_gpus(map_location))
         except Exception:
@@ -223,18 +249,28 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
 
 
 def _guarded(map_location, encoding, read, source, *args):
+    if args[:-1] != (True,) and _names_parameter(source):
+        try:
+            return _unpickle(_bytes_of(source), map_location, encoding, _SafeUnpickler)
+        except Exception:
+            pass  # The reader in Rust knows more dtypes, and says more plainly what is wrong.
     try:
         return _moved(read(source, *args), map_location)
     except (RuntimeError, NotImplementedError) as error:
         if _safe:
-            if isinstance(source, str):
-                with open(source, "rb") as file:
-                    source = file.read()
+            source = _bytes_of(source)
             if source.startswith(b"PK"):
                 return _unpickle(source, map_location, encoding, _SafeUnpickler)
         raise pickle.UnpicklingError(
             f"Weights only load failed. {error}. If you trust the file, load it with weights_only=False."
         ) from None
+
+
+def _bytes_of(source):
+    if not isinstance(source, str):
+        return source
+    with open(source, "rb") as file:
+        return file.read()
 
 
 def _wants_gpus(map_location):

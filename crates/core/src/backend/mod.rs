@@ -226,8 +226,23 @@ pub trait Backend: Send + Sync + 'static {
     fn histogram(&self, _x: View, _low: f64, _high: f64, _out: View) -> Result<bool> {
         Ok(false)
     }
+    /// The numbers below `out`'s size in the random order that [`rng::permutation`](crate::rng::permutation) gives for
+    /// the stream; `out` is `i64`, contiguous. `false` as above.
+    fn permutation(&self, _stream: Philox, _out: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// The least and the greatest element of a contiguous `i64` tensor that is not empty; `None` where the engine has no
+    /// kernel that finds both at once.
+    fn int_range(&self, _x: View) -> Result<Option<[i64; 2]>> {
+        Ok(None)
+    }
 
     // ---- places by a rule
+    /// `x` padded by its own elements: `sources` has, for each of the last dimensions, the place in `x` of every place in
+    /// `out`; dimensions before those are alike. One dtype, `out` contiguous, apart from `x`. `false` as above.
+    fn pad_from(&self, _x: View, _sources: &[Vec<usize>], _out: View) -> Result<bool> {
+        Ok(false)
+    }
     /// `x` with the elements of the dimensions that are `flipped` in reverse order; one shape and dtype. `false` as
     /// above.
     fn flip(&self, _x: View, _flipped: &[bool], _out: View) -> Result<bool> {
@@ -240,6 +255,11 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// The gradient of `resample`: `dx` is written. `false` as above.
     fn resample_backward(&self, _spec: &Resample, _dy: View, _dx: View) -> Result<bool> {
+        Ok(false)
+    }
+    /// Euclidean distances, with the sizes of `distances`, by the product `|x|² - 2 x·y + |y|²`: quick, and inexact where
+    /// rows are near one another. `false` as above.
+    fn euclidean(&self, _a: View, _b: View, _out: View) -> Result<bool> {
         Ok(false)
     }
     /// The `p`-norms of the differences of every row of `a` (`[batch, n, size]`) and every row of `b`
@@ -258,6 +278,11 @@ pub trait Backend: Send + Sync + 'static {
     /// elsewhere.
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
         composed::gather(x, dim, index, out)
+    }
+    /// Whether `gather` and `scatter` refuse negative indices, which others count from the end: then nobody has to look
+    /// for them before.
+    fn refuses_negative_indices(&self) -> bool {
+        false
     }
     /// The reverse of `gather`: `out[.., index[.., i, ..], ..] op= src[.., i, ..]`; `src` has at least `index`'s sizes.
     fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()>;

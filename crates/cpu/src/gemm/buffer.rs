@@ -65,11 +65,12 @@ pub(super) enum Use {
     WideA,
     WideB,
     WideC,
+    WidePart,
 }
 
 thread_local! {
-    static BUFFERS: [Cell<Buffer>; 8] = const {
-        [const { Cell::new(Buffer::EMPTY) }; 8]
+    static BUFFERS: [Cell<Buffer>; 9] = const {
+        [const { Cell::new(Buffer::EMPTY) }; 9]
     };
 }
 

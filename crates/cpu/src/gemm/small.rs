@@ -1,7 +1,8 @@
 //! Products of 8- and 16-bit integers, without microkernels of their own: those would be nine more to compile.
 //!
-//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block and
-//! multiplied by the kernel of `i32`; a vector times a matrix, which is bound by memory, reads the matrix in place.
+//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block: bytes to
+//! `f32`, whose products are several times as quick as those of `i32` and exact as long as no sum exceeds 2²⁴, others to
+//! `i32`. A vector times a matrix, which is bound by memory, reads the matrix in place.
 
 use super::buffer::{Use, with_buffer};
 use super::driver::Shared;
@@ -20,14 +21,17 @@ const COLUMNS: usize = 1024;
 
 /// An integer narrower than its sums.
 pub(super) trait Small: Copy + Send + Sync + 'static {
+    /// As many products of two have a sum of at most 2²⁴; 0 where that would be too few to be of use.
+    const EXACT: usize;
     fn widen(self) -> i32;
     /// Keeps the low bits.
     fn narrow(sum: i32) -> Self;
 }
 
 macro_rules! small {
-    ($($t:ident),*) => {$(
+    ($($t:ident $exact:literal),*) => {$(
         impl Small for $t {
+            const EXACT: usize = $exact;
             #[inline(always)]
             fn widen(self) -> i32 {
                 self as i32
@@ -39,7 +43,26 @@ macro_rules! small {
         }
     )*};
 }
-small!(i16, i8, u8);
+small!(i16 0, i8 1024, u8 256);
+
+/// What elements are widened to.
+trait Widened: Copy {
+    fn of(value: i32) -> Self;
+}
+
+impl Widened for i32 {
+    #[inline(always)]
+    fn of(value: i32) -> i32 {
+        value
+    }
+}
+
+impl Widened for f32 {
+    #[inline(always)]
+    fn of(value: i32) -> f32 {
+        value as f32
+    }
+}
 
 /// A batch of strided matrices.
 #[derive(Clone, Copy)]
@@ -87,20 +110,33 @@ impl<T: Small> Matrices<T> {
     ///
     /// # Safety
     /// The matrices are readable, and `to` has room for all of them.
-    unsafe fn widen(&self, to: *mut i32) -> [isize; 3] {
+    unsafe fn widen<W: Widened>(&self, to: *mut W) -> [isize; 3] {
         let [_, rows, cols] = self.sizes;
         let to = Shared(to);
         self.each_row(|item, row| {
             // SAFETY: the row is one of the matrices', and has its place in the copy.
-            unsafe {
-                let (from, to) = (self.row(item, row), to.get().add((item * rows + row) * cols));
-                match self.strides[2] {
-                    1 => (0..cols).for_each(|j| to.add(j).write((*from.add(j)).widen())),
-                    step => (0..cols).for_each(|j| to.add(j).write((*from.offset(j as isize * step)).widen())),
-                }
-            }
+            unsafe { widen_row(self.row(item, row), self.strides[2], to.get().add((item * rows + row) * cols), cols) }
         });
         [if self.strides[0] == 0 { 0 } else { (rows * cols) as isize }, cols as isize, 1]
+    }
+}
+
+multiversion! {
+    /// Widens `n` elements with this step.
+    ///
+    /// # Safety
+    /// `from` is readable, and `to` writable for `n` elements.
+    unsafe fn widen_row<T: Small, W: Widened>(from: *const T, step: isize, to: *mut W, n: usize) = widen_row_kernel;
+}
+
+#[inline(always)]
+unsafe fn widen_row_kernel<T: Small, W: Widened, I: Isa>(from: *const T, step: isize, to: *mut W, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match step {
+            1 => (0..n).for_each(|j| to.add(j).write(W::of((*from.add(j)).widen()))),
+            step => (0..n).for_each(|j| to.add(j).write(W::of((*from.offset(j as isize * step)).widen()))),
+        }
     }
 }
 
@@ -146,32 +182,85 @@ unsafe fn block<T: Small>(spec: &Gemm, first @ [item, i, j]: [usize; 3], sizes @
                 vector_product(&a, &b, sums);
             } else if n == 1 {
                 vector_product(&b.transposed(), &a.transposed(), sums);
-            } else {
-                with_buffer(Use::WideA, a.len(), |wide_a: *mut i32| {
-                    with_buffer(Use::WideB, b.len(), |wide_b: *mut i32| {
-                        super::gemm(&Gemm {
-                            dtype: DType::I32,
-                            batch: items,
-                            m,
-                            n,
-                            k,
-                            a_strides: a.widen(wide_a),
-                            a: wide_a.cast_const().cast(),
-                            b_strides: b.widen(wide_b),
-                            b: wide_b.cast_const().cast(),
-                            c: sums.cast(),
-                            c_strides: [(m * n) as isize, n as isize, 1],
-                            alpha: 1.0,
-                            beta: 0.0,
-                            bias: None,
-                            activation: Activation::None,
-                        })
-                    })
+            } else if T::EXACT > 0 {
+                // Part by part of `k`, each exact.
+                with_buffer(Use::WidePart, c.len(), |part: *mut f32| {
+                    for from in (0..k.max(1)).step_by(T::EXACT) {
+                        let k = T::EXACT.min(k - from);
+                        let (a, b) = (a.part([0, 0, from], [items, m, k]), b.part([0, from, 0], [items, k, n]));
+                        widened_product(DType::F32, items, &a, &b, part);
+                        let (part, sums) = (Shared(part), Shared(sums));
+                        pool::parallel_ranges(c.len(), TASK, |start, end| {
+                            // SAFETY: tasks add up different elements, all of which the product has written.
+                            add_part(part.get().add(start), end - start, from == 0, sums.get().add(start));
+                        });
+                    }
                 });
+            } else {
+                widened_product(DType::I32, items, &a, &b, sums);
             }
             store(spec, [i, j], sums, &c);
         }
     });
+}
+
+/// The products of a batch, widened to `W`, the type of `dtype`.
+///
+/// # Safety
+/// Both are readable, and `out` has room for their products.
+unsafe fn widened_product<T: Small, W: Widened>(
+    dtype: DType,
+    batch: usize,
+    a: &Matrices<T>,
+    b: &Matrices<T>,
+    out: *mut W,
+) {
+    let ([_, m, k], n) = (a.sizes, b.sizes[2]);
+    with_buffer(Use::WideA, a.len(), |wide_a: *mut W| {
+        with_buffer(Use::WideB, b.len(), |wide_b: *mut W| {
+            // SAFETY: the caller's promise; buffers have the room that is told.
+            unsafe {
+                super::gemm(&Gemm {
+                    dtype,
+                    batch,
+                    m,
+                    n,
+                    k,
+                    a_strides: a.widen(wide_a),
+                    a: wide_a.cast_const().cast(),
+                    b_strides: b.widen(wide_b),
+                    b: wide_b.cast_const().cast(),
+                    c: out.cast(),
+                    c_strides: [(m * n) as isize, n as isize, 1],
+                    alpha: 1.0,
+                    beta: 0.0,
+                    bias: None,
+                    activation: Activation::None,
+                })
+            }
+        })
+    });
+}
+
+multiversion! {
+    /// Adds integers that are held as `f32` to sums, or writes them if they are the first.
+    ///
+    /// # Safety
+    /// `n` elements at both, those of `part` integers of at most 2²⁴.
+    unsafe fn add_part(part: *const f32, n: usize, first: bool, sums: *mut i32) = add_part_kernel;
+}
+
+#[inline(always)]
+unsafe fn add_part_kernel<I: Isa>(part: *const f32, n: usize, first: bool, sums: *mut i32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let value = |i: usize| (*part.add(i)).to_int_unchecked::<i32>();
+        if first {
+            (0..n).for_each(|i| sums.add(i).write(value(i)));
+        } else {
+            (0..n).for_each(|i| sums.add(i).write((*sums.add(i)).wrapping_add(value(i))));
+        }
+    }
 }
 
 /// `x [1, k]` times `b [k, n]`, the first of each batch.
@@ -267,6 +356,12 @@ unsafe fn store<T: Small>(spec: &Gemm, at: [usize; 2], sums: *mut i32, c: &Matri
     let sums = Shared(sums);
     let bias = spec.bias.map(|b| (Shared(b.ptr.cast::<T>().cast_mut()), b.stride, b.per));
     let activation = spec.activation;
+    if [alpha, beta] == [1, 0] && bias.is_none() && activation == Activation::None && c.strides[2] == 1 {
+        return c.each_row(|item, row| {
+            // SAFETY: the row is one of the part's.
+            unsafe { narrow_row(sums.get().add((item * rows + row) * cols), cols, c.row(item, row)) }
+        });
+    }
     c.each_row(|item, row| {
         for j in 0..cols {
             // SAFETY: the element is one of the part's.
@@ -292,4 +387,18 @@ unsafe fn store<T: Small>(spec: &Gemm, at: [usize; 2], sums: *mut i32, c: &Matri
             }
         }
     });
+}
+
+multiversion! {
+    /// The low bits of `n` sums.
+    ///
+    /// # Safety
+    /// `n` elements at both.
+    unsafe fn narrow_row<T: Small>(sums: *const i32, n: usize, to: *mut T) = narrow_row_kernel;
+}
+
+#[inline(always)]
+unsafe fn narrow_row_kernel<T: Small, I: Isa>(sums: *const i32, n: usize, to: *mut T) {
+    // SAFETY: the caller's promise.
+    unsafe { (0..n).for_each(|j| to.add(j).write(T::narrow(*sums.add(j)))) }
 }

@@ -20,7 +20,7 @@ fn position(shape: &[usize], at: &[usize]) -> usize {
 
 fn indices(rng: &mut Rng, shape: &[usize], size: usize) -> Array {
     let n = shape.iter().product();
-    let values = (0..n).map(|_| rng.below(2 * size) as i64 - size as i64).collect();
+    let values = (0..n).map(|_| rng.below(size) as i64).collect();
     Array::contiguous::<i64>(shape, values)
 }
 
@@ -37,8 +37,7 @@ fn gather_and_scatter_match_plain_loops() {
         let index_values = index.to_vec::<i64>();
         let target = |i: usize| {
             let mut at = coordinates(&index_shape, i);
-            let wrapped = index_values[i].rem_euclid(shape[dim] as i64);
-            at[dim] = wrapped as usize;
+            at[dim] = index_values[i] as usize;
             position(&shape, &at)
         };
         for dtype in DType::COMPUTED {
@@ -83,7 +82,7 @@ fn gather_and_scatter_match_plain_loops() {
 
 #[test]
 fn scalars_and_halves_and_faults() {
-    let index = Array::contiguous(&[3], vec![0i64, 2, -1]);
+    let index = Array::contiguous(&[3], vec![0i64, 2, 3]);
     let out = Array::contiguous(&[4], vec![1i32; 4]);
     scatter(Scatter::Add, 0, index.view(), Operand::Scalar(Scalar::Int(5)), out.view()).unwrap();
     assert_eq!(out.to_vec::<i32>(), [6, 1, 6, 6]);
@@ -102,6 +101,20 @@ fn scalars_and_halves_and_faults() {
     );
     let e = scatter(Scatter::Set, 0, index.view(), Operand::Tensor(out.view()), x.view()).unwrap_err();
     assert_eq!(e.to_string(), "index 7 is out of bounds for dimension 0 with size 5");
+    // Of many, too, and in every line; negative ones do not count from the end.
+    for index in [-1, 5] {
+        let message = format!("index {index} is out of bounds for dimension 0 with size 5");
+        let counts = Array::contiguous(&[5], vec![0i64; 5]);
+        let many = Array::contiguous(&[43], (0..43).map(|i| if i == 41 { index } else { i % 5 }).collect());
+        let e = scatter(Scatter::Add, 0, many.view(), Operand::Scalar(Scalar::Int(1)), counts.view()).unwrap_err();
+        assert_eq!(e.to_string(), message);
+        let e = gather(x.view(), 0, many.view(), Array::zeros(&[43], DType::F32).view()).unwrap_err();
+        assert_eq!(e.to_string(), message);
+    }
+    let counts = Array::contiguous(&[5], vec![1i64; 5]);
+    let many = Array::contiguous(&[43], (0..43).map(|i| i * i % 5).collect());
+    scatter(Scatter::Add, 0, many.view(), Operand::Scalar(Scalar::Int(2)), counts.view()).unwrap();
+    assert_eq!(counts.to_vec::<i64>(), [19, 35, 1, 1, 35]);
     let none = Array::contiguous::<i64>(&[0], vec![]);
     let empty = Array::zeros(&[0], DType::F32);
     gather(x.view(), 0, none.view(), empty.view()).unwrap();

@@ -74,12 +74,7 @@ impl Tensor {
             return self.euclidean(other, &batch);
         }
         if plain && !empty && !recording(&[self, other]) {
-            let rows = |t: &Tensor, rows: usize| {
-                let mut shape = batch.clone();
-                shape.extend_from_slice(&[rows, size]);
-                t.expand(&shape)?.reshape([batch.iter().product(), rows, size])?.contiguous()
-            };
-            let (x, y) = (rows(self, n)?, rows(other, m)?);
+            let (x, y) = (self.as_batch(&batch)?, other.as_batch(&batch)?);
             let mut shape: Dims = smallvec![x.shape()[0], n, m];
             let out = self.uninit_like(&shape, self.dtype())?;
             if out.backend().distances(p, x.engine_view(), y.engine_view(), out.engine_view())? {
@@ -92,9 +87,24 @@ impl Tensor {
         differences.norm_dims(p, [-1], false)
     }
 
+    /// `[batch.., rows, size]` with one batch dimension, contiguous.
+    fn as_batch(&self, batch: &[usize]) -> Result<Tensor> {
+        let own = [self.shape()[self.rank() - 2], self.shape()[self.rank() - 1]];
+        let mut shape = Dims::from_slice(batch);
+        shape.extend_from_slice(&own);
+        self.expand(&shape)?.reshape([batch.iter().product(), own[0], own[1]])?.contiguous()
+    }
+
     /// Euclidean distances by `|x|² - 2 x·y + |y|²`, all of it one product.
     fn euclidean(&self, other: &Tensor, batch: &[usize]) -> Result<Tensor> {
         let out = no_grad(|| -> Result<Tensor> {
+            let (x, y) = (self.as_batch(batch)?, other.as_batch(batch)?);
+            let out = self.uninit_like(&[x.shape()[0], x.shape()[1], y.shape()[1]], self.dtype())?;
+            if out.backend().euclidean(x.engine_view(), y.engine_view(), out.engine_view())? {
+                let mut shape = Dims::from_slice(batch);
+                shape.extend_from_slice(&out.shape()[1..]);
+                return out.reshape(&shape);
+            }
             let squares = |t: &Tensor| t.mul(t)?.sum_dims([-1], true);
             let ones = |t: &Tensor| {
                 let mut shape = Dims::from_slice(t.shape());
@@ -113,7 +123,6 @@ impl Tensor {
                 t.expand(&shape)?.reshape([lead, rows, size])
             };
             let (left, right) = (lifted(&left)?, lifted(&right)?.transpose(1, 2)?);
-            let out = self.uninit_like(&[lead, flat[0], flat[1]], self.dtype())?;
             // Rounding may leave less than nothing, which the product cuts off on its way to memory.
             out.backend().matmul(&MatMul {
                 a: left.engine_view(),

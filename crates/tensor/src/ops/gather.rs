@@ -50,9 +50,8 @@ fn checked(name: &str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize,
     if x.shape()[dim] == 0 {
         return Err(Error::index(format!("{name}: index is out of bounds for dimension {dim} with size 0")));
     }
-    // An engine would count negative indices from the end; here they are mistakes. Elsewhere the check would stall the
-    // device.
-    if x.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) {
+    // Most engines count negative indices from the end; here they are mistakes. On other devices the check would stall.
+    if x.device() == Device::Cpu && !x.backend().refuses_negative_indices() && crate::capture::may_read(Device::Cpu) {
         let least = index.min(..)?.item::<i64>()?;
         if least < 0 {
             return Err(Error::index(format!(

@@ -193,6 +193,19 @@ impl Planes {
         (self.sides[d].0, self.sides[d].0 + self.body[d])
     }
 
+    /// Where in the result's body the element at a place along a dimension comes from.
+    fn source(&self, d: usize, to: usize) -> usize {
+        let ((start, end), n) = (self.body(d), self.body[d]);
+        match self.mode {
+            _ if (start..end).contains(&to) => to,
+            PadMode::Reflect if to < start => 2 * start - to,
+            PadMode::Reflect => 2 * (end - 1) - to,
+            PadMode::Circular if to < start => to + n,
+            PadMode::Circular => to - n,
+            _ => to.clamp(start, end - 1),
+        }
+    }
+
     /// Calls `visit` for each plane to copy, in order. A source plane is complete by then; a copy covers the extent
     /// filled so far in the other dimensions.
     fn each(
@@ -209,16 +222,10 @@ impl Planes {
             for before in 0..d {
                 there = there.slice(before, self.body(before).0, self.body[before], 1);
             }
-            let ((start, end), n) = (self.body(d), self.body[d]);
+            let (start, end) = self.body(d);
             for i in 0..self.sides[d].0 + self.sides[d].1 {
                 let to = if i < start { i } else { end + i - start };
-                let from = match self.mode {
-                    PadMode::Reflect if to < start => 2 * start - to,
-                    PadMode::Reflect => 2 * (end - 1) - to,
-                    PadMode::Circular if to < start => to + n,
-                    PadMode::Circular => to - n,
-                    _ => to.clamp(start, end - 1),
-                };
+                let from = self.source(d, to);
                 visit(&there.slice(d, from, 1, 1), &there.slice(d, to, 1, 1))?;
             }
         }
@@ -234,8 +241,13 @@ impl Planes {
         let out = x.uninit_like(shape, x.dtype())?;
         if out.numel() > 0 {
             let backend = out.backend();
-            backend.copy(x.engine_view(), out.view_as(&self.within(out.layout())))?;
-            self.each(out.layout(), |from, to| backend.copy(out.view_as(from), out.view_as(to)), false)?;
+            let first = self.sides.iter().position(|&side| side != (0, 0)).unwrap_or(0);
+            let places = |d: usize| (0..shape[d]).map(|to| self.source(d, to) - self.sides[d].0).collect();
+            let sources: Vec<Vec<usize>> = (first..shape.len()).map(places).collect();
+            if !backend.pad_from(x.engine_view(), &sources, out.engine_view())? {
+                backend.copy(x.engine_view(), out.view_as(&self.within(out.layout())))?;
+                self.each(out.layout(), |from, to| backend.copy(out.view_as(from), out.view_as(to)), false)?;
+            }
         }
         if x.dtype().is_float() && recording(&[x]) {
             record("pad", &[x], &out, move |_, dy| Ok(smallvec![Some(self.clone().gather(dy)?)]))?;

@@ -4,7 +4,7 @@ use super::create::Options;
 use crate::Tensor;
 use crate::autograd::{no_grad, record, recording};
 use crate::capture::random_stream;
-use rushlight_core::rng::{Distribution, default_generator};
+use rushlight_core::rng::{Distribution, LONGEST_PERMUTATION, default_generator, permutation, permutation_words};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Error, Generator, Result};
 
@@ -123,19 +123,29 @@ impl Tensor {
         Tensor::random("randint", shape.as_ref(), integers, DType::I64, default_generator(), options.into())
     }
 
-    /// The numbers `0..n` in random order, `int64`.
+    /// The numbers `0..n` in random order, `int64`. The order of a seed is the same on every machine; it is not PyTorch's.
     pub fn randperm(n: usize) -> Result<Tensor> {
         Tensor::randperm_from(default_generator(), n)
     }
 
     /// [`Tensor::randperm`] from a generator of one's own.
     pub fn randperm_from(generator: &Generator, n: usize) -> Result<Tensor> {
-        let keys = Distribution::Integers { low: i64::MIN, high: i64::MAX };
-        let keys = Tensor::random("randperm", &[n], keys, DType::I64, generator, Options::default())?;
-        if n <= 1 || n > 1 << MOST_PLACES {
-            return keys.argsort(0, false);
+        let out = Options::default().uninit(&[n], DType::I64)?;
+        if n > LONGEST_PERMUTATION {
+            let keys = Distribution::Integers { low: i64::MIN, high: i64::MAX };
+            out.fill_random(keys, generator)?;
+            return out.argsort(0, false);
         }
-        Tensor::from_slice(&order_of_keys(&keys.to_vec::<i64>()?), [n])
+        let stream = generator.reserve(permutation_words(n));
+        if n > 0 && !out.backend().permutation(stream, out.engine_view())? {
+            let mut order = vec![0; n];
+            let fill = |first: u64, words: &mut [u32; _]| {
+                (first..).zip(words).for_each(|(i, word)| *word = stream.word(i));
+            };
+            permutation(fill, &mut order);
+            return Tensor::from_slice(&order, [n])?.to(out.device());
+        }
+        Ok(out)
     }
 
     /// Uniform in `[0, 1)` with this tensor's shape, dtype and device.
@@ -276,78 +286,4 @@ impl Tensor {
 
 fn check_std(std: f64) -> Result<()> {
     if std >= 0.0 { Ok(()) } else { Err(Error::value(format!("normal_: expects std >= 0.0, but found std {std}"))) }
-}
-
-/// Bits of the places that [`order_of_keys`] takes at most.
-const MOST_PLACES: u32 = 28;
-
-/// The order that sorts random keys, as a stable sort would give it.
-///
-/// A word has a key's upper bits above its position. Words are spread into buckets by their first bits, so that buckets
-/// hold about one word and need almost no sorting.
-fn order_of_keys(keys: &[i64]) -> Vec<i64> {
-    let n = keys.len();
-    let place_bits = usize::BITS - (n - 1).leading_zeros();
-    let mask = (1u64 << place_bits) - 1;
-    // Moves the least value to zero.
-    let image = |key: i64| key as u64 ^ 1 << 63;
-    let mut words: Vec<u64> = keys.iter().enumerate().map(|(i, &key)| image(key) & !mask | i as u64).collect();
-    let digits = if n <= 1 << 12 { 1 } else { 2 };
-    let width = if n <= 1 << 12 { place_bits.max(4) } else { place_bits.div_ceil(2).max(8) + 1 };
-    let mut spare = vec![0u64; n];
-    for digit in (0..digits).rev() {
-        let shift = 64 - width * (digit + 1);
-        let of = |word: u64| (word >> shift) as usize & ((1 << width) - 1);
-        let mut starts = vec![0usize; 1 << width];
-        words.iter().for_each(|&word| starts[of(word)] += 1);
-        let mut start = 0;
-        for s in &mut starts {
-            start += std::mem::replace(s, start);
-        }
-        for &word in &words {
-            let place = &mut starts[of(word)];
-            spare[*place] = word;
-            *place += 1;
-        }
-        std::mem::swap(&mut words, &mut spare);
-    }
-    // Keys whose upper bits are equal are compared in full.
-    let whole = |word: u64| (image(keys[(word & mask) as usize]), word & mask);
-    let before = |a: u64, b: u64| if (a ^ b) & !mask != 0 { a < b } else { whole(a) < whole(b) };
-    for i in 1..n {
-        let word = words[i];
-        let mut at = i;
-        while at > 0 && before(word, words[at - 1]) {
-            words[at] = words[at - 1];
-            at -= 1;
-        }
-        words[at] = word;
-    }
-    words.into_iter().map(|word| (word & mask) as i64).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_ordered_as_by_a_stable_sort() {
-        let mut state = 1u64;
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state ^ state >> 29) as i64
-        };
-        for n in [2, 3, 17, 1000, 4096, 4097, 70_000] {
-            for alike in [0, 20, 50] {
-                // Keys that differ in their last bits only, in part.
-                let keys: Vec<i64> =
-                    (0..n).map(|i| if i % 2 == 0 { random() } else { random() >> 30 << alike }).collect();
-                let keys = if alike == 50 { keys.iter().map(|k| k & 255).collect() } else { keys };
-                let keys = &keys[..if alike > 0 { n.min(2000) } else { n }];
-                let mut want: Vec<i64> = (0..keys.len() as i64).collect();
-                want.sort_by_key(|&i| keys[i as usize]);
-                assert_eq!(order_of_keys(keys), want, "{n} keys, {alike}");
-            }
-        }
-    }
 }

@@ -260,17 +260,26 @@ impl Tensor {
                 self.shape()
             )));
         }
+        let index = self.to_index("bincount")?.contiguous()?;
         let mut length = minlength;
-        if self.numel() > 0 {
-            if self.min(..)?.item::<i64>()? < 0 {
+        if index.numel() > 0 {
+            let both = if crate::capture::may_read(index.device()) {
+                index.backend().int_range(index.engine_view())?
+            } else {
+                None
+            };
+            let [least, most] = match both {
+                Some(range) => range,
+                None => [index.min(..)?.item()?, index.max(..)?.item()?],
+            };
+            if least < 0 {
                 return Err(negative());
             }
-            length = length.max((self.max(..)?.item::<i64>()? as usize).saturating_add(1));
+            length = length.max((most as usize).saturating_add(1));
         }
         let values = match weights {
             None => {
                 let out = Tensor::zeros_with([length], (DType::I64, self.device()))?;
-                let index = self.to_index("bincount")?;
                 if index.numel() > 0 {
                     let one = Operand::Scalar(Scalar::Int(1));
                     out.backend().scatter(Scatter::Add, 0, index.engine_view(), one, out.engine_view())?;
@@ -281,7 +290,10 @@ impl Tensor {
             Some(w) => w.detach().to_dtype(DType::F64)?,
         };
         let out = Tensor::zeros_with([length], (values.dtype(), self.device()))?;
-        out.scatter_add_(0, self, &values)?;
+        if index.numel() > 0 {
+            let values = Operand::Tensor(values.engine_view());
+            out.backend().scatter(Scatter::Add, 0, index.engine_view(), values, out.engine_view())?;
+        }
         Ok(out)
     }
 

@@ -2,7 +2,7 @@
 
 use super::reduce::Mask;
 use crate::Tensor;
-use crate::autograd::{Ctx, Saved, record, recording};
+use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::ops::sizes::{Along, AsDims};
 use rushlight_core::backend::{Operand, Rank, Reduce};
 use rushlight_core::smallvec::smallvec;
@@ -251,10 +251,13 @@ impl Tensor {
         if n == 0 {
             return Err(Error::value("quantile: the input must have at least one element along the dimension"));
         }
-        let (sorted, place) = (x.sort(d, false)?.0, q * (n - 1) as f64);
-        let low = sorted.narrow(d, place.floor() as isize, 1)?;
-        let high = sorted.narrow(d, place.ceil() as isize, 1)?;
-        let out = low.lerp(&high, place.fract())?.masked_fill(&x.isnan()?.any_dims([d], true)?, f64::NAN)?;
+        let place = q * (n - 1) as f64;
+        let (floor, ceil) = (place.floor() as usize, place.ceil() as usize);
+        let low = x.kthvalue(floor + 1, d, true)?.0;
+        let high = if ceil == floor { low.clone() } else { x.kthvalue(ceil + 1, d, true)?.0 };
+        // The greatest is NaN if any element is.
+        let nan = no_grad(|| x.amax([d], true)?.isnan())?;
+        let out = low.lerp(&high, place.fract())?.masked_fill(&nan, f64::NAN)?;
         if self.rank() == 0 {
             return out.reshape([0usize; 0]);
         }

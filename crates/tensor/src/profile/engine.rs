@@ -203,6 +203,26 @@ impl Backend for Profiled {
         self.0.histogram(x, low, high, out)
     }
 
+    fn permutation(&self, stream: Philox, out: View) -> Result<bool> {
+        let _span = span_of(|| "rushlight::permutation", || 0, |d| out.note(d));
+        self.0.permutation(stream, out)
+    }
+
+    fn euclidean(&self, a: View, b: View, out: View) -> Result<bool> {
+        let _span = span_of(|| "rushlight::euclidean", || 0, |d| (a, b).note(d));
+        self.0.euclidean(a, b, out)
+    }
+
+    fn int_range(&self, x: View) -> Result<Option<[i64; 2]>> {
+        let _span = span_of(|| "rushlight::int_range", || 0, |d| x.note(d));
+        self.0.int_range(x)
+    }
+
+    fn pad_from(&self, x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
+        let _span = span_of(|| "rushlight::pad_from", || 0, |d| x.note(d));
+        self.0.pad_from(x, sources, out)
+    }
+
     fn flip(&self, x: View, flipped: &[bool], out: View) -> Result<bool> {
         let _span = span_of(|| "rushlight::flip", || 0, |d| x.note(d));
         self.0.flip(x, flipped, out)
@@ -231,6 +251,10 @@ impl Backend for Profiled {
     fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
         let _span = span_of(|| "rushlight::index_put", || 0, |d| (indices, values).note(d));
         self.0.index_put(indices, values, accumulate, out)
+    }
+
+    fn refuses_negative_indices(&self) -> bool {
+        self.0.refuses_negative_indices()
     }
 
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {

@@ -1,0 +1,103 @@
+//! Padding by the tensor's own elements: every row of the result is a row of the source with a few elements at either
+//! end, written in one visit.
+
+use crate::float::Shared;
+use crate::index::with_size;
+use crate::pool;
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::{Error, Result, View};
+
+/// Bytes a task should move at least.
+const TASK_BYTES: usize = 64 << 10;
+
+/// The source of a row: neighbours copied at once, and single elements around them.
+struct Row<'a> {
+    /// Where the neighbours go, the first of them, and how many there are.
+    body: (usize, usize, usize),
+    sources: &'a [usize],
+}
+
+impl<'a> Row<'a> {
+    fn new(sources: &'a [usize]) -> Self {
+        let mut body = (0, sources.first().copied().unwrap_or(0), 0);
+        let mut start = 0;
+        for i in 1..=sources.len() {
+            if i == sources.len() || sources[i] != sources[i - 1] + 1 {
+                if i - start > body.2 {
+                    body = (start, sources[start], i - start);
+                }
+                start = i;
+            }
+        }
+        Row { body, sources }
+    }
+
+    /// # Safety
+    /// `from` is readable at the sources times `step`, `to` is writable for as many elements as there are sources.
+    unsafe fn copy<U: Copy>(&self, from: *const U, step: usize, to: *mut U) {
+        let (at, first, n) = self.body;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if step == 1 {
+                std::ptr::copy_nonoverlapping(from.add(first), to.add(at), n);
+            } else {
+                (0..n).for_each(|k| *to.add(at + k) = *from.add((first + k) * step));
+            }
+            for i in (0..at).chain(at + n..self.sources.len()) {
+                *to.add(i) = *from.add(self.sources[i] * step);
+            }
+        }
+    }
+}
+
+/// See `Backend::pad_from`.
+pub fn pad_from(x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
+    let (rank, lead) = (x.shape().len(), x.shape().len().saturating_sub(sources.len()));
+    let fits = out.shape().len() == rank
+        && sources.len() <= rank
+        && x.shape()[..lead] == out.shape()[..lead]
+        && (lead..rank).all(|d| {
+            let places = &sources[d - lead];
+            places.len() == out.shape()[d] && places.iter().all(|&place| place < x.shape()[d])
+        });
+    if !fits || x.dtype != out.dtype || !out.layout.is_contiguous() {
+        return Err(Error::shape(format!(
+            "pad_from: {:?} does not become {:?} by {} dimensions' places",
+            x.shape(),
+            out.shape(),
+            sources.len()
+        )));
+    }
+    let Some((last, outer)) = sources.split_last() else { return Ok(false) };
+    if out.numel() == 0 {
+        return Ok(true);
+    }
+    let (row, width, step) = (Row::new(last), last.len(), x.strides()[rank - 1]);
+    let (shape, strides) = (&out.shape()[..rank - 1], x.strides());
+    let place = |d: usize, i: usize| if d < lead { i } else { outer[d - lead][i] };
+    with_size!(x.dtype, U => {
+        let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
+        let grain = TASK_BYTES.div_ceil(width * size_of::<U>());
+        pool::parallel_ranges(out.numel() / width, grain, |first, end| {
+            // Coordinates of the row within the output.
+            let mut at: SmallVec<[usize; 6]> = SmallVec::from_elem(0, shape.len());
+            let mut rest = first;
+            for d in (0..shape.len()).rev() {
+                (at[d], rest) = (rest % shape[d], rest / shape[d]);
+            }
+            for index in first..end {
+                let start: usize = (0..shape.len()).map(|d| place(d, at[d]) * strides[d]).sum();
+                // SAFETY: all sources are within the view, and rows of the output do not overlap.
+                unsafe { row.copy(src.at(start).cast_const(), step, dst.at(index * width)) };
+                for d in (0..shape.len()).rev() {
+                    at[d] += 1;
+                    if at[d] < shape[d] {
+                        break;
+                    }
+                    at[d] = 0;
+                }
+            }
+        });
+    });
+    Ok(true)
+}
