@@ -15,11 +15,11 @@ typedef struct {
     ulong seed, offset, head, image_heads, head_step;
 } Block;
 
-#define PLACES                                                                                     \
-    const size_t row = get_group_id(0), z = get_group_id(1);                                       \
-    const size_t position = b.first + row;                                                         \
-    /* Keys that the row sees. */                                                                  \
-    const size_t n = b.causal && position + 1 < b.s ? position + 1 : b.s;                          \
+#define PLACES                                                            \
+    const size_t row = get_group_id(0), z = get_group_id(1);              \
+    const size_t position = b.first + row;                                \
+    /* Keys that the row sees. */                                         \
+    const size_t n = b.causal && position + 1 < b.s ? position + 1 : b.s; \
     const size_t at = (z * b.rows + row) * b.stride;
 
 // The scores of vector i with the mask applied.
@@ -72,8 +72,9 @@ PARTS(S)
 #ifdef FORWARD
 // Scores become exponentials, dropped ones zero, and factors[z, row] what makes probabilities of them: zero for a row
 // that sees nothing. lse: [image, head, l] at strides of images and heads.
-__kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, const __global M* mask, __global R* lse, const ulong lse_image,
-                                          const ulong lse_head, __global R* factors, const R scale) {
+__kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, const __global M* mask, __global R* lse,
+                                          const ulong lse_image, const ulong lse_head, __global R* factors,
+                                          const R scale) {
     SHARED
     PLACES
     scores += at;
@@ -108,9 +109,10 @@ typedef struct { long out[4], dout[4]; ulong size; } Outputs;
 
 // Scores become probabilities with dropout, and their gradients `d` those of the scores before `factor`, the factor of
 // all scores.
-__kernel GROUP_OF_ROW void attention_rows_backward(const Block b, const Outputs o, __global R* scores, __global R* d, const __global M* mask,
-                                                   const __global R* lse, const ulong lse_image, const ulong lse_head, const __global T* out,
-                                                   const __global T* dout, const R scale, const R factor) {
+__kernel GROUP_OF_ROW void attention_rows_backward(const Block b, const Outputs o, __global R* scores, __global R* d,
+                                                   const __global M* mask, const __global R* lse, const ulong lse_image,
+                                                   const ulong lse_head, const __global T* out, const __global T* dout,
+                                                   const R scale, const R factor) {
     SHARED
     PLACES
     const long image = z / b.heads, head = z % b.heads;
@@ -120,7 +122,8 @@ __kernel GROUP_OF_ROW void attention_rows_backward(const Block b, const Outputs 
     out += image * o.out[0] + head * o.out[1] + (long)position * o.out[2];
     dout += image * o.dout[0] + head * o.dout[1] + (long)position * o.dout[2];
     R own = 0;
-    for (size_t c = get_local_id(0); c < o.size; c += ITEMS) own += LOAD_T(out, (long)c * o.out[3]) * LOAD_T(dout, (long)c * o.dout[3]);
+    for (size_t c = get_local_id(0); c < o.size; c += ITEMS)
+        own += LOAD_T(out, (long)c * o.out[3]) * LOAD_T(dout, (long)c * o.dout[3]);
 #if ITEMS == 1
     const R delta = own;
 #else

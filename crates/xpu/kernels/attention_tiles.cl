@@ -10,85 +10,88 @@
 
 // sums[r][v] += left[r * step + k] * right[k][v] for ROWS rows and k below `depth`. Only constant indices, so that sums
 // stay in registers.
-#define MULTIPLY(sums, left, step, right, depth)                                                                  \
-    for (size_t k = 0; k < (depth); k++) {                                                                        \
-        const V near = READ_GLOBAL((right) + k * COLUMNS), far = READ_GLOBAL((right) + k * COLUMNS + LANES);      \
-        _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                        \
-            const V x = (V)((left)[r * (step) + k]);                                                              \
-            sums[r][0] = fma(x, near, sums[r][0]);                                                                \
-            sums[r][1] = fma(x, far, sums[r][1]);                                                                 \
-        }                                                                                                         \
+#define MULTIPLY(sums, left, step, right, depth)                                                             \
+    for (size_t k = 0; k < (depth); k++) {                                                                   \
+        const V near = READ_GLOBAL((right) + k * COLUMNS), far = READ_GLOBAL((right) + k * COLUMNS + LANES); \
+        _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                   \
+            const V x = (V)((left)[r * (step) + k]);                                                         \
+            sums[r][0] = fma(x, near, sums[r][0]);                                                           \
+            sums[r][1] = fma(x, far, sums[r][1]);                                                            \
+        }                                                                                                    \
     }
 // `work` for each vector of sums.
-#define EACH_SUM(work)                                                                                            \
-    _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                            \
-        _Pragma("unroll") for (int v = 0; v < 2; v++) { work; }                                                   \
+#define EACH_SUM(work)                                          \
+    _Pragma("unroll") for (int r = 0; r < ROWS; r++) {          \
+        _Pragma("unroll") for (int v = 0; v < 2; v++) { work; } \
     }
 
 // A block of scores: left times transposed panels.
-#define SCORES(to, left, panels, depth)                                                                           \
-    for (size_t c = 0; c < BLOCK && block + c < seen; c += COLUMNS) {                                             \
-        V sums[ROWS][2];                                                                                          \
-        EACH_SUM(sums[r][v] = (V)(R)0)                                                                         \
-        const __global R* right = (panels) + (block + c) * (depth);                                               \
-        MULTIPLY(sums, left, MOST, right, depth)                                                                  \
-        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * BLOCK + c + v * LANES))                                        \
+#define SCORES(to, left, panels, depth)                                   \
+    for (size_t c = 0; c < BLOCK && block + c < seen; c += COLUMNS) {     \
+        V sums[ROWS][2];                                                  \
+        EACH_SUM(sums[r][v] = (V)(R)0)                                    \
+        const __global R* right = (panels) + (block + c) * (depth);       \
+        MULTIPLY(sums, left, MOST, right, depth)                          \
+        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * BLOCK + c + v * LANES)) \
     }
 
 // A block of weights times panels of what they weigh, added to `to`: [ROWS][MOST].
-#define GATHER(to, weights, panels, size)                                                                         \
-    for (size_t c = 0; c < (size); c += COLUMNS) {                                                                \
-        V sums[ROWS][2];                                                                                          \
-        EACH_SUM(sums[r][v] = READ_OWN((to) + r * MOST + c + v * LANES))                                         \
-        const __global R* right = (panels) + c * b.s + block * COLUMNS;                                           \
-        MULTIPLY(sums, weights, BLOCK, right, keys)                                                               \
-        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * MOST + c + v * LANES))                                         \
+#define GATHER(to, weights, panels, size)                                \
+    for (size_t c = 0; c < (size); c += COLUMNS) {                       \
+        V sums[ROWS][2];                                                 \
+        EACH_SUM(sums[r][v] = READ_OWN((to) + r * MOST + c + v * LANES)) \
+        const __global R* right = (panels) + c * b.s + block * COLUMNS;  \
+        MULTIPLY(sums, weights, BLOCK, right, keys)                      \
+        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * MOST + c + v * LANES)) \
     }
 
 // Rows of the tile as R, the missing ones as zeros.
-#define FETCH(to, from, strides, size, factor)                                                                    \
-    for (int r = 0; r < ROWS; r++) {                                                                              \
-        const __global T* line = (from) + (long)r * (strides)[2];                                                 \
-        if (r >= rows) {                                                                                          \
-            for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((V)(R)0, (to) + r * MOST + c);                   \
-        } else if ((strides)[3] == 1) {                                                                           \
-            for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((factor) * load_part_T(line, c, size, (R)0), (to) + r * MOST + c); \
-        } else {                                                                                                  \
+#define FETCH(to, from, strides, size, factor)                                                                        \
+    for (int r = 0; r < ROWS; r++) {                                                                                  \
+        const __global T* line = (from) + (long)r * (strides)[2];                                                     \
+        if (r >= rows) {                                                                                              \
+            for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((V)(R)0, (to) + r * MOST + c);                       \
+        } else if ((strides)[3] == 1) {                                                                               \
+            for (size_t c = 0; c < (size); c += LANES)                                                                \
+                WRITE_OWN((factor) * load_part_T(line, c, size, (R)0), (to) + r * MOST + c);                          \
+        } else {                                                                                                      \
             for (size_t c = 0; c < (size); c++) (to)[r * MOST + c] = (factor) * LOAD_T(line, (long)c * (strides)[3]); \
-        }                                                                                                         \
+        }                                                                                                             \
     }
 
 // Writes rows of the tile, each times its factor.
-#define PUT(to, from, strides, size, factor)                                                                      \
-    for (int r = 0; r < rows; r++) {                                                                              \
-        __global T* line = (to) + (long)r * (strides)[2];                                                         \
-        const R times = (factor);                                                                                 \
-        if ((strides)[3] == 1) {                                                                                  \
-            for (size_t c = 0; c < (size); c += LANES) store_part_T(line, c, size, times * READ_OWN((from) + r * MOST + c)); \
-        } else {                                                                                                  \
+#define PUT(to, from, strides, size, factor)                                                                         \
+    for (int r = 0; r < rows; r++) {                                                                                 \
+        __global T* line = (to) + (long)r * (strides)[2];                                                            \
+        const R times = (factor);                                                                                    \
+        if ((strides)[3] == 1) {                                                                                     \
+            for (size_t c = 0; c < (size); c += LANES)                                                               \
+                store_part_T(line, c, size, times * READ_OWN((from) + r * MOST + c));                                \
+        } else {                                                                                                     \
             for (size_t c = 0; c < (size); c++) STORE_T(line, (long)c * (strides)[3], times * (from)[r * MOST + c]); \
-        }                                                                                                         \
+        }                                                                                                            \
     }
 
 #define START(strides) (image * (strides)[0] + head * (strides)[1] + (long)first * (strides)[2])
 #define ROUNDED(size) (((size) + COLUMNS - 1) / COLUMNS * COLUMNS)
 
-#define ITEM_PLACES                                                                                               \
-    const size_t begin = get_group_id(0) * t.each * ROWS, z = get_group_id(1);                                    \
-    const long image = z / b.heads, head = z % b.heads;                                                           \
-    const int tiles = (b.rows - begin + ROWS - 1) / ROWS < t.each ? (int)((b.rows - begin + ROWS - 1) / ROWS) : (int)t.each; \
+#define ITEM_PLACES                                                                                           \
+    const size_t begin = get_group_id(0) * t.each * ROWS, z = get_group_id(1);                                \
+    const long image = z / b.heads, head = z % b.heads;                                                       \
+    const int tiles = (b.rows - begin + ROWS - 1) / ROWS < t.each ? (int)((b.rows - begin + ROWS - 1) / ROWS) \
+        : (int)t.each;                                                                                        \
     mask += image * b.mask[0] + head * b.mask[1];
 
 // Of a tile: its first row, how many there are, the keys that the last of them sees.
-#define TILE_PLACES                                                                                               \
-    const size_t first = begin + tile * ROWS;                                                                     \
-    const int rows = first + ROWS <= b.rows ? ROWS : (int)(b.rows - first);                                       \
+#define TILE_PLACES                                                         \
+    const size_t first = begin + tile * ROWS;                               \
+    const int rows = first + ROWS <= b.rows ? ROWS : (int)(b.rows - first); \
     const size_t end = b.first + first + rows, seen = b.causal && end < b.s ? end : b.s;
 
 // Of a row of the tile: its number among all, the keys it sees, and how many of them lie in the block.
-#define ROW_PLACES                                                                                                \
-    const size_t position = b.first + first + r, n = b.causal && position + 1 < b.s ? position + 1 : b.s;         \
-    const __global M* row_mask = mask + (long)position * b.mask[2];                                                     \
+#define ROW_PLACES                                                                                        \
+    const size_t position = b.first + first + r, n = b.causal && position + 1 < b.s ? position + 1 : b.s; \
+    const __global M* row_mask = mask + (long)position * b.mask[2];                                       \
     const size_t here = n <= block ? 0 : (n - block < BLOCK ? n - block : BLOCK);
 
 // Scores from vector i of the block on with the mask applied; what the row does not see is -inf.
@@ -111,10 +114,12 @@ PARTS(T)
 
 #ifdef TILES_FORWARD
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attention_tiles(const Block b, const Tensors t, const __global T* q, const __global R* keys_across, const __global R* values, const __global M* mask,
-                     __global R* lse, const ulong lse_image, const ulong lse_head, __global T* out, const R scale, const R factor) {
+void attention_tiles(const Block b, const Tensors t, const __global T* q, const __global R* keys_across,
+                     const __global R* values, const __global M* mask, __global R* lse, const ulong lse_image,
+                     const ulong lse_head, __global T* out, const R scale, const R factor) {
     ITEM_PLACES
-    R all_queries[EACH * ROWS * MOST], all_results[EACH * ROWS * MOST], scores[ROWS * BLOCK], all_tops[EACH * ROWS], all_totals[EACH * ROWS];
+    R all_queries[EACH * ROWS * MOST], all_results[EACH * ROWS * MOST], scores[ROWS * BLOCK], all_tops[EACH * ROWS],
+        all_totals[EACH * ROWS];
     keys_across += z * t.keys;
     values += z * t.values;
     size_t last = 0;
@@ -125,7 +130,8 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
         for (int r = 0; r < ROWS; r++) {
             all_tops[tile * ROWS + r] = -INFINITY;
             all_totals[tile * ROWS + r] = 0;
-            for (size_t c = 0; c < ROUNDED(t.dv); c += LANES) WRITE_OWN((V)(R)0, all_results + (tile * ROWS + r) * MOST + c);
+            for (size_t c = 0; c < ROUNDED(t.dv); c += LANES)
+                WRITE_OWN((V)(R)0, all_results + (tile * ROWS + r) * MOST + c);
         }
         last = seen;
     }
@@ -163,7 +169,8 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
                 for (; i < keys; i += LANES) WRITE_OWN((V)(R)0, own + i);
                 if (top != before) {
                     const R fade = before == -INFINITY ? (R)0 : exp(before - reference);
-                    for (size_t c = 0; c < t.dv; c += LANES) WRITE_OWN(READ_OWN(result + r * MOST + c) * fade, result + r * MOST + c);
+                    for (size_t c = 0; c < t.dv; c += LANES)
+                        WRITE_OWN(READ_OWN(result + r * MOST + c) * fade, result + r * MOST + c);
                     totals[r] *= fade;
                     tops[r] = top;
                 }
@@ -174,7 +181,8 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
     }
     for (int tile = 0; tile < tiles; tile++) {
         TILE_PLACES
-        const R *result = all_results + tile * ROWS * MOST, *tops = all_tops + tile * ROWS, *totals = all_totals + tile * ROWS;
+        const R *result = all_results + tile * ROWS * MOST, *tops = all_tops + tile * ROWS,
+            *totals = all_totals + tile * ROWS;
         __global T* to = out + START(t.out);
         PUT(to, result, t.out, t.dv, totals[r] == 0 ? (R)0 : (R)1 / totals[r])
         for (int r = 0; r < rows; r++) {
@@ -189,12 +197,14 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
 // Probabilities with dropout and the gradients of scores, both in panels of COLUMNS keys, [panel][row][COLUMNS], and
 // the gradients of queries.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attention_tiles_backward(const Block b, const Tensors t, const __global T* q, const __global R* keys_across, const __global R* keys_along,
-                              const __global R* values_across, const __global M* mask, const __global R* lse, const ulong lse_image, const ulong lse_head,
-                              const __global T* out, const __global T* dout, __global T* dq, __global R* weights, __global R* slopes, const R scale,
-                              const R factor) {
+void attention_tiles_backward(const Block b, const Tensors t, const __global T* q, const __global R* keys_across,
+                              const __global R* keys_along, const __global R* values_across, const __global M* mask,
+                              const __global R* lse, const ulong lse_image, const ulong lse_head, const __global T* out,
+                              const __global T* dout, __global T* dq, __global R* weights, __global R* slopes,
+                              const R scale, const R factor) {
     ITEM_PLACES
-    R queries[ROWS * MOST], gradients[ROWS * MOST], scores[ROWS * BLOCK], d[ROWS * BLOCK], result[ROWS * MOST], alls[ROWS], deltas[ROWS];
+    R queries[ROWS * MOST], gradients[ROWS * MOST], scores[ROWS * BLOCK], d[ROWS * BLOCK], result[ROWS * MOST],
+        alls[ROWS], deltas[ROWS];
     keys_across += z * t.keys;
     keys_along += z * t.rows_of_keys;
     values_across += z * t.values;
@@ -211,10 +221,12 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
                 const __global T* line = rows_of_out + (long)r * t.out[2];
                 if (t.out[3] == 1) {
                     V some = (V)(R)0;
-                    for (size_t c = 0; c < t.dv; c += LANES) some += load_part_T(line, c, t.dv, (R)0) * READ_OWN(gradients + r * MOST + c);
+                    for (size_t c = 0; c < t.dv; c += LANES)
+                        some += load_part_T(line, c, t.dv, (R)0) * READ_OWN(gradients + r * MOST + c);
                     delta = sum_of(some);
                 } else {
-                    for (size_t c = 0; c < t.dv; c++) delta += LOAD_T(line, (long)c * t.out[3]) * gradients[r * MOST + c];
+                    for (size_t c = 0; c < t.dv; c++)
+                        delta += LOAD_T(line, (long)c * t.out[3]) * gradients[r * MOST + c];
                 }
                 all = lse[image * lse_image + head * lse_head + b.first + first + r];
             }
@@ -266,17 +278,20 @@ PARTS(O)
 typedef struct { long strides[4]; ulong rows_batch, size; } Target;
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attention_keys(const Block b, const Target values, const __global R* weights_of_values, const __global R* rows_of_values, __global O* dv,
-                    const Target keys, const __global R* weights_of_keys, const __global R* rows_of_keys, __global O* dk, const uint add) {
+void attention_keys(const Block b, const Target values, const __global R* weights_of_values,
+                    const __global R* rows_of_values, __global O* dv, const Target keys,
+                    const __global R* weights_of_keys, const __global R* rows_of_keys, __global O* dk, const uint add) {
     const int of_keys = get_group_id(2);
     const Target t = of_keys ? keys : values;
-    const __global R *weights = of_keys ? weights_of_keys : weights_of_values, *rows_along = of_keys ? rows_of_keys : rows_of_values;
+    const __global R *weights = of_keys ? weights_of_keys : weights_of_values,
+        *rows_along = of_keys ? rows_of_keys : rows_of_values;
     __global O* out = of_keys ? dk : dv;
     const long stride = t.strides[2], step = t.strides[3];
     const size_t size = t.size;
     const size_t panel = get_group_id(0), z = get_group_id(1);
     // Rows before this one see none of the keys.
-    const size_t key = panel * COLUMNS, skipped = b.causal && key > b.first ? key - b.first : 0, begin = skipped < b.rows ? skipped : b.rows;
+    const size_t key = panel * COLUMNS, skipped = b.causal && key > b.first ? key - b.first : 0,
+        begin = skipped < b.rows ? skipped : b.rows;
     weights += (z * ROUNDED(b.s) + key) * b.rows;
     rows_along += z * t.rows_batch;
     out += (long)(z / b.heads) * t.strides[0] + (long)(z % b.heads) * t.strides[1];

@@ -29,8 +29,9 @@ typedef NEST(2) Inner;
 
 // out[offsets[p] + r] op= values[p, r] for all p in order. A work item has one r and the places from `slice * span` on:
 // no other writes there.
-__kernel void fold(const Outer outer, const Inner inner, const __global long* offsets, const __global T* values, const R number, __global OUT* out,
-                   const ulong positions, const ulong block, const ulong span, const uint codes, const uint op) {
+__kernel void fold(const Outer outer, const Inner inner, const __global long* offsets, const __global T* values,
+                   const R number, __global OUT* out, const ulong positions, const ulong block, const ulong span,
+                   const uint codes, const uint op) {
     const ulong r = get_global_id(0);
     const long low = (long)(get_global_id(1) * span), high = low + (long)span;
     if (r >= block) return;
@@ -51,8 +52,10 @@ __kernel void fold(const Outer outer, const Inner inner, const __global long* of
 typedef NEST(3) Lines;
 
 // A work item goes through a line in order: lines never write to one another's places.
-__kernel void scatter(const Lines lines, const __global long* index, const __global T* values, const R number, __global OUT* out, const ulong count,
-                      const ulong length, const long size, const long stride, const long index_step, const long value_step, __global Fault* fault, const uint codes, const uint op) {
+__kernel void scatter(const Lines lines, const __global long* index, const __global T* values, const R number,
+                      __global OUT* out, const ulong count, const ulong length, const long size, const long stride,
+                      const long index_step, const long value_step, __global Fault* fault, const uint codes,
+                      const uint op) {
     const ulong line = get_global_id(0);
     if (line >= count) return;
     long at[3] = {0, 0, 0};

@@ -159,7 +159,9 @@ inline D digamma_wide(D x) {
         x += 1;
     }
     D z = 1 / (x * x);
-    D series = z * ((D)1 / 12 + z * ((D)-1 / 120 + z * ((D)1 / 252 + z * ((D)-1 / 240 + z * ((D)1 / 132 + z * ((D)-691 / 32760 + z / 12))))));
+    D series = (D)-691 / 32760 + z / 12;
+    series = (D)-1 / 240 + z * ((D)1 / 132 + z * series);
+    series = z * ((D)1 / 12 + z * ((D)-1 / 120 + z * ((D)1 / 252 + z * series)));
     return reflected + sum + log(x) - (D)0.5 / x - (isinf(x) ? 0 : series);
 }
 inline R rl_digamma(R x) { return (R)digamma_wide((D)x); }
@@ -178,7 +180,8 @@ inline D hurwitz_zeta(D s, D q) {
     }
     D power = pow(a, -s);
     sum += power * a / (s - 1) + (D)0.5 * power;
-    const D series[8] = {12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183795e9, 7.47242496e10, -2.9501307279181643e12};
+    const D series[8] = {12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183795e9, 7.47242496e10,
+                         -2.9501307279181643e12};
     D factor = s, k = 0, t = power / a;
     for (int i = 0; i < 8; i++) {
         sum += factor * t / series[i];

@@ -5,8 +5,8 @@
 typedef NEST(1) Nest;
 
 // offsets[p] += where index tensor `index` puts position p, -1 from the first index on that is out of range.
-__kernel void resolve(const Nest nest, const __global long* index, const long size, const long stride, const uint is_first, __global long* offsets,
-                      const ulong count, __global Fault* fault) {
+__kernel void resolve(const Nest nest, const __global long* index, const long size, const long stride,
+                      const uint is_first, __global long* offsets, const ulong count, __global Fault* fault) {
     const ulong p = get_global_id(0);
     if (p >= count) return;
     long at[1] = {0};
@@ -21,8 +21,8 @@ __kernel void resolve(const Nest nest, const __global long* index, const long si
 typedef NEST(2) Nest;
 
 // The same for a scatter: offsets into the output of each element of the index tensor.
-__kernel void resolve_line(const Nest nest, const __global long* index, const long size, const long stride, __global long* offsets, const ulong count,
-                           __global Fault* fault) {
+__kernel void resolve_line(const Nest nest, const __global long* index, const long size, const long stride,
+                           __global long* offsets, const ulong count, __global Fault* fault) {
     const ulong p = get_global_id(0);
     if (p >= count) return;
     long at[2] = {0, 0};
@@ -37,7 +37,8 @@ typedef NEST(1) Outer;
 typedef NEST(2) Inner;
 
 // PUT: indexed[offsets[p] + r] = dense[p, r]; else the other way. E is an unsigned type of the element's size.
-__kernel void move(const Outer outer, const Inner inner, const __global long* offsets, __global E* indexed, __global E* dense, const ulong block) {
+__kernel void move(const Outer outer, const Inner inner, const __global long* offsets, __global E* indexed,
+                   __global E* dense, const ulong block) {
     const ulong r = get_global_id(0), p = get_global_id(1);
     if (r >= block) return;
     const long offset = offsets[p];
@@ -55,8 +56,8 @@ __kernel void move(const Outer outer, const Inner inner, const __global long* of
 #ifdef GATHER
 typedef NEST(3) Nest;
 
-__kernel void gather(const Nest nest, const __global E* x, const __global long* index, __global E* out, const long size, const long stride, const ulong count,
-                     __global Fault* fault) {
+__kernel void gather(const Nest nest, const __global E* x, const __global long* index, __global E* out, const long size,
+                     const long stride, const ulong count, __global Fault* fault) {
     const ulong i = get_global_id(0);
     if (i >= count) return;
     long at[3] = {0, 0, 0};

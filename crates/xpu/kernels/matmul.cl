@@ -29,15 +29,15 @@ inline R activated(R x, uint flags) {
 }
 
 // One element of the result.
-#define FINISH(i, j, sum)                                                                                 \
-    do {                                                                                                  \
-        const ulong i_ = (i), j_ = (j);                                                                   \
-        const size_t place_ = START(p.out, batch) + (long)i_ * p.out[2] + (long)j_ * p.out[3];            \
-        R x_ = alpha * (sum);                                                                             \
-        if (flags & ROW_FACTORS) x_ *= ((const __global R*)bias)[batch * p.m + i_];                       \
-        if (flags & WITH_OUTPUT) x_ += beta * LOAD_OUT(out, place_);                                      \
-        if (flags & WITH_BIAS) x_ += LOAD_C(bias, (long)(flags & BIAS_OF_ROWS ? i_ : j_) * p.bias);       \
-        STORE_OUT(out, place_, activated(x_, flags));                                                     \
+#define FINISH(i, j, sum)                                                                           \
+    do {                                                                                            \
+        const ulong i_ = (i), j_ = (j);                                                             \
+        const size_t place_ = START(p.out, batch) + (long)i_ * p.out[2] + (long)j_ * p.out[3];      \
+        R x_ = alpha * (sum);                                                                       \
+        if (flags & ROW_FACTORS) x_ *= ((const __global R*)bias)[batch * p.m + i_];                 \
+        if (flags & WITH_OUTPUT) x_ += beta * LOAD_OUT(out, place_);                                \
+        if (flags & WITH_BIAS) x_ += LOAD_C(bias, (long)(flags & BIAS_OF_ROWS ? i_ : j_) * p.bias); \
+        STORE_OUT(out, place_, activated(x_, flags));                                               \
     } while (0)
 
 // Products that one sum takes: longer sums lose digits.
@@ -45,8 +45,8 @@ inline R activated(R x, uint flags) {
 
 #ifdef PLAIN
 // Any strides and dtypes: a work item per element of the output.
-__kernel void matmul_plain(const Problem p, const __global A* a, const __global B* b, const __global C* bias, __global OUT* out, const R alpha, const R beta,
-                           const uint codes, const uint flags) {
+__kernel void matmul_plain(const Problem p, const __global A* a, const __global B* b, const __global C* bias,
+                           __global OUT* out, const R alpha, const R beta, const uint codes, const uint flags) {
     const ulong j = get_global_id(0), i = get_global_id(1), batch = get_global_id(2);
     if (j >= p.n) return;
     const long row = START(p.a, batch) + (long)i * p.a[2], column = START(p.b, batch) + (long)j * p.b[3];
@@ -54,7 +54,8 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
     for (ulong first = 0; first < p.k; first += SUMMED) {
         const ulong last = first + SUMMED < p.k ? first + SUMMED : p.k;
         R some = 0;
-        for (ulong k = first; k < last; k++) some += LOAD_A(a, row + (long)k * p.a[3]) * LOAD_B(b, column + (long)k * p.b[2]);
+        for (ulong k = first; k < last; k++)
+            some += LOAD_A(a, row + (long)k * p.a[3]) * LOAD_B(b, column + (long)k * p.b[2]);
         sum += some;
     }
     FINISH(i, j, sum);
@@ -66,26 +67,27 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
 // a line. What lies beyond the last row is filled up with copies of it, which reach no element of the result. ORDER 1:
 // neighbours are adjacent. 2: elements along k do. 0: neither. A work item of a CPU packs CHUNK elements along k of one
 // panel.
+#define FOUR_MIXED(a, b) a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3
 #if LANES == 16
-#define MIXED(a, b, half_) (V)(a.half_.s0, b.half_.s0, a.half_.s1, b.half_.s1, a.half_.s2, b.half_.s2, a.half_.s3, b.half_.s3, \
-                               a.half_.s4, b.half_.s4, a.half_.s5, b.half_.s5, a.half_.s6, b.half_.s6, a.half_.s7, b.half_.s7)
+#define MIXED(a, b, half_) (V)(FOUR_MIXED(a.half_.lo, b.half_.lo), FOUR_MIXED(a.half_.hi, b.half_.hi))
 #else
-#define MIXED(a, b, half_) (V)(a.half_.s0, b.half_.s0, a.half_.s1, b.half_.s1, a.half_.s2, b.half_.s2, a.half_.s3, b.half_.s3)
+#define MIXED(a, b, half_) (V)(FOUR_MIXED(a.half_, b.half_))
 #endif
 // One step of a transposition: the elements' places, row and column as one number, are rotated by a bit. As many steps
 // as a column has bits swap the two.
-#define ROTATE(from, to)                                                                           \
-    _Pragma("unroll") for (int i = 0; i < LANES / 2; i++) {                                        \
-        to[2 * i] = MIXED(from[i], from[i + LANES / 2], lo);                                       \
-        to[2 * i + 1] = MIXED(from[i], from[i + LANES / 2], hi);                                   \
+#define ROTATE(from, to)                                         \
+    _Pragma("unroll") for (int i = 0; i < LANES / 2; i++) {      \
+        to[2 * i] = MIXED(from[i], from[i + LANES / 2], lo);     \
+        to[2 * i + 1] = MIXED(from[i], from[i + LANES / 2], hi); \
     }
 
 #define PART(a, b) ((a) < (b) ? (a) : (b))
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride, const long depth_stride, const ulong heads,
-          const long image_stride, const long head_stride) {
-    const ulong panel = get_group_id(1), batch = get_group_id(2), first = panel * WIDTH, begin = get_group_id(0) * CHUNK, end = PART(begin + CHUNK, depth);
+void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride,
+          const long depth_stride, const ulong heads, const long image_stride, const long head_stride) {
+    const ulong panel = get_group_id(1), batch = get_group_id(2), first = panel * WIDTH,
+        begin = get_group_id(0) * CHUNK, end = PART(begin + CHUNK, depth);
     x += (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride;
     __global R* to = panels + (batch * get_num_groups(1) + panel) * depth * WIDTH;
     ulong k = begin;
@@ -94,7 +96,8 @@ void pack(const __global T* x, __global R* panels, const ulong count, const ulon
         for (; k < end; k++) {
             const long from = (long)k * depth_stride + (long)first;
 #if WIDTH % LANES == 0
-            _Pragma("unroll") for (int v = 0; v < WIDTH; v += LANES) WRITE_GLOBAL(VLOAD_T(x, from + v), to + k * WIDTH + v);
+            _Pragma("unroll") for (int v = 0; v < WIDTH; v += LANES)
+                WRITE_GLOBAL(VLOAD_T(x, from + v), to + k * WIDTH + v);
 #else
             _Pragma("unroll") for (int v = 0; v < WIDTH; v++) to[k * WIDTH + v] = LOAD_T(x, from + v);
 #endif
@@ -106,7 +109,8 @@ void pack(const __global T* x, __global R* panels, const ulong count, const ulon
     for (; k + LANES <= end; k += LANES) {
         _Pragma("unroll") for (int part = 0; part < WIDTH; part += LANES) {
             V rows[LANES], turned[LANES];
-            _Pragma("unroll") for (int v = 0; v < LANES; v++) rows[v] = VLOAD_T(x, (long)PART(first + PART(part + v, WIDTH - 1), count - 1) * stride + (long)k);
+            _Pragma("unroll") for (int v = 0; v < LANES; v++)
+                rows[v] = VLOAD_T(x, (long)PART(first + PART(part + v, WIDTH - 1), count - 1) * stride + (long)k);
             ROTATE(rows, turned) ROTATE(turned, rows) ROTATE(rows, turned)
 #if LANES == 16
             ROTATE(turned, rows)
@@ -132,19 +136,21 @@ void pack(const __global T* x, __global R* panels, const ulong count, const ulon
     }
 #endif
     for (; k < end; k++) {
-        for (int v = 0; v < WIDTH; v++) to[k * WIDTH + v] = LOAD_T(x, (long)PART(first + v, count - 1) * stride + (long)k * depth_stride);
+        for (int v = 0; v < WIDTH; v++)
+            to[k * WIDTH + v] = LOAD_T(x, (long)PART(first + v, count - 1) * stride + (long)k * depth_stride);
     }
 }
 #endif
 
 #if defined(PACK) && !defined(LANES)
 // As above, by a work item of a GPU for each place along k, filled up with zeros.
-__kernel void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride, const long depth_stride,
-                   const ulong heads, const long image_stride, const long head_stride) {
+__kernel void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride,
+                   const long depth_stride, const ulong heads, const long image_stride, const long head_stride) {
     const ulong k = get_global_id(0), panel = get_global_id(1), batch = get_global_id(2);
     if (k >= depth) return;
     const ulong first = panel * WIDTH;
-    const long from = (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride + (long)k * depth_stride;
+    const long from = (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride
+        + (long)k * depth_stride;
     __global R* to = panels + ((batch * get_num_groups(1) + panel) * depth + k) * WIDTH;
     for (int v = 0; v < WIDTH; v++) to[v] = first + v < count ? LOAD_T(x, from + (long)(first + v) * stride) : (R)0;
 }
@@ -257,59 +263,63 @@ inline V activated_vector(V x, uint flags) {
 #endif
 
 // `work` for each vector of a tile.
-#define EACH_OF_TILE(COUNT, work)                                                                          \
-    _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                    \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; v++) { work; }                                      \
+#define EACH_OF_TILE(COUNT, work)                                     \
+    _Pragma("unroll") for (int r = 0; r < COUNT; r++) {               \
+        _Pragma("unroll") for (int v = 0; v < VECTORS; v++) { work; } \
     }
 
 // COUNT rows from row `first` on. Only constant indices, so that sums of SUMMED products stay in registers; they are
 // added up in `acc`.
-#define TILE(COUNT, first)                                                                                                           \
-    do {                                                                                                                             \
-        V acc[COUNT][VECTORS];                                                                                                       \
-        EACH_OF_TILE(COUNT, acc[r][v] = (V)(R)0)                                                                                     \
-        for (ulong block = 0; block < p.k; block += SUMMED) {                                                                        \
-            const ulong end = block + SUMMED < p.k ? block + SUMMED : p.k;                                                           \
-            V sums[COUNT][VECTORS];                                                                                                  \
-            EACH_OF_TILE(COUNT, sums[r][v] = (V)(R)0)                                                                                \
-            for (ulong k = block; k < end; k++) {                                                                                    \
-                V columns[VECTORS];                                                                                                  \
-                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_GLOBAL(RIGHT(k, v));                           \
-                _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                  \
-                    const V row = (V)LEFT(r, k);                                                                                     \
-                    _Pragma("unroll") for (int v = 0; v < VECTORS; v++) sums[r][v] = fma(row, columns[v], sums[r][v]);               \
-                }                                                                                                                    \
-            }                                                                                                                        \
-            EACH_OF_TILE(COUNT, acc[r][v] += sums[r][v])                                                                             \
-        }                                                                                                                            \
-        if (whole) {                                                                                                                 \
-            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
-                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) {                                                                \
-                    const size_t place = START(p.out, batch) + (long)((first) + r) * p.out[2] + (long)(column + v * LANES);          \
-                    V x = alpha * acc[r][v];                                                                                         \
-                    if (flags & ROW_FACTORS) x *= ((const __global R*)bias)[batch * p.m + (first) + r];                              \
-                    if (flags & WITH_OUTPUT) x += beta * VLOAD_OUT(out, place);                                                      \
-                    if (flags & WITH_BIAS) x += VLOAD_C(bias, column + v * LANES);                                                   \
-                    if (flags & 15) x = activated_vector(x, flags);                                                                  \
-                    VSTORE_OUT(out, place, x);                                                                                       \
-                }                                                                                                                    \
-            }                                                                                                                        \
-        } else {                                                                                                                     \
-            R tile[(COUNT) * COLUMNS];                                                                                               \
-            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                                      \
-                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) WRITE_V(acc[r][v], tile + r * COLUMNS + v * LANES);              \
-            }                                                                                                                        \
-            const int rows = (first) + COUNT <= p.m ? COUNT : (int)(p.m - (first));                                                  \
-            const int across = column + COLUMNS <= p.n ? COLUMNS : (int)(p.n - column);                                              \
-            _Pragma("unroll 1") for (int c = 0; c < across; c++) {                                                                   \
-                _Pragma("unroll 1") for (int r = 0; r < rows; r++) FINISH((first) + r, column + c, tile[r * COLUMNS + c]);           \
-            }                                                                                                                        \
-        }                                                                                                                            \
+#define TILE(COUNT, first)                                                                                             \
+    do {                                                                                                               \
+        V acc[COUNT][VECTORS];                                                                                         \
+        EACH_OF_TILE(COUNT, acc[r][v] = (V)(R)0)                                                                       \
+        for (ulong block = 0; block < p.k; block += SUMMED) {                                                          \
+            const ulong end = block + SUMMED < p.k ? block + SUMMED : p.k;                                             \
+            V sums[COUNT][VECTORS];                                                                                    \
+            EACH_OF_TILE(COUNT, sums[r][v] = (V)(R)0)                                                                  \
+            for (ulong k = block; k < end; k++) {                                                                      \
+                V columns[VECTORS];                                                                                    \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) columns[v] = READ_GLOBAL(RIGHT(k, v));             \
+                _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                    \
+                    const V row = (V)LEFT(r, k);                                                                       \
+                    _Pragma("unroll") for (int v = 0; v < VECTORS; v++) sums[r][v] = fma(row, columns[v], sums[r][v]); \
+                }                                                                                                      \
+            }                                                                                                          \
+            EACH_OF_TILE(COUNT, acc[r][v] += sums[r][v])                                                               \
+        }                                                                                                              \
+        if (whole) {                                                                                                   \
+            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                        \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++) {                                                  \
+                    const size_t place = START(p.out, batch) + (long)((first) + r) * p.out[2]                          \
+                        + (long)(column + v * LANES);                                                                  \
+                    V x = alpha * acc[r][v];                                                                           \
+                    if (flags & ROW_FACTORS) x *= ((const __global R*)bias)[batch * p.m + (first) + r];                \
+                    if (flags & WITH_OUTPUT) x += beta * VLOAD_OUT(out, place);                                        \
+                    if (flags & WITH_BIAS) x += VLOAD_C(bias, column + v * LANES);                                     \
+                    if (flags & 15) x = activated_vector(x, flags);                                                    \
+                    VSTORE_OUT(out, place, x);                                                                         \
+                }                                                                                                      \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            R tile[(COUNT) * COLUMNS];                                                                                 \
+            _Pragma("unroll") for (int r = 0; r < COUNT; r++) {                                                        \
+                _Pragma("unroll") for (int v = 0; v < VECTORS; v++)                                                    \
+                    WRITE_V(acc[r][v], tile + r * COLUMNS + v * LANES);                                                \
+            }                                                                                                          \
+            const int rows = (first) + COUNT <= p.m ? COUNT : (int)(p.m - (first));                                    \
+            const int across = column + COLUMNS <= p.n ? COLUMNS : (int)(p.n - column);                                \
+            _Pragma("unroll 1") for (int c = 0; c < across; c++) {                                                     \
+                _Pragma("unroll 1") for (int r = 0; r < rows; r++)                                                     \
+                    FINISH((first) + r, column + c, tile[r * COLUMNS + c]);                                            \
+            }                                                                                                          \
+        }                                                                                                              \
     } while (0)
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global C* bias,
-                  __global OUT* out, const R alpha, const R beta, const uint flags, const uint row_tiles, const uint column_tiles, const uint near) {
+void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch,
+                  const __global C* bias, __global OUT* out, const R alpha, const R beta, const uint flags,
+                  const uint row_tiles, const uint column_tiles, const uint near) {
     // `near` neighbouring columns of tiles are walked row by row: their panels stay in the cache, and so does a row's.
     const uint id = get_group_id(0), strip = id / (near * row_tiles), place = id % (near * row_tiles);
     const uint width = (strip + 1) * near <= column_tiles ? near : column_tiles - strip * near;
@@ -321,7 +331,8 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
     const __global R* right = b + START(p.b, batch) + (long)column;
 #endif
     // Whether rows of the tile are written by vectors.
-    const int whole = p.out[3] == 1 && column + COLUMNS <= p.n && (!(flags & WITH_BIAS) || (p.bias == 1 && !(flags & BIAS_OF_ROWS)))
+    const int whole = p.out[3] == 1 && column + COLUMNS <= p.n
+        && (!(flags & WITH_BIAS) || (p.bias == 1 && !(flags & BIAS_OF_ROWS)))
                       && (LEFT_FORM != 0 || row + ROWS <= p.m);
 #if LEFT_FORM == 0
     const __global R* left = a + batch * a_batch + row_tile * p.k * ROWS;
@@ -353,8 +364,8 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
 // memory.
 #define DEPTH 16
 __kernel __attribute__((reqd_work_group_size(16, 16, 1)))
-void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch, const __global C* bias,
-                  __global OUT* out, const R alpha, const R beta, const uint flags) {
+void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch,
+                  const __global C* bias, __global OUT* out, const R alpha, const R beta, const uint flags) {
     __local R left[DEPTH * 64], right[DEPTH * 64];
     const uint x = get_local_id(0), y = get_local_id(1), item = y * 16 + x;
     const ulong batch = get_group_id(2);

@@ -29,7 +29,8 @@ inline float8 multiply_add(short8 a, int8 b, float8 sums) {
 float8 __attribute__((overloadable, convergent)) intel_sub_group_f16_f16_matrix_mad_k16(short8 a, int8 b, float8 sums);
 #define multiply_add(a, b, sums) intel_sub_group_f16_f16_matrix_mad_k16(a, b, sums)
 #else
-float8 __attribute__((overloadable, convergent)) intel_sub_group_bf16_bf16_matrix_mad_k16(short8 a, int8 b, float8 sums);
+float8 __attribute__((overloadable, convergent)) intel_sub_group_bf16_bf16_matrix_mad_k16(short8 a, int8 b,
+    float8 sums);
 #define multiply_add(a, b, sums) intel_sub_group_bf16_bf16_matrix_mad_k16(a, b, sums)
 #endif
 
@@ -38,8 +39,9 @@ float8 __attribute__((overloadable, convergent)) intel_sub_group_bf16_bf16_matri
 #define BLOCK 512
 
 #ifdef PACK_XMX
-__kernel void pack_xmx(const __global ushort* x, __global ushort* panels, const ulong count, const ulong depth, const long stride, const long depth_stride,
-                       const ulong heads, const long image_stride, const long head_stride) {
+__kernel void pack_xmx(const __global ushort* x, __global ushort* panels, const ulong count, const ulong depth,
+                       const long stride, const long depth_stride, const ulong heads, const long image_stride,
+                       const long head_stride) {
     const ulong step = get_group_id(0), panel = get_group_id(1), batch = get_group_id(2);
     x += (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride;
     panels += ((batch * get_num_groups(1) + panel) * get_num_groups(0) + step) * BLOCK;
@@ -59,10 +61,12 @@ __kernel void pack_xmx(const __global ushort* x, __global ushort* panels, const 
 #ifdef MATMUL_XMX
 // A sub-group has 32 x 32 sums; eight of them, four above each other, share a group's panels by the cache.
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) __attribute__((intel_reqd_sub_group_size(16)))
-void matmul_xmx(const Problem p, const __global ushort* a, const __global uint* b, const ulong a_batch, const ulong b_batch, const __global C* bias,
-                __global OUT* out, const R alpha, const R beta, const uint flags) {
+void matmul_xmx(const Problem p, const __global ushort* a, const __global uint* b, const ulong a_batch,
+                const ulong b_batch, const __global C* bias, __global OUT* out, const R alpha, const R beta,
+                const uint flags) {
     const uint part = get_sub_group_id(), lane = get_sub_group_local_id();
-    const ulong batch = get_group_id(2), row_panel = get_group_id(0) * 4 + part / 2, column_panel = get_group_id(1) * 2 + part % 2;
+    const ulong batch = get_group_id(2), row_panel = get_group_id(0) * 4 + part / 2,
+        column_panel = get_group_id(1) * 2 + part % 2;
     if (row_panel * 32 >= p.m || column_panel * 32 >= p.n) return;
     const ulong steps = (p.k + 15) / 16;
     const __global ushort* left = a + batch * a_batch + row_panel * steps * BLOCK;
@@ -73,7 +77,8 @@ void matmul_xmx(const Problem p, const __global ushort* a, const __global uint* 
     }
     for (ulong step = 0; step < steps; step++) {
         int8 columns[2];
-        _Pragma("unroll") for (int c = 0; c < 2; c++) columns[c] = as_int8(intel_sub_group_block_read8(right + step * (BLOCK / 2) + c * 128));
+        _Pragma("unroll") for (int c = 0; c < 2; c++)
+            columns[c] = as_int8(intel_sub_group_block_read8(right + step * (BLOCK / 2) + c * 128));
         _Pragma("unroll") for (int r = 0; r < 4; r++) {
             const short8 rows = as_short8(intel_sub_group_block_read_us8(left + step * BLOCK + r * 128));
             _Pragma("unroll") for (int c = 0; c < 2; c++) sums[r][c] = multiply_add(rows, columns[c], sums[r][c]);

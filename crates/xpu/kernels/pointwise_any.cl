@@ -8,14 +8,17 @@ ROWS
 typedef NEST(6) Nest;
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void pointwise_any(const Nest nest, const ulong count, __global uchar* out, const __global uchar* in0, const __global uchar* in1, const __global uchar* in2,
-                   const __global uchar* in3, const __global uchar* in4, const R n0, const R n1, const R n2, const R n3, const R n4, const R p0, const R p1,
-                   const R p2, const R p3, const uint codes, const uint out_code, const uint mode, const uint op) {
+void pointwise_any(const Nest nest, const ulong count, __global uchar* out, const __global uchar* in0,
+                   const __global uchar* in1, const __global uchar* in2, const __global uchar* in3,
+                   const __global uchar* in4, const R n0, const R n1, const R n2, const R n3, const R n4, const R p0,
+                   const R p1, const R p2, const R p3, const uint codes, const uint out_code, const uint mode,
+                   const uint op) {
     const ulong position = get_global_id(0);
     if (position >= count) return;
     long at[6] = {0};
     NEST_OFFSETS(nest, 6, position, 0, at);
-    const int bits = mode == CODE_I32 ? 32 : mode == CODE_I16 ? 16 : mode == CODE_I8 || mode == CODE_U8 || mode == CODE_BOOL ? 8 : 64;
+    const int bits = mode == CODE_I32 ? 32 : mode == CODE_I16 ? 16 : mode == CODE_I8 || mode == CODE_U8
+        || mode == CODE_BOOL ? 8 : 64;
     R x[5] = {n0, n1, n2, n3, n4};
     const __global uchar* in[5] = {in0, in1, in2, in3, in4};
     for (int i = 0; i < 5; i++) {

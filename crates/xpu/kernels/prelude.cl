@@ -9,11 +9,10 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// ---- elements
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- elements -------------------------------------------------------------------------------------------------------
 
-#define PLAIN_ELEMENT(tag, type, wide_type)                                                               \
-    inline wide_type load_##tag(const __global type* p, size_t i) { return (wide_type)p[i]; }            \
+#define PLAIN_ELEMENT(tag, type, wide_type)                                                   \
+    inline wide_type load_##tag(const __global type* p, size_t i) { return (wide_type)p[i]; } \
     inline void store_##tag(__global type* p, size_t i, wide_type v) { p[i] = (type)v; }
 PLAIN_ELEMENT(f32, float, float)
 PLAIN_ELEMENT(i64, long, long)
@@ -30,7 +29,8 @@ inline void store_b8(__global uchar* p, size_t i, int v) { p[i] = v != 0; }
 inline float bf16_to_float(ushort bits) { return as_float((uint)bits << 16); }
 inline ushort float_to_bf16(float x) {
     uint bits = as_uint(x);
-    return (bits & 0x7fffffffu) > 0x7f800000u ? (ushort)(bits >> 16 | 0x40) : (ushort)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? (ushort)(bits >> 16 | 0x40)
+        : (ushort)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 inline float load_bf16(const __global ushort* p, size_t i) { return bf16_to_float(p[i]); }
 inline void store_bf16(__global ushort* p, size_t i, float v) { p[i] = float_to_bf16(v); }
@@ -67,20 +67,19 @@ inline long double_to_long(double x) {
 }
 #endif
 
-// ---- index arithmetic
-// -------------------------------------------------------------------------------------------------------------
+// ---- index arithmetic -----------------------------------------------------------------------------------------------
 
 #define MAX_RANK 10
 
 // Loops over N operands, innermost first; division by the sizes goes by multiplication where positions have 31 bits
 // (NARROW).
-#define NEST(N)                          \
-    struct {                             \
-        uint rank;                       \
-        uint magic[MAX_RANK];            \
-        uint shift[MAX_RANK];            \
-        ulong shape[MAX_RANK];           \
-        long strides[N][MAX_RANK];       \
+#define NEST(N)                    \
+    struct {                       \
+        uint rank;                 \
+        uint magic[MAX_RANK];      \
+        uint shift[MAX_RANK];      \
+        ulong shape[MAX_RANK];     \
+        long strides[N][MAX_RANK]; \
     }
 
 #ifdef NARROW
@@ -90,19 +89,18 @@ inline long double_to_long(double x) {
 #endif
 
 // Offsets of position `position` in all operands, from loop `from` on, added to the array `at`.
-#define NEST_OFFSETS(nest, N, position, from, at)                                                         \
-    do {                                                                                                  \
-        ulong rest_ = (position);                                                                         \
-        for (uint d_ = (from); d_ < (nest).rank; d_++) {                                                  \
-            ulong quotient_ = d_ + 1 < (nest).rank ? NEST_DIVIDE(nest, rest_, d_) : 0;                    \
-            ulong digit_ = rest_ - quotient_ * (nest).shape[d_];                                          \
-            for (int k_ = 0; k_ < (N); k_++) (at)[k_] += (long)digit_ * (nest).strides[k_][d_];           \
-            rest_ = quotient_;                                                                            \
-        }                                                                                                 \
+#define NEST_OFFSETS(nest, N, position, from, at)                                               \
+    do {                                                                                        \
+        ulong rest_ = (position);                                                               \
+        for (uint d_ = (from); d_ < (nest).rank; d_++) {                                        \
+            ulong quotient_ = d_ + 1 < (nest).rank ? NEST_DIVIDE(nest, rest_, d_) : 0;          \
+            ulong digit_ = rest_ - quotient_ * (nest).shape[d_];                                \
+            for (int k_ = 0; k_ < (N); k_++) (at)[k_] += (long)digit_ * (nest).strides[k_][d_]; \
+            rest_ = quotient_;                                                                  \
+        }                                                                                       \
     } while (0)
 
-// ---- indices from memory
-// ----------------------------------------------------------------------------------------------------------
+// ---- indices from memory --------------------------------------------------------------------------------------------
 
 typedef struct { uint taken; uint there; long index; long size; } Fault;
 

@@ -28,7 +28,8 @@ inline real split_exponent(real x, real* e) {
 }
 #else
 typedef double real;
-#define LOG_TERMS {0.6666666666666666, 0.40000000000000885, 0.28571428570799784, 0.22222222392581045, 0.18181795547521137, \
+#define LOG_TERMS {0.6666666666666666, 0.40000000000000885, 0.28571428570799784, 0.22222222392581045, \
+                   0.18181795547521137,                                                               \
                    0.15386244737621665, 0.13268638369266825, 0.13088034850927555}
 #define SIN_TERMS {-41.34170224039976, 81.60524927607506, -76.70585975306138, 42.05869394489034, -15.094642574983526, \
                    3.8199523336460497, -0.7181032931106821, 0.10347973052351776}
@@ -45,8 +46,8 @@ inline real split_exponent(real x, real* e) {
 }
 #endif
 
-#define POLYNOMIAL(sum, terms, x)                                              \
-    real sum = terms[TERMS - 1];                                               \
+#define POLYNOMIAL(sum, terms, x) \
+    real sum = terms[TERMS - 1];  \
     for (int i_ = TERMS - 2; i_ >= 0; i_--) { real product_ = sum * (x); sum = product_ + terms[i_]; }
 
 inline void normal_pair(real a, real b, real mean, real deviation, real* first, real* second) {
@@ -77,8 +78,9 @@ typedef NEST(1) Nest;
 
 // a, b: low and range, or mean and deviation; top: the largest value; low, range: of integers; below: of a Bernoulli
 // variable's words.
-__kernel void random(const Nest nest, const N a, const N b, const N top, const long low, const ulong range, const ulong below, const ulong seed,
-                     const ulong offset, __global OUT* out, const ulong count, const uint codes) {
+__kernel void random(const Nest nest, const N a, const N b, const N top, const long low, const ulong range,
+                     const ulong below, const ulong seed, const ulong offset, __global OUT* out, const ulong count,
+                     const uint codes) {
     const ulong block = get_global_id(0);
     const ulong first = block * PER_ITEM;
     if (first >= count) return;
@@ -131,8 +133,8 @@ __kernel void random(const Nest nest, const N a, const N b, const N top, const l
 #ifdef DROPOUT
 typedef NEST(2) Nest;
 
-__kernel void dropout(const Nest nest, const ulong seed, const ulong offset, const uint below, const R keep, const __global T* x, __global T* out,
-                      const ulong count, const uint codes) {
+__kernel void dropout(const Nest nest, const ulong seed, const ulong offset, const uint below, const R keep,
+                      const __global T* x, __global T* out, const ulong count, const uint codes) {
     const ulong block = get_global_id(0);
     const ulong first = block * 4;
     if (first >= count) return;

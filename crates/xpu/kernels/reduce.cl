@@ -142,8 +142,9 @@ typedef NEST(1) Reduced;
 #define STEP ((ulong)ITEMS_IN * (ACROSS ? 1 : WIDTH))
 #define ADD(acc, place, number) add(acc, ELEMENT(LOAD_T(base, place)), (long)(number), first_param)
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void reduce(const Kept kept, const Reduced reduced, const __global T* x, __global OUT* out, __global long* indices, __global Acc* partial, const ulong outputs,
-            const ulong length, const ulong piece, const P first_param, const P second_param) {
+void reduce(const Kept kept, const Reduced reduced, const __global T* x, __global OUT* out, __global long* indices,
+            __global Acc* partial, const ulong outputs, const ulong length, const ulong piece, const P first_param,
+            const P second_param) {
     const uint in = get_local_id(0) % ITEMS_IN, o = get_local_id(0) / ITEMS_IN;
     const ulong output = (get_group_id(0) * (ulong)(GROUP / ITEMS_IN) + o) * (ACROSS ? WIDTH : 1);
     const ulong from = get_group_id(1) * piece;
@@ -189,7 +190,8 @@ void reduce(const Kept kept, const Reduced reduced, const __global T* x, __globa
     shared[get_local_id(0)] = acc[0];
     for (uint half_size = ITEMS_IN / 2; half_size > 0; half_size /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (in < half_size) shared[get_local_id(0)] = merge(shared[get_local_id(0)], shared[get_local_id(0) + half_size], first_param);
+        const uint own = get_local_id(0);
+        if (in < half_size) shared[own] = merge(shared[own], shared[own + half_size], first_param);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     acc[0] = shared[get_local_id(0)];
@@ -212,8 +214,8 @@ void reduce(const Kept kept, const Reduced reduced, const __global T* x, __globa
 
 #ifdef JOIN
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void reduce_join(const Kept kept, __global OUT* out, __global long* indices, const __global Acc* partial, const ulong outputs, const ulong pieces,
-                 const P first_param, const P second_param) {
+void reduce_join(const Kept kept, __global OUT* out, __global long* indices, const __global Acc* partial,
+                 const ulong outputs, const ulong pieces, const P first_param, const P second_param) {
     const ulong output = get_global_id(0);
     if (output >= outputs) return;
     Acc acc = partial[output];

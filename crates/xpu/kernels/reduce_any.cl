@@ -15,8 +15,9 @@ typedef NEST(1) Reduced;
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void reduce_any(const Kept kept, const Reduced reduced, const __global uchar* x, __global uchar* out, __global long* indices, const ulong outputs,
-                const ulong length, const P first_param, const P second_param, const uint code, const uint x_code, const uint out_code, const uint mode) {
+void reduce_any(const Kept kept, const Reduced reduced, const __global uchar* x, __global uchar* out,
+                __global long* indices, const ulong outputs, const ulong length, const P first_param,
+                const P second_param, const uint code, const uint x_code, const uint out_code, const uint mode) {
     const ulong output = get_global_id(0);
     if (output >= outputs) return;
     long at[2] = {0, 0};

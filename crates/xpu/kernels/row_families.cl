@@ -11,8 +11,8 @@ __kernel GROUP_OF_ROW void softmax(const __global T* all, __global T* out, const
                                    const ulong each) {
     SHARED
 #if !LOG && ITEMS == 1
-    // Where the output has the arithmetic's precision, it keeps the exponentials until their sum is known. Meanwhile the
-    // next row is read, for its largest element.
+    // Where the output has the arithmetic's precision, it keeps the exponentials until their sum is known. Meanwhile
+    // the next row is read, for its largest element.
     if (sizeof(T) == sizeof(R)) {
         const ulong first = get_group_id(0) * each, last = first + each < rows ? first + each : rows;
         V best;
@@ -100,7 +100,8 @@ __kernel void softmax_across(const __global T* x, __global T* y, const ulong n, 
 #endif
 
 #ifdef SOFTMAX_ACROSS_BACKWARD
-__kernel void softmax_across_backward(const __global T* dy, const __global T* y, __global T* dx, const ulong n, const ulong inner) {
+__kernel void softmax_across_backward(const __global T* dy, const __global T* y, __global T* dx, const ulong n,
+                                      const ulong inner) {
     const size_t c = get_global_id(0) * LANES;
     if (c >= inner) return;
     dy += get_global_id(1) * n * inner;
@@ -127,8 +128,8 @@ PARTS(LOW)
 
 #ifdef NORM
 #define SQUARE_OF(v) (((v) - mean) * ((v) - mean))
-__kernel GROUP_OF_ROW void row_norm(const __global T* all, const __global P* weight, const __global P* bias, __global T* y,
-                                    __global LOW* low, __global R* means, __global R* rstds,
+__kernel GROUP_OF_ROW void row_norm(const __global T* all, const __global P* weight, const __global P* bias,
+                                    __global T* y, __global LOW* low, __global R* means, __global R* rstds,
                                     const ulong n, const R eps, const ulong rows, const ulong each) {
     SHARED
     EACH_ROW(row) {
@@ -157,8 +158,9 @@ __kernel GROUP_OF_ROW void row_norm(const __global T* all, const __global P* wei
 #endif
 
 #ifdef NORM_BACKWARD
-__kernel GROUP_OF_ROW void row_norm_backward(const __global T* dy, const __global T* x, const __global P* weight, const __global R* means,
-                                             const __global R* rstds, const __global T* so_far, __global T* dx, __global LOW* low, const ulong n) {
+__kernel GROUP_OF_ROW void row_norm_backward(const __global T* dy, const __global T* x, const __global P* weight,
+                                             const __global R* means, const __global R* rstds, const __global T* so_far,
+                                             __global T* dx, __global LOW* low, const ulong n) {
     SHARED
     const size_t row = get_group_id(0);
     dy += row * n;
@@ -185,8 +187,9 @@ __kernel GROUP_OF_ROW void row_norm_backward(const __global T* dy, const __globa
 
 #ifdef NORM_COLUMNS
 // Gradients of weight and bias over `piece` rows: sums[piece, 0] of dy * hat and sums[piece, 1] of dy.
-__kernel void row_norm_columns(const __global T* dy, const __global T* x, const __global R* means, const __global R* rstds, __global R* sums, const ulong rows,
-                               const ulong n, const ulong piece) {
+__kernel void row_norm_columns(const __global T* dy, const __global T* x, const __global R* means,
+                               const __global R* rstds, __global R* sums, const ulong rows, const ulong n,
+                               const ulong piece) {
     const size_t c = get_global_id(0) * LANES, first = get_global_id(1) * piece;
     if (c >= n) return;
     const size_t last = first + piece < rows ? first + piece : rows;
@@ -215,12 +218,15 @@ inline R weight_of(const long target, const Spec spec, const __global T* weight,
     }
     return WEIGHTED ? (R)LOAD_T(weight, target) : (R)1;
 }
-inline int counts(const long target, const Spec spec) { return target != spec.ignored && target >= 0 && target < (long)spec.classes; }
+inline int counts(const long target, const Spec spec) {
+    return target != spec.ignored && target >= 0 && target < (long)spec.classes;
+}
 #endif
 
 #ifdef CROSS_ENTROPY_FORWARD
-__kernel GROUP_OF_ROW void cross_entropy(const Spec spec, const __global T* x, const __global long* targets, const __global T* weight, __global R* loss,
-                                         __global R* row_weight, __global R* lse, __global Fault* fault) {
+__kernel GROUP_OF_ROW void cross_entropy(const Spec spec, const __global T* x, const __global long* targets,
+                                         const __global T* weight, __global R* loss, __global R* row_weight,
+                                         __global R* lse, __global Fault* fault) {
     SHARED
     const size_t row = get_group_id(0), n = spec.classes;
     x += row * n;
@@ -261,8 +267,9 @@ __kernel GROUP_OF_ROW void cross_entropy(const Spec spec, const __global T* x, c
 #endif
 
 #ifdef CROSS_ENTROPY_BACKWARD
-__kernel GROUP_OF_ROW void cross_entropy_backward(const Spec spec, const __global T* x, const __global long* targets, const __global T* weight,
-                                                  const __global R* lse, const __global R* dloss, __global T* dx, __global Fault* fault) {
+__kernel GROUP_OF_ROW void cross_entropy_backward(const Spec spec, const __global T* x, const __global long* targets,
+                                                  const __global T* weight, const __global R* lse,
+                                                  const __global R* dloss, __global T* dx, __global Fault* fault) {
     SHARED
     const size_t row = get_group_id(0), n = spec.classes;
     x += row * n;

@@ -23,8 +23,8 @@ inline void rule(R* at, const R g, R* state0, R* state1, R* state2, const Factor
     *at = p;
 }
 
-__kernel void update(__global T* param, const __global T* grad, __global T* state0, __global T* state1, __global T* state2, const ulong count,
-                     const Factors e, const __global G* factor, const R number) {
+__kernel void update(__global T* param, const __global T* grad, __global T* state0, __global T* state1,
+                     __global T* state2, const ulong count, const Factors e, const __global G* factor, const R number) {
     const size_t i = get_global_id(0);
     if (i >= count) return;
 #if SCALED
@@ -33,7 +33,8 @@ __kernel void update(__global T* param, const __global T* grad, __global T* stat
     const R scale = number * e.sign;
 #endif
     R p = LOAD_T(param, i) * e.shrink, g = LOAD_T(grad, i) * scale;
-    R a = HAS(0) ? LOAD_T(state0, i) : (R)0, b = HAS(1) ? LOAD_T(state1, i) : (R)0, c = HAS(2) ? LOAD_T(state2, i) : (R)0;
+    R a = HAS(0) ? LOAD_T(state0, i) : (R)0, b = HAS(1) ? LOAD_T(state1, i) : (R)0,
+        c = HAS(2) ? LOAD_T(state2, i) : (R)0;
     // Without weight decay the parameter stays out of the gradient, even where it is infinite.
     if (e.decay != 0) g += e.decay * p;
     rule(&p, g, &a, &b, &c, &e);

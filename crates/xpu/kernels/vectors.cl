@@ -83,7 +83,8 @@ inline V vload_f16(const __global ushort* p, size_t i) {
 }
 inline void vstore_f16(__global ushort* p, size_t i, V v) {
     const VU bits = AS_VU(v), magnitude = bits & 0x7fffffffu;
-    const VU normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13, tiny = AS_VU(AS_V(magnitude) + 0.5f) - 0x3f000000u;
+    const VU normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13,
+        tiny = AS_VU(AS_V(magnitude) + 0.5f) - 0x3f000000u;
     VU half_bits = CHOOSE(magnitude < 0x38800000u, tiny, normal);
     half_bits = CHOOSE(magnitude >= 0x477ff000u, (VU)0x7c00u, half_bits);
     half_bits = CHOOSE(magnitude > 0x7f800000u, (VU)0x7e00u, half_bits);
@@ -92,27 +93,27 @@ inline void vstore_f16(__global ushort* p, size_t i, V v) {
 #endif
 
 #if LANES == 1
-#define PARTS(T)                                                                                                            \
-    inline V load_part_##T(const __global T* p, size_t i, size_t n, R pad) { return i < n ? VLOAD_##T(p, i) : pad; }        \
-    inline void store_part_##T(__global T* p, size_t i, size_t n, V v) {                                                    \
-        if (i < n) VSTORE_##T(p, i, v);                                                                                     \
+#define PARTS(T)                                                                                                     \
+    inline V load_part_##T(const __global T* p, size_t i, size_t n, R pad) { return i < n ? VLOAD_##T(p, i) : pad; } \
+    inline void store_part_##T(__global T* p, size_t i, size_t n, V v) {                                             \
+        if (i < n) VSTORE_##T(p, i, v);                                                                              \
     }
 #else
-#define PARTS(T)                                                                                                            \
-    inline V load_part_##T(const __global T* p, size_t i, size_t n, R pad) {                                                \
-        if (i + LANES <= n) return VLOAD_##T(p, i);                                                                         \
-        R some[LANES];                                                                                                      \
-        for (int l = 0; l < LANES; l++) some[l] = i + l < n ? (R)LOAD_##T(p, i + l) : pad;                                  \
-        return READ_V(some);                                                                                                \
-    }                                                                                                                       \
-    inline void store_part_##T(__global T* p, size_t i, size_t n, V v) {                                                    \
-        if (i + LANES <= n) {                                                                                               \
-            VSTORE_##T(p, i, v);                                                                                            \
-            return;                                                                                                         \
-        }                                                                                                                   \
-        R some[LANES];                                                                                                      \
-        WRITE_V(v, some);                                                                                                   \
-        for (int l = 0; l < LANES && i + l < n; l++) STORE_##T(p, i + l, some[l]);                                          \
+#define PARTS(T)                                                                           \
+    inline V load_part_##T(const __global T* p, size_t i, size_t n, R pad) {               \
+        if (i + LANES <= n) return VLOAD_##T(p, i);                                        \
+        R some[LANES];                                                                     \
+        for (int l = 0; l < LANES; l++) some[l] = i + l < n ? (R)LOAD_##T(p, i + l) : pad; \
+        return READ_V(some);                                                               \
+    }                                                                                      \
+    inline void store_part_##T(__global T* p, size_t i, size_t n, V v) {                   \
+        if (i + LANES <= n) {                                                              \
+            VSTORE_##T(p, i, v);                                                           \
+            return;                                                                        \
+        }                                                                                  \
+        R some[LANES];                                                                     \
+        WRITE_V(v, some);                                                                  \
+        for (int l = 0; l < LANES && i + l < n; l++) STORE_##T(p, i + l, some[l]);         \
     }
 #endif
 

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 /// The engine of one device.
 pub struct XpuBackend(pub Xpu);
 
-/// Both ends of a byte copy must are within the storage.
+/// An error where a byte copy does not lie within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
     // An empty view may point anywhere.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
@@ -61,6 +61,12 @@ impl Backend for XpuBackend {
     fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()> {
         check_range("download", src, offset, dst.len())?;
         self.0.read(src.ptr() as u64 + offset as u64, dst)
+    }
+
+    unsafe fn upload_pinned(&self, src: *const u8, bytes: usize, dst: &Storage, offset: usize) -> Result<()> {
+        check_range("upload", dst, offset, bytes)?;
+        // SAFETY: the caller's promise; the range was checked.
+        unsafe { self.copy_pinned(src, bytes, dst, offset) }
     }
 
     fn synchronize(&self) -> Result<()> {

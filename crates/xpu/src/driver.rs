@@ -64,6 +64,11 @@ pub trait Driver: Send + Sync {
     /// # Safety
     /// `address` came from `alloc`, and no work that uses it is under way.
     unsafe fn free(&self, address: Address);
+    /// Host memory that the device copies from and to by itself; `None` where there is no more.
+    fn host_alloc(&self, bytes: usize) -> Result<Option<Address>>;
+    /// # Safety
+    /// `address` came from `host_alloc`, and nothing uses it.
+    unsafe fn host_free(&self, address: Address);
     /// Copies between host and device, or within either, in the queue's order; with `wait` it is done on return.
     ///
     /// # Safety

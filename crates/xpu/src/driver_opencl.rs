@@ -19,6 +19,7 @@ const READ_WRITE: u64 = 1;
 /// cl_intel_unified_shared_memory.
 struct Usm {
     device_alloc: unsafe extern "C" fn(Handle, Handle, *const u64, usize, u32, *mut i32) -> *mut c_void,
+    host_alloc: unsafe extern "C" fn(Handle, *const u64, usize, u32, *mut i32) -> *mut c_void,
     free: unsafe extern "C" fn(Handle, *mut c_void) -> i32,
     set_arg: unsafe extern "C" fn(Handle, u32, *const c_void) -> i32,
     copy: unsafe extern "C" fn(Handle, u32, *mut c_void, *const c_void, usize, u32, *const Handle, *mut Handle) -> i32,
@@ -38,6 +39,10 @@ impl Usm {
                     *const c_void,
                     unsafe extern "C" fn(Handle, Handle, *const u64, usize, u32, *mut i32) -> *mut c_void,
                 >(get(c"clDeviceMemAllocINTEL")?),
+                host_alloc: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(Handle, *const u64, usize, u32, *mut i32) -> *mut c_void,
+                >(get(c"clHostMemAllocINTEL")?),
                 free: std::mem::transmute::<*const c_void, unsafe extern "C" fn(Handle, *mut c_void) -> i32>(get(
                     c"clMemFreeINTEL",
                 )?),
@@ -241,6 +246,37 @@ impl Driver for OpenCl {
         if let Some(bytes) = self.sizes.lock().unwrap_or_else(|e| e.into_inner()).remove(&address) {
             self.held.fetch_sub(bytes, Relaxed);
         }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match &self.usm {
+                Some(usm) => _ = (usm.free)(self.context, address as *mut c_void),
+                None => (self.api().svm_free)(self.context, address as *mut c_void),
+            }
+        }
+    }
+
+    fn host_alloc(&self, bytes: usize) -> Result<Option<Address>> {
+        let address = match &self.usm {
+            Some(usm) => {
+                let mut status = 0;
+                // SAFETY: our context; no properties.
+                unsafe { (usm.host_alloc)(self.context, std::ptr::null(), bytes, 128, &mut status) }
+            }
+            // SAFETY: our context.
+            None if self.fine_grained => unsafe {
+                (self.api().svm_alloc)(self.context, READ_WRITE | SVM_FINE_GRAIN, bytes, 128)
+            },
+            None => {
+                return Err(Error::unsupported(format!(
+                    "pin_memory: {} ({}) has no memory that the host and the device share; use tensors that are not pinned",
+                    self.abilities.name, self.abilities.driver
+                )));
+            }
+        };
+        Ok((!address.is_null()).then_some(address as u64))
+    }
+
+    unsafe fn host_free(&self, address: Address) {
         // SAFETY: the caller's promise.
         unsafe {
             match &self.usm {

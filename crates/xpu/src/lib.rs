@@ -10,6 +10,7 @@
 //! | `opencl`, `driver_opencl` | OpenCL's functions; OpenCL behind `driver` |
 //! | `platform` | which devices are `xpu` |
 //! | `device`, `stream` | a device at work: memory, queues, faults; streams and events |
+//! | `host` | pinned host memory |
 //! | `program`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
 //! | `limits` | what simple kernels reach on a device, for benchmarks |
 //! | the rest | a family of the trait each, with its text in `kernels/` |
@@ -21,6 +22,7 @@ mod cache;
 mod device;
 mod driver;
 mod driver_opencl;
+mod host;
 mod index;
 mod limits;
 mod matmul;
@@ -38,7 +40,7 @@ mod update;
 
 use backend::XpuBackend;
 pub use limits::Limits;
-use rushlight_core::backend::{Engine, Library, Properties};
+use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
 use rushlight_core::{Backend, Device, Error, ErrorKind, Result};
 use std::sync::{Mutex, OnceLock};
 
@@ -151,6 +153,10 @@ impl Engine for XpuEngine {
 
     fn backend(&self, index: usize) -> Result<&'static dyn Backend> {
         backend(index)
+    }
+
+    fn pinned_memory(&self) -> Option<&'static dyn PinnedMemory> {
+        Some(&host::HOST_MEMORY)
     }
 
     fn libraries(&self) -> Vec<(&'static str, Result<Library>)> {
