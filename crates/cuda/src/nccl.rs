@@ -1,11 +1,11 @@
-//! NCCL: where it is looked for.
+//! NCCL: its search path.
 
 use crate::SEARCH;
 use rushlight_core::Result;
 use rushlight_gpu::nccl::Nccl;
 use std::sync::OnceLock;
 
-/// The library, or why there is none.
+/// The library, or the reason why it is missing.
 pub fn get() -> Result<&'static Nccl> {
     static LIBRARY: OnceLock<Result<Nccl>> = OnceLock::new();
     let open = || {

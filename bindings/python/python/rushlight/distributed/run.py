@@ -30,7 +30,7 @@ _VALUES = [
     ("log-dir", None, "Folder of log files"),
     ("redirects", "0", "Streams that go to files: 0, 1, 2, 3, or by local rank"),
     ("tee", "0", "Streams that go to files and to the console"),
-    ("log-line-prefix-template", None, "What stands before each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}"),
+    ("log-line-prefix-template", None, "Prefix of each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}"),
     ("local-ranks-filter", "", "Local ranks whose output is shown"),
     ("duplicate-stdout-filters", "", "Texts: lines with one of them also go to a further file"),
     ("duplicate-stderr-filters", "", "The same for standard error"),
