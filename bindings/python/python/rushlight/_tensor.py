@@ -332,7 +332,7 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
         kind, index = map(int, dl_device)
         if copy is False or kind not in (1, 2):
-            raise BufferError(f"__dlpack__: the tensor is on {self.device}, and dl_device={(kind, index)} would need a copy, which copy=False forbids")
+            raise BufferError(f"__dlpack__: the tensor is on {self.device}, and dl_device={(kind, index)} needs a copy that this call does not make; call .to(device) first")
         return self.to("cpu" if kind == 1 else f"cuda:{index}").__dlpack__(stream=stream if kind == 2 else None, max_version=max_version)
     return _C._to_dlpack(self.clone() if copy else self, max_version, stream)
 

@@ -137,7 +137,7 @@ class Distribution:
         return self._draw(sample_shape)
 
     def _draw(self, sample_shape):
-        """Draws samples; gradients flow if the class has ``rsample``. Classes that define ``rsample`` need no other."""
+        """Draws samples for ``sample``: by default with ``rsample``."""
         if type(self).rsample is Distribution.rsample:
             raise NotImplementedError(f"{type(self).__name__} has no samples")
         return self.rsample(sample_shape)
