@@ -11,12 +11,12 @@ use rushlight_tensor::autograd::{self, Backward, Context, HookHandle};
 use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
 use std::sync::Mutex;
 
-/// Python's context managers put the former state back themselves: guards are let go without taking effect.
+/// Python's context managers restore the previous state themselves, so guards are forgotten without effect.
 fn keep<T>(guard: T) {
     std::mem::forget(guard);
 }
 
-/// Records ops of this thread, or not. Returns what held before.
+/// Records ops of this thread, or not. Returns the previous state.
 #[pyfunction]
 fn _set_grad_enabled(enabled: bool) -> bool {
     let before = autograd::is_grad_enabled();
@@ -29,7 +29,7 @@ fn is_grad_enabled() -> bool {
     autograd::is_grad_enabled()
 }
 
-/// Turns inference mode of this thread on or off. Returns what held before.
+/// Turns inference mode of this thread on or off. Returns the previous state.
 #[pyfunction]
 fn _set_inference_mode(enabled: bool) -> bool {
     let before = autograd::is_inference_mode_enabled();
@@ -52,7 +52,7 @@ fn is_anomaly_enabled() -> bool {
     autograd::is_anomaly_enabled()
 }
 
-/// Turns autocast of this thread on (a dtype) or off (`None`). Returns what held before.
+/// Turns autocast of this thread on (a dtype) or off (`None`). Returns the previous state.
 #[pyfunction]
 #[pyo3(signature = (dtype))]
 fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
@@ -60,8 +60,8 @@ fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult
     let guard = set_autocast(dtype.map(|d| d.get().core()).transpose()?).py()?;
     match dtype {
         Some(_) => keep(guard),
-        // The outermost region ends: off is what the guard finds and leaves, and converted parameters are forgotten
-        // with it.
+        // The outermost region ends: autocast is off before and after, and the cache of converted parameters is dropped
+        // with the guard.
         None => {
             keep(guard);
             drop(set_autocast(None).py()?);
@@ -138,7 +138,7 @@ fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
     autograd::queue_callback(move || Python::attach(|py| callback.call0(py)).map(drop).map_err(from_py)).py()
 }
 
-/// What `_backward` and `Tensor.backward` do.
+/// Common body of `_backward` and `Tensor.backward`.
 pub fn backward(
     py: Python<'_>,
     tensors: &[Tensor],
@@ -220,7 +220,7 @@ fn _leaves<'py>(
     found.into_iter().filter(|leaf| !except.iter().any(|t| t.is_same(leaf))).map(|leaf| wrap(py, leaf)).collect()
 }
 
-/// What `register_hook` returns.
+/// The handle that `register_hook` returns.
 #[pyclass(name = "RemovableHandle", module = "rushlight", frozen)]
 struct Handle(Mutex<Option<HookHandle>>);
 
@@ -345,7 +345,7 @@ fn _record_function<'py>(
     recorded.into_iter().map(|t| wrap(py, t)).collect()
 }
 
-/// `saved_tensors_hooks` of Python functions. What `pack` returns is any object.
+/// `saved_tensors_hooks` of Python functions. `pack` may return any object.
 struct PythonHooks {
     pack: Py<PyAny>,
     unpack: Py<PyAny>,

@@ -94,7 +94,7 @@ struct PyGraph(Mutex<Graph>);
 #[pymethods]
 impl PyGraph {
     fn replay(&self) -> PyResult<()> {
-        // The lock is held for a launch; what it calls back takes the GIL, which this thread has.
+        // The lock is held for a launch; callbacks take the GIL, which this thread has.
         self.0
             .try_lock()
             .map_err(|_| runtime_error("replay: the graph is being replayed by another thread"))?
@@ -104,7 +104,7 @@ impl PyGraph {
 }
 
 thread_local! {
-    /// What this thread records between two calls.
+    /// This thread's recording between two calls.
     static OPEN: RefCell<Option<GraphRecording>> = const { RefCell::new(None) };
 }
 
@@ -116,7 +116,7 @@ fn _graph_begin(device: usize, pool: &PyGraphPool) -> PyResult<()> {
     Ok(())
 }
 
-/// Ends it: what was recorded.
+/// Ends it and returns the graph.
 #[pyfunction]
 fn _graph_end() -> PyResult<PyGraph> {
     let Some(recording) = OPEN.with_borrow_mut(Option::take) else {
@@ -127,7 +127,7 @@ fn _graph_end() -> PyResult<PyGraph> {
     recording.end().map(|graph| PyGraph(Mutex::new(graph))).py()
 }
 
-/// Gives up what this thread records.
+/// Discards this thread's recording.
 #[pyfunction]
 fn _graph_abort() {
     let open = OPEN.with_borrow_mut(Option::take);

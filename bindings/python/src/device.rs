@@ -1,4 +1,4 @@
-//! `torch.device`, and what a device's name stands for on this machine.
+//! `torch.device`, and the meaning of a device's name on this machine.
 
 use crate::error::{IntoPyResult, runtime_error, type_error};
 use pyo3::prelude::*;
@@ -54,11 +54,11 @@ thread_local! {
 }
 static NOTICED: AtomicBool = AtomicBool::new(false);
 
-/// What was found when accelerators were first asked for.
+/// The accelerators found on first use.
 struct Found {
     engine: Option<&'static dyn Engine>,
     count: usize,
-    /// The process that asked: a driver that was started does not survive a fork.
+    /// The process that looked: a started driver does not survive a fork.
     process: u32,
     /// Why a driver that is there did not start.
     failure: Option<String>,
@@ -87,7 +87,7 @@ fn failure() -> Option<&'static str> {
     FOUND.failure.as_deref()
 }
 
-/// This process among those of its node, by whose number programs name their accelerator: without one, that is the CPU,
+/// This process's index on its node, by which programs number their accelerator. Without accelerators that is the CPU,
 /// too.
 fn local_rank() -> Option<usize> {
     #[cfg(target_os = "linux")]
@@ -173,7 +173,7 @@ fn _gpu_figures(py: Python<'_>, index: usize) -> PyResult<GpuFigures> {
     .py()
 }
 
-/// What [`_gpu_figures`] gives.
+/// The result of [`_gpu_figures`].
 type GpuFigures = (Option<f64>, Option<f64>, Option<u64>, Option<f64>, Option<f64>, Option<f64>);
 
 fn given(device: Option<&Bound<'_, PyAny>>) -> PyResult<Device> {
@@ -214,7 +214,7 @@ fn _empty_pinned_cache() -> PyResult<()> {
     accelerators().filter_map(|engine| engine.pinned_memory()).try_for_each(|memory| memory.empty_cache()).py()
 }
 
-/// Whether products of `float32` on accelerators may be made with TF32; sets it, if told to.
+/// Whether products of `float32` on accelerators may use TF32; sets it if a value is given.
 #[pyfunction]
 #[pyo3(signature = (allow=None))]
 fn _allow_tf32(allow: Option<bool>) -> bool {
@@ -258,8 +258,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// A tensor in memory that an accelerator copies from by itself; as it is where there is none, or the accelerator takes
-/// any memory alike.
+/// A tensor in memory that an accelerator copies from by itself; unchanged without an accelerator, or if it copies from
+/// any memory.
 pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
     let pins = FOUND.engine.is_some_and(|engine| engine.pinned_memory().is_some());
     if tensor.device().is_cpu() && !pins { Ok(tensor.clone()) } else { tensor.pin_memory() }
@@ -313,7 +313,7 @@ impl PyDevice {
         Ok(PyDevice { kind, index })
     }
 
-    /// From what PyTorch takes as a device: an object, a string, or the number of an accelerator.
+    /// Converts PyTorch's device arguments: an object, a string, or the number of an accelerator.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(device) = object.cast::<PyDevice>() {
             return Ok(device.get().clone());
@@ -330,7 +330,7 @@ impl PyDevice {
         )))
     }
 
-    /// The device of this machine. An accelerator's name without an accelerator means the CPU, and says so once.
+    /// The device of this machine. An accelerator's name without an accelerator means the CPU, with one notice.
     pub fn resolve(&self, py: Python<'_>) -> PyResult<Device> {
         match self.kind {
             Kind::Cpu => Ok(Device::Cpu),

@@ -39,7 +39,7 @@ pub enum Home {
     Special,
 }
 
-/// One signature and what it does.
+/// One signature and its function.
 pub struct Variant {
     pub text: &'static str,
     pub call: fn(&[Value]) -> Result<Out>,
@@ -272,8 +272,8 @@ fn work(values: &[Value]) -> usize {
         .unwrap_or(0)
 }
 
-/// The tensor that a change in place is computed from: a copy where the change is recorded, as its gradient may need
-/// what was there.
+/// The tensor that a change in place is computed from: a copy if the change is recorded, since its gradient may need
+/// the old value.
 pub fn original(tensor: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() && tensor.requires_grad() { tensor.copy() } else { Ok(tensor.clone()) }
 }
@@ -286,7 +286,7 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
         let mut values = Values::from(values);
         let target = match values.first_mut() {
             Some(Value::Tensor(_)) => {
-                // Gradients of any operand may need what is about to be overwritten.
+                // Gradients of any operand may need the values about to be overwritten.
                 let keep =
                     is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
                 match values.first_mut() {
@@ -472,7 +472,7 @@ pub fn give<'py>(
     })
 }
 
-/// `out=`: results go where the caller wants them.
+/// `out=`: results are written to the caller's tensors.
 fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let put = |result: &Tensor, object: &Bound<'py, PyAny>| -> PyResult<()> {
         let Some(tensor) = as_tensor(object) else {
@@ -496,7 +496,7 @@ fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Boun
     Ok(target.clone())
 }
 
-/// The signature as Python writes it, and the row's words: what `help()` shows.
+/// The signature as Python writes it, and the row's doc, for `help()`.
 fn doc(op: &Op, name: &str, method: bool) -> String {
     let mut text = String::new();
     if let [variant] = op.variants {
@@ -531,7 +531,7 @@ pub fn python_signature(text: &'static str, method: bool) -> String {
     format!("({})", parts.join(", "))
 }
 
-/// The rows as data: the names of their homes, their name, signatures and words. What stubs are made from.
+/// The rows as data: the names of their homes, their name, signatures and docs. Type stubs are generated from it.
 #[pyfunction]
 pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'static str)> {
     let homes = |op: &Op| {

@@ -253,8 +253,8 @@ impl PyWorld {
     }
 }
 
-/// The caller's rank and world size, unless they are the launcher's own: then nothing is to be overridden, and what
-/// else the launcher says (where to meet, its secret) holds.
+/// The caller's rank and world size, unless they are the launcher's own: then nothing is overridden, and the launcher's
+/// other settings (rendezvous, secret) apply.
 fn placed(rank: Option<usize>, size: Option<usize>) -> Result<Option<(usize, usize)>> {
     if rank.is_none() && size.is_none() {
         return Ok(None);

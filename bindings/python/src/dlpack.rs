@@ -140,7 +140,7 @@ unsafe extern "C" fn delete_versioned(managed: *mut DLManagedTensorVersioned) {
     }
 }
 
-/// Frees what nobody took.
+/// Frees a capsule that was not consumed.
 unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this with a capsule of one of the two names, or of one that was renamed when taken.
     unsafe {
@@ -242,7 +242,7 @@ struct Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        // Asked for again and again, as a thread that records a step may not wait; an error is a device that has
+        // Polled, because a recording thread must not block; an error means a device that has
         // stopped.
         let Some(past) = self.stream.as_ref().and_then(|stream| stream.record_event().ok()) else { return };
         while !past.query().unwrap_or(true) {
@@ -256,7 +256,7 @@ impl Drop for Borrowed {
 #[pyfunction]
 fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
     let (py, object) = (capsule.py(), capsule.as_ptr());
-    // SAFETY: the names say what the pointers are; renaming tells everyone else that this one is taken.
+    // SAFETY: the name identifies the pointer's type; renaming marks the capsule as consumed.
     let (taken, flags) = unsafe {
         if ffi::PyCapsule_IsValid(object, NAME.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(object, NAME.as_ptr()).cast::<DLManagedTensor>();
@@ -320,7 +320,7 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTenso
     let stream = if device.is_cpu() { None } else { Some(Stream::current(device).py()?) };
     // SAFETY: the producer keeps memory of this layout on this device alive until its deleter is called.
     let made = unsafe { over_memory(Box::new(Borrowed { stream, _taken: taken }), device, address, layout, dtype)? };
-    // What must not be written is copied.
+    // Read-only memory is copied.
     let made = if flags & READ_ONLY != 0 { made.copy().py()? } else { made };
     wrap(py, made)
 }

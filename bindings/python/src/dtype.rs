@@ -19,7 +19,7 @@ enum Known {
     Foreign(&'static Foreign),
 }
 
-/// What is known of a dtype that the core does not have.
+/// Properties of a dtype that the core does not have.
 #[derive(PartialEq, Eq, Hash)]
 struct Foreign {
     name: &'static str,
@@ -54,7 +54,7 @@ foreign! {
 const SHORT: [(&str, &str); 3] = [("chalf", "complex32"), ("cfloat", "complex64"), ("cdouble", "complex128")];
 
 impl PyDType {
-    /// The core's dtype, or an error that says why there is none.
+    /// The core's dtype, or an error with the reason.
     pub fn core(&self) -> PyResult<DType> {
         match self.0 {
             Known::Core(dtype) => Ok(dtype),

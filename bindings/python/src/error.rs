@@ -15,12 +15,12 @@ pyo3::create_exception!(rushlight, LinAlgError, PyRuntimeError, "A matrix that a
 
 pyo3::create_exception!(rushlight, OutOfMemoryError, PyRuntimeError, "A device that has no more memory.");
 
-/// What the core says of a dtype that an op does not take, where PyTorch has `NotImplementedError`. Dtypes that do not
-/// go together are a `RuntimeError`.
+/// The core's words for an unsupported dtype, for which PyTorch raises `NotImplementedError`. Mismatched dtypes
+/// raise `RuntimeError`.
 const DTYPE_NOT_TAKEN: [&str; 4] =
     ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
 
-/// Advice in the words of Rust, and in those of Python.
+/// Advice as written for Rust, and as written for Python.
 const WORDS: [(&str, &str); 6] = [
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),

@@ -99,11 +99,11 @@ pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor
     // SAFETY: the interface promises memory of this shape for as long as the array lives, which the tensor keeps alive.
     let shared =
         unsafe { over_memory(Box::new(object.clone().unbind()), Device::Cpu, address as *mut u8, layout, dtype)? };
-    // What must not be written is copied: an op in place could not know.
+    // Read-only memory is copied: an in-place op could not detect it.
     if read_only { shared.copy().py().map(Some) } else { Ok(Some(shared)) }
 }
 
-/// What NumPy makes an array from without copying: keeps the tensor's memory alive.
+/// The object from which NumPy makes an array without copying: keeps the tensor's memory alive.
 #[pyclass(frozen)]
 pub struct ArrayView(Tensor);
 

@@ -82,7 +82,7 @@ fn set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 static FORKED: AtomicBool = AtomicBool::new(false);
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Before a fork: waits for work under way, and from now on there is none for the pool.
+/// Before a fork: waits for running work and stops giving work to the pool.
 #[pyfunction]
 fn _before_fork(py: Python<'_>) {
     THREADS.store(rushlight_cpu::pool::num_threads(), Relaxed);

@@ -9,7 +9,7 @@ use rushlight_core::{Device, Generator, Philox};
 use rushlight_tensor::Tensor;
 use std::sync::Arc;
 
-/// A source of random numbers with a state of its own.
+/// A source of random numbers with its own state.
 #[pyclass(name = "Generator", module = "rushlight", frozen, weakref)]
 pub struct PyGenerator(pub Arc<Generator>, Device);
 

@@ -12,7 +12,7 @@ use rushlight_tensor::capture::recording_id;
 use rushlight_tensor::state::{Dict, Stateful, Value};
 use std::sync::{Mutex, MutexGuard};
 
-/// The scaler behind `torch.amp.GradScaler`. Optimizers are told apart by Python's `id`.
+/// The scaler behind `torch.amp.GradScaler`. Optimizers are identified by Python's `id`.
 #[pyclass(name = "_GradScaler", module = "rushlight._C", frozen)]
 struct PyGradScaler(Mutex<GradScaler>);
 
@@ -53,7 +53,7 @@ impl PyGradScaler {
         self.lock().unscale_grads(id, &checked(&grads)?).py()
     }
 
-    /// Calls `step` unless a gradient is not finite, and returns what it returned. In a recorded step the device
+    /// Calls `step` unless a gradient is not finite, and returns its result. In a recorded step the device
     /// decides at each replay.
     fn step<'py>(
         &self,

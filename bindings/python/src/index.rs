@@ -20,7 +20,7 @@ fn bound(object: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
     match int(object) {
         Ok(Some(i)) => Ok(Some(i as isize)),
         Ok(None) => Err(type_error("slice indices must be integers or None or have an __index__ method")),
-        // Python clips what is beyond any dimension.
+        // Python clips out-of-range bounds.
         Err(_) => Ok(Some(if object.lt(0)? { isize::MIN + 1 } else { isize::MAX })),
     }
 }
@@ -53,7 +53,7 @@ fn item(object: &Bound<'_, PyAny>) -> PyResult<IndexItem> {
     // Lists, arrays and ranges of indices.
     if object.try_iter().is_ok() {
         let tensor = crate::construct::tensor(object, None, Some(Device::Cpu))?;
-        // An empty list has no kind of its own: it picks nothing.
+        // An empty list selects nothing, whatever its dtype.
         let tensor = if tensor.numel() == 0 { tensor.to_dtype(DType::I64).py()? } else { tensor };
         return Ok(IndexItem::Tensor(tensor));
     }
@@ -63,7 +63,7 @@ fn item(object: &Bound<'_, PyAny>) -> PyResult<IndexItem> {
     )))
 }
 
-/// Whether an item of a list makes that list stand for a tuple: a list of numbers is an index tensor.
+/// Whether an item of a list makes that list a tuple: a list of numbers is an index tensor.
 fn makes_tuple(item: &Bound<'_, PyAny>) -> bool {
     item.is_none()
         || item.cast::<PySlice>().is_ok()
@@ -76,7 +76,7 @@ fn makes_tuple(item: &Bound<'_, PyAny>) -> bool {
 /// Lists from this length on are index tensors, whatever they hold.
 const LONGEST_TUPLE: usize = 32;
 
-/// The parts of an index, which is a tuple of them, a list that stands for one, or a single part.
+/// The parts of an index, which is a tuple of them, a list that counts as one, or a single part.
 fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
     if let Ok(tuple) = index.cast::<PyTuple>() {
         return tuple.iter().map(|o| item(&o)).collect();
@@ -128,7 +128,7 @@ impl PyTensor {
         let items = items_of(&t, index)?;
         if let Some(value) = as_tensor(value) {
             let value = value.get().tensor();
-            // Values are converted where they are copied, not where indices say where they go.
+            // Values are converted when copied, not when scattered by indices.
             let by_index = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
             if by_index && value.rank() > 0 && value.dtype() != t.dtype() {
                 return Err(runtime_error(format!(

@@ -12,11 +12,11 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::capture;
 use rushlight_tensor::state::{Dict, Key, Value};
 
-/// What the minimiser keeps between steps; other entries of the state are not its own.
+/// Names of the minimiser's state; other entries are not its own.
 const KEPT: [&str; 10] =
     ["func_evals", "n_iter", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss"];
 
-/// A value of the state, tensors as they are.
+/// A value of the state, with tensors unchanged.
 fn state_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Some(tensor) = as_tensor(object) {
         return Ok((&tensor.get().tensor()).into());
@@ -40,8 +40,8 @@ fn state_object<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny
     })
 }
 
-/// One step over `params`. `group` holds the options, `kept` the state, both by PyTorch's names. Returns what the
-/// closure returned first.
+/// One step over `params`. `group` holds the options, `kept` the state, both by PyTorch's names. Returns the
+/// closure's first result.
 #[pyfunction]
 fn _lbfgs_step<'py>(
     py: Python<'py>,

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `rows` | the op table: PyTorch's signatures and what they do |
+//! | `rows` | the op table: PyTorch's signatures and their functions |
 //! | `dispatch`, `signature`, `convert`, `value` | from a row to Python callables, and from their arguments to Rust values |
 //! | `tensor`, `operators`, `index`, `objects` | the class `Tensor` |
 //! | `construct`, `exchange`, `dlpack` | tensors from Python data, memory shared with other libraries |
@@ -18,7 +18,7 @@
 //! | `serialize` | files of `torch.save` |
 //! | `tensorboard` | event files |
 //! | `profile` | the profiler |
-//! | `functions` | what is not a row |
+//! | `functions` | functions outside the op table |
 
 mod autograd;
 mod capture;
@@ -41,7 +41,7 @@ mod index;
 mod launch;
 mod lbfgs;
 mod objects;
-// What `pymethods` makes of methods that a macro wrote looks hand-written to the lint.
+// The lint takes the expansion of `pymethods` for hand-written code.
 #[allow(unsafe_op_in_unsafe_fn)]
 mod operators;
 mod optim;

@@ -32,7 +32,7 @@ impl Other {
         }
     }
 
-    /// What NumPy's arrays and other objects mean is theirs to say: `None` lets Python ask them.
+    /// NumPy's arrays and other objects handle the operation themselves: `None` lets Python call them.
     #[inline]
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Option<Other>> {
         match as_tensor(object) {

@@ -22,7 +22,7 @@ use rushlight_tensor::{Arg, Tensor, foreach};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
-/// Below so many elements a step is done sooner than the GIL is released and taken back.
+/// Below this number of elements a step is faster than releasing and reacquiring the GIL.
 const SMALL: usize = 8192;
 
 /// The names an optimizer looks up, as Python objects made once.
@@ -53,7 +53,7 @@ struct Work {
     set: usize,
 }
 
-/// What several parameters of a group have in common in a step.
+/// Parameters of a group with the same factors in a step.
 struct Set {
     group: usize,
     before: Scalars,
@@ -62,7 +62,7 @@ struct Set {
     factors: Factors,
 }
 
-/// A plain value of a group; `None` for what no option can be.
+/// A plain value of a group; `None` for values that cannot be an option.
 pub fn value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     if object.is_none() {
         return Ok(Some(Value::None));
@@ -321,7 +321,7 @@ fn composed_step<A: Composed>(groups: &Bound<'_, PyList>, state: &Bound<'_, PyDi
     Ok(())
 }
 
-/// A step that was recorded: what its replays have to count, in the groups and the state that Python keeps.
+/// A recorded step: the counts that its replays must advance in Python's groups and state.
 struct Recorded<A> {
     optimizer: Py<PyAny>,
     groups: Py<PyList>,
@@ -466,8 +466,8 @@ impl<A: Fused> Renew for Recorded<A> {
 }
 
 /// A step of the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names;
-/// `state` holds a dict per parameter, where what is missing is made. A recorded step asks `optimizer` whether they are
-/// still its own.
+/// `state` holds a dict per parameter, where missing entries are created. A recorded step checks with `optimizer` that
+/// they are still its own.
 #[pyfunction]
 fn _optim_step(
     name: &str,
@@ -489,7 +489,7 @@ fn _optim_step(
                     let names = NAMES.get_or_init(py, || Names::of::<$composed_options>(py));
                     composed_step::<$composed_options>(groups, state, names)
                 })*
-                _ => Err(type_error(format!("_optim_step: '{name}' is no optimizer with a formula of its own"))),
+                _ => Err(type_error(format!("_optim_step: '{name}' is not an optimizer with an update rule"))),
             }
         };
     }

@@ -1,7 +1,7 @@
-//! `__torch_function__`: calls that the class of an argument, or an active mode, answers in place of the op.
+//! `__torch_function__`: calls that the class of an argument, or an active mode, handles instead of the op.
 //!
-//! Every entry point asks `answered` first. Tensors, parameters and plain values are told apart by the address of their
-//! type, so a call without overrides pays a comparison per argument. The protocol itself is Python
+//! Every entry point calls `answered` first. Tensors, parameters and plain values are recognised by the address of
+//! their type, so a call without overrides costs a comparison per argument. The protocol itself is Python
 //! (`rushlight.overrides`).
 
 use crate::tensor::PyTensor;
@@ -23,7 +23,7 @@ const NOBODY: u8 = 0;
 const MODES_ONLY: u8 = 1;
 const EVERYONE: u8 = 2;
 
-/// Addresses of types that never answer; zero where there is none.
+/// Addresses of types without overrides; zero for unused entries.
 static PLAIN: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
 
 /// Whether an object's class has a `__torch_function__` that is not disabled.
@@ -72,7 +72,7 @@ pub fn overridden(object: &Bound<'_, PyAny>) -> bool {
     answers(object)
 }
 
-/// Whether a mode of this thread wants to see every call.
+/// Whether a mode of this thread intercepts every call.
 #[inline]
 pub fn watched() -> bool {
     MODES.get() > 0 && LEVEL.get() >= MODES_ONLY
@@ -88,7 +88,7 @@ pub fn answer<'py>(
     py.import("rushlight.overrides")?.getattr("_answer")?.call1((function, args, kwargs))
 }
 
-/// The method that overrides are told of for an operator: PyTorch's operators are these methods under another name.
+/// The method passed to overrides for an operator: PyTorch's operators are these methods under another name.
 fn known_as(name: &str) -> &str {
     match name {
         "__add__" | "__radd__" => "add",
@@ -163,13 +163,13 @@ fn _plain_types(types: Vec<Bound<'_, PyType>>) {
     }
 }
 
-/// Tells how many modes are on this thread's stack. Returns what held before.
+/// Sets the number of modes on this thread's stack. Returns the previous one.
 #[pyfunction]
 fn _set_function_modes(count: usize) -> usize {
     MODES.replace(count)
 }
 
-/// Who may answer: 0 nobody, 1 modes, 2 classes, too. Returns what held before.
+/// Who may override: 0 nobody, 1 modes, 2 classes, too. Returns the previous value.
 #[pyfunction]
 fn _set_function_level(level: u8) -> u8 {
     LEVEL.replace(level)
@@ -185,7 +185,7 @@ fn _is_torch_function_all_disabled() -> bool {
     LEVEL.get() == NOBODY
 }
 
-/// What classes assign to `__torch_function__` to be tensors like any other.
+/// The value of `__torch_function__` for classes without overrides.
 #[pyfunction]
 #[pyo3(signature = (func, types, args=None, kwargs=None))]
 fn _disabled_torch_function_impl<'py>(

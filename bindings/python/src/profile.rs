@@ -141,7 +141,7 @@ impl PySpan {
     }
 }
 
-/// What was recorded.
+/// The recorded trace.
 #[pyclass(name = "ProfilerTrace", module = "rushlight._C", frozen)]
 pub struct PyTrace(Trace);
 

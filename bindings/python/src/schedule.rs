@@ -39,7 +39,7 @@ fn formula_of(name: &str, options: &Bound<'_, PyDict>, epoch: f64) -> PyResult<F
     })
 }
 
-/// The rates of the next step from those of this one.
+/// The rates of the next step from this step's.
 #[pyfunction]
 fn _lr_chained(
     name: &str,

@@ -138,7 +138,7 @@ fn _load_bytes<'py>(py: Python<'py>, data: &Bound<'py, PyBytes>, gpus: bool) -> 
     object(py, &value)
 }
 
-/// What a file names that a plain value cannot be is PyTorch's `UnpicklingError`.
+/// A name in a file that is not a plain value raises PyTorch's `UnpicklingError`.
 fn read_error(error: rushlight_core::Error) -> PyErr {
     let message = error.to_string();
     if error.kind() == rushlight_core::ErrorKind::Io && message.contains("No such file") {

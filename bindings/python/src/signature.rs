@@ -1,15 +1,15 @@
 //! PyTorch's signature strings, read once when a function is first called.
 //!
-//! `add(Tensor input, Tensor|Number other, *, Number alpha=1)`: types before names, `?` for what may be `None`,
-//! `int[2]` for a list that one number fills, `int...` for numbers given one by one or as one list, `*` before what
-//! must be named. `**factory` stands for the arguments of every function that makes a tensor.
+//! `add(Tensor input, Tensor|Number other, *, Number alpha=1)`: types before names, `?` for arguments that may be
+//! `None`, `int[2]` for a list that one number fills, `int...` for numbers given one by one or as one list, `*` before
+//! arguments that must be named. `**factory` means the arguments of every function that makes a tensor.
 
 use crate::value::Value;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use rushlight_core::Scalar;
 
-/// What an argument may be.
+/// The type of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Tensor,
@@ -17,9 +17,9 @@ pub enum Kind {
     TensorOrNumber,
     Number,
     Int,
-    /// A list of integers; a single one counts as many as this says (0: it is no list).
+    /// A list of integers; a single one is repeated this many times (0: it is no list).
     Ints(usize),
-    /// The same, where `None` may stand for a number; it becomes -1.
+    /// The same, where `None` is allowed for a number and becomes -1.
     IntsOrNone(usize),
     /// Integers one by one, or a list of them.
     VarInts,

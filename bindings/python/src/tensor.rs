@@ -93,7 +93,7 @@ impl PyTensor {
         self.tensor.with(f)
     }
 
-    /// The only element, as `float()` and `int()` want it.
+    /// The only element, for `float()` and `int()`.
     fn number(&self) -> PyResult<Scalar> {
         let tensor = self.tensor();
         match tensor.numel() {
@@ -102,7 +102,7 @@ impl PyTensor {
         }
     }
 
-    /// Makes this object stand for another tensor.
+    /// Makes this object refer to another tensor.
     pub fn replace(&self, tensor: Tensor) {
         self.tensor.replace(tensor);
     }
@@ -130,7 +130,7 @@ impl PyTensor {
     }
 }
 
-/// What is known of a tensor without elements.
+/// Shape and dtype of a tensor without elements.
 fn meta_repr(t: &Tensor) -> String {
     let sizes: Vec<String> = t.shape().iter().map(usize::to_string).collect();
     let comma = if sizes.len() == 1 { "," } else { "" };
@@ -200,7 +200,7 @@ impl PyTensor {
         1000
     }
 
-    /// An object of a subclass that shares a tensor's elements: what `nn.Parameter` is made with.
+    /// An object of a subclass that shares a tensor's elements: for `nn.Parameter`.
     #[classmethod]
     #[pyo3(signature = (data, require_grad=false))]
     fn _make_subclass<'py>(
@@ -363,7 +363,7 @@ impl PyTensor {
         Ok(self.with(Tensor::is_pinned))
     }
 
-    /// This tensor in memory of the host that an accelerator copies from by itself; as it is where there is no
+    /// This tensor in memory of the host that an accelerator copies from by itself; unchanged without an
     /// accelerator.
     #[pyo3(signature = (device=None))]
     fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {

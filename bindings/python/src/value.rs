@@ -24,7 +24,7 @@ pub enum Value {
     MemoryFormat(MemoryFormat),
 }
 
-/// The order of elements in memory that PyTorch's ops can be asked for.
+/// The order of elements in memory that PyTorch's ops accept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MemoryFormat {
     Contiguous,
@@ -36,7 +36,7 @@ pub enum MemoryFormat {
 /// The arguments of one call in the order of its signature.
 pub type Values = SmallVec<[Value; 8]>;
 
-/// What an op takes from the list of its arguments, one parameter after the other.
+/// Reads an op's arguments from their list, one parameter after the other.
 pub trait Take<'a>: Sized {
     fn take(values: &mut std::slice::Iter<'a, Value>) -> Result<Self>;
 }
@@ -133,7 +133,7 @@ pub fn dims(ints: &[i64]) -> SmallVec<[isize; 6]> {
     ints.iter().map(|&i| i as isize).collect()
 }
 
-/// The arguments that `**factory` stands for: what a new tensor is to be like.
+/// The arguments of `**factory`: properties of a new tensor.
 #[derive(Default)]
 pub struct Factory {
     pub dtype: Option<DType>,
@@ -167,7 +167,7 @@ impl Factory {
         Options::from(self.dtype.unwrap_or(like.dtype())).device(self.device.unwrap_or(like.device()))
     }
 
-    /// A tensor that was made on the CPU, where it is wanted.
+    /// Moves a tensor made on the CPU to the requested device.
     pub fn placed(&self, tensor: Tensor) -> Result<Tensor> {
         tensor.to(self.device.unwrap_or_else(device::default))
     }
@@ -178,7 +178,7 @@ impl Factory {
     }
 }
 
-/// What an op gives back.
+/// The result of an op.
 pub enum Out {
     Tensor(Tensor),
     /// The first argument itself, changed in place.

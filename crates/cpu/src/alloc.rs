@@ -2,11 +2,11 @@
 //!
 //! Fresh pages cost more than the arithmetic done on them, so freed blocks are kept. Sizes are rounded up to classes
 //! (multiples of 64 bytes up to 1 KiB, then eight per power of two). Small blocks live in per-thread lists that need no
-//! lock; larger ones, and what overflows those lists, in one shared cache. Blocks of 2 MiB and more are mapped on huge
+//! lock; larger ones, and the lists' overflow, in one shared cache. Blocks of 2 MiB and more are mapped on huge
 //! pages.
 //!
 //! The cache hardly raises the resident peak: before memory is taken from the system, the blocks unused for longest are
-//! given back until what is held stays within a quarter of the most ever in use.
+//! released until the cache stays within a quarter of the peak use.
 //!
 //! Built with `--cfg rushlight_exact_alloc` (`scripts/sanitize` does), every block comes from the system with its exact
 //! size, so that an address sanitizer sees each access beyond it or after its end.
@@ -32,8 +32,8 @@ const THREAD_CLASS_BYTES: usize = 128 << 10;
 const THREAD_COUNT_LAG: isize = 256 << 10;
 /// How much more than the most ever in use may be held: this much,
 const SLACK: usize = 32 << 20;
-/// and one part in so many. A training step asks for the same sizes again, but not in the order it gave them back: with
-/// nothing to spare, a tenth of a step goes into pages that were given back too early.
+/// and one part in so many. A training step requests the same sizes again, but in another order: with
+/// no spare blocks, a tenth of a step goes into pages that were released too early.
 const SLACK_PART: isize = 4;
 
 const SMALL_CLASSES: usize = 64;
@@ -205,7 +205,7 @@ impl Shared {
         Some(block)
     }
 
-    /// Takes out the blocks unused for longest, at least `bytes` of them if there are so many.
+    /// Takes out the blocks unused for longest, at least `bytes` of them if the cache holds that much.
     fn evict(&mut self, bytes: usize) -> Vec<(NonNull<u8>, usize)> {
         let mut out = Vec::new();
         let mut gone = 0;
@@ -231,7 +231,7 @@ fn map(class: usize) -> Option<NonNull<u8>> {
 
 fn heap(size: usize) -> Option<NonNull<u8>> {
     let layout = Layout::from_size_align(size, ALIGN).ok()?;
-    // SAFETY: nobody asks for zero bytes.
+    // SAFETY: requests are never for zero bytes.
     NonNull::new(unsafe { std::alloc::alloc(layout) })
 }
 
@@ -284,7 +284,7 @@ mod pages {
                 libc::munmap(base.add(head + size).cast(), tail);
             }
             let block = base.add(head);
-            // Advice: where it is refused, ordinary pages do.
+            // Only advice: if the kernel refuses it, ordinary pages are used.
             #[cfg(target_os = "linux")]
             libc::madvise(block.cast(), size, libc::MADV_HUGEPAGE);
             NonNull::new(block)
@@ -344,7 +344,7 @@ mod fork {
 
     pub fn guard() {
         static ONCE: Once = Once::new();
-        // SAFETY: the handlers have the signatures asked for and stay valid for the life of the process.
+        // SAFETY: the handlers have the required signatures and stay valid for the life of the process.
         ONCE.call_once(|| unsafe {
             libc::pthread_atfork(Some(prepare), Some(resume), Some(resume));
         });
@@ -484,16 +484,16 @@ fn free_shared(ptr: NonNull<u8>, bytes: usize) {
     shared.put(class, ptr);
 }
 
-/// What is in use and held, in whole blocks. Threads other than the caller's may have up to 256 KiB each not yet
+/// Bytes in use and bytes held, in whole blocks. Threads other than the caller's may have up to 256 KiB each not yet
 /// counted.
 pub fn memory_stats() -> MemoryStats {
-    // A thread that is ending has told its counts already.
+    // An ending thread has reported its counts already.
     let _ = LOCAL.try_with(Local::tell);
     let read = |counter: &AtomicIsize| counter.load(Relaxed).max(0) as usize;
     MemoryStats { allocated: read(&ALLOCATED), reserved: read(&RESERVED), peak: read(&PEAK) }
 }
 
-/// Starts a new peak at what is in use now.
+/// Resets the peak to the current use.
 pub fn reset_peak_memory() {
     let _ = LOCAL.try_with(Local::tell);
     PEAK.store(ALLOCATED.load(Relaxed), Relaxed);

@@ -36,7 +36,7 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
     )))
 }
 
-/// This engine writes results once: only those with [`Features::wide_outputs`] are asked for a second copy.
+/// This engine writes results once: only engines with [`Features::wide_outputs`] must write a second copy.
 fn one_dtype(call: &str, low: Option<View>) -> Result<()> {
     match low {
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! Batch norm: channels of `[batch, channels, space]` normalised by the statistics of the batch, or by given ones.
 //!
-//! Memory is seen as strips that are read in one go. Where space is large a strip is a plane, with one set of
-//! coefficients; where it is small a strip is a whole image, with coefficients for each of its `channels * space`
+//! Memory is seen as strips that are read in one pass. For a large space a strip is a plane, with one set of
+//! coefficients; for a small one it is a whole image, with coefficients for each of its `channels * space`
 //! columns.
 
 use crate::float::{
@@ -451,7 +451,7 @@ multiversion! {
     unsafe fn add_columns<T: Float>(dy: Option<*const T>, x: *const T, means: &[T::Acc], sums: *mut T::Acc) = add_columns_kernel;
 }
 
-/// What the batch's own statistics take off a gradient.
+/// The correction of a gradient by the batch's own statistics.
 #[derive(Clone, Copy)]
 struct Pull<'a, R> {
     means: &'a [R],

@@ -1,4 +1,4 @@
-//! The CPU engine reduced to what every engine must implement: all else is the trait's default bodies.
+//! The CPU engine reduced to the primitives that every engine must implement; the rest are the trait's default bodies.
 //!
 //! It proves that the primitives are enough, and runs the op suite against the default bodies.
 

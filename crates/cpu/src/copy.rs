@@ -66,7 +66,8 @@ pub fn arange(start: Scalar, step: Scalar, out: View) -> Result<()> {
     Ok(())
 }
 
-/// Copies every position of the nest from operand 0 to operand 1; `words` are 32-bit elements copied as they are.
+/// Copies every position of the nest from operand 0 to operand 1; `words` are 32-bit elements copied without
+/// conversion.
 ///
 /// # Safety
 /// The operands describe elements of the nest's shape; they do not overlap, or are the same without a conversion.

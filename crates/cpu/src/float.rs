@@ -110,7 +110,7 @@ pub fn out_row<T: Float>(dst: *mut T, scratch: *mut T::Acc) -> *mut T::Acc {
     if T::WIDE { dst.cast() } else { scratch }
 }
 
-/// Rounds a row computed in scratch to its destination; nothing where it is there already.
+/// Rounds a row computed in scratch to its destination; no effect if it was computed in place.
 ///
 /// # Safety
 /// `n` elements at `dst`, and at `row`, which came from [`out_row`]; the CPU has level `I`.

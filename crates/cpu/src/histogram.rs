@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 /// Elements whose bins are computed before they are counted.
 const CHUNK: usize = 512;
-/// Elements worth a task: each has counters of its own.
+/// Minimum elements of a task: each task has its own counters.
 const TASK: usize = 1 << 18;
 
 trait Number: Copy + Send + Sync + 'static {
@@ -66,7 +66,7 @@ fn count<T: Number>(x: View, low: f64, high: f64, bins: usize, out: View) {
     total.fill(0);
     let total = Mutex::new(total);
     pool::parallel_ranges(x.numel(), TASK.max(4 * bins), |from, to| {
-        // The last counts what is outside.
+        // The last counter is for values outside the range.
         let mut counts = vec![0i64; bins + 1];
         let (mut values, mut places) = ([T::of(0.0); CHUNK], [0u32; CHUNK]);
         let mut i = from;

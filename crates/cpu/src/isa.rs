@@ -63,7 +63,7 @@ impl Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-/// What this machine can do.
+/// The best level of this machine.
 pub fn detected() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
@@ -143,14 +143,14 @@ fn init() -> Level {
     level
 }
 
-/// Forces a level for the whole process; a level the machine lacks is clamped to what it has. For tests.
+/// Forces a level for the whole process; a level the machine lacks is lowered to the best it has. For tests.
 pub fn force(level: Level) {
     LEVEL.store(level.min(detected()) as u8, Relaxed);
 }
 
 /// The instruction set a kernel is being compiled for.
 pub trait Isa: Copy + Send + Sync + 'static {
-    /// Whether `mul_add` is one instruction; where it is not, it would be a library call per element.
+    /// Whether `mul_add` is one instruction; otherwise it would be a library call per element.
     const FMA: bool;
     /// How many `f32` fit a vector register.
     const LANES: usize;
@@ -166,7 +166,7 @@ pub struct Avx2;
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
-/// NEON, as pairs of registers: 16 of them, as AVX2 has, so that what fits one register file fits the other.
+/// NEON, as pairs of registers: 16 of them, as AVX2 has, so that kernels fit both register files.
 #[derive(Clone, Copy)]
 pub struct Neon;
 
@@ -204,7 +204,7 @@ macro_rules! multiversion {
         $(#[$meta])*
         #[inline]
         $vis unsafe fn $name $(<$($g $(: $bound)?),*>)? ($($arg: $ty),*) $(-> $ret)? {
-            // Apart from the dispatch, which is inlined wherever the kernel is called.
+            // Separate from the dispatch, which is inlined at every call of the kernel.
             unsafe fn v1 $(<$($g $(: $bound)?),*>)? ($($arg: $ty),*) $(-> $ret)? {
                 unsafe { $kernel::<$($($g,)*)? $crate::isa::Portable>($($arg),*) }
             }
@@ -218,7 +218,7 @@ macro_rules! multiversion {
                 unsafe fn v3 $(<$($g $(: $bound)?),*>)? ($($arg: $ty),*) $(-> $ret)? {
                     unsafe { $kernel::<$($($g,)*)? $crate::isa::Avx2>($($arg),*) }
                 }
-                // SAFETY: `level()` never exceeds what the machine was found to have.
+                // SAFETY: `level()` never exceeds the detected level.
                 match $crate::isa::level() {
                     $crate::isa::Level::Portable => {}
                     $crate::isa::Level::Avx2 => return unsafe { v3 $(::<$($g),*>)? ($($arg),*) },

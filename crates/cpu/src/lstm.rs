@@ -97,7 +97,7 @@ multiversion! {
     /// `inputs` are the cell state before and after, and the gradient of the output in one part or two (else null).
     ///
     /// # Safety
-    /// `n` elements at each pointer that is not null, four times as many at `gates` and `dgates`; what is written does
+    /// `n` elements at each pointer that is not null, four times as many at `gates` and `dgates`; the outputs do
     /// not overlap the rest.
     unsafe fn backward(
         n: usize, gates: *const f32, inputs: [*const f32; 4], dc: *mut f32, dgates: *mut f32,

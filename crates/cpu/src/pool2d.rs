@@ -66,14 +66,14 @@ pub fn avg_pool_backward(spec: &Pool, dy: View, dx: View) -> Result<()> {
     })
 }
 
-/// One dimension of the windows: what each output position covers.
+/// One dimension of the windows: the range of each output position.
 struct Axis {
     size: usize,
     /// Input positions of each output: start, number of taps within the input.
     spans: Vec<(usize, usize)>,
     /// Distance of taps.
     dilation: usize,
-    /// Positions each average counts, padding included where asked for.
+    /// Number of positions in each average, with padding if the op counts it.
     counts: Vec<usize>,
     /// For windows that are the same everywhere.
     fixed: Option<Fixed>,
@@ -174,7 +174,7 @@ impl Geometry {
     fn plane_grain(&self) -> usize {
         (GRAIN / self.in_plane().max(1)).max(1)
     }
-    /// Reciprocal of what output `(i, j)` divides by.
+    /// Reciprocal of the divisor of output `(i, j)`.
     fn factor(&self, i: usize, j: usize) -> f64 {
         let count = self.divisor.unwrap_or(self.rows.counts[i] * self.cols.counts[j]);
         // Nothing is summed where nothing counts.

@@ -224,8 +224,8 @@ unsafe fn philox_kernel<I: Isa>(stream: Philox, first: u64, words: &mut [u32; CH
     let start = stream.offset.wrapping_add(first);
     let (blocks, _) = words.as_chunks_mut::<4>();
     for (i, block) in blocks.iter_mut().enumerate() {
-        // Words live in the low halves of 64-bit lanes: a product's high half is one shift away, and what is left above
-        // the low half does no harm, since products take low halves only.
+        // Words live in the low halves of 64-bit lanes: a product's high half is one shift away, and the bits above
+        // the low half are harmless, since products use low halves only.
         let counter = start.wrapping_add(i as u64);
         let (mut c0, mut c1, mut c2, mut c3) = (counter & LOW, counter >> 32, 0, 0);
         let (mut k0, mut k1) = (stream.seed as u32, (stream.seed >> 32) as u32);

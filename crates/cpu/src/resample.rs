@@ -30,8 +30,8 @@ impl Number for f64 {
     }
 }
 
-/// What each output along a dimension is made of: tap 0 of all outputs, then the next. All places are below the input's
-/// size.
+/// Taps of each output along a dimension: tap 0 of all outputs, then tap 1, and so on. All positions are below the
+/// input's size.
 struct Taps<T> {
     input: usize,
     output: usize,
@@ -245,7 +245,7 @@ fn backward<T: Number>(spec: &Resample, dy: View, dx: View) -> Result<bool> {
     Ok(true)
 }
 
-/// The gradient of a plane: what [`resized`] does, the other way round.
+/// The gradient of a plane: the transpose of [`resized`].
 fn collected<T: Number>(plan: &Plan<T>, dy: &[T], dx: &mut [T], room: &mut [Vec<T>; 2]) {
     let Plan { depth, height, width } = plan;
     let (w, h_in, h_out) = (width.output, height.input, height.output);

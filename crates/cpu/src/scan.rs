@@ -1,7 +1,7 @@
 //! Running reductions along a dimension.
 //!
-//! Floats are carried in `f64`, integers in `i64`. Lines that are adjacent are scanned together, one line that is alone
-//! and long in pieces: first what each piece adds up to, then each piece from where the ones before it end.
+//! Floats are carried in `f64`, integers in `i64`. Adjacent lines are scanned together; a single long line is
+//! scanned in pieces: first the total of each piece, then each piece starting from the total of the earlier ones.
 
 use crate::pool;
 use crate::reduce::fold::{Absorbed, Float};

@@ -375,7 +375,7 @@ multiversion! {
     unsafe fn columns<T: Float>(log: bool, b: Block, x: *const T, y: *mut T) = columns_kernel;
 }
 
-/// What the whole row adds to its gradient: the sum of `dy * y`, or of `dy` for the logarithm.
+/// The row's term in its gradient: the sum of `dy * y`, or of `dy` for the logarithm.
 #[inline(always)]
 unsafe fn row_dot<R: Real, I: Vectors>(log: bool, dy: *const R, y: *const R, n: usize) -> R {
     let mut sums = [R::V::<I>::splat(R::ZERO); 4];

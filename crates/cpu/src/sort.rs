@@ -238,8 +238,8 @@ impl<T: Sortable> Line<T> {
         self.store(items);
     }
 
-    /// [`sort`](Line::sort) of elements whose image and position do not fit 64 bits together: by the upper half of what
-    /// the images differ in, then each stretch of equals by the rest.
+    /// [`sort`](Line::sort) of elements whose image and position do not fit 64 bits together: by the upper half of the
+    /// bits in which the images differ, then each run of equal ones by the rest.
     fn sort_wide(&self, flip: u64, items: &mut Vec<u64>, spare: &mut Vec<u64>, alone: bool) {
         // SAFETY: `i < n`.
         let image = |i: usize| unsafe { (*self.places.x.add(i * self.steps[0])).image() } ^ flip;
@@ -351,7 +351,7 @@ impl<T: Sortable> Line<T> {
     }
 }
 
-/// What is XORed to images: nothing, or all bits where the largest come first.
+/// The mask XORed to images: zero, or all bits for descending order.
 fn flip<T: Sortable>(largest_first: bool) -> u64 {
     if largest_first { u64::MAX >> (64 - T::IMAGE_BITS) } else { 0 }
 }

@@ -86,8 +86,8 @@ unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize
     if let Ok(cupti) = Cupti::get() {
         let mut record: *mut u8 = std::ptr::null_mut();
         let mut found = Vec::new();
-        // SAFETY: a buffer of ours with `valid` bytes of records; CUPTI goes through them and says when there are no
-        // more.
+        // SAFETY: a buffer of ours with `valid` bytes of records; CUPTI iterates over them and reports when there are
+        // no more.
         unsafe {
             while (cupti.next_record)(buffer, valid, &mut record) == 0 && !record.is_null() {
                 found.extend(event(cupti, record));

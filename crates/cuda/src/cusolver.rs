@@ -57,7 +57,7 @@ api! {
 }
 
 api! {
-    /// The older library of products, for what cuBLASLt has not.
+    /// cuBLAS, for triangular systems, which cuBLASLt lacks.
     Cublas(
         "cuBLAS (libcublas)",
         &["libcublas.so.13", "libcublas.so.12", "libcublas.so", "cublas64_13.dll", "cublas64_12.dll"],

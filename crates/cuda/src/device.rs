@@ -1,4 +1,4 @@
-//! NVIDIA's GPUs: how many there are, what they are, and opening one.
+//! NVIDIA's GPUs: their number, their properties, and opening one.
 
 use crate::driver::{Driver, attribute};
 use crate::nvrtc::Nvrtc;
@@ -42,12 +42,12 @@ fn driver_of(index: usize) -> Result<&'static Driver> {
         .ok_or_else(|| Error::device(format!("cuda:{index} is not there: this machine has {count} CUDA device(s)")))
 }
 
-/// What a GPU is, without starting work on it.
+/// A GPU's properties, without starting work on it.
 pub fn properties(index: usize) -> Result<Properties> {
     let driver = driver_of(index)?;
     let (mut device, mut memory) = (0, 0usize);
     let mut name = [0 as std::ffi::c_char; 128];
-    // SAFETY: each call writes to what is passed, and the name's length is passed with it.
+    // SAFETY: each call writes to its arguments, and the name's length is passed with it.
     let get = |which: i32, device: c_int| unsafe {
         let mut value = 0;
         driver.check("cuDeviceGetAttribute", (driver.device_attribute)(&mut value, which, device)).map(|()| value)
@@ -84,7 +84,7 @@ pub fn open(index: usize) -> Result<Opened> {
         )));
     }
     let (mut device, mut context, mut shared) = (0, std::ptr::null_mut(), 0);
-    // SAFETY: every call writes to what is passed. The primary context is kept for the life of the process.
+    // SAFETY: every call writes to its arguments. The primary context is kept for the life of the process.
     unsafe {
         driver.check("cuDeviceGet", (driver.device_get)(&mut device, index as c_int))?;
         driver.check("cuDevicePrimaryCtxRetain", (driver.context_retain)(&mut context, device))?;

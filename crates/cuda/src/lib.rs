@@ -108,7 +108,7 @@ impl Engine for CudaEngine {
     }
 }
 
-/// NVIDIA's libraries, as the engine asks for them.
+/// NVIDIA's libraries, behind the engine's trait.
 struct CudaLibraries;
 
 static LIBRARIES: CudaLibraries = CudaLibraries;
@@ -144,7 +144,7 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
     vec![
         ("driver", driver::Driver::get().map(|l| found(&l.path, format!("for CUDA {}", cuda_version(l.number()))))),
         ("NVRTC", nvrtc::Nvrtc::get().and_then(|l| l.number().map(|(a, b)| found(&l.path, format!("{a}.{b}"))))),
-        // SAFETY: these ask for nothing and give a small number.
+        // SAFETY: these take no arguments and return a small number.
         ("cuBLASLt", cublaslt::CublasLt::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
         // SAFETY: as above.
         ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
@@ -155,7 +155,7 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
     ]
 }
 
-/// The version of CUDA that is installed: that of NVRTC, or that which the driver is for. Starts no driver.
+/// The version of CUDA that is installed: NVRTC's, or the one that the driver supports. Starts no driver.
 pub fn toolkit_version() -> Result<String> {
     let driver = driver::Driver::get()?;
     let compiler = nvrtc::Nvrtc::get().and_then(|nvrtc| nvrtc.number());

@@ -37,13 +37,13 @@ impl Nvrtc {
         }
     }
 
-    /// What kernels are compiled with: products and sums may fuse, divisions and roots stay exact.
+    /// Compiler options of kernels: products and sums may fuse, divisions and roots stay exact.
     pub fn options(&self, arch: &str) -> Result<Vec<String>> {
         let mut options = vec![format!("--gpu-architecture={arch}")];
         options.extend(
             ["--std=c++17", "--device-as-default-execution-space", "--extra-device-vectorization"].map(String::from),
         );
-        // Leaves out what kernels do not use of the language, and a fifth of the time.
+        // Disables unused language features, which saves a fifth of the time.
         if self.number()? >= (12, 8) {
             options.push("--minimal".into());
         }

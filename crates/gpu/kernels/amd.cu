@@ -1,4 +1,4 @@
-// What kernel texts take for granted of CUDA, in AMD's terms. Goes before prelude.cu when AMD's compiler is used.
+// CUDA's built-ins that kernel texts use, defined for AMD. Precedes prelude.cu when AMD's compiler is used.
 //
 // Lanes work together in groups of at most 32: a whole wavefront of RDNA GPUs (gfx10 and later), half a wavefront of
 // CDNA GPUs (gfx9), where both halves run the same instructions. So shuffles name 32 as their width, and a group whose

@@ -1,5 +1,5 @@
 // Attention without a stored score matrix, for any dtype, head size, strides and mask: tiles of TILE queries by TILE
-// keys in shared memory, arithmetic in W. The tensor-core kernels take over what they can.
+// keys in shared memory, arithmetic in W. The tensor-core kernels handle the shapes they support.
 
 struct Spec {
     const T *q, *k, *v;
@@ -24,7 +24,7 @@ typedef Vec<W, 4> Four;
 #define FOURS(width) ((u32)((width) + 3) / 4)
 #define PADDED(width) ((FOURS(width) + 1) * 4)
 
-// What is left of a tile at the end.
+// The remainder of a tile at the end.
 __device__ inline u32 tile_rows(u64 first, u64 count) { return (u32)(count - first < TILE ? count - first : TILE); }
 
 // A thread's elements of a matrix `width` columns wide, one after another.
@@ -32,7 +32,7 @@ __device__ inline u32 tile_rows(u64 first, u64 count) { return (u32)(count - fir
     for (u32 r = threadIdx.x / (u32)(width), c = threadIdx.x % (u32)(width), down_ = THREADS / (u32)(width), along_ = THREADS % (u32)(width); r < (rows); \
          r += down_ + (c + along_ >= (u32)(width)), c += along_, c -= c >= (u32)(width) ? (u32)(width) : 0u)
 
-// So many rows of a head from `first` on to a tile.
+// Copies rows of a head from `first` on to a tile.
 __device__ inline void load_tile(W* tile, const T* head, u64 row_stride, u64 column_stride, u64 first, u32 rows, u64 width) {
     head += first * row_stride;
     u32 padded = PADDED(width), filled = FOURS(width) * 4, down = THREADS / filled, along = THREADS % filled;
@@ -74,7 +74,7 @@ __device__ inline W score(const Spec& s, u64 b, u64 h, u64 i, u64 j, W dot) {
     return x;
 }
 
-// What dropout makes of a probability: the factor of the score at (head, i, j).
+// Dropout's factor of the score at (head, i, j).
 __device__ inline W kept(const Spec& s, u64 head, u64 i, u64 j) {
 #if DROPOUT
     u64 word = (head * s.l + i) * s.s + j;
@@ -98,7 +98,7 @@ __device__ inline W kept(const Spec& s, u64 head, u64 i, u64 j) {
         _Pragma("unroll") for (int e = 0; e < 4; e++) sum.v[e] += factor * four.v[e];       \
     }
 
-// What there is of four columns.
+// Up to four columns.
 #define EACH_COLUMN(width) _Pragma("unroll") for (int e = 0; e < 4; e++) if (c * 4 + e < (u32)(width))
 
 // scores[r][c] = a[r] . b[c]
@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention(Spec s, T* out, 
 #ifdef BACKWARD
 struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const W* lse; };
 
-// delta[row] = out . dout: what the softmax's derivative takes off every term of a row.
+// delta[row] = out . dout: the term that the softmax's derivative subtracts in a row.
 extern "C" __global__ void attention_delta(Spec s, Saved saved, W* delta) {
     u64 row = (blockIdx.x * (u64)blockDim.x + threadIdx.x) / 32;
     if (row >= s.batch * s.heads * s.l) return;
@@ -306,7 +306,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_short(Spec s, Sa
             factor = kept(s, head, r, lane);
             d = ds[r * TILE + lane] * factor;
         }
-        // What the softmax's derivative takes off every term of a row.
+        // The term that the softmax's derivative subtracts in a row.
         W delta = group_reduce<Sum, 32>(prob * d, (W*)0);
         if (lane < columns) {
             p[r * TILE + lane] = prob * factor;

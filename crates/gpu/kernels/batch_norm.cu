@@ -70,7 +70,7 @@ struct Walk {
     __device__ bool there() const { return column < cut.channels; }
 };
 
-// Several vectors are under way at a time: `load` takes in what lies at a position, `use` does something with it.
+// Several loads are in flight at a time: `load` reads a position, `use` consumes it.
 #define AT_ONCE 4
 #define WALK(load, use)                                                   \
     while (walk.more()) {                                                 \
@@ -104,7 +104,7 @@ template <class A> __device__ inline void reduce_block(A (&mine)[OWN], const Wal
     }
 }
 
-// Adds up what 32 rows of threads have for 32 channels each.
+// Adds up the values of 32 rows of threads for 32 channels each.
 template <class A> __device__ inline A add_rows(A mine, A (&shared)[32][33]) {
     __syncthreads();
     shared[threadIdx.y][threadIdx.x] = mine;
@@ -115,7 +115,7 @@ template <class A> __device__ inline A add_rows(A mine, A (&shared)[32][33]) {
 #ifdef STATISTICS
 extern "C" __global__ void __launch_bounds__(256) batch_norm_statistics(const V* x, Moments* partial, Cut cut) {
     Walk walk(cut);
-    // Sums of what elements are above or below the thread's first: close to it, their squares lose nothing.
+    // Sums of differences from the thread's first element: small differences keep their squares exact.
     W middle[OWN], sum[OWN], squares[OWN];
     EACH_OWN middle[o] = 0, sum[o] = 0, squares[o] = 0;
     W n = 0;
@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(1024) batch_norm_finish(const Momen
 }
 #endif
 
-// An element normalised. Said in so many words: gradients that recompute it must get the same bits.
+// A normalised element, written out explicitly: gradients that recompute it must get the same bits.
 __device__ inline float normal(float x, float middle, float scale, float shift) { return fmaf(x - middle, scale, shift); }
 __device__ inline double normal(double x, double middle, double scale, double shift) { return fma(x - middle, scale, shift); }
 

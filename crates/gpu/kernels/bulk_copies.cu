@@ -1,7 +1,7 @@
-// Tiles copied to shared memory by the copy engine (compute capability 9.0): one thread asks, and a barrier in shared
-// memory says when they are there.
+// Tiles copied to shared memory by the copy engine (compute capability 9.0): one thread issues the copy, and a barrier
+// in shared memory says when they are there.
 
-// What the driver made of a tensor's address, sizes and strides (`cuTensorMapEncodeTiled`).
+// The driver's descriptor of a tensor's address, sizes and strides (`cuTensorMapEncodeTiled`).
 struct alignas(64) Map { u64 words[16]; };
 
 __device__ inline void init_barrier(u64* barrier, u32 arrivals) {
@@ -12,7 +12,7 @@ __device__ inline void barriers_are_ready() { asm volatile("fence.mbarrier_init.
 __device__ inline void arrive(u64* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrives, and has the barrier wait for so many bytes, too.
+// Arrives, and makes the barrier also wait for `bytes` bytes.
 __device__ inline void arrive_expecting(u64* barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
@@ -23,22 +23,22 @@ __device__ inline void wait(u64* barrier, u32 parity) {
         : "memory");
 }
 
-// A box of a tensor of four dimensions, from this element on; what is outside the tensor is zero.
+// A box of a tensor of four dimensions, from this element on; elements outside the tensor are zero.
 __device__ inline void copy_box(T* to, const Map& map, u64* barrier, int column, int row, int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)), "l"(&map),
                  "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// So many bytes; all three multiples of 16.
+// Copies bytes; all three arguments are multiples of 16.
 __device__ inline void copy_bytes(void* to, const void* from, u32 bytes, u64* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %3, [%2];" ::"r"(shared_address(to)), "l"(from), "r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
 
-// One of a block's numbered barriers, for so many threads: those that wait there and those that only let them continue.
+// One of a block's numbered barriers, for a number of threads: those that wait and those that only arrive.
 __device__ inline void meet(int number, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 __device__ inline void let_go(int number, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 
-// Registers of every thread of this group of four warps from here on: what some give others take.
+// Registers of every thread of this group of four warps from here on: some groups release registers that others take.
 template <int N> __device__ inline void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> __device__ inline void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }

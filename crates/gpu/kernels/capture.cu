@@ -1,5 +1,5 @@
-// What surrounds a recorded step: its numbers and inputs are put in place before, its outputs are handed out at its
-// end.
+// Prologue and epilogue of a recorded step: numbers and inputs are copied in before it, its outputs are copied out at
+// its end.
 
 #define PIECE 32768
 

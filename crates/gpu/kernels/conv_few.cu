@@ -7,7 +7,7 @@
 #define TAPS (CI * KH * KW)
 typedef Vec<W, 4> Four;
 
-// Sizes of images that come in and go out, and the zeros around the former.
+// Sizes of input and output images, and the padding of the input.
 struct Plane { u32 height, width, out_height, out_width, above, left; };
 
 // An image with zeros around it.

@@ -2,7 +2,7 @@
 // probabilities are stored.
 
 typedef Vec<T, LANES> V;
-// Of half types the hardware's own exponential is exact enough: what it is of has some ten bits, or fewer.
+// For half types the hardware's exponential is exact enough: its argument has at most about ten bits.
 __device__ inline float exponential(float x) { return sizeof(T) == 2 ? __expf(x) : expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 __device__ inline float logarithm(float x) { return logf(x); }

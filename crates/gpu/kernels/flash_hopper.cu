@@ -365,7 +365,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                     const Row* from = rows + ((u64)b * s.heads + h) * padded;
                     // Steps before the first query that sees these keys are left out.
                     for (int step = CAUSAL ? first / STEP : 0; step < all_steps; step++) {
-                        // What threads read by themselves is asked for before this one arrives: racecheck would take it
+                        // Threads issue their own reads before this one arrives: racecheck would take them
                         // for a race.
                         queries.until_empty(tq);
                         copy_bytes(step_rows + tq.place * STEP, from + step * STEP, STEP * sizeof(Row), queries.full(tq));

@@ -2,7 +2,7 @@
 //
 // A product of 16 by 16 matrices takes four neighbours along the summed dimension from each lane of both operands
 // (`Piece`), and leaves four neighbours down a column. So scores are computed transposed, keys down and queries across:
-// what one product leaves in registers is the second operand of the next. D: head size rounded up to a multiple of 16.
+// a product's result in registers is the second operand of the next. D: head size rounded up to a multiple of 16.
 // A block takes ROWS queries (forward, gradient by queries) or keys (gradient by keys and values) of one head, 16 per
 // wavefront, and walks the other side in steps of STEP. Nothing is added by atomics.
 
@@ -12,7 +12,7 @@
 #define WAVES 4
 #define THREADS (WAVES * 64)
 #define ROWS (WAVES * 16)
-// Elements between rows of a tile, and between those of one that is turned: no two of 16 rows begin in the same bank.
+// Elements between rows of a tile, and of a transposed tile: no two of 16 rows begin in the same bank.
 #define ROW (D + 4)
 #define TURNED (STEP + 4)
 #define PIECES (D / 16)
@@ -27,7 +27,7 @@ struct Spec {
 };
 
 struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const float* lse; };
-// What the gradients need of a query: the logarithm of its sum in units of log2, and out . dout.
+// A query's values for the gradients: the logarithm of its sum in units of log2, and out . dout.
 struct Row { float log_sum, delta; };
 
 typedef Vec<T, 4> Piece;
@@ -72,7 +72,7 @@ __device__ inline Piece rounded(const float (&x)[4]) {
     return Piece{{convert<T>(x[0]), convert<T>(x[1]), convert<T>(x[2]), convert<T>(x[3])}};
 }
 
-// This lane's pieces of a row; zeros where there is none.
+// This lane's pieces of a row; zeros beyond the end.
 __device__ inline void load_row(Piece (&to)[PIECES], const T* from, u64 stride, int row, u64 count, u64 d, int part) {
 #pragma unroll
     for (int c = 0; c < PIECES; c++) {
@@ -82,7 +82,7 @@ __device__ inline void load_row(Piece (&to)[PIECES], const T* from, u64 stride, 
     }
 }
 
-// Rows from `first` on to shared memory, as they are or turned; zeros where there are none.
+// Rows from `first` on to shared memory, plain or transposed; zeros beyond the end.
 template <bool AS_IS, bool TURN> __device__ inline void load_tile(T* rows, T* columns, const T* from, u64 stride, int first, u64 count, u64 d) {
     for (int n = threadIdx.x; n < STEP * (D / 8); n += THREADS) {
         int row = n / (D / 8), column = n % (D / 8) * 8;

@@ -1,4 +1,4 @@
-// What kernels of attention on tensor cores share: the problem, what becomes of scores, and how rows of accumulators
+// Shared by attention kernels on tensor cores: the problem, the treatment of scores, and how rows of accumulators
 // are stored.
 
 #define LOG2E 1.4426950408889634f
@@ -59,7 +59,7 @@ __device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
     }
     return bits;
 }
-// What dropout makes of x, fragment c's element e.
+// Dropout of x, fragment c's element e.
 #define DROPPED(x, c, e) (kept_bits >> ((c) * 4 + (e)) & 1 ? (x) * enlarged : 0.0f)
 #else
 #define DROPPED(x, c, e) (x)
@@ -100,7 +100,7 @@ struct Softmax {
             sum[r] = sum[r] * correction[r] + total;
         }
     }
-    // What row r's weights are to be multiplied by; leaves the logarithm of its sum in `lse`, if this thread is to.
+    // The factor of row r's weights. The responsible thread writes the logarithm of its sum to `lse`.
     __device__ float end(int r, float* lse, u64 at, bool leaves) const {
         float total = sum[r];
         total += __shfl_xor_sync(FULL_WARP, total, 1);
@@ -144,7 +144,7 @@ __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float
     }
 }
 
-// What the gradients need of a row: the logarithm of its sum in units of log2 (of a row that saw no key such that its
+// A row's values for the gradients: the logarithm of its sum in units of log2 (of a row that saw no key such that its
 // probabilities come out zero), and out . dout, which the softmax's derivative takes off every term.
 struct Row { float log_sum, delta; };
 __device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INFINITY : lse * LOG2E; }

@@ -7,7 +7,7 @@
 #define ENTRIES 24
 // The numbers of a step. f: the rule's factors, as UpdateRule::factors() orders them.
 struct Factors { double sign, decay, shrink, f[8]; };
-// What happens to one parameter; in a recorded step its numbers are at `live` and change at each replay.
+// The update of one parameter; in a recorded step its numbers are at `live` and change at each replay.
 struct Entry { T* param; const T* grad; T* state[3]; u64 count; u64 first; const Factors* live; Factors own; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
@@ -34,7 +34,7 @@ __device__ inline void move(W& p, W g, RULE_STATES, const Factors& e) {
 
 __device__ inline void step(W& p, W g, W& a, W& b, W& c, const Factors& e) {
     p *= (W)e.shrink;
-    // Without weight decay the parameter stays out of the gradient, even where it is infinite.
+    // Without weight decay the parameter is not read: infinity times zero would be NaN.
     if (e.decay != 0) g += (W)e.decay * p;
     rules::move(p, g, a, b, c, e);
 }
@@ -189,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(256) foreach_norm_finish(const doub
 extern "C" __global__ void __launch_bounds__(256) foreach_scale(Table table, const G* factor, double number, float* found_inf) {
     const Entry& e = entry(table);
     W scale = factor ? convert<W>(*factor) : (W)number;
-    // Gradients that need no clipping stay as they are.
+    // Gradients that need no clipping are not written.
     if (WRITES && !found_inf && scale == 1) return;
     u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
     bool found = false;

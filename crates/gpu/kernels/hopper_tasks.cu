@@ -11,7 +11,7 @@
 // ---- tasks
 // ---------------------------------------------------------------------------------------------------------------------
 
-// Tiles of heads, so many heads together: their other side stays in the cache meanwhile. Of such a set the longest
+// Tiles of heads, in sets of heads: their other side stays in the cache meanwhile. Of such a set the longest
 // tiles come first, and blocks take them in rounds, there and back: those that had the longer ones of a round get the
 // shorter ones of the next.
 struct Order { u32 tiles, heads, together; };
@@ -49,7 +49,7 @@ template <int PLACES> struct Turn {
 };
 
 // Barriers of PLACES places: full ones wait for FILLERS threads, empty ones for all warps of the groups, or all their
-// threads if these read by themselves (EACH): what products read the whole warp has read.
+// threads if these read by themselves (EACH): operands of products are read by the whole warp.
 template <int PLACES, int FILLERS = 1, bool EACH = false> struct Places {
     u64* barriers;
     enum { COUNT = 2 * PLACES };
@@ -60,7 +60,7 @@ template <int PLACES, int FILLERS = 1, bool EACH = false> struct Places {
     }
     __device__ void until_empty(const Turn<PLACES>& t) const { wait(empty(t), t.phase ^ 1); }
     __device__ void until_full(const Turn<PLACES>& t) const { wait(full(t), t.phase); }
-    // This warp has read what it needs.
+    // This warp has finished reading.
     __device__ void release(const Turn<PLACES>& t) const {
         if (!EACH) __syncwarp();
         if (EACH || LANE == 0) arrive(empty(t));

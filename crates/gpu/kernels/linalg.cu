@@ -1,4 +1,4 @@
-// What the solver's routines leave to be done. Matrices are stored one after the other, row by row.
+// Passes around the solver's routines. Matrices are stored one after the other, row by row.
 
 #define AT (blockIdx.x * (u64)blockDim.x + threadIdx.x)
 
@@ -14,7 +14,7 @@ extern "C" __global__ void identity(T* a, u64 n, u64 count) {
     if (AT < count) a[AT] = AT % n == AT / n % n ? 1 : 0;
 }
 
-// Where each of so many matrices begins.
+// Start addresses of the matrices.
 extern "C" __global__ void addresses(u64* list, u64 start, u64 step, u64 count) {
     if (AT < count) list[AT] = start + AT * step;
 }

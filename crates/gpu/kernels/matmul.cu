@@ -1,5 +1,5 @@
-// What the library of matrix products does not do: integers, empty sums, strides in both directions, and epilogues it
-// has not.
+// Products that the vendor's library does not support: integers, empty sums, strides in both directions, and epilogues
+// it has not.
 
 enum { NONE, RELU, GELU, GELU_TANH };
 

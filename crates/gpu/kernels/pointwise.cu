@@ -91,7 +91,7 @@ __device__ inline R remainder(R a, R b) {
     return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
 }
 __device__ inline R floor_div(R a, R b) {
-    // The remainder is exact, so the quotient of what is left is an integer but for one rounding.
+    // The remainder is exact, so the remaining quotient is an integer up to one rounding.
     if (b == 0) return a / b;
     R rest = fmod(a, b);
     R exact = (a - rest) / b;

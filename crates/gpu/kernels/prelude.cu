@@ -1,6 +1,6 @@
-// What every kernel starts with: element types, conversions, index arithmetic, reductions within a block, random words.
-// No headers: NVRTC knows the functions used here by itself. What is NVIDIA's alone (PTX) is kept to the functions
-// below that have a plain form beside it, and to flash.cu, whose work attention.cu does elsewhere.
+// Common beginning of every kernel: element types, conversions, index arithmetic, reductions within a block, random
+// words. No headers: NVRTC has the functions used here built in. PTX, which is NVIDIA's alone, is used only in the
+// functions below that also have a plain form, and in flash.cu, which attention.cu replaces elsewhere.
 
 typedef unsigned char u8;
 typedef signed char i8;

@@ -1,6 +1,6 @@
 // One step of a long short-term memory and its gradient: a thread has an element of the state.
 //
-// T is the dtype, W what it is computed in. Rows of gates are input, forget, new and output, `hidden` elements each.
+// T is the dtype, W its compute type. Rows of gates are input, forget, new and output, `hidden` elements each.
 
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }

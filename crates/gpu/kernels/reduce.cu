@@ -3,7 +3,7 @@
 // An output's elements are shared out among THREADS_IN threads, a block serves THREADS_OUT outputs; ALONG says which of
 // the two runs along x (neighbouring threads read neighbouring elements). Where outputs are few, their elements are cut
 // into gridDim.y pieces whose partial results are joined in order by a second kernel: nothing depends on how fast
-// blocks run. OP names what is folded; W is the type it is folded in; T and OUT are the dtypes.
+// blocks run. OP names the reduction; W is the type it is folded in; T and OUT are the dtypes.
 
 enum { SUM, MEAN, PROD, MAX, MIN, ANY, ALL, VAR, NORM0, NORM1, NORM2, NORM_INF, NORM_NEG_INF, NORM_P, LOGSUMEXP, SUMSQUARES, COUNT, ARGMAX, ARGMIN };
 
@@ -122,7 +122,8 @@ __device__ inline W finish(Acc acc, double count, double param) {
 }
 
 
-// Counts and truth values are taken of elements as they are: a float would lose its fraction on the way to an integer.
+// Counts and truth values are computed from unconverted elements: a float would lose its fraction on the way to an
+// integer.
 __device__ inline W element(T x) {
 #if OP_CODE == 5 || OP_CODE == 6 || OP_CODE == 16
     return convert<W>(convert<bool8>(x));
@@ -172,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> r
 #pragma unroll
         for (int v = 0; v < LANES; v++) acc[0].merge(lanes[v], p);
 #else
-        // Some loads are under way at a time; of single outputs each has a sum of its own.
+        // Several loads are in flight at a time; for a single output each has its own sum.
         const int TURNS = 4, SUMS = OWN > 1 ? 1 : TURNS;
         Acc turns[SUMS][OWN];
 #pragma unroll

@@ -1,6 +1,6 @@
 // Sorting, and binary search.
 //
-// A line is sorted as images: unsigned integers in the order of the elements, NaN as the largest, both zeros alike.
+// A line is sorted as images: unsigned integers in the order of the elements, NaN as the largest, both zeros equal.
 // Ties go by position, so the sort is stable. Runs of RUN elements are sorted in shared memory; then pairs of runs are
 // merged, each element finding its place by a binary search in the other run.
 

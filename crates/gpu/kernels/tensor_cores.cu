@@ -52,7 +52,7 @@ __device__ inline Source source(const T* head, u64 stride, int first, int count,
     return {head + (u64)row * stride + c, stride, c < d ? count - row : 0};
 }
 
-// The next ROWS rows; what is not there is zero (nothing is read at its address).
+// The next ROWS rows; missing rows are zero (nothing is read at their address).
 template <int ROWS> __device__ inline void load_rows(T* tile, Source& s) {
     static_assert(ROWS % DOWN == 0, "whole turns");
     int c = threadIdx.x % CHUNKS * 8;

@@ -5,14 +5,14 @@
 // pieces about: neighbouring lines then are in different banks. A tile starts at a multiple of 1024 bytes.
 
 // How wgmma finds lines of a panel: every eighth is 1024 bytes further, pieces are swapped over 128 bytes.
-// That is the upper half of what it is told, the same for all; the lower half has the place.
+// That is the upper half of the descriptor, the same for all; the lower half holds the address.
 __device__ inline u32 lines(const T* tile) { return (shared_address(tile) & 0x3ffff) >> 4 | 64u << 16; }
 #define LINES_UPPER "0x40000040"
 // So much further, as `lines` counts: 16 columns along a panel, 16 lines down, to the next panel of a tile.
 #define NEXT_COLUMNS 2
 #define NEXT_LINES 128
 #define NEXT_PANEL(rows) ((rows) * 8)
-// The same for a product whose columns continue in the next panel of a tile of so many rows.
+// The same for a product whose columns continue in the next panel of a tile of `rows` rows.
 __device__ inline u32 panels(const T* tile, int rows) { return (shared_address(tile) & 0x3ffff) >> 4 | NEXT_PANEL(rows) << 16; }
 
 __device__ inline T* tiles_in(double* memory) { return (T*)((char*)memory + (1024 - shared_address(memory) % 1024) % 1024); }
@@ -20,7 +20,7 @@ __device__ inline T* tiles_in(double* memory) { return (T*)((char*)memory + (102
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Keep what uses accumulators, or operands, on its side of the products.
+// Keeps uses of accumulators, or of operands, from moving across the products.
 template <int N> __device__ inline void hold(float (&c)[N][4]) {
 #pragma unroll
     for (int n = 0; n < N; n++) asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");

@@ -1,15 +1,15 @@
-//! The caching allocator: blocks cut from segments that the driver gives, merged again when they come back.
+//! The caching allocator: blocks are cut from the driver's segments and merged again when freed.
 //!
-//! A pool serves one stream, or the recorded steps of one capture: a block may be used again as soon as it is freed, as
-//! what used it before runs before. One that other streams have used (`note_user`) waits until they are past it.
-//! Requests below 1 MiB share segments of 2 MiB; larger ones share segments of 20 MiB or get one of their own.
+//! A pool serves one stream, or the recorded steps of one capture: a block may be reused as soon as it is freed, since
+//! its earlier users run first. A block that other streams have used (`note_user`) waits until they are done with it.
+//! Requests below 1 MiB share segments of 2 MiB; larger ones share segments of 20 MiB or get a separate one.
 
 use crate::hash::Map;
 use rushlight_core::backend::MemoryStats;
 use rushlight_core::{Error, Result};
 use std::collections::BTreeSet;
 
-/// Where segments come from.
+/// The source of segments.
 pub trait Source {
     /// A segment, or `None` where it does not fit.
     fn take(&self, bytes: usize) -> Result<Option<u64>>;
@@ -17,7 +17,7 @@ pub trait Source {
     fn give(&self, ptr: u64);
     /// Bytes free on the device and bytes it has.
     fn available(&self) -> (usize, usize);
-    /// What errors call the device.
+    /// The device's name in errors.
     fn name(&self) -> &'static str {
         "CUDA"
     }
@@ -43,7 +43,7 @@ struct Block {
     after: Option<u64>,
 }
 
-/// Which pool memory comes from and goes back to.
+/// The pool that memory belongs to.
 pub type PoolId = u32;
 /// The pool of a device's own stream.
 pub const MAIN: PoolId = 0;
@@ -95,7 +95,7 @@ fn rounded(bytes: usize) -> Result<usize> {
 }
 
 impl Memory {
-    /// What is held.
+    /// The statistics.
     pub fn stats(&self) -> MemoryStats {
         let (mut allocated, mut reserved) = (0, 0);
         for (_, pool) in &self.pools {
@@ -105,8 +105,8 @@ impl Memory {
         MemoryStats { allocated, reserved, peak: self.peak }
     }
 
-    /// A recorded step of a pool runs again: what it had in use at most is in use again, beside what the other pools
-    /// hold.
+    /// A recorded step of a pool runs again: its peak memory is in use again, in addition to the other pools'
+    /// memory.
     pub fn replayed(&mut self, id: PoolId) {
         let others: usize = self.pools.iter().filter(|(other, _)| *other != id).map(|(_, pool)| pool.allocated).sum();
         let own = self.pools.iter().find(|(other, _)| *other == id).map_or(0, |(_, pool)| pool.most);
@@ -126,8 +126,8 @@ impl Memory {
         id
     }
 
-    /// Ends a pool: its memory, used or free, becomes the main one's. Work that used it must come before what the main
-    /// stream does next.
+    /// Ends a pool: its memory, used or free, goes to the main pool. Work that used it must run before the main
+    /// stream's next work.
     pub fn remove_pool(&mut self, id: PoolId) {
         if id == MAIN {
             return;
@@ -143,7 +143,7 @@ impl Memory {
         self.pools.iter().find(|(_, pool)| pool.blocks.contains_key(&ptr)).map(|(id, _)| *id)
     }
 
-    /// A block of at least `bytes`, which is not zero. When the device is full, what is kept for reuse goes back first.
+    /// A block of at least `bytes`, which is not zero. When the device is full, cached memory is released first.
     pub fn alloc(&mut self, source: &impl Source, pool: PoolId, bytes: usize) -> Result<u64> {
         let size = rounded(bytes)?;
         if !self.waiting.is_empty() {
@@ -234,7 +234,7 @@ impl Pool {
     /// A free block for `size` bytes, from the device if need be; `None` if that is full.
     fn take(&mut self, source: &impl Source, size: usize) -> Result<Option<u64>> {
         match self.smallest(size) {
-            // A huge block is not cut up for a request that a segment of its own would serve, while there is room for
+            // Do not cut a huge block for a request that could get its own segment, while there is memory for
             // one.
             Some((have, ptr)) if size < LARGE || have - size < LARGE_SEGMENT => Ok(Some(ptr)),
             _ => self.grow(source, size),
@@ -271,7 +271,7 @@ impl Pool {
         self.reserved += other.reserved;
     }
 
-    /// Takes a free block, leaving what it has too much as a block of its own.
+    /// Takes a free block and splits off the excess as another block.
     fn claim(&mut self, ptr: u64, size: usize) {
         let Some(block) = self.blocks.get_mut(&ptr) else { return };
         let (have, small, after) = (block.size, block.small, block.after);
@@ -414,7 +414,7 @@ mod tests {
         assert!(pool.stats().peak > 0);
         pool.reset_peak();
         assert_eq!(pool.stats().peak, 0);
-        // A recorded step that runs again has in use what it had when it was recorded.
+        // A replayed step uses the same memory as when it was recorded.
         let recorded = pool.add_pool(true);
         let block = pool.alloc(&device, recorded, 4096).unwrap();
         pool.free(block);

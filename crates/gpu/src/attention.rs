@@ -1,5 +1,5 @@
-//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`). `flash_hopper` and `flash` do what
-//! tensor cores can, `attention_products` other large problems.
+//! Attention for any dtype, head size, strides and mask (`kernels/attention.cu`). `flash_hopper` and `flash` handle the
+//! shapes that tensor cores support, `attention_products` other large problems.
 
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 static HOPPER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Forward and backward passes done so far by the kernels for compute capability 9.0, recorded steps counted once.
-/// Shapes those do not support fall back to other kernels; tests ask here which were used.
+/// Number of forward and backward passes run so far by the kernels for compute capability 9.0, recorded steps counted
+/// once. Shapes those do not support fall back to other kernels; tests check here which ran.
 pub fn hopper_attentions() -> [u64; 2] {
     HOPPER.each_ref().map(|n| n.load(Relaxed))
 }
@@ -152,7 +152,7 @@ impl Gpu {
         Ok(function)
     }
 
-    /// The largest tile whose elements of shared memory, so many, fit a block, and their bytes.
+    /// The largest tile whose shared memory fits a block, and its bytes.
     fn tile(&self, dtype: DType, elements: impl Fn(usize) -> usize) -> Result<(u16, usize)> {
         let size = if dtype == DType::F64 { 8 } else { 4 };
         // Some of the shared memory is static.

@@ -54,8 +54,8 @@ impl Gpu {
         fits.then(|| (MOST_SCORES / bytes.max(1)).clamp(1, spec.batch.max(1)))
     }
 
-    /// Whether products would go image by image because heads of these views do not follow one another: those of a
-    /// joint projection. Packed first, they are a launch instead of one for each image.
+    /// Whether products would need a launch per image because the heads of these views are not adjacent, as in a
+    /// joint projection. Packing them first makes it one launch.
     pub fn are_uneven(spec: &Spec, form: &Form, views: &[View]) -> bool {
         let even = |v: &View| Heads { ptr: 0, strides: strides(*v) }.is_even(v.shape()[1]);
         spec.batch > 1 && Self::images_at_once(spec, form, 1).is_some() && !views.iter().all(even)

@@ -37,7 +37,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// For tensors at these addresses, and how they are cut into pieces: so many.
+    /// The launch for tensors at these addresses, cut into a number of pieces.
     fn new(gpu: &Gpu, spec: &BatchNorm, dtype: DType, addresses: &[u64]) -> (Self, Cut, usize) {
         let width = 16 / dtype.size();
         let aligned = addresses.iter().all(|a| a.is_multiple_of(16));
@@ -62,12 +62,12 @@ impl Share {
     }
 }
 
-/// What follows a batch norm whose gradients are computed.
+/// The op after a batch norm whose gradients are computed.
 #[derive(Clone, Copy)]
 pub enum After<'a> {
-    /// The gradient is that of its output.
+    /// None: the gradient is by the batch norm's output.
     Nothing,
-    /// The gradient is that of the positive part of its output, which the bias helps to compute again.
+    /// A ReLU: the gradient is by its output; the bias is needed to recompute the sign.
     Relu(Option<View<'a>>),
 }
 
@@ -195,7 +195,7 @@ impl Gpu {
         let sums = self.scratch(channels * PARTIAL)?;
         let totals = sums.ptr;
         let sums_run = spec.training || dweight.is_some() || dbias.is_some();
-        // Before the mask is taken: what it reads must not be given out again.
+        // Before the mask is taken: the memory it reads must not be reused.
         let scratch = self.scratch(pieces * channels * PARTIAL)?;
         // The gradient of a ReLU that is held back, computed on the way.
         let masked = if sums_run && matches!(after, After::Nothing) { self.take_mask(dy) } else { None };
@@ -234,7 +234,7 @@ impl Gpu {
     }
 }
 
-/// The kernel that normalises and does what has joined.
+/// The kernel that normalises and applies the joined ops.
 pub fn chain_kernel(gpu: &Gpu, x: DType, p: DType, share: Share, stages: u16) -> Result<Function> {
     let Share { lanes, channels, across, wide } = share;
     let tags = [x as u16, p as u16, lanes, channels, across as u16, wide as u16, stages];

@@ -1,6 +1,6 @@
 //! Compiled kernels on disk, so that a second run of a program compiles nothing.
 //!
-//! A file is named by a hash of everything its contents depend on, is written beside its place and moved there, and
+//! A file is named by a hash of everything its contents depend on, is written to a temporary file and renamed, and
 //! carries a checksum: a concurrent writer writes the same, and a damaged file is recompiled.
 
 use std::path::PathBuf;

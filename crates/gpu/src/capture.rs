@@ -1,9 +1,9 @@
 //! Training steps recorded once and replayed as a graph.
 //!
-//! A thread that records has a stream of its own in the driver's capture mode and a pool of its own, which lives as
-//! long as the graph: whatever it launches becomes a node, and the addresses in it stay valid. Numbers that change from
+//! A recording thread has its own stream in the driver's capture mode and its own memory pool, which lives as
+//! long as the graph: every launch becomes a node, and the addresses in it stay valid. Numbers that change from
 //! step to step are in a block on the device. The graph's first kernel writes them and copies the inputs, by arguments
-//! that are new at each replay; its last copies the outputs to where the block says.
+//! that are new at each replay; its last copies the outputs to addresses in the block.
 
 use crate::alloc::PoolId;
 use crate::device::{Gpu, Lane, LaneGuard};
@@ -144,13 +144,13 @@ impl Recorder {
         // SAFETY: a stream of ours.
         unsafe { gpu.driver.capture_begin(stream)? };
         recording.lane = Some(Lane { device: gpu.device(), stream, pool: pool.id, recording: true }.enter());
-        // The first node: what it does is said at each replay.
+        // The first node: its arguments are set at each replay.
         let work = Begin::new(block, &[], &[]);
         launch!(gpu, begin, work.grid()?; work)?;
         Ok(recording)
     }
 
-    /// Takes the stream out of its capture mode: what was noted.
+    /// Ends the stream's capture mode and returns the graph.
     fn end(&mut self) -> Result<Handle> {
         if self.lane.is_none() {
             return Ok(std::ptr::null_mut());
@@ -164,7 +164,7 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// What is noted from now on comes after all collectives noted so far.
+    /// Orders later work after all collectives recorded so far.
     fn join_forks(&self) -> Result<()> {
         let mut forks = self.gpu.forks.lock().unwrap_or_else(|e| e.into_inner());
         for &(_, stream) in forks.iter().filter(|fork| fork.0 == self.stream as usize) {
@@ -231,7 +231,7 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         self.gpu.queue.settle_silently(self.gpu);
         let noted = self.end().unwrap_or(std::ptr::null_mut());
-        // SAFETY: what is ours and nobody uses any more.
+        // SAFETY: our own handles, no longer in use.
         self.gpu.driver.relaxed(|| unsafe {
             if !noted.is_null() {
                 self.gpu.driver.graph_destroy(noted);
@@ -277,7 +277,7 @@ impl Graph for Replay {
         };
         let (value, values) = numbers.split_at(numbers.len().min(VALUES));
         let (input, inputs) = copies.split_at(copies.len().min(COPIES));
-        // What the first node has no room for goes before the graph.
+        // Copies that do not fit into the first node run before the graph.
         for (i, value) in values.chunks(VALUES).enumerate() {
             let work = Begin::new(self.block + 8 * ((i + 1) * VALUES) as u64, value, &[]);
             launch!(gpu, self.begin, work.grid()?; work)?;

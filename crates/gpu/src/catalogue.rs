@@ -1,4 +1,4 @@
-//! Every kernel in the forms it is used in: what a vendor's crate compiles in its tests, for the architectures it
+//! Every kernel in the forms in use. A vendor's crate compiles them in its tests for the architectures it
 //! knows.
 
 use crate::driver::MatrixUnits;
@@ -13,13 +13,13 @@ use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Pointwise};
 
-/// Dtypes that stand for the others: kernels are templates, and what is written for one is written for all.
+/// Representative dtypes: kernels are templates, so one dtype covers the others.
 const FLOATS: [DType; 2] = [DType::F64, DType::BF16];
 const SOME: [DType; 5] = [DType::F32, DType::F16, DType::I64, DType::I8, DType::Bool];
 
 /// A kernel to be compiled.
 pub struct Case {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its text.
     pub source: String,
@@ -47,7 +47,7 @@ fn together(name: &str, compute: DType, formulas: &[Formula]) -> Case {
     for (i, &formula) in formulas.iter().enumerate() {
         let (row, _, call) = form(formula, compute, compute, 5, 1).expression();
         rows += &row.replace("row_value", &format!("row_{i}"));
-        // What a parameter is does not matter here.
+        // The parameters' values do not matter here.
         let call = (0..4).fold(call, |call, p| call.replace(&format!("param{p}"), "x[0][u][v]"));
         sum += &format!(" + plain({})", call.replace("row_value", &format!("row_{i}")));
     }
@@ -196,7 +196,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
     }
     add("flags of ranks".into(), Family::Collective, shared_memory::signal_defines());
     for dtype in SOME {
-        // Every code in one dtype; in the others what could go wrong with them alone.
+        // Every code in one dtype; in the others the codes that depend on the dtype.
         let codes: Vec<u16> = match dtype {
             DType::F32 => (0..=18).collect(),
             DType::I64 => vec![2, 6, 17],
@@ -263,7 +263,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
     cases
 }
 
-/// Kernels each by itself: none needs what another one defines.
+/// Kernels each by itself: none needs another one's definitions.
 pub fn each_apart() -> Vec<Case> {
     let rows = Rows::new(DType::BF16, 512, &[0]);
     let share = batch_norm::Share { lanes: 8, channels: 1, across: false, wide: false };

@@ -1,6 +1,6 @@
-//! A batch norm with what follows it in one pass.
+//! Fuses a batch norm with the ops that follow it into one pass.
 //!
-//! Networks add a shortcut to a normalised tensor and apply a ReLU, each by a call of its own, and drop the tensors in
+//! Networks add a shortcut to a normalised tensor and apply a ReLU, with separate calls, and drop the tensors in
 //! between. The last kernel of a batch norm is therefore held back (`queue`). An addition of a tensor of the same
 //! shape, or a ReLU, that comes next and reads the result joins it. A tensor that is freed before any other work is
 //! issued is never written. The values are those of separate kernels, bit by bit.
@@ -17,7 +17,7 @@ use rushlight_core::{DType, Operand, Pointwise, Result, View};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What the last kernel of a batch norm is given.
+/// Arguments of the last kernel of a batch norm.
 #[derive(Clone, Copy)]
 pub struct Normalised {
     pub dtype: DType,
@@ -33,11 +33,11 @@ pub struct Normalised {
     pub rstd: u64,
     /// Where the normalised elements go.
     pub y: u64,
-    /// The starts of the memory that holds what is read.
+    /// Base addresses of the memory that the kernel reads.
     pub blocks: [u64; 5],
 }
 
-/// A batch norm that is held back, and what has joined it.
+/// A batch norm that is held back, and the ops that have joined it.
 pub struct Chain {
     norm: Normalised,
     stream: Place,
@@ -45,13 +45,13 @@ pub struct Chain {
     passed: Arc<AtomicBool>,
     /// Whether the normalised elements themselves are wanted.
     keep: bool,
-    /// What is added.
+    /// The addend.
     added: Option<Added>,
     /// Where the positive part goes.
     relu: Option<u64>,
 }
 
-/// An addition: of what, to where, and whether the sum itself is wanted.
+/// An addition: addend, output, and whether the sum itself is needed.
 #[derive(Clone, Copy)]
 struct Added {
     other: u64,
@@ -59,7 +59,7 @@ struct Added {
     keep: bool,
 }
 
-/// What a kernel of a chain does, as bits of its compiled form.
+/// The ops of a chain's kernel, as bits of its compiled form.
 pub mod stage {
     pub const KEEP: u16 = 1;
     pub const ADD: u16 = 2;
@@ -130,12 +130,12 @@ impl Chain {
         ];
         let handle = function.load(gpu)?;
         gpu.enter()?;
-        // SAFETY: the kernel's parameters, in order; what they address is not used for anything else before this is
+        // SAFETY: the kernel's parameters, in order; their memory is not reused before this is
         // issued.
         unsafe { gpu.launch_now(handle, grid, self.stream.handle(), &mut args) }
     }
 
-    /// What was the last result is written over.
+    /// The last result is overwritten.
     fn forget_end(&mut self) {
         match &mut self.added {
             Some(added) => added.keep = false,
@@ -169,7 +169,7 @@ impl Chain {
             {
                 let (a, b) = (a.ptr() as u64, b.ptr() as u64);
                 let other = if a == end { b } else { a };
-                // The sum may take the place of what is added.
+                // The sum may overwrite the addend.
                 if (a != end && b != end) || self.writes(other) {
                     return false;
                 }
@@ -298,7 +298,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// What is held back and nothing has come after, changed or looked at.
+    /// The work held back, if no later work has been issued; to be changed or inspected.
     fn with_held<R>(&self, what: impl FnOnce(&mut Held) -> R) -> Option<R> {
         let slot = lock(&self.chain).clone()?;
         let mut held = lock(&slot);
@@ -332,7 +332,7 @@ impl Gpu {
         self.hold_back(Held::Mask(mask)).map(|()| true)
     }
 
-    /// Takes the gradient of a ReLU that is held back and goes to `to`: whoever takes it computes it.
+    /// Takes the gradient of a ReLU that is held back and goes to `to`: the caller then computes it.
     pub fn take_mask(&self, to: View) -> Option<Mask> {
         if !self.queue.waits() {
             return None;
@@ -378,7 +378,7 @@ impl Gpu {
         self.with_held(apart).unwrap_or(false)
     }
 
-    /// Hears that memory is freed, before it can be used again; says whether it is to be kept until what reads it is
+    /// Called when memory is freed, before its reuse. Returns whether it must be kept until its readers are
     /// issued.
     pub fn is_kept_for_held(&self, block: u64) -> bool {
         let read = self.with_held(|held| {

@@ -1,8 +1,8 @@
-//! Collectives between processes, on a stream of their own.
+//! Collectives between processes, on a separate stream.
 //!
-//! A communicator has two streams: one for work that is done, one for work that is recorded. Operations wait for what
-//! the calling thread's stream holds, and run beside what it is given later. In a recording the second stream branches
-//! off the recording's and is joined again by [`DeviceWork::join`], or at the recording's end at the latest.
+//! A communicator has two streams: one for immediate work, one for recorded work. Operations wait for the work that
+//! the calling thread's stream holds, and run concurrently with its later work. In a recording the second stream
+//! branches off the recording's and is joined again by [`DeviceWork::join`], or at the recording's end at the latest.
 
 use crate::device::{Gpu, Lane, Scratch};
 use crate::driver::Handle;
@@ -22,15 +22,15 @@ const GATHERED: usize = 4 << 20;
 /// Memory that operations need until they are done.
 pub type Kept = Vec<Scratch<'static>>;
 
-/// What moves the data.
+/// The transport.
 pub trait Transport: Send + Sync {
     /// For messages.
     fn name(&self) -> String;
     /// Gives operations to the calling thread's stream.
     fn run(&self, gpu: &'static Gpu, ops: &[DeviceOp]) -> Result<Kept>;
-    /// What went wrong in the background.
+    /// The error of a background failure.
     fn error(&self) -> Result<()>;
-    /// Ends what is under way.
+    /// Aborts running operations.
     fn abort(&self);
 }
 
@@ -47,7 +47,7 @@ pub struct Comm {
 
 impl Comm {
     pub fn new(gpu: &'static Gpu, transport: Box<dyn Transport>) -> Result<Self> {
-        // Before the work that computes: others wait for what this rank sends.
+        // Higher priority than compute work: other ranks wait for this rank's data.
         let stream = || gpu.driver.relaxed(|| Stream::create(gpu, -1));
         Ok(Self { gpu, stream: stream()?, branch: stream()?, transport, turn: Mutex::new(()) })
     }
@@ -159,7 +159,7 @@ impl DeviceWork for Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Memory is used again within a recording as soon as it is freed: what comes next must come after.
+        // A recording reuses freed memory at once, so later work must be ordered after this.
         if self.is_recorded_here() {
             _ = self.done.wait_by(self.gpu.lane().stream);
         }

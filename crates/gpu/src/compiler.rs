@@ -63,7 +63,7 @@ pub fn start(job: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// One thread's work: ends when there is none.
+/// A worker thread: ends when the queue is empty.
 fn work() {
     /// Counts a thread until it ends, however it does.
     struct Turn;

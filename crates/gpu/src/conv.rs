@@ -117,8 +117,8 @@ pub enum Order {
 }
 
 impl Gpu {
-    /// One of the three computations by the vendor's library, given the addresses of input, weight and output (or their
-    /// gradients); `false` if there is none or it does not take it.
+    /// Runs one of the three computations in the vendor's library, given the addresses of input, weight and output (or
+    /// their gradients); `false` if there is no library or it does not support the problem.
     fn conv_library(&self, pass: Pass, s: &Conv, dtype: DType, order: Order, data: [DevicePtr; 3]) -> Result<bool> {
         self.enter()?;
         let new = || self.driver.relaxed(|| self.libraries.convolutions());

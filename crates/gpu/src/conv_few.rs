@@ -112,7 +112,7 @@ impl Problem {
         })
     }
 
-    /// Bytes for an image and so many elements more, if there is room.
+    /// Shared-memory bytes for an image and `extra` elements, if they fit.
     fn shared(&self, gpu: &Gpu, more: usize) -> Option<usize> {
         let bytes = self.image.checked_add(more)?.checked_mul(self.size)?;
         (bytes <= MOST_SHARED.min(gpu.shared_memory)).then_some(bytes)

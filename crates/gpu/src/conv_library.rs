@@ -8,7 +8,7 @@ use std::ffi::c_int;
 
 /// Most plans that are kept.
 pub const MAX_PLANS: usize = 1024;
-/// Most workspace that a plan may ask for.
+/// Maximum workspace of a plan.
 pub const WORKSPACE: usize = 1 << 30;
 
 /// Descriptors to be destroyed, each by its function.
@@ -69,7 +69,7 @@ impl Dense {
     }
 }
 
-/// A convolution's tensors and windows. Depth is left out where there is none.
+/// A convolution's tensors and windows. Depth is omitted for two dimensions.
 pub struct Shapes {
     /// Images.
     pub x: Dense,

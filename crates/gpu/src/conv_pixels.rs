@@ -17,9 +17,9 @@ fn met(s: &Conv, images: View) -> Result<Layout> {
 }
 
 impl Gpu {
-    /// One of the three computations over dense images with the channels innermost, given input, weight and output (or
-    /// their gradients); says whether the kernel is one pixel. With `add`, which takes steps of one, the result is
-    /// added to what is there.
+    /// One of the three computations over dense images with channels last, given input, weight and output (or
+    /// their gradients); returns whether the kernel is one pixel. With `add`, which takes steps of one, the result is
+    /// added to the output's contents.
     pub fn conv_pixels(&self, pass: Pass, s: &Conv, x: View, w: View, y: View, add: bool) -> Result<bool> {
         let pixels = s.kernel == [1; 3] && s.padding == [0; 3] && s.groups == 1 && s.input[0] == 1;
         if !pixels || x.shape().len() != 4 || x.numel() == 0 || y.numel() == 0 {

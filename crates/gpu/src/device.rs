@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
 /// All devices in use, of any vendor.
 static STARTED: RwLock<Vec<&'static Gpu>> = RwLock::new(Vec::new());
 
-/// What a kernel leaves when it meets an index out of range; lies in host memory that the device sees.
+/// Fault record that a kernel writes for an index out of range; in host memory that the device can access.
 #[repr(C)]
 struct Fault {
     there: u32,
@@ -37,11 +37,11 @@ pub struct Gpu {
     pub libraries: &'static dyn Libraries,
     pub properties: Properties,
     pub kernels: Kernels,
-    /// What waits for kernels, of all streams.
+    /// Launches of all streams that wait for their kernels.
     pub queue: Queue<Gpu>,
-    /// Most shared memory a block may ask for.
+    /// Maximum shared memory of a block.
     pub shared_memory: usize,
-    /// What attention may use.
+    /// Instructions that attention may use.
     pub matrix_units: MatrixUnits,
     pub context: Handle,
     /// The stream of all threads that have not chosen another.
@@ -336,7 +336,7 @@ impl Gpu {
         }
     }
 
-    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs
+    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: later work runs
     /// after.
     pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
         Ok(Scratch { gpu: self, ptr: self.take_memory(bytes.max(1))? })
@@ -401,7 +401,7 @@ impl Source for Gpu {
     }
 
     fn give(&self, ptr: u64) {
-        // What waits may use it, though nobody holds it any more.
+        // Pending launches may still use it, although its owner is gone.
         self.queue.settle_silently(self);
         // SAFETY: from `take`; the driver waits for work that uses it.
         self.driver.relaxed(|| unsafe { self.driver.free(ptr) });
@@ -412,7 +412,7 @@ impl Source for Gpu {
     }
 }
 
-/// What is said of a call that a recorded step cannot hold.
+/// The error for a call that cannot be recorded.
 #[cold]
 pub fn cannot_record(call: &str) -> Error {
     Error::unsupported(format!(

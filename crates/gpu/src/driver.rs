@@ -220,13 +220,13 @@ pub trait Compiler: Send + Sync + 'static {
 
 /// A library of matrix products, for one device.
 pub trait Products: Send + Sync + 'static {
-    /// Whether matrices of these strides can be read as they are; others are packed first.
+    /// Whether matrices of these strides can be read without packing.
     fn reads(&self, rows: usize, columns: usize, strides: [usize; 3]) -> bool;
-    /// A product with as much of what follows it as the library fuses; `None` if it does not take the product.
+    /// Runs a product with as much of its epilogue as the library fuses; `None` if it does not support the product.
     fn gemm(&'static self, gpu: &Gpu, g: &Gemm) -> Result<Option<Rest>>;
 }
 
-/// What a library has left to do of a product.
+/// The part of a product's epilogue that the library did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Whether the bias is still to be added.
@@ -269,7 +269,7 @@ pub trait Libraries: Send + Sync + 'static {
     fn activity(&self) -> &'static dyn rushlight_profile::Source {
         &crate::timing::EVENTS
     }
-    /// Collectives across GPUs: NCCL, or a library with its interface (RCCL). An error says why there is none.
+    /// Collectives across GPUs: NCCL, or a library with its interface (RCCL). An error says why it is unavailable.
     fn collectives(&self) -> Result<&'static Nccl> {
         Err(Error::unsupported("no library of collectives is known for this GPU"))
     }
@@ -298,13 +298,13 @@ pub struct Opened {
     pub libraries: &'static dyn Libraries,
     /// The context, current in the calling thread.
     pub context: Handle,
-    /// What it is.
+    /// The device's properties.
     pub properties: Properties,
     /// Most shared memory of a block.
     pub shared_memory: usize,
-    /// What kernels are compiled for.
+    /// The target that kernels are compiled for.
     pub arch: String,
-    /// What attention may use.
+    /// Instructions that attention may use.
     pub matrix_units: MatrixUnits,
     /// Whether kernels may start while those before them end.
     pub overlap: bool,

@@ -1,5 +1,5 @@
-//! Calls of a driver that CUDA and HIP both have, under names that differ in their beginnings and with the same
-//! numbers. A vendor's table of functions ([`library_api`](crate::library_api)) names its fields alike, and
+//! Driver calls that CUDA and HIP share, under names that differ in their prefix and with the same
+//! numbers. A vendor's table of functions ([`library_api`](crate::library_api)) uses the same field names, and
 //! [`driver_errors`](crate::driver_errors) and [`driver_calls!`](crate::driver_calls!) write the bodies.
 
 /// The code of an allocation that does not fit.
@@ -63,8 +63,8 @@ macro_rules! driver_errors {
     };
 }
 
-/// Methods of [`Driver`](crate::driver::Driver) by a table's functions, within its `impl`. Given are what the
-/// functions' names begin with, the names that differ in more than that, and the structure of a kernel's node in a
+/// Methods of [`Driver`](crate::driver::Driver) by a table's functions, within its `impl`. The arguments are the prefix
+/// of the functions' names, the names that differ otherwise, and the structure of a kernel node in a
 /// graph.
 #[macro_export]
 macro_rules! driver_calls {
@@ -274,7 +274,7 @@ macro_rules! driver_calls {
             graph: $crate::driver::Handle,
         ) -> rushlight_core::Result<Option<$crate::driver::Handle>> {
             let (mut first, mut count) = (std::ptr::null_mut(), 0);
-            // SAFETY: the caller's; asked for no handles, the call tells their number.
+            // SAFETY: the caller's; with no room for handles, the call returns their number.
             let code = unsafe { (self.graph_roots)(graph, std::ptr::null_mut(), &mut count) };
             self.check(concat!($prefix, "GraphGetRootNodes"), code)?;
             if count != 1 {

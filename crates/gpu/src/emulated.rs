@@ -24,7 +24,7 @@ fn source(shape: Shape, form: Form) -> String {
     shape.defines(form).program("#include \"instructions.h\"", &texts)
 }
 
-/// What is wrong, if anything.
+/// The error, if any.
 fn run(directory: &Path, name: &str, text: &str) -> Result<(), String> {
     let (file, program) = (directory.join(format!("{name}.cpp")), directory.join(name));
     std::fs::write(&file, text).map_err(|e| e.to_string())?;

@@ -1,5 +1,5 @@
-//! Attention of half types on tensor cores (`kernels/flash.cu`), for what those kernels take; `attention` does the
-//! rest.
+//! Attention of half types on tensor cores (`kernels/flash.cu`), for the shapes those kernels support; `attention`
+//! handles the rest.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
@@ -37,8 +37,8 @@ impl Part {
             .define("DROPOUT", form.dropout as u8)
     }
 
-    /// Sets of so many heads that run one after the other, given the bytes that blocks of a head read in common: those
-    /// of a set stay in the cache.
+    /// The number of heads in a set; sets run one after the other. Given the bytes that blocks of a head share, the
+    /// data of a set stays in the cache.
     pub fn sets(self, heads: usize, common: usize) -> usize {
         let cached = if self == Part::Forward { 32 << 20 } else { 8 << 20 };
         heads.div_ceil((cached / common.max(1)).max(1)).max(1)
@@ -62,8 +62,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// For so many rows. Many warps hide what each waits for, as many as registers allow; blocks of many rows read the
-    /// other side less often.
+    /// The shape for a number of rows. Many warps hide latency, up to the limit of registers; blocks of many rows read
+    /// the other side less often.
     pub fn new(part: Part, rows: usize, d: usize, capability: (i32, i32)) -> Self {
         // Larger heads are `flash_hopper`'s there, but of short rows, for which a group is too many.
         let group = capability == (9, 0) && d == 64;
@@ -83,8 +83,8 @@ impl Shape {
         self.warps * WARP_ROWS
     }
 
-    /// Bytes of shared memory: the block's own rows, steps of the other side's, what the gradients need of a step's or
-    /// the block's rows.
+    /// Bytes of shared memory: the block's own rows, steps of the other side's, and row data for gradients of a step's
+    /// or the block's rows.
     fn shared(self) -> usize {
         let (own, stages) = match (self.group, self.part) {
             (true, Part::Forward) => (self.rows(), 3),
@@ -95,7 +95,7 @@ impl Shape {
         (own + 2 * stages * STEP) * row * 2 + self.rows().max(stages * STEP) * 8 + gap
     }
 
-    /// The launch for so many rows of so many heads, given the bytes that blocks of a head read in common. Of a set of
+    /// The launch for a number of rows and heads, given the bytes that blocks of a head share. In a set of
     /// heads the longest blocks start first.
     fn grid(self, rows: usize, heads: usize, common: usize) -> Result<Grid> {
         let sets = self.part.sets(heads, common);

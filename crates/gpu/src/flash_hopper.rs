@@ -1,5 +1,5 @@
-//! Attention of half types on compute capability 9.0 (`kernels/flash_hopper.cu`, `hopper_tasks.cu`): tiles come by the
-//! copy engine, and blocks stay for the whole launch. `flash` does what these kernels do not take.
+//! Attention of half types on compute capability 9.0 (`kernels/flash_hopper.cu`, `hopper_tasks.cu`): the copy engine
+//! (TMA) loads tiles, and blocks are persistent. Unsupported shapes fall back to `flash`.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
@@ -24,7 +24,7 @@ pub struct Shape {
     part: Part,
     /// The head size it is compiled for.
     d: usize,
-    /// Consumer warp groups, beside the producer.
+    /// Consumer warp groups, besides the producer.
     consumers: usize,
     /// Keys or queries of a step.
     step: usize,
@@ -44,7 +44,7 @@ struct Order {
 }
 
 impl Shape {
-    /// For heads of up to `d`, so many rows of each.
+    /// The shape for heads of up to `d` features and a number of rows.
     pub fn new(part: Part, d: usize, rows: usize, form: Form) -> Self {
         let plain = form.mask == 0 && !form.dropout;
         // Four groups take shorter steps, which costs a fifteenth; three cover many lengths badly.
@@ -71,8 +71,8 @@ impl Shape {
         rows.div_ceil(self.rows())
     }
 
-    /// What a tile of a head costs, in steps: under a causal mask the first ones are the longest. Beginning and end are
-    /// worth two steps.
+    /// The cost of a head's tile, in steps: under a causal mask the first ones are the longest. Beginning and end are
+    /// counted as two steps.
     fn cost(self, tile: usize, spec: &Spec, form: Form) -> u32 {
         let steps = match self.part {
             Part::Keys => {
@@ -88,8 +88,8 @@ impl Shape {
         (steps + 2) as u32
     }
 
-    /// Bytes of shared memory from the first tile on: two places for each of a task's tiles, the steps' tiles, what
-    /// gradients need of rows, two barriers to a place.
+    /// Bytes of shared memory from the first tile on: two places for each of a task's tiles, the steps' tiles, row data
+    /// for gradients, two barriers per place.
     fn shared(self) -> usize {
         let (tasks, steps, rows, more) = match self.part {
             Part::Forward => (1, 2 * self.stages, 0, 0),
@@ -170,7 +170,7 @@ impl Gpu {
         }
     }
 
-    /// How the copy engine takes boxes of a panel's width and so many rows.
+    /// The copy engine's descriptor for boxes of a panel's width and a number of rows.
     fn tensor_map(&self, operand: Operand, rows: usize, dtype: DType) -> Result<TensorMap> {
         let boxes = Boxes {
             at: operand.at,

@@ -1,5 +1,5 @@
-//! Attention of half types by AMD's MFMA instructions (`kernels/flash_mfma.cu`), for what those kernels take;
-//! `attention` does the rest.
+//! Attention of half types by AMD's MFMA instructions (`kernels/flash_mfma.cu`), for the shapes those kernels support;
+//! `attention` handles the rest.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
@@ -19,7 +19,7 @@ fn step(part: Part) -> usize {
     if part == Part::Forward { 64 } else { 32 }
 }
 
-/// Bytes of shared memory: tiles as they are and turned, and what the keys' gradients need of a step's queries.
+/// Bytes of shared memory: tiles, their transposes, and query data for the keys' gradients.
 fn shared(part: Part, d: usize) -> usize {
     let (plain, turned) = (step(part) * (d + 4) * 2, d * (step(part) + 4) * 2);
     match part {

@@ -9,7 +9,7 @@ use rushlight_core::{DType, Error, Operand, Result, View};
 const THREADS: usize = 256;
 /// Elements that one block goes through.
 const PIECE: usize = 16_384;
-/// Entries of a table, as many as kernel arguments have room for.
+/// Entries of a table: as many as fit into kernel arguments.
 const UPDATES: usize = 24;
 const TENSORS: usize = 128;
 const COPIES: usize = 120;
@@ -122,8 +122,8 @@ fn factor(operand: Operand) -> (u64, DType, f64) {
 }
 
 impl Gpu {
-    /// An optimizer's step, left out if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address
-    /// for each parameter, where its `Factors` lie at each replay.
+    /// An optimizer's step, skipped if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address
+    /// for each parameter, of its `Factors` at each replay.
     pub fn update_parameters(
         &self,
         updates: &[ParamUpdate],
@@ -137,7 +137,7 @@ impl Gpu {
                  the captured step, or run without capture",
             ));
         }
-        // Entries of one launch share what is compiled in: the rule, its states, the dtype and how much is loaded at
+        // Entries of one launch share the compiled form: the rule, its states, the dtype and how much is loaded at
         // once.
         let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
         for (i, update) in updates.iter().enumerate() {
@@ -266,7 +266,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Calls `run` with tables of all tensors, those of one dtype together.
+    /// Calls `run` with tables of all tensors, grouped by dtype.
     fn each_table(
         &self,
         xs: &[View],

@@ -22,7 +22,7 @@ struct Block {
     copies: Vec<Event>,
 }
 
-/// All blocks by address. Pinning costs the driver long: what is given back is kept.
+/// All blocks by address. Pinning is slow, so freed blocks are kept for reuse.
 static BLOCKS: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
 
 fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
@@ -94,8 +94,8 @@ pub fn is_pinned(address: *const u8) -> bool {
     below.is_some_and(|(start, block)| block.in_use && (address as usize) < start + block.size)
 }
 
-/// Copies from pinned memory to a GPU without waiting: what this thread's stream is given later sees the copy. The
-/// memory is not used for anything else before the copy is done, but its owner must not change it.
+/// Copies from pinned memory to a GPU without waiting: later work on this thread's stream sees the copy. The
+/// memory is not reused before the copy is done, but its owner must not change it.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes.
@@ -124,8 +124,8 @@ fn note_copy(gpu: &Gpu, src: *const u8) -> Result<()> {
     Ok(())
 }
 
-/// Copies `bytes` from one GPU's memory to another's, after all that both have been given; what both are given later
-/// comes after the copy.
+/// Copies `bytes` from one GPU's memory to another's, after all earlier work of both; later work of both
+/// runs after the copy.
 pub fn copy_between(src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<()> {
     if src_offset.checked_add(bytes).is_none_or(|end| end > src.bytes()) || bytes > dst.bytes() {
         return Err(Error::value(format!("copy_between: {bytes} bytes do not fit the storages")));

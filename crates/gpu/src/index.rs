@@ -1,8 +1,8 @@
-//! Indexing by tensors: reading, writing and adding blocks, gather and scatter, and finding what is not zero
+//! Indexing by tensors: reading, writing and adding blocks, gather and scatter, and finding nonzero elements
 //! (`kernels/index.cu`).
 //!
-//! Where several indices name one place, values are folded in order: offsets are sorted, and one thread goes through
-//! those that are equal. Results do not depend on how fast threads run.
+//! Values with duplicate indices are folded in order: offsets are sorted, and one thread folds
+//! equal ones. Results do not depend on timing.
 
 use crate::device::{Gpu, Temporary};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
@@ -271,7 +271,7 @@ impl Gpu {
     }
 }
 
-/// What a fold does, by the codes of `index.cu`. Of truth values, the sum is "or" and the product "and".
+/// The fold's operation, by the codes of `index.cu`. Of truth values, the sum is "or" and the product "and".
 fn code(op: Scatter, dtype: DType) -> u16 {
     match (op, dtype) {
         (Scatter::Set, _) => 0,

@@ -1,7 +1,7 @@
 //! Kernels: their text, their compiled form, their launch.
 //!
 //! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout
-//! it is for. It is compiled when first asked for, beside others (`compiler`) while its launch waits (`queue`), and
+//! it is for. It is compiled on first use, in parallel with others (`compiler`) while its launch waits (`queue`), and
 //! kept for the process and on disk (`cache`).
 
 use crate::device::{Gpu, Place};
@@ -43,7 +43,7 @@ pub enum Family {
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
-/// What kernel texts take for granted of CUDA, in AMD's terms: its compiler puts this before a text.
+/// CUDA's built-ins that kernel texts use, defined for AMD: its compiler prepends this to a text.
 pub const AMD: &str = include_str!("../kernels/amd.cu");
 
 impl Family {
@@ -92,7 +92,7 @@ impl Family {
     }
 }
 
-/// Which kernel: the entry point's name and what tells its compiled forms apart.
+/// A kernel's identity: the entry point's name and the definitions of its compiled form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub family: Family,
@@ -228,7 +228,7 @@ struct Compilation {
     source: String,
     arch: String,
     compiler: &'static dyn Compiler,
-    /// What its file on disk is called.
+    /// The name of its file on disk.
     file: u128,
     image: OnceLock<Result<Vec<u8>>>,
 }
@@ -249,7 +249,7 @@ pub struct Kernel {
     entry: &'static str,
     /// Null until it is loaded.
     handle: AtomicPtr<c_void>,
-    /// Bytes of shared memory that launches ask for.
+    /// Bytes of shared memory per launch.
     shared: AtomicUsize,
     /// Until it is loaded.
     compilation: Mutex<Option<Arc<Compilation>>>,
@@ -278,7 +278,7 @@ impl Kernel {
         }
         let name = CString::new(self.entry).map_err(|_| Error::value("a kernel's name has a zero byte"))?;
         gpu.enter()?;
-        // SAFETY: the image is what the vendor's compiler made; modules stay loaded.
+        // SAFETY: the image comes from the vendor's compiler; modules stay loaded.
         let function = unsafe {
             let module = gpu.driver.relaxed(|| gpu.driver.module_load(image))?;
             gpu.driver.module_function(module, &name)?
@@ -290,7 +290,7 @@ impl Kernel {
     }
 }
 
-/// Lets a loaded kernel ask for more than the usual 48 KiB of shared memory.
+/// Allows a loaded kernel more than the usual 48 KiB of shared memory.
 fn allow_shared(gpu: &Gpu, function: Handle, bytes: usize) -> Result<()> {
     if bytes <= 48 << 10 {
         return Ok(());
@@ -404,7 +404,7 @@ impl Gpu {
         Ok(kernel)
     }
 
-    /// Lets a kernel ask for more than the usual 48 KiB of shared memory.
+    /// Allows a kernel more than the usual 48 KiB of shared memory.
     pub fn allow_shared(&self, function: Function, bytes: usize) -> Result<()> {
         if bytes > self.shared_memory {
             return Err(Error::unsupported(format!(
@@ -425,10 +425,10 @@ impl Gpu {
         Ok(())
     }
 
-    /// Launches a kernel, or has its launch wait until it is compiled.
+    /// Launches a kernel, or queues the launch until it is compiled.
     ///
     /// # Safety
-    /// `args` point to values of the types and in the order of the kernel's parameters, and whatever those address is
+    /// `args` point to values of the types and in the order of the kernel's parameters, and their targets are
     /// valid on the device for what the kernel does with it. `sizes` are the values' bytes.
     #[inline]
     pub unsafe fn launch(
@@ -525,7 +525,7 @@ impl Gpu {
         sizes: &[usize],
         ahead: bool,
     ) -> Result<()> {
-        // The values, aligned as any may want to be.
+        // The values, aligned for any type.
         #[derive(Clone, Copy)]
         #[repr(align(64))]
         struct Line(#[expect(dead_code, reason = "read by the driver")] [u8; 64]);
@@ -541,8 +541,8 @@ impl Gpu {
             let handle = function.load(gpu)?;
             gpu.enter()?;
             let mut args: Vec<_> = places.iter().map(|&at| lines[at..].as_ptr().cast_mut().cast()).collect();
-            // SAFETY: copies of the values. What they address is not used for anything else before this is issued, as
-            // that would wait behind it.
+            // SAFETY: copies of the values. Their memory is not reused before this is issued, as
+            // its reuse would wait behind it.
             unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
         };
         let ready = || function.is_compiled();

@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`driver`] | traits that a vendor implements |
-//! | [`mod@driver_calls`] | what CUDA and HIP have in common of a driver |
+//! | [`mod@driver_calls`] | driver calls common to CUDA and HIP |
 //! | [`library`] | finding and opening a vendor's libraries |
 //! | [`rtc`] | compiling by NVRTC and hiprtc |
 //! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
@@ -15,11 +15,11 @@
 //! | [`factorisations`] | factorisations in the terms of cuSOLVER and rocSOLVER |
 //! | `device` | a GPU: context, where a thread's work goes, faults |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
-//! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a stream of their own, by NCCL or RCCL, by shared device memory |
+//! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a separate stream, by NCCL or RCCL, by shared device memory |
 //! | `host` | pinned memory, copies between devices |
 //! | `alloc` | the caching allocator |
 //! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
-//! | `compiler`, `queue` | kernels compiled beside each other; launches that wait for them |
+//! | `compiler`, `queue` | parallel compilation of kernels; launches that wait for them |
 //! | [`timing`] | kernels timed by events, for the profiler |
 //! | `plan`, `rows`, `plans` | merged loops, rows shared by threads, bounded caches of prepared problems |
 //! | the rest | a family of the trait each |

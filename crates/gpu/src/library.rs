@@ -14,12 +14,12 @@ pub struct Search {
     pub toolkits: &'static [&'static str],
     /// The directory of the vendor's Python packages in `site-packages`.
     pub packages: &'static str,
-    /// A library's beginning, and that of a companion beside it which it asks for by name only.
+    /// The prefix of a library's file name, and of a companion that it loads by name only.
     pub companion: Option<(&'static str, &'static str)>,
 }
 
 impl Search {
-    /// Directories where toolkits and Python packages put their libraries, after what the system's loader knows.
+    /// Directories where toolkits and Python packages put their libraries, searched after the system loader's.
     fn directories(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let named = self.toolkit_variables.iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -39,8 +39,8 @@ impl Search {
         found
     }
 
-    /// Opens the first of `names` that can be: in the directories of the variable, then where the system's loader
-    /// looks, then where toolkits usually are. The error says what was tried.
+    /// Opens the first of `names` that can be: in the directories of the variable, then on the system loader's
+    /// path, then in the toolkits' usual directories. The error lists the attempts.
     pub fn open(&self, what: &str, names: &[&str], remedy: &str) -> Result<Opened> {
         let mut candidates = Vec::new();
         if let Some(paths) = std::env::var_os(self.variable) {
@@ -55,7 +55,7 @@ impl Search {
         let mut why = String::new();
         for path in &candidates {
             self.open_companions(path);
-            // SAFETY: these are the vendor's libraries, whose initialisers ask nothing of us.
+            // SAFETY: these are the vendor's libraries, whose initialisers have no preconditions.
             match unsafe { Library::new(path) } {
                 Ok(library) => return Ok(Opened { library, path: path.display().to_string() }),
                 Err(e) if path.exists() => why = format!("; {e}"),

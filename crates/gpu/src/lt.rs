@@ -10,7 +10,7 @@ use rushlight_core::{DType, Error, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Words of the library's answer to what it suggests for a product, at most.
+/// Maximum words of the library's heuristic result for a product.
 const ANSWER: usize = 16;
 
 type Set = unsafe extern "C" fn(Handle, c_int, *const c_void, usize) -> i32;
@@ -23,7 +23,7 @@ type Destroy = unsafe extern "C" fn(Handle) -> i32;
 pub struct Table {
     /// Its name.
     pub name: &'static str,
-    /// What its functions' names begin with.
+    /// Prefix of its functions' names.
     pub prefix: &'static str,
     pub create: Create,
     pub desc_create: unsafe extern "C" fn(*mut Handle, c_int, c_int) -> i32,
@@ -69,7 +69,7 @@ pub type Matmul = unsafe extern "C" fn(
 pub struct Numbers {
     /// Types of computation: `f32`, `f64`, TF32.
     pub compute: [i32; 3],
-    /// Operations: as it is, transposed.
+    /// Operations: none, transpose.
     pub operations: [i32; 2],
     /// Attributes of a product: transposes of A and of B, epilogue, bias pointer, auxiliary pointer and leading
     /// dimension.
@@ -78,7 +78,7 @@ pub struct Numbers {
     pub bias_type: Option<i32>,
     /// Attributes of a matrix: batch count, batch stride.
     pub layout: [i32; 2],
-    /// The preference for an alignment of A, followed by those of B, C and D, if it can be said.
+    /// The preference for an alignment of A, followed by those of B, C and D, if the library has one.
     pub alignment: Option<i32>,
     /// Words of an algorithm, which the size of its workspace follows.
     pub algorithm_words: usize,
@@ -113,7 +113,7 @@ mod epilogue {
 /// `…_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
 const PREFERENCE_WORKSPACE: i32 = 1;
 
-/// Most workspace an algorithm may ask for.
+/// Maximum workspace of an algorithm.
 const WORKSPACE: usize = 32 << 20;
 /// Most plans that are kept.
 const MAX_PLANS: usize = 4096;
@@ -129,11 +129,11 @@ pub struct Matrix {
     pub step: i64,
     /// Elements between matrices of the batch.
     pub batch_stride: i64,
-    /// Whether it is to be transposed.
+    /// Whether it is transposed.
     pub transposed: bool,
 }
 
-/// What a plan depends on.
+/// The key of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PlanKey {
     dtype: DType,
@@ -166,7 +166,7 @@ unsafe impl Sync for Plan {}
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: handles of ours that no call uses any more; the library copies what work under way needs of them.
+        // SAFETY: our own handles, no longer in use; running work has its own copies.
         unsafe {
             (self.api.desc_destroy)(self.desc);
             for handle in [self.a, self.b, self.out] {
@@ -197,7 +197,7 @@ impl Table {
     }
 }
 
-/// `op(M)` with `rows` rows, whose element `(r, c)` lies at `r * row_stride + c * column_stride`; `None` if neither
+/// `op(M)` with `rows` rows, whose element `(r, c)` is at `r * row_stride + c * column_stride`; `None` if neither
 /// stride is one.
 fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, column_stride: usize) -> Option<Matrix> {
     let batch_stride = batch_stride as i64;
@@ -217,7 +217,7 @@ fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, c
     None
 }
 
-/// The alignment of an address, up to what the library distinguishes.
+/// The alignment of an address, up to the largest that the library distinguishes.
 fn alignment(ptr: u64) -> u32 {
     1 << ptr.trailing_zeros().min(8)
 }
@@ -269,7 +269,7 @@ impl Lt {
         let factor = |i: usize| -> *const c_void {
             if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
         };
-        // The addresses in a plan's descriptor are those of whoever holds the lock.
+        // The addresses in a plan's descriptor belong to the holder of the lock.
         let _turn = self.plans();
         let (api, numbers) = (&self.api, &self.api.numbers);
         // SAFETY: as the caller says.
@@ -322,7 +322,7 @@ impl Lt {
         Ok(true)
     }
 
-    /// Asks the library how to compute a product; `None` if it does not.
+    /// Queries the library's algorithm for a product; `None` if it has none.
     fn make_plan(&self, key: &PlanKey) -> Result<Option<Plan>> {
         let numbers = &self.api.numbers;
         let [single, double, tf32] = numbers.compute;
@@ -389,17 +389,17 @@ impl Lt {
 
 /// How libraries of column-major matrices see a product.
 impl Lt {
-    /// Whether a matrix of these strides (batch, row, column) can be read as it is: one stride is one.
+    /// Whether a matrix of these strides (batch, row, column) can be read without packing: one stride is one.
     pub fn takes(rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> bool {
         matrix(rows, columns, batch, row, column).is_some()
     }
 
-    /// Whether the transposed product is computed, with the operands swapped: the output lies by rows.
+    /// Whether the transposed product is computed, with the operands swapped: the output is row-major.
     pub fn is_flipped(g: &Gemm) -> bool {
         (g.out_strides[2] == 1 || g.n == 1) && g.out_strides[1] >= g.n
     }
 
-    /// The operands, swapped if need be, and the output; `None` if one cannot be read as it is or is too large.
+    /// The operands, swapped if need be, and the output; `None` if one needs packing or is too large.
     pub fn matrices(g: &Gemm) -> Option<[Matrix; 3]> {
         let [out_batch, out_row, out_column] = g.out_strides;
         let [a, b, out] = if Lt::is_flipped(g) {

@@ -1,5 +1,5 @@
-//! Matrix products: by the vendor's library for floats, by our own kernel for integers and what the library does not
-//! take.
+//! Matrix products: the vendor's library for floats, our own kernel for integers and for cases the library does not
+//! support.
 
 use crate::device::Gpu;
 use crate::driver::{Products, Rest};
@@ -39,8 +39,8 @@ pub struct Gemm {
 pub enum Gelu {
     /// Applied to the product, which is written here.
     Keep(u64),
-    /// The product is the gradient by its output. (Asked for the bias's sums as well, the library takes a slow pass of
-    /// its own.)
+    /// The product is the gradient by its output. (If the bias's sums are requested too, the library runs a slow extra
+    /// pass.)
     Backward(u64),
 }
 
@@ -113,7 +113,7 @@ impl Gpu {
     }
 
     pub fn matmul(&self, spec: &MatMul) -> Result<()> {
-        // What the library does not read as it is, is packed first.
+        // Operands that the library cannot read are packed first.
         let is_read = |v: View| -> Result<bool> {
             let &[_, rows, columns] = v.shape() else { return Ok(true) };
             Ok(!v.dtype.is_float() || v.numel() == 0 || self.products()?.reads(rows, columns, strides(v)))
@@ -160,7 +160,7 @@ impl Gpu {
         self.gemm_own(&g)
     }
 
-    /// Adds the bias and applies the activation in a pass of its own.
+    /// Adds the bias and applies the activation in a separate pass.
     fn finish(&self, g: &Gemm, rest: Rest) -> Result<()> {
         let activation = if rest.activation { g.activation } else { Activation::None };
         if !rest.bias && activation == Activation::None {

@@ -27,14 +27,14 @@ macro_rules! table {
         pub struct Nccl {
             /// Where the library was found.
             pub path: String,
-            /// What it calls itself.
+            /// Its name.
             label: &'static str,
             $($name: unsafe extern "C" fn($($arg),*) -> $ret,)*
             _library: libloading::Library,
         }
 
         impl Nccl {
-            /// Opens the library: its short name ("NCCL"), where it is looked for and under which file names, and what
+            /// Opens the library: its short name ("NCCL"), where it is looked for under which file names, and what
             /// to do if it is missing.
             pub fn open(search: &Search, label: &'static str, names: &[&str], remedy: &str) -> Result<Self> {
                 let opened = search.open(label, names, remedy)?;
@@ -197,10 +197,10 @@ impl NcclComm {
         }
     }
 
-    /// Gives operations to a stream of the current device, all at a time.
+    /// Issues operations on a stream of the current device, as one group.
     ///
     /// # Safety
-    /// The addresses are valid on the device for what the operations do until the stream is past them.
+    /// The addresses are valid on the device until the stream has finished the operations.
     pub(crate) unsafe fn run(&self, ops: &[RawOp], stream: Handle, recording: bool) -> Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         self.alive()?;
@@ -250,7 +250,7 @@ impl NcclComm {
         }
     }
 
-    /// What went wrong in the background.
+    /// The error of a background failure.
     pub(crate) fn error(&self) -> Result<()> {
         self.alive()?;
         let mut code = 0;
@@ -260,12 +260,12 @@ impl NcclComm {
         self.library.check("a collective", code)
     }
 
-    /// Ends what is under way.
+    /// Aborts running operations.
     pub(crate) fn abort(&self) {
         if self.aborted.swap(true, AcqRel) {
             return;
         }
-        // A thread within the library gets a moment to leave it. One that is stuck there is what aborting is for.
+        // A thread within the library gets a moment to leave it. Aborting releases a stuck one.
         let patience = Instant::now() + Duration::from_secs(1);
         let _turn = loop {
             match self.turn.try_lock() {

@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn loops_merge_in_memory_order() {
-        // A transposed output with an input transposed alike is one loop.
+        // A transposed output with an input with the same transposition is one loop.
         let l = merged(&in_memory_order(loops(&[4, 6], [&[1, 4], &[1, 4]])));
         assert_eq!(l[..], [(24, [1, 1])]);
         let l = merged(&loops(&[4, 1, 6], [&[6, 77, 1], &[0, 3, 1]]));

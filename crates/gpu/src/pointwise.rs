@@ -1,4 +1,4 @@
-//! Pointwise ops, and what is like them: copies, fills, selections. One kernel driver (`kernels/pointwise.cu`), one
+//! Pointwise ops, and similar passes: copies, fills, selections. One kernel driver (`kernels/pointwise.cu`), one
 //! compiled form per op, dtypes and class of layout.
 
 use crate::device::Gpu;
@@ -15,7 +15,7 @@ const INPUTS: usize = 5;
 /// Inputs and the output.
 const OPERANDS: usize = INPUTS + 1;
 
-/// What is computed for each element.
+/// The computation per element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formula {
     /// A row's value.
@@ -32,17 +32,17 @@ pub enum Formula {
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub formula: Formula,
-    /// What inputs are converted to.
+    /// The dtype that inputs are converted to.
     pub compute: DType,
     pub out: DType,
-    /// Dtype of each input and how its lanes lie; `None` for a number or an input that is not there.
+    /// Dtype of each input and its lanes' layout; `None` for a number or a missing input.
     pub inputs: [Option<(DType, Lanes)>; INPUTS],
     pub lanes: u16,
     pub one_loop: bool,
     pub wide: bool,
 }
 
-/// How the neighbours that one thread computes lie in an input.
+/// Layout in an input of the neighbours that one thread computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes {
     /// Side by side.
@@ -82,7 +82,7 @@ impl Prepared {
         ];
         let handle = function.load(gpu)?;
         gpu.enter()?;
-        // SAFETY: the kernel's parameters, in order; what they address is not used for anything else before this is
+        // SAFETY: the kernel's parameters, in order; their memory is not reused before this is
         // issued.
         unsafe { gpu.launch_now(handle, *grid, stream, &mut args) }
     }
@@ -199,7 +199,7 @@ impl Form {
         let mut values: Vec<String> = (0..names.len()).map(|i| format!("x[{i}][u][v]")).collect();
         values.extend((0..op.params().len()).map(|i| format!("param{i}")));
         let call = format!("rl::row_value({})", values.join(", "));
-        // Through the dtype of the arithmetic: what a register holds too much of a small integer falls away.
+        // Through the dtype of the arithmetic: the excess bits of a small integer in a register are cut off.
         let result =
             if truth { format!("convert<OUT>((i32){call})") } else { format!("convert<OUT>(convert<C>({call}))") };
         (row, parameters, result)
@@ -233,7 +233,7 @@ fn number(value: Scalar, dtype: DType) -> u64 {
     }) as u64
 }
 
-/// Lanes of one thread: as many as 16 bytes of the largest element are, if everything lies so that they can be loaded
+/// Lanes of one thread: as many as 16 bytes of the largest element hold, if alignment allows loading them
 /// at once.
 fn lanes(loops: &crate::plan::Loops<OPERANDS>, out: View, inputs: &[Option<View>; INPUTS]) -> usize {
     let Some((inner, outer)) = loops.split_last() else { return 1 };

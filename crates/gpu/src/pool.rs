@@ -42,7 +42,7 @@ impl Axis<i64> {
         Axis { input, output, kernel, stride, padding, dilation }
     }
 
-    /// What no position, counted from the padding's start, nor any product of two reaches.
+    /// An upper bound of positions, counted from the padding's start, and of products of two.
     fn bound(&self) -> i64 {
         let reach = self.kernel.saturating_mul(self.dilation).saturating_add(self.padding).saturating_add(self.stride);
         let whole = self.input.max(self.output).saturating_add(1);
@@ -97,7 +97,7 @@ fn geometry(call: &str, spec: &Pool) -> Result<(Geometry<i64>, Taps)> {
     Ok((Geometry { y, x, planes: spec.planes as i64, divisor, channels: 1, include_pad }, taps))
 }
 
-/// How the windows of a pooling lie.
+/// The geometry of pooling windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taps {
     /// By the output's size.

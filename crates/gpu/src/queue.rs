@@ -1,11 +1,11 @@
 //! Launch queue: holds launches until their kernels are compiled, so compilation overlaps with the program.
 //!
-//! A kernel that is not on disk is compiled on a thread of its own. Its launch waits here meanwhile, with all that the
-//! device is given after it, and the program continues: the kernels of a first step are compiled beside each other.
-//! Whoever needs what the device has done, or gives it work in a way that cannot wait, settles the queue first.
+//! A kernel that is not on disk is compiled on another thread. Its launch waits here meanwhile, with all later work of
+//! the device, and the program continues, so the kernels of a first step are compiled in parallel.
+//! `settle()` drains the queue. Call it before reading results or handing the raw stream to a library.
 //!
-//! The last piece of work may be held back ([`Queue::hold`]) although it could be issued: the next call may find a
-//! cheaper way to do both (`chain`). It is issued before anything that comes after it.
+//! The last piece of work may be held back ([`Queue::hold`]) although it could be issued: the next call may
+//! fuse with it (`chain`). It is issued before any later work.
 
 use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
@@ -58,13 +58,13 @@ impl<C> Queue<C> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Whether work waits, so that what comes now has to wait too.
+    /// Whether launches are pending, so that new ones must queue behind them.
     #[inline]
     pub fn waits(&self) -> bool {
         self.waits.load(Acquire)
     }
 
-    /// Issues work: at once, or after what waits.
+    /// Issues work: at once, or after the pending work.
     #[inline]
     pub fn submit(&self, device: &C, work: impl FnOnce(&C) -> Result<()> + Send + 'static) -> Result<()> {
         if self.waits() { self.put(device, || true, work) } else { work(device) }
@@ -85,8 +85,8 @@ impl<C> Queue<C> {
         self.issue(device, &mut state, all)
     }
 
-    /// Holds work back until anything comes after it and it is ready. Gives what tells whether that has happened;
-    /// `None` if work must not wait any more, and this was issued.
+    /// Holds work back until later work arrives and it is ready. Returns a flag that tells whether it has been issued;
+    /// `None` on shutdown, when it is issued immediately.
     pub fn hold(
         &self,
         device: &C,
@@ -107,8 +107,8 @@ impl<C> Queue<C> {
         Ok(Some(gate))
     }
 
-    /// Issues work that does not depend on what is held back, nor that on it: before it, and at once if nothing else
-    /// waits.
+    /// Issues work that is independent of the held work: before it, and at once if nothing else
+    /// is pending.
     pub fn put_ahead(
         &self,
         device: &C,
@@ -121,7 +121,7 @@ impl<C> Queue<C> {
         self.issue(device, &mut state, false)
     }
 
-    /// Issues what is held back once what waits before it is issued. An error is told by the next call.
+    /// Issues the held work once the work before it is issued. The next call returns an error.
     pub fn release(&self, device: &C) {
         let mut state = self.state();
         state.open();
@@ -146,7 +146,7 @@ impl<C> Queue<C> {
         }
     }
 
-    /// Issues what is ready; says whether nothing waits any more.
+    /// Issues the work that is ready. Returns whether the queue is empty.
     pub fn advance(&self, device: &C) -> Result<bool> {
         if self.waits() {
             let mut state = self.state();
@@ -162,7 +162,7 @@ impl<C> Queue<C> {
         self.settle(device)
     }
 
-    /// After an error nothing of what waits is issued: it was to work on what is missing now.
+    /// After an error the pending work is dropped: its inputs are missing.
     fn issue(&self, device: &C, state: &mut State<C>, all: bool) -> Result<()> {
         let mut result = state.failed.take().map_or(Ok(()), Err);
         while result.is_ok() && state.work.front().is_some_and(|next| all || (next.ready)()) {

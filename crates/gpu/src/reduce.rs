@@ -14,7 +14,7 @@ const PER_THREAD: usize = 16;
 /// Bytes of the largest partial result.
 const PARTIAL: usize = 24;
 
-/// What is folded, by the codes of `reduce.cu`, and its parameter.
+/// The reduction, by the codes of `reduce.cu`, and its parameter.
 fn code(op: Reduce) -> (u16, f64) {
     match op {
         Reduce::Sum => (0, 0.0),

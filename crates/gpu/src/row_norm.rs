@@ -11,7 +11,7 @@ use rushlight_core::{DType, Error, Result, View};
 const ENOUGH_BLOCKS: usize = 512;
 /// Rows of a block that takes several, if there are enough.
 const ROWS_OF_A_BLOCK: usize = 4;
-/// A multiprocessor's registers, of which a thread needs so many besides those for its columns.
+/// A multiprocessor's registers, and the registers that a thread needs besides those for its columns.
 const REGISTERS: usize = 65_536;
 const OTHER_REGISTERS: usize = 32;
 
@@ -20,7 +20,7 @@ pub fn address(view: Option<View>) -> u64 {
     view.map_or(0, |v| v.ptr() as u64)
 }
 
-/// The dtype that parameters have in common: the input's, or that of its statistics.
+/// The parameters' common dtype: the input's, or its statistics'.
 pub fn parameter_dtype(call: &str, x: DType, parameters: &[Option<View>]) -> Result<DType> {
     let mut found = parameters.iter().flatten().map(|p| p.dtype);
     let first = found.next().unwrap_or(x);
@@ -92,7 +92,7 @@ impl Gpu {
                 let rows = rows.spread(n);
                 let whole = rows.grid(count)?;
                 let (blocks, multiprocessors) = (whole.blocks[0] as usize, self.properties.multiprocessors);
-                // As many as run at once: of each column a thread keeps a factor, two sums and three elements.
+                // As many blocks as run at once: per column, a thread keeps a factor, two sums and three elements.
                 let columns = (rows.steps * rows.lanes) as usize;
                 let registers = OTHER_REGISTERS + columns * 3 + columns * 3 * x.dtype.size() / 4;
                 let at_once = (REGISTERS / (registers * whole.threads[0] as usize)).clamp(2, 8);

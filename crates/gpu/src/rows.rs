@@ -1,4 +1,4 @@
-//! How threads share the rows of a contiguous matrix: what softmax, the row norms and cross-entropy have in common.
+//! How threads share the rows of a contiguous matrix: common to softmax, the row norms and cross-entropy.
 
 use crate::kernel::{Defines, Grid, wide_type};
 use rushlight_core::{DType, Result};
@@ -61,7 +61,7 @@ impl Rows {
             .define("STEPS", self.steps)
     }
 
-    /// The launch for so many rows.
+    /// The launch for a number of rows.
     pub fn grid(&self, rows: usize) -> Result<Grid> {
         let threads = (self.threads as usize).max(128);
         Grid::line(rows.div_ceil(threads / self.threads as usize), threads)

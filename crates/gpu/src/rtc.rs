@@ -1,4 +1,4 @@
-//! Compiling a text by NVRTC or hiprtc, whose functions are alike but for the beginnings of their names.
+//! Compiling a text by NVRTC or hiprtc, whose functions differ only in the prefix of their names.
 
 use crate::driver::Handle;
 use rushlight_core::{Error, Result};
@@ -10,7 +10,7 @@ use std::ffi::{CString, c_char, c_int};
 pub struct Rtc {
     /// The compiler's name, for messages.
     pub name: &'static str,
-    /// What its functions' names begin with.
+    /// Prefix of its functions' names.
     pub prefix: &'static str,
     pub create: unsafe extern "C" fn(
         *mut Handle,
@@ -23,7 +23,7 @@ pub struct Rtc {
     pub compile: unsafe extern "C" fn(Handle, c_int, *const *const c_char) -> i32,
     pub log_size: unsafe extern "C" fn(Handle, *mut usize) -> i32,
     pub log: unsafe extern "C" fn(Handle, *mut c_char) -> i32,
-    /// What the functions below call machine code: `CUBIN`, `Code`.
+    /// The functions' word for machine code: `CUBIN`, `Code`.
     pub code_name: &'static str,
     pub code_size: unsafe extern "C" fn(Handle, *mut usize) -> i32,
     pub code: unsafe extern "C" fn(Handle, *mut c_char) -> i32,
@@ -67,7 +67,7 @@ impl Rtc {
     /// `program` is compiled.
     unsafe fn image(&self, program: Handle, kernel: &str) -> Result<Vec<u8>> {
         let mut size = 0;
-        // SAFETY: the image is written to a buffer of the size asked for.
+        // SAFETY: the image is written to a buffer of the queried size.
         unsafe {
             self.check(&format!("Get{}Size", self.code_name), kernel, (self.code_size)(program, &mut size))?;
             let mut image = vec![0u8; size];

@@ -7,11 +7,11 @@ use rushlight_core::backend::Scan;
 use rushlight_core::{DType, Dims, Error, Result, View};
 
 const THREADS: usize = 256;
-/// From so many lines on, each has a thread of its own if lines are adjacent.
+/// Number of lines from which each adjacent line gets its own thread.
 const MANY_LINES: usize = 2048;
 
-/// Size and strides along a dimension, and the shape and strides of what is left. A zero-dim tensor is one line of one
-/// element.
+/// Size and strides along a dimension, and the shape and strides of the other dimensions. A zero-dim tensor is one line
+/// of one element.
 pub fn along<const N: usize>(
     shape: &[usize],
     dim: usize,

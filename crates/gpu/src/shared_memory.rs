@@ -47,7 +47,7 @@ enum Lane {
 enum Flag {
     /// That rank has written data for this one.
     Full(Lane),
-    /// That rank has read what this one wrote.
+    /// That rank has read this one's data.
     Credit(Lane),
 }
 
@@ -68,15 +68,15 @@ pub fn signal_defines() -> Defines {
 struct SharedMemory {
     gpu: &'static Gpu,
     rank: usize,
-    /// The regions of all ranks, where this process sees them. They stay open: whoever frees one would have to know
-    /// that no other process uses it any more.
+    /// The regions of all ranks, as mapped in this process. They stay open: freeing one would require
+    /// that no other process uses it.
     regions: Vec<DevicePtr>,
     /// Whether streams write and await flags by themselves.
     by_stream: bool,
     aborted: AtomicBool,
     /// The stream that operations were given to last, of those that are done at once.
     stream: AtomicUsize,
-    /// Releases what waits when the communicator is aborted.
+    /// Releases waiting kernels when the communicator is aborted.
     rescue: Handle,
 }
 
@@ -209,7 +209,7 @@ impl SharedMemory {
 
     /// Writes to the common lane for some readers.
     fn put_common(&self, readers: &[usize], from: DevicePtr, len: usize) -> Result<()> {
-        // All must have read what was there before, also those who get nothing now.
+        // All ranks must have read the previous data, including those that receive nothing now.
         let credits: Vec<_> = self
             .others()
             .map(|r| (self.flag(self.rank, Flag::Credit(Lane::Common), r), readers.contains(&r)))

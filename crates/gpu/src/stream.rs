@@ -7,7 +7,7 @@ use rushlight_core::{Device, Error, Result, Storage, backend};
 use std::any::Any;
 use std::sync::Arc;
 
-/// A stream with its memory: what a thread does on it goes there, allocations included.
+/// A stream with its memory: a thread's work on it goes there, including allocations.
 #[derive(Clone)]
 pub struct Stream(Arc<Own>);
 
@@ -29,7 +29,7 @@ impl Drop for Own {
         if self.main {
             return;
         }
-        // Its memory goes over to the main stream, so its work must be done. Errors have been told, or will be, by
+        // Its memory goes to the main stream, so its work must be finished. Errors are reported by
         // calls that can.
         self.gpu.queue.settle_silently(self.gpu);
         if self.gpu.enter().is_ok() {
@@ -110,7 +110,7 @@ impl Event {
         unsafe { self.gpu.driver.event_record(self.handle, stream) }
     }
 
-    /// What comes next on this thread's stream of `gpu` waits for the event.
+    /// Makes later work on this thread's stream of `gpu` wait for the event.
     pub fn wait_on(&self, gpu: &Gpu) -> Result<()> {
         gpu.refuse_recording("Event::wait")?;
         gpu.enter()?;
@@ -118,7 +118,7 @@ impl Event {
         unsafe { gpu.driver.stream_wait(gpu.stream()?, self.handle) }
     }
 
-    /// What comes next on a stream waits for the event, also where both belong to one recording.
+    /// Makes later work on a stream wait for the event, also if both belong to one recording.
     pub fn wait_by(&self, stream: Handle) -> Result<()> {
         self.gpu.enter()?;
         // SAFETY: a stream and an event of ours.

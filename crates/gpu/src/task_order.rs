@@ -9,7 +9,7 @@ const ROUNDS: usize = 8;
 /// Tasks of a launch: every head has the same tiles.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Tasks {
-    /// What a tile costs, the most costly first.
+    /// Costs of tiles, in descending order.
     pub costs: Vec<u32>,
     pub heads: usize,
     pub blocks: usize,
@@ -18,7 +18,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Adds to every block's load what it does of a set of so many heads: the tiles, sorted by cost, go to blocks in
+    /// Adds a set of heads to every block's load: the tiles, sorted by cost, go to blocks in
     /// rounds, there and back (`Tasks` in `hopper_tasks.cu`).
     fn add_set(&self, heads: usize, times: u64, loads: &mut [u64]) {
         for (n, &cost) in self.costs.iter().flat_map(|cost| std::iter::repeat_n(cost, heads)).enumerate() {
@@ -28,7 +28,7 @@ impl Tasks {
         }
     }
 
-    /// What the block with most to do does, if so many heads make a set.
+    /// The largest load of a block for a given number of heads in a set.
     fn longest(&self, together: usize) -> u64 {
         let mut loads = vec![0; self.blocks];
         self.add_set(together, (self.heads / together) as u64, &mut loads);

@@ -1,7 +1,7 @@
 //! Kernel times by driver events, for the profiler where the vendor's tracing library is missing.
 //!
 //! Two events around a launch cost some microseconds and keep kernels from overlapping, so this runs only while the
-//! profiler asks for it.
+//! profiler requests it.
 
 use crate::device::Gpu;
 use crate::driver::Handle;
@@ -113,7 +113,7 @@ fn kind(device: Device) -> &'static str {
 }
 
 impl Gpu {
-    /// Whether work given to the device is to be timed: the profiler requests it and no step is being recorded.
+    /// Whether device work must be timed: the profiler requests it and no step is being recorded.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         kernels_wanted() && !self.lane().recording

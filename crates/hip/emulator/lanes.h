@@ -1,4 +1,4 @@
-// What kernel texts find where an AMD GPU is emulated: the compiler's names, and lanes that meet through the emulator
+// Environment of kernel texts on the emulated AMD GPU: the compiler's names, and lanes that meet through the emulator
 // (machine.h). No headers of the system: a kernel is compiled in a fraction of a second.
 #define __HIP__ 1
 #define EMULATED 1
@@ -12,7 +12,7 @@
 #include "machine.h"
 
 static Machine* machine;
-// Only what the emulator asks for by name is visible. Shared memory of a template would otherwise be one for all
+// Only names that the emulator looks up are visible. Shared memory of a template would otherwise be one for all
 // modules of the process, though its size differs from module to module: the loader gives such variables of the same
 // name the same address.
 #define EMULATOR_API extern "C" __attribute__((visibility("default")))

@@ -1,4 +1,4 @@
-// What an emulated kernel and the emulator have in common.
+// Interface between an emulated kernel and the emulator.
 #pragma once
 
 template <int... I> struct EmulatorNumbers {};
@@ -10,7 +10,7 @@ enum { EXCHANGE_NOTHING, EXCHANGE_XOR, EXCHANGE_DOWN, EXCHANGE_MFMA };
 // The thread that runs now, and the calls that make it wait for others.
 struct Machine {
     Three thread, block, block_size, grid_size;
-    // Another lane's word, among those of a width. Lanes that stand at the same line exchange with each other.
+    // Another lane's word, among those of a width. Lanes at the same line exchange with each other.
     unsigned long long (*exchange)(int kind, unsigned long long word, int lanes, int width, int line);
     // Waits for the block; whether any thread has said yes.
     int (*barrier)(int yes);

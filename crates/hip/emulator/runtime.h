@@ -1,4 +1,4 @@
-// What the parts of the emulated runtime share: giving a stream work, and numbers of a matrix product's types.
+// Shared by the parts of the emulated runtime: submitting work to a stream, and the type codes of matrix products.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -1,4 +1,4 @@
-//! Where MIOpen keeps what it compiles and measures: a directory of the user's on the node's own disk.
+//! MIOpen's cache directory: the user's, on the node's local disk.
 //!
 //! MIOpen's default is the home directory. On clusters that is a network file system, where its database files fail
 //! under the locks of many ranks.
@@ -10,7 +10,7 @@ use std::sync::Once;
 /// The variables that MIOpen reads: its databases, its compiled kernels.
 const VARIABLES: [&str; 2] = ["MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"];
 
-/// Sets those of MIOpen's variables that the user has not set. Called before MIOpen is opened.
+/// Sets MIOpen's variables, unless the user has set them. Called before MIOpen is opened.
 pub fn place() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! AMD's GPUs: how many there are, what they are, and opening one.
+//! AMD's GPUs: their number, their properties, and opening one.
 
 use crate::driver::{Hip, attribute, context};
 use crate::hiprtc::Hiprtc;
@@ -88,11 +88,11 @@ fn capability(arch: &str) -> (i32, i32) {
     major.parse().map_or((0, 0), |major| (major, minor as i32))
 }
 
-/// What a GPU is, without starting work on it.
+/// A GPU's properties, without starting work on it.
 pub fn properties(index: usize) -> Result<Properties> {
     let hip = runtime_of(index)?;
     let (mut memory, mut name, mut driver) = (0usize, [0 as c_char; 256], 0);
-    // SAFETY: each call writes to what is passed, and the name's length is passed with it.
+    // SAFETY: each call writes to its arguments, and the name's length is passed with it.
     unsafe {
         hip.check("hipDeviceGetName", (hip.device_name)(name.as_mut_ptr(), 256, index as c_int))?;
         hip.check("hipDeviceTotalMem", (hip.device_memory)(&mut memory, index as c_int))?;

@@ -144,8 +144,8 @@ impl rushlight_gpu::driver::Driver for Hip {
         std::ptr::null_mut()
     }
 
-    /// AMD's launches may ask for all of a block's shared memory without being allowed to first, and old runtimes
-    /// refuse the question for kernels of modules: a launch that asks for too much is an error of its own.
+    /// AMD's launches may use all of a block's shared memory without enabling it first, and old runtimes
+    /// refuse the call for kernels of modules: a launch that needs too much fails by itself.
     unsafe fn allow_shared(&self, function: Handle, bytes: usize) -> Result<()> {
         // SAFETY: the caller's.
         unsafe { (self.function_attribute)(function, FUNCTION_SHARED_MEMORY, bytes as i32) };

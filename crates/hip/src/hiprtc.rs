@@ -38,7 +38,7 @@ impl Hiprtc {
         }
     }
 
-    /// What kernels are compiled with. By default products and sums may fuse where no pragma forbids it, and divisions
+    /// Compiler options of kernels. By default products and sums may fuse unless a pragma forbids it, and divisions
     /// and roots are exact.
     pub fn options(&self, arch: &str) -> Vec<String> {
         [&format!("--offload-arch={arch}"), "-std=c++17", "-O3", "-w"].map(|option| option.to_string()).to_vec()

@@ -109,7 +109,7 @@ impl Engine for HipEngine {
     }
 }
 
-/// AMD's libraries, as the engine asks for them.
+/// AMD's libraries, behind the engine's trait.
 struct HipLibraries;
 
 static LIBRARIES: HipLibraries = HipLibraries;

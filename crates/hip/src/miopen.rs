@@ -1,4 +1,4 @@
-//! Convolutions by MIOpen's immediate mode, where it is installed; the engine has kernels of its own for all of them.
+//! Convolutions by MIOpen's immediate mode, if it is installed; the engine has its own kernels for all of them.
 
 use crate::api;
 use rushlight_core::backend::Conv;
@@ -119,7 +119,7 @@ struct State {
     handle: Handle,
     /// Where the handle sends its work.
     stream: Handle,
-    /// `None` for what the library does not take.
+    /// `None` if the library does not support the problem.
     plans: Recent<PlanKey, Option<Arc<Plan>>>,
 }
 
@@ -162,7 +162,7 @@ impl Library {
     /// Descriptor of a dense tensor; `None` if the library does not take it.
     fn tensor(&self, t: &Dense, dtype: c_int, all: &mut Descriptors) -> Result<Option<Handle>> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: sizes and strides are as many as is said.
+        // SAFETY: the arrays have the given number of sizes and strides.
         unsafe {
             check("miopenCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
             all.push(self.api.tensor_destroy, handle);
@@ -171,7 +171,7 @@ impl Library {
         }
     }
 
-    /// Describes a convolution, asks how to compute it and has that compiled; `None` if the library does not.
+    /// Describes a convolution, selects a solution and compiles it; `None` if the library has none.
     fn make_plan(&self, handle: Handle, (pass, s, dtype, order): (Pass, &Conv, DType, Order)) -> Result<Option<Plan>> {
         // `miopenHalf`, `miopenFloat`, `miopenBFloat16`.
         let kind = match dtype {

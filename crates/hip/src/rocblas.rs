@@ -44,7 +44,7 @@ impl Rocblas {
     /// The version, such as 4.3.0.
     pub fn version(&self) -> Result<String> {
         let mut text = [0u8; 64];
-        // SAFETY: room for so many characters.
+        // SAFETY: the buffer has the given length.
         match unsafe { (self.version)(text.as_mut_ptr().cast(), text.len()) } {
             0 => Ok(text.iter().take_while(|&&c| c != 0).map(|&c| c as char).collect()),
             code => Err(Error::device(format!("rocblas_get_version_string failed with status {code}"))),
@@ -60,7 +60,7 @@ struct State {
 
 /// The library for one device, before it hipBLASLt where that is installed. Lives as long as the process.
 pub struct Library {
-    /// Why there is no rocBLAS, if there is none.
+    /// The reason why rocBLAS is missing, if it is.
     api: Result<&'static Rocblas>,
     lt: Option<&'static Lt>,
     /// The library's handle may be used by one thread at a time; made on first use.
@@ -87,7 +87,7 @@ fn datatype(dtype: DType) -> Option<c_int> {
 }
 
 impl Library {
-    /// The libraries that there are; an error if there is none.
+    /// The libraries found; an error if none is.
     pub fn new() -> Result<Self> {
         let lt = crate::hipblaslt::table().and_then(Lt::new);
         let api = Rocblas::get();
@@ -168,7 +168,7 @@ impl Library {
 }
 
 impl Products for Library {
-    /// Both libraries want one stride to be one.
+    /// Both libraries need one stride to be one.
     fn reads(&self, rows: usize, columns: usize, strides: [usize; 3]) -> bool {
         Lt::takes(rows, columns, strides)
     }

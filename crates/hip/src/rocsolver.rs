@@ -41,7 +41,7 @@ impl Rocsolver {
     /// The version, such as 3.27.0.
     pub fn version(&self) -> Result<String> {
         let mut text = [0u8; 64];
-        // SAFETY: room for so many characters.
+        // SAFETY: the buffer has the given length.
         match unsafe { (self.version)(text.as_mut_ptr().cast(), text.len()) } {
             0 => Ok(text.iter().take_while(|&&c| c != 0).map(|&c| c as char).collect()),
             code => Err(Error::device(format!("rocsolver_get_version_string failed with status {code}"))),
@@ -136,7 +136,7 @@ impl rushlight_gpu::factorisations::Solver for Solver {
         self.blas.set_stream(stream)
     }
 
-    /// For what lies beside the diagonal while a matrix is taken apart.
+    /// Off-diagonal elements during a decomposition.
     fn room(&mut self, routine: &Routine, dtype: DType) -> Result<[usize; 2]> {
         let elements = match *routine {
             Routine::Syevd { n, .. } | Routine::Gesvd { n, .. } => n,

@@ -9,7 +9,7 @@ api! {
     Smi(
         "ROCm SMI (librocm_smi64)",
         &["librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so"],
-        "Install rocm-smi-lib, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; only what a GPU's use is told by needs it."
+        "Install rocm-smi-lib, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; only the monitoring of GPUs needs it."
     ) {
         fn version = b"rsmi_version_get" (*mut SmiVersion);
     }

@@ -160,7 +160,7 @@ impl Machine {
     }
 }
 
-/// How often each item is there.
+/// The number of occurrences of each item.
 fn count<T: Ord>(items: &[T]) -> BTreeMap<&T, usize> {
     let mut counts = BTreeMap::new();
     items.iter().for_each(|item| *counts.entry(item).or_default() += 1);
@@ -217,7 +217,7 @@ pub fn widen() -> Option<usize> {
         return None;
     }
     let set = cpu_set(&online.into_iter().collect::<Vec<_>>());
-    // SAFETY: the set is valid. The kernel keeps what the cgroup allows, or refuses.
+    // SAFETY: the set is valid. The kernel reduces the set to the cgroup's processors, or refuses.
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
     let now = allowed().len();
     (now > before.len()).then_some(now)
@@ -230,8 +230,8 @@ pub fn shares(ranks: usize, binding: Binding) -> Vec<Share> {
     Machine::parse(read, &allowed).shares(ranks, binding, limit, &gpu_nodes(ranks))
 }
 
-/// The NUMA nodes of the GPUs that ranks see, in the order of the driver, which is that of the bus; empty if that
-/// cannot be told. Intel's GPUs show each of two tiles as a device of its own.
+/// The NUMA nodes of the GPUs that ranks see, in the driver's order, which is the bus order; empty if it
+/// is unknown. Intel's GPUs show each of two tiles as a separate device.
 fn gpu_nodes(ranks: usize) -> Vec<usize> {
     let mut buses: Vec<(String, u32)> = std::fs::read_dir("/sys/bus/pci/devices")
         .into_iter()
@@ -247,7 +247,7 @@ fn gpu_nodes(ranks: usize) -> Vec<usize> {
         })
         .collect();
     buses.sort();
-    // The vendor with most: a board's own graphics are not what ranks compute on.
+    // The vendor with the most GPUs: ranks do not compute on a board's graphics.
     let count = |vendor: u32| buses.iter().filter(|(_, other)| *other == vendor).count();
     let Some(vendor) = [NVIDIA, AMD, INTEL].into_iter().max_by_key(|&vendor| count(vendor)) else { return Vec::new() };
     let variable = match vendor {
@@ -281,7 +281,7 @@ fn is_gpu(vendor: u32, class: u32) -> bool {
     }
 }
 
-/// Those of a list that a variable of the vendor's names by numbers.
+/// The items of a list that the vendor's variable selects by number.
 fn visible_of<'a>(all: &'a [String], visible: Option<&str>) -> Option<Vec<&'a String>> {
     match visible {
         None => Some(all.iter().collect()),

@@ -1,4 +1,4 @@
-//! The agent of a node: starts its ranks, watches them, and does what the coordinator says.
+//! The agent of a node: starts its ranks, watches them, and carries out the coordinator's commands.
 
 use crate::console::say;
 use crate::coordinator::{Command, Event};
@@ -23,11 +23,11 @@ struct Attempt {
     place: Place,
     workers: Vec<Worker>,
     output: Option<Output>,
-    /// When ranks that were asked to stop are killed.
+    /// Deadline after which stopping ranks are killed.
     deadline: Option<Instant>,
     failed: bool,
     done: bool,
-    /// The coordinator wants to hear when all have ended.
+    /// Whether to report to the coordinator when all ranks have ended.
     stop_commanded: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Agent<'a> {
     link: Connection,
     host: String,
     attempt: Option<Attempt>,
-    /// The first signal from outside that asked the job to end, and when it came.
+    /// The first outside signal to end the job, and its time.
     ending: Option<(i32, Instant)>,
     /// The job's end, when it is known.
     end: Option<(i32, String)>,
@@ -124,7 +124,7 @@ impl<'a> Agent<'a> {
     fn listen(&mut self) -> Result<()> {
         let take_byte = |fd| {
             let mut byte = 0u8;
-            // SAFETY: reads the byte that was written for what was received.
+            // SAFETY: reads the byte that announces a received message.
             unsafe { libc::read(fd, (&raw mut byte).cast(), 1) };
         };
         loop {
@@ -163,7 +163,7 @@ impl<'a> Agent<'a> {
             let news = match &self.link {
                 Connection::Joined(link) => link.woken.as_raw_fd(),
                 Connection::Rejoining(rejoining) => rejoining.woken.as_raw_fd(),
-                // Poll passes over what is negative.
+                // `poll` ignores negative descriptors.
                 Connection::Lost => -1,
             };
             let fds = [self.guard.signals.fd(), self.guard.fd(), news];
@@ -298,7 +298,7 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Does what follows when all ranks have ended. Returns a code if this node's part is over.
+    /// Handles the end of all ranks. Returns an exit code if this node is done.
     fn settle(&mut self) -> Result<Option<i32>> {
         let (node, holds_store) = (self.node(), self.holds_store());
         if let Some(attempt) = self.attempt.as_mut().filter(|a| a.workers.iter().all(|w| w.ended.is_some())) {
@@ -363,7 +363,7 @@ impl<'a> Agent<'a> {
 }
 
 impl Attempt {
-    /// Asks ranks that still run to end, and has them killed if they do not.
+    /// Terminates running ranks, and kills those that do not end in time.
     fn stop(&mut self, patience: Duration) {
         if self.deadline.is_none() && self.workers.iter().any(|worker| worker.ended.is_none()) {
             self.workers.iter().for_each(|worker| worker.signal(libc::SIGTERM));

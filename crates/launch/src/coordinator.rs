@@ -1,6 +1,6 @@
-//! The coordinator: decides which nodes are in the job, when ranks start, and what follows a failure.
+//! The coordinator: decides which nodes are in the job, when ranks start, and how to react to a failure.
 //!
-//! It runs beside one node's agent. Agents send it events and obey its commands. [`Coordinator`] is the rules alone,
+//! It runs with one node's agent. Agents send it events and obey its commands. [`Coordinator`] holds only the rules,
 //! without clock or network; [`serve`] runs them over a store.
 
 use crate::worker::Place;
@@ -58,7 +58,7 @@ pub enum Event {
         code: i32,
         fatal: bool,
     },
-    /// All ranks of the node ended well: with 0, or with the code that asks for another job.
+    /// All ranks of the node succeeded: with code 0, or with the code that requests another job.
     Done {
         node: u64,
         round: u64,
@@ -70,7 +70,7 @@ pub enum Event {
         round: u64,
         port: u16,
     },
-    /// The node was told to end by a signal, and its ranks have ended. Without the one that `holds_store` nobody can
+    /// A signal ended the node, and its ranks have ended. Without the node that `holds_store` no other node can
     /// continue.
     Leaving {
         node: u64,
@@ -174,7 +174,7 @@ impl Coordinator {
                     done.insert(node, code);
                     if members.iter().all(|member| done.contains_key(member)) {
                         let code = done.values().copied().max().unwrap_or(0);
-                        self.end(code, "the ranks have saved their state and ask for another job".into());
+                        self.end(code, "the ranks have saved their state and request another job".into());
                     }
                 }
             }
@@ -215,7 +215,7 @@ impl Coordinator {
         self.tick(now);
     }
 
-    /// Decides what follows from time alone.
+    /// Handles timeouts.
     pub fn tick(&mut self, now: Duration) {
         self.admit(now);
         let (least, most) = self.rules.nodes;

@@ -15,7 +15,7 @@ const MAX_MESSAGE: usize = 4000;
 pub struct Failures {
     /// `None` if there can be none: ranks then leave no error files.
     folder: Option<PathBuf>,
-    /// Whether the caller wants a report, and removes the folder.
+    /// Whether the caller requested a report and removes the folder.
     is_callers: bool,
 }
 
@@ -36,7 +36,7 @@ impl Failures {
         Some(self.folder.as_ref()?.join(format!("error-{}-{rank}.json", place.round)))
     }
 
-    /// Removes what ranks of earlier rounds left: a job may restart for months.
+    /// Removes files of earlier rounds: a job may restart for months.
     pub fn forget(&self, place: &Place) {
         let own = format!("error-{}-", place.round);
         for entry in self.folder.iter().flat_map(std::fs::read_dir).flatten().flatten() {
@@ -54,12 +54,12 @@ impl Failures {
             return None;
         }
         let value: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        // A plain text, or a text with further details beside it.
+        // A plain text, or a text with further details.
         let message = value["message"]["message"].as_str().or(value["message"].as_str())?;
         Some(message.chars().take(MAX_MESSAGE).collect())
     }
 
-    /// Writes the report of a round. Of the ranks that the launcher itself stopped it says so by their signal.
+    /// Writes the report of a round. Ranks that the launcher itself stopped are marked by their signal.
     pub fn write(&self, place: &Place, workers: &[Worker]) {
         let Some(folder) = self.folder.as_ref().filter(|_| self.is_callers) else { return };
         let failed: Vec<Value> = workers

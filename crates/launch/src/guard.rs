@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// What the agent knows of its guard.
+/// The agent's handle of its guard.
 pub struct Guard {
     /// The signals of the agent's process.
     pub signals: Blocked,
@@ -27,7 +27,7 @@ impl Guard {
     }
 }
 
-/// Runs `agent` in a process of its own. `forwarded` are the signals that are for the ranks. Returns its exit code.
+/// Runs `agent` in a child process. `forwarded` are the signals meant for the ranks. Returns its exit code.
 pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> {
     // Children that a program around us had before are none of ours.
     let kept: HashSet<i32> = children(std::process::id() as i32).into_iter().collect();
@@ -51,7 +51,7 @@ pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> 
             let guard = Guard { signals, alive };
             let code = catch_unwind(AssertUnwindSafe(|| agent(&guard))).unwrap_or(70);
             kill_descendants(&HashSet::new());
-            // SAFETY: ends this process without running what the parent has registered for its own end.
+            // SAFETY: ends this process without running the parent's exit handlers.
             unsafe { libc::_exit(code) }
         }
         pid => {

@@ -30,7 +30,7 @@ pub struct Link {
     pub woken: OwnedFd,
     /// The connection whose end tells the others of this node's death.
     _life: Option<TcpStore>,
-    /// Set in the process that runs the coordinator; what is received is its end.
+    /// Set in the process that runs the coordinator; receives a message when it ends.
     served: Option<Receiver<()>>,
 }
 
@@ -102,7 +102,7 @@ pub struct Contact {
     pub card: Card,
     /// The address of `--local-addr`.
     pub local_addr: Option<String>,
-    /// Whether the store is to live here, where the user says so.
+    /// Whether this process hosts the store, if the user sets it.
     pub is_host: Option<bool>,
 }
 
@@ -138,7 +138,7 @@ impl Contact {
         Some(if scheduled { self.rules.join_timeout.min(SCHEDULED_PATIENCE) } else { self.rules.join_timeout })
     }
 
-    /// Joins again, on a thread of its own. What is received is the new link, after a byte in the pipe.
+    /// Rejoins on a separate thread. The receiver gets the new link, after a byte in the pipe.
     pub fn rejoin(&self, patience: Duration) -> Result<Rejoining> {
         let mut contact = self.clone();
         contact.card.port = free_port()?;
@@ -146,7 +146,7 @@ impl Contact {
         let (woken, wake) = signals::pipe()?;
         std::thread::Builder::new().name("rushlight-rejoin".into()).spawn(move || {
             let deadline = Instant::now() + patience;
-            // The port of a store that is to be made here may be in use for a moment, and then not.
+            // The port of a new store may be in use for a moment: retry.
             let joined = loop {
                 let left = deadline.saturating_duration_since(Instant::now());
                 match contact.join(left.min(REJOIN_ATTEMPT)) {
@@ -212,7 +212,7 @@ pub struct Rejoining {
     pub woken: OwnedFd,
 }
 
-/// Runs the coordinator on a thread of its own. What is received is its end.
+/// Runs the coordinator on a separate thread. The receiver gets a message when it ends.
 fn serve(store: Arc<dyn Store>, rules: Rules) -> Result<Receiver<()>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::Builder::new().name("rushlight-coordinator".into()).spawn(move || {

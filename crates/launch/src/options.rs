@@ -13,13 +13,13 @@ const MAX_RANKS: usize = 4096;
 /// How many ranks a node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nproc {
-    /// So many.
+    /// A number.
     Count(usize),
     /// One for each GPU.
     Gpu,
     /// One for each processor.
     Cpu,
-    /// One for each GPU, or for each processor where there is none.
+    /// One for each GPU, or for each processor without GPUs.
     Auto,
 }
 
@@ -89,7 +89,7 @@ pub struct Options {
     pub nnodes: Option<(usize, usize)>,
     pub node_rank: Option<usize>,
     pub standalone: bool,
-    /// Whether `--rdzv-backend` asks for a fixed order of nodes.
+    /// Whether `--rdzv-backend` requests a fixed order of nodes.
     pub fixed_order: bool,
     pub endpoint: Option<(String, Option<u16>)>,
     pub run_id: Option<String>,
@@ -122,7 +122,7 @@ pub struct Options {
     pub signals: Vec<i32>,
     /// Whether each rank sees its own device only, as number 0.
     pub virtual_local_rank: bool,
-    /// Whether the rendezvous is to be held here, where the user says so.
+    /// Whether this node hosts the rendezvous, if the user sets it.
     pub is_host: Option<bool>,
     /// Where the job's exit code is written, by the launcher that holds the rendezvous.
     pub exit_code_file: Option<PathBuf>,
@@ -140,7 +140,7 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
         "N|gpu|cpu|auto",
         "Ranks on this node. Default: 1; in a Slurm allocation one for each GPU",
     ),
-    ("nnodes", "nnodes", "N|MIN:MAX", "Nodes of the job. Default: 1, or those of the allocation"),
+    ("nnodes", "nnodes", "N|MIN:MAX", "Nodes of the job. Default: 1, or all nodes of the allocation"),
     ("node-rank", "node_rank", "R", "This node, counted from 0, where the order is fixed"),
     ("rdzv-backend", "rdzv_backend", "static|c10d", "static: --node-rank gives the order. c10d: nodes come and go"),
     ("rdzv-endpoint", "rdzv_endpoint", "HOST[:PORT]", "Where the launchers of all nodes meet"),
@@ -171,7 +171,7 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
         "log-line-prefix-template",
         "log_line_prefix_template",
         "TEXT",
-        "What stands before each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}. Default: '[rank${rank}]: '",
+        "Prefix of each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}. Default: '[rank${rank}]: '",
     ),
     (
         "duplicate-stdout-filters",
@@ -203,7 +203,7 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
         "exit-code-file",
         "exit_code_file",
         "FILE",
-        "Where the launcher that holds the rendezvous writes the job's exit code. srun's own is that of the worst task, a lost one included",
+        "Where the launcher that holds the rendezvous writes the job's exit code. srun itself returns the worst task's code, including a lost one's",
     ),
     ("event-log-handler", "event_log_handler", "null", "Accepted for torchrun's sake; only null"),
     ("logs-specs", "logs_specs", "default", "Accepted for torchrun's sake; only default"),
@@ -259,8 +259,11 @@ the others stop their ranks and join again when it is back; a launcher on the sa
                 .alias("virtual_local_rank"),
         )
         .arg(
-            flag("run-path", "Accepted for torchrun's sake: a script runs in an interpreter of its own")
-                .alias("run_path"),
+            flag(
+                "run-path",
+                "Accepted for compatibility with torchrun: a script always runs in a separate interpreter",
+            )
+            .alias("run_path"),
         )
         .arg(
             Arg::new("print-completion")
@@ -426,7 +429,7 @@ fn nnodes(text: &str) -> Result<(usize, usize)> {
     }
 }
 
-/// Whether the backend's name asks for a fixed order.
+/// Whether the backend's name requests a fixed order.
 fn backend(name: Option<&str>) -> Result<bool> {
     match name {
         None | Some("c10d" | "tcp") => Ok(false),
@@ -439,7 +442,7 @@ fn backend(name: Option<&str>) -> Result<bool> {
 
 fn endpoint(text: &str) -> Result<(String, Option<u16>)> {
     let wrong = || Error::value(format!("rushlight run: --rdzv-endpoint {text} should be HOST or HOST:PORT"));
-    // An IPv6 address has colons of its own and takes its port after brackets.
+    // An IPv6 address contains colons, so its port follows brackets.
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
@@ -451,7 +454,7 @@ fn endpoint(text: &str) -> Result<(String, Option<u16>)> {
     if host.is_empty() {
         return Err(wrong());
     }
-    // Port 0 is torchrun's way to ask for any.
+    // Port 0 means any port, as in torchrun.
     let port = port.map(|p| p.parse::<u16>().map_err(|_| wrong())).transpose()?.filter(|&p| p > 0);
     Ok((host.to_owned(), port))
 }
@@ -498,7 +501,7 @@ fn signals(text: &str) -> Result<Vec<i32>> {
         .collect()
 }
 
-/// What `--rdzv-conf` says.
+/// The settings of `--rdzv-conf`.
 struct Conf {
     join: Duration,
     last_call: Duration,
@@ -525,7 +528,7 @@ fn conf(text: &str) -> Result<Conf> {
                     }
                 });
             }
-            // Torchrun's details of its own store, which ours decides for itself.
+            // Settings of torchrun's own store; ours does not need them.
             "read_timeout"
             | "rank"
             | "close_timeout"

@@ -27,7 +27,7 @@ pub struct Source {
     pub prefix: String,
     /// Where lines are shown; `None` if they are not.
     pub console: Option<Stream>,
-    /// A file that takes the bytes as they are.
+    /// A file that receives the raw bytes.
     pub file: Option<File>,
     /// A file that takes lines with one of these texts.
     pub filtered: Option<(File, Vec<String>)>,
@@ -87,7 +87,7 @@ impl Output {
         state.tails[local_rank].iter().cloned().collect()
     }
 
-    /// Shows what there is, and stops.
+    /// Prints the remaining output and stops.
     pub fn finish(mut self, patience: Duration) {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.state.lock().unwrap_or_else(|e| e.into_inner());
@@ -153,7 +153,7 @@ impl Lines {
         }
     }
 
-    /// Reads what there is: one buffer, so that no stream keeps the others waiting, or all of it. False at the end.
+    /// Reads available output: one buffer, so that no stream blocks the others, or all of it. False at the end.
     fn read(&mut self, buffer: &mut [u8], all: bool, shared: &Shared) -> bool {
         loop {
             match self.pipe.read(buffer) {
@@ -236,8 +236,8 @@ impl Lines {
     }
 }
 
-/// How many bytes are whole lines. A carriage return ends one too, as progress bars use it; before it is known what
-/// follows, it may be half of a line's end.
+/// The number of bytes in complete lines. A carriage return ends a line too, for progress bars; until the next byte
+/// arrives, it may be the first half of a line end.
 fn whole_lines(bytes: &[u8]) -> usize {
     let known = if bytes.last() == Some(&b'\r') { &bytes[..bytes.len() - 1] } else { bytes };
     known.iter().rposition(|b| matches!(b, b'\n' | b'\r')).map_or(0, |at| at + 1)

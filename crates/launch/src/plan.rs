@@ -4,7 +4,7 @@ use crate::options::{Nproc, Options};
 use rushlight_core::{Error, Result};
 use rushlight_dist::launch::{self, Environment, Launch, Launcher, Rendezvous, candidate_ports, expand_hosts};
 
-/// What this process is in the job.
+/// This process's role in the job.
 #[derive(Debug)]
 pub enum Plan {
     /// The agent of the only node.
@@ -45,7 +45,7 @@ pub fn plan(options: &Options, env: &Environment) -> Result<Plan> {
         return Ok(if superfluous(env) { Plan::Superfluous } else { Plan::Alone });
     }
     let launch = launch::detect_from(env)?;
-    // A rank of an outer job may run a job of its own: its variables are none of a scheduler's.
+    // A rank of an outer job may start a job itself: its variables are not a scheduler's.
     let outer =
         !matches!(launch.launcher, Launcher::Single | Launcher::Torchrun | Launcher::Environment | Launcher::Kubeflow);
     if outer && launch.world_size > 1 {
@@ -161,7 +161,7 @@ fn srun(nodes: usize, env: &Environment) -> Vec<String> {
         // Agents end their ranks themselves, and an elastic job continues without a node.
         "--kill-on-bad-exit=0".into(),
     ];
-    // Different nodes may have different numbers of processors: the fewest is what all have.
+    // Different nodes may have different numbers of processors: use the smallest.
     let cpus = env.get("SLURM_JOB_CPUS_PER_NODE").and_then(|list| {
         let counts = list.split(',').map(|item| item.split('(').next()?.trim().parse::<usize>().ok());
         counts.collect::<Option<Vec<_>>>()?.into_iter().min()

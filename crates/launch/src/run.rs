@@ -23,14 +23,14 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs a job. `arguments` are those after `run`; `myself` starts this launcher again, as `srun` does on every node:
-/// the program and what comes before the arguments. Returns the exit code: that of the first rank that failed, or 128
+/// the program and its leading arguments. Returns the exit code: that of the first rank that failed, or 128
 /// and the number of the signal that ended it.
 pub fn run(arguments: &[OsString], myself: &[OsString]) -> i32 {
     run_with_report(arguments, myself, None)
 }
 
 /// [`run`] that leaves a report in a folder: `failures.json` lists the ranks of this node that failed in the last
-/// round, and `error-ROUND-RANK.json` is what a rank wrote of its error. A job that ends well leaves no
+/// round, and `error-ROUND-RANK.json` is a rank's own error report. A job that ends well leaves no
 /// `failures.json`.
 pub fn run_with_report(arguments: &[OsString], myself: &[OsString], folder: Option<&Path>) -> i32 {
     let words = std::iter::once(OsString::from("rushlight run")).chain(arguments.iter().cloned());

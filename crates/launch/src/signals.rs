@@ -110,7 +110,7 @@ impl Drop for Blocked {
     }
 }
 
-/// Waits until one of the descriptors can be read or has hung up, for so many milliseconds at most. Returns which.
+/// Waits until one of the descriptors can be read or has hung up, for at most `milliseconds`. Returns which.
 pub fn wait_readable<const N: usize>(fds: [RawFd; N], milliseconds: i32) -> [bool; N] {
     let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: the array has N entries. An interrupted wait leaves them without events.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-/// A node's place in a round: what the coordinator says.
+/// A node's place in a round, assigned by the coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The round, counted from 0 over restarts and changes of membership.
@@ -38,7 +38,7 @@ pub struct Place {
     pub master_port: u16,
 }
 
-/// What all rounds of a run have in common.
+/// The settings common to all rounds of a run.
 pub struct Job<'a> {
     pub options: &'a Options,
     pub run_id: String,
@@ -90,7 +90,7 @@ impl Exit {
         }
     }
 
-    /// Whether the rank did what it should: it finished, or saved its state and asks for another job.
+    /// Whether the rank succeeded: it finished, or saved its state and requests another job.
     pub fn is_good(self) -> bool {
         matches!(self, Exit::Code(0 | REQUEUE_CODE))
     }
@@ -220,7 +220,7 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
     let mut command = Command::new(&line[0]);
     command.args(&line[1..]).envs(variables(job, place, local_rank)).process_group(0);
     // A terminal stops background readers; a pipe can have one reader.
-    // SAFETY: asks about a descriptor, open or not.
+    // SAFETY: queries a descriptor, open or not.
     if rank > 0 || unsafe { libc::isatty(0) } == 1 {
         command.stdin(Stdio::null());
     }
@@ -337,7 +337,7 @@ fn prefix(job: &Job, place: &Place, local_rank: usize) -> String {
 }
 
 impl Worker {
-    /// Sends a signal to the rank, not to what it has started: helpers would die while it saves.
+    /// Sends a signal to the rank, not to its children: helpers would die while it saves.
     pub fn signal(&self, signal: i32) {
         if self.ended.is_none() {
             // SAFETY: the process is our child and not reaped.
@@ -357,7 +357,7 @@ impl Worker {
     }
 }
 
-/// Notes the workers that have ended, in the order in which the kernel tells of them, and kills what is left of their
+/// Notes the workers that have ended, in the kernel's order, and kills the rest of their
 /// process groups. Returns their indices.
 pub fn reap(workers: &mut [Worker]) -> Vec<usize> {
     let mut ended = Vec::new();

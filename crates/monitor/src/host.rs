@@ -8,7 +8,7 @@ use std::time::Instant;
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// What its processors are.
+    /// Model of its processors.
     pub cpu: String,
     /// Per cent in use of each processor since the sample before; empty at first.
     pub cores: Vec<f64>,
@@ -31,7 +31,7 @@ impl Host {
     }
 }
 
-/// A process and what it used.
+/// A process and its resource use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostProcess {
     /// The process.
@@ -70,7 +70,7 @@ pub fn process_name(pid: u32) -> String {
         [] => read(&format!("/proc/{pid}/comm")).trim().to_owned(),
         [program, rest @ ..] => {
             let name = base(program);
-            // What follows `-m`, or looks like a script.
+            // The module after `-m`, or a word that looks like a script.
             let module = rest.iter().position(|word| word == "-m").and_then(|at| rest.get(at + 1));
             let script = module.or_else(|| rest.iter().find(|word| word.ends_with(".py") || word.ends_with(".sh")));
             match script.filter(|_| name.starts_with("python") || name.ends_with("sh")) {

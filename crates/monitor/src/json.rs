@@ -34,7 +34,7 @@ impl Gpu {
         })
     }
 
-    /// What [`Gpu::to_json`] wrote; what is missing is unknown.
+    /// Reads the output of [`Gpu::to_json`]; missing figures are `None`.
     pub fn from_json(json: &Json) -> Self {
         Self {
             vendor: string(json, "vendor"),
@@ -84,7 +84,7 @@ impl Sample {
         })
     }
 
-    /// What [`Sample::to_json`] wrote; what is missing is unknown.
+    /// Reads the output of [`Sample::to_json`]; missing figures are `None`.
     pub fn from_json(json: &Json) -> Self {
         let cpu = json.get("cpu").unwrap_or(&Json::Null);
         let host = Host {

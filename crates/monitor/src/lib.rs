@@ -1,7 +1,7 @@
 //! Figures of GPUs and processors: utilisation, memory, power, temperature, clocks, processes.
 //!
-//! GPUs are asked through the vendor's management library, which is opened at run time: NVML, ROCm SMI or Level Zero
-//! Sysman. A figure that a library or a device does not give is `None`.
+//! GPUs are queried through the vendor's management library, which is opened at run time: NVML, ROCm SMI or Level Zero
+//! Sysman. A figure that a library or a device does not provide is `None`.
 //!
 //! ```
 //! let mut monitor = rushlight_monitor::Monitor::new();
@@ -117,7 +117,7 @@ impl Monitor {
         sample
     }
 
-    /// Only the GPUs, without the names of processes: what a training run asks now and then.
+    /// Only the GPUs, without the names of processes: for periodic use by a training run.
     pub fn gpus(&mut self) -> Vec<Gpu> {
         let found = [nvml::gpus(), rocm::gpus(), sysman::gpus(&mut self.sysman)];
         found.into_iter().flatten().flatten().flatten().collect()
@@ -128,7 +128,7 @@ impl Monitor {
         self.host.read()
     }
 
-    /// The GPU that programs call so: variables such as `CUDA_VISIBLE_DEVICES` number devices anew.
+    /// The GPU with a program's device number: variables such as `CUDA_VISIBLE_DEVICES` renumber devices.
     pub fn gpu(&mut self, device: Device) -> Result<Gpu> {
         match device {
             Device::Cuda(ordinal) => match nvml::gpu(ordinal) {

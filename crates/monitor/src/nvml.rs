@@ -167,7 +167,7 @@ pub fn visible_index(visible: Option<&str>, uuids: &[String], ordinal: usize) ->
     for word in visible.split(',').map(str::trim) {
         if word.starts_with("MIG-") {
             return Err(Error::device(
-                "CUDA_VISIBLE_DEVICES names a part of a GPU (MIG), whose figures NVML does not give: ask `nvidia-smi`",
+                "CUDA_VISIBLE_DEVICES names a part of a GPU (MIG), whose figures NVML does not provide: use `nvidia-smi`",
             ));
         }
         let index = match word.parse::<usize>() {
@@ -238,7 +238,7 @@ fn read(nvml: &Nvml, index: u32) -> Result<Gpu> {
     Ok(gpu)
 }
 
-/// Bytes used and in all. The newer function does not count what the driver reserves, as `nvidia-smi` does not.
+/// Bytes used and in all. Like `nvidia-smi`, the newer function excludes the driver's reserved memory.
 fn memory(nvml: &Nvml, device: Device) -> (Option<u64>, Option<u64>) {
     if let Some(get) = nvml.memory2 {
         let mut memory = Memory2 { version: size_of::<Memory2>() as u32 | 2 << 24, ..Memory2::default() };

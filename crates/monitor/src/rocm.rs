@@ -86,7 +86,7 @@ fn rocm() -> Result<&'static Rocm> {
 /// All devices; `None` where the library is not installed or the kernel has no AMD driver.
 pub fn gpus() -> Result<Option<Vec<Gpu>>> {
     let Ok(library) = Rocm::get() else { return Ok(None) };
-    // A library that the user names is asked in any case.
+    // A library that the user names is always queried.
     let named = std::env::var_os(SEARCH.variable).unwrap_or_default();
     let is_named =
         std::env::split_paths(&named).any(|f| !f.as_os_str().is_empty() && Path::new(&library.path).starts_with(f));

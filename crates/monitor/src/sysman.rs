@@ -120,7 +120,7 @@ impl Counters {
 
 type List = unsafe extern "C" fn(Handle, *mut u32, *mut Handle) -> i32;
 
-/// What belongs to a device.
+/// The handles of a device's components.
 fn list(of: Handle, get: List) -> Vec<Handle> {
     let mut count = 0;
     // SAFETY: without a buffer the function only counts.
@@ -180,7 +180,7 @@ pub fn gpus(counters: &mut Counters) -> Result<Option<Vec<Gpu>>> {
 
 fn read(sysman: &Sysman, device: Handle, index: usize, counters: &mut Counters) -> Gpu {
     let mut gpu = Gpu { vendor: "intel".into(), index, ..Gpu::default() };
-    // SAFETY: here and below, handles are the library's, and structures say what they are in their first field.
+    // SAFETY: here and below, handles are the library's, and structures have their type in the first field.
     unsafe {
         let mut properties = DeviceProperties::new();
         properties.core = CoreProperties::new();

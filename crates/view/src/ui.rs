@@ -111,7 +111,7 @@ fn keep_token(token: &str, port: u16) -> std::io::Result<PathBuf> {
     let directory = home.join(".cache").join("rushlight");
     std::fs::create_dir_all(&directory)?;
     let path = directory.join(format!("ui-token-{port}"));
-    // Made anew: a file that was there could be open to others.
+    // Create a new file: an existing one could be open in other processes.
     let _ = std::fs::remove_file(&path);
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     writeln!(file, "{token}")?;
@@ -137,11 +137,11 @@ fn announce(request: &Request, address: std::net::SocketAddr, token: Option<&(St
             text += &format!("?token={token}");
         } else if *made {
             text += &match keep_token(token, port) {
-                Ok(path) => format!(" asks for the token in {}", path.display()),
-                Err(e) => format!(" asks for a token that could not be kept ({e}); set RUSHLIGHT_UI_TOKEN"),
+                Ok(path) => format!(" requires the token in {}", path.display()),
+                Err(e) => format!(" requires a token that could not be saved ({e}); set RUSHLIGHT_UI_TOKEN"),
             };
         } else {
-            text += " asks for the token in RUSHLIGHT_UI_TOKEN";
+            text += " requires the token in RUSHLIGHT_UI_TOKEN";
         }
     }
     text += &format!("\nshows the runs below {}; Ctrl-C ends it", request.directory.display());

@@ -8,7 +8,7 @@ from ._version import __version__
 
 
 def show():
-    """What computes here."""
+    """The engines and their features."""
     from .backends import cpu
 
     found = [f"rushlight {__version__} (Rust)", f"  - CPU capability usage: {cpu.get_cpu_capability()}", f"  - Python {platform.python_version()}"]

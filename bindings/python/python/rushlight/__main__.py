@@ -11,13 +11,13 @@ USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS 
 
 Runs a program written for PyTorch: torch, torchvision, intel_extension_for_pytorch, oneccl_bindings_for_pytorch and horovod are Rushlight, also
 in processes that it starts.
-Python's options -u and -W may stand before SCRIPT, as in a command written for python itself.
+Python's options -u and -W may precede SCRIPT, as in a command written for python itself.
 cuda, xpu and hip name the accelerator there is. --device cpu hides it; --device cuda (or xpu, hip) makes torch.cuda.is_available() say
-yes where there is none, and tensors are on the CPU all the same.
+yes without one, and tensors are on the CPU all the same.
 
 --trace says where the time of a step went, from a trace that torch.profiler wrote, here or in PyTorch.
 
---install gives this environment distributions named torch and torchvision that stand for Rushlight, so that libraries built on PyTorch
+--install gives this environment distributions named torch and torchvision that are served by Rushlight, so that libraries built on PyTorch
 install and import as they are; --uninstall removes them. Both leave a real torch alone. --wheels writes the two as wheels."""
 
 

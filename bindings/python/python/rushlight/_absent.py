@@ -1,6 +1,6 @@
 """Names of PyTorch that can be imported here and raise when they are used.
 
-Libraries import more than they use. A name of a feature that is not supported exists, as PyTorch's kind of object, and says on use what is missing.
+Libraries import more than they use. A name of a feature that is not supported exists as PyTorch's kind of object and raises on use, with the reason.
 ``MODULES`` is the table: a module, why it is absent, and its names. A capital letter makes a class, a small one a function.
 """
 
@@ -146,7 +146,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Makes the modules of the table. Asked last, after files."""
+    """Creates the modules of the table. Searched last, after files."""
 
     def find_spec(self, name, path=None, target=None):
         root, _, rest = name.partition(".")

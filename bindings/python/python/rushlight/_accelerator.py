@@ -1,6 +1,6 @@
-"""What ``torch.cuda``, ``torch.xpu``, ``torch.mps`` and ``torch.accelerator`` have in common.
+"""The common part of ``torch.cuda``, ``torch.xpu``, ``torch.mps`` and ``torch.accelerator``.
 
-``cuda``, ``xpu`` and ``hip`` name the accelerator there is. Without one ``is_available`` says so, and other questions are answered for the CPU,
+``cuda``, ``xpu`` and ``hip`` name the machine's accelerator. Without one ``is_available`` is False, and other queries describe the CPU,
 which the names then mean. ``RUSHLIGHT_DEVICE`` (set by ``python -m rushlight --device``) can hide accelerators (``cpu``), or have ``is_available``
 answer yes where there is none (``cuda``, ``xpu``, ``hip``), for scripts that refuse to run otherwise.
 """
@@ -10,12 +10,12 @@ import time
 
 from . import _C
 
-#: Kinds of accelerators that are to be taken for available.
+#: Kinds of accelerators to report as available.
 pretend = {{"hip": "cuda"}.get(kind, kind) for kind in (os.environ.get("RUSHLIGHT_DEVICE"),) if kind in ("cuda", "xpu", "hip")}
 
 
 def count(kind):
-    """How many devices of a kind there are, or are to be taken for there."""
+    """The number of devices of a kind, real or reported as available."""
     if kind == "accelerator":
         return _C._device_count() or int(bool(pretend))
     found = 0 if kind == "mps" else _C._device_count()
@@ -23,7 +23,7 @@ def count(kind):
 
 
 def place(kind, device=None):
-    """The device that an argument of a device's function means: an accelerator, or the CPU where there is none."""
+    """The device that an argument of a device's function means: an accelerator, or the CPU without one."""
     if kind == "cpu" or not _C._device_count():
         return "cpu"
     if device is None:
@@ -71,7 +71,7 @@ class Event:
         self._event.record(stream._stream)
 
     def wait(self, stream=None):
-        """What a stream, or the one in use, is given next waits for the event."""
+        """Makes later work on a stream, by default the current one, wait for the event."""
         (current_stream(self._device) if stream is None else stream).wait_event(self)
 
     def query(self):
@@ -151,12 +151,12 @@ class Stream:
         return True if self._stream is None else self._stream.query()
 
     def wait_stream(self, stream):
-        """What comes next on this stream waits for all that another has been given."""
+        """Makes later work on this stream wait for all earlier work of another."""
         if self._stream is not None and stream._stream is not None:
             self._stream.wait_stream(stream._stream)
 
     def wait_event(self, event):
-        """What comes next on this stream waits for an event."""
+        """Makes later work on this stream wait for an event."""
         if self._stream is not None and event._event is not None:
             self._stream.wait_event(event._event)
 
@@ -238,7 +238,7 @@ class StreamContext:
 
 
 class DeviceProperties:
-    """What is known of a device."""
+    """Properties of a device."""
 
     def __init__(self, kind, device=None):
         self._kind = kind
@@ -322,7 +322,7 @@ def functions(kind):
         return get_device_properties(device).name
 
     def get_device_properties(device=None):
-        """What is known of the device."""
+        """Properties of the device."""
         _notice(kind)
         return DeviceProperties(kind, device)
 
@@ -359,7 +359,7 @@ def functions(kind):
         return _C._memory_stats(place(kind, device))[1]
 
     def max_memory_reserved(device=None):
-        """The most bytes held by the allocator, as far as it is known: what it holds now, or the most that was in tensors."""
+        """The most bytes held by the allocator, a lower bound: the larger of its current bytes and the peak bytes of tensors."""
         return max(_C._memory_stats(place(kind, device))[1:])
 
     def memory_stats(device=None):

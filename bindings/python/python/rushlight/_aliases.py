@@ -1,4 +1,4 @@
-"""Functions of ``torch`` that are others under another name, made when they are asked for."""
+"""Functions of ``torch`` that are aliases of others, created on first use."""
 
 from . import _C
 
@@ -98,7 +98,7 @@ def _imag(input):
 
 
 def _set_anomaly_enabled(mode, check_nan=True):
-    """Turns the search for NaN in backward passes on or off."""
+    """Turns the check for NaN in backward passes on or off."""
     _C._set_detect_anomaly(mode)
 
 

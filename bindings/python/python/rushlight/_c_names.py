@@ -44,7 +44,7 @@ for _name, _value in _NAMES.items():
     if not hasattr(_C, _name):
         setattr(_C, _name, _value)
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
-#: Asked by libraries before they use remote procedure calls.
+#: Checked by libraries before they use remote procedure calls.
 _C._distributed_rpc = types.SimpleNamespace(_is_current_rpc_agent_set=_no)
 
 # Functions are pickled by their module's name.

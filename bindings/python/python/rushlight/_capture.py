@@ -85,7 +85,7 @@ class CapturedStep:
 def capture(function=None, *, device=None, enabled=True, warmup=2, max_graphs=8):
     """A function whose work on an accelerator is recorded once, for each kind of arguments, and then replayed by one launch.
 
-    The first ``warmup`` calls run as they are, the next is recorded: forward, backward, clipping, the optimizer's step, all that the function does on the
+    The first ``warmup`` calls run without capture, the next is recorded: forward, backward, clipping, the optimizer's step, all that the function does on the
     device. Later calls copy their tensors to where the recording reads them and replay it, without running the function. On the CPU it simply runs.
 
     >>> import rushlight as torch
@@ -103,12 +103,12 @@ def capture(function=None, *, device=None, enabled=True, warmup=2, max_graphs=8)
     >>> loss.requires_grad
     False
 
-    New at every replay are the arguments that are tensors, random numbers, and what an optimizer's step depends on: its learning rate, options and number of
+    New at every replay are the arguments that are tensors, random numbers, and an optimizer's learning rate, options and number of
     steps. So losses, state dicts and schedules are those of steps that are not captured; ``scheduler.step()`` belongs outside. Whatever else Python
     computes in the function happens only while it is recorded: pass what changes as a tensor. Other arguments, ``train()`` and ``eval()`` of a captured module, grad
     mode and ``autocast`` are recorded apart, up to ``max_graphs``; a function that uses a model needs a capture for each of its modes.
 
-    Arguments are data, to which no gradient flows; with ``device`` given they are moved there. What is returned has no history either. What has to wait
+    Arguments are data, to which no gradient flows; with ``device`` given they are moved there. The results have no history either. Calls that wait
     for the device (``item()``, printing, copies to the host) raises an error that names it, and nothing has happened.
     """
     if function is None:

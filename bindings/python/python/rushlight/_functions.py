@@ -103,7 +103,7 @@ def _at_least(name):
         return row(_operands(tensors))
 
     at_least.__name__ = at_least.__qualname__ = name
-    at_least.__doc__ = "Tensors with at least so many dimensions."
+    at_least.__doc__ = "Tensors with at least the number of dimensions in the name."
     return at_least
 
 
@@ -159,7 +159,7 @@ def _scaled_mm(input, mat2, scale_a, scale_b, bias=None, scale_result=None, out_
 
 
 def tensordot(a, b, dims=2, out=None):
-    """Products summed over dimensions: so many of the last and first, or lists of them."""
+    """Products summed over dimensions: a number of last and first ones, or lists of them."""
     if isinstance(dims, Tensor):
         dims = dims.tolist()
     if isinstance(dims, (list, tuple)):
@@ -416,7 +416,7 @@ def result_type(tensor1, tensor2):
     """The dtype that two operands combine in."""
     dtypes = [o.dtype for o in (tensor1, tensor2) if isinstance(o, Tensor)]
     if any(dtype in _FLOAT8 for dtype in dtypes):
-        # There is no arithmetic to ask; numbers do not change the dtype of floats.
+        # No arithmetic is involved; numbers do not change the dtype of floats.
         return _C.promote_types(dtypes[0], dtypes[-1])
     probe = [o.detach().reshape(-1)[:0].reshape((0,) * max(o.dim(), 0)) if isinstance(o, Tensor) and o.dim() else o for o in (tensor1, tensor2)]
     if not any(isinstance(o, Tensor) for o in probe):
@@ -477,7 +477,7 @@ class finfo:
 
     def __init__(self, type=None):
         name = str(_C.get_default_dtype() if type is None else type)[6:]
-        # Limits of complex numbers are those of their parts.
+        # Complex dtypes have the limits of their parts.
         name = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}.get(name, name)
         if name not in self._LIMITS:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{type}'")
@@ -556,7 +556,7 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
 
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
-    """Reads what ``save``, or PyTorch's, wrote."""
+    """Reads a file of ``save`` or of PyTorch's ``torch.save``."""
     from .serialization import load
 
     return load(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **pickle_load_args)

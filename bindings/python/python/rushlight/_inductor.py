@@ -1,4 +1,4 @@
-"""``torch._inductor``: settings of a compiler that is not needed. Models run as they are (``torch.compile``)."""
+"""``torch._inductor``: settings of a compiler that is not needed. Models run without it (``torch.compile``)."""
 
 from .compiler import _Config
 

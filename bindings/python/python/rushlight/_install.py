@@ -1,4 +1,4 @@
-"""``torch`` and its relatives served from this package: what ``rushlight.install()`` and ``python -m rushlight`` do."""
+"""``torch`` and its relatives served from this package, for ``rushlight.install()`` and ``python -m rushlight``."""
 
 import importlib
 import importlib.abc
@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 
-#: Roots of names, and what serves them.
+#: Top-level names and the packages that serve them.
 _ROOTS = {
     "torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex",
     "oneccl_bindings_for_pytorch": "rushlight._oneccl", "horovod": "rushlight._horovod",

@@ -222,7 +222,7 @@ class EventList(list):
         self._trace.export_chrome_trace(str(path))
 
     def supported_export_stacks_metrics(self):
-        """What stacks can be weighed by."""
+        """The metrics of stacks."""
         return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
 
     def export_stacks(self, path, metric="self_cpu_time_total"):

@@ -1,4 +1,4 @@
-"""Memory that processes share: what ``Tensor.share_memory_`` moves elements to.
+"""Memory shared between processes: the target of ``Tensor.share_memory_``.
 
 A region is an anonymous file that is mapped. Forked processes inherit the mapping. Spawned ones, and those at the other end of a queue, get the
 file's descriptor from ``multiprocessing``, whose pickler calls ``reduce`` for tensors; ordinary pickles hold the elements, as ever.
@@ -52,14 +52,14 @@ def region_of(tensor):
 
 
 def move(tensor):
-    """Moves a tensor's elements to a region of their own, unless they lie in one."""
+    """Moves a tensor's elements to a shared region, unless they are in one already."""
     if tensor.nbytes and region_of(tensor) is None:
         shared = _mapped(_anonymous_file(tensor.nbytes), tensor.nbytes).view(tensor.dtype).reshape(tensor.shape)
         tensor.data = shared.copy_(tensor.detach())
 
 
 def reduce(tensor):
-    """What ``multiprocessing`` pickles of a tensor."""
+    """A tensor's form in ``multiprocessing``'s pickles."""
     region = region_of(tensor) if tensor.device.type == "cpu" else None
     if region is None or not tensor.is_leaf:
         return tensor.__reduce_ex__(2)

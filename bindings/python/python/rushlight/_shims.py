@@ -1,6 +1,6 @@
-"""Distributions named ``torch`` and ``torchvision`` that stand for this package.
+"""Distributions named ``torch`` and ``torchvision`` that forward to this package.
 
-Libraries ask ``importlib.metadata`` for torch's version, and pip asks it before it installs them. A shim answers both: metadata that depends on
+Libraries read torch's version from ``importlib.metadata``, and pip checks it before it installs them. A shim answers both: metadata that depends on
 rushlight, and a module that hands imports over to it. ``python -m rushlight --install`` writes them into this environment,
 ``python -m rushlight --uninstall`` (or ``pip uninstall torch torchvision``) removes them.
 """
@@ -74,7 +74,7 @@ def _distribution(name):
 
 
 def installed(name):
-    """The distribution of a name, and whether it is a shim; None if there is none."""
+    """The distribution of a name, and whether it is a shim; None if it is not installed."""
     found = _distribution(name)
     return None if found is None else (found, found.metadata["Summary"] == _SUMMARY.format(name=name))
 

@@ -1,4 +1,4 @@
-"""Functions over strides and files: tensors whose elements lie in another order, or in a mapped file."""
+"""Functions over strides and files: tensors with another memory order, or in a mapped file."""
 
 from . import _C
 
@@ -9,14 +9,14 @@ __all__ = ["as_strided_", "as_strided_scatter", "empty_permuted", "empty_strided
 
 
 def empty_strided(size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
-    """An uninitialised tensor whose elements lie at given strides."""
+    """An uninitialised tensor with given strides."""
     span = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if all(size) else 0
     made = _torch.empty(span, dtype=dtype, device=device, pin_memory=pin_memory).as_strided(tuple(size), tuple(stride))
     return made.requires_grad_(requires_grad)
 
 
 def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
-    """An uninitialised tensor whose dimensions lie in memory in the order ``physical_layout``, the slowest first."""
+    """An uninitialised tensor whose dimensions have the memory order ``physical_layout``, the slowest first."""
     size, order = tuple(size), tuple(physical_layout)
     if sorted(order) != list(range(len(size))):
         raise RuntimeError(f"empty_permuted(): the physical layout {order} is not an order of {len(size)} dimensions")

@@ -54,7 +54,7 @@ def _mover(name):
         return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
 
     move.__name__ = move.__qualname__ = name
-    move.__doc__ = "This tensor on an accelerator, or on the CPU where there is none."
+    move.__doc__ = "This tensor on an accelerator, or on the CPU without one."
     setattr(Tensor, name, move)
 
 
@@ -180,7 +180,7 @@ def resize_as_(self, other, memory_format=None):
 
 @_method
 def set_(self, source=None, *args):
-    """Makes this object stand for another tensor's elements."""
+    """Makes this object refer to another tensor's elements."""
     if args or not (source is None or isinstance(source, Tensor)):
         from .storage import UntypedStorage
 
@@ -267,7 +267,7 @@ def share_memory_(self):
 
 @_method
 def is_shared(self):
-    """Whether the elements lie in memory that other processes share."""
+    """Whether the elements are in shared memory."""
     import sys
 
     sharing = sys.modules.get(__name__.rpartition(".")[0] + "._sharing")
@@ -308,7 +308,7 @@ def __copy__(self):
 
 
 def _rebuild(cls, data, dtype, shape, requires_grad, attributes, device="cpu"):
-    """A tensor from what ``__reduce_ex__`` gave."""
+    """Rebuilds a tensor from the result of ``__reduce_ex__``."""
     tensor = _C._from_bytes(data, dtype, shape).to(device)
     tensor = tensor.requires_grad_(requires_grad) if cls is Tensor else cls._make_subclass(tensor, requires_grad)
     tensor.__dict__.update(attributes)
@@ -332,7 +332,7 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
         kind, index = map(int, dl_device)
         if copy is False or kind not in (1, 2):
-            raise BufferError(f"__dlpack__: the tensor is on {self.device}, and dl_device={(kind, index)} would take a copy that is not to be had")
+            raise BufferError(f"__dlpack__: the tensor is on {self.device}, and dl_device={(kind, index)} needs a copy that this call does not make; call .to(device) first")
         return self.to("cpu" if kind == 1 else f"cuda:{index}").__dlpack__(stream=stream if kind == 2 else None, max_version=max_version)
     return _C._to_dlpack(self.clone() if copy else self, max_version, stream)
 
@@ -357,7 +357,7 @@ def histogram(self, bins, *, range=None, weight=None, density=False):
 
 @_method
 def nonzero_static(self, *, size, fill_value=-1):
-    """The first rows of ``nonzero``, as many as asked for."""
+    """The first ``size`` rows of ``nonzero``, padded."""
     found = self.nonzero()[:size]
     missing = size - found.shape[0]
     if missing <= 0:
@@ -369,7 +369,7 @@ def nonzero_static(self, *, size, fill_value=-1):
 
 @_method
 def module_load(self, other, assign=False):
-    """What ``load_state_dict`` puts in this tensor's place."""
+    """The tensor that ``load_state_dict`` stores in this one's place."""
     return other if assign else self.copy_(other).detach()
 
 

@@ -2,7 +2,7 @@
 
 import types
 
-#: PyTorch's defaults; ``torch.set_printoptions`` changes what is printed.
+#: PyTorch's defaults; ``torch.set_printoptions`` changes them.
 PRINT_OPTS = types.SimpleNamespace(precision=4, threshold=1000, edgeitems=3, linewidth=80, sci_mode=None)
 
 

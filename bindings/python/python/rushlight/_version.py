@@ -2,5 +2,5 @@
 
 __version__ = "2.15.0+rushlight0.1.0"
 
-#: The same for what stands for torchvision.
+#: The same for torchvision.
 vision_version = "0.29.2+rushlight0.1.0"

@@ -1,10 +1,10 @@
-"""``torch.compiler``: models run as they are."""
+"""``torch.compiler``: models run without a compiler."""
 
 from ._functions import compile  # noqa: F401
 
 
 def disable(fn=None, recursive=True, **kwargs):
-    """The function as it is."""
+    """Returns the function unchanged."""
     return (lambda function: function) if fn is None else fn
 
 
@@ -35,7 +35,7 @@ def is_exporting():
 
 
 def keep_tensor_guards_unsafe(guard_entries, keep_parameters=False):
-    """What may change of compiled code: nothing is compiled."""
+    """Settings of compiled code, without effect."""
     return []
 
 
@@ -64,12 +64,12 @@ class set_stance:
 
 
 def nested_compile_region(fn=None, *args, **kwargs):
-    """The function as it is."""
+    """Returns the function unchanged."""
     return (lambda function: function) if fn is None else fn
 
 
 class _Config:
-    """Settings of a compiler: kept as they are set, and without effect, as nothing is compiled."""
+    """Settings of a compiler: stored, without effect."""
 
     def __init__(self, name):
         self.__dict__["_name"] = name

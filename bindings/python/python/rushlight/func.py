@@ -86,7 +86,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
             gradients = tuple(_tree(args[n], lambda t: next(found)) for n in numbers)
         finally:
             _C._set_grad_enabled(before)
-        # Only what a caller differentiates, here or around this call, is recorded beyond it.
+        # The result is recorded only if a caller differentiates it, here or in an outer call.
         outer = before and any(leaf.grad_fn is not None for leaf in wanted)
         gradients = gradients if outer else _tree(gradients, lambda t: t.detach())
         gradients = gradients[0] if isinstance(argnums, int) else gradients

@@ -39,7 +39,7 @@ class Future:
         self._inner.add_done_callback(lambda _: callback(self))
 
     def then(self, callback):
-        """A future of what ``callback`` makes of this one."""
+        """A future of ``callback``'s result."""
         made = Future()
 
         def follow(_):

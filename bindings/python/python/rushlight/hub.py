@@ -93,7 +93,7 @@ def _folder(repo_or_dir, source):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
     if source == "local":
         return os.fspath(repo_or_dir)
-    # Where PyTorch puts what it fetched: owner_repository_branch.
+    # PyTorch's folder for downloads: owner_repository_branch.
     repository, _, branch = repo_or_dir.partition(":")
     for ref in [branch] if branch else ["main", "master"]:
         path = os.path.join(get_dir(), f"{repository.replace('/', '_')}_{ref.replace('/', '_')}")

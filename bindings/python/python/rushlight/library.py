@@ -25,7 +25,7 @@ def _tensors(values):
 
 
 class CustomOpDef:
-    """An op: ``torch.ops.namespace.name``, and this object, which is called alike."""
+    """An op: ``torch.ops.namespace.name``, and this object, with the same call."""
 
     def __init__(self, qualified, function=None, signature=None, mutates_args=()):
         namespace, _, name = qualified.partition("::")
@@ -62,7 +62,7 @@ class CustomOpDef:
         return fn
 
     def register_autograd(self, backward, /, *, setup_context=None):
-        """The derivative: ``backward(ctx, *gradients)`` gives one gradient per input; ``setup_context(ctx, inputs, output)`` keeps what it needs."""
+        """The derivative: ``backward(ctx, *gradients)`` gives one gradient per input; ``setup_context(ctx, inputs, output)`` saves values for it."""
         self._backward, self._setup = backward, setup_context
         self.__dict__.pop("_function", None)
 
@@ -196,7 +196,7 @@ def define(qualname, schema=None, *, lib=None, tags=(), func=None):
     return None if schema is not None else (lambda function: function)
 
 
-#: Devices that dispatch keys stand for.
+#: Devices of dispatch keys.
 _KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeImplicitAutograd": None, "CompositeExplicitAutograd": None, "default": None, "": None, "Autograd": None}
 
 
@@ -245,7 +245,7 @@ class Library:
 
 
 def fallthrough_kernel():
-    """Given to ``Library.impl`` where an op is to be treated as before."""
+    """Passed to ``Library.impl`` to keep the default treatment of an op."""
     raise NotImplementedError("fallthrough_kernel() should never be called.")
 
 

@@ -7,7 +7,7 @@ globals().update({name: f for name, f in vars(_C._linalg).items() if not name.st
 
 
 def _checked(function, name, fields, shape):
-    """The result of a factorisation and zero, or what is left and one where it fails."""
+    """The result of a factorisation and 0, or a partial result and 1 if it fails."""
     from .return_types import of
 
     def attempt(A, *args, check_errors=False, **kwargs):

@@ -1,4 +1,4 @@
-"""``torch.mps``: what there is of accelerators under this name."""
+"""``torch.mps``: the machine's accelerators under this name."""
 
 from . import _accelerator
 

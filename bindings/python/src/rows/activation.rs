@@ -6,7 +6,7 @@ use crate::{error, rows};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{Tensor, where_};
 
-/// What `f` makes of the input, or the input overwritten with it.
+/// The result of `f`, or the input overwritten with it.
 fn place(input: &Tensor, inplace: bool, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Out> {
     if !inplace {
         return f(input).map(Out::Tensor);
@@ -66,7 +66,7 @@ fn probability(call: &str, p: f64) -> Result<()> {
     Err(error::value(format!("{call}: dropout probability has to be between 0 and 1, but got {p}")))
 }
 
-/// Drops whole channels: those of a batch where there is one.
+/// Drops whole channels: per sample if there is a batch.
 fn channel_dropout(call: &str, input: &Tensor, p: f64, training: bool, batched: bool) -> Result<Tensor> {
     probability(call, p)?;
     if !training || p == 0.0 {

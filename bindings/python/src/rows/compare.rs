@@ -76,7 +76,7 @@ rows! { ROWS:
     isneginf [Torch Method] "isneginf(Tensor input)" |input: &Tensor| infinite(input, -1.0);
     /// Whether elements are real: all are.
     isreal [Torch Method] "isreal(Tensor input)" |input: &Tensor| isreal(input);
-    /// Whether elements are among those of another tensor.
+    /// Whether another tensor contains each element.
     isin [Torch]
         "isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)"
             |elements: &Tensor, test_elements: &Tensor, _assume_unique: bool, invert: bool| isin(elements, test_elements, invert),

@@ -327,7 +327,7 @@ rows! { ROWS:
             input.copy_(&bernoulli(input, Some(p), from)?).map(|_| Out::First),
         "bernoulli_(Tensor self, Tensor p, *, Generator? generator=None)" |input: &Tensor, p: &Tensor, from: Option<&Generator>|
             input.copy_(&bernoulli(&p.expand(input.shape())?, None, from)?).map(|_| Out::First);
-    /// Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly.
+    /// Integers in place: below `to`, or between `from` and `to`, or all that the dtype represents exactly.
     random_ [Method]
         "random_(Tensor self, *, Generator? generator=None)" |input: &Tensor, from: Option<&Generator>| random_(input, 0, None, from),
         "random_(Tensor self, int to, *, Generator? generator=None)" |input: &Tensor, to: i64, from: Option<&Generator>| random_(input, 0, Some(to), from),

@@ -70,7 +70,7 @@ fn unique(found: rushlight_tensor::Unique, inverse: bool, counts: bool) -> Out {
     if out.len() == 1 { Out::Tensor(out.remove(0)) } else { Out::Tuple(out) }
 }
 
-/// Descending, PyTorch keeps equal elements in order; `stable` is what every sort here is.
+/// Descending, PyTorch keeps equal elements in order; every sort here is stable.
 fn sort(input: &Tensor, dim: isize, descending: bool) -> Result<Out> {
     input.sort(dim, descending).map(pair)
 }
@@ -227,10 +227,10 @@ rows! { ROWS:
         "argsort(Tensor input, *, bool stable, int dim=-1, bool descending=False)" |input: &Tensor, _stable: bool, dim: isize, descending: bool| input.argsort(dim, descending);
     /// Entries of the first dimension in order.
     msort [Torch Method] "msort(Tensor input)" |input: &Tensor| input.msort();
-    /// The largest or smallest elements, and where they are.
+    /// The largest or smallest elements, and their indices.
     topk [Torch Method] "topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True)" |input: &Tensor, k: i64, dim: isize, largest: bool, _sorted: bool|
         input.topk(size(k, "topk: k")?, dim, largest).map(pair);
-    /// Different values in order; where each element's is, and how often each occurs.
+    /// Different values in order; each element's index among them, and the counts.
     unique [Torch Method] "unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None)"
         |input: &Tensor, _sorted: bool, inverse: bool, counts: bool, dim: Option<isize>| Ok::<_, Error>(match dim {
             None => unique(input.unique_full()?, inverse, counts),
@@ -252,9 +252,9 @@ rows! { ROWS:
     cumprod [Torch Method Inplace] "cumprod(Tensor input, int dim, *, dtype? dtype=None)" |input: &Tensor, dim: isize, dtype: Option<DType>| accumulate(input, dim, dtype, false);
     /// Running logarithms of sums of exponentials.
     logcumsumexp [Torch Method] "logcumsumexp(Tensor input, int dim)" |input: &Tensor, dim: isize| input.logcumsumexp(dim);
-    /// Running maxima, and where they are.
+    /// Running maxima, and their indices.
     cummax [Torch Method] "cummax(Tensor input, int dim)" |input: &Tensor, dim: isize| input.cummax(dim).map(pair);
-    /// Running minima, and where they are.
+    /// Running minima, and their indices.
     cummin [Torch Method] "cummin(Tensor input, int dim)" |input: &Tensor, dim: isize| input.cummin(dim).map(pair);
     /// Differences of neighbours.
     diff [Torch Method] "diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)"

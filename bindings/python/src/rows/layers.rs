@@ -81,7 +81,7 @@ fn avg_pool(
     }
 }
 
-/// -1 stands for the input's own size: Python passes `None` as such.
+/// -1 means the input's own size: Python passes `None` as such.
 fn output_size(values: &[i64]) -> Result<OutputSize> {
     let sizes = values
         .iter()
@@ -368,7 +368,7 @@ fn with_planes(input: &Tensor, dims: usize) -> Result<()> {
     Ok(())
 }
 
-/// The output of an adaptive pooling over so many dimensions, which the input must have.
+/// The output of an adaptive pooling over a number of dimensions, which the input must have.
 fn adaptive_size(input: &Tensor, output: &[i64], dims: usize) -> Result<OutputSize> {
     if dims > 1 && input.rank() <= dims {
         return Err(error::value(format!("Input dimension should be at least {}, not {}", dims + 1, input.rank())));
@@ -385,12 +385,12 @@ macro_rules! pooling {
                 "] dilation=1, bool ceil_mode=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool|
                 input.$max(max_pool(kernel, stride, padding, dilation, ceil_mode)?);
-            /// Largest elements of windows, and where they are.
+            /// Largest elements of windows, and their indices.
             $max_indices [Functional] { concat!(stringify!($max_indices), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, int[", $d, "] dilation=1, bool ceil_mode=False, bool return_indices=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool, _indices: bool|
                 input.$max_indices(max_pool(kernel, stride, padding, dilation, ceil_mode)?);
-            /// Largest elements of windows; with `return_indices` where they are, too.
+            /// Largest elements of windows; with `return_indices` also their indices.
             $max [Functional] { concat!(stringify!($max), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, int[", $d, "] dilation=1, bool ceil_mode=False, bool return_indices=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool, indices: bool| {
@@ -416,13 +416,13 @@ pooling! { POOL3, 3, max_pool3d max_pool3d_with_indices avg_pool3d adaptive_avg_
 macro_rules! adaptive_max {
     ($table:ident, $d:literal, $adaptive_max:ident $adaptive_max_indices:ident) => {
         rows! { $table:
-            /// Largest elements of as many windows as wanted; with `return_indices` where they are, too.
+            /// Largest elements of a given number of windows; with `return_indices` also their indices.
             $adaptive_max [Functional] { concat!(stringify!($adaptive_max), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
                 |input: &Tensor, output: &[i64], indices: bool| {
                     let output = adaptive_size(input, output, $d)?;
                     if indices { input.$adaptive_max_indices(output).map(Out::from) } else { input.$adaptive_max(output).map(Out::from) }
                 };
-            /// Largest elements of as many windows as wanted, and where they are.
+            /// Largest elements of a given number of windows, and their indices.
             $adaptive_max_indices [Functional] { concat!(stringify!($adaptive_max_indices), "(Tensor input, int?[", $d, "] output_size, bool return_indices=False)") }
                 |input: &Tensor, output: &[i64], _indices: bool| input.$adaptive_max_indices(adaptive_size(input, output, $d)?);
         }

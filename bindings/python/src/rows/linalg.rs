@@ -346,7 +346,7 @@ fn lu_factor(a: &Tensor, pivot: bool) -> Result<Out> {
     Ok(Out::Named("LU pivots", vec![lu, pivots]))
 }
 
-/// `P`, `L`, `U`; what is not asked for is empty.
+/// `P`, `L`, `U`; parts not requested are empty.
 fn lu_unpack(lu: &Tensor, pivots: &Tensor, data: bool, permutation: bool) -> Result<Out> {
     let (p, l, u) = rushlight_tensor::lu_unpack(lu, pivots)?;
     let kept = |t: Tensor, wanted: bool| if wanted { Ok(t) } else { Tensor::zeros_with([0], (t.dtype(), t.device())) };
@@ -371,7 +371,7 @@ fn one_of(call: &str, name: &str, given: Option<&str>, known: &[&str]) -> Result
     }
 }
 
-/// What beside the solution is known depends on LAPACK's driver, which a caller may have chosen for it.
+/// The results besides the solution depend on LAPACK's driver, which the caller may choose.
 fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
     let solution = a.lstsq(b)?;
     let (m, n) = (a.size(-2)?, a.size(-1)?);

@@ -5,7 +5,7 @@ use crate::{error, rows};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{CrossEntropyOptions, Reduction, Tensor, TripletMargin};
 
-/// `reduction`, or what the older `size_average` and `reduce` say.
+/// `reduction`, or its equivalent by the older `size_average` and `reduce`.
 fn reduction(name: &str, size_average: Option<bool>, reduce: Option<bool>) -> Result<Reduction> {
     if size_average.is_some() || reduce.is_some() {
         return Ok(match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {

@@ -146,7 +146,7 @@ rows! { ROWS:
         DType::Bool => Err(Error::dtype("positive: not implemented for bool")),
         _ => Ok(input.clone()),
     };
-    /// The nearest integer, ties to even, or the nearest number of so many decimals.
+    /// The nearest integer, ties to even, or the nearest number with `decimals` decimals.
     round [Torch Method Inplace Special] "round(Tensor input, *, int decimals=0)" |input: &Tensor, decimals: i64| round(input, decimals);
     /// Elements kept between bounds, of which either may be missing.
     clamp [Torch Method]
@@ -297,7 +297,7 @@ fn frexp(input: &Tensor) -> Result<Out> {
     let zero = input.eq(0)?.logical_or(&input.isfinite()?.logical_not()?)?;
     let safe = where_(&zero, 1.0, input)?;
     let exponent = safe.abs()?.log2()?.floor()?.add(1.0)?;
-    // The logarithm may be off by one beside powers of two: what it says is put right.
+    // The logarithm may be off by one next to powers of two: correct it.
     let mantissa = safe.mul(&exponent.neg()?.exp2()?)?;
     let (large, small) = (mantissa.abs()?.ge(1.0)?, mantissa.abs()?.lt(0.5)?);
     let step = large.to_dtype(input.dtype())?.sub(&small.to_dtype(input.dtype())?)?;

@@ -5,7 +5,7 @@ use crate::value::{Out, dims, size};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{Arg, Tensor};
 
-/// An op over all elements, some dimensions, or with a dtype: what PyTorch's reductions have in common.
+/// An op over all elements, some dimensions, or with a dtype: the common forms of PyTorch's reductions.
 fn reduce(
     input: &Tensor,
     dim: Option<&[i64]>,
@@ -33,7 +33,7 @@ fn reduce(
 pub fn differentiable(input: &Tensor, dtype: DType) -> Result<()> {
     if !dtype.is_float() && input.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
         return Err(Error::autograd(format!(
-            "autograd does not support dtype {dtype}: detach the input, or ask for a float dtype"
+            "autograd does not support dtype {dtype}: detach the input, or pass a float dtype"
         )));
     }
     Ok(())
@@ -177,7 +177,7 @@ fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, i
     }
 }
 
-/// Quantiles of what is left of each row when NaN is taken out.
+/// Quantiles of each row without its NaNs.
 fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
     let Some(dim) = dim else {
         let kept = input.masked_select(&input.isnan()?.logical_not()?)?;
@@ -354,7 +354,7 @@ rows! { ROWS:
     /// Counts of elements between limits, in bins of equal width.
     histc [Torch Method] "histc(Tensor input, int bins=100, Number min=0, Number max=0)" |input: &Tensor, bins: i64, min: f64, max: f64|
         input.histc(size(bins, "histc: bins")?, min, max);
-    /// How often each number from zero occurs.
+    /// Counts of each number from zero on.
     bincount [Torch Method] "bincount(Tensor input, Tensor? weights=None, int minlength=0)" |input: &Tensor, weights: Option<&Tensor>, minlength: i64|
         input.bincount(weights, size(minlength, "bincount: minlength")?);
 }

@@ -166,7 +166,7 @@ fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
         shape[rank - 1] = last * from / to;
         let outer = strides[..rank - 1].iter().map(|&s| rescale(s)).collect::<Option<Vec<usize>>>();
         let (Some(mut outer), Some(offset)) = (outer, rescale(offset)) else {
-            return Err(Error::shape(format!("view: strides {strides:?} cannot be those of {dtype}")));
+            return Err(Error::shape(format!("view: strides {strides:?} do not fit {dtype}")));
         };
         outer.push(1);
         (shape, outer, offset)
@@ -380,12 +380,12 @@ rows! { ROWS:
     _atleast_2d [Torch] "atleast_2d(Tensor[] tensors)" |tensors: &[Tensor]| at_least_all(tensors, 2);
     /// With at least three dimensions.
     _atleast_3d [Torch] "atleast_3d(Tensor[] tensors)" |tensors: &[Tensor]| at_least_all(tensors, 3);
-    /// Combinations of so many elements.
+    /// Combinations of `r` elements.
     combinations [Torch] "combinations(Tensor input, int r=2, bool with_replacement=False)" |input: &Tensor, r: i64, with_replacement: bool|
         combinations(input, r, with_replacement);
     /// A copy.
     clone [Torch Method] "clone(Tensor input, *, memory_format? memory_format=None)" |input: &Tensor, format: MemoryFormat| clone(input, format);
-    /// The elements in row-major order, or in that of a format; the tensor itself if they are.
+    /// The elements in row-major order, or in a memory format; the tensor itself if it has that order.
     contiguous [Method] "contiguous(Tensor self, memory_format? memory_format=None)" |input: &Tensor, format: Option<MemoryFormat>|
         formatted(input, format.unwrap_or(MemoryFormat::Contiguous)).map(|out| same_or(input, out));
     /// Whether the elements are in a memory format's order.

@@ -7,7 +7,7 @@ use crate::multiversion;
 use crate::simd::{Real, Simd, Vectors, sweep};
 use std::ops::Range;
 
-/// What the backward pass reads besides the head, and where it adds its results. Gradients that are `None` are not
+/// Inputs of the backward pass besides the head, and the gradients it adds to. Gradients that are `None` are not
 /// computed.
 pub struct Gradients<R> {
     /// Gradient of the output, rows of neighbouring elements.
@@ -87,7 +87,7 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
     }
 }
 multiversion! {
-    /// Adds to the gradients what the given queries and keys of a head have to do with each other. Both ranges begin at
+    /// Adds the contributions of the given queries and keys of a head to the gradients. Both ranges begin at
     /// multiples of the block sizes.
     ///
     /// # Safety

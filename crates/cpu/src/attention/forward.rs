@@ -66,8 +66,8 @@ multiversion! {
     pub unsafe fn forward<R: Real>(h: &Head<R>, from: usize, to: usize, out: (*mut R, usize), lse: *mut R) = forward_kernel;
 }
 
-/// Scores to exponentials relative to the best seen so far, which is brought up to date with its sum. Returns the
-/// factor that brings what was accumulated before to the new best.
+/// Scores to exponentials relative to the running maximum, which is updated with its sum. Returns the
+/// factor that rescales the earlier sums to the new maximum.
 #[inline(always)]
 unsafe fn softmax_row<R: Real, I: Vectors>(scores: *mut R, n: usize, best: &mut R, sum: &mut R) -> R {
     // SAFETY: `n` elements by the caller's contract. Lanes beyond give exp(-inf) = 0.

@@ -301,7 +301,7 @@ struct Problem<T: Float> {
     dropout: Option<(f64, rushlight_core::Philox)>,
 }
 
-/// What the backward pass is given.
+/// Arguments of the backward pass.
 #[derive(Clone, Copy)]
 struct Saved<T: Float> {
     out: Tensor<T>,
@@ -409,7 +409,7 @@ impl<T: Float> Problem<T> {
                 unsafe { std::slice::from_raw_parts_mut(at.at(from), n) }.fill(T::Acc::ZERO);
             }
         };
-        // What head `h` of batch `b` adds, for some queries and keys.
+        // The contribution of head `h` of batch `b`, for some queries and keys.
         let run =
             |b: usize, h: usize, queries: std::ops::Range<usize>, keys: std::ops::Range<usize>, wanted: [bool; 2]| {
                 let mut copies = Copies::default();

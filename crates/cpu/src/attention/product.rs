@@ -31,7 +31,7 @@ impl<R> Matrix<R> {
     }
 }
 
-/// What a product does to its output.
+/// How a product combines with its output.
 #[derive(Clone, Copy)]
 pub enum Store<R> {
     /// `out = factor * product`.
@@ -165,7 +165,7 @@ unsafe fn product_kernel<R: Real, I: Vectors>(
 crate::multiversion! {
     /// `a [m, k] @ b [k, n]`; `b` and `out` have neighbouring columns, `out` is given with its row stride.
     ///
-    /// A function of its own: its twelve tile sizes are compiled once a level, not once for each product of the passes.
+    /// A separate function, so that its twelve tile sizes are compiled once per level, not once per product.
     ///
     /// # Safety
     /// The matrices have these sizes, and `out` overlaps neither other.

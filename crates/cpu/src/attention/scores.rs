@@ -25,7 +25,7 @@ impl Mask {
         Self { at: Shared::new(self.at.at(offset * self.dtype.size())), ..*self }
     }
 
-    /// Adds row `i` from key `j` on to `scores`; what is masked out becomes negative infinity.
+    /// Adds row `i` from key `j` on to `scores`; masked keys become negative infinity.
     ///
     /// # Safety
     /// The mask has this row and as many keys from `j` on.

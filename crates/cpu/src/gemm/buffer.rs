@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 
 const HUGE_PAGE: usize = 2 << 20;
-/// Buffers from this size on get whole huge pages: what is read again and again should not miss in the page tables.
+/// Buffers from this size on get whole huge pages: repeated reads should not miss the TLB.
 const LARGE: usize = 256 << 10;
 /// Larger buffers go back to the system after use.
 const KEEP: usize = 64 << 20;
@@ -53,7 +53,7 @@ impl Drop for Buffer {
     }
 }
 
-/// What a buffer is for; a thread may hold one of each at once.
+/// The purpose of a buffer; a thread may hold one of each kind.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
     PackedA,

@@ -18,11 +18,11 @@ use std::ops::Range;
 const PACKED_B_BYTES: usize = 24 << 20;
 /// Packed B of this many bytes leaves room for more in the second-level cache.
 const OWN_B_BYTES: usize = 1 << 19;
-/// Packed A of this many bytes stays in that cache beside what streams past it.
+/// Packed A of this many bytes stays in that cache next to the streamed data.
 const PACKED_A_BYTES: usize = 3 << 19;
-/// So many columns for each thread are worth packing the same rows for.
+/// Columns per thread from which packing the same rows twice pays.
 const COLUMNS_EACH: usize = 192;
-/// Shorter tasks cost more to hand out than they bring.
+/// Minimum length of a task: scheduling a shorter one costs more than it saves.
 const TASK_MICROSECONDS: usize = 4;
 
 /// Calls `f` with room for the packed rows of A and for the sums of a task.
@@ -52,10 +52,10 @@ struct Work<'a, K: Kernel> {
 }
 
 impl<K: Kernel> Work<'_, K> {
-    /// Does it on this thread.
+    /// Runs it on this thread.
     ///
     /// # Safety
-    /// As for [`serial`], and `b` holds what it says.
+    /// As for [`serial`], and `b` holds the described columns.
     unsafe fn run(self, b: Source<K::Packed>) {
         let Work { problem, sums_only, rows, parts, share } = self;
         if parts.all_taken() {
@@ -240,7 +240,7 @@ unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Ran
     pool::parallel_for(threads, |thread| {
         // A private copy avoids false sharing with the caller's cache line.
         let p = &p.clone();
-        // Every thread has blocks to begin with, and then goes through the others for what is left of them.
+        // Every thread starts with its own blocks and then takes remaining blocks of others.
         for block in (0..row_blocks).map(|i| (thread * row_blocks / threads + i) % row_blocks) {
             let rows = block * height..p.m.min((block + 1) * height);
             let work = Work::<K> { problem: p, sums_only: None, rows, parts: &parts[block], share: thread % shares };
@@ -270,8 +270,8 @@ fn pack_b_parallel<K: Kernel>(
     });
 }
 
-/// A product as `blocked` computes it. Where C can take partial sums, block by block of K: rows of one block stay in
-/// the caches, and threads can share out each block anew.
+/// A product as `blocked` computes it. If C can hold partial sums, it goes block by block of K: rows of one block stay
+/// in the caches, and threads redistribute each block.
 ///
 /// # Safety
 /// As for [`parallel`].

@@ -92,7 +92,7 @@ pub(super) struct Target<Acc> {
     pub stride: isize,
     pub alpha: Acc,
     pub beta: Acc,
-    /// One value for each column; null where there is none, and always where C does not hold the sums itself.
+    /// One value for each column; null without a bias, and if C does not hold the sums itself.
     pub bias: *const Acc,
 }
 
@@ -115,8 +115,8 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     const WHOLE_TILES: bool;
     /// Whether rows of A that are contiguous in k are packed by copying.
     const COPIES_ROWS: bool = false;
-    /// Whether the tiles of a row come one after the other, their rows of A at hand, and not those of a column, with
-    /// its strip of B.
+    /// Whether tiles are visited row by row, reusing rows of A, instead of column by column, reusing
+    /// a strip of B.
     const ALONG_ROWS: bool = false;
     /// Whether `enter` compiles fused multiply-adds.
     const FMA: bool;
@@ -248,7 +248,7 @@ pub(super) fn fma<K: Kernel>(a: Acc<K>, b: Acc<K>, c: Acc<K>) -> Acc<K> {
     if K::FMA { a.mul_add::<true>(b, c) } else { a.mul_add::<false>(b, c) }
 }
 
-/// Asks for a line that is going to be written. The address may be anything.
+/// Prefetches a line for writing. Any address is allowed.
 #[inline(always)]
 pub(super) fn prefetch_to_write<T>(line: *const T) {
     // SAFETY: a prefetch never faults.

@@ -29,7 +29,7 @@ use kernel::Kernel;
 use problem::Problem;
 use rushlight_core::DType;
 
-/// What happens to each finished element of C, before it is rounded to C's dtype.
+/// The epilogue: applied to each finished element of C before it is rounded to C's dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
@@ -42,7 +42,7 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// What a bias has one value for.
+/// The dimension that a bias runs along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BiasAxis {
     /// Each row of C.
@@ -92,7 +92,7 @@ pub struct Gemm {
     pub c_strides: [isize; 3],
     /// Scales the product.
     pub alpha: f64,
-    /// Scales what C holds; when 0, C is not read.
+    /// Factor of C's previous contents; with 0, C is not read.
     pub beta: f64,
     /// Added to every row or column.
     pub bias: Option<Bias>,
@@ -110,7 +110,7 @@ pub struct Gemm {
 /// strides reach, aligned to their dtype, and C overlaps none of the others.
 pub unsafe fn gemm(spec: &Gemm) {
     debug_assert!(spec.dtype != DType::Bool && !spec.dtype.is_carried(), "gemm: {} has no arithmetic", spec.dtype);
-    // SAFETY: the caller's promise; kernels are chosen by what the machine was found to have.
+    // SAFETY: the caller's promise; kernels are chosen by the detected features.
     unsafe {
         match spec.dtype {
             DType::F32 => machine::f32(spec),

@@ -1,4 +1,4 @@
-//! One product with typed pointers, and what happens to its finished sums.
+//! One product with typed pointers, and its epilogue.
 
 use super::kernel::{Kernel, prefetch_to_write};
 use super::scalar::{Accumulator, Scalar};
@@ -89,7 +89,7 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
-    /// The part of the product over `depth` of K from `k0` on: the first takes what C holds, the others add to it, the
+    /// The part of the product over `depth` of K from `k0` on: the first part scales C, the others add to it, the
     /// last finishes.
     pub(super) fn over(&self, k0: usize, depth: usize) -> Self {
         let last = k0 + depth == self.k;
@@ -112,7 +112,7 @@ impl<T: Scalar> Problem<T> {
         self.bias.filter(|b| b.row_stride == 0 && b.col_stride == 1).map(|b| b.ptr.wrapping_add(col))
     }
 
-    /// Asks for a tile of C that will be written soon.
+    /// Prefetches a tile of C for writing.
     #[inline(always)]
     pub(super) fn prefetch_tile(&self, row: usize, col: usize, rows: usize, cols: usize) {
         if self.c.col_stride == 1 {

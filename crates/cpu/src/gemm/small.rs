@@ -176,7 +176,7 @@ unsafe fn block<T: Small>(spec: &Gemm, first @ [item, i, j]: [usize; 3], sizes @
     // A batch of one may have any stride.
     let c = Matrices { sizes, ..whole(spec.c, spec.c_strides).part(first, sizes) };
     with_buffer(Use::WideC, c.len(), |sums: *mut i32| {
-        // SAFETY: the caller's promise; buffers have the room that is told.
+        // SAFETY: the caller's promise; buffers have the given size.
         unsafe {
             if m == 1 {
                 vector_product(&a, &b, sums);

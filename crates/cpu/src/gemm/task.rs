@@ -51,13 +51,13 @@ impl KBlocks {
         let start = index * self.depth;
         (start, self.depth.min(self.k - start))
     }
-    /// K as it is stored packed.
+    /// K of the packed form.
     pub fn padded<K: Kernel>(self) -> usize {
         self.k.next_multiple_of(K::K_UNIT)
     }
 }
 
-/// Where tiles of B come from.
+/// The source of B's tiles.
 #[derive(Clone)]
 pub(super) enum Source<P> {
     /// Packed before, for these columns: block after block of K, strip after strip.
@@ -66,13 +66,13 @@ pub(super) enum Source<P> {
     OnTheWay,
 }
 
-// SAFETY: what is packed is only read.
+// SAFETY: packed data is only read.
 unsafe impl<P> Sync for Source<P> {}
 
 /// Columns shared out evenly among tasks; one that has done its own share helps with the others'.
 ///
-/// Shares are the same in every call of the same shape: a thread finds in its cache what it wrote the last time.
-/// Aligned, so that what others take from neighbours is no concern of a thread.
+/// Shares are the same in every call of the same shape: a thread finds its last output in its cache.
+/// Aligned to avoid false sharing between neighbours.
 #[repr(align(128))]
 pub(super) struct Parts {
     /// The next column of each share.
@@ -167,7 +167,7 @@ impl<K: Kernel> BlockTask<'_, K> {
         unsafe { pack_strips::<K, true>(from, lanes, to.add(first * depth.next_multiple_of(K::K_UNIT))) };
     }
 
-    /// What remains to be done for a tile whose sums are complete.
+    /// The epilogue of a tile whose sums are complete.
     ///
     /// # Safety
     /// The tile is inside C and at `sums`.
@@ -265,7 +265,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                 };
                 let (down, across) = (height / K::MR, (j1 - j0).div_ceil(K::NR));
                 let (outer, inner) = if K::ALONG_ROWS { (down, across) } else { (across, down) };
-                // Every tile asks for its share of what comes next of shared B: the next strip, or along rows the next
+                // Every tile prefetches its share of the next part of shared B: the next strip, or along rows the next
                 // block.
                 let strip_bytes = K::NR * padded * size_of::<K::Packed>();
                 let ahead_step = strip_bytes / down;

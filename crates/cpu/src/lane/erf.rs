@@ -27,7 +27,8 @@ pub fn erf<I: Isa>(x: f32) -> f32 {
     (if a > ONE_FROM { 1.0 } else { one_minus_exp::<I>(log) }).copysign(x)
 }
 
-/// The normal distribution function, to some 2e-7: what a factor of one half to one needs, in half the time of `erf`.
+/// The normal distribution function, to some 2e-7: enough for a factor between one half and one, in half the time of
+/// `erf`.
 #[inline(always)]
 pub fn normal_cdf<I: Isa>(x: f32) -> f32 {
     /// In `x^2`, the quotient of these is the distance from one half over `x`. (Both may be scaled; so they round

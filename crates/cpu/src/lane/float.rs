@@ -65,7 +65,7 @@ macro_rules! number {
             }
             #[inline(always)]
             fn floor_div(self, b: Self) -> Self {
-                // The remainder is exact, so the quotient of what is left is an integer but for one rounding.
+                // The remainder is exact, so the remaining quotient is an integer up to one rounding.
                 let (a, b) = (self.0, b.0);
                 let rest = a % b;
                 let exact = (a - rest) / b;

@@ -5,7 +5,7 @@ use crate::isa::Isa;
 use rushlight_core::rows::{Bits, Num};
 use std::ops::{Add, Mul, Neg, Sub};
 
-/// What signed and unsigned integers do differently.
+/// Operations that differ between signed and unsigned integers.
 trait Sign: Copy {
     fn magnitude(self) -> Self;
     fn floor_quotient(self, b: Self) -> Self;

@@ -38,7 +38,7 @@ fn parts<I: Isa>(x: f32) -> (f32, f32) {
     (k as f32 - if tiny { 23.0 } else { 0.0 }, log_reduced::<I>(f))
 }
 
-/// What a logarithm of `x` is where `x` is not a positive, finite number, else `y`.
+/// Handles special cases of a logarithm: returns `y` for a positive finite `x`.
 #[inline(always)]
 fn special(x: f32, y: f32) -> f32 {
     let y = if x == f32::INFINITY { x } else { y };

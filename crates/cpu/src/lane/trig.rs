@@ -64,7 +64,7 @@ fn reduce_any(x: f32) -> (i32, f32) {
     let bits = x.to_bits() & 0x7FFF_FFFF;
     let (exponent, m) = ((bits >> 23) as usize & 255, (bits & 0x7F_FFFF | 0x80_0000) as u64);
     let turns = m.wrapping_mul(TURNS_HIGH[exponent]).wrapping_add(m.wrapping_mul(TURNS_LOW[exponent]) >> 32);
-    // The nearest quarter of a turn, and what is left as a signed fraction of 2^64.
+    // The nearest quarter of a turn, and the remainder as a signed fraction of 2^64.
     let quarter = turns.wrapping_add(1 << 61) >> 62;
     let rest = turns.wrapping_sub(quarter << 62) as i64;
     let r = (rest as f64 * (std::f64::consts::TAU / 18_446_744_073_709_551_616.0)) as f32;

@@ -16,10 +16,10 @@ const SHORT_ROW: usize = 256;
 /// Outputs of at least this many bytes are written past the caches: their start would be gone from them anyway.
 pub(super) const STREAM_BYTES: usize = 32 << 20;
 
-/// What inputs the op does not use point to.
+/// The target of unused inputs' pointers.
 pub(super) static UNUSED: [u64; CHUNK] = [0; CHUNK];
 
-/// A kernel and what to run it on.
+/// A kernel and its operands.
 pub(super) struct Job<'a> {
     pub kernel: Kernel,
     pub inputs: &'a [Option<Operand<'a>>; INPUTS],

@@ -14,7 +14,7 @@ pub(super) const INPUTS: usize = 5;
 /// overlaps none.
 pub(super) type Kernel = unsafe fn(n: usize, inputs: &[*const u8; INPUTS], out: *mut u8, params: &[f64; 4]);
 
-/// What a kernel computes.
+/// The computation of a kernel.
 pub(super) trait Body: 'static {
     /// Type of the results.
     type Out: Copy;

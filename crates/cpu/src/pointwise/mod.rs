@@ -98,9 +98,9 @@ fn run<'a>(
 const SMALL: usize = 64;
 const _: () = assert!(SMALL <= CHUNK);
 
-/// Runs the kernel if all tensors are contiguous and of the kernel's dtypes; else does nothing and says so.
+/// Runs the kernel if all tensors are contiguous and of the kernel's dtypes; otherwise returns false.
 ///
-/// Small tensors come through here by the million: no iterator adapter that a build without much inlining would call.
+/// This is the hot path of small tensors: it avoids iterator adapters, which builds with little inlining would call.
 #[inline]
 fn run_flat(job: &Job) -> bool {
     let (out, writes) = (job.out, job.writes);
@@ -210,7 +210,7 @@ impl Flat {
         for start in (from..to).step_by(LEN) {
             let inputs = std::array::from_fn(|i| self.inputs[i].wrapping_add(start * self.steps[i]));
             let out = self.out.wrapping_add(start * self.out_step);
-            // SAFETY: the ranges are within what the caller guarantees.
+            // SAFETY: the ranges are within the caller's guarantee.
             unsafe { self.chunk::<LEN>(LEN.min(to - start), &inputs, out, stream) };
         }
         if stream {

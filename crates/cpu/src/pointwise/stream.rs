@@ -28,7 +28,7 @@ pub(crate) unsafe fn copy_past_cache(src: *const u8, dst: *mut u8, bytes: usize)
     }
 }
 
-/// Orders what [`copy_past_cache`] wrote before what follows.
+/// Orders the stores of [`copy_past_cache`] before later ones.
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of x86-64.

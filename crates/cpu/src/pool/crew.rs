@@ -19,7 +19,7 @@ use super::topology::Nodes;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::*;
 
-/// Threads of a region, the caller included, at most: as many as two sockets of 128 cores have hardware threads.
+/// Threads of a region, including the caller, at most: the hardware threads of two sockets with 128 cores.
 pub const MAX_THREADS: usize = 512;
 
 /// Turns that a worker looks for work before it parks: some 0.2 ms on current chips, so that the next region of a
@@ -41,7 +41,7 @@ pub struct Crew {
     cores: usize,
     nodes: Option<Nodes>,
     openings: Mutex<Vec<Opening>>,
-    /// Places in `openings`, and those of them that are urgent, to be read without the lock.
+    /// The number of places in `openings`, and of urgent ones, for reading without the lock.
     pub(super) places: AtomicUsize,
     pub(super) urgent: AtomicUsize,
 }
@@ -70,7 +70,7 @@ loom::thread_local! {
     static INSIDE: Cell<bool> = Cell::new(false);
 }
 
-/// Says that this thread runs a task, or not; returns what was said before.
+/// Sets whether this thread runs a task; returns the previous value.
 #[inline]
 fn set_inside(inside: bool) -> bool {
     INSIDE.with(|cell| cell.replace(inside))
@@ -150,7 +150,7 @@ impl Crew {
         while count < wanted {
             let (crew, number) = (self.clone(), count + 1);
             let spawned = thread::Builder::new().name(format!("rushlight-{number}")).spawn(move || crew.serve(number));
-            // Where the system gives no more threads, those that there are do.
+            // If the system refuses more threads, the existing ones are used.
             let Ok(handle) = spawned else { break };
             self.workers[number].set_thread(handle.thread().clone());
             count = number;

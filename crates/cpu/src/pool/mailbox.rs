@@ -1,6 +1,6 @@
-//! Mailbox: where a worker waits for a region.
+//! Mailbox: a worker waits here for a region.
 //!
-//! One word says what the worker does, and every transfer of a region is a compare-and-swap of it, so an offer is taken
+//! One word holds the worker's state, and every transfer of a region is a compare-and-swap of it, so an offer is taken
 //! by its worker or withdrawn by its caller, never both:
 //!
 //! ```text
@@ -22,7 +22,7 @@ const IDLE: usize = 0;
 const ASLEEP: usize = 1;
 /// Helps a region that it found in the list of openings.
 const BUSY: usize = 2;
-/// Told to end.
+/// Shutting down.
 #[cfg(any(test, loom))]
 const QUIT: usize = 3;
 /// Added to the address of a region whose tasks the worker runs. Regions are aligned to far more than these numbers.
@@ -32,7 +32,7 @@ const SUBSTITUTE: usize = 2;
 /// Any address of a region is above this.
 const LARGEST_STATE: usize = 7;
 
-/// What a worker was woken for.
+/// Why a worker was woken.
 pub enum Call {
     /// A region was offered and taken. It stays alive until [`Mailbox::leave`].
     Region(*const Region, Role),
@@ -42,7 +42,7 @@ pub enum Call {
     Quit,
 }
 
-/// As what a worker is offered a region.
+/// The role in which a worker is offered a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// As the thread of its share, which recruits others. Made once to a worker in a region.
@@ -83,7 +83,7 @@ impl Mailbox {
         let offered = region.expose_provenance() | if role == Role::Substitute { SUBSTITUTE } else { 0 };
         let mut state = self.state.load(SeqCst);
         while state == IDLE || state == ASLEEP {
-            // Release: the worker sees the region as it is now.
+            // Release: the worker sees the region's current state.
             match self.state.compare_exchange_weak(state, offered, Release, Relaxed) {
                 Ok(_) => {
                     #[cfg(test)]
@@ -105,12 +105,12 @@ impl Mailbox {
     /// more).
     #[inline]
     pub fn settle(&self, region: *const Region) -> bool {
-        // Acquire: what the worker did in the region is seen.
+        // Acquire: the caller sees the worker's effects.
         let state = self.state.load(Acquire);
         if state & !(TAKEN | SUBSTITUTE) != region.addr() {
             return true;
         }
-        // An offered worker is awake, or was told to wake.
+        // An offered worker is awake, or has been woken.
         state & TAKEN == 0 && self.state.compare_exchange(state, IDLE, Relaxed, Relaxed).is_ok()
     }
 

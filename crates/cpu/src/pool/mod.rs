@@ -2,18 +2,18 @@
 //!
 //! [`parallel_for`] runs the tasks of a region on the calling thread and on workers. Every thread begins with a share
 //! of the tasks, the same in every region of that size, and then helps with the others'. Workers spin for a moment
-//! after each region, so that the next one of a training step starts in well under a microsecond, then park. How
-//! workers are shared among regions is said in `crew`, how a region is handed to a worker in `mailbox`, on which
-//! cores workers run in `topology`.
+//! after each region, so that the next one of a training step starts in well under a microsecond, then park. The
+//! sharing of workers among regions is in `crew`, the transfer of a region to a worker in `mailbox`, the
+//! placement on cores in `topology`.
 //!
-//! What holds for every region:
+//! Guarantees for every region:
 //! - Results do not depend on the number of threads or on who runs which task.
 //! - It wakes as many workers as it has tasks, less one, and waits only for those that have begun one.
 //! - Nested regions use idle workers; regions of several threads share the workers; none of them can wait for each
 //!   other.
 //! - The first panic of a task continues in the caller, with its payload. Tasks not begun are dropped, and the pool is
-//!   as before.
-//! - A child of `fork` starts a pool of its own. (A task must not fork.)
+//!   unchanged.
+//! - A child of `fork` starts its own pool. (A task must not fork.)
 
 mod crew;
 mod mailbox;
@@ -51,7 +51,7 @@ fn make_crew() -> &'static Arc<Crew> {
             CREW.store(std::ptr::null_mut(), Relaxed);
         }
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: the handler has the signature asked for, stays valid, and does nothing a child of `fork` may not.
+        // SAFETY: the handler has the required signature, stays valid, and is safe in a child of `fork`.
         ONCE.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(forget));
         });
@@ -73,7 +73,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// Threads by `RUSHLIGHT_NUM_THREADS`, else `OMP_NUM_THREADS`, else what affinity and cgroup leave us.
+/// Threads by `RUSHLIGHT_NUM_THREADS`, else `OMP_NUM_THREADS`, else the limit of affinity and cgroup.
 fn default_threads() -> usize {
     for name in ["RUSHLIGHT_NUM_THREADS", "OMP_NUM_THREADS"] {
         if let Ok(text) = std::env::var(name) {

@@ -24,7 +24,7 @@ impl Places {
         self.0[i].with_mut(|place| unsafe { *place += 1 });
     }
 
-    /// What the caller sees after the region.
+    /// The caller's view after the region.
     fn check(&self) {
         for place in &self.0 {
             // SAFETY: the region is over.
@@ -58,7 +58,7 @@ fn explore(preemptions: usize, model: impl Fn(&Arc<Crew>) + Send + Sync + 'stati
     explore_with(builder(preemptions), model);
 }
 
-/// Two threads with a region each of so many tasks, for three threads.
+/// Two threads with a region each of `tasks` tasks, for three threads.
 fn callers(crew: &Arc<Crew>, tasks: usize) {
     let other = crew.clone();
     let caller = thread::spawn(move || region(&other, 3, tasks));

@@ -36,7 +36,7 @@ pub struct Region {
 /// The tasks that one thread begins with, on a cache line of their own.
 #[repr(align(128))]
 struct Share {
-    /// The next task to run; at the end of the share, or beyond, when there is none.
+    /// The next task to run; at the end of the share, or beyond, when no task is left.
     next: AtomicUsize,
     /// Workers from this share's up to this one are this worker's to recruit.
     recruits: AtomicUsize,
@@ -70,7 +70,7 @@ impl Region {
     }
 
     /// Shares out `tasks` over at most `threads`. Equal arguments give equal shares: a thread finds in its cache, and
-    /// in the memory of its NUMA node, what it wrote in the last region of this size.
+    /// in its NUMA node's memory, its output of the last region of this size.
     ///
     /// # Safety
     /// The region is used by [`run_tasks`](Region::run_tasks) only while `task` lives.
@@ -110,8 +110,8 @@ impl Region {
         self.share[share].recruits.load(Relaxed)
     }
 
-    /// Runs the tasks of one's own share, then what is left of the others'. Stops where `stop` says so after a task:
-    /// others do the rest. Returns whether it was stopped. A panic ends the region and is kept for
+    /// Runs the tasks of the thread's own share, then the rest of the others'. Stops when `stop` returns true after a
+    /// task: others do the rest. Returns whether it was stopped. A panic ends the region and is kept for
     /// [`take_panic`](Region::take_panic).
     pub fn run_tasks(&self, worker: usize, stop: impl Fn() -> bool) -> bool {
         // SAFETY: the caller of `set_up` keeps the task alive while threads are in here.
@@ -147,7 +147,7 @@ impl Region {
         // Half of the numbers are left for threads that add to it.
         self.share[..self.shares].iter().for_each(|share| share.next.store(usize::MAX / 2, Relaxed));
         self.failed.store(true, Relaxed);
-        // A payload may panic as it is dropped, and this thread must leave the region in any case.
+        // A payload may panic when dropped, and this thread must leave the region in any case.
         std::mem::forget(surplus);
     }
 
@@ -161,8 +161,8 @@ impl Region {
     }
 }
 
-/// Whom the thread of share `own` offers the shares up to `until` to: the middle one with the upper half, then the
-/// middle of what is left. So the caller makes log2 of them offers, and nobody is further than that many offers away.
+/// The shares that the thread of share `own` offers, up to `until`: the middle one with the upper half, then the
+/// middle of the rest. So the caller makes log2(shares) offers, and no thread is more than that many offers away.
 pub fn halves(own: usize, mut until: usize) -> impl Iterator<Item = (usize, usize)> {
     std::iter::from_fn(move || {
         (own + 1 < until).then(|| {

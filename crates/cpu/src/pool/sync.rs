@@ -16,8 +16,8 @@ pub use std::{
     thread::{self, Thread},
 };
 
-/// Locks. What is done under the pool's locks is short, so waiting is spinning: ThreadSanitizer follows that without a
-/// standard library of its own. A thread that panicked under the lock left nothing half-done behind.
+/// Locks. Critical sections are short, so waiting is spinning: ThreadSanitizer follows that without a
+/// standard library of its own. A thread that panicked under the lock left consistent state.
 #[cfg(not(loom))]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     use std::sync::TryLockError;

@@ -1,8 +1,8 @@
-//! Topology: which cores belong to which NUMA node, and on which node a worker belongs.
+//! Topology: which cores belong to which NUMA node, and the node of each worker.
 //!
 //! A page is placed on the node whose core writes to it first. Shares of regions of a size are the same each time, so a
-//! worker that stays on its node finds there what it wrote before. On a machine of several nodes a worker is therefore
-//! bound to the cores of one, as far as the process may use them; the kernel still chooses among these. Where there is
+//! worker that stays on its node finds its earlier output there. On a machine of several nodes a worker is therefore
+//! bound to the cores of one, if the process may use them; the kernel still chooses among these. With
 //! one node, nothing is bound.
 
 use std::collections::BTreeSet;
@@ -97,8 +97,8 @@ impl Nodes {
 
     /// Binds the calling thread to the node of thread `number` out of `threads`.
     pub fn place(&self, number: usize, threads: usize) {
-        // SAFETY: an all-zero set is a valid one; `CPU_SET` ignores cores beyond its size. A refusal leaves the thread
-        // where it is.
+        // SAFETY: an all-zero set is a valid one; `CPU_SET` ignores cores beyond its size. If the kernel refuses, the
+        // thread is not bound.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             self.node(number, threads).cores.iter().for_each(|&core| libc::CPU_SET(core, &mut set));

@@ -1,7 +1,7 @@
 //! Maximum pooling. Outputs of a row are lanes of vectors.
 //!
-//! Columns a stride apart are brought together first, so that a tap of neighbouring outputs is one vector. What is
-//! beside the input is negative infinity, which is never the larger.
+//! Columns a stride apart are brought together first, so that a tap of neighbouring outputs is one vector. Positions
+//! outside the input are negative infinity, which never wins.
 
 use super::{Axis, Fixed, Geometry};
 use crate::float::{Float, Shared, load_row, narrow, out_row, store_row};
@@ -12,11 +12,11 @@ use rushlight_core::{Element, Error, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Numbers below this are exact in every compute type: the number of a tap travels beside its value.
+/// Numbers below this are exact in every compute type: a tap's number is kept with its value.
 const MOST_TAPS: usize = 1 << 24;
 /// Cells beyond a few planes' worth that a task may use.
 const SPARE_CELLS: usize = 1 << 16;
-/// What an element is computed in, a register of them.
+/// A register of the compute type.
 type Vector<T, I> = <<T as Float>::Acc as Real>::V<I>;
 /// At least as many lanes as any vector has.
 const MOST_LANES: usize = 16;
@@ -57,7 +57,7 @@ impl Columns {
         let reach = (fixed.kernel - 1) * dilation / fixed.stride + 1;
         let outputs = g.cols.spans.len().next_multiple_of(MOST_LANES);
         let length = (outputs + reach).max((fixed.padding + size) / fixed.stride + 1);
-        // Strides far beyond the input would ask for cells that hold nothing.
+        // Strides far beyond the input would need empty cells.
         let cells = rows.saturating_mul(fixed.stride).saturating_mul(length);
         if cells > 4 * g.in_plane() + SPARE_CELLS {
             return None;

@@ -161,7 +161,7 @@ unsafe fn best_range<T: Item, B: Best<T>>(x: *const T, step: usize, start: usize
     best.unwrap_or((T::Wide::ZERO, start))
 }
 
-/// Finds the best value, then where it is: two quick passes instead of one that carries indices along.
+/// Finds the best value, then its index: two fast passes instead of one that carries indices.
 #[inline(always)]
 unsafe fn best_chunk_kernel<T: Item, B: Best<T>, I: Isa>(x: *const T, n: usize) -> (T::Wide, usize) {
     const BLOCK: usize = 64;

@@ -13,7 +13,7 @@ pub trait Word: Copy + 'static {}
 impl Word for f64 {}
 impl Word for i64 {}
 
-/// What steps are given besides the element; made of the reduction's parameter where it is the same for all.
+/// Additional argument of the steps, derived from the reduction's parameter if it is the same for all.
 pub trait Param: Copy + 'static {
     fn from_param(param: f64) -> Self;
 }
@@ -36,9 +36,9 @@ impl Param for f64 {
 
 /// A fold over elements of type `T`.
 pub trait Fold<T: Item>: 'static {
-    /// What elements are folded into.
+    /// The accumulator of elements.
     type Lane: Copy;
-    /// What lanes are absorbed into.
+    /// The accumulator of lanes.
     type Word: Word;
     /// A value each step is given: a shift or an exponent.
     type Aux: Param;
@@ -79,7 +79,7 @@ impl Absorbed for i64 {
     }
 }
 
-/// What float folds need beyond [`Wide`].
+/// Operations of float folds beyond [`Wide`].
 pub trait Float: Absorbed<Word = f64> + Param {
     fn sub(self, b: Self) -> Self;
     fn abs(self) -> Self;
@@ -176,7 +176,7 @@ folds! {
         let d = x.sub(p);
         d.fma::<I>(d, lane)
     };
-    /// The sum of exponentials of what exceeds a shift.
+    /// The sum of exponentials of the elements minus a shift.
     SumExp: Float, T::Wide, ZERO, add, |lane, x, p| lane.add(x.sub(p).exp::<I>());
 }
 

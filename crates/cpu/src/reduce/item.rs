@@ -73,7 +73,7 @@ impl Wide for i64 {
 
 /// An element that can be widened for arithmetic and rounded back, in code the compiler can vectorise.
 pub trait Item: Element {
-    /// What it is widened to.
+    /// The type it is widened to.
     type Wide: Wide;
     fn widen(self) -> Self::Wide;
     /// Rounds to nearest; integers wrap.

@@ -1,8 +1,8 @@
 //! Vectorised kernels behind one table of function pointers per reduction and dtype, so that the drivers are compiled
 //! once.
 //!
-//! A partial result is one to three words. Those of `width` neighbouring outputs are in planes: word `k` of output `j`
-//! at `k * plane + j`.
+//! A partial result is one to three words. Partial results of `width` neighbouring outputs are stored in planes: word
+//! `k` of output `j` at `k * plane + j`.
 
 use super::fold::{self, Absorbed, Float, FloatItem, Fold, Param};
 use super::item::{Item, Wide, with_item};
@@ -61,7 +61,7 @@ impl<L> Lanes<L> {
     }
 }
 
-/// What is given to the steps of each column.
+/// The steps' argument for each column.
 trait Aux<A>: Copy {
     /// # Safety
     /// `column` is one of the tile's.

@@ -27,7 +27,7 @@ const TASK: usize = 32 << 10;
 const PIECE: usize = 64 << 10;
 /// With this many tasks, outputs are shared out and not cut into pieces.
 const ENOUGH_TASKS: usize = 16;
-/// Neighbouring elements of one output folded at once, as a tile of four rows; also what a gathering buffer takes.
+/// Neighbouring elements of one output folded at once, as a tile of four rows; also the size of a gathering buffer.
 const CHUNK: usize = 4 * TILE_COLUMNS;
 /// Columns of a gathered tile; the buffer takes `CHUNK` elements.
 const GATHERED_COLUMNS: usize = 256;
@@ -230,8 +230,9 @@ impl Job {
         }
     }
 
-    /// Shares `blocks` of about `width` outputs out to the pool, cutting what each reduces into pieces if they are few.
-    /// `part(job, block, start, end, acc)` joins positions `start..end` of the reduced loops into the words at `acc`.
+    /// Shares `blocks` of about `width` outputs out to the pool, cutting the reduced dimension into pieces if blocks
+    /// are few. `part(job, block, start, end, acc)` joins positions `start..end` of the reduced loops into the words at
+    /// `acc`.
     fn share(
         &self,
         blocks: usize,
@@ -363,7 +364,7 @@ impl Job {
         }
     }
 
-    /// How many rows of `width` elements are folded side by side where they are short and follow each other.
+    /// Number of adjacent short rows of `width` elements that are folded side by side.
     fn groups(&self, width: usize, inner: Dim) -> usize {
         if width < 64 && inner.x == width { (512 / width).min(inner.size / 8).max(1) } else { 1 }
     }

@@ -15,8 +15,8 @@ pub struct Dim {
 /// Loops from outermost to innermost.
 pub type Loops = SmallVec<[Dim; 6]>;
 
-/// The loops over kept and over reduced dimensions, each ordered by the input's strides, which leaves what is computed
-/// the same.
+/// The loops over kept and over reduced dimensions, each ordered by the input's strides, which does not change
+/// the result.
 pub fn split(shape: &[usize], x: &[usize], out: &[usize], reduced: &[bool]) -> (Loops, Loops) {
     let (mut kept, mut inner) = (Loops::new(), Loops::new());
     for d in 0..shape.len() {

@@ -8,7 +8,7 @@ use crate::simd::{Real, Simd, Vectors, fence, sweep};
 use rushlight_core::Element;
 use rushlight_core::backend::RowNorm;
 
-/// What the backward pass reads.
+/// Inputs of the backward pass.
 pub(super) struct Input<T: Float> {
     pub dy: Shared<T>,
     pub x: Shared<T>,
@@ -28,7 +28,7 @@ impl<T: Float> Input<T> {
         unsafe { (if rms { T::Acc::ZERO } else { *self.mean.at(row) }, *self.rstd.at(row)) }
     }
 
-    /// Where the elements from `at` on lie, of the output's gradient, of the input and of what is to be added, if
+    /// Pointers to the elements from `at` on: of the output's gradient, of the input and of the addend, if
     /// anything.
     fn from(&self, at: usize) -> [*const T; 3] {
         let so_far = self.so_far.map_or(std::ptr::null(), |s| s.at(at).cast_const());
@@ -36,7 +36,7 @@ impl<T: Float> Input<T> {
     }
 }
 
-/// Gradients; returns those of the weight and then of the bias, if asked for.
+/// Gradients; returns the weight's and then the bias's, if requested.
 ///
 /// # Safety
 /// `rows * cols` elements at `dy`, `x`, `so_far` and `dx`, `cols` weights, `rows` statistics; `dx` overlaps nothing.
@@ -149,7 +149,7 @@ pub(super) unsafe fn backward<T: Float>(
     sums
 }
 
-/// What a row's gradient needs besides the row.
+/// Factors of a row's gradient.
 #[derive(Clone, Copy)]
 struct Factors<R> {
     mean: R,
@@ -301,7 +301,7 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// Gradient by (part of) a row, from the output's, the row and what is to be added, if that is not null.
+    /// Gradient by (part of) a row, from the output's, the row and the addend, unless that is null.
     ///
     /// # Safety
     /// As many elements at each and at `dx` as there are weights; `dx` overlaps none.

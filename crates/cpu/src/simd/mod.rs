@@ -102,7 +102,7 @@ pub trait Simd:
     type Elem: Real;
     /// How many fit.
     const N: usize;
-    /// All lanes alike.
+    /// All lanes equal.
     fn splat(v: Self::Elem) -> Self;
     /// Reads `N` elements, unaligned.
     ///
@@ -135,7 +135,7 @@ pub trait Simd:
     fn max(self, b: Self) -> Self;
     /// The smaller in each lane; `b` where either is NaN.
     fn min(self, b: Self) -> Self;
-    /// Where `v` is larger or NaN, takes it, and its mark instead of the one of what was there.
+    /// Takes `v` and its mark in lanes where `v` is larger or NaN.
     fn take_larger(&mut self, mark: &mut Self, v: Self, mark_of_v: Self);
     /// Square root.
     fn sqrt(self) -> Self;

@@ -15,7 +15,7 @@ pub const BLOCK: usize = 1024;
 /// quarter faster so.
 const AHEAD: usize = 512;
 
-/// What an update does, besides to whom.
+/// The parameters of an update, without its tensors.
 #[derive(Clone, Copy)]
 pub struct Factors {
     /// Of the gradient; negative to maximize.
@@ -77,7 +77,7 @@ impl<R: Real, I: Vectors> RuleVisitor for Sweep<R, I> {
         let Sweep { f, p, g, state, n, .. } = self;
         let lit = |v: f64| R::V::<I>::splat(R::lit(v));
         let (grad, weight_decay, shrink) = (lit(f.grad), lit(f.weight_decay), lit(f.shrink));
-        // Without weight decay the parameter stays out of the gradient, even where it is infinite.
+        // Without weight decay the parameter is not read: infinity times zero would be NaN.
         let decays = f.weight_decay != 0.0;
         let factors = f.rule.factors().map(|v| Lanes(lit(v)));
         sweep!(R::V<I>, n, i, m => {
@@ -124,7 +124,7 @@ multiversion! {
     /// Applies an update to `n` neighbouring elements. Memory is the limit: AVX-512 gains nothing over AVX2.
     ///
     /// # Safety
-    /// `n` elements at each pointer; the states the rule needs are there; what is written overlaps nothing else.
+    /// `n` elements at each pointer; the states the rule needs are there; outputs overlap no other memory.
     pub unsafe fn update<R: Real>(
         f: Factors, p: *mut R, g: *const R, state: [Option<*mut R>; 3], n: usize,
     ) = update_kernel, wide when false;

@@ -1,8 +1,9 @@
 //! Lists of tensors changed in one parallel pass: optimizer steps, and scaling with a check for values that are not
 //! finite.
 //!
-//! Tensors are cut into pieces that the pool's threads take as they come, so many small ones cost no more than a few
-//! large ones. Every element is computed alike wherever a piece begins: results do not depend on the number of threads.
+//! Tensors are cut into pieces that the pool's threads take as they come, so small ones cost no more than a few
+//! large ones. An element's result does not depend on where a piece begins: results do not depend on the number of
+//! threads.
 
 mod kernel;
 
@@ -60,7 +61,7 @@ fn number(op: &str, operand: Operand) -> Result<f64> {
 /// Does a piece, from element `start` to `end`, of an update that was checked.
 type Run = unsafe fn(update: &ParamUpdate, grad_scale: f64, start: usize, end: usize);
 
-/// The kernel for an update whose views are what it needs.
+/// The kernel for an update, after checking its views.
 fn check(update: &ParamUpdate) -> Result<Run> {
     let (dtype, numel) = (update.param.dtype, update.param.numel());
     expect("update", "the parameter", &update.param, dtype, numel)?;

@@ -1,4 +1,4 @@
-//! Convolutions through cuDNN; the engine has kernels of its own for where it is not there.
+//! Convolutions through cuDNN; without it the engine uses its own kernels.
 
 use super::{Library, check};
 use rushlight_core::backend::{Conv, allow_tf32_conv};
@@ -9,7 +9,7 @@ use rushlight_gpu::{Gpu, Order, Pass, Recent};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// What the library says of an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its like).
+/// The library's report on an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its like).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Algorithm {
@@ -46,14 +46,14 @@ unsafe impl Sync for Plan {}
 
 type PlanKey = (Pass, [usize; 22], DType, bool, Order);
 
-/// `None` for what the library does not take.
+/// `None` if the library does not support the problem.
 pub type Plans = Recent<PlanKey, Option<Arc<Plan>>>;
 
 impl Library {
     /// Descriptor of a dense tensor; `None` if the library does not take it.
     fn tensor(&self, t: &Dense, dtype: c_int, descriptors: &mut Descriptors) -> Result<Option<Handle>> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: sizes and strides are as many as is said.
+        // SAFETY: the arrays have the given number of sizes and strides.
         unsafe {
             check("cudnnCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
             descriptors.push(self.api.tensor_destroy, handle);
@@ -122,7 +122,7 @@ impl Library {
                 return Ok(None);
             }
         }
-        // A suggestion may be for another kind of arithmetic than asked for, but not below what is allowed.
+        // A suggestion may use other arithmetic than requested, but not less precise than allowed.
         let suits = |a: &&Algorithm| {
             a.status == 0 && a.deterministic == 1 && a.memory <= WORKSPACE && (a.math == math || math != EXACT)
         };

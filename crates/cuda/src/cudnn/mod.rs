@@ -1,4 +1,4 @@
-//! Convolutions by cuDNN, where it is installed; the engine has kernels of its own for all of them.
+//! Convolutions by cuDNN, if it is installed; the engine has its own kernels for all of them.
 //!
 //! Only deterministic algorithms are used.
 

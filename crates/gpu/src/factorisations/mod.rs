@@ -1,5 +1,5 @@
-//! Factorisations and triangular systems by a vendor's libraries (cuSOLVER and cuBLAS, rocSOLVER and rocBLAS). What
-//! those do not take, or the CPU does quicker, is declined: the tensor layer then turns to the CPU.
+//! Factorisations and triangular systems by a vendor's libraries (cuSOLVER and cuBLAS, rocSOLVER and rocBLAS). Problems
+//! that the libraries do not support, or that the CPU solves faster, are declined: the tensor layer then uses the CPU.
 //!
 //! The libraries' matrices are column-major: to them, ours are transposed.
 
@@ -13,7 +13,7 @@ use rushlight_core::{DType, Error, Layout, Result, View};
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-/// A routine of LAPACK on one matrix that lies by columns, without gaps, with the addresses of what it reads and
+/// A LAPACK routine on one dense column-major matrix, with the addresses that it reads and
 /// writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Routine {
@@ -62,13 +62,13 @@ pub trait Solver: Send + 'static {
     fn swaps(&self) -> DType;
     /// Where routines go from now on.
     fn set_stream(&mut self, stream: Handle) -> Result<()>;
-    /// Bytes that a routine wants on the device and on the host.
+    /// Workspace bytes of a routine on the device and on the host.
     fn room(&mut self, routine: &Routine, dtype: DType) -> Result<[usize; 2]>;
-    /// Runs a routine; what it says of the matrix, zero if all is well, goes to `info`.
+    /// Runs a routine; its status for the matrix, zero on success, goes to `info`.
     ///
     /// # Safety
-    /// The addresses hold what the routine reads and writes, of its sizes; the room is as large as
-    /// [`room`](Solver::room) said.
+    /// The addresses hold arrays of the routine's sizes; the workspace is as large as
+    /// [`room`](Solver::room) returned.
     unsafe fn run(&mut self, routine: &Routine, dtype: DType, room: &Room, info: DevicePtr) -> Result<()>;
 }
 
@@ -166,8 +166,8 @@ fn choice() -> Option<bool> {
     })
 }
 
-/// Whether the GPU is quicker than the CPU with copies both ways: measured on an H200 beside a CPU of 16 cores. The
-/// solver takes long for small matrices, and takes them one by one where the CPU takes as many at once as it has cores.
+/// Whether the GPU is quicker than the CPU with copies both ways: measured on an H200 next to a CPU with 16 cores. The
+/// solver takes long for small matrices, and handles them one by one, where the CPU handles one per core at a time.
 fn pays(op: Linalg, b: &Batch) -> bool {
     let least = match op {
         Linalg::SolveTriangular { .. } => 0,
@@ -194,7 +194,7 @@ impl Routines {
 }
 
 impl Factorisations for Routines {
-    /// A factorisation of every matrix of a batch; see [`Linalg`]. Where it is declined, the error says so.
+    /// A factorisation of every matrix of a batch; see [`Linalg`]. The error says so if it is declined.
     fn linalg(&'static self, gpu: &Gpu, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         let declined = || Error::unsupported(format!("{op:?} is not computed on {}; use the CPU", gpu.device()));
         let Some(a) = inputs.first().filter(|a| a.layout.rank() >= 2) else { return Err(declined()) };
@@ -261,14 +261,14 @@ impl On<'_> {
         let room = Room { device: scratch.ptr, device_bytes, host: host.as_mut_ptr(), host_bytes };
         for i in 0..self.b.count {
             let info = address(infos.view()) + (i * size_of::<i32>()) as u64;
-            // SAFETY: the callers' matrices are of the sizes that they say, and there is as much room as was asked for.
+            // SAFETY: the callers' matrices have the given sizes, and the workspace has the requested size.
             unsafe { solver.run(&routine(i), self.b.dtype, &room, info)? };
         }
         drop(solver);
         self.said(&infos)
     }
 
-    /// What was said of each matrix.
+    /// The status of each matrix.
     fn said(&self, infos: &Temporary) -> Result<Vec<i32>> {
         let mut bytes = vec![0u8; size_of::<i32>() * self.b.count];
         self.read(address(infos.view()), &mut bytes)?;

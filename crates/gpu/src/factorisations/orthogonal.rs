@@ -16,7 +16,7 @@ impl On<'_> {
         self.each(|i| Routine::Geqrf { m, n, a: b.at(matrix, i, m * n), tau: b.at(scales, i, reflections) })?;
         let rank = work.view().layout.rank();
         let first = |t: &Temporary, dim: usize, count: usize| t.view().layout.slice(dim, 0, count, 1);
-        // R: the first k rows, what lies below the diagonal aside.
+        // R: the first k rows, without the part below the diagonal.
         let head = first(&work, rank - 1, k).transpose(rank - 2, rank - 1);
         self.copy(with(work.view(), &head), r)?;
         self.keep_triangle(r, true)?;
@@ -44,8 +44,8 @@ impl On<'_> {
         let b = &self.b;
         let call = if vectors.is_some() { "linalg.svd" } else { "linalg.svdvals" };
         self.must_be_finite(call, a, false)?;
-        // The routine wants matrices no wider than high. By columns a wide one of ours is high, and its U and V are our
-        // Vh and U by rows.
+        // The routine needs matrices at least as high as wide. Read as column-major, a wide one of ours is high, and
+        // its U and V are our Vh and U by rows.
         let wide = b.m < b.n;
         let work = if wide { self.packed(a)? } else { self.packed(with(a, &turned(a)))? };
         let (rows, columns) = (b.m.max(b.n), b.m.min(b.n));

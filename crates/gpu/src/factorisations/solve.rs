@@ -6,7 +6,7 @@ use crate::driver::DevicePtr;
 use rushlight_core::{DType, Result, View};
 
 impl On<'_> {
-    /// Factors of the transposed matrices and the rows exchanged; what the routine says of each.
+    /// Factors of the transposed matrices and the rows exchanged; the routine's status for each.
     fn lu(&self, a: View) -> Result<(Temporary, Temporary, Vec<i32>)> {
         let kind = lock(self.solver).swaps();
         let (b, factors, rows) = (&self.b, self.packed(a)?, self.temporary(&[self.b.count, self.b.n], kind)?);
@@ -20,7 +20,7 @@ impl On<'_> {
     }
 
     /// Solves systems with the factors of [`lu`](On::lu): with the transposed matrix, or the matrix itself; right-hand
-    /// sides lie by columns.
+    /// sides are column-major.
     fn solve_factored(
         &self,
         (factors, rows): (&Temporary, &Temporary),
@@ -91,7 +91,7 @@ impl On<'_> {
     }
 }
 
-/// `A X = rhs` with triangles of A. Transposed, the unknown stands on the left, and the other triangle is read.
+/// `A X = rhs` with triangles of A. In transposed form the unknown is on the left, and the other triangle is read.
 pub(super) fn triangular(
     gpu: &Gpu,
     library: &'static Shared<dyn Triangular>,
@@ -119,7 +119,7 @@ pub(super) fn triangular(
         a: address(a),
         b: address(x),
     };
-    // A batch is told by where each of its matrices lies.
+    // A batch is given by the addresses of its matrices.
     let places = gpu.temporary(&[2, b.count], DType::I64)?;
     if b.count > 1 {
         let list = address(places.view());

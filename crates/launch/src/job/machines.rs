@@ -13,7 +13,7 @@ pub(super) struct Machine {
     pub cards: usize,
     /// Processors of a node that jobs may use; 0 leaves it to the scheduler.
     pub cpus: usize,
-    /// Whether `cpus` are for each GPU that is asked for, rather than for the node.
+    /// Whether `cpus` counts per requested GPU instead of per node.
     pub cpus_by_gpu: bool,
     pub queue: Option<&'static str>,
     /// Directives that every job there needs.

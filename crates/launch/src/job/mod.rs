@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// The exit code by which a program asks to be queued again: it has saved its state and wants to continue.
+/// The exit code of a program that has saved its state and requests to be requeued.
 /// (`EX_TEMPFAIL`)
 pub const REQUEUE_CODE: i32 = 75;
 
@@ -47,7 +47,7 @@ impl Scheduler {
     }
 }
 
-/// What a script is made from.
+/// The inputs of a script.
 #[derive(Clone, Debug)]
 struct Job {
     scheduler: Scheduler,
@@ -56,7 +56,7 @@ struct Job {
     /// With fewer nodes than these the job waits for others.
     least_nodes: usize,
     gpus_per_node: usize,
-    /// Processors of a node to ask for, where the user says so.
+    /// Processors per node to request, if the user sets them.
     cpus_per_node: Option<usize>,
     memory: Option<String>,
     /// Seconds.
@@ -101,7 +101,7 @@ The script starts `rushlight run` on each node. The program hears of the time li
 the job is queued again. Nothing is installed on the nodes: the script copies one binary and the program, or one wheel.",
         )
         .arg(value("nodes", "N", "Number of nodes. Default: 1"))
-        .arg(value("min-nodes", "N", "Fewest nodes the job goes on with when some are lost. Default: all"))
+        .arg(value("min-nodes", "N", "Minimum number of nodes to continue with when some are lost. Default: all"))
         .arg(value(
             "gpus-per-node",
             "N",
@@ -119,7 +119,7 @@ the job is queued again. Nothing is installed on the nodes: the script copies on
         .arg(value("env", "NAME=VALUE", "Variable of the job; may be repeated").action(ArgAction::Append))
         .arg(value("image", "IMAGE", "Container image (kubernetes)"))
         .arg(value("output", "FILE", "Where to write the script. Default: standard output"))
-        .arg(flag("no-requeue", "Do not queue the job again when it asks for that or loses a node"))
+        .arg(flag("no-requeue", "Do not requeue the job when it requests that or loses a node"))
         .arg(flag("no-stage", "Do not copy the program to the nodes' own disks"))
         .arg(value("wheel", "FILE", "Rushlight's wheel for a Python program: it is unpacked on the nodes' own disks"))
         .arg(flag("module", "PROGRAM is a Python module").short('m'))

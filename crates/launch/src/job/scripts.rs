@@ -17,18 +17,18 @@ pub(super) fn quote(word: &str) -> String {
 const READ_CODE: &str =
     "code=$?\nif [ -s \"$code_file\" ]; then code=$(cat \"$code_file\"); rm -f \"$code_file\"; fi\n";
 
-/// `HH:MM:SS`, hours as many as there are.
+/// `HH:MM:SS`; hours may exceed 24.
 fn clock(seconds: u64) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 impl Job {
-    /// Whether the job may run on fewer nodes than it asks for.
+    /// Whether the job may run on fewer nodes than it requests.
     pub(super) fn is_elastic(&self) -> bool {
         self.least_nodes < self.nodes
     }
 
-    /// Whether the program is a file that can be copied to the nodes: Python scripts have others beside them.
+    /// Whether the program is a file that can be copied to the nodes: Python scripts depend on other files.
     pub(super) fn stages_program(&self) -> bool {
         self.stage
             && !self.module
@@ -44,7 +44,7 @@ impl Job {
         }
     }
 
-    /// Processors of a node to ask for: what the user says, else the machine's.
+    /// Processors per node to request: the user's number, or the machine's.
     fn processors(&self) -> Option<usize> {
         let machines = || {
             let machine = self.machine.filter(|machine| machine.cpus > 0)?;
@@ -53,11 +53,13 @@ impl Job {
         self.cpus_per_node.or_else(machines)
     }
 
-    /// What a reader of the script wants to know first.
+    /// Comments for the script's reader.
     fn header(&self, submit: &str) -> String {
         let ranks = self.gpus_per_node.max(1);
         let stays = if self.requeue {
-            format!("# A job that is warned saves its state, exits with {REQUEUE_CODE} and goes on in another one.\n")
+            format!(
+                "# A job that receives the warning signal saves its state, exits with {REQUEUE_CODE} and continues in another job.\n"
+            )
         } else {
             String::new()
         };
@@ -97,7 +99,7 @@ impl Job {
         self.machine.map_or("/tmp", |machine| machine.local_folder)
     }
 
-    /// Copies what the job needs to each node's own disk, by `copy` from here to there. Returns the commands, the
+    /// Copies the job's files to each node's local disk with `copy`. Returns the commands, the
     /// launcher and the program.
     fn staging(&self, job: &str, copy: &str) -> (String, String, String) {
         let program = quote(&self.program[0]);
@@ -137,7 +139,7 @@ impl Job {
         )
     }
 
-    /// Removes what was copied.
+    /// Removes the copies.
     fn unstaging(&self) -> &str {
         match (self.stage || self.wheel.is_some(), self.is_elastic()) {
             (false, _) => "",
@@ -187,12 +189,12 @@ impl Job {
             self.warning
         );
         if self.is_elastic() {
-            s += "# --no-kill: the job goes on without a lost node, unless that is the first, where the launchers meet.\n";
+            s += "# --no-kill: the job continues without a lost node, unless it is the first, where the launchers meet.\n";
         }
         s += "\nset -u\n# With --export=NONE the steps would start without the variables below.\nunset SLURM_EXPORT_ENV\n";
         s += &self.preamble();
         s += "nodes=$SLURM_JOB_NUM_NODES\nstep=(srun --nodes=\"$nodes\" --ntasks=\"$nodes\" --ntasks-per-node=1)\n";
-        s += "# Launchers divide the processors among their ranks themselves, and go on without a lost node.\n";
+        s += "# Launchers divide the processors among their ranks themselves, and continue without a lost node.\n";
         s += "launch=(\"${step[@]}\" --cpu-bind=none --kill-on-bad-exit=0)\n";
         s += "if [ -n \"${SLURM_CPUS_PER_TASK:-}\" ]; then launch+=(--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"); fi\n\n";
         let (staging, launcher, program) = self.staging("$SLURM_JOB_ID", "sbcast --force");
@@ -207,7 +209,9 @@ impl Job {
         }
         s += self.unstaging();
         if self.requeue {
-            s += &format!("\n# {REQUEUE_CODE}: the program has saved its state and requests to continue in another job.\n");
+            s += &format!(
+                "\n# {REQUEUE_CODE}: the program has saved its state and requests to continue in another job.\n"
+            );
             s += &format!(
                 "if [ \"$code\" -eq {REQUEUE_CODE} ]; then\n    scontrol requeue \"$SLURM_JOB_ID\" && exit 0\nfi\n"
             );
@@ -249,7 +253,7 @@ impl Job {
         s += "\nset -u\ncd \"$PBS_O_WORKDIR\" || exit 1\n";
         s += &self.preamble();
         s += "nodes=$(sort -u \"$PBS_NODEFILE\" | wc -l)\n";
-        // PALS binds each launcher to one core unless told.
+        // By default PALS binds each launcher to one core.
         let binding = if self.machine.is_some() { " --cpu-bind none" } else { "" };
         s +=
             &format!("# One launcher on each node starts its ranks.\nstep=(mpiexec -n \"$nodes\" -ppn 1{binding})\n\n");

@@ -299,7 +299,9 @@ impl Verdict {
 /// The engine's half of recording. An error says that the device cannot.
 pub(super) fn recorder_of(device: Device) -> Result<&'static dyn backend::Capture> {
     rushlight_engines::backend(device)?.capture().ok_or_else(|| {
-        Error::device(format!("capture: work of {device} cannot be recorded as a graph; Capture runs it without recording"))
+        Error::device(format!(
+            "capture: work of {device} cannot be recorded as a graph; Capture runs it without recording"
+        ))
     })
 }
 

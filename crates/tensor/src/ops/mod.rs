@@ -20,6 +20,7 @@ pub(crate) mod indexing;
 pub(crate) mod interpolate;
 pub(crate) mod join;
 pub(crate) mod linalg;
+mod linear;
 pub(crate) mod loss;
 mod mask;
 mod math;

@@ -52,9 +52,9 @@ impl ConfusionMatrix {
             let cell = cell.reshape([-1])?;
             let ones = Tensor::ones_with(cell.shape(), (DType::F64, cell.device()))?;
             let empty = Tensor::zeros_with([classes * classes + 1], (DType::F64, cell.device()))?;
-            let counts = empty.scatter_add(0, &cell, &ones).map_err(|e| {
-                e.within(&format!("ConfusionMatrix: a class is not between 0 and {}", classes - 1))
-            })?;
+            let counts = empty
+                .scatter_add(0, &cell, &ones)
+                .map_err(|e| e.within(&format!("ConfusionMatrix: a class is not between 0 and {}", classes - 1)))?;
             self.sums.add(&counts)
         })
     }

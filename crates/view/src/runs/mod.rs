@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `scan` | finds the directories of runs and their files |
-//! | `tail` | reads what was added to a file; notices when it was cut or replaced |
+//! | `tail` | reads additions to a file; detects truncation and replacement |
 //! | `tables` | rows of JSON lines and of CSV files |
 //! | `series` | points of a curve, thinned so that memory is bounded |
 //! | `run` | everything known of one run |

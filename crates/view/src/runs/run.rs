@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Bounds for what is kept of a run, so that no directory can take all memory.
+/// Limits of a run's data, so that no directory can exhaust memory.
 const MAX_SERIES: usize = 5_000;
 const MAX_RANKS: usize = 4_096;
 const MAX_TAGS: usize = 500;
@@ -17,7 +17,7 @@ const MAX_TEXTS: usize = 60;
 const MAX_TEXT: usize = 64 << 10;
 const MAX_HPARAMS: usize = 1_000;
 
-/// Where values of a curve come from. Later ones are preferred: they have all digits.
+/// Sources of a curve's values. Later ones are preferred: they have all digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// TensorBoard's event files.

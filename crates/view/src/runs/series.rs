@@ -16,13 +16,13 @@ pub struct Point {
     pub seq: u64,
 }
 
-/// A curve. Points are in the order of their arrival, which is that of steps unless the writer went back.
+/// A curve. Points are in the order of their arrival, which is the order of steps unless the writer went back.
 #[derive(Debug, Default)]
 pub struct Series {
     points: Vec<Point>,
-    /// Change at which points were taken away: whoever read before must read all again.
+    /// The change that last removed points: earlier readers must read all points again.
     reset: u64,
-    /// Of so many points one is kept.
+    /// One of `stride` points is kept.
     stride: u32,
     /// Points since one was kept.
     skipped: u32,

@@ -52,7 +52,7 @@ impl Store {
         &self.root
     }
 
-    /// What is known.
+    /// Locks the state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -179,7 +179,7 @@ impl Reading {
         }
     }
 
-    /// Reads what is new, up to the budget, and tells the store.
+    /// Reads new data, up to the budget, and updates the store.
     fn look(&mut self, id: u64, name: &str, store: &Store, budget: &mut usize) {
         let change = |act: &mut dyn FnMut(&mut Run)| {
             let mut state = store.lock();
@@ -194,7 +194,7 @@ impl Reading {
             void |= read_events(tail, parser, budget, name, &change);
         }
         if void {
-            // One of several files was cut or replaced, and what it had is mixed with the others': all are read again.
+            // One of several files was cut or replaced, and its data is mixed with the others': read all again.
             change(&mut |run| run.forget(Source::Events));
             for (tail, parser) in &mut self.events {
                 tail.restart();
@@ -268,7 +268,7 @@ impl Reading {
     }
 }
 
-/// Reads what is new of an event file. Returns whether what it had before is void.
+/// Reads new events of a file. Returns whether its earlier events are void.
 fn read_events(
     tail: &mut Tail,
     parser: &mut EventParser,
@@ -327,7 +327,7 @@ fn read_lines(
                     change(&mut |run| whole_lines(&bytes).0.for_each(|line| reader(run, Some(line))));
                     tail.consume(end, 0);
                 } else if bytes.len() >= MAX_LINE {
-                    // No line: what was read is dropped, and the rest of it will be no JSON.
+                    // A line without an end: drop the bytes read; the rest of it will not parse as JSON.
                     tail.consume(bytes.len(), 0);
                 } else if tail.is_end(bytes.len()) {
                     tail.wait();

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 /// How much is read of a file at once.
 const PIECE: usize = 1 << 20;
 
-/// What makes a file the same file.
+/// Identifies a file: device and inode.
 type Identity = (u64, u64);
 
 /// A file and how far it was read.
@@ -21,11 +21,11 @@ pub struct Tail {
     seen: Option<(u64, Option<SystemTime>)>,
     /// Bytes that the reader needs at once.
     needed: usize,
-    /// Whether the reader can do nothing with what is there: the file is read again when it changes.
+    /// Whether the reader cannot use the bytes so far: the file is read again when it changes.
     waiting: bool,
 }
 
-/// What a file had to say.
+/// The result of polling a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Grown {
     /// Nothing new.
@@ -63,7 +63,7 @@ impl Tail {
         self.offset
     }
 
-    /// Reads what was added. A file that is not there any more is a reset; one that cannot be read has nothing new.
+    /// Reads additions. A removed file is a reset; an unreadable one has no additions.
     pub fn poll(&mut self) -> Grown {
         let Ok(mut file) = self.open_changed() else {
             return if self.offset > 0 && !self.path.exists() { self.reset() } else { Grown::Nothing };
@@ -81,7 +81,7 @@ impl Tail {
         Grown::Bytes(bytes)
     }
 
-    /// Opens the file if it may have more. The identity is that of the opened file, so a replacement in between is
+    /// Opens the file if it may have more. The identity is the opened file's, so a replacement in between is
     /// noticed.
     fn open_changed(&mut self) -> std::io::Result<Option<(File, u64)>> {
         let metadata = std::fs::metadata(&self.path)?;
@@ -112,7 +112,7 @@ impl Tail {
         self.waiting = false;
     }
 
-    /// Whether a piece of so many bytes reached the end of the file.
+    /// Whether a piece of `bytes` bytes reached the end of the file.
     pub fn is_end(&self, bytes: usize) -> bool {
         bytes < PIECE.max(self.needed)
     }

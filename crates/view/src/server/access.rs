@@ -4,7 +4,7 @@ use super::http::{Request, Response};
 use std::io::Read;
 use std::net::IpAddr;
 
-/// What a request must bring.
+/// The credentials that a request needs.
 pub struct Access {
     token: Option<String>,
     port: u16,
@@ -28,12 +28,12 @@ impl Access {
         Self { token, port }
     }
 
-    /// Cookies are of a host, whatever the port: each server has a name of its own.
+    /// Cookies do not depend on the port: each server uses its own cookie name.
     fn cookie(&self) -> String {
         format!("rushlight-ui-{}", self.port)
     }
 
-    /// Nothing if the request may be answered, else what to answer.
+    /// `None` if the request is allowed, otherwise the response.
     pub fn check(&self, request: &Request) -> Option<Response> {
         let Some(token) = &self.token else {
             // A page of another site could have its name resolve to this machine: the browser then sends that name.
@@ -60,7 +60,7 @@ impl Access {
                 let note = if given.is_some() { "This is not the token." } else { "" };
                 Some(Response::new(401, "text/html; charset=utf-8", page.replace("<!--note-->", note)))
             }
-            // The page that asks for the token looks like the others.
+            // The login page uses the same style.
             _ if request.path == "/style.css" => None,
             _ => Some(Response::text(401, "the token is missing or wrong")),
         }

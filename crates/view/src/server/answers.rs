@@ -1,4 +1,4 @@
-//! The page's data, as JSON. Files are only those that the store has found: no path comes from a request.
+//! The page's data, as JSON. Only files that the store has found are served: no path comes from a request.
 
 use super::http::{Request, Response};
 use crate::runs::{Image, Run, Series, Store};
@@ -48,7 +48,7 @@ fn number(value: f64) -> Json {
     }
 }
 
-/// All runs with what a table of them shows.
+/// All runs with the columns of the table.
 fn runs(store: &Store) -> Json {
     let state = store.lock();
     let runs: Vec<Json> = state.runs.values().map(summary).collect();
@@ -80,7 +80,7 @@ fn summary(run: &Run) -> Json {
     })
 }
 
-/// What is new of a curve.
+/// The new points of a curve.
 fn points(series: &Series, since: u64) -> Option<Json> {
     let (all, points) = series.since(since, MAX_POINTS)?;
     Some(json!({
@@ -165,7 +165,7 @@ fn image(store: &Store, request: &Request) -> Option<Response> {
     if read.is_err() {
         return gone();
     }
-    // Only what is an image by its first bytes is sent as one: an SVG could hold scripts.
+    // Send bytes as an image only if their signature is an image's: an SVG could hold scripts.
     match image_kind(&bytes) {
         Some(kind) => Some(Response::new(200, kind, bytes)),
         None => gone(),
@@ -196,7 +196,7 @@ fn log(store: &Store, request: &Request) -> Option<Response> {
 fn read_log(path: &Path, from: Option<u64>) -> std::io::Result<Json> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
-    // A log that is shorter than what was read is another one.
+    // A log shorter than the last position has been replaced.
     let from = from.filter(|from| *from <= size).unwrap_or_else(|| size.saturating_sub(MAX_LOG));
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();

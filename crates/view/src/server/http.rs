@@ -91,7 +91,7 @@ impl Response {
         }
     }
 
-    /// The status line and the headers. Scripts, styles and data come from this server alone, and no other page may
+    /// The status line and the headers. Scripts, styles and data may come from this server only, and no other page may
     /// frame it.
     pub fn head(&self, length: Option<usize>) -> String {
         let mut head = format!("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", self.status, self.reason(), self.kind);
@@ -137,7 +137,7 @@ pub fn write_all(stream: &mut TcpStream, mut bytes: &[u8], time: Duration) -> st
     Ok(())
 }
 
-/// Reads a request. An error is the answer to give, if any: to a connection that was closed there is none.
+/// Reads a request. The error is the response to send; `None` if the connection was closed.
 pub fn read(stream: &mut TcpStream) -> Result<Request, Option<Response>> {
     let deadline = Instant::now() + REQUEST_TIME;
     let mut bytes = Vec::new();

@@ -71,7 +71,7 @@ fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
         }
     }
     if request.job.is_some() && request.all_ranks {
-        return Err(wrong("--job asks the nodes by itself; --all-ranks is for a launcher".into()));
+        return Err(wrong("--job queries the nodes itself; --all-ranks is for a launcher".into()));
     }
     Ok(request)
 }

@@ -1,4 +1,4 @@
-//! All nodes of a job: asked through Slurm, or by the ranks that a launcher has started.
+//! All nodes of a job: queried through Slurm, or by ranks that a launcher has started.
 
 use super::screen::Node;
 use super::{Here, ONCE, Request, json_line, plain, print, show};
@@ -108,13 +108,13 @@ impl Drop for Step {
 fn node_count(job: &str) -> std::result::Result<u32, String> {
     let output =
         Command::new("squeue").args(["--noheader", "--format=%D", "--jobs", job]).stdin(Stdio::null()).output();
-    let output = output.map_err(|e| format!("--job asks Slurm, whose squeue cannot be started: {e}"))?;
+    let output = output.map_err(|e| format!("--job needs Slurm, whose squeue cannot be started: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let why = String::from_utf8_lossy(&output.stderr);
     text.trim().parse().map_err(|_| format!("Slurm does not know a running job {job} {}", why.trim()))
 }
 
-/// Starts `rushlight top --json` on every node of a job, beside what runs there, and shows what they print.
+/// Starts `rushlight top --json` on every node of a job, next to the job, and shows their output.
 pub fn of_job(request: &Request, job: &str, myself: &[OsString]) -> std::result::Result<(), String> {
     if !job.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.+".contains(&b)) {
         return Err(format!("{job:?} is no number of a job"));
@@ -175,7 +175,7 @@ pub fn of_job(request: &Request, job: &str, myself: &[OsString]) -> std::result:
     result.map_err(|e| format!("{e} {}", said.trim()).trim().to_owned())
 }
 
-/// Takes the lines that have come. Returns whether there will be no more.
+/// Takes the lines that have arrived. Returns whether the channel is closed.
 fn collect(receiver: &Receiver<String>, known: &mut BTreeMap<String, String>) -> bool {
     let take = |line: String, known: &mut BTreeMap<String, String>| {
         if let Ok(json) = serde_json::from_str::<Json>(&line) {
@@ -199,7 +199,7 @@ fn collect(receiver: &Receiver<String>, known: &mut BTreeMap<String, String>) ->
     }
 }
 
-/// Prints what the nodes say: lines as they come, or once what each of them said first.
+/// Prints the nodes' output: lines as they arrive, or each node's first line once.
 fn print_job(
     request: &Request,
     receiver: &Receiver<String>,

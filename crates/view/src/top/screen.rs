@@ -1,4 +1,4 @@
-//! What `rushlight top` shows, as lines of text.
+//! The screen of `rushlight top`, as lines of text.
 
 use rushlight_monitor::{Gpu, Host, HostProcess, Sample};
 use std::collections::{HashMap, VecDeque};

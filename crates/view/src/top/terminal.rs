@@ -13,9 +13,9 @@ extern "C" fn end(_: libc::c_int) {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// What happened.
+/// An event of the terminal.
 pub enum Event {
-    /// The user wants to end it.
+    /// The user quits.
     Quit,
     /// The terminal has another size.
     Resized,

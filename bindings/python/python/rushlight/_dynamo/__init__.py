@@ -1,4 +1,4 @@
-"""``torch._dynamo``: settings of a compiler that is not needed. Models run as they are (``torch.compile``)."""
+"""``torch._dynamo``: settings of a compiler that is not needed. Models run without it (``torch.compile``)."""
 
 from ..compiler import _Config, allow_in_graph, assume_constant_result, disable, forbid_in_graph, is_compiling, reset  # noqa: F401
 from . import exc  # noqa: F401
@@ -15,7 +15,7 @@ mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = mark_unb
 
 
 def optimize(*args, **kwargs):
-    """A decorator that leaves functions as they are."""
+    """A decorator that returns functions unchanged."""
     return lambda function: function
 
 
@@ -24,7 +24,7 @@ def graph_break(msg=""):
 
 
 def is_dynamo_supported():
-    """Whether there is a compiler: there is none."""
+    """Whether there is a compiler: always False."""
     return False
 
 

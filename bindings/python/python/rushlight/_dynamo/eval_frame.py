@@ -1,4 +1,4 @@
-"""The class of compiled modules. There are none: ``torch.compile`` gives models back as they are."""
+"""The class of compiled modules. There are none: ``torch.compile`` returns models unchanged."""
 
 from .. import _absent
 

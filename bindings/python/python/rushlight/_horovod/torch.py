@@ -16,10 +16,10 @@ Average, Sum, Min, Max, Product = dist.ReduceOp.AVG, dist.ReduceOp.SUM, dist.Red
 
 
 class Compression:
-    """How gradients travel: as they are, or as float16."""
+    """How gradients are sent: uncompressed, or as float16."""
 
     class none:
-        """As they are."""
+        """Uncompressed."""
 
     class fp16:
         """As float16."""
@@ -124,7 +124,7 @@ def _op(average, op, call):
 
 
 class _Handle:
-    """A collective under way, and what its tensor becomes."""
+    """A running collective and its result."""
 
     def __init__(self, work, finish):
         self.work, self.finish = work, finish
@@ -171,7 +171,7 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
 
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0):
-    """The mean of the ranks' tensors, or what ``op`` says."""
+    """The mean of the ranks' tensors, or the reduction ``op``."""
     return synchronize(_start_reduce(tensor, None, average, compression, op, prescale_factor, postscale_factor, "allreduce"))
 
 
@@ -247,7 +247,7 @@ def broadcast_optimizer_state(optimizer, root_rank):
 
 
 class _Distributed:
-    """What ``DistributedOptimizer`` adds to an optimizer's class."""
+    """The methods that ``DistributedOptimizer`` adds to an optimizer's class."""
 
     def synchronize(self):
         """Gradients are the means when ``backward`` returns: there is nothing left to wait for."""

@@ -41,7 +41,7 @@ class GradScaler:
             self._scaler.unscale_(id(optimizer), _gradients(optimizer))
 
     def step(self, optimizer, *args, **kwargs):
-        """The optimizer's step, unless its gradients are not finite. Returns what the optimizer's step returned."""
+        """The optimizer's step, unless its gradients are not finite. Returns the result of the optimizer's step."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:

@@ -6,7 +6,7 @@ Tensor = _C.Tensor
 
 
 class FunctionCtx:
-    """What ``forward`` hands to ``backward``."""
+    """The context that ``forward`` fills for ``backward``."""
 
     def __init__(self, needs_input_grad=()):
         self.needs_input_grad = needs_input_grad

@@ -58,14 +58,14 @@ class _Mode(_Decorating):
 
 
 class no_grad(_Mode):
-    """What is done within is not recorded."""
+    """Ops within are not recorded."""
 
     def __enter__(self):
         self._before = _C._set_grad_enabled(False)
 
 
 class enable_grad(_Mode):
-    """What is done within is recorded, also inside ``no_grad``."""
+    """Ops within are recorded, also inside ``no_grad``."""
 
     def __enter__(self):
         self._before = _C._set_grad_enabled(True)
@@ -94,7 +94,7 @@ class set_grad_enabled(_Decorating):
 
 
 class inference_mode(_Decorating):
-    """Like ``no_grad``, and what is made within can never be part of a graph."""
+    """Like ``no_grad``, and tensors made within can never be part of a graph."""
 
     def __new__(cls, mode=True):
         made = super().__new__(cls)

@@ -81,7 +81,7 @@ _disabled = threading.local()
 
 
 class saved_tensors_hooks(contextlib.ContextDecorator):
-    """A context in which ops keep what ``pack_hook`` makes of their saved tensors; ``unpack_hook`` gives the tensors back."""
+    """A context in which ops save the result of ``pack_hook`` instead of a tensor; ``unpack_hook`` restores the tensor."""
 
     def __init__(self, pack_hook, unpack_hook):
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
@@ -96,7 +96,7 @@ class saved_tensors_hooks(contextlib.ContextDecorator):
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """A context in which tensors kept for the backward pass lie in the host's memory, and go back to their device when they are used."""
+    """A context in which saved tensors are kept in the host's memory and copied back to their device when used."""
 
     def __init__(self, pin_memory=False, device_type="cuda"):
         self._pin_memory = pin_memory

@@ -7,7 +7,7 @@ from ..profiler import profile as _profile
 
 
 class profile:
-    """Records what a program does while it is active."""
+    """Records ops, kernels and memory while it is active."""
 
     def __init__(
         self, enabled=True, *, use_cuda=False, use_device=None, record_shapes=False, with_flops=False, profile_memory=False, with_stack=False,
@@ -38,7 +38,7 @@ class profile:
 
     @property
     def function_events(self):
-        """What was recorded."""
+        """The recorded events."""
         if self._events is None and self.enabled and self._profile._trace is not None:
             self._events = self._profile.events()
         return self._events
@@ -73,7 +73,7 @@ class profile:
 
 
 class emit_nvtx:
-    """Marks for NVIDIA's tools, which are not made: these tools see the engine's kernels by their names as they are."""
+    """Ranges for NVIDIA's tools; none are emitted. These tools show the engine's kernels by name."""
 
     def __init__(self, enabled=True, record_shapes=False):
         pass

@@ -95,7 +95,7 @@ def _accepted(*args):
 
 
 def _sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
-    """A context, in which attention is computed as it is elsewhere: one implementation stands for all."""
+    """A context without effect: attention has one implementation."""
     import contextlib
 
     return contextlib.nullcontext()

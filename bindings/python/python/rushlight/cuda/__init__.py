@@ -1,4 +1,4 @@
-"""``torch.cuda``: what there is of accelerators under this name."""
+"""``torch.cuda``: the machine's accelerators under this name."""
 
 from .. import _C, _accelerator
 from . import amp  # noqa: F401

@@ -1,4 +1,4 @@
-"""``torch.cuda.CUDAGraph`` and what goes with it: work recorded between two calls, and replayed on the same tensors."""
+"""``torch.cuda.CUDAGraph`` and its helpers: work recorded between two calls and replayed on the same tensors."""
 
 from .. import _C, _accelerator
 
@@ -26,7 +26,7 @@ def graph_pool_handle():
 class CUDAGraph:
     """Work of an accelerator, recorded by ``torch.cuda.graph`` and replayed on the tensors that it read and wrote.
 
-    Random numbers go on from replay to replay, and an optimizer in the graph follows its options and counts its steps. ``rushlight.capture`` does the same for
+    Random numbers continue from replay to replay, and an optimizer in the graph follows its options and counts its steps. ``rushlight.capture`` does the same for
     a function of tensors, without static ones.
     """
 
@@ -49,13 +49,13 @@ class CUDAGraph:
         self._graph = _C._graph_end()
 
     def replay(self):
-        """Does the recorded work with what its tensors hold now."""
+        """Runs the recorded work on its tensors' current contents."""
         if self._graph is None:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         self._graph.replay()
 
     def reset(self):
-        """Forgets what was recorded."""
+        """Discards the recording."""
         self._graph = None
 
     def pool(self):
@@ -68,7 +68,7 @@ class CUDAGraph:
 class graph:
     """A context whose work is recorded in a ``CUDAGraph`` and not done.
 
-    The recording has a stream of its own; ``stream`` is the one in use for what follows it.
+    The recording has its own stream; ``stream`` is the current stream after it.
     """
 
     def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="thread_local"):
@@ -113,7 +113,7 @@ def make_graphed_callables(
 ):
     """Modules or functions of tensors whose forward and backward passes are each replayed as a graph.
 
-    Arguments must be like the sample's in shape, dtype and ``requires_grad``; what is returned is overwritten by the next call. Each callable records in memory
+    Arguments must be like the sample's in shape, dtype and ``requires_grad``; the next call overwrites the results. Each callable records in memory
     of its own unless ``pool`` is given.
     """
     single = not isinstance(callables, tuple)
@@ -145,7 +145,7 @@ def _graphed(function, sample, warmup, allow_unused, pool, mode):
         wanted = [(o, g) for o, g in zip(outputs, gradients) if o.requires_grad]
         if not wanted or not surface:
             return ()
-        # Retained: what the forward pass saves has its memory to itself for good.
+        # Retained: the forward pass's saved tensors keep their memory.
         return grad([o for o, _ in wanted], surface, [g for _, g in wanted], retain_graph=True, allow_unused=allow_unused)
 
     for _ in range(warmup):
@@ -179,7 +179,7 @@ def _graphed(function, sample, warmup, allow_unused, pool, mode):
                 if g is not None:
                     own.copy_(g)
             backward_graph.replay()
-            # Copies: gradients may be kept as they are, and the next replay writes over these.
+            # Copies: callers may keep gradients, and the next replay writes over these.
             return tuple(None if s is None else s.clone() for s in slots)
 
     def graphed(*args):

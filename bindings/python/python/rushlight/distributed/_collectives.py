@@ -71,7 +71,7 @@ def _op(op):
 
 
 def _root(pg, given, group_given, what, call):
-    """A root, told as a rank of the world or of the group, as a rank of the group."""
+    """Converts a root, given as a rank of the world or of the group, to a rank of the group."""
     if given is not None and group_given is not None:
         raise ValueError(f"{call}: can't specify both {what} and group_{what}")
     if group_given is not None:
@@ -298,7 +298,7 @@ def barrier(group=None, async_op=False, device_ids=None):
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """A barrier with a timeout of its own, whose error names the first rank that did not come, or with ``wait_all_ranks`` all of them."""
+    """A barrier with its own timeout. The error names the first missing rank, or all with ``wait_all_ranks``."""
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         return _not_member("monitored_barrier")

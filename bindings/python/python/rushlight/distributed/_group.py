@@ -103,7 +103,7 @@ class ProcessGroup:
     def __init__(self, group, backend, description=""):
         self._group = group
         self._backend = backend
-        #: Receives that were asked for and not begun (``_p2p``).
+        #: Receives that are posted but not started (``_p2p``).
         self._receives = []
         self._barriers = 0
         self.group_name = group.name
@@ -126,7 +126,7 @@ class ProcessGroup:
         return self._group.timeout
 
     def flight_record(self):
-        """The last collectives of this rank, as JSON: what each was, how far it came and how long it took."""
+        """The last collectives of this rank, as JSON: description, stage and duration."""
         return self._group.flight_record()
 
     def __repr__(self):
@@ -137,7 +137,7 @@ class ProcessGroup:
 
 
 class _Shared:
-    """What this process knows of its world."""
+    """This process's state of its world."""
 
     def __init__(self):
         self.world = None
@@ -167,7 +167,7 @@ class group(metaclass=_WorldMeta):
 
 
 class GroupMember(metaclass=_WorldMeta):
-    """``GroupMember.WORLD``, and what ranks that are not in a new group get."""
+    """``GroupMember.WORLD``, and the value for ranks outside a new group."""
 
     NON_GROUP_MEMBER = -100
 
@@ -183,7 +183,7 @@ def is_initialized():
 
 
 def is_backend_available(backend):
-    """Whether a backend may be asked for."""
+    """Whether a backend can be selected."""
     return str(backend).lower() in _ACCEPTED
 
 
@@ -372,7 +372,7 @@ def get_world_size(group=None):
 
 
 def get_backend(group=None):
-    """The name of the backend that was asked for."""
+    """The name of the requested backend."""
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         raise ValueError("Invalid process group specified")
@@ -415,7 +415,7 @@ def get_global_rank(group, group_rank):
 
 
 def get_node_local_rank(fallback_rank=None):
-    """This rank among those of its node, as the launcher says."""
+    """This rank's index on its node, from the launcher."""
     text = os.environ.get("LOCAL_RANK")
     found = int(text) if text is not None else _C._detect_launch()["local_rank"]
     if found is None:

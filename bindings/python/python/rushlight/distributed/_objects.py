@@ -37,7 +37,7 @@ def all_gather_object(object_list, obj, group=None):
 
 
 def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None):
-    """Fills a list with the objects of rank ``src``'s, 0 unless given. ``device`` is where PyTorch stages bytes; ours go as they are."""
+    """Fills a list with the objects of rank ``src``, 0 by default. ``device`` has no effect: PyTorch stages bytes there, Rushlight does not."""
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         return _not_member("broadcast_object_list")

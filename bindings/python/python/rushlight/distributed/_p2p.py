@@ -1,7 +1,7 @@
 """Sends and receives between two ranks.
 
-A send starts at once. A receive starts when someone waits for it: what has arrived by then was kept, and collectives called in between do not
-queue up behind a message that comes later. Receives from one rank with one tag start in the order in which they were asked for.
+A send starts at once. A receive starts when the program waits for it: messages that arrive earlier are stored, and collectives in between do not
+queue behind a later message. Receives from one rank with one tag start in the order of their calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Receive:
 
 
 def _begin_receives(pg, peer, tag):
-    """Starts what was asked for before, so that messages keep their order."""
+    """Starts earlier receives first, so that messages keep their order."""
     earlier = [r for r in pg._receives if (r.peer, r.tag) == (peer, tag)]
     if earlier:
         earlier[-1]._start()
@@ -72,7 +72,7 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
 
 
 def irecv(tensor, src=None, group=None, tag=0, group_src=None):
-    """Asks for a tensor. It is there when ``wait`` of what this returns has returned."""
+    """Posts a receive. The tensor is complete after ``wait`` of the returned handle."""
     _one(tensor, "tensor", "irecv")
     pg = _resolve(group)
     if _rank_not_in_group(pg):
@@ -120,7 +120,7 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list):
-    """Starts sends and receives that go on together. Returns a list with one handle for all of them."""
+    """Starts sends and receives that run concurrently. Returns a list with one handle for all of them."""
     if not isinstance(p2p_op_list, list) or not all(isinstance(op, P2POp) for op in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
     groups = {id(op.group): op.group for op in p2p_op_list}

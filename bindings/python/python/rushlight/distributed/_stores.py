@@ -112,7 +112,7 @@ class HashStore(Store):
 
 
 class FileStore(Store):
-    """A store in a file, for processes that share a file system. The file goes when ``world_size`` processes have let go of it."""
+    """A store in a file, for processes that share a file system. The file is removed when ``world_size`` processes have released it."""
 
     def __init__(self, file_name, world_size=-1):
         self._store = _C._Store.file(str(file_name), None if world_size is None or world_size < 0 else world_size)

@@ -7,7 +7,7 @@ from ._stores import _seconds
 
 
 class _WorkFuture(Future):
-    """The future of a collective. It takes effect when someone waits for it or asks whether it is done, in that thread."""
+    """The future of a collective. It completes in the thread that waits for it or queries it."""
 
     def __init__(self, work, value):
         super().__init__()
@@ -40,7 +40,7 @@ class _WorkFuture(Future):
 
 
 class _Then(Future):
-    """What a callback makes of a collective's future."""
+    """The future of a callback on a collective's future."""
 
     def __init__(self, before, inner):
         super().__init__()
@@ -75,7 +75,7 @@ class Work:
         self._work, self._result, self._error = work, result, None
 
     def wait(self, timeout=None):
-        """Waits for the collective; True, or the exception that names what went wrong."""
+        """Waits for the collective; returns True, or raises the collective's error."""
         try:
             self._work.wait(_seconds(timeout))
         except Exception as error:
@@ -85,7 +85,7 @@ class Work:
         return True
 
     def _finish(self):
-        """What remains to be done when the collective is through."""
+        """Runs the remaining work after the collective."""
 
     def is_completed(self):
         """Whether it is done, well or not."""

@@ -10,7 +10,7 @@ __all__ = ["launch", "main", "parse_args"]
 
 
 def main(args=None):
-    """Runs a job by the arguments of a command line, those of this program by default. Returns its exit code."""
+    """Runs a job with command-line arguments, by default this program's. Returns its exit code."""
     arguments = sys.argv[1:] if args is None else list(args)
     return _main([word for word in arguments if word not in ("--use-env", "--use_env")])
 

@@ -30,7 +30,7 @@ _VALUES = [
     ("log-dir", None, "Folder of log files"),
     ("redirects", "0", "Streams that go to files: 0, 1, 2, 3, or by local rank"),
     ("tee", "0", "Streams that go to files and to the console"),
-    ("log-line-prefix-template", None, "What stands before each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}"),
+    ("log-line-prefix-template", None, "Prefix of each line: ${rank}, ${local_rank}, ${role_name}, ${hostname}"),
     ("local-ranks-filter", "", "Local ranks whose output is shown"),
     ("duplicate-stdout-filters", "", "Texts: lines with one of them also go to a further file"),
     ("duplicate-stderr-filters", "", "The same for standard error"),
@@ -48,7 +48,7 @@ _FLAGS = [
     ("standalone", "One node, without a meeting point"),
     ("module", "The program is a Python module"),
     ("no-python", "The program is not a Python script"),
-    ("run-path", "Taken for PyTorch's sake: a script runs in an interpreter of its own"),
+    ("run-path", "Accepted for compatibility: a script always runs in a separate interpreter"),
     ("virtual-local-rank", "LOCAL_RANK is 0 for all, and each rank sees its own GPU only"),
 ]
 
@@ -76,7 +76,7 @@ def parse_args(args):
 
 
 def _command_line(args):
-    """The command line that says what parsed arguments say."""
+    """The command line of parsed arguments."""
     words = []
     for name, default, _ in _VALUES:
         value = getattr(args, name.replace("-", "_"), default)

@@ -49,7 +49,7 @@ def _tensors(*values):
 
 
 def _check(validate_args, kind, name, value, good, constraint):
-    """Raises unless all values of a parameter are good, as PyTorch does unless told not to."""
+    """Raises unless all values of a parameter are good, as PyTorch does by default."""
     if validate_args is not False and not good(value).all():
         raise ValueError(
             f"Expected parameter {name} (Tensor of shape {tuple(value.shape)}) of distribution {kind}() to satisfy the constraint {constraint}, but found "
@@ -137,7 +137,7 @@ class Distribution:
         return self._draw(sample_shape)
 
     def _draw(self, sample_shape):
-        """Draws, recording gradients where they are. Classes that define ``rsample`` need no other."""
+        """Draws samples for ``sample``: by default with ``rsample``."""
         if type(self).rsample is Distribution.rsample:
             raise NotImplementedError(f"{type(self).__name__} has no samples")
         return self.rsample(sample_shape)
@@ -372,7 +372,7 @@ _EPS = {_C.float32: 2.0**-23, _C.float64: 2.0**-52, _C.float16: 2.0**-10, _C.bfl
 
 
 class Categorical(Distribution):
-    """Numbers of classes by their probabilities, which lie in the last dimension."""
+    """Class indices, by probabilities in the last dimension."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         _one_of(probs, logits, "Categorical")

@@ -1,4 +1,4 @@
-"""Distributions beside those of policies and latent variables: the gamma family, counts, normal vectors, and functions of others."""
+"""Further distributions: the gamma family, counts, normal vectors, and functions of others."""
 
 import math
 

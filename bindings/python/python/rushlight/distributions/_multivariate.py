@@ -59,7 +59,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
 
 class Multinomial(Distribution):
-    """How often each class came in ``total_count`` draws."""
+    """Counts of each class in ``total_count`` draws."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
 

@@ -28,7 +28,7 @@ def register_kl(type_p, type_q):
 
 @functools.lru_cache(None)
 def _formula(type_p, type_q):
-    """The formula of the nearest classes: first by the former, then by the latter."""
+    """The formula of the nearest base classes: by the first argument's class, then by the second's."""
     found = [(type_p.__mro__.index(p), type_q.__mro__.index(q), p, q) for p, q in _registry if issubclass(type_p, p) and issubclass(type_q, q)]
     if not found:
         return None

@@ -386,7 +386,7 @@ class TanhTransform(Transform):
         return x.tanh()
 
     def _inverse(self, y):
-        # Ends are not clipped: what is outside has no inverse.
+        # Ends are not clipped: values outside have no inverse.
         return y.atanh()
 
     def log_abs_det_jacobian(self, x, y):
@@ -504,7 +504,7 @@ class SoftmaxTransform(Transform):
 
 
 class StickBreakingTransform(Transform):
-    """Vectors to probabilities of one class more, each a share of what the former left."""
+    """Vectors to probabilities of one class more, each a share of the remainder (stick breaking)."""
 
     domain, codomain, bijective = constraints.real_vector, constraints.simplex, True
 

@@ -1,4 +1,4 @@
-"""What distributions share."""
+"""Helpers shared by distributions."""
 
 import functools
 
@@ -55,7 +55,7 @@ def probs_to_logits(probs, is_binary=False):
 
 
 class lazy_property:
-    """An attribute that is computed when it is first asked for."""
+    """An attribute that is computed on first use."""
 
     def __init__(self, wrapped):
         self.wrapped = wrapped

@@ -1,4 +1,4 @@
-"""``torch.fx``: programs as graphs. Tracing runs a module on stand-ins for its inputs and writes down each step."""
+"""``torch.fx``: programs as graphs. Tracing runs a module on proxies and records each step."""
 
 from . import _pytree, _symbolic_trace, immutable_collections  # noqa: F401
 from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap

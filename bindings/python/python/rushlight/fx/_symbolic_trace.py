@@ -123,7 +123,7 @@ class Tracer(TracerBase):
         self.root, self.tensor_attrs, self.submodule_paths = None, {}, None
 
     def is_leaf_module(self, m, module_qualified_name):
-        """Whether a module is one step: those of ``torch.nn`` are, but for ``Sequential``."""
+        """Whether a module is one step: modules of ``torch.nn`` are, except ``Sequential``."""
         from ..nn import Sequential
 
         module = type(m).__module__
@@ -270,7 +270,7 @@ class Tracer(TracerBase):
                     patches.item(vars(module), name, _as_step(value))
 
     def getattr(self, attr, attr_val, parameter_proxy_cache):
-        """What a module's attribute is while tracing: a parameter becomes a step."""
+        """A module's attribute while tracing: a parameter becomes a step."""
         from ..nn import Parameter
 
         named = self.root.named_parameters() if isinstance(attr_val, Parameter) else self.root.named_buffers()

@@ -181,7 +181,7 @@ class Graph:
         return self._len < before
 
     def lint(self):
-        """Raises unless every node is used after it was made, by nodes of this graph, under a name of its own."""
+        """Raises unless every node is used after it was made, by nodes of this graph, under a unique name."""
         seen, names = set(), set()
         for node in self.nodes:
             if node.graph is not self:
@@ -356,7 +356,7 @@ class _Writer:
             if node.op == "output":
                 lines.append(f"return {self._value(node.args[0])}")
                 continue
-            # Values are let go after their last use, as in the program that was traced.
+            # Values are deleted after their last use, as in the program that was traced.
             gone = [a.name for a in node.all_input_nodes if last[a] is node]
             if not node.users:
                 gone.append(node.name)

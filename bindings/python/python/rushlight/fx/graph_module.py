@@ -107,7 +107,7 @@ def _make_class():
             return self._code
 
         def recompile(self):
-            """Makes ``forward`` from the graph as it is now."""
+            """Makes ``forward`` from the current graph."""
             code = self._graph.python_code()
             object.__setattr__(self, "_code", code.src)
             type(self).forward = _compiled(code)

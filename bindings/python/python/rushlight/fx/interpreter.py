@@ -9,7 +9,7 @@ __all__ = ["Interpreter", "Transformer"]
 
 
 class Interpreter:
-    """Runs a ``GraphModule``. Override the method of a kind of step to have it done otherwise."""
+    """Runs a ``GraphModule``. Override a kind's method to change how its steps run."""
 
     def __init__(self, module, garbage_collect_values=True, graph=None):
         self.module, self.graph = module, module.graph if graph is None else graph

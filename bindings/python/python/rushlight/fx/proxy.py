@@ -1,4 +1,4 @@
-"""``Proxy``: what stands for a value while a program is traced."""
+"""``Proxy``: represents a value while a program is traced."""
 
 import dis
 import inspect
@@ -17,7 +17,7 @@ class TraceError(ValueError):
 
 
 class TracerBase:
-    """What proxies need of a tracer."""
+    """The tracer's interface for proxies."""
 
     graph = None
     record_stack_traces = False
@@ -30,7 +30,7 @@ class TracerBase:
         return Proxy(node, self)
 
     def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, proxy_factory_fn=None):
-        """A step, and what stands for its value."""
+        """Creates a step and the proxy of its value."""
         node = self.create_node(kind, target, self.create_arg(tuple(args)), self.create_arg(dict(kwargs)), name, type_expr)
         return proxy_factory_fn(node) if proxy_factory_fn else self.proxy(node)
 
@@ -88,7 +88,7 @@ class GraphAppendingTracer(TracerBase):
 
 
 class Proxy:
-    """Stands for a value. Functions of ``torch``, operators, methods and attributes of it become steps of the graph."""
+    """Represents a value. Functions of ``torch``, operators, methods and attributes of it become steps of the graph."""
 
     def __init__(self, node, tracer=None):
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer

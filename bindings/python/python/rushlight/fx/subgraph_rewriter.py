@@ -53,7 +53,7 @@ class _Matcher:
         return str(pattern.target).rsplit(".", 1)[-1] == str(node.target).rsplit(".", 1)[-1]
 
     def is_closed(self):
-        """Whether nobody outside uses what the match computes on the way to its results."""
+        """Whether no outside node uses an intermediate value of the match."""
         inside = {n for p, n in self.nodes.items() if p.op != "placeholder"}
         for pattern, node in self.nodes.items():
             if pattern.op in ("placeholder", "get_attr") or pattern in self._outputs:
@@ -112,7 +112,7 @@ def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=No
         inside = [n for p, n in nodes.items() if isinstance(n, Node) and p.op != "placeholder"]
         before = set(graph.nodes)
         order = {n: i for i, n in enumerate(graph.nodes)}
-        # The replacement stands where the last of the matched nodes stood, before anyone who uses a result.
+        # The replacement goes to the position of the last matched node, before all users of a result.
         with graph.inserting_before(max(inside, key=order.__getitem__)):
             returned = graph.graph_copy(new_graph, values)
         news = list(returned) if isinstance(returned, (list, tuple)) else [returned]
@@ -138,7 +138,7 @@ def replace_pattern(gm, pattern, replacement):
 
 
 def _adopt(gm, made, graph):
-    """Gives the module what the replacement's steps refer to."""
+    """Copies the attributes that the replacement refers to into the module."""
     for node in graph.nodes:
         if node.op not in ("call_module", "get_attr"):
             continue

@@ -19,12 +19,12 @@ _notice = []
 
 
 def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """The function, class or module as it is. Says so once."""
+    """Returns the function, class or module unchanged and warns once."""
     if not _notice:
         _notice.append(True)
         import warnings
 
-        warnings.warn("rushlight: torch.jit.script leaves functions and modules as they are", stacklevel=2)
+        warnings.warn("rushlight: torch.jit.script returns functions and modules unchanged", stacklevel=2)
     return (lambda marked: marked) if obj is None else obj
 
 
@@ -34,7 +34,7 @@ def ignore(drop=False, **kwargs):
 
 
 def _as_it_is(fn):
-    """The function as it is."""
+    """Returns the function unchanged."""
     return fn
 
 
@@ -105,7 +105,7 @@ fuser = optimized_execution = _Fusion
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """The module as it is."""
+    """Returns the module unchanged."""
     return mod
 
 
@@ -113,7 +113,7 @@ optimize_for_inference = freeze
 
 
 def set_fusion_strategy(strategy):
-    """Nothing is fused by a compiler; returns what held before."""
+    """No effect: there is no fusing compiler. Returns the previous setting."""
     return []
 
 
@@ -122,7 +122,7 @@ def enable_onednn_fusion(enabled):
 
 
 def onednn_fusion_enabled():
-    """Whether a compiler fuses ops: there is none."""
+    """Whether a compiler fuses ops: always False."""
     return False
 
 

@@ -28,7 +28,7 @@ _strategy = "file_descriptor"
 
 
 def get_all_sharing_strategies():
-    """Ways to share memory that may be asked for. Descriptors of anonymous files serve for all."""
+    """Accepted ways to share memory. All use descriptors of anonymous files."""
     return set(_STRATEGIES)
 
 

@@ -48,7 +48,7 @@ class ProcessExitedException(ProcessException):
 
 
 def _run(fn, index, args, error_file):
-    """What a process runs. An exception goes to a file, and the other ranks hear of it."""
+    """The main function of a process. It writes an exception to a file for the parent."""
     try:
         fn(index, *args)
     except KeyboardInterrupt:
@@ -139,7 +139,7 @@ class SpawnContext(ProcessContext):
 
 
 def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn", numa_options=None):
-    """Runs ``fn(index, *args)`` in so many processes. With ``join`` waits for them, else returns their ``ProcessContext``."""
+    """Runs ``fn(index, *args)`` in ``nprocs`` processes. With ``join`` it waits for them, otherwise it returns their ``ProcessContext``."""
     if numa_options is not None:
         raise NotImplementedError("start_processes: processes are not bound to processors; leave numa_options out")
     context = multiprocessing.get_context(start_method)
@@ -160,7 +160,7 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
 
 
 def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """Runs ``fn(index, *args)`` in so many new interpreters."""
+    """Runs ``fn(index, *args)`` in ``nprocs`` new interpreters."""
     if start_method != "spawn":
         warnings.warn(
             f"This method only supports start_method=spawn (got: {start_method}).\nTo use a different start_method use:\n\t\t torch.multiprocessing.start_processes(...)",

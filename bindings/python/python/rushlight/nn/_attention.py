@@ -152,7 +152,7 @@ def multi_head_attention_forward(
     use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None,
     average_attn_weights=True, is_causal=False,
 ):
-    """What ``nn.MultiheadAttention`` computes, for inputs ``(length, batch, features)``."""
+    """The function behind ``nn.MultiheadAttention``, for inputs ``(length, batch, features)``."""
     return attention(
         query, key, value, embed_dim_to_check, num_heads, None if use_separate_proj_weight else in_proj_weight, in_proj_bias, bias_k,
         bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask, need_weights, attn_mask,

@@ -17,7 +17,7 @@ _torch = _C._torch
 
 
 def whole_sizes(sizes):
-    """Sizes of outputs, -1 where ``None`` stands for the input's own."""
+    """Sizes of outputs, -1 for ``None``, the input's own size."""
     if isinstance(sizes, int) or sizes is None:
         return -1 if sizes is None else sizes
     return [-1 if size is None else size for size in sizes]
@@ -82,7 +82,7 @@ def _largest(input: Tensor, index: Tensor, lead: tuple, out: tuple):
 
 
 def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
-    """Largest elements of as many windows as wanted, over three dimensions, and where they are."""
+    """Largest elements of a given number of windows over three dimensions, and their indices."""
     if input.dim() not in (4, 5) or 0 in input.shape[1:]:
         raise RuntimeError(
             f"adaptive_max_pool3d(): Expected 4D or 5D tensor with non-zero size for non-batch dimensions, but input has sizes {list(input.shape)}"
@@ -150,7 +150,7 @@ def _starts(draw: list, size: tuple, kernel: tuple, wanted: tuple, device) -> li
 def fractional_max_pool2d_with_indices(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """Largest elements of windows at random places of two dimensions, and where they are."""
+    """Largest elements of windows at random places of two dimensions, and their indices."""
     return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2)
 
 
@@ -163,7 +163,7 @@ def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=Non
 def fractional_max_pool3d_with_indices(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """Largest elements of windows at random places of three dimensions, and where they are."""
+    """Largest elements of windows at random places of three dimensions, and their indices."""
     return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3)
 
 

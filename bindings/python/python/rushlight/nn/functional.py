@@ -25,7 +25,7 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
 
 
 def affine_grid(theta, size, align_corners=None):
-    """Where the pixels of an output of the given size come from under affine maps ``[batch, 2, 3]``."""
+    """The sampling grid of affine maps ``[batch, 2, 3]`` for an output of the given size."""
     if len(size) != 4:
         raise NotImplementedError("affine_grid: only images (sizes of four) are supported")
     batch, _, height, width = size
@@ -92,7 +92,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         found = _torch.where(inside.unsqueeze(1), found, 0)
         return found if weight is None else found * weight.to(input.dtype).unsqueeze(1)
 
-    # The grid's last coordinate is that of the first dimension.
+    # The grid's last coordinate belongs to the first dimension.
     places = [pixels(grid[..., -1 - d], n) for d, n in enumerate(sizes)]
     if mode != "bicubic":
         places = [padded(at, n) for at, n in zip(places, sizes)]

@@ -40,7 +40,7 @@ _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_tra
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much a nonlinearity wants its weights larger.
+    """The recommended gain of weights before a nonlinearity.
 
     >>> calculate_gain("leaky_relu", 1.0)
     1.0
@@ -131,7 +131,7 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @_fills
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Weights of a convolution that leave its input as it is, as far as there are channels."""
+    """Identity weights of a convolution, for as many channels as both sides have."""
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     out_channels, in_channels, *kernel = tensor.shape

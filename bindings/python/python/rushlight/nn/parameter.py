@@ -57,7 +57,7 @@ _C._plain_types([Parameter, Buffer])
 
 
 class _Uninitialized:
-    """What tensors without a size have in common: they move between dtypes and devices, and become tensors by ``materialize``."""
+    """The common part of uninitialised tensors: they move between dtypes and devices, and ``materialize`` makes them tensors."""
 
     _becomes: type
 

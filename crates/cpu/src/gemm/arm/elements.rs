@@ -12,7 +12,7 @@ use std::arch::aarch64::*;
 pub(super) trait Widened<T>: Lanes {
     /// `LEN` elements.
     unsafe fn widen(from: *const T) -> Self;
-    /// A square of `LEN` vectors, of which the others are left as they are, transposed.
+    /// A square of `LEN` vectors, transposed; other vectors are unchanged.
     unsafe fn transposed(square: [Self; 4]) -> [Self; 4];
 }
 
@@ -167,7 +167,7 @@ impl Elements<Byte> for Dots {
     }
 }
 
-/// Packs a strip as `[k / GROUP][WIDTH][GROUP]`, as it is, missing lanes and k as zeros.
+/// Packs a strip as `[k / GROUP][WIDTH][GROUP]`, without conversion, with zeros for missing lanes and k.
 ///
 /// # Safety
 /// The strip is readable and `to` has room for `k`, rounded up to whole groups, times WIDTH. All bits zero are a `T`.

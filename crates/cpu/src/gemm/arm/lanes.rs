@@ -16,10 +16,10 @@ pub(super) const ROWS: usize = 8;
 /// Vectors across a tile.
 pub(super) const ACROSS: usize = 3;
 
-/// A register: sums, or what is multiplied. All methods need the features of `Isa`.
+/// A register of sums or factors. All methods need the features of `Isa`.
 pub(super) trait Lanes: Copy + Send + Sync + 'static {
     type Acc: Accumulator;
-    /// An element as it is packed.
+    /// A packed element.
     type Packed: Copy + Send + Sync + 'static;
     type Isa: Features;
     /// How many sums it holds.
@@ -343,7 +343,7 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
     }
 }
 
-/// Asks for a line of the second-level cache. The address may be anything.
+/// Prefetches a line into the second-level cache. Any address is allowed.
 #[inline(always)]
 pub(super) fn prefetch_later(line: *const u8) {
     // SAFETY: a hint, which never faults.

@@ -7,11 +7,11 @@ use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
-/// One line is fetched ahead for so many k.
+/// Number of k per prefetched line.
 const K_PER_LINE: usize = 8;
 /// Lines of C are prefetched until this many k before the end.
 const LINES_IN_FLIGHT: usize = 8;
-/// From so many columns on, packing A pays: in order, it is read faster.
+/// Number of columns from which packing A pays: sequential reads are faster.
 const COLUMNS_WORTH_PACKING: usize = 384;
 
 /// A vector of sums. All methods need the features of `Isa`.
@@ -218,7 +218,7 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
     unsafe fn sums<const ONCE: bool>(&self, stride: isize, step: usize) -> [[V; C]; R] {
         let Tile { k, rows, target, .. } = self.0;
         let mut at = Progress::<V>::new(&self.0, stride);
-        // Lines of C are fetched at the end, to be written: what streams past until then would drive them out again.
+        // Lines of C are fetched at the end, for writing: earlier they would be evicted by the streamed data.
         let lines = rows * C;
         let head = k.saturating_sub(lines + LINES_IN_FLIGHT);
         // SAFETY: the caller's promise. Prefetches may point anywhere.

@@ -8,7 +8,7 @@ __all__ = ["Join", "JoinHook", "Joinable"]
 
 
 class JoinHook:
-    """What a rank without inputs does for each iteration of the others, and at the end."""
+    """Actions of a rank without inputs for each iteration of the others, and at the end."""
 
     def main_hook(self):
         """Goes along with one iteration."""
@@ -18,7 +18,7 @@ class JoinHook:
 
 
 class Joinable:
-    """What can take part in ``Join``: ``DistributedDataParallel``."""
+    """Classes that support ``Join``: ``DistributedDataParallel``."""
 
     @property
     def join_process_group(self):

@@ -1,4 +1,4 @@
-"""A rank of ``elastic_launch``: ``python -m rushlight.distributed.elastic._rank FOLDER`` calls the function that lies there, and leaves what it returned."""
+"""A rank of ``elastic_launch``: ``python -m rushlight.distributed.elastic._rank FOLDER`` calls the function stored there and stores its result."""
 
 import os
 import pickle

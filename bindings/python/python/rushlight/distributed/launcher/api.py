@@ -20,7 +20,7 @@ __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
 @dataclasses.dataclass
 class LaunchConfig:
-    """What torchrun's options say: nodes, ranks of each, where they meet, how often a failure is answered by a restart, where output goes.
+    """torchrun's options: nodes, ranks per node, rendezvous, maximum restarts, output.
 
     A job of one node needs no meeting place. Several meet at ``rdzv_endpoint`` (``HOST:PORT``); with the backend ``static``, ``rdzv_configs["rank"]`` is
     this node's place. ``start_method`` is taken for PyTorch's sake: ranks are programs of their own."""
@@ -88,7 +88,7 @@ class LaunchConfig:
 
 
 class elastic_launch:
-    """``elastic_launch(config, entrypoint)(*args)`` runs a function, or a program, in every rank. Returns what the function returned, by rank.
+    """``elastic_launch(config, entrypoint)(*args)`` runs a function, or a program, in every rank. Returns the function's results by rank.
 
     The function must be found by importing its module, and its arguments must be picklable. Raises ``ChildFailedError`` if ranks fail."""
 
@@ -150,7 +150,7 @@ def _write_function(path, function, args):
 
 
 def _raise_failures(name, code, folder):
-    """Raises what the launcher reports."""
+    """Raises the launcher's error report."""
     try:
         with open(os.path.join(folder, "failures.json")) as file:
             report = json.load(file)["failures"]
@@ -169,7 +169,7 @@ def _raise_failures(name, code, folder):
 
 
 def _results(folder):
-    """What the ranks of the last round returned."""
+    """The results of the last round's ranks."""
     found = {}
     for name in os.listdir(folder):
         if name.startswith("result-") and name.endswith(".json"):

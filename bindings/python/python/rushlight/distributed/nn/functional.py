@@ -36,7 +36,7 @@ class _AllReduce(Function):
 
 
 class _AllGather(Function):
-    """Every rank's tensor; each rank's gradient is the sum of what the ranks have for its tensor."""
+    """Every rank's tensor; a tensor's gradient is the sum of all ranks' gradients of it."""
 
     @staticmethod
     def forward(ctx, group, tensor):

@@ -1,4 +1,4 @@
-"""How a tensor lies on a mesh of devices. Plans of parallel training name placements; tensors that are spread over ranks are not supported."""
+"""Placements of a tensor on a mesh of devices. Plans of parallel training name placements; tensors that are spread over ranks are not supported."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Questions about symbolic sizes, asked where all sizes are numbers."""
+"""Queries about symbolic sizes; all sizes are numbers here."""
 
 
 class GuardOnDataDependentSymNode(RuntimeError):

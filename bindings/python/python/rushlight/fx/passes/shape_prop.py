@@ -16,7 +16,7 @@ def _extract_tensor_metadata(result, include_contiguity=True):
 
 
 class ShapeProp(Interpreter):
-    """Runs a graph and notes what each value is, as ``node.meta['tensor_meta']``."""
+    """Runs a graph and stores each value's shape and dtype in ``node.meta['tensor_meta']``."""
 
     def run_node(self, n):
         result = super().run_node(n)

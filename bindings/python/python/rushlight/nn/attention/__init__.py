@@ -23,7 +23,7 @@ class SDPBackend(IntEnum):
 
 @contextmanager
 def sdpa_kernel(backends, set_priority: bool = False):
-    """Checks the names; attention within is computed as it is elsewhere, since one implementation stands for all."""
+    """Checks the names; no further effect, since attention has one implementation."""
     backends = [backends] if isinstance(backends, SDPBackend) else list(backends)
     for backend in backends:
         if not isinstance(backend, SDPBackend):

@@ -22,14 +22,14 @@ FlexKernelOptions = dict
 
 
 class AuxRequest(NamedTuple):
-    """What ``flex_attention`` is to return besides its output."""
+    """Selects further results of ``flex_attention``."""
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What it returned."""
+    """The further results."""
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None
@@ -45,7 +45,7 @@ def noop_mask(batch, head, token_q, token_kv):
 
 
 def and_masks(*mask_mods):
-    """What all masks let through."""
+    """The intersection of masks."""
 
     def mask_mod(b, h, q, kv):
         result = noop_mask(b, h, q, kv)
@@ -57,7 +57,7 @@ def and_masks(*mask_mods):
 
 
 def or_masks(*mask_mods):
-    """What any mask lets through."""
+    """The union of masks."""
 
     def mask_mod(b, h, q, kv):
         result = b.new_zeros((), dtype=_C.bool)

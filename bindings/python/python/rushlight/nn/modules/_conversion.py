@@ -37,10 +37,10 @@ def _destination(args: tuple, kwargs: dict):
 
 
 class ConversionMethods:
-    """The part of ``Module`` that replaces what parameters and buffers hold."""
+    """The part of ``Module`` that converts parameters and buffers."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True):
-        """Replaces what every parameter, gradient and buffer holds; parameters stay the same objects."""
+        """Converts every parameter, gradient and buffer; parameters stay the same objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -49,7 +49,7 @@ class ConversionMethods:
                 continue
             gradient, data = param.grad, fn(param.data)
             if gradient is not None:
-                # It may not fit what the parameter holds from now on.
+                # It may not fit the converted parameter.
                 param.grad = None
             param.data = data
             if gradient is not None:

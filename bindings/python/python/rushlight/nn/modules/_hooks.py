@@ -25,7 +25,7 @@ def any_for_all() -> bool:
 
 
 class RemovableHandle:
-    """What registering a hook returns: ``remove()`` takes the hook away; as a context manager, at the end of the block."""
+    """The handle of a hook: ``remove()`` removes the hook; as a context manager, at the end of the block."""
 
     _ids = itertools.count()
 
@@ -57,7 +57,7 @@ def register(hooks: OrderedDict, hook, *, prepend: bool = False, flags: tuple = 
 
 
 class _Boundary(Function):
-    """Leaves tensors as they are and calls a function when their gradients pass."""
+    """Passes tensors through and calls a function with their gradients."""
 
     @staticmethod
     def forward(ctx, on_gradients, *tensors):
@@ -92,7 +92,7 @@ def _mark(values: tuple, on_gradients) -> tuple[tuple, bool]:
 
 
 class BackwardHooks:
-    """One call of a module with full backward hooks: ``inputs`` and ``outputs`` mark what goes in and comes out."""
+    """One call of a module with full backward hooks: ``inputs`` and ``outputs`` mark its inputs and outputs."""
 
     def __init__(self, module, pre_hooks: list, hooks: list):
         self.module, self.pre_hooks, self.hooks = module, pre_hooks, hooks

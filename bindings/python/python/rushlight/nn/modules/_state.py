@@ -14,7 +14,7 @@ _EXTRA_STATE = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What ``load_state_dict`` did not find in the dict, and what it found no place for."""
+    """The keys that ``load_state_dict`` missed in the dict, and the unexpected ones."""
 
     __slots__ = ()
 
@@ -77,13 +77,13 @@ class StateMethods:
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
     def get_extra_state(self):
-        """What a subclass wants in its ``state_dict`` beside tensors."""
+        """Additional state of a subclass in its ``state_dict``."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called. Override it together with set_extra_state()."
         )
 
     def set_extra_state(self, state) -> None:
-        """Takes back what ``get_extra_state`` gave."""
+        """Restores the result of ``get_extra_state``."""
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called. Override it together with get_extra_state()."
         )
@@ -180,7 +180,7 @@ class StateMethods:
                         unexpected_keys.append(key)
 
     def _load_tensor(self, name: str, key: str, param: Tensor, given, assign: bool) -> str | None:
-        """Puts one tensor in its place. Returns what is wrong with it, if anything."""
+        """Loads one tensor. Returns an error text or None."""
         if not isinstance(given, Tensor):
             return (
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '

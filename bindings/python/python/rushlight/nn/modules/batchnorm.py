@@ -16,7 +16,7 @@ _batch_norm = _C._nn.batch_norm
 
 
 class _NormBase(Module):
-    """What batch and instance norms have in common: weights and running statistics."""
+    """The common part of batch and instance norms: weights and running statistics."""
 
     _version = 2
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
@@ -50,7 +50,7 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forgets what was seen."""
+        """Resets the running statistics."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)

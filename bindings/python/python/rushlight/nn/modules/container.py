@@ -282,7 +282,7 @@ def _described(key, value, dtype: str) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors put in become parameters, other values are kept as they are."""
+    """A list of parameters; tensors put in become parameters, other values are kept unchanged."""
 
     def __init__(self, values=None) -> None:
         super().__init__()
@@ -334,7 +334,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters; tensors put in become parameters, other values are kept as they are."""
+    """A dict of parameters; tensors put in become parameters, other values are kept unchanged."""
 
     def __init__(self, parameters=None) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What all convolutions have in common: their sizes, weights and initial values."""
+    """The common part of convolutions: sizes, weights and initial values."""
 
     __constants__ = [
         "stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels", "kernel_size",
@@ -161,7 +161,7 @@ class Conv3d(_PlainConv):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """What transposed convolutions have in common."""
+    """The common part of transposed convolutions."""
 
     _dims = 1
     _function = staticmethod(_C._nn.conv_transpose1d)
@@ -181,7 +181,7 @@ class _ConvTransposeNd(_ConvNd):
         )
 
     def _output_padding(self, input: Tensor, output_size) -> tuple:
-        """What must be added at the end for the output to have a given size."""
+        """The output padding for a given output size."""
         if output_size is None:
             return self.output_padding
         dims = self._dims

@@ -23,7 +23,7 @@ _nn = _C._nn
 
 
 def _reduction(size_average, reduce, reduction: str) -> str:
-    """The reduction that the two old arguments stand for."""
+    """The reduction of the two deprecated arguments."""
     if size_average is None and reduce is None:
         return reduction
     size_average = True if size_average is None else size_average
@@ -147,7 +147,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """The cross entropy of classes, from features that a linear layer of its own turns into scores."""
+    """The cross entropy of classes, of a linear layer, which is part of the loss."""
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
 

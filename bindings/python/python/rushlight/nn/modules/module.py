@@ -157,7 +157,7 @@ class Module(ConversionMethods, StateMethods):
         object.__delattr__(self, name)
 
     def _forget(self, name: str, *kinds: str) -> None:
-        """Takes a name away that is to be something else."""
+        """Removes a name so that it can be registered as another kind."""
         own = self.__dict__
         own.pop(name, None)
         for kind in kinds:
@@ -257,7 +257,7 @@ class Module(ConversionMethods, StateMethods):
             raise AttributeError(f"`{name}` is not a buffer")
         return module._buffers[name]
 
-    # What is inside.
+    # Members.
 
     def named_modules(self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True) -> Iterator:
         """This module and all within, with their paths."""
@@ -358,7 +358,7 @@ class Module(ConversionMethods, StateMethods):
                 p.grad = gradient.detach().zero_()
 
     def compile(self, *args, **kwargs) -> None:
-        """Leaves the module as it is: its ops are compiled already. Says so once."""
+        """No effect: the module's ops are compiled already. Warns once."""
         from ..._functions import compile
 
         compile(self)
@@ -366,7 +366,7 @@ class Module(ConversionMethods, StateMethods):
     # Hooks.
 
     def register_forward_pre_hook(self, hook, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, args)`` before ``forward``; what it returns, if anything, takes the place of the arguments."""
+        """Calls ``hook(module, args)`` before ``forward``; a result replaces the arguments."""
         self._hooked = True
         flags = ((self._forward_pre_hooks_with_kwargs, with_kwargs),)
         return register(self._forward_pre_hooks, hook, prepend=prepend, flags=flags)
@@ -374,7 +374,7 @@ class Module(ConversionMethods, StateMethods):
     def register_forward_hook(
         self, hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Calls ``hook(module, args, output)`` after ``forward``; what it returns, if anything, takes the place of the output.
+        """Calls ``hook(module, args, output)`` after ``forward``; a result replaces the output.
 
         >>> import rushlight as torch
         >>> layer = torch.nn.ReLU()
@@ -462,7 +462,7 @@ class Module(ConversionMethods, StateMethods):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What a subclass wants printed between the brackets."""
+        """A subclass's settings, printed between the brackets."""
         return ""
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ _layer_norm = _C._nn.layer_norm
 
 
 class LocalResponseNorm(Module):
-    """Divides by what neighbouring channels amount to."""
+    """Divides by a norm of neighbouring channels."""
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
@@ -56,7 +56,7 @@ class CrossMapLRN2d(Module):
         ends = [min(c + half, channels - 1) for c in range(channels)]
         total = sums[:, ends]
         if channels > half + 2:
-            # What has left the window, without the first channel.
+            # The channels that have left the window, without the first.
             left = sums[:, : channels - half - 2 + 1] - squares[:, :1]
             total = total - _C._nn.pad(left, (0, 0, 0, 0, channels - left.size(1), 0))
         return input * (self.k + self.alpha / self.size * total) ** -self.beta

@@ -28,7 +28,7 @@ def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tens
 
 
 class RNNBase(Module):
-    """What recurrent layers have in common: their weights by layer and direction, and the checks of inputs."""
+    """The common part of recurrent layers: weights by layer and direction, and checks of inputs."""
 
     __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
 
@@ -99,7 +99,7 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
-        """Nothing to do: weights are used where they lie."""
+        """No effect: weights are not packed."""
 
     def reset_parameters(self) -> None:
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
@@ -107,7 +107,7 @@ class RNNBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def __setstate__(self, state: dict) -> None:
-        # PyTorch keeps the weights in a list, too, which is made when asked for here.
+        # PyTorch keeps the weights in a list, too, which is created on demand here.
         super().__setstate__({k: v for k, v in state.items() if k not in ("_flat_weights", "_flat_weight_refs")})
         self.__dict__.setdefault("proj_size", 0)
 
@@ -296,7 +296,7 @@ class LSTM(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What cells have in common: their weights."""
+    """The common part of cells: their weights."""
 
     __constants__ = ["input_size", "hidden_size", "bias"]
 

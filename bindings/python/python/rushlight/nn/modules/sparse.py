@@ -22,7 +22,7 @@ def _padding_index(padding_idx: int | None, num_embeddings: int) -> int | None:
 
 
 class _Table(Module):
-    """What tables have in common: their weight."""
+    """The common part of embeddings: their weight."""
 
     def _set_weight(self, weight: Tensor | None, freeze: bool, device, dtype) -> None:
         size = (self.num_embeddings, self.embedding_dim)

@@ -119,7 +119,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device=None, dtype=None) -> Tensor:
-        """A mask that hides what comes later."""
+        """A mask that hides later positions."""
         return _generate_square_subsequent_mask(sz, device, dtype)
 
 

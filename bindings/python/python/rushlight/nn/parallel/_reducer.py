@@ -1,7 +1,7 @@
-"""The reducer of ``DistributedDataParallel``: sends gradients in buckets while backward goes on.
+"""The reducer of ``DistributedDataParallel``: sends gradients in buckets while backward runs.
 
 Hooks of the parameters tell when a gradient is there. Whole buckets are sent in order, the same on all ranks. A callback at the end of backward
-waits for them and gives the means back to the parameters. After the first pass the buckets are made anew in the order in which gradients came.
+waits for them and stores the means in the parameters. After the first pass the buckets are rebuilt in the gradients' order.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Reducer:
         return used.tolist()
 
     def _give_back(self):
-        """Gradients become the means. A parameter that no rank used keeps what it had."""
+        """Gradients become the means. A parameter that no rank used keeps its gradient."""
         used = self._used_anywhere()
         gradients, places = [], []
         for bucket in self.buckets:
@@ -281,7 +281,7 @@ class Reducer:
                 parameter.grad = new
 
     def shadow(self):
-        """A pass of a rank without inputs: sends what the others send, with gradients of zero."""
+        """A pass of a rank without inputs: takes part in the all-reduces with zero gradients."""
         with _Quiet():
             self._begin()
             for number, bucket in enumerate(self.buckets):

@@ -44,7 +44,7 @@ def _shallow(module):
 
 
 def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
-    """Calls each module with its inputs, each in a thread of its own."""
+    """Calls each module with its inputs, each in its own thread."""
     named = kwargs_tup or [{}] * len(modules)
     results, recording, cast = [None] * len(modules), _C.is_grad_enabled(), _C._autocast_dtype()
 
@@ -90,7 +90,7 @@ def data_parallel(module: Module, inputs, device_ids=None, output_device=None, d
 
 
 class DataParallel(Module):
-    """Runs a module on batches shared out over devices; on one device, and on the CPU, ``module`` is called as it is.
+    """Runs a module on batches shared out over devices; on one device, and on the CPU, ``module`` is called directly.
 
     >>> import rushlight as torch
     >>> model = torch.nn.DataParallel(torch.nn.Linear(2, 1))

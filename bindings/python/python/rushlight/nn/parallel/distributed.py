@@ -47,7 +47,7 @@ def _moved(value, device):
 class DistributedDataParallel(Module, Joinable):
     """A module whose gradients are the means over all ranks of a group when ``backward`` returns.
 
-    Gradients are sent in buckets while backward goes on. All ranks start from rank 0's parameters; names, shapes and dtypes are compared first.
+    Gradients are sent in buckets while backward runs. All ranks start from rank 0's parameters; names, shapes and dtypes are compared first.
 
     >>> import rushlight as torch
     >>> torch.distributed.init_process_group(rank=0, world_size=1)
@@ -172,12 +172,12 @@ class DistributedDataParallel(Module, Joinable):
         return output
 
     def _get_ddp_logging_data(self):
-        """What PyTorch's reducer logs of itself, as far as there is such a thing here: Lightning asks whether the graph could be static."""
+        """The available part of the log of PyTorch's reducer: Lightning reads whether the graph could be static."""
         return {"module_name": type(self.module).__name__, "can_set_static_graph": False}
 
     @contextlib.contextmanager
     def no_sync(self):
-        """Forward passes within leave their gradients on this rank, to be added to those of a later pass that does not."""
+        """Within, gradients accumulate on this rank without all-reduce, until a later pass outside."""
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
         try:

@@ -1,4 +1,4 @@
-//! What goes wrong on clusters, looked for one by one: limits, masks, disks, networks, libraries.
+//! Checks for common faults of clusters: limits, masks, disks, networks, libraries.
 
 use super::Report;
 use std::path::{Path, PathBuf};
@@ -190,7 +190,7 @@ fn networks(report: &mut Report) {
     for name in &names {
         let addresses: Vec<String> = all.iter().filter(|i| i.name == *name).map(|i| i.address.to_string()).collect();
         let speed = read(name, "speed").parse::<i64>().ok().filter(|speed| *speed > 0);
-        let speed = speed.map_or("speed not told".into(), |speed| format!("{} Gbit/s", speed as f64 / 1000.0));
+        let speed = speed.map_or("speed unknown".into(), |speed| format!("{} Gbit/s", speed as f64 / 1000.0));
         report.fact("network", format!("{name}: {}, {speed}, {}", read(name, "operstate"), addresses.join(" ")));
     }
     let env = Environment::current();
@@ -284,7 +284,7 @@ fn drivers(report: &mut Report) {
     if let Ok(text) = std::fs::read_to_string("/proc/driver/nvidia/version") {
         report.fact("driver", text.lines().next().unwrap_or_default().to_owned());
     }
-    // Vendor, engine, what the kernel's driver makes, who may open it, and the variables that hide devices.
+    // Vendor, engine, device file, group that may open it, and variables that hide devices.
     let vendors = [
         (
             "NVIDIA",

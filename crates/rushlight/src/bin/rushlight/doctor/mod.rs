@@ -1,4 +1,4 @@
-//! `rushlight doctor`: what is wrong on this machine and what to do, then what it offers.
+//! `rushlight doctor`: faults of this machine with advice, then its capabilities.
 
 #[cfg(target_os = "linux")]
 mod checks;
@@ -29,23 +29,23 @@ Examples:
 
 Exit code: 0, or 1 if a test on request failed.";
 
-/// What was found on this machine.
+/// The report of this machine.
 #[derive(Default)]
 pub struct Report {
-    /// Name and value of what is there.
+    /// Facts by name.
     facts: Vec<(String, String)>,
-    /// What is wrong, and what to do.
+    /// Faults and advice.
     findings: Vec<(String, String)>,
     measured: Vec<String>,
 }
 
 impl Report {
-    /// Notes what is there.
+    /// Adds a fact.
     pub fn fact(&mut self, name: &str, value: String) {
         self.facts.push((name.to_owned(), value));
     }
 
-    /// Notes what is wrong, and what to do.
+    /// Adds a fault and its advice.
     pub fn finding(&mut self, what: String, advice: impl Into<String>) {
         self.findings.push((what, advice.into()));
     }
@@ -141,13 +141,13 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the ranks of a job do together. Returns whether this one prints.
+/// Checks of a job's ranks together. Returns whether this rank prints.
 #[cfg(target_os = "linux")]
 fn together(request: &Request, report: &mut Report) -> Result<bool> {
     use rushlight::dist::Objects;
     let world = rushlight::dist::init()?;
     if request.all_ranks {
-        // What belongs to one rank or one moment is no difference.
+        // Facts of one rank or one moment are not compared.
         let of_all =
             ["launcher", "  because", "  device", "  interface", "  meeting point", "  secret", "device", "network"];
         let is_free_space = |name: &str| ["working folder", "temporary files", "shared memory", "home"].contains(&name);
@@ -162,7 +162,7 @@ fn together(request: &Request, report: &mut Report) -> Result<bool> {
         let wrong: Vec<&str> = report.findings.iter().map(|(what, _)| what.as_str()).collect();
         facts.push(("problem".into(), if wrong.is_empty() { "none".into() } else { wrong.join("; ") }));
         for line in ranks::compare(&world, &facts)? {
-            report.finding(line, "ranks of a job should be alike: look at that rank's node and variables");
+            report.finding(line, "ranks of a job should have equal settings: check that rank's node and variables");
         }
         report.measured(format!("{} ranks compared", world.size()));
     }
@@ -218,7 +218,7 @@ fn brief(error: &Error) -> String {
     format!("{what} {advice}").trim_end().to_owned()
 }
 
-/// What was found out about the launcher, line by line.
+/// The launcher's properties, line by line.
 #[cfg(target_os = "linux")]
 fn launch(report: &mut Report) {
     use rushlight::dist::launch::{self, Environment, Rendezvous};
@@ -302,7 +302,7 @@ fn accelerator(engine: &dyn Engine, index: usize, report: &mut Report) {
     }
 }
 
-/// What of the processor's abilities counts for the engine.
+/// The processor features that the engine uses.
 fn features() -> Vec<&'static str> {
     let mut found = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -328,7 +328,7 @@ fn features() -> Vec<&'static str> {
         look!("neon" "dotprod" "bf16" "i8mm" "fp16" "sve");
     }
     if found.is_empty() {
-        found.push("none that the engine asks for");
+        found.push("none that the engine uses");
     }
     found
 }

@@ -1,4 +1,4 @@
-//! What ranks find out together: which of them differs from the others, and how fast they exchange and write data.
+//! Checks of all ranks together: which one differs, and the speed of exchanging and writing data.
 
 use super::Report;
 use rushlight::dist::{Objects, ReduceOp, World};
@@ -113,7 +113,7 @@ pub fn disk(folder: &Path, rank: usize, report: &mut Report) -> Result<()> {
         let seconds = start.elapsed().as_secs_f64();
         match read.chunks(BLOCK).all(|part| part == block) && read.len() == BLOCK * BLOCKS {
             true => Ok((wrote, seconds)),
-            false => Err(std::io::Error::other("what was read is not what was written")),
+            false => Err(std::io::Error::other("the data read differs from the data written")),
         }
     };
     let result = measure();

@@ -1,4 +1,4 @@
-"""The means of gradients over the ranks, sent as they are or in half the bytes."""
+"""The means of gradients over the ranks, sent uncompressed or in half precision."""
 
 from .... import _C
 from ....futures import Future
@@ -13,7 +13,7 @@ def _mean(group, tensor):
 
 
 def allreduce_hook(process_group, bucket):
-    """Sends a bucket as it is."""
+    """Sends a bucket uncompressed."""
     return _mean(process_group, bucket.buffer()).then(lambda future: future.value()[0])
 
 

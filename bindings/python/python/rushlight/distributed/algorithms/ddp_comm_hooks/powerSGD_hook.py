@@ -15,7 +15,7 @@ _torch = _C._torch
 
 
 class PowerSGDState:
-    """Settings of the hook, and what it keeps from iteration to iteration: the second factors, and what the approximation has left out."""
+    """Settings of the hook, and its state between iterations: the second factors and the approximation errors."""
 
     def __init__(
         self, process_group, matrix_approximation_rank=1, start_powerSGD_iter=1_000, min_compression_rate=2, use_error_feedback=True, warm_start=True,

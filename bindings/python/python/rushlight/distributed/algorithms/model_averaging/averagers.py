@@ -1,4 +1,4 @@
-"""Averages of parameters over the ranks, every so many steps."""
+"""Averages of parameters over the ranks, every N steps."""
 
 from __future__ import annotations
 

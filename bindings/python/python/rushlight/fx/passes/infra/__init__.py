@@ -1,1 +1,1 @@
-"""What passes share."""
+"""Infrastructure of passes."""

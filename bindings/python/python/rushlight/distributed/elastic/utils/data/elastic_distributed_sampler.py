@@ -11,8 +11,8 @@ __all__ = ["ElasticDistributedSampler"]
 class ElasticDistributedSampler(DistributedSampler):
     """PyTorch's sampler for jobs that are resumed by an index: a process's share of the samples from ``start_index`` on, in an order of ``epoch``.
 
-    The order after ``start_index`` is another than that of the whole epoch, so samples before a restart may come again. ``DistributedSampler`` with
-    ``state_dict`` and ``load_state_dict`` goes on in the same order and reads each sample once."""
+    The order after ``start_index`` differs from the whole epoch's, so samples read before a restart may be read again. ``DistributedSampler`` with
+    ``state_dict`` and ``load_state_dict`` continues in the same order and reads each sample once."""
 
     def __init__(self, dataset, num_replicas=None, rank=None, start_index=0):
         super().__init__(dataset=dataset, num_replicas=num_replicas, rank=rank)
