@@ -16,7 +16,7 @@ fn error(got: &Tensor, want: &Tensor) -> Result<f64> {
 fn long_sums_are_as_exact_as_the_cpus() -> Result<()> {
     let _turn = turn();
     let Some(device @ Device::Xpu(_)) = device() else { return Ok(()) };
-    let rand = |shape: &[usize]| Tensor::rand(shape, DType::F32);
+    let rand = |shape: &[usize]| Tensor::rand(shape);
     type Sum = fn(&Tensor, &Tensor) -> Result<Tensor>;
     let (a, b) = (rand(&[20, 20_000])?, rand(&[20_000, 40])?);
     let (column, images, few) = (rand(&[20_000, 1])?, rand(&[6, 3, 9000])?, rand(&[2, 7000])?);
@@ -54,7 +54,7 @@ fn pinned_memory() -> Result<()> {
     drop(pinned);
     let other = Tensor::zeros_with([1 << 18], DType::I64)?.pin_memory()?;
     assert!(there.to(Device::Cpu)?.equal(&x)?);
-    assert_eq!(other.to_with(&device, true)?.sum()?.item::<i64>()?, 0);
+    assert_eq!(other.to_with(&device, true)?.sum(..)?.item::<i64>()?, 0);
     assert!(there.pin_memory().is_err());
     drop(other);
     rushlight_engines::pinned_memory()?.empty_cache()
