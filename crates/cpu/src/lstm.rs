@@ -77,7 +77,8 @@ unsafe fn forward_kernel<I: Isa>(n: usize, gates: *mut f32, before: *const f32, 
         let [i, f, g, o] = gates.map(|gate| &mut gate[..n]);
         let (c, h) = (&mut c[..n], &mut h[..n]);
         for k in 0..n {
-            let [input, forget, output] = [i[k], f[k], o[k]].map(sigmoid::<I>);
+            // Calls of their own: `map` of an array is one that the compiler may leave out of line, without vectors.
+            let (input, forget, output) = (sigmoid::<I>(i[k]), sigmoid::<I>(f[k]), sigmoid::<I>(o[k]));
             let new = tanh::<I>(g[k]);
             let state = forget * before[k] + input * new;
             (i[k], f[k], g[k], o[k]) = (input, forget, new, output);

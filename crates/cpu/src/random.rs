@@ -177,8 +177,12 @@ pub fn words64(stream: Philox, start: usize) -> [u64; CHUNK] {
         // SAFETY: no precondition but the machine's level.
         unsafe { philox(stream, (start / 2 + i * CHUNK / 4) as u64, half) };
     }
-    let flat = halves.as_flattened();
-    std::array::from_fn(|i| flat[2 * i] as u64 | (flat[2 * i + 1] as u64) << 32)
+    let (pairs, _) = halves.as_flattened().as_chunks::<2>();
+    let mut words = [0; CHUNK];
+    for (word, &[low, high]) in words.iter_mut().zip(pairs) {
+        *word = low as u64 | (high as u64) << 32;
+    }
+    words
 }
 
 /// Fills `out` by `make(word)`, with the 64-bit word `i` for element `i`.

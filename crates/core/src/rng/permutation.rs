@@ -129,7 +129,7 @@ fn shuffle<T: Copy + From<u32>, F: FnMut(u64, &mut [u32; CHUNK])>(
     while k < to.len() {
         for &word in words.run(first + k, to.len() - k) {
             // Each number goes to one of the places so far, and what was there to the new place.
-            let other = (word as u64 * (k as u64 + 1) >> 32) as usize;
+            let other = ((word as u64 * (k as u64 + 1)) >> 32) as usize;
             to[k] = to[other];
             to[other] = T::from(number(k));
             k += 1;

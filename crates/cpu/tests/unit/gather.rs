@@ -102,7 +102,7 @@ fn scalars_and_halves_and_faults() {
     let e = scatter(Scatter::Set, 0, index.view(), Operand::Tensor(out.view()), x.view()).unwrap_err();
     assert_eq!(e.to_string(), "index 7 is out of bounds for dimension 0 with size 5");
     // Of many, too, and in every line; negative ones do not count from the end.
-    for index in [-1, 5] {
+    for index in [-1i64, 5] {
         let message = format!("index {index} is out of bounds for dimension 0 with size 5");
         let counts = Array::contiguous(&[5], vec![0i64; 5]);
         let many = Array::contiguous(&[43], (0..43).map(|i| if i == 41 { index } else { i % 5 }).collect());
@@ -112,7 +112,7 @@ fn scalars_and_halves_and_faults() {
         assert_eq!(e.to_string(), message);
     }
     let counts = Array::contiguous(&[5], vec![1i64; 5]);
-    let many = Array::contiguous(&[43], (0..43).map(|i| i * i % 5).collect());
+    let many = Array::contiguous(&[43], (0..43i64).map(|i| i * i % 5).collect());
     scatter(Scatter::Add, 0, many.view(), Operand::Scalar(Scalar::Int(2)), counts.view()).unwrap();
     assert_eq!(counts.to_vec::<i64>(), [19, 35, 1, 1, 35]);
     let none = Array::contiguous::<i64>(&[0], vec![]);

@@ -333,7 +333,14 @@ impl Tensor {
         if self.rank() == 0 {
             return self.reshape([1usize])?.index_select(dim, index)?.reshape([0usize; 0]);
         }
-        index_read("index_select", self, self.vector_plan("index_select", dim, index)?)
+        let plan = self.vector_plan("index_select", dim, index)?;
+        if self.size(dim)? == 0 && index.numel() > 0 && self.rank() > 1 {
+            return Err(Error::shape(format!(
+                "index_select(): self indexing axis dim should be positive: dimension {dim} of {:?} has no elements to select",
+                self.shape()
+            )));
+        }
+        index_read("index_select", self, plan)
     }
 
     fn index_write_along(

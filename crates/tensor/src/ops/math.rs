@@ -527,9 +527,12 @@ impl Tensor {
         Ok(self)
     }
 
-    /// `x / (1 + |x|)`.
+    /// `x / (1 + |x|)`; of integers, whose sum wraps, the quotient.
     pub fn softsign(&self) -> Result<Tensor> {
         self.not_bool("softsign")?;
+        if !self.dtype().is_float() {
+            return self.div(&self.abs()?.add(1)?);
+        }
         pointwise(Pointwise::Softsign, &[Arg::Tensor(self)], &[])
     }
 

@@ -57,7 +57,7 @@ impl Tensor {
         let dims = dims.as_dims();
         self.needs_float("var")?;
         let mask = self.reduced("var", dims)?;
-        let out = self.reduce(Reduce::Var { correction }, &mask, keepdim, self.dtype())?;
+        let out = self.variance(&mask, correction, keepdim)?;
         if recording(&[self]) {
             let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
             record("var", &[self], &out, move |ctx, dy| {
@@ -65,6 +65,12 @@ impl Tensor {
             })?;
         }
         Ok(out)
+    }
+
+    /// The variance of each group; NaN of nothing, whatever the correction.
+    fn variance(&self, mask: &Mask, correction: f64, keepdim: bool) -> Result<Tensor> {
+        let correction = if self.reduced_count(mask) == 0 { 0.0 } else { correction };
+        self.reduce(Reduce::Var { correction }, mask, keepdim, self.dtype())
     }
 
     /// Standard deviation over dimensions, `..` for all, with `count - 1` as divisor.
@@ -78,7 +84,7 @@ impl Tensor {
         let dims = dims.as_dims();
         self.needs_float("std")?;
         let mask = self.reduced("std", dims)?;
-        let out = self.reduce(Reduce::Var { correction }, &mask, keepdim, self.dtype())?;
+        let out = self.variance(&mask, correction, keepdim)?;
         out.sqrt_()?;
         if recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
