@@ -92,10 +92,8 @@ unsafe fn each<B: Body, I: Isa>(n: usize, inputs: &[*const u8; INPUTS], out: *mu
     unsafe {
         let out = std::slice::from_raw_parts_mut(out.cast(), n);
         // Constant but for the few ops that have angles, so that nothing is compiled twice for the others.
-        if const { B::ANGLE.is_some() } {
-            if B::ANGLE.is_some_and(|angle| angle.any_large(inputs, n)) {
-                return fill::<B, AnyAngle>(out, *inputs, *params);
-            }
+        if const { B::ANGLE.is_some() } && B::ANGLE.is_some_and(|angle| angle.any_large(inputs, n)) {
+            return fill::<B, AnyAngle>(out, *inputs, *params);
         }
         fill::<B, I>(out, *inputs, *params)
     }

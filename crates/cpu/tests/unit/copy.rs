@@ -36,6 +36,11 @@ fn transposes_and_other_orders() {
         (vec![9, 3, 33, 17], vec![3, 1, 0, 2]),
         (vec![5, 2, 3], vec![2, 0, 1]),
         (vec![300, 257], vec![1, 0]),
+        // Few long rows, and their elements side by side.
+        (vec![4, 100], vec![1, 0]),
+        (vec![3, 300, 5], vec![0, 2, 1]),
+        (vec![2, 7, 2100], vec![0, 2, 1]),
+        (vec![64, 2], vec![1, 0]),
     ] {
         for dtype in [DType::F32, DType::F64, DType::U8, DType::BF16] {
             let src = Array::new(dtype, &shape, |i| (i % 251) as f64);

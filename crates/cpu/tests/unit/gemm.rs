@@ -317,7 +317,15 @@ fn long_sums_and_vectors() {
     let mut random = Random(3);
     with_each_engine(|| {
         for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32] {
-            for (m, n, k) in [(5, 9, 20_000), (1, 1, 140_000), (1, 70, 3000), (2100, 1, 40), (3, 1, 70_000)] {
+            for (m, n, k) in [
+                (5, 9, 20_000),
+                (4, 4, 16_500),
+                (8, 2, 20_000),
+                (1, 1, 140_000),
+                (1, 70, 3000),
+                (2100, 1, 40),
+                (3, 1, 70_000),
+            ] {
                 for shapes in [[Shape::Rows; 3], [Shape::Columns; 3], [Shape::Columns, Shape::Rows, Shape::Sparse]] {
                     let case = Case { shapes, bias: Some((BiasAxis::Row, 1)), ..Case::plain(1, m, n, k) };
                     with_dtype!(dtype, T => check::<T>(case, &mut random));
