@@ -36,7 +36,8 @@ def make(spec, opt):
         return schedulers.SequentialLR(opt, parts, [5, 30])
     if name == "ChainedScheduler":
         return schedulers.ChainedScheduler([schedulers.ConstantLR(opt, 0.1, total_iters=8), schedulers.ExponentialLR(opt, 0.95)])
-    return getattr(schedulers, name)(opt, **options)
+    home = torch.optim.swa_utils if name == "SWALR" else schedulers
+    return getattr(home, name)(opt, **options)
 
 
 def plain(value):

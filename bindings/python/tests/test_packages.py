@@ -194,7 +194,7 @@ def test_compile_is_a_notice():
 
 
 def test_scripted_functions_run_as_they_are():
-    with pytest.warns(UserWarning, match="as they are"):
+    with pytest.warns(UserWarning, match="unchanged"):
         torch.jit._notice.clear()
 
         @torch.jit.script

@@ -196,7 +196,7 @@ fn a_state_that_does_not_fit_changes_nothing() {
     let mut other = Adam::new([ones(&[3])]).build().unwrap();
     assert!(
         message(other.load_state_dict(&state))
-            .contains("'exp_avg' has shape [2], its parameter of shape [3] wants [3]")
+            .contains("'exp_avg' has shape [2], its parameter of shape [3] needs [3]")
     );
     assert!(other.state_dict().unwrap().get("state").unwrap().as_dict().unwrap().is_empty());
     let mut sgd = Sgd::new([ones(&[2])]).build().unwrap();

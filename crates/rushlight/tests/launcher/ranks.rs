@@ -175,7 +175,7 @@ fn ranks_that_saved_their_state_have_not_failed() {
     launcher.signal("USR1");
     let (code, out, err) = launcher.finish();
     assert_eq!((code, out.matches("saved").count()), (Some(75), 3), "{err}");
-    assert!(!err.contains("failed") && err.contains("ask for another job"), "{err}");
+    assert!(!err.contains("failed") && err.contains("request another job"), "{err}");
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl StepOutput for Vec<Tensor> {
 ///   [`max_graphs`](Capture::max_graphs); more run without capture. Recordings share memory. A model's `train()` and
 ///   `eval()` need a `Capture` each.
 /// - Calls that wait for the device or read values (`item`, `to_vec`, printing, `nonzero`, copies from and to the
-/// host) cannot be recorded: `run` returns an error that names the call and leaves everything unchanged;
+///   host) cannot be recorded: `run` returns an error that names the call and leaves everything unchanged;
 ///   [`set_enabled(false)`](Capture::set_enabled) continues without capture.
 /// - Tensors that a recorded step uses are kept until the `Capture` is dropped or [`clear`](Capture::clear)ed.
 pub struct Capture {
