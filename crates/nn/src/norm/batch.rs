@@ -95,59 +95,11 @@ impl<const D: usize> BatchNormNd<D> {
     }
 }
 
-factory_options!(BatchNormNdBuilder<D>);
-
-impl<const D: usize> BatchNormNdBuilder<D> {
-    /// Added to the variance; 1e-5 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// A batch's weight in the running statistics; 0.1 by default, and with `None` such that all batches weigh the
-    /// same.
-    pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
-        self.momentum = momentum.into();
-        self
-    }
-
-    /// Whether to scale and shift; true by default.
-    pub fn affine(mut self, affine: bool) -> Self {
-        self.affine = affine;
-        self
-    }
-
-    /// Whether to shift if it scales; true by default.
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Whether to keep running statistics; true by default; without them evaluation uses the batch's.
-    pub fn track_running_stats(mut self, track_running_stats: bool) -> Self {
-        self.track_running_stats = track_running_stats;
-        self
-    }
-
-    /// Makes the layer.
-    pub fn build(self) -> Result<BatchNormNd<D>> {
-        let (weight, bias) = affine(&[self.num_features], self.affine, self.affine && self.bias, self.options)?;
-        let running =
-            if self.track_running_stats { Some(Running::new(self.num_features, self.options)?) } else { None };
-        let (mean, var, batches) = running.map_or((None, None, None), |r| (Some(r.mean), Some(r.var), Some(r.batches)));
-        Ok(BatchNormNd {
-            weight,
-            bias,
-            running_mean: mean,
-            running_var: var,
-            num_batches_tracked: batches,
-            num_features: self.num_features,
-            eps: self.eps,
-            momentum: self.momentum,
-            training: Training::default(),
-        })
-    }
-}
+channel_norm_builder!(BatchNormNdBuilder for BatchNormNd {
+    momentum: "A batch's weight in the running statistics; 0.1 by default. With `None` all batches weigh the same.",
+    affine: "Whether to scale and shift; true by default.",
+    track_running_stats: "Whether to keep running statistics; true by default. Without them evaluation uses the batch's.",
+});
 
 impl<const D: usize> Forward for BatchNormNd<D> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {

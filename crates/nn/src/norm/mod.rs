@@ -1,5 +1,64 @@
 //! Normalisation layers.
 
+/// The builder of a channel-wise norm. Batch and instance norm differ in their defaults, which the docs name.
+macro_rules! channel_norm_builder {
+    ($builder:ident for $layer:ident { momentum: $momentum:literal, affine: $affine:literal, track_running_stats: $track:literal, }) => {
+        factory_options!($builder<D>);
+
+        impl<const D: usize> $builder<D> {
+            /// Added to the variance; 1e-5 by default.
+            pub fn eps(mut self, eps: f64) -> Self {
+                self.eps = eps;
+                self
+            }
+
+            #[doc = $momentum]
+            pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
+                self.momentum = momentum.into();
+                self
+            }
+
+            #[doc = $affine]
+            pub fn affine(mut self, affine: bool) -> Self {
+                self.affine = affine;
+                self
+            }
+
+            /// Whether to shift if it scales; true by default.
+            pub fn bias(mut self, bias: bool) -> Self {
+                self.bias = bias;
+                self
+            }
+
+            #[doc = $track]
+            pub fn track_running_stats(mut self, track_running_stats: bool) -> Self {
+                self.track_running_stats = track_running_stats;
+                self
+            }
+
+            /// Makes the layer.
+            pub fn build(self) -> Result<$layer<D>> {
+                let (weight, bias) = affine(&[self.num_features], self.affine, self.affine && self.bias, self.options)?;
+                let running =
+                    if self.track_running_stats { Some(Running::new(self.num_features, self.options)?) } else { None };
+                let (mean, var, batches) =
+                    running.map_or((None, None, None), |r| (Some(r.mean), Some(r.var), Some(r.batches)));
+                Ok($layer {
+                    weight,
+                    bias,
+                    running_mean: mean,
+                    running_var: var,
+                    num_batches_tracked: batches,
+                    num_features: self.num_features,
+                    eps: self.eps,
+                    momentum: self.momentum,
+                    training: Training::default(),
+                })
+            }
+        }
+    };
+}
+
 mod batch;
 mod group;
 mod instance;
