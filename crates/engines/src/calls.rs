@@ -1,7 +1,7 @@
 //! The list of engine calls that compute, for engines that treat all of them alike.
 
-/// Expands to `$methods! { name(types…); … }` with every call of `Backend` that computes on elements and has no default.
-/// Calls that only move elements are not among them: a carried dtype has those.
+/// Expands to `$methods! { name(types…); … }` with every call of `Backend` that computes on elements and has no
+/// default. Calls that only move elements are not among them: a carried dtype has those.
 macro_rules! computing_calls {
     ($methods:ident) => {
         $methods! {

@@ -59,7 +59,8 @@ impl<T: Scalar> Bidiagonal<T> {
         self.ld
     }
 
-    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and the `cols - 1` entries beside it.
+    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and
+    /// the `cols - 1` entries beside it.
     pub fn reduce(&mut self, diagonal: &mut [f64], beside: &mut [f64]) {
         let (rows, cols, ld, width) = (self.rows, self.cols, self.ld, self.width);
         self.x.fill(T::ZERO);

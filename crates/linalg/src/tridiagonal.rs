@@ -69,7 +69,8 @@ impl<T: Scalar> Tridiagonal<T> {
         }
     }
 
-    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and the `n - 1` entries beside it.
+    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and the `n -
+    /// 1` entries beside it.
     pub fn reduce(&mut self, diagonal: &mut [f64], beside: &mut [f64]) {
         let (n, ld) = (self.n, self.ld);
         self.w.fill(T::ZERO);

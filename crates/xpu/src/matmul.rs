@@ -215,8 +215,8 @@ impl Xpu {
             p.problem(), a, b, bias, out, alpha, beta, codes, flags)
     }
 
-    /// Whether a product is that of a matrix and a vector which a CPU reads where they lie: whether the vector is on the
-    /// left, and whether the matrix has its rows in a line (else its columns).
+    /// Whether a product is that of a matrix and a vector which a CPU reads where they lie: whether the vector is on
+    /// the left, and whether the matrix has its rows in a line (else its columns).
     fn takes_vector(&self, p: &Product, kind: Kind) -> Option<(bool, bool)> {
         if !self.driver.abilities().is_cpu || p.n.min(p.m) != 1 || p.row_factors.is_some() || p.packed.is_some() {
             return None;

@@ -231,15 +231,15 @@ pub trait Backend: Send + Sync + 'static {
     fn permutation(&self, _stream: Philox, _out: View) -> Result<bool> {
         Ok(false)
     }
-    /// The least and the greatest element of a contiguous `i64` tensor that is not empty; `None` where the engine has no
-    /// kernel that finds both at once.
+    /// The least and the greatest element of a contiguous `i64` tensor that is not empty; `None` where the engine has
+    /// no kernel that finds both at once.
     fn int_range(&self, _x: View) -> Result<Option<[i64; 2]>> {
         Ok(None)
     }
 
     // ---- places by a rule
-    /// `x` padded by its own elements: `sources` has, for each of the last dimensions, the place in `x` of every place in
-    /// `out`; dimensions before those are alike. One dtype, `out` contiguous, apart from `x`. `false` as above.
+    /// `x` padded by its own elements: `sources` has, for each of the last dimensions, the place in `x` of every place
+    /// in `out`; dimensions before those are alike. One dtype, `out` contiguous, apart from `x`. `false` as above.
     fn pad_from(&self, _x: View, _sources: &[Vec<usize>], _out: View) -> Result<bool> {
         Ok(false)
     }
@@ -257,8 +257,8 @@ pub trait Backend: Send + Sync + 'static {
     fn resample_backward(&self, _spec: &Resample, _dy: View, _dx: View) -> Result<bool> {
         Ok(false)
     }
-    /// Euclidean distances, with the sizes of `distances`, by the product `|x|² - 2 x·y + |y|²`: quick, and inexact where
-    /// rows are near one another. `false` as above.
+    /// Euclidean distances, with the sizes of `distances`, by the product `|x|² - 2 x·y + |y|²`: quick, and inexact
+    /// where rows are near one another. `false` as above.
     fn euclidean(&self, _a: View, _b: View, _out: View) -> Result<bool> {
         Ok(false)
     }

@@ -1,7 +1,7 @@
 //! Random permutations of a stream's words, the same on every engine.
 //!
-//! Numbers are dealt out over buckets at random, then each bucket is shuffled: every order is equally likely, and what is
-//! shuffled stays in the caches. (A plain shuffle of a million numbers misses them at nearly every step.)
+//! Numbers are dealt out over buckets at random, then each bucket is shuffled: every order is equally likely, and what
+//! is shuffled stays in the caches. (A plain shuffle of a million numbers misses them at nearly every step.)
 
 /// Words that are asked for at a time.
 pub const CHUNK: usize = 1024;

@@ -229,8 +229,8 @@ rows! {
     real Digamma digamma(x) { digamma(x) } => { { dy * polygamma(ONE, x) } }
     /// Derivative of `digamma` of order `n`.
     real Polygamma polygamma(x; n) { polygamma(n, x) } => { { dy * polygamma(n + ONE, x) } }
-    /// `log(x / (1 - x))`, with `x` kept `eps` away from 0 and 1 unless `eps` is negative. (The derivative outside is the
-    /// logarithm of a negative number: NaN.)
+    /// `log(x / (1 - x))`, with `x` kept `eps` away from 0 and 1 unless `eps` is negative. (The derivative outside is
+    /// the logarithm of a negative number: NaN.)
     real Logit logit(x; eps) { let z = select(lt(eps, ZERO), x, min(max(x, eps), ONE - eps)); log(z / (ONE - z)) } => {
         { let out = select(lt(eps, ZERO), ZERO, select(both(ge(x, eps), le(x, ONE - eps)), ZERO, ONE)); let z = select(eq(out, ZERO), x, lit(0.5)); let p = z * (ONE - z); select(eq(out, ZERO), select(lt(p, ZERO), log(p), dy / p), ZERO) }
     }

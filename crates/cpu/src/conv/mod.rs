@@ -117,8 +117,8 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-/// Half types and `f32`: channels as lanes for small depthwise images, pixels as lanes where channels are few, tiles for bf16 where the machine has them, Winograd's
-/// filtering for most 3 × 3 kernels.
+/// Half types and `f32`: channels as lanes for small depthwise images, pixels as lanes where channels are few, tiles
+/// for bf16 where the machine has them, Winograd's filtering for most 3 × 3 kernels.
 macro_rules! single_paths {
     ($($t:ty),*) => {$(
         // SAFETY (all blocks): the arguments are passed on.

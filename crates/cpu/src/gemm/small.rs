@@ -1,8 +1,8 @@
 //! Products of 8- and 16-bit integers, without microkernels of their own: those would be nine more to compile.
 //!
-//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block: bytes to
-//! `f32`, whose products are several times as quick as those of `i32` and exact as long as no sum exceeds 2²⁴, others to
-//! `i32`. A vector times a matrix, which is bound by memory, reads the matrix in place.
+//! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block: bytes
+//! to `f32`, whose products are several times as quick as those of `i32` and exact as long as no sum exceeds 2²⁴,
+//! others to `i32`. A vector times a matrix, which is bound by memory, reads the matrix in place.
 
 use super::buffer::{Use, with_buffer};
 use super::driver::Shared;

@@ -1,9 +1,10 @@
 //! The secular equation `1/ρ + Σ zⱼ²/(pⱼ - λ) = 0`, whose roots are the eigenvalues of `diag(p) + ρ z zᵀ`.
 //!
 //! Roots and poles interlace. A root is sought as its distance from the nearer pole, so that its distances from all
-//! poles, and with them the eigenvectors, have full relative precision. The eigenvectors are those of a `z` that has the
-//! computed roots as its exact ones (Gu and Eisenstat, by Löwner's formula): they are orthogonal to working precision
-//! however close the roots are. All of this is in f64; `n²` operations for a step of all roots, three or four steps.
+//! poles, and with them the eigenvectors, have full relative precision. The eigenvectors are those of a `z` that has
+//! the computed roots as its exact ones (Gu and Eisenstat, by Löwner's formula): they are orthogonal to working
+//! precision however close the roots are. All of this is in f64; `n²` operations for a step of all roots, three or four
+//! steps.
 
 use crate::simd::kernels::{pole_distances, secular_products, secular_sums, secular_vector};
 

@@ -19,8 +19,9 @@ vectorised! {
     /// One step of the reduction of a symmetric matrix, over the columns and rows from `first` on: subtracts
     /// `v wᵀ + w vᵀ` of the step before, and writes `y = A x`, in one pass over the lower triangle of `a`.
     ///
-    /// `a` has `v.len()` columns of that length. The blocks on its diagonal, of one register, hold both triangles. Columns before `first` in the same block are
-    /// touched, and so are the elements of `y` before `first`, which then hold nothing of use. `x` is zero there.
+    /// `a` has `v.len()` columns of that length. The blocks on its diagonal, of one register, hold both triangles.
+    /// Columns before `first` in the same block are touched, and so are the elements of `y` before `first`, which then
+    /// hold nothing of use. `x` is zero there.
     pub fn symmetric_step<T>(a: &mut [T], n: usize, first: usize, v: &[T], w: &[T], x: &[T], y: &mut [T])
         = symmetric_step_kernel;
 

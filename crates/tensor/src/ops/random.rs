@@ -123,7 +123,8 @@ impl Tensor {
         Tensor::random("randint", shape.as_ref(), integers, DType::I64, default_generator(), options.into())
     }
 
-    /// The numbers `0..n` in random order, `int64`. The order of a seed is the same on every machine; it is not PyTorch's.
+    /// The numbers `0..n` in random order, `int64`. The order of a seed is the same on every machine; it is not
+    /// PyTorch's.
     pub fn randperm(n: usize) -> Result<Tensor> {
         Tensor::randperm_from(default_generator(), n)
     }

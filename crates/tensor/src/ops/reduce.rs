@@ -80,8 +80,8 @@ impl Tensor {
         if self.dtype().is_float() { self.dtype() } else { DType::I64 }
     }
 
-    /// Sum over dimensions, or over all of them: `x.sum(1)?`, `x.sum([0, -1])?`, `x.sum(..)?`. Integers and bool add up as
-    /// `int64`.
+    /// Sum over dimensions, or over all of them: `x.sum(1)?`, `x.sum([0, -1])?`, `x.sum(..)?`. Integers and bool add up
+    /// as `int64`.
     ///
     /// ```
     /// # use rushlight_tensor as rushlight;

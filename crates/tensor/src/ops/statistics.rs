@@ -78,8 +78,8 @@ impl Tensor {
         self.std_dims(dims, 1.0, false)
     }
 
-    /// Standard deviation over the named dimensions (`..`: all), with `count - correction` as divisor. Where it is zero, so
-    /// is its gradient.
+    /// Standard deviation over the named dimensions (`..`: all), with `count - correction` as divisor. Where it is
+    /// zero, so is its gradient.
     pub fn std_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("std")?;

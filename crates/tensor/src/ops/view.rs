@@ -275,7 +275,8 @@ impl Tensor {
         self.permute(&order)
     }
 
-    /// The named dimensions removed where their size is one: `x.squeeze(0)?`, `x.squeeze([0, -1])?`, `x.squeeze(..)?` for all.
+    /// The named dimensions removed where their size is one: `x.squeeze(0)?`, `x.squeeze([0, -1])?`, `x.squeeze(..)?`
+    /// for all.
     ///
     /// ```
     /// # use rushlight_tensor as rushlight;
