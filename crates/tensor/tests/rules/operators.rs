@@ -184,3 +184,29 @@ fn copies_are_deep_where_they_say_so() -> Result<()> {
     assert_eq!(x.copy()?.add_(1.0)?.to_vec::<f32>()?, [2.0, 3.0]);
     Ok(())
 }
+
+#[test]
+fn constructors_default_to_f32_and_take_options() -> Result<()> {
+    let plain = [
+        Tensor::empty([2, 2])?,
+        Tensor::zeros([2, 2])?,
+        Tensor::rand([2, 2])?,
+        Tensor::randn([2, 2])?,
+        Tensor::eye(2, 2)?,
+        Tensor::linspace(0.0, 1.0, 2)?,
+        Tensor::logspace(0.0, 1.0, 2, 10.0)?,
+    ];
+    assert!(plain.iter().all(|t| t.dtype() == DType::F32));
+    let double = [
+        Tensor::empty_with([2, 2], DType::F64)?,
+        Tensor::rand_with([2, 2], DType::F64)?,
+        Tensor::randn_with([2, 2], DType::F64)?,
+        Tensor::eye_with(2, 2, DType::F64)?,
+        Tensor::linspace_with(0.0, 1.0, 2, DType::F64)?,
+        Tensor::logspace_with(0.0, 1.0, 2, 10.0, DType::F64)?,
+    ];
+    assert!(double.iter().all(|t| t.dtype() == DType::F64));
+    assert_eq!(Tensor::randint(0, 5, [3])?.dtype(), DType::I64);
+    assert_eq!(Tensor::randint_with(0, 5, [3], DType::U8)?.dtype(), DType::U8);
+    Ok(())
+}
