@@ -5,7 +5,8 @@ use super::simd::{Simd, Vector};
 /// Channels of a block, the most lanes any level has.
 pub(super) const CHANNELS: usize = 16;
 
-/// `out[places[i] + l] = start[l] + Σ_(offset, weight) weights[weight + l] · image[pixels[i] + offset + l]`, `l` a lane.
+/// `out[places[i] + l] = start[l] + Σ_(offset, weight) weights[weight + l] · image[pixels[i] + offset + l]`, where `l`
+/// is a lane.
 pub(super) struct Combine<'a> {
     pub image: *const f32,
     pub pixels: &'a [usize],
