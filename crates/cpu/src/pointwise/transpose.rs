@@ -117,7 +117,6 @@ unsafe fn split_rows<const C: usize>(n: usize, src: *const u32, dst: *mut u32, p
 }
 
 // The level only chooses the features the compiler vectorises with.
-#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 unsafe fn join_kernel<I: Isa>(count: usize, n: usize, src: *const u32, pitch: usize, dst: *mut u32) {
     // SAFETY: passed on.
@@ -134,7 +133,6 @@ unsafe fn join_kernel<I: Isa>(count: usize, n: usize, src: *const u32, pitch: us
 }
 
 // As above.
-#[allow(clippy::extra_unused_type_parameters)]
 #[inline(always)]
 unsafe fn split_kernel<I: Isa>(count: usize, n: usize, src: *const u32, dst: *mut u32, pitch: usize) {
     // SAFETY: passed on.
