@@ -13,7 +13,9 @@ mod stream;
 pub use capture::{Capture, Graph, Recording, StepPool, Verdict};
 pub use collectives::{Collectives, DeviceComm, DeviceOp, DeviceWork, MemoryOffer, ReduceOp};
 pub use engine::{Engine, Library, Pinned, PinnedMemory, Properties};
-pub use precision::{allow_tf32, allow_tf32_conv, set_allow_tf32, set_allow_tf32_conv};
+pub use precision::{
+    allow_tf32, allow_tf32_conv, in_recurrent_layer, is_in_recurrent_layer, set_allow_tf32, set_allow_tf32_conv,
+};
 pub use resample::{Resample, ResampleAxis, Sampling};
 pub use spec::*;
 pub use storage::{Operand, Storage, View};

@@ -2,6 +2,7 @@
 
 use super::sequence;
 use super::weights::{Kind, RecurrentWeights, State};
+use rushlight_core::backend::in_recurrent_layer;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Tensor, cat, stack};
 
@@ -125,7 +126,7 @@ impl Recurrence<'_> {
             for (direction, cell) in cells.iter().enumerate() {
                 let place = (layer * self.directions() + direction) as isize;
                 let first = state.map(|t| t.select(0, place))?;
-                let (out, end) = self.over_cell(cell, &x, batch_sizes, first, direction == 1)?;
+                let (out, end) = in_recurrent_layer(|| self.over_cell(cell, &x, batch_sizes, first, direction == 1))?;
                 outputs.push(out);
                 last.push(end);
             }

@@ -15,6 +15,8 @@ const GOLDENS: &[u8] = include_bytes!("../../../../tests/goldens/data/nn/layers.
 
 /// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. A device that is named must be there.
 fn device() -> Device {
+    // The answers are of full precision.
+    rushlight_core::backend::set_allow_tf32_conv(false);
     match std::env::var("RUSHLIGHT_TEST_DEVICE") {
         Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
         Err(_) => Device::Cpu,

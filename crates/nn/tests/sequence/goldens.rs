@@ -11,6 +11,8 @@ use std::collections::HashMap;
 
 /// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. A device that is named must be there.
 pub fn device() -> Device {
+    // The answers are of full precision.
+    rushlight_core::backend::set_allow_tf32_conv(false);
     match std::env::var("RUSHLIGHT_TEST_DEVICE") {
         Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
         Err(_) => Device::Cpu,

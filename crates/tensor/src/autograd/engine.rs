@@ -3,6 +3,7 @@
 use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
 use super::{callback, mode};
 use crate::{Tensor, amp, capture, profile};
+use rushlight_core::backend::in_recurrent_layer;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Error, Layout, Result};
 use std::cell::RefCell;
@@ -320,7 +321,7 @@ fn apply(
     if grads.iter().all(|g| g.is_none()) {
         return Ok(smallvec![None; node.inputs.len()]);
     }
-    let result = f(ctx, grads)?;
+    let result = if node.in_recurrent_layer { in_recurrent_layer(|| f(ctx, grads)) } else { f(ctx, grads) }?;
     debug_assert!(
         result.is_empty() || result.len() == node.inputs.len(),
         "{} returned {} gradients",

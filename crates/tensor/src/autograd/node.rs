@@ -3,6 +3,7 @@
 use super::saved::Saved;
 use super::{Meta, mode};
 use crate::Tensor;
+use rushlight_core::backend::is_in_recurrent_layer;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Error, Result};
 use std::backtrace::Backtrace;
@@ -44,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) source: Option<DType>,
     /// Whether its one gradient may come with a mask ([`Ctx::mask`]).
     pub(crate) takes_mask: bool,
+    /// Whether a recurrent layer recorded it: its backward may then use that layer's precision.
+    pub(crate) in_recurrent_layer: bool,
     pub(crate) kind: Kind,
     pub(crate) hooks: Mutex<Vec<(u64, usize, Hook)>>,
     pub(crate) forward_call: Option<Box<Backtrace>>,
@@ -85,6 +88,7 @@ impl Node {
             outputs,
             source,
             takes_mask: false,
+            in_recurrent_layer: is_in_recurrent_layer(),
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::new(Vec::new()),
             forward_call: mode::is_anomaly_enabled().then(|| Box::new(Backtrace::force_capture())),
@@ -99,6 +103,7 @@ impl Node {
             outputs: 1,
             source: None,
             takes_mask: false,
+            in_recurrent_layer: false,
             kind: Kind::Accumulate(leaf.clone(), Mutex::new(())),
             hooks: Mutex::new(Vec::new()),
             forward_call: None,
