@@ -1,53 +1,80 @@
-// Attention on a CPU: a work item takes up to EACH tiles of ROWS queries through all keys, BLOCK keys at a time, which
-// stay in its first cache.
+// Attention on a CPU: a work item takes tiles of TILE queries through the keys that they see, BLOCK keys at a time.
+// Scores of a tile are transposed, [key][query]: a vector has the queries of one key, so that softmax needs no sums
+// over the lanes of a vector. Blocks of keys and values are copied to memory of the item's own, whose strides are
+// constants: sums of products then need no address arithmetic.
 //
-// Beside what attention.cl needs: keys and values come packed in panels as R (see matmul.cl), transposed (COLUMNS keys
-// side by side, for scores) or not (COLUMNS elements of a key side by side, for sums over keys). Heads have up to MOST
+// Beside what attention.cl needs: keys and values are of type R, elements of one in a line. Heads have up to MOST
 // elements.
 
+#define TILE (3 * LANES)
+#define BLOCK 48
 #define COLUMNS (2 * LANES)
-#define BLOCK (2 * COLUMNS)
+#define ROUNDED(size) (((size) + COLUMNS - 1) / COLUMNS * COLUMNS)
 
-// sums[r][v] += left[r * step + k] * right[k][v] for ROWS rows and k below `depth`. Only constant indices, so that sums
-// stay in registers.
-#define MULTIPLY(sums, left, step, right, depth)                                                             \
-    for (size_t k = 0; k < (depth); k++) {                                                                   \
-        const V near = READ_GLOBAL((right) + k * COLUMNS), far = READ_GLOBAL((right) + k * COLUMNS + LANES); \
-        _Pragma("unroll") for (int r = 0; r < ROWS; r++) {                                                   \
-            const V x = (V)((left)[r * (step) + k]);                                                         \
-            sums[r][0] = fma(x, near, sums[r][0]);                                                           \
-            sums[r][1] = fma(x, far, sums[r][1]);                                                            \
-        }                                                                                                    \
+// Memory of a work item's own, in whole cache lines: a vector that lies in two costs twice the time.
+#define LINES __attribute__((aligned(64))) R
+
+// Strides of keys and values: of images, heads and keys.
+typedef struct { long q[4], out[4], dout[4], dq[4], keys[3], values[3]; ulong d, dv; } Tensors;
+
+// sums[r][v] += left[r * row + k * step] * right[k * across + v * LANES] for all r, v and k below `depth`. Indices are
+// constants, so that sums stay in registers.
+#define MULTIPLY(sums, rows, vectors, left, row, step, right, across, depth)                                        \
+    for (size_t k = 0; k < (depth); k++) {                                                                          \
+        V some[vectors];                                                                                            \
+        _Pragma("unroll") for (int v = 0; v < vectors; v++) some[v] = READ_OWN((right) + k * (across) + v * LANES); \
+        _Pragma("unroll") for (int r = 0; r < rows; r++) {                                                          \
+            const V x = (V)((left)[r * (row) + k * (step)]);                                                        \
+            _Pragma("unroll") for (int v = 0; v < vectors; v++) sums[r][v] = fma(x, some[v], sums[r][v]);           \
+        }                                                                                                           \
     }
 // `work` for each vector of sums.
-#define EACH_SUM(work)                                          \
-    _Pragma("unroll") for (int r = 0; r < ROWS; r++) {          \
-        _Pragma("unroll") for (int v = 0; v < 2; v++) { work; } \
+#define EACH_SUM(rows, vectors, work)                                 \
+    _Pragma("unroll") for (int r = 0; r < rows; r++) {                \
+        _Pragma("unroll") for (int v = 0; v < vectors; v++) { work; } \
     }
 
-// A block of scores: left times transposed panels.
-#define SCORES(to, left, panels, depth)                                   \
-    for (size_t c = 0; c < BLOCK && block + c < seen; c += COLUMNS) {     \
-        V sums[ROWS][2];                                                  \
-        EACH_SUM(sums[r][v] = (V)(R)0)                                    \
-        const __global R* right = (panels) + (block + c) * (depth);       \
-        MULTIPLY(sums, left, MOST, right, depth)                          \
-        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * BLOCK + c + v * LANES)) \
+// Keys (or values) of the block times columns, [element][TILE]: `work` for each vector of the products, with `key` of
+// the block.
+#define SCORES(keys_of, size, columns, work)                     \
+    for (int at = 0; at < keys; at += 8) {                       \
+        V sums[8][3];                                            \
+        EACH_SUM(8, 3, sums[r][v] = (V)(R)0)                     \
+        const R* left = (keys_of) + at * MOST;                   \
+        MULTIPLY(sums, 8, 3, left, MOST, 1, columns, TILE, size) \
+        EACH_SUM(8, 3, const int key = at + r; work)             \
     }
 
-// A block of weights times panels of what they weigh, added to `to`: [ROWS][MOST].
-#define GATHER(to, weights, panels, size)                                \
-    for (size_t c = 0; c < (size); c += COLUMNS) {                       \
-        V sums[ROWS][2];                                                 \
-        EACH_SUM(sums[r][v] = READ_OWN((to) + r * MOST + c + v * LANES)) \
-        const __global R* right = (panels) + c * b.s + block * COLUMNS;  \
-        MULTIPLY(sums, weights, BLOCK, right, keys)                      \
-        EACH_SUM(WRITE_OWN(sums[r][v], (to) + r * MOST + c + v * LANES)) \
+// A block of weights, [key][query], times keys (or values) of the block, added to `to`: [TILE][MOST].
+#define GATHER(to, weights, keys_of, size)                                                                     \
+    for (int query = 0; query < TILE; query += 12) {                                                           \
+        for (int c = 0; c < (size); c += COLUMNS) {                                                            \
+            V sums[12][2];                                                                                     \
+            EACH_SUM(12, 2, sums[r][v] = (V)(R)0)                                                              \
+            const R *left = (weights) + query, *right = (keys_of) + c;                                         \
+            MULTIPLY(sums, 12, 2, left, 1, TILE, right, MOST, keys)                                            \
+            R* place = (to) + query * MOST + c;                                                                \
+            EACH_SUM(12, 2, R* own = place + r * MOST + v * LANES; WRITE_OWN(sums[r][v] + READ_OWN(own), own)) \
+        }                                                                                                      \
     }
 
-// Rows of the tile as R, the missing ones as zeros.
+// A block of weights times rows of the tile, [TILE][MOST], added to the sums of its keys, rows of `width` elements.
+#define SPREAD(to, weights, rows_of, size)                                   \
+    for (int at = 0; at < keys; at += 12) {                                  \
+        for (int c = 0; c < (size); c += COLUMNS) {                          \
+            V sums[12][2];                                                   \
+            EACH_SUM(12, 2, sums[r][v] = (V)(R)0)                            \
+            const R *left = (weights) + at * TILE, *right = (rows_of) + c;   \
+            MULTIPLY(sums, 12, 2, left, TILE, 1, right, MOST, TILE)          \
+            __global R* place = (to) + (block + at) * width + c;             \
+            EACH_SUM(12, 2, __global R* own = place + r * width + v * LANES; \
+                     WRITE_GLOBAL(sums[r][v] + READ_GLOBAL(own), own))       \
+        }                                                                    \
+    }
+
+// Rows of the tile as R times a factor, [TILE][MOST]; the missing ones are zeros.
 #define FETCH(to, from, strides, size, factor)                                                                        \
-    for (int r = 0; r < ROWS; r++) {                                                                                  \
+    for (int r = 0; r < TILE; r++) {                                                                                  \
         const __global T* line = (from) + (long)r * (strides)[2];                                                     \
         if (r >= rows) {                                                                                              \
             for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((V)(R)0, (to) + r * MOST + c);                       \
@@ -57,6 +84,29 @@
         } else {                                                                                                      \
             for (size_t c = 0; c < (size); c++) (to)[r * MOST + c] = (factor) * LOAD_T(line, (long)c * (strides)[3]); \
         }                                                                                                             \
+    }
+
+// Keys (or values) of the block, [BLOCK][MOST], the missing ones as zeros.
+#define FETCH_KEYS(to, from, stride, size)                                                                     \
+    {                                                                                                          \
+        const __global R* line = (from) + (long)block * (stride);                                              \
+        if (keys == BLOCK && (size) == MOST) {                                                                 \
+            for (int key = 0; key < BLOCK; key++, line += (stride)) {                                          \
+                _Pragma("unroll") for (int c = 0; c < MOST; c += LANES)                                        \
+                    WRITE_OWN(READ_GLOBAL(line + c), (to) + key * MOST + c);                                   \
+            }                                                                                                  \
+        } else {                                                                                               \
+            for (int key = 0; key < BLOCK; key++, line += (stride)) {                                          \
+                for (size_t c = 0; c < (size); c += LANES)                                                     \
+                    WRITE_OWN(key < keys ? load_part_S(line, c, size, (R)0) : (V)(R)0, (to) + key * MOST + c); \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
+
+// Rows of the tile as columns, [element][TILE].
+#define TURN(to, from, size)                                                                        \
+    for (size_t c = 0; c < (size); c++) {                                                           \
+        _Pragma("unroll") for (int r = 0; r < TILE; r++) (to)[c * TILE + r] = (from)[r * MOST + c]; \
     }
 
 // Writes rows of the tile, each times its factor.
@@ -73,149 +123,164 @@
     }
 
 #define START(strides) (image * (strides)[0] + head * (strides)[1] + (long)first * (strides)[2])
-#define ROUNDED(size) (((size) + COLUMNS - 1) / COLUMNS * COLUMNS)
 
-#define ITEM_PLACES                                                                                           \
-    const size_t begin = get_group_id(0) * t.each * ROWS, z = get_group_id(1);                                \
-    const long image = z / b.heads, head = z % b.heads;                                                       \
-    const int tiles = (b.rows - begin + ROWS - 1) / ROWS < t.each ? (int)((b.rows - begin + ROWS - 1) / ROWS) \
-        : (int)t.each;                                                                                        \
+#define HEAD_PLACES                                     \
+    const size_t z = get_group_id(1);                   \
+    const long image = z / b.heads, head = z % b.heads; \
+    keys_of += image * t.keys[0] + head * t.keys[1];    \
+    values += image * t.values[0] + head * t.values[1]; \
     mask += image * b.mask[0] + head * b.mask[1];
 
-// Of a tile: its first row, how many there are, the keys that the last of them sees.
+// Of a tile: its first row, how many there are, the keys that the first and the last of them see.
 #define TILE_PLACES                                                         \
-    const size_t first = begin + tile * ROWS;                               \
-    const int rows = first + ROWS <= b.rows ? ROWS : (int)(b.rows - first); \
-    const size_t end = b.first + first + rows, seen = b.causal && end < b.s ? end : b.s;
+    const size_t first = tile * TILE;                                       \
+    const int rows = first + TILE <= b.rows ? TILE : (int)(b.rows - first); \
+    const size_t top_row = b.first + first, end = top_row + rows,           \
+        seen = b.causal && end < b.s ? end : b.s, seen_by_all = b.causal && top_row + 1 < b.s ? top_row + 1 : b.s;
 
-// Of a row of the tile: its number among all, the keys it sees, and how many of them lie in the block.
-#define ROW_PLACES                                                                                        \
-    const size_t position = b.first + first + r, n = b.causal && position + 1 < b.s ? position + 1 : b.s; \
-    const __global M* row_mask = mask + (long)position * b.mask[2];                                       \
-    const size_t here = n <= block ? 0 : (n - block < BLOCK ? n - block : BLOCK);
-
-// Scores from vector i of the block on with the mask applied; what the row does not see is -inf.
-inline V seen_scores(const R* scores, const __global M* mask, size_t block, size_t i, size_t n, long stride) {
-    V x = masked(READ_OWN(scores + i), mask, block + i, n, stride);
-    if (block + i + LANES > n) {
-        R some[LANES];
-        WRITE_OWN(x, some);
-        for (int l = 0; l < LANES; l++) {
-            if (block + i + l >= n) some[l] = -INFINITY;
-        }
-        x = READ_OWN(some);
+// Of a block: how many keys it has, and for each query the last of them that it sees.
+#define BLOCK_PLACES                                                                             \
+    const int keys = seen - block < BLOCK ? (int)(seen - block) : BLOCK;                         \
+    const int all_seen = block + BLOCK <= seen_by_all;                                           \
+    LINES last[TILE];                                                                            \
+    if (!all_seen) {                                                                             \
+        for (int r = 0; r < TILE; r++) {                                                         \
+            const size_t end_of_row = b.causal && top_row + r + 1 < b.s ? top_row + r + 1 : b.s; \
+            last[r] = (R)((long)end_of_row - 1 - (long)block);                                   \
+        }                                                                                        \
     }
-    return x;
-}
 
-typedef struct { long q[4], out[4], dout[4], dq[4]; ulong d, dv, keys, values, rows_of_keys, each; } Tensors;
+// Scores of a key of the block with the mask applied; what a query does not see is -inf. `row_mask`: of the vector's
+// first row, at the block's first key.
+inline V seen_scores(V x, const __global M* row_mask, const long* strides, int key, const R* last, int all_seen,
+                     int rows, int keys) {
+#if MASK != 0
+    R some[LANES];
+    WRITE_OWN(x, some);
+    for (int l = 0; l < LANES && l < rows && key < keys; l++) {
+        const long at = (long)l * strides[2] + (long)key * strides[3];
+#if MASK == 1
+        if (!row_mask[at]) some[l] = -INFINITY;
+#else
+        some[l] += (R)LOAD_M(row_mask, at);
+#endif
+    }
+    x = READ_OWN(some);
+#endif
+    return all_seen ? x : CHOOSE((V)(R)key > READ_OWN(last), (V)(R)-INFINITY, x);
+}
+#define SEEN(x)                                                                                           \
+    seen_scores(x, mask + (long)(top_row + v * LANES) * b.mask[2] + (long)block * b.mask[3], b.mask, key, \
+                last + v * LANES, all_seen, rows - v * LANES, keys)
+
+// What weights of the block are multiplied by: zero where dropped, else `scale`.
+#if DROPOUT
+#define KEPT(kept)                                                                          \
+    for (int q = 0; q < TILE; q++) {                                                        \
+        const size_t position = top_row + q;                                                \
+        const ulong word = FIRST_WORD + block;                                              \
+        ulong have = ~(ulong)0;                                                             \
+        uint words[4];                                                                      \
+        for (int j = 0; j < keys; j++) {                                                    \
+            const ulong w = word + j;                                                       \
+            if (w / 4 != have && q < rows) {                                                \
+                have = w / 4;                                                               \
+                vstore4(philox_block(b.seed, b.offset, have), 0, words);                    \
+            }                                                                               \
+            (kept)[j * TILE + q] = q >= rows || words[w % 4] >> 8 < b.below ? (R)0 : scale; \
+        }                                                                                   \
+    }
+#define KEEP(x, kept, place) ((x) * READ_OWN((kept) + (place)))
+#else
+#define KEPT(kept)
+#define KEEP(x, kept, place) (x)
+#endif
+#define KEPT_SIZE (DROPOUT ? BLOCK * TILE : 1)
 
 PARTS(T)
 
 #ifdef TILES_FORWARD
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attention_tiles(const Block b, const Tensors t, const __global T* q, const __global R* keys_across,
+void attention_tiles(const Block b, const Tensors t, const __global T* q, const __global R* keys_of,
                      const __global R* values, const __global M* mask, __global R* lse, const ulong lse_image,
                      const ulong lse_head, __global T* out, const R scale, const R factor) {
-    ITEM_PLACES
-    R all_queries[EACH * ROWS * MOST], all_results[EACH * ROWS * MOST], scores[ROWS * BLOCK], all_tops[EACH * ROWS],
-        all_totals[EACH * ROWS];
-    keys_across += z * t.keys;
-    values += z * t.values;
-    size_t last = 0;
-    for (int tile = 0; tile < tiles; tile++) {
-        TILE_PLACES
-        R* queries = all_queries + tile * ROWS * MOST;
-        FETCH(queries, q + START(t.q), t.q, t.d, factor)
-        for (int r = 0; r < ROWS; r++) {
-            all_tops[tile * ROWS + r] = -INFINITY;
-            all_totals[tile * ROWS + r] = 0;
-            for (size_t c = 0; c < ROUNDED(t.dv); c += LANES)
-                WRITE_OWN((V)(R)0, all_results + (tile * ROWS + r) * MOST + c);
-        }
-        last = seen;
+    HEAD_PLACES
+    // Of causal attention the tiles that see most come first, so that no core is left with them.
+    const size_t tile = b.causal ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
+    TILE_PLACES
+    LINES queries[MOST * TILE], result[TILE * MOST], own_keys[BLOCK * MOST], scores[BLOCK * TILE], kept[KEPT_SIZE];
+    LINES fades[TILE], tops[TILE], totals[TILE];
+    FETCH(result, q + START(t.q), t.q, t.d, factor)
+    TURN(queries, result, t.d)
+    for (int r = 0; r < TILE; r++) {
+        for (size_t c = 0; c < ROUNDED(t.dv); c += LANES) WRITE_OWN((V)(R)0, result + r * MOST + c);
+        tops[r] = -INFINITY;
+        totals[r] = 0;
     }
-    for (size_t block = 0; block < last; block += BLOCK) {
-        for (int tile = 0; tile < tiles; tile++) {
-            TILE_PLACES
-            if (block >= seen) continue;
-            R *queries = all_queries + tile * ROWS * MOST, *result = all_results + tile * ROWS * MOST;
-            R *tops = all_tops + tile * ROWS, *totals = all_totals + tile * ROWS;
-            SCORES(scores, queries, keys_across, t.d)
-            const size_t keys = seen - block < BLOCK ? seen - block : BLOCK;
-            for (int r = 0; r < ROWS; r++) {
-                R* own = scores + r * BLOCK;
-                if (r >= rows) {
-                    for (size_t i = 0; i < keys; i += LANES) WRITE_OWN((V)(R)0, own + i);
-                    continue;
-                }
-                ROW_PLACES
-                V best = (V)(R)-INFINITY;
-                for (size_t i = 0; i < here; i += LANES) {
-                    const V x = seen_scores(own, row_mask, block, i, n, b.mask[3]);
-                    WRITE_OWN(x, own + i);
-                    best = LARGER(best, x);
-                }
-                const R before = tops[r], found = largest_of(best), top = found > before ? found : before;
-                // Where everything is masked out, any finite reference gives exponentials of zero.
-                const R reference = top == -INFINITY ? 0 : top;
-                V sum = (V)(R)0;
-                size_t i = 0;
-                for (; i < here; i += LANES) {
-                    const V e = EXP_DOWN(READ_OWN(own + i) - reference);
-                    sum += e;
-                    WRITE_OWN(dropped(e, b, FIRST_WORD, block + i, scale), own + i);
-                }
-                for (; i < keys; i += LANES) WRITE_OWN((V)(R)0, own + i);
-                if (top != before) {
-                    const R fade = before == -INFINITY ? (R)0 : exp(before - reference);
-                    for (size_t c = 0; c < t.dv; c += LANES)
-                        WRITE_OWN(READ_OWN(result + r * MOST + c) * fade, result + r * MOST + c);
-                    totals[r] *= fade;
-                    tops[r] = top;
-                }
-                totals[r] += sum_of(sum);
+    for (size_t block = 0; block < seen; block += BLOCK) {
+        BLOCK_PLACES
+        FETCH_KEYS(own_keys, keys_of, t.keys[2], t.d)
+        V best[3];
+        _Pragma("unroll") for (int v = 0; v < 3; v++) best[v] = READ_OWN(tops + v * LANES);
+        SCORES(own_keys, t.d, queries, const V x = SEEN(sums[r][v]); best[v] = LARGER(best[v], x);
+               WRITE_OWN(x, scores + key * TILE + v * LANES))
+        KEPT(kept)
+        _Pragma("unroll") for (int v = 0; v < 3; v++) {
+            // Where everything is masked out, any finite reference gives exponentials of zero.
+            const V reference = CHOOSE(best[v] == (V)(R)-INFINITY, (V)(R)0, best[v]);
+            const V fade = EXP_DOWN(READ_OWN(tops + v * LANES) - reference);
+            V sum = (V)(R)0;
+            for (int i = v * LANES; i < keys * TILE; i += TILE) {
+                const V e = EXP_DOWN(READ_OWN(scores + i) - reference);
+                sum += e;
+                WRITE_OWN(KEEP(e, kept, i), scores + i);
             }
-            GATHER(result, scores, values, t.dv)
+            WRITE_OWN(fma(READ_OWN(totals + v * LANES), fade, sum), totals + v * LANES);
+            WRITE_OWN(fade, fades + v * LANES);
+            WRITE_OWN(best[v], tops + v * LANES);
         }
+        for (int r = 0; r < TILE; r++) {
+            if (fades[r] == 1) continue;
+            for (size_t c = 0; c < t.dv; c += LANES)
+                WRITE_OWN(READ_OWN(result + r * MOST + c) * fades[r], result + r * MOST + c);
+        }
+        FETCH_KEYS(own_keys, values, t.values[2], t.dv)
+        GATHER(result, scores, own_keys, t.dv)
     }
-    for (int tile = 0; tile < tiles; tile++) {
-        TILE_PLACES
-        const R *result = all_results + tile * ROWS * MOST, *tops = all_tops + tile * ROWS,
-            *totals = all_totals + tile * ROWS;
-        __global T* to = out + START(t.out);
-        PUT(to, result, t.out, t.dv, totals[r] == 0 ? (R)0 : (R)1 / totals[r])
-        for (int r = 0; r < rows; r++) {
-            const R top = tops[r] == -INFINITY ? 0 : tops[r];
-            lse[image * lse_image + head * lse_head + b.first + first + r] = top + log(totals[r]);
-        }
+    __global T* to = out + START(t.out);
+    PUT(to, result, t.out, t.dv, totals[r] == 0 ? (R)0 : (R)1 / totals[r])
+    for (int r = 0; r < rows; r++) {
+        const R top = tops[r] == -INFINITY ? 0 : tops[r];
+        lse[image * lse_image + head * lse_head + top_row + r] = top + log(totals[r]);
     }
 }
 #endif
 
 #ifdef TILES_BACKWARD
-// Probabilities with dropout and the gradients of scores, both in panels of COLUMNS keys, [panel][row][COLUMNS], and
-// the gradients of queries.
+// The gradients of queries, and sums for those of keys and values: [z][share][key][elements of a key, of a value]. A
+// work item takes every shares-th tile of a head, and has sums of its own, of `padded` keys.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attention_tiles_backward(const Block b, const Tensors t, const __global T* q, const __global R* keys_across,
-                              const __global R* keys_along, const __global R* values_across, const __global M* mask,
-                              const __global R* lse, const ulong lse_image, const ulong lse_head, const __global T* out,
-                              const __global T* dout, __global T* dq, __global R* weights, __global R* slopes,
+void attention_tiles_backward(const Block b, const Tensors t, const __global T* q, const __global R* keys_of,
+                              const __global R* values, const __global M* mask, const __global R* lse,
+                              const ulong lse_image, const ulong lse_head, const __global T* out,
+                              const __global T* dout, __global T* dq, __global R* all_sums, const ulong padded,
                               const R scale, const R factor) {
-    ITEM_PLACES
-    R queries[ROWS * MOST], gradients[ROWS * MOST], scores[ROWS * BLOCK], d[ROWS * BLOCK], result[ROWS * MOST],
-        alls[ROWS], deltas[ROWS];
-    keys_across += z * t.keys;
-    keys_along += z * t.rows_of_keys;
-    values_across += z * t.values;
-    weights += z * ROUNDED(b.s) * b.rows;
-    slopes += z * ROUNDED(b.s) * b.rows;
-    for (int tile = 0; tile < tiles; tile++) {
+    HEAD_PLACES
+    LINES queries[TILE * MOST], queries_across[MOST * TILE], gradients[TILE * MOST], gradients_across[MOST * TILE];
+    LINES result[TILE * MOST], own_keys[BLOCK * MOST], own_values[BLOCK * MOST];
+    LINES weights[BLOCK * TILE], slopes[BLOCK * TILE], kept[KEPT_SIZE], deltas[TILE], alls[TILE];
+    const size_t shares = get_num_groups(0), share = get_group_id(0), width = ROUNDED(t.d) + ROUNDED(t.dv);
+    __global R *sums_of_keys = all_sums + (z * shares + share) * padded * width,
+               *sums_of_values = sums_of_keys + ROUNDED(t.d);
+    for (size_t i = 0; i < padded * width; i += LANES) WRITE_GLOBAL((V)(R)0, sums_of_keys + i);
+    for (long tile = (long)((b.rows + TILE - 1) / TILE) - 1 - (long)share; tile >= 0; tile -= (long)shares) {
         TILE_PLACES
         FETCH(queries, q + START(t.q), t.q, t.d, factor)
+        TURN(queries_across, queries, t.d)
         FETCH(gradients, dout + START(t.dout), t.dout, t.dv, (R)1)
+        TURN(gradients_across, gradients, t.dv)
         const __global T* rows_of_out = out + START(t.out);
-        for (int r = 0; r < ROWS; r++) {
+        for (int r = 0; r < TILE; r++) {
             R delta = 0, all = INFINITY;
             if (r < rows) {
                 const __global T* line = rows_of_out + (long)r * t.out[2];
@@ -228,7 +293,7 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
                     for (size_t c = 0; c < t.dv; c++)
                         delta += LOAD_T(line, (long)c * t.out[3]) * gradients[r * MOST + c];
                 }
-                all = lse[image * lse_image + head * lse_head + b.first + first + r];
+                all = lse[image * lse_image + head * lse_head + top_row + r];
             }
             deltas[r] = delta;
             // A query that sees nothing has no probabilities.
@@ -236,107 +301,66 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
             for (size_t c = 0; c < ROUNDED(t.d); c += LANES) WRITE_OWN((V)(R)0, result + r * MOST + c);
         }
         for (size_t block = 0; block < seen; block += BLOCK) {
-            SCORES(scores, queries, keys_across, t.d)
-            SCORES(d, gradients, values_across, t.dv)
-            const size_t keys = seen - block < BLOCK ? seen - block : BLOCK;
-            for (int r = 0; r < ROWS; r++) {
-                R* own = d + r * BLOCK;
-                if (r >= rows) {
-                    for (size_t i = 0; i < keys; i += LANES) WRITE_OWN((V)(R)0, own + i);
-                    continue;
-                }
-                ROW_PLACES
-                for (size_t i = 0; i < ROUNDED(keys); i += LANES) {
-                    V p = (V)(R)0, slope = (V)(R)0;
-                    if (i < here) {
-                        p = EXP_DOWN(seen_scores(scores + r * BLOCK, row_mask, block, i, n, b.mask[3]) - alls[r]);
-                        slope = p * factor * (dropped(READ_OWN(own + i), b, FIRST_WORD, block + i, scale) - deltas[r]);
-                        p = dropped(p, b, FIRST_WORD, block + i, scale);
-                    }
-                    WRITE_OWN(slope, own + i);
-                    const size_t place = ((block + i) / COLUMNS * b.rows + first + r) * COLUMNS + (block + i) % COLUMNS;
-                    WRITE_GLOBAL(p, weights + place);
-                    WRITE_GLOBAL(slope, slopes + place);
+            BLOCK_PLACES
+            FETCH_KEYS(own_keys, keys_of, t.keys[2], t.d)
+            FETCH_KEYS(own_values, values, t.values[2], t.dv)
+            SCORES(own_keys, t.d, queries_across, WRITE_OWN(SEEN(sums[r][v]), weights + key * TILE + v * LANES))
+            SCORES(own_values, t.dv, gradients_across, WRITE_OWN(sums[r][v], slopes + key * TILE + v * LANES))
+            KEPT(kept)
+            _Pragma("unroll") for (int v = 0; v < 3; v++) {
+                const V all = READ_OWN(alls + v * LANES), delta = READ_OWN(deltas + v * LANES);
+                for (int i = v * LANES; i < keys * TILE; i += TILE) {
+                    const V p = EXP_DOWN(READ_OWN(weights + i) - all);
+                    WRITE_OWN(p * (KEEP(READ_OWN(slopes + i), kept, i) - delta), slopes + i);
+                    WRITE_OWN(KEEP(p, kept, i), weights + i);
                 }
             }
-            GATHER(result, d, keys_along, t.d)
+            for (int i = keys * TILE; i < BLOCK * TILE; i += LANES) {
+                WRITE_OWN((V)(R)0, weights + i);
+                WRITE_OWN((V)(R)0, slopes + i);
+            }
+            GATHER(result, slopes, own_keys, t.d)
+            SPREAD(sums_of_values, weights, gradients, t.dv)
+            SPREAD(sums_of_keys, slopes, queries, t.d)
         }
         __global T* to = dq + START(t.dq);
-        PUT(to, result, t.dq, t.d, (R)1)
+        PUT(to, result, t.dq, t.d, factor)
     }
 }
 #endif
 
 #ifdef TILES_KEYS
-// A part's share of the gradients of values and of keys: its weights (or slopes) in panels, transposed, times gradients
-// of the output (or queries) in panels along. A work item takes COLUMNS keys, KEYS at a time; the third index of groups
-// chooses between values and keys.
-#define KEYS 8
-#define NEAR 96
 PARTS(O)
 
-typedef struct { long strides[4]; ulong rows_batch, size; } Target;
+typedef struct { long strides[4]; ulong size; } Target;
 
+// The gradients of keys and values: the sums of all shares. A work item takes BLOCK keys; the third index of groups
+// chooses between keys and values.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attention_keys(const Block b, const Target values, const __global R* weights_of_values,
-                    const __global R* rows_of_values, __global O* dv, const Target keys,
-                    const __global R* weights_of_keys, const __global R* rows_of_keys, __global O* dk, const uint add) {
-    const int of_keys = get_group_id(2);
-    const Target t = of_keys ? keys : values;
-    const __global R *weights = of_keys ? weights_of_keys : weights_of_values,
-        *rows_along = of_keys ? rows_of_keys : rows_of_values;
-    __global O* out = of_keys ? dk : dv;
-    const long stride = t.strides[2], step = t.strides[3];
-    const size_t size = t.size;
-    const size_t panel = get_group_id(0), z = get_group_id(1);
-    // Rows before this one see none of the keys.
-    const size_t key = panel * COLUMNS, skipped = b.causal && key > b.first ? key - b.first : 0,
-        begin = skipped < b.rows ? skipped : b.rows;
-    weights += (z * ROUNDED(b.s) + key) * b.rows;
-    rows_along += z * t.rows_batch;
-    out += (long)(z / b.heads) * t.strides[0] + (long)(z % b.heads) * t.strides[1];
-    // [COLUMNS][MOST]
-    R sums_of_keys[COLUMNS * MOST];
-    for (size_t i = 0; i < COLUMNS * MOST; i += LANES) WRITE_OWN((V)(R)0, sums_of_keys + i);
-    // Rows whose weights and panels stay in the first cache.
-    for (size_t near_row = begin; near_row < b.rows; near_row += NEAR) {
-        const size_t far_row = near_row + NEAR < b.rows ? near_row + NEAR : b.rows;
-        for (size_t c = 0; c < size; c += COLUMNS) {
-            const __global R* right = rows_along + c * b.rows;
-            for (size_t at = 0; at < COLUMNS && key + at < b.s; at += KEYS) {
-                V sums[KEYS][2];
-                R* place = sums_of_keys + at * MOST + c;
-                _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
-                    sums[r][0] = READ_OWN(place + r * MOST);
-                    sums[r][1] = READ_OWN(place + r * MOST + LANES);
+void attention_keys(const ulong heads, const ulong s, const ulong padded, const ulong shares,
+                    const __global R* all_sums, const Target keys, __global O* dk, const Target values,
+                    __global O* dv, const uint add) {
+    const int of_values = get_group_id(2);
+    const Target t = of_values ? values : keys;
+    const size_t z = get_group_id(1), begin = get_group_id(0) * BLOCK, end = begin + BLOCK < s ? begin + BLOCK : s;
+    const size_t width = ROUNDED(keys.size) + ROUNDED(values.size);
+    const __global R* sums = all_sums + z * shares * padded * width + (of_values ? ROUNDED(keys.size) : 0);
+    __global O* out = (of_values ? dv : dk) + (long)(z / heads) * t.strides[0] + (long)(z % heads) * t.strides[1];
+    for (size_t key = begin; key < end; key++) {
+        __global O* line = out + (long)key * t.strides[2];
+        for (size_t i = 0; i < t.size; i += LANES) {
+            V x = READ_GLOBAL(sums + key * width + i);
+            for (size_t share = 1; share < shares; share++) x += READ_GLOBAL(sums + (share * padded + key) * width + i);
+            if (t.strides[3] == 1) {
+                if (add) x += load_part_O(line, i, t.size, (R)0);
+                store_part_O(line, i, t.size, x);
+            } else {
+                R some[LANES];
+                WRITE_OWN(x, some);
+                for (int l = 0; l < LANES && i + l < t.size; l++) {
+                    const long at = (long)(i + l) * t.strides[3];
+                    STORE_O(line, at, some[l] + (add ? LOAD_O(line, at) : (R)0));
                 }
-                for (size_t k = near_row; k < far_row; k++) {
-                    const V near = READ_GLOBAL(right + k * COLUMNS), far = READ_GLOBAL(right + k * COLUMNS + LANES);
-                    _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
-                        const V x = (V)(weights[k * COLUMNS + at + r]);
-                        sums[r][0] = fma(x, near, sums[r][0]);
-                        sums[r][1] = fma(x, far, sums[r][1]);
-                    }
-                }
-                _Pragma("unroll") for (int r = 0; r < KEYS; r++) {
-                    WRITE_OWN(sums[r][0], place + r * MOST);
-                    WRITE_OWN(sums[r][1], place + r * MOST + LANES);
-                }
-            }
-        }
-    }
-    for (size_t r = 0; r < COLUMNS && key + r < b.s; r++) {
-        __global O* line = out + (long)(key + r) * stride;
-        const R* own = sums_of_keys + r * MOST;
-        if (step == 1) {
-            for (size_t i = 0; i < size; i += LANES) {
-                V x = READ_OWN(own + i);
-                if (add) x += load_part_O(line, i, size, (R)0);
-                store_part_O(line, i, size, x);
-            }
-        } else {
-            for (size_t i = 0; i < size; i++) {
-                STORE_O(line, (long)i * step, own[i] + (add ? LOAD_O(line, (long)i * step) : (R)0));
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Attention: products of blocks of rows, and one kernel between them (`kernels/attention.cl`). No more than a block of
 //! the score matrix is stored. `attention_tiles` has the form for CPUs.
 
-use crate::attention_tiles::{EACH, MOST, ROWS};
 use crate::device::{Scratch, Temporary, Xpu};
 use crate::driver::{Arg, Kernel};
 use crate::matmul::{Matrix, Product};
@@ -126,7 +125,8 @@ impl<'a> Problem<'a> {
         let per_image = unit.saturating_mul(self.kv_heads);
         let images = (most / per_image).clamp(1, self.batch.max(1));
         let heads = if images > 1 { self.kv_heads } else { (most / unit).clamp(1, self.kv_heads.max(1)) };
-        // Parts of about the same size, of whole tiles of rows.
+        // Parts of about the same size, of whole tiles of products.
+        const ROWS: usize = 12;
         let fitting = (most / self.s.max(1)).clamp(1, self.l.max(1));
         let even = self.l.div_ceil(self.l.div_ceil(fitting).max(1));
         let rows = if fitting > ROWS { even.next_multiple_of(ROWS) } else { even }.min(self.l);
@@ -235,11 +235,12 @@ impl<'a> Problem<'a> {
         let kind = self.spec.mask.map_or(0u16, |mask| if mask.dtype == DType::Bool { 1 } else { 2 });
         let (dtype, dropout) = (self.spec.q.dtype, (self.p > 0.0) as u16);
         let [a, b, c] = self.shape.tags();
-        let key = Key::new(family, entry, [a, b, c, dtype as u16, mask as u16, kind, dropout]);
+        let room = self.room();
+        let key = Key::new(family, entry, [a, b, c, dtype as u16, mask as u16, kind, dropout, room as u16]);
         xpu.kernel(key, || {
             let defines = self.shape.defines().define(name, 1).define("MASK", kind).define("DROPOUT", dropout);
             let defines = if family == Family::AttentionTiles {
-                defines.vector("T", dtype).define("ROWS", ROWS).define("MOST", MOST).define("EACH", EACH)
+                defines.vector("T", dtype).define("MOST", room)
             } else {
                 defines.dtype("T", dtype)
             };

@@ -58,6 +58,31 @@ fn fill(model: &dyn Module) -> Result<()> {
     Ok(())
 }
 
+/// How far a loss may be from PyTorch's, as a share of it.
+///
+/// ResNet's runs part after some ten steps: a rounding moves a value across ReLU's bend, which changes gradients by a
+/// thousandth. Measured against a run of PyTorch in `f64`, the largest distance of a loss up to step 10 and after it:
+///
+/// | run in `f32`                                              | to step 10       | later            |
+/// |-----------------------------------------------------------|------------------|------------------|
+/// | PyTorch, whose losses these are                           | 0.7e-6           | 1.1e-4           |
+/// | PyTorch: two threads, without oneDNN, channels last       | 0.4e-6 to 1.9e-6 | 0.8e-4 to 1.4e-4 |
+/// | PyTorch, 12 runs with weights changed in the last bit     | 0.3e-6 to 2.1e-6 | 1.2e-4 to 2.7e-4 |
+/// | the CPU engine                                            | 1.7e-6           | 1.5e-4           |
+/// | the xpu engine on PoCL                                    | 0.5e-6           | 3.8e-4           |
+/// | the xpu engine on Intel's run time                        | 1.9e-6           | 1.7e-4           |
+///
+/// The late distance says nothing of an engine's exactness: the gradients of the first step are 1.5e-6 from `f64` on
+/// PoCL and 1.3e-6 or 1.5e-6 (without oneDNN) in PyTorch, in the geometric mean over parameters. So a late loss may be
+/// as far off as the farthest run and PyTorch's are from `f64` together, an early one five times the farthest.
+fn tolerance(name: &str, step: usize) -> f64 {
+    match (name, step) {
+        ("cifar10_resnet18", 0..=10) => 1e-5,
+        ("cifar10_resnet18", _) => 5e-4,
+        _ => 1e-4,
+    }
+}
+
 /// Trains for as many steps as PyTorch did, and compares the losses.
 fn compare(
     name: &str,
@@ -76,7 +101,8 @@ fn compare(
         }
         optimizer.step()?;
         let (got, expected) = (loss.item::<f64>()?, expected.as_f64().unwrap());
-        assert!((got - expected).abs() <= 1e-4 * expected.abs(), "{name}, step {step}: {got}, PyTorch {expected}");
+        let most = tolerance(name, step) * expected.abs();
+        assert!((got - expected).abs() <= most, "{name}, step {step}: {got}, PyTorch {expected}");
     }
     Ok(())
 }

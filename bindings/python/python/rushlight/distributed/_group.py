@@ -289,9 +289,28 @@ def _ending_all(former):
             print(f"rank {mpi.COMM_WORLD.Get_rank()} has failed, as said above: all ranks are ended (MPI_Abort)", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
+            _wait_for_readers(1, 2)
             mpi.COMM_WORLD.Abort(1)
 
     return hook
+
+
+def _wait_for_readers(*descriptors):
+    """Waits, a second at most, until the launcher has read what was written to its pipes: MPICH's drops the rest when it ends a job."""
+    import fcntl
+    import stat
+    import struct
+    import termios
+
+    last = time.monotonic() + 1.0
+    for descriptor in descriptors:
+        try:
+            while stat.S_ISFIFO(os.fstat(descriptor).st_mode) and time.monotonic() < last:
+                if struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0] == 0:
+                    break
+                time.sleep(0.001)
+        except OSError:
+            continue
 
 
 def _engine(name):
