@@ -268,7 +268,10 @@ mod tests {
     fn the_copy_engine_takes_whole_rows() {
         let suits = |at, strides| Operand::new(at, [2, 3, 300], 64, strides).suits();
         assert!(suits(256, [57_600, 64, 192, 1]));
-        assert!(Operand::new(256, [1, 3, 300], 64, [7, 64, 192, 1]).suits(), "the stride of a dimension of size one does not matter");
+        assert!(
+            Operand::new(256, [1, 3, 300], 64, [7, 64, 192, 1]).suits(),
+            "the stride of a dimension of size one does not matter"
+        );
         // Strided columns; distant columns; heads expanded; rows and an address that are not multiples of 16 bytes.
         for strides in [[115_200, 128, 384, 2], [57_600, 19_200, 1, 300], [57_600, 0, 192, 1], [57_600, 64, 196, 1]] {
             assert!(!suits(256, strides), "{strides:?}");

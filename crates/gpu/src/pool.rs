@@ -87,7 +87,7 @@ fn geometry(call: &str, spec: &Pool) -> Result<(Geometry<i64>, Taps)> {
             axis.dilation = dilation[d] as i64;
         }
         if divisor_override == Some(0) {
-            return Err(Error::value(format!("{call}: divisor must not be zero")));
+            return Err(Error::value(format!("{call}: divisor must be not zero")));
         }
         divisor = divisor_override.unwrap_or(0) as i64;
         include_pad = count_include_pad as u32;

@@ -213,7 +213,11 @@ mod tests {
         queue.submit(&log, note(5)).unwrap();
         assert_eq!((seen(), queue.advance(&log).unwrap()), (vec![1], false));
         second.store(true, SeqCst);
-        assert_eq!((seen(), queue.advance(&log).unwrap()), (vec![1], false), "ready work stays behind work that is not ready");
+        assert_eq!(
+            (seen(), queue.advance(&log).unwrap()),
+            (vec![1], false),
+            "ready work stays behind work that is not ready"
+        );
         second.store(false, SeqCst);
         first.store(true, SeqCst);
         queue.submit(&log, note(6)).unwrap();
