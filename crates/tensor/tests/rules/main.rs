@@ -1,4 +1,4 @@
-//! What holds for tensors beyond PyTorch's recorded answers: the tape, views, text, autocast, and ops case by case.
+//! Rules of tensors beyond PyTorch's recorded answers: the tape, views, text, autocast, and ops case by case.
 
 mod amp;
 mod autograd;
@@ -17,7 +17,7 @@ mod reduction;
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Tests that draw from the default generator take turns: it is the process's.
+/// Tests that draw from the default generator take turns, because it is process-wide.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|e| e.into_inner())
