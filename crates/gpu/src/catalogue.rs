@@ -29,7 +29,7 @@ fn case(name: String, family: Family, defines: Defines) -> Case {
     Case { name, source: defines.source(family) }
 }
 
-/// Each kernel of a family separately, as compiled for use.
+/// Each kernel of a family by itself, as it is compiled for use.
 fn apart(name: &str, family: Family, defines: &Defines) -> Vec<Case> {
     let one = |entry: &String| Case { name: format!("{entry}, {name}"), source: defines.source_of(family, entry) };
     entries(&defines.source(family)).iter().map(one).collect()
@@ -41,13 +41,13 @@ fn form(formula: Formula, compute: DType, out: DType, inputs: usize, lanes: u16)
     Form { formula, compute, out, inputs: std::array::from_fn(input), lanes, one_loop: lanes > 1, wide: false }
 }
 
-/// All given formulas in one kernel: compiling them separately would take minutes.
+/// All given formulas in one kernel: compiling them one by one would take minutes.
 fn together(name: &str, compute: DType, formulas: &[Formula]) -> Case {
     let (mut rows, mut sum) = (String::new(), String::from("convert<OUT>((C)(0"));
     for (i, &formula) in formulas.iter().enumerate() {
         let (row, _, call) = form(formula, compute, compute, 5, 1).expression();
         rows += &row.replace("row_value", &format!("row_{i}"));
-        // The parameters' values are irrelevant here.
+        // The parameters' values do not matter here.
         let call = (0..4).fold(call, |call, p| call.replace(&format!("param{p}"), "x[0][u][v]"));
         sum += &format!(" + plain({})", call.replace("row_value", &format!("row_{i}")));
     }
@@ -150,7 +150,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
                     let shape = flash::Shape::new(part, rows, d, capability);
                     add(format!("flash {part:?} {d} {dtype} {rows}"), Family::Flash, shape.defines(form));
                 }
-                // Row counts for which three groups, and four, run the forward pass.
+                // Rows for which three groups or four do the forward pass.
                 let plain = attention::Form { mask: 0, dropout: false, ..form };
                 let forms = [(1024, plain), (1536, plain), (1536, form)];
                 let parts = flash::Part::ALL.into_iter().filter(|p| d == 128 || *p == flash::Part::Forward);
@@ -196,7 +196,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
     }
     add("flags of ranks".into(), Family::Collective, shared_memory::signal_defines());
     for dtype in SOME {
-        // Every code in one dtype; in the other dtypes only the codes that depend on the dtype.
+        // Every code in one dtype; in the others the codes that depend on the dtype.
         let codes: Vec<u16> = match dtype {
             DType::F32 => (0..=18).collect(),
             DType::I64 => vec![2, 6, 17],
@@ -263,7 +263,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
     cases
 }
 
-/// Compiles kernels separately, to show that none needs another kernel's definitions.
+/// Kernels each by itself: none needs another one's definitions.
 pub fn each_apart() -> Vec<Case> {
     let rows = Rows::new(DType::BF16, 512, &[0]);
     let share = batch_norm::Share { lanes: 8, channels: 1, across: false, wide: false };
@@ -288,11 +288,11 @@ pub fn each_apart() -> Vec<Case> {
         (Family::Pool, pooling.defines()),
         (Family::Index, index::defines("NONZERO").dtype("T", DType::F32)),
     ];
-    // The text decides which entry points a definition enables; the others compile to nothing.
+    // Which entry points a definition leaves in is the text's affair: those it leaves out compile to nothing.
     cases.iter().flat_map(|(family, defines)| apart(&format!("{family:?}"), *family, defines)).collect()
 }
 
-/// Prints why a test is skipped. In CI (`CI` is set) a skip is a failure.
+/// Says why a test is not run. In CI (`CI` is set) nothing may be missing: there it fails.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none_or(|v| v.is_empty()), "CI must not skip this test: {reason}");
     println!("skipped: {reason}");

@@ -1,8 +1,8 @@
-//! Kernels: source text, compilation, launch.
+//! Kernels: their text, their compiled form, their launch.
 //!
-//! A kernel is a family's text (`kernels/*.cu`) with definitions: element types, an op's expression, the layout class.
-//! It is compiled on first use, in parallel with others (`compiler`) while its launch is queued (`queue`), and cached
-//! in the process and on disk (`cache`).
+//! A kernel is a family's text (`kernels/*.cu`) under some definitions: element types, an op's expression, which layout
+//! it is for. It is compiled on first use, in parallel with others (`compiler`) while its launch waits (`queue`), and
+//! kept for the process and on disk (`cache`).
 
 use crate::device::{Gpu, Place};
 use crate::driver::{Compiler, Handle, Launch};
@@ -13,7 +13,7 @@ use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
-/// Source texts of the families.
+/// The families' texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     Pointwise,
@@ -43,7 +43,7 @@ pub enum Family {
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
-/// Definitions of CUDA's built-ins for AMD; prepended to the text for AMD's compiler.
+/// CUDA's built-ins that kernel texts use, defined for AMD: its compiler prepends this to a text.
 pub const AMD: &str = include_str!("../kernels/amd.cu");
 
 impl Family {
@@ -92,7 +92,7 @@ impl Family {
     }
 }
 
-/// A kernel's identity: the entry point's name and the definitions it is compiled with.
+/// A kernel's identity: the entry point's name and the definitions of its compiled form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub family: Family,
@@ -140,7 +140,7 @@ pub fn wide_type(dtype: DType) -> &'static str {
 /// Definitions that go before a family's text.
 #[derive(Default)]
 pub struct Defines {
-    /// Definitions that the prelude uses.
+    /// Those that the prelude looks at.
     index: String,
     own: String,
 }
@@ -153,7 +153,7 @@ impl Defines {
         self
     }
 
-    /// Replaces a definition.
+    /// Another value for a name.
     pub fn redefine(self, name: &str, value: impl std::fmt::Display) -> Self {
         let mut out = self;
         out.own += &format!("#undef {name}\n");
@@ -169,23 +169,23 @@ impl Defines {
         format!("{}{PRELUDE}\n{}{}", self.index, self.own, family.text())
     }
 
-    /// Texts as a C++ program for the emulated multiprocessor; `after` is inserted between the prelude and them.
+    /// Texts as a C++ program's, for the emulated multiprocessor; `after` comes between the prelude and them.
     #[cfg(test)]
     pub fn program(&self, after: &str, texts: &[&str]) -> String {
         let kernels = texts.concat().replace(ENTRY, "static");
         format!("#include \"multiprocessor.h\"\n{}{PRELUDE}\n{}{after}\n{kernels}", self.index, self.own)
     }
 
-    /// The text of one kernel: the family's text without its other entry points, which would slow down compilation.
+    /// The text of one kernel: a family's without its other entry points, which would only take time to compile.
     pub fn source_of(&self, family: Family, entry: &str) -> String {
         format!("{}{PRELUDE}\n{}{}", self.index, self.own, only(family.text(), entry))
     }
 }
 
-/// First token of every entry point. An entry point ends with a line that has only its closing brace.
+/// How every entry point begins; it ends with a line of its closing brace alone.
 const ENTRY: &str = "extern \"C\" __global__";
 
-/// Removes the entry points that have another name.
+/// A text without the entry points that have another name.
 fn only(text: &str, entry: &str) -> String {
     let (mut out, mut inside_other) = (String::with_capacity(text.len()), false);
     for line in text.lines() {
@@ -209,8 +209,7 @@ pub fn entries(text: &str) -> Vec<String> {
     text.lines().filter(|line| line.starts_with(ENTRY)).filter_map(name).collect()
 }
 
-/// Makes every kernel of a text wait for its predecessor and allow its successor to start early (programmatic dependent
-/// launch).
+/// A text whose kernels begin by waiting for those before them, and let those after them be made ready meanwhile.
 pub fn waiting(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -223,7 +222,7 @@ pub fn waiting(text: &str) -> String {
     out
 }
 
-/// Compilation job of a kernel.
+/// A kernel's way from text to machine code.
 struct Compilation {
     name: String,
     source: String,
@@ -235,7 +234,7 @@ struct Compilation {
 }
 
 impl Compilation {
-    /// The image; compiled here unless another thread has done so.
+    /// The image, compiled here unless somebody has done so.
     fn image(&self) -> &Result<Vec<u8>> {
         self.image.get_or_init(|| {
             let image = self.compiler.build(&self.source, &self.name, &self.arch)?;
@@ -245,14 +244,14 @@ impl Compilation {
     }
 }
 
-/// A kernel of a device, possibly still being compiled. Lives as long as the process.
+/// A kernel of a device, compiled or about to be. Lives as long as the process.
 pub struct Kernel {
     entry: &'static str,
     /// Null until it is loaded.
     handle: AtomicPtr<c_void>,
     /// Bytes of shared memory per launch.
     shared: AtomicUsize,
-    /// The compilation job, until the kernel is loaded.
+    /// Until it is loaded.
     compilation: Mutex<Option<Arc<Compilation>>>,
 }
 
@@ -263,15 +262,15 @@ impl Kernel {
         self.compilation.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Whether loading it would not block on the compiler.
+    /// Whether loading it would not wait for the compiler.
     pub fn is_compiled(&self) -> bool {
         self.compilation().as_ref().is_none_or(|c| c.image.get().is_some())
     }
 
-    /// The driver's handle. Loads the kernel if needed, which blocks on the compiler.
+    /// The driver's handle, loaded if it was not; waits for the compiler.
     pub fn load(&self, gpu: &Gpu) -> Result<Handle> {
         let Some(compiled) = self.compilation().clone() else { return Ok(self.handle.load(Acquire)) };
-        // Slow, so not under the lock.
+        // Takes long, so not under the lock.
         let image = compiled.image().as_ref().map_err(Clone::clone)?;
         let mut compilation = self.compilation();
         if compilation.is_none() {
@@ -291,7 +290,7 @@ impl Kernel {
     }
 }
 
-/// Allows a loaded kernel more than the default 48 KiB of shared memory.
+/// Allows a loaded kernel more than the usual 48 KiB of shared memory.
 fn allow_shared(gpu: &Gpu, function: Handle, bytes: usize) -> Result<()> {
     if bytes <= 48 << 10 {
         return Ok(());
@@ -304,7 +303,7 @@ fn allow_shared(gpu: &Gpu, function: Handle, bytes: usize) -> Result<()> {
 pub struct Kernels {
     compiler: &'static dyn Compiler,
     arch: String,
-    /// Whether kernels use programmatic dependent launch.
+    /// Whether kernels start while those before them end, and wait for them.
     overlap: bool,
     known: RwLock<Map<Key, Function>>,
 }
@@ -328,7 +327,7 @@ impl Kernels {
     }
 }
 
-/// Launch configuration.
+/// Shape of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     pub blocks: [u32; 3],
@@ -359,8 +358,8 @@ impl Grid {
         self
     }
 
-    /// For few long blocks per multiprocessor: they wait until the previous kernel has ended. Started earlier, all of
-    /// them would crowd on the multiprocessors that it leaves first.
+    /// For a few blocks to a multiprocessor that take long: they wait until the kernel before has ended. Made ready
+    /// while it ends, all would crowd on the multiprocessors that it leaves first.
     pub fn spread(mut self) -> Self {
         self.spread = true;
         self
@@ -368,7 +367,7 @@ impl Grid {
 }
 
 impl Gpu {
-    /// A kernel; its first use loads it from disk or starts its compilation.
+    /// A kernel; its first use loads it from the disk or starts its compilation.
     #[inline]
     pub fn function(&self, key: Key, defines: impl FnOnce() -> Defines) -> Result<Function> {
         match self.kernels.find(&key) {
@@ -405,7 +404,7 @@ impl Gpu {
         Ok(kernel)
     }
 
-    /// Allows a kernel more than the default 48 KiB of shared memory.
+    /// Allows a kernel more than the usual 48 KiB of shared memory.
     pub fn allow_shared(&self, function: Function, bytes: usize) -> Result<()> {
         if bytes > self.shared_memory {
             return Err(Error::unsupported(format!(
@@ -415,7 +414,7 @@ impl Gpu {
             )));
         }
         if function.shared.load(Relaxed) < bytes {
-            // Under the lock: a kernel that is being loaded sees the new size, or is loaded when we look.
+            // Under the lock: one that is being loaded either sees the new number or is loaded when we look.
             let _loading = function.compilation();
             let most = function.shared.fetch_max(bytes, Relaxed).max(bytes);
             let handle = function.handle.load(Acquire);
@@ -459,7 +458,7 @@ impl Gpu {
         if sync_each_call() && !lane.recording { self.synchronize() } else { Ok(()) }
     }
 
-    /// [`launch`](Gpu::launch) of a kernel that commutes with the deferred work.
+    /// [`launch`](Gpu::launch) of a kernel that may change places with the work that is held back.
     ///
     /// # Safety
     /// As for [`launch`](Gpu::launch).
@@ -512,7 +511,7 @@ impl Gpu {
         unsafe { self.driver.launch(&mut launch) }
     }
 
-    /// Queues a launch until its kernel is compiled and all earlier work has been issued.
+    /// Launches a kernel once it is compiled and all before it has been issued.
     ///
     /// # Safety
     /// As for [`launch`](Gpu::launch).
@@ -542,8 +541,8 @@ impl Gpu {
             let handle = function.load(gpu)?;
             gpu.enter()?;
             let mut args: Vec<_> = places.iter().map(|&at| lines[at..].as_ptr().cast_mut().cast()).collect();
-            // SAFETY: copies of the values. Their memory is not reused before this launch is issued, because the reuse
-            // is queued behind it.
+            // SAFETY: copies of the values. Their memory is not reused before this is issued, as
+            // its reuse would wait behind it.
             unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
         };
         let ready = || function.is_compiled();
@@ -551,8 +550,7 @@ impl Gpu {
     }
 }
 
-/// Whether every launch is synchronous (`RUSHLIGHT_CUDA_SYNC=1`), so that errors are reported by the call that caused
-/// them.
+/// Whether every launch is waited for (`RUSHLIGHT_CUDA_SYNC=1`), so that an error is reported by the call that made it.
 pub fn sync_each_call() -> bool {
     static SYNC: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *SYNC.get_or_init(|| std::env::var_os("RUSHLIGHT_CUDA_SYNC").is_some_and(|v| v == "1"))

@@ -1,8 +1,8 @@
-//! Compiles every kernel of the engine for AMD GPUs with the installed hiprtc; needs no GPU. Run with
+//! Every kernel of the engine compiles for AMD GPUs with whatever hiprtc is found: no GPU is needed. Run with
 //! `RUSHLIGHT_HIP_PATH` naming hiprtc's directory (`scripts/test` does).
 //!
-//! If the compiler needs a newer C library than the system's, the directory contains one with its own loader, and the
-//! test runs again in a child process under that loader.
+//! Where the compiler wants a newer C library than this system's, the directory has one with its own loader, which runs
+//! this program anew.
 
 use crate::hiprtc::Hiprtc;
 use rushlight_gpu::catalogue::{Case, each_apart, families, pointwise, skip};
@@ -12,10 +12,10 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Set in the child process that runs under the compiler's own loader.
+/// Set in a program that was started by the compiler's own loader.
 const INSIDE: &str = "RUSHLIGHT_HIP_TEST_INSIDE";
 
-/// The loader shipped with the compiler, if there is one.
+/// A loader that came with the compiler.
 fn loader() -> Option<(PathBuf, PathBuf)> {
     let directories = std::env::var_os("RUSHLIGHT_HIP_PATH")?;
     std::env::split_paths(&directories)
@@ -23,7 +23,7 @@ fn loader() -> Option<(PathBuf, PathBuf)> {
         .find(|(loader, _)| loader.exists())
 }
 
-/// Whether the test ran in a child process under the other loader.
+/// Whether the test was run by a program of another loader's.
 fn ran_elsewhere(test: &str) -> bool {
     let Some((loader, directory)) = loader().filter(|_| std::env::var_os(INSIDE).is_none()) else { return false };
     let own = std::env::current_exe().unwrap();
@@ -65,13 +65,13 @@ fn compile(test: &str, cases: &[Case], arch: &str) {
     assert!(wrong.is_empty(), "{} of {} kernels:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// All cases, or every n-th unless `RUSHLIGHT_ALL_KERNELS=1`: architectures differ little.
+/// All cases, or every so many unless `RUSHLIGHT_ALL_KERNELS=1`: architectures differ in little.
 fn some(cases: Vec<Case>, one_of: usize, from: usize) -> Vec<Case> {
     let all = std::env::var_os("RUSHLIGHT_ALL_KERNELS").is_some_and(|v| v == "1");
     if all { cases } else { cases.into_iter().skip(from).step_by(one_of).collect() }
 }
 
-/// Prints the lines of `rushlight doctor`: each library with version and path, or what is missing and what to do.
+/// What `rushlight doctor` prints: each library with its version and path, or what is missing and what to do.
 #[test]
 fn libraries_are_listed() {
     let listed = crate::libraries();
