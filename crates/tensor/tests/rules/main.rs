@@ -2,6 +2,7 @@
 
 mod amp;
 mod autograd;
+mod autograd_functions;
 mod carried;
 mod display;
 mod factors;
