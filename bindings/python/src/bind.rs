@@ -19,7 +19,7 @@ impl From<PyErr> for Misfit {
     }
 }
 
-/// Other names PyTorch takes for an argument, for NumPy's sake.
+/// Aliases of argument names that PyTorch accepts for NumPy compatibility.
 fn alias(name: &str) -> Option<&'static str> {
     Some(match name {
         "axis" => "dim",
@@ -36,7 +36,7 @@ pub fn bind(call: &Call<'_, '_>, name: &str, signature: &Signature, method: bool
     let mut slots: SmallVec<[Option<&Bound<'_, PyAny>>; 8]> = SmallVec::new();
     slots.resize(params.len(), None);
     let given = &call.positional[..];
-    // Numbers one by one make up the last positional parameter.
+    // Separate numbers form the last positional parameter.
     let spread = params.iter().take(signature.positional).position(|p| p.kind == Kind::VarInts);
     let mut spread_ints = None;
     match spread {

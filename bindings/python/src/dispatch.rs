@@ -1,8 +1,8 @@
-//! From a row of the op table to Python callables.
+//! Calls of op rows from Python.
 //!
-//! A row has a name, the places where PyTorch has it, and one or more signatures, each with a closure over converted
-//! arguments. Python gets from it a function, a method, an in-place method and a docstring. A call binds its arguments
-//! to the first signature they fit, converts them, and runs the closure, releasing the GIL for large inputs.
+//! A row has a name, the namespaces where PyTorch has it, and one or more signatures, each with a closure over
+//! converted arguments. Python gets a function, a method, an in-place method and a docstring. A call binds its
+//! arguments to the first signature that fits, converts them, and runs the closure, releasing the GIL for large inputs.
 
 use crate::bind::{Misfit, bind, combination, type_name};
 use crate::error::{runtime_error, to_py, type_error};
@@ -21,14 +21,14 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::is_grad_enabled;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Where PyTorch offers an op.
+/// Namespace in which PyTorch has an op.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Home {
     /// `torch.name`.
     Torch,
     /// `Tensor.name`.
     Method,
-    /// `Tensor.name_`, by way of a copy: ops with an in-place form of their own have a row for it.
+    /// `Tensor.name_`, through a copy: ops with a real in-place form have a separate row.
     Inplace,
     /// `torch.nn.functional.name`.
     Functional,
@@ -110,7 +110,7 @@ macro_rules! rows {
     };
 }
 
-/// A call's arguments as the interpreter passes them, `self` included.
+/// A call's arguments from the interpreter, including `self`.
 pub struct Call<'a, 'py> {
     pub positional: SmallVec<[&'a Bound<'py, PyAny>; 8]>,
     /// Keywords with their names.
@@ -188,7 +188,7 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 }
 
-/// The answer of an argument's class, or of a mode, to this call.
+/// The result of an override by an argument's class or by a mode.
 fn overridden<'py>(
     op: &'static Op,
     owner: &Bound<'py, PyAny>,
@@ -253,7 +253,7 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
     }
 }
 
-/// Elements below which an op is over before another thread could have taken the lock.
+/// Elements below which releasing the GIL does not pay.
 const WORTH_RELEASING: usize = 8192;
 
 fn work(values: &[Value]) -> usize {
@@ -271,8 +271,7 @@ fn work(values: &[Value]) -> usize {
         .unwrap_or(0)
 }
 
-/// The tensor that a change in place is computed from: a copy if the change is recorded, since its gradient may need
-/// the old value.
+/// The input of an in-place op: a copy if the change is recorded, because the gradient may need the old value.
 pub fn original(tensor: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() && tensor.requires_grad() { tensor.copy() } else { Ok(tensor.clone()) }
 }
@@ -285,7 +284,7 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
         let mut values = Values::from(values);
         let target = match values.first_mut() {
             Some(Value::Tensor(_)) => {
-                // Gradients of any operand may need the values about to be overwritten.
+                // Gradients of any operand may need the values that are overwritten.
                 let keep =
                     is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
                 match values.first_mut() {
@@ -320,7 +319,7 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
     if work(values) >= WORTH_RELEASING { py.detach(body) } else { body() }
 }
 
-/// A result as a Python object.
+/// Converts a result to a Python object.
 pub fn give<'py>(
     py: Python<'py>,
     name: &str,
@@ -345,7 +344,7 @@ pub fn give<'py>(
     })
 }
 
-/// `out=`: results are written to the caller's tensors.
+/// `out=`: writes results to the caller's tensors.
 fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let put = |result: &Tensor, object: &Bound<'py, PyAny>| -> PyResult<()> {
         let Some(tensor) = as_tensor(object) else {

@@ -43,7 +43,7 @@ mod index;
 mod launch;
 mod lbfgs;
 mod objects;
-// The lint takes the expansion of `pymethods` for hand-written code.
+// The lint mistakes the expansion of `pymethods` for hand-written code.
 #[allow(unsafe_op_in_unsafe_fn)]
 mod operators;
 mod optim;

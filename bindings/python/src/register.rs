@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{CString, c_char};
 
-/// The signature as Python writes it, and the row's doc, for `help()`.
+/// The signature in Python's syntax, and the row's doc, for `help()`.
 fn doc(op: &Op, name: &str, method: bool) -> String {
     let mut text = String::new();
     if let [variant] = op.variants {
@@ -41,7 +41,7 @@ pub fn python_signature(text: &'static str, method: bool) -> String {
     format!("({})", parts.join(", "))
 }
 
-/// The rows as data: the names of their homes, their name, signatures and docs. Type stubs are generated from it.
+/// The rows as data: their namespaces, name, signatures and docs. Type stubs are generated from it.
 #[pyfunction]
 pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'static str)> {
     let homes = |op: &Op| {
@@ -67,7 +67,7 @@ pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'sta
     .collect()
 }
 
-/// A method definition that lives as long as the process, as the interpreter expects of one.
+/// A method definition that is never freed, as the interpreter requires.
 fn definition(name: &str, entry: FastCall, doc: String) -> PyResult<*mut ffi::PyMethodDef> {
     let text = |s: String| CString::new(s).map_err(|e| runtime_error(e.to_string()));
     Ok(Box::leak(Box::new(ffi::PyMethodDef {
@@ -95,7 +95,7 @@ pub fn register<'py>(
             Home::Inplace => (format!("{}_", op.name), entry.inplace, true),
             _ => (op.name.to_string(), entry.function, false),
         };
-        // `lambda` and the like cannot be Rust names.
+        // `lambda` and other keywords are raw identifiers in Rust.
         let name = name.trim_start_matches("r#");
         let definition = definition(name, call, doc(op, name, method))?;
         if method {

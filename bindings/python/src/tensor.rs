@@ -1,4 +1,4 @@
-//! `torch.Tensor`: the object itself, its attributes and its conversions to Python.
+//! `torch.Tensor`: the object and its attributes.
 
 use crate::device::PyDevice;
 use crate::dtype::{self, PyDType};
@@ -36,11 +36,11 @@ impl<T> Locked<T> {
     }
 }
 
-/// A multi-dimensional array with elements of one dtype, on a device, with its place on the autograd tape.
+/// A multi-dimensional array with elements of one dtype, on a device, with its position on the autograd tape.
 #[pyclass(name = "Tensor", module = "rushlight", subclass, weakref, dict, frozen, freelist = 256)]
 pub struct PyTensor {
     tensor: Locked<Tensor>,
-    /// The object last given out for `.grad`, so that it is the same each time.
+    /// The last object returned for `.grad`, so that it is the same each time.
     pub(crate) grad: Locked<Option<Py<PyTensor>>>,
 }
 
@@ -80,7 +80,7 @@ pub fn size<'py>(py: Python<'py>, sizes: &[usize]) -> PyResult<Bound<'py, PyAny>
 }
 
 impl PyTensor {
-    /// The tensor: a handle to it, as another thread may give this object another one.
+    /// A handle to the tensor: another thread may replace this object's tensor.
     #[inline]
     pub fn tensor(&self) -> Tensor {
         self.tensor.with(Tensor::clone)
@@ -96,14 +96,14 @@ impl PyTensor {
         self.tensor.replace(tensor);
     }
 
-    /// Forgets the gradient.
+    /// Drops the gradient.
     pub fn forget_grad(&self) -> Result<()> {
         self.with(|t| t.set_grad(None))?;
         self.grad.replace(None);
         Ok(())
     }
 
-    /// Takes a result given as `out=`: a tensor of another shape becomes one of the result's.
+    /// Stores a result for `out=`: a tensor of another shape gets the result's shape.
     pub fn store(&self, result: &Tensor) -> Result<()> {
         let target = self.tensor();
         if target.requires_grad() && autograd::is_grad_enabled() {
@@ -121,12 +121,12 @@ impl PyTensor {
 
 #[pymethods]
 impl PyTensor {
-    /// Tells the garbage collector of the gradient's object; PyO3 tells it of the attributes.
+    /// Reports the gradient's object to the garbage collector; PyO3 reports the attributes.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.grad.with(|grad| visit.call(grad))
     }
 
-    /// The cycle is broken by the dictionary, which the collector clears itself; the gradient's object is dropped.
+    /// The collector clears the dictionary itself; dropping the gradient's object breaks the cycle.
     fn __clear__(&self) {
         self.grad.replace(None);
     }
@@ -311,7 +311,7 @@ impl PyTensor {
         Ok(self.with(Tensor::is_pinned))
     }
 
-    /// This tensor in memory of the host that an accelerator copies from by itself; unchanged without an
+    /// A copy of this tensor in pinned memory; unchanged without an
     /// accelerator.
     #[pyo3(signature = (device=None))]
     fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {

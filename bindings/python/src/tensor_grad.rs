@@ -63,7 +63,7 @@ impl PyTensor {
         Ok(())
     }
 
-    /// Adds the gradients of this tensor to the `.grad` of the leaves it was made from.
+    /// Adds the gradients of this tensor to the `.grad` of the leaves it depends on.
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
     fn backward<'py>(
         slf: &Bound<'py, Self>,
@@ -95,7 +95,7 @@ impl PyTensor {
         }
     }
 
-    /// The object keeps its identity, gradient and hooks' owner; its elements are another tensor's.
+    /// The object keeps its identity, gradient and hooks; its elements are replaced by another tensor's.
     #[setter]
     fn set_data(&self, data: &Bound<'_, PyTensor>) -> PyResult<()> {
         let (old, new) = (self.tensor(), data.get().tensor().detach());

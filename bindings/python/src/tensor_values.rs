@@ -18,7 +18,7 @@ pub fn number<'py>(py: Python<'py>, value: Scalar) -> PyResult<Bound<'py, PyAny>
     })
 }
 
-/// Shape and dtype of a tensor without elements.
+/// Text of a meta tensor: shape and dtype.
 fn meta_repr(t: &Tensor) -> String {
     let sizes: Vec<String> = t.shape().iter().map(usize::to_string).collect();
     let comma = if sizes.len() == 1 { "," } else { "" };
