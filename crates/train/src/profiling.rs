@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// The profiler of a Trainer; see [`TrainerBuilder::profiler`](crate::TrainerBuilder::profiler).
 ///
 /// ```
-/// use rushlight_train::RunProfiler;
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::RunProfiler;
 /// assert_eq!("simple".parse::<RunProfiler>()?, RunProfiler::Simple);
 /// assert_eq!("trace".parse::<RunProfiler>()?, RunProfiler::trace());
 /// # Ok::<(), rushlight_core::Error>(())

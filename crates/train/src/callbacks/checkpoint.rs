@@ -2,6 +2,7 @@
 
 use super::Mode;
 use crate::checkpoint::CheckpointsBuilder;
+use rushlight_core::setters;
 use std::path::PathBuf;
 
 /// When a run saves a checkpoint, and how many it keeps; options are Lightning's. Pass it to
@@ -87,23 +88,14 @@ impl ModelCheckpoint {
         self
     }
 
-    /// Saves the current state when training ends with an error. The state may be faulty, so the checkpoint goes to a
-    /// separate directory `exception`.
-    pub fn on_exception(mut self, save: bool) -> Self {
-        self.on_exception = save;
-        self
-    }
-
-    /// Whether files are written while training continues; true by default.
-    pub fn background(mut self, background: bool) -> Self {
-        self.background = background;
-        self
-    }
-
-    /// Number of consecutive failed saves that training tolerates.
-    pub fn tolerate(mut self, failures: usize) -> Self {
-        self.tolerate = failures;
-        self
+    setters! {
+        /// Saves the current state when training ends with an error. The state may be faulty, so the checkpoint goes to a
+        /// separate directory `exception`.
+        on_exception: bool;
+        /// Whether files are written while training continues; true by default.
+        background: bool;
+        /// Number of consecutive failed saves that training tolerates.
+        tolerate: usize;
     }
 
     pub(crate) fn due_after_step(&self, step: u64) -> bool {

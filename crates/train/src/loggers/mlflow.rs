@@ -18,7 +18,8 @@ const RUN_FILE: &str = "mlflow-run";
 /// continues its MLflow run. Histograms, images and text are skipped.
 ///
 /// ```no_run
-/// use rushlight_train::{Trainer, loggers::MlflowLogger};
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::{Trainer, loggers::MlflowLogger};
 /// let trainer = Trainer::new().logger(MlflowLogger::new("mlruns").experiment("digits")).build()?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
