@@ -11,12 +11,12 @@ use rushlight_tensor::autograd::{self, Backward, Context, HookHandle};
 use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
 use std::sync::Mutex;
 
-/// Python's context managers restore the previous state themselves, so guards are forgotten without effect.
+/// Python's context managers restore the previous state themselves, so the Rust guards are leaked on purpose.
 fn keep<T>(guard: T) {
     std::mem::forget(guard);
 }
 
-/// Records ops of this thread, or not. Returns the previous state.
+/// Turns recording of this thread on or off. Returns the previous state.
 #[pyfunction]
 fn _set_grad_enabled(enabled: bool) -> bool {
     let before = autograd::is_grad_enabled();
@@ -60,8 +60,8 @@ fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult
     let guard = set_autocast(dtype.map(|d| d.get().core()).transpose()?).py()?;
     match dtype {
         Some(_) => keep(guard),
-        // The outermost region ends: autocast is off before and after, and the cache of converted parameters is dropped
-        // with the guard.
+        // The outermost region ends: autocast was off before it and is off after it; dropping the guard drops the cache
+        // of converted parameters.
         None => {
             keep(guard);
             drop(set_autocast(None).py()?);
@@ -117,7 +117,7 @@ fn options(retain_graph: Option<bool>, create_graph: bool) -> Backward {
     }
 }
 
-/// Adds the gradients of tensors to the leaves they were made from, or to the given inputs alone.
+/// Adds the gradients of tensors to the leaves they depend on, or only to the given inputs.
 #[pyfunction]
 #[pyo3(signature = (tensors, gradients, retain_graph=None, create_graph=false, inputs=None))]
 fn _backward(
@@ -132,7 +132,7 @@ fn _backward(
     backward(py, &handles(&tensors), &optional(gradients), retain_graph, create_graph, inputs)
 }
 
-/// Has `callback()` called at the end of the outermost backward pass under way on this thread, if that pass succeeds.
+/// Calls `callback()` at the end of this thread's outermost running backward pass, if that pass succeeds.
 #[pyfunction]
 fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
     autograd::queue_callback(move || Python::attach(|py| callback.call0(py)).map(drop).map_err(from_py)).py()
@@ -257,7 +257,7 @@ fn tensor_or_none(object: &Bound<'_, PyAny>, call: &str) -> PyResult<Option<Tens
 
 #[pymethods]
 impl PyTensor {
-    /// Calls `hook(grad)` when this tensor's gradient is computed; a tensor it returns takes the gradient's place.
+    /// Calls `hook(grad)` when this tensor's gradient is computed; a returned tensor replaces the gradient.
     fn register_hook(&self, hook: Py<PyAny>) -> PyResult<Handle> {
         let call = move |gradient: &Tensor| {
             Python::attach(|py| {
@@ -271,7 +271,7 @@ impl PyTensor {
 
     /// Calls `hook(parameter)` after each backward has added to this leaf's gradient.
     fn register_post_accumulate_grad_hook(slf: &Bound<'_, Self>, hook: Py<PyAny>) -> PyResult<Handle> {
-        // The hook must not keep the object alive that keeps the hook alive.
+        // A weak reference: the hook must not keep the object alive that owns the hook.
         let weak = slf.py().import("weakref")?.call_method1("ref", (slf,))?.unbind();
         let call = move |parameter: &Tensor| {
             Python::attach(|py| {
@@ -374,7 +374,7 @@ impl autograd::SavedTensorsHooks for PythonHooks {
     }
 }
 
-/// Hooks for saved tensors in force on this thread; the innermost last. Python's contexts end in the order they began.
+/// Active hooks for saved tensors of this thread; the innermost last. Python's contexts are properly nested.
 #[pyfunction]
 fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
     let guard = autograd::saved_tensors_hooks(std::sync::Arc::new(PythonHooks { pack, unpack }));
@@ -398,7 +398,7 @@ thread_local! {
     static SAVED_TENSORS: std::cell::RefCell<Vec<autograd::SavedTensorsGuard>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Names of functions live as long as the process; a program has few.
+/// Names of functions are leaked; a program has few.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     let mut names = NAMES.lock().unwrap_or_else(|e| e.into_inner());

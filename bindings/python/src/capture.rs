@@ -1,4 +1,4 @@
-//! Steps that are recorded once and replayed: `rushlight.capture`, and the primitives of `torch.cuda.CUDAGraph`.
+//! Recorded and replayed steps: `rushlight.capture`, and the primitives of `torch.cuda.CUDAGraph`.
 
 use crate::device::{PyDevice, numbered};
 use crate::error::{IntoPyResult, from_py, runtime_error};
@@ -26,7 +26,7 @@ impl PyCapture {
     }
 }
 
-/// Calls a Python function with tensors, for tensors.
+/// Calls a Python function with tensors and converts its results.
 fn call(step: &Bound<'_, PyAny>, inputs: &[Tensor]) -> PyResult<Vec<Tensor>> {
     let py = step.py();
     let inputs = inputs.iter().map(|t| wrap(py, t.clone())).collect::<PyResult<Vec<_>>>()?;
@@ -41,7 +41,7 @@ impl PyCapture {
         Self(Mutex::new(Capture::new().enabled(enabled).warmup(warmup).max_graphs(max_graphs)))
     }
 
-    /// Runs, records or replays a step of a kind on a device: `step(*inputs)` gives a list of tensors.
+    /// Runs, records or replays a step of a kind on a device: `step(*inputs)` returns a list of tensors.
     fn run<'py>(
         &self,
         kind: u64,
@@ -94,7 +94,7 @@ struct PyGraph(Mutex<Graph>);
 #[pymethods]
 impl PyGraph {
     fn replay(&self) -> PyResult<()> {
-        // The lock is held for a launch; callbacks take the GIL, which this thread has.
+        // The lock is held during a launch; callbacks need the GIL, which this thread holds.
         self.0
             .try_lock()
             .map_err(|_| runtime_error("replay: the graph is being replayed by another thread"))?
@@ -108,7 +108,7 @@ thread_local! {
     static OPEN: RefCell<Option<GraphRecording>> = const { RefCell::new(None) };
 }
 
-/// Begins to record this thread's work on a device.
+/// Starts recording this thread's work on a device.
 #[pyfunction]
 fn _graph_begin(device: usize, pool: &PyGraphPool) -> PyResult<()> {
     let recording = GraphRecording::begin(numbered(device), &pool.0).py()?;
@@ -116,7 +116,7 @@ fn _graph_begin(device: usize, pool: &PyGraphPool) -> PyResult<()> {
     Ok(())
 }
 
-/// Ends it and returns the graph.
+/// Ends the recording and returns the graph.
 #[pyfunction]
 fn _graph_end() -> PyResult<PyGraph> {
     let Some(recording) = OPEN.with_borrow_mut(Option::take) else {
@@ -134,13 +134,13 @@ fn _graph_abort() {
     drop(open);
 }
 
-/// Whether this thread records a step.
+/// Whether this thread is recording a step.
 #[pyfunction]
 fn _is_recording() -> bool {
     recording_id().is_some()
 }
 
-/// An error if this thread records a step, of which `call` cannot be part.
+/// Returns an error if this thread is recording a step: `call` cannot be part of it.
 #[pyfunction]
 fn _refuse_recording(call: &str) -> PyResult<()> {
     refuse_host(call).py()

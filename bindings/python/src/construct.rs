@@ -1,4 +1,4 @@
-//! `torch.tensor` and its relatives: tensors out of numbers, nested lists, arrays and other tensors.
+//! `torch.tensor` and related constructors: tensors from numbers, nested lists, arrays and other tensors.
 
 use crate::convert::{int, ints, scalar};
 use crate::device::{self, PyDevice};
@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 use rushlight_core::{DType, Device, Element, Scalar, with_dtype};
 use rushlight_tensor::{Options, Tensor};
 
-/// Python's own limit of nesting is no protection against lists that contain themselves.
+/// Maximum nesting: Python's own limit does not stop lists that contain themselves.
 const DEEPEST: usize = 64;
 
 /// Elements of nested lists, and the sizes of the nesting.
@@ -19,7 +19,7 @@ const DEEPEST: usize = 64;
 struct Nested {
     shape: Vec<usize>,
     elements: Vec<Scalar>,
-    /// Whether NumPy's float64 is among them, which keeps its width.
+    /// Whether a NumPy float64 is among them: it keeps its width.
     wide: bool,
 }
 
@@ -30,7 +30,7 @@ impl Nested {
         Ok(nested)
     }
 
-    /// `first` while the sizes are still being found: along the first element of each list.
+    /// `first` while the sizes are being determined: along the first element of each list.
     fn visit(&mut self, object: &Bound<'_, PyAny>, depth: usize, first: bool) -> PyResult<()> {
         if depth > DEEPEST {
             return Err(value_error(format!("too many dimensions: lists nested deeper than {DEEPEST}")));
@@ -98,7 +98,7 @@ impl Nested {
     }
 
     fn build(&self, dtype: DType) -> PyResult<Tensor> {
-        // Floats beyond a float dtype's range are infinite here, as in PyTorch.
+        // Floats beyond a dtype's range become infinite, as in PyTorch.
         if dtype.is_int() {
             self.elements.iter().try_for_each(|&e| rushlight_tensor::fitting("tensor", e, dtype).map(drop)).py()?;
         }
@@ -148,7 +148,7 @@ pub fn tensor(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Devi
     made.to(device.unwrap_or_else(device::default)).py()
 }
 
-/// `torch.as_tensor`: shares memory where it can.
+/// `torch.as_tensor`: shares memory if possible.
 pub fn share(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>) -> PyResult<Tensor> {
     let shared = match as_tensor(data) {
         Some(tensor) => tensor.get().tensor(),

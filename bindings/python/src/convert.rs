@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight_core::{DType, Scalar};
 
-/// `torch.layout`. Tensors are `torch.strided`; the others can be named and compared.
+/// `torch.layout`. Tensors are `torch.strided`; the other layouts exist only as names.
 #[pyclass(name = "layout", module = "rushlight", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyLayout(pub &'static str);
@@ -90,7 +90,7 @@ pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     numpy_scalar(object)
 }
 
-/// NumPy's scalars are no Python numbers, but know how to become one.
+/// NumPy scalars are not Python numbers, but can be converted.
 fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     let ty = object.get_type();
     let name = ty.name()?;
@@ -193,7 +193,7 @@ pub fn tensors(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<rushlight_tenso
     Ok(Some(out))
 }
 
-/// Python's own types where PyTorch takes a dtype.
+/// Python types that PyTorch accepts as dtypes.
 fn dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
     if let Ok(dtype) = object.cast::<PyDType>() {
         return Ok(Some(dtype.get().core()?));

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
-/// Where a tensor lives: `device("cpu")`, `device("cuda", 1)`, `device("cuda:1")`.
+/// The device of a tensor: `device("cpu")`, `device("cuda", 1)`, `device("cuda:1")`.
 #[pyclass(name = "device", module = "rushlight", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone)]
 pub struct PyDevice {
@@ -47,9 +47,9 @@ impl Kind {
 
 static DEFAULT: Mutex<Device> = Mutex::new(Device::Cpu);
 thread_local! {
-    /// Devices of the `with device:` blocks that this thread is in.
+    /// Devices of the active `with device:` blocks of this thread.
     static BLOCKS: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
-    /// The accelerator that a name without a number means.
+    /// The accelerator of a name without an index.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 static NOTICED: AtomicBool = AtomicBool::new(false);
@@ -58,9 +58,9 @@ static NOTICED: AtomicBool = AtomicBool::new(false);
 struct Found {
     engine: Option<&'static dyn Engine>,
     count: usize,
-    /// The process that looked: a started driver does not survive a fork.
+    /// The process that initialised: a started driver does not survive a fork.
     process: u32,
-    /// Why a driver that is there did not start.
+    /// Why an installed driver did not start.
     failure: Option<String>,
 }
 
@@ -87,7 +87,7 @@ fn failure() -> Option<&'static str> {
     FOUND.failure.as_deref()
 }
 
-/// This process's index on its node, by which programs number their accelerator. Without accelerators that is the CPU,
+/// This process's local rank, which programs use as the index of their accelerator. Without accelerators that is the CPU,
 /// too.
 fn local_rank() -> Option<usize> {
     #[cfg(target_os = "linux")]
@@ -96,12 +96,12 @@ fn local_rank() -> Option<usize> {
     None
 }
 
-/// The accelerator of a number, of whichever kind this machine has.
+/// The accelerator of an index, of the kind that this machine has.
 pub fn numbered(index: usize) -> Device {
     FOUND.engine.map_or(Device::Cuda(index), |engine| engine.device(index))
 }
 
-/// The kind of this machine's accelerators, as PyTorch names it (an AMD GPU is `cuda`, too); `cuda` where there are
+/// The kind of this machine's accelerators, as PyTorch names it (an AMD GPU is `cuda`, too); `cuda` if there are
 /// none.
 #[pyfunction]
 fn _accelerator_type() -> &'static str {
@@ -115,7 +115,7 @@ fn _accelerator_toolkit() -> Option<(&'static str, String)> {
     rushlight_engines::toolkit()
 }
 
-/// How many accelerators programs may use: none if `RUSHLIGHT_DEVICE` is `cpu`.
+/// Number of accelerators available to programs: none if `RUSHLIGHT_DEVICE` is `cpu`.
 pub fn count() -> usize {
     FOUND.count
 }
@@ -150,8 +150,8 @@ fn _device_properties(index: usize) -> PyResult<(String, usize, usize, (i32, i32
     Ok((found.name, found.memory, found.multiprocessors, found.capability, found.driver, found.runtime))
 }
 
-/// Figures of a GPU by its management library: per cent of time computing and using memory, bytes used, degrees
-/// Celsius, watts, MHz. Without an engine for it, too: the number is then CUDA's.
+/// Statistics of a GPU from its management library: per cent of time computing and using memory, bytes used, degrees
+/// Celsius, watts, MHz. Also works without an engine for the GPU: the index is then CUDA's.
 #[pyfunction]
 fn _gpu_figures(py: Python<'_>, index: usize) -> PyResult<GpuFigures> {
     static MONITOR: Mutex<Option<Monitor>> = Mutex::new(None);
@@ -164,7 +164,7 @@ fn _gpu_figures(py: Python<'_>, index: usize) -> PyResult<GpuFigures> {
         let monitor = guard.get_or_insert_default();
         let mut gpu = monitor.gpu(device)?;
         if gpu.utilisation.is_none() || gpu.power.is_none() {
-            // Some libraries give counters, whose difference is the figure.
+            // Some libraries report counters; their difference is the value.
             std::thread::sleep(Duration::from_millis(50));
             gpu = monitor.gpu(device)?;
         }
@@ -258,7 +258,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// A tensor in memory that an accelerator copies from by itself; unchanged without an accelerator, or if it copies from
+/// A copy of a tensor in pinned memory; unchanged without an accelerator, or if it copies from
 /// any memory.
 pub fn pinned(tensor: &Tensor) -> Result<Tensor> {
     let pins = FOUND.engine.is_some_and(|engine| engine.pinned_memory().is_some());
@@ -330,7 +330,7 @@ impl PyDevice {
         )))
     }
 
-    /// The device of this machine. An accelerator's name without an accelerator means the CPU, with one notice.
+    /// Resolves a device on this machine. An accelerator's name without an accelerator means the CPU, with one notice.
     pub fn resolve(&self, py: Python<'_>) -> PyResult<Device> {
         match self.kind {
             Kind::Cpu => Ok(Device::Cpu),

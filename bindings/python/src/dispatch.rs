@@ -1,14 +1,14 @@
-//! From a row of the op table to Python callables.
+//! Calls of op rows from Python.
 //!
-//! A row has a name, the places where PyTorch has it, and one or more signatures, each with a closure over converted
-//! arguments. Python gets from it a function, a method, an in-place method and a docstring. A call binds its arguments
-//! to the first signature they fit, converts them, and runs the closure, releasing the GIL for large inputs.
+//! A row has a name, the namespaces where PyTorch has it, and one or more signatures, each with a closure over
+//! converted arguments. Python gets a function, a method, an in-place method and a docstring. A call binds its
+//! arguments to the first signature that fits, converts them, and runs the closure, releasing the GIL for large inputs.
 
-use crate::convert::{convert, int};
+use crate::bind::{Misfit, bind, combination, type_name};
 use crate::error::{runtime_error, to_py, type_error};
 use crate::overrides;
 use crate::profile;
-use crate::signature::{Kind, Param, Signature};
+use crate::signature::Signature;
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use crate::value::{Out, Value, Values};
 use pyo3::ffi;
@@ -19,17 +19,16 @@ use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Result, Scalar};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::is_grad_enabled;
-use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Where PyTorch offers an op.
+/// Namespace in which PyTorch has an op.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Home {
     /// `torch.name`.
     Torch,
     /// `Tensor.name`.
     Method,
-    /// `Tensor.name_`, by way of a copy: ops with an in-place form of their own have a row for it.
+    /// `Tensor.name_`, through a copy: ops with a real in-place form have a separate row.
     Inplace,
     /// `torch.nn.functional.name`.
     Functional,
@@ -111,11 +110,11 @@ macro_rules! rows {
     };
 }
 
-/// A call's arguments as the interpreter passes them, `self` included.
-struct Call<'a, 'py> {
-    positional: SmallVec<[&'a Bound<'py, PyAny>; 8]>,
+/// A call's arguments from the interpreter, including `self`.
+pub struct Call<'a, 'py> {
+    pub positional: SmallVec<[&'a Bound<'py, PyAny>; 8]>,
     /// Keywords with their names.
-    named: SmallVec<[(&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>); 4]>,
+    pub named: SmallVec<[(&'a Bound<'py, PyAny>, &'a Bound<'py, PyAny>); 4]>,
 }
 
 /// How a row was called.
@@ -189,7 +188,7 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 }
 
-/// The answer of an argument's class, or of a mode, to this call.
+/// The result of an override by an argument's class or by a mode.
 fn overridden<'py>(
     op: &'static Op,
     owner: &Bound<'py, PyAny>,
@@ -254,7 +253,7 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
     }
 }
 
-/// Elements below which an op is over before another thread could have taken the lock.
+/// Elements below which releasing the GIL does not pay.
 const WORTH_RELEASING: usize = 8192;
 
 fn work(values: &[Value]) -> usize {
@@ -272,8 +271,7 @@ fn work(values: &[Value]) -> usize {
         .unwrap_or(0)
 }
 
-/// The tensor that a change in place is computed from: a copy if the change is recorded, since its gradient may need
-/// the old value.
+/// The input of an in-place op: a copy if the change is recorded, because the gradient may need the old value.
 pub fn original(tensor: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() && tensor.requires_grad() { tensor.copy() } else { Ok(tensor.clone()) }
 }
@@ -286,7 +284,7 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
         let mut values = Values::from(values);
         let target = match values.first_mut() {
             Some(Value::Tensor(_)) => {
-                // Gradients of any operand may need the values about to be overwritten.
+                // Gradients of any operand may need the values that are overwritten.
                 let keep =
                     is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
                 match values.first_mut() {
@@ -321,133 +319,7 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
     if work(values) >= WORTH_RELEASING { py.detach(body) } else { body() }
 }
 
-/// Why a signature does not take a call.
-enum Misfit {
-    Signature(String),
-    Raised(PyErr),
-}
-
-impl From<PyErr> for Misfit {
-    fn from(error: PyErr) -> Self {
-        Misfit::Raised(error)
-    }
-}
-
-/// Other names PyTorch takes for an argument, for NumPy's sake.
-fn alias(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "axis" => "dim",
-        "keepdims" => "keepdim",
-        "a" | "x" | "x1" | "self" => "input",
-        "x2" => "other",
-        _ => return None,
-    })
-}
-
-fn bind(call: &Call<'_, '_>, name: &str, signature: &Signature, method: bool) -> Result<Values, Misfit> {
-    let params = &signature.params;
-    let mut slots: SmallVec<[Option<&Bound<'_, PyAny>>; 8]> = SmallVec::new();
-    slots.resize(params.len(), None);
-    let given = &call.positional[..];
-    // Numbers one by one make up the last positional parameter.
-    let spread = params.iter().take(signature.positional).position(|p| p.kind == Kind::VarInts);
-    let mut spread_ints = None;
-    match spread {
-        Some(at) if given.len() > at && (given.len() > at + 1 || int(given[at])?.is_some()) => {
-            let ints = given[at..].iter().map(|&o| int(o)).collect::<PyResult<Option<crate::value::Ints>>>()?;
-            match ints {
-                Some(ints) => spread_ints = Some((at, ints)),
-                None if given.len() > signature.positional => {
-                    return Err(Misfit::Signature(wrong_type(name, &params[at], at, given[at], method)));
-                }
-                None => {}
-            }
-        }
-        _ => {}
-    }
-    let taken = spread_ints.as_ref().map_or(given.len(), |(at, _)| *at);
-    if taken > signature.positional {
-        return Err(Misfit::Signature(format!(
-            "{name}() takes {} positional argument{} but {} were given",
-            signature.positional - method as usize,
-            if signature.positional - method as usize == 1 { "" } else { "s" },
-            given.len() - method as usize
-        )));
-    }
-    for (slot, object) in slots.iter_mut().zip(&given[..taken]) {
-        *slot = Some(object);
-    }
-    for &(key, object) in &call.named {
-        let at = params.iter().position(|p| p.interned.is(key)).or_else(|| {
-            let text = key.to_string();
-            params.iter().position(|p| p.name == text).or_else(|| {
-                let other = alias(&text)?;
-                params.iter().position(|p| p.name == other)
-            })
-        });
-        let Some(at) = at else {
-            return Err(Misfit::Signature(format!("{name}() got an unexpected keyword argument '{key}'")));
-        };
-        if slots[at].is_some() || spread_ints.as_ref().is_some_and(|(s, _)| *s == at) {
-            return Err(Misfit::Signature(format!("{name}() got multiple values for argument '{key}'")));
-        }
-        slots[at] = Some(object);
-    }
-    let mut values = Values::new();
-    for (at, (param, slot)) in params.iter().zip(&slots).enumerate() {
-        let value = match (slot, &param.default) {
-            (Some(object), _) => match convert(object, param)? {
-                Some(value) => value,
-                None => return Err(Misfit::Signature(wrong_type(name, param, at, object, method))),
-            },
-            (None, _) if spread_ints.as_ref().is_some_and(|(s, _)| *s == at) => {
-                Value::Ints(spread_ints.take().map(|(_, ints)| ints).unwrap_or_default())
-            }
-            (None, Some(default)) => default.clone(),
-            (None, None) => {
-                let missing: Vec<String> = params
-                    .iter()
-                    .zip(&slots)
-                    .filter(|(p, s)| s.is_none() && p.default.is_none())
-                    .map(|(p, _)| format!("\"{}\"", p.name))
-                    .collect();
-                return Err(Misfit::Signature(format!(
-                    "{name}() missing {} required positional arguments: {}",
-                    missing.len(),
-                    missing.join(", ")
-                )));
-            }
-        };
-        values.push(value);
-    }
-    Ok(values)
-}
-
-fn type_name(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().name().map_or_else(|_| "object".to_string(), |n| n.to_string())
-}
-
-fn wrong_type(name: &str, param: &Param, at: usize, object: &Bound<'_, PyAny>, method: bool) -> String {
-    let position = if param.keyword_only { String::new() } else { format!(" (position {})", at + 1 - method as usize) };
-    format!("{name}(): argument '{}'{position} must be {}, not {}", param.name, param.type_name(), type_name(object))
-}
-
-/// PyTorch's message for a call that fits no signature.
-fn combination(call: &Call<'_, '_>, op: &Op) -> PyResult<String> {
-    let mut got: Vec<String> = call.positional.iter().map(|o| type_name(o)).collect();
-    got.extend(call.named.iter().map(|(name, o)| format!("{name}={}", type_name(o))));
-    let mut text = format!(
-        "{}() received an invalid combination of arguments - got ({}), but expected one of:",
-        op.name,
-        got.join(", ")
-    );
-    for variant in op.variants {
-        text.push_str(&format!("\n * {}", &variant.text[variant.text.find('(').unwrap_or(0)..]));
-    }
-    Ok(text)
-}
-
-/// A result as a Python object.
+/// Converts a result to a Python object.
 pub fn give<'py>(
     py: Python<'py>,
     name: &str,
@@ -467,12 +339,12 @@ pub fn give<'py>(
             let class = py.import("rushlight.return_types")?.call_method1("of", (name, fields))?;
             class.call1((PyTuple::new(py, many(tensors)?)?,))?
         }
-        Out::Scalar(value) => crate::tensor::number(py, value)?,
+        Out::Scalar(value) => crate::tensor_values::number(py, value)?,
         Out::None => py.None().into_bound(py),
     })
 }
 
-/// `out=`: results are written to the caller's tensors.
+/// `out=`: writes results to the caller's tensors.
 fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let put = |result: &Tensor, object: &Bound<'py, PyAny>| -> PyResult<()> {
         let Some(tensor) = as_tensor(object) else {
@@ -494,117 +366,4 @@ fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Boun
         _ => return Err(type_error(format!("{name}() got an unexpected keyword argument 'out'"))),
     }
     Ok(target.clone())
-}
-
-/// The signature as Python writes it, and the row's doc, for `help()`.
-fn doc(op: &Op, name: &str, method: bool) -> String {
-    let mut text = String::new();
-    if let [variant] = op.variants {
-        text.push_str(&format!("{name}{}\n--\n\n", python_signature(variant.text, method)));
-    }
-    for variant in op.variants {
-        text.push_str(&format!("{name}{}\n", python_signature(variant.text, method)));
-    }
-    text.push('\n');
-    text.push_str(op.doc.trim());
-    text
-}
-
-/// `(input, other, *, alpha=1)`.
-pub fn python_signature(text: &'static str, method: bool) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut keyword_only = false;
-    for (at, (_, name, default, keyword)) in crate::signature::split(text).into_iter().enumerate() {
-        if keyword && !keyword_only {
-            keyword_only = true;
-            parts.push("*".to_string());
-        }
-        let name = if method && at == 0 { "$self" } else { name };
-        parts.push(match default {
-            Some(default) => format!("{name}={}", default.replace("inf", "float('inf')")),
-            None => name.to_string(),
-        });
-        if method && at == 0 {
-            parts.push("/".to_string());
-        }
-    }
-    format!("({})", parts.join(", "))
-}
-
-/// The rows as data: the names of their homes, their name, signatures and docs. Type stubs are generated from it.
-#[pyfunction]
-pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'static str)> {
-    let homes = |op: &Op| {
-        let name = |home: &Home| match home {
-            Home::Torch => "torch",
-            Home::Method => "method",
-            Home::Inplace => "inplace",
-            Home::Functional => "functional",
-            Home::Linalg => "linalg",
-            Home::Special => "special",
-        };
-        op.homes.iter().map(name).collect()
-    };
-    let rows = crate::rows::TABLES.iter().flat_map(|table| table.iter());
-    rows.map(|e| {
-        (
-            homes(e.op),
-            e.op.name.trim_start_matches("r#"),
-            e.op.variants.iter().map(|v| v.text).collect(),
-            e.op.doc.trim(),
-        )
-    })
-    .collect()
-}
-
-/// A method definition that lives as long as the process, as the interpreter expects of one.
-fn definition(name: &str, entry: FastCall, doc: String) -> PyResult<*mut ffi::PyMethodDef> {
-    let text = |s: String| CString::new(s).map_err(|e| runtime_error(e.to_string()));
-    Ok(Box::leak(Box::new(ffi::PyMethodDef {
-        ml_name: text(name.to_string())?.into_raw() as *const c_char,
-        // SAFETY: the flags below tell the interpreter which type of function this is; all are addresses of code.
-        ml_meth: unsafe { std::mem::transmute::<FastCall, ffi::PyMethodDefPointer>(entry) },
-        ml_flags: METH_FASTCALL | ffi::METH_KEYWORDS,
-        ml_doc: text(doc)?.into_raw() as *const c_char,
-    })))
-}
-
-const METH_FASTCALL: std::ffi::c_int = 0x0080;
-
-/// Puts a row's callables in their places.
-pub fn register<'py>(
-    entry: &Entry,
-    module: impl Fn(Home) -> Bound<'py, PyModule>,
-    class: &Bound<'py, pyo3::types::PyType>,
-) -> PyResult<()> {
-    let py = class.py();
-    let op = entry.op;
-    for &home in op.homes {
-        let (name, call, method) = match home {
-            Home::Method => (op.name.to_string(), entry.method, true),
-            Home::Inplace => (format!("{}_", op.name), entry.inplace, true),
-            _ => (op.name.to_string(), entry.function, false),
-        };
-        // `lambda` and the like cannot be Rust names.
-        let name = name.trim_start_matches("r#");
-        let definition = definition(name, call, doc(op, name, method))?;
-        if method {
-            // SAFETY: the class and a definition that is never freed.
-            let descriptor = unsafe {
-                let object = ffi::PyDescr_NewMethod(class.as_type_ptr(), definition);
-                Bound::from_owned_ptr_or_err(py, object)?
-            };
-            class.setattr(name, descriptor)?;
-        } else {
-            let module = module(home);
-            let module_name = module.name()?;
-            // SAFETY: a definition that is never freed, and a string for the name of the module.
-            let function = unsafe {
-                let object = ffi::PyCFunction_NewEx(definition, module.as_ptr(), module_name.as_ptr());
-                Bound::from_owned_ptr_or_err(py, object)?
-            };
-            module.add(name, function)?;
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
-//! `torch.distributed`'s compiled part: worlds, groups, stores, and handles of collectives under way.
+//! The compiled part of `torch.distributed`: worlds, groups, stores, and handles of asynchronous collectives.
 //!
-//! Every call that may wait releases the GIL. PyTorch's signatures, objects and sub-packages are Python's
+//! Every call that may block releases the GIL. PyTorch's signatures, objects and sub-packages are in Python
 //! (`rushlight/distributed`).
 
 use crate::convert;
@@ -23,12 +23,12 @@ pyo3::create_exception!(rushlight.distributed, DistBackendError, DistError, "A c
 pyo3::create_exception!(rushlight.distributed, DistNetworkError, DistError, "Peers that cannot be reached.");
 pyo3::create_exception!(rushlight.distributed, DistStoreError, DistError, "A store that did not answer.");
 
-/// The error of a collective under way: whatever its kind, the group has failed.
+/// The error of a running collective: whatever its kind, the group has failed.
 fn failed(error: Error) -> PyErr {
     DistBackendError::new_err(error.to_string())
 }
 
-/// The error of a call that was not started: arguments as elsewhere, a job that has failed as a failure.
+/// The error of a call that was not started: argument errors as elsewhere, a failed job as a failure.
 fn refused(error: Error) -> PyErr {
     match error.kind() {
         ErrorKind::Io => failed(error),
@@ -44,7 +44,7 @@ fn store_error(error: Error) -> PyErr {
     }
 }
 
-/// Seconds of a timeout. Negative or unreasonable ones are the caller's mistake.
+/// Converts a timeout in seconds. Negative or absurd ones are errors.
 fn seconds(timeout: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(timeout)
         .map_err(|_| value_error(format!("a timeout of {timeout} s is not a length of time")))
@@ -64,7 +64,7 @@ fn reduce_op(name: &str) -> PyResult<ReduceOp> {
     })
 }
 
-/// A collective under way.
+/// An asynchronous collective.
 #[pyclass(name = "_Work", module = "rushlight._C", frozen)]
 struct PyWork(Work);
 
@@ -107,7 +107,7 @@ impl PyGroup {
         Ok(PyWork(work))
     }
 
-    /// A collective on byte strings, without the GIL.
+    /// A collective on byte strings; releases the GIL.
     fn objects<T: Send>(&self, py: Python<'_>, run: impl FnOnce(&dyn ProcessGroup) -> Result<T> + Send) -> PyResult<T> {
         py.detach(|| run(&*self.0)).map_err(|e| match e.kind() {
             ErrorKind::Value => to_py(e),
@@ -148,7 +148,7 @@ impl PyGroup {
         self.0.timeout().as_secs_f64()
     }
 
-    /// Runs a collective, or starts it. `how` is its reduction and its root; those that have none ignore them.
+    /// Runs or starts a collective. `how` is its reduction and its root; collectives without them ignore them.
     fn submit(
         &self,
         py: Python<'_>,
@@ -175,7 +175,7 @@ impl PyGroup {
         self.start(py, collective, background)
     }
 
-    /// Sends and receives, all at a time: pairs of a tensor, a rank of the group, a tag, and whether it is sent.
+    /// Sends and receives, concurrently: pairs of a tensor, a rank of the group, a tag, and whether it is sent.
     fn p2p(
         &self,
         py: Python<'_>,
@@ -233,7 +233,7 @@ impl PyGroup {
     }
 }
 
-/// The processes of a job. Dropped in a forked child it says nothing: the connections are the parent's.
+/// The processes of a job. Dropping it in a forked child has no effect: the connections are the parent's.
 #[pyclass(name = "_World", module = "rushlight._C", frozen)]
 struct PyWorld {
     world: Mutex<Option<World>>,
@@ -253,7 +253,7 @@ impl PyWorld {
     }
 }
 
-/// The caller's rank and world size, unless they are the launcher's own: then nothing is overridden, and the launcher's
+/// The caller's rank and world size, unless they equal the launcher's: then nothing is overridden, and the launcher's
 /// other settings (rendezvous, secret) apply.
 fn placed(rank: Option<usize>, size: Option<usize>) -> Result<Option<(usize, usize)>> {
     if rank.is_none() && size.is_none() {
@@ -270,7 +270,7 @@ fn placed(rank: Option<usize>, size: Option<usize>) -> Result<Option<(usize, usi
 
 #[pymethods]
 impl PyWorld {
-    /// Meets the other ranks.
+    /// Joins the other ranks.
     #[new]
     #[pyo3(signature = (method, timeout, rank=None, world_size=None, store=None, backend=""))]
     fn new(
@@ -305,7 +305,7 @@ impl PyWorld {
         self.with(|world| Ok(PyStore(world.store().clone())))
     }
 
-    /// A group of some ranks; `None` on those that are not in it.
+    /// A group of some ranks; `None` on ranks outside of it.
     #[pyo3(signature = (ranks, timeout=None))]
     fn new_group(&self, py: Python<'_>, ranks: Vec<usize>, timeout: Option<f64>) -> PyResult<Option<PyGroup>> {
         let timeout = timeout.map(seconds).transpose()?;
@@ -321,12 +321,12 @@ impl PyWorld {
         .map(|group| group.map(PyGroup))
     }
 
-    /// How this process was started.
+    /// The launch of this process.
     fn launch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.with(|world| launch_dict(py, world.launch()))
     }
 
-    /// Leaves the job in good order.
+    /// Leaves the job cleanly.
     fn close(&self, py: Python<'_>) {
         let world = self.lock().take();
         py.detach(|| drop(world));
@@ -359,13 +359,13 @@ fn launch_dict<'py>(py: Python<'py>, launch: &Launch) -> PyResult<Bound<'py, PyD
     Ok(dict)
 }
 
-/// How this process was started, as far as its environment says.
+/// The launch of this process, detected from its environment.
 #[pyfunction]
 fn _detect_launch(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     launch_dict(py, &launch::detect().map_err(|e| value_error(e.to_string()))?)
 }
 
-/// The numbers below `count` in PyTorch's order for a seed.
+/// PyTorch's random permutation of the numbers below `count` for a seed.
 #[pyfunction]
 fn _permutation(py: Python<'_>, count: usize, seed: u64) -> Vec<usize> {
     py.detach(|| rushlight_data::sampler::permutation(count, seed))
@@ -387,7 +387,7 @@ fn strs(keys: &[String]) -> Vec<&str> {
 
 #[pymethods]
 impl PyStore {
-    /// A store over TCP, and its port. Its processes know each other by RUSHLIGHT_JOB_SECRET or the user's key.
+    /// A store over TCP, and its port. Its processes authenticate by RUSHLIGHT_JOB_SECRET or the user's key.
     #[staticmethod]
     fn tcp(py: Python<'_>, host: &str, port: u16, is_master: bool, timeout: f64) -> PyResult<(Self, u16)> {
         let timeout = seconds(timeout)?;
@@ -488,7 +488,7 @@ impl PyStore {
     }
 }
 
-/// Which of some parameters have no part in outputs.
+/// The parameters that outputs do not depend on.
 #[pyfunction]
 fn _unused_parameters(outputs: Vec<Bound<'_, PyTensor>>, parameters: Vec<Bound<'_, PyTensor>>) -> Vec<bool> {
     let outputs: Vec<Tensor> = outputs.iter().map(|t| t.get().tensor()).collect();

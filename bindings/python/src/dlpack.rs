@@ -1,4 +1,4 @@
-//! DLPack, both ways: tensors over other libraries' memory, and other libraries' over ours.
+//! DLPack in both directions: tensors over other libraries' memory, and other libraries' arrays over ours.
 
 use crate::device;
 use crate::error::{IntoPyResult, value_error};
@@ -44,7 +44,7 @@ struct DLManagedTensor {
     deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
-/// The form of DLPack 1.0: its version first, and flags.
+/// The structure of DLPack 1.0: version first, and flags.
 #[repr(C)]
 struct DLManagedTensorVersioned {
     version: [u32; 2],
@@ -59,7 +59,7 @@ const CPU: i32 = 1;
 const CUDA: i32 = 2;
 /// Pinned memory of the host.
 const CUDA_HOST: i32 = 3;
-/// Intel's, over SYCL.
+/// Intel GPUs over SYCL.
 const ONE_API: i32 = 14;
 const NAME: &CStr = c"dltensor";
 const USED: &CStr = c"used_dltensor";
@@ -82,10 +82,10 @@ fn data_type(dtype: DType) -> DLDataType {
     DLDataType { code, bits: dtype.size() as u8 * 8, lanes: 1 }
 }
 
-/// What an exported capsule keeps alive: the tensor, and the arrays its description points to.
+/// The data that an exported capsule keeps alive: the tensor, and the arrays of its description.
 struct Exported {
     tensor: Tensor,
-    /// Whether work of the consumer may still use the memory when it is given back.
+    /// Whether the consumer's work may still use the memory when it is returned.
     in_use: bool,
     shape: Vec<i64>,
     strides: Vec<i64>,
@@ -94,7 +94,7 @@ struct Exported {
 impl Drop for Exported {
     fn drop(&mut self) {
         if self.in_use {
-            // An error is a device that has stopped.
+            // An error means that the device has stopped.
             let _ = rushlight_tensor::synchronize(&self.tensor.device());
         }
     }
@@ -105,7 +105,7 @@ fn export(t: Tensor, in_use: bool) -> (Box<Exported>, DLTensor) {
     let strides = t.strides().iter().map(|&n| n as i64).collect();
     let data = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
     let device = match t.device() {
-        // Meta tensors were refused by `hand_over`.
+        // `hand_over` has rejected meta tensors.
         Device::Cpu | Device::Meta => DLDevice { kind: CPU, id: 0 },
         Device::Cuda(index) => DLDevice { kind: CUDA, id: index as i32 },
         Device::Xpu(index) => DLDevice { kind: ONE_API, id: index as i32 },
@@ -142,7 +142,8 @@ unsafe extern "C" fn delete_versioned(managed: *mut DLManagedTensorVersioned) {
 
 /// Frees a capsule that was not consumed.
 unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls this with a capsule of one of the two names, or of one that was renamed when taken.
+    // SAFETY: the interpreter calls this with a capsule of one of the two names, or of one that was renamed when
+    // consumed.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) != 0 {
             delete(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
@@ -152,10 +153,10 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Orders a consumer's use of a tensor behind the work that makes it. By the protocol its stream is 1, or not said, for
-/// CUDA's default one, and -1 if it takes care of that itself. Any other is a handle of the consumer's, which nobody
-/// can check: for it, the work is waited for. True where the consumer's work has to be waited for, too, before the
-/// memory is used again.
+/// Orders a consumer's use of a tensor behind the work that produces it. By the protocol the stream is 1, or missing,
+/// for CUDA's default stream, and -1 if the consumer synchronises itself. Any other value is a handle of the
+/// consumer's, which cannot be checked: the host then waits for the work. Returns whether the consumer's work must also
+/// be awaited before the memory is reused.
 fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<bool> {
     match (tensor.device(), stream) {
         (Device::Meta, _) => Err(PyBufferError::new_err("Cannot pack tensors on meta")),
@@ -169,7 +170,7 @@ fn hand_over(py: Python<'_>, tensor: &Tensor, stream: Option<i64>) -> PyResult<b
     }
 }
 
-/// A tensor as a capsule; versioned if the consumer knows DLPack 1.0.
+/// A tensor as a capsule; versioned if the consumer supports DLPack 1.0.
 #[pyfunction]
 #[pyo3(signature = (tensor, max_version=None, stream=None))]
 fn _to_dlpack<'py>(
@@ -200,13 +201,13 @@ fn _to_dlpack<'py>(
     }
 }
 
-/// A description taken from a capsule; gives it back to its maker when dropped.
+/// A description taken from a capsule; returned to its producer when dropped.
 enum Taken {
     Plain(*mut DLManagedTensor),
     Versioned(*mut DLManagedTensorVersioned),
 }
 
-// SAFETY: the maker's deleter may be called from any thread; nothing else is done with the pointer.
+// SAFETY: the producer's deleter may be called from any thread; the pointer is used for nothing else.
 unsafe impl Send for Taken {}
 // SAFETY: as above.
 unsafe impl Sync for Taken {}
@@ -234,7 +235,7 @@ impl Drop for Taken {
     }
 }
 
-/// Memory of another library that an accelerator's stream uses: it is given back when the stream is past its use.
+/// Memory of another library that an accelerator's stream uses: it is returned when the stream has passed its use.
 struct Borrowed {
     stream: Option<Stream>,
     _taken: Taken,
@@ -251,8 +252,8 @@ impl Drop for Borrowed {
     }
 }
 
-/// A tensor over the memory that a capsule describes. On an accelerator its maker has seen to it that this thread's
-/// stream finds it ready.
+/// A tensor over the memory that a capsule describes. On an accelerator the producer has ordered this thread's stream
+/// behind its work.
 #[pyfunction]
 fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTensor>> {
     let (py, object) = (capsule.py(), capsule.as_ptr());

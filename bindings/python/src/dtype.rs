@@ -1,4 +1,4 @@
-//! `torch.dtype`, and the dtype that new tensors get.
+//! `torch.dtype`, and the default dtype.
 
 use crate::error::type_error;
 use pyo3::exceptions::PyNotImplementedError;
@@ -15,7 +15,7 @@ pub struct PyDType(Known);
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 enum Known {
     Core(DType),
-    /// A dtype of PyTorch that no tensor has here: it can be named and compared.
+    /// A PyTorch dtype that tensors do not support: it exists only as a name.
     Foreign(&'static Foreign),
 }
 
@@ -120,7 +120,7 @@ impl PyDType {
     }
 
     fn __reduce__(&self) -> &'static str {
-        // A global of the package: pickle finds it by the class's module.
+        // A global of the package: pickle finds it through the class's module.
         match self.0 {
             Known::Core(dtype) => dtype.name(),
             Known::Foreign(f) => f.name,
@@ -156,7 +156,7 @@ impl PyDType {
         }
     }
 
-    /// The real dtype with as many bits: of each half of a complex number.
+    /// The real dtype with as many bits as each half of a complex number.
     fn to_real(slf: &Bound<'_, Self>) -> PyResult<Py<PyDType>> {
         match slf.get().0 {
             Known::Foreign(Foreign { name: "complex32", .. }) => object(slf.py(), DType::F16),
@@ -191,7 +191,7 @@ pub const NAMES: [(&str, DType); 18] = [
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyDType>()?;
-    // `torch.char` and `torch.byte` do not exist; the names serve `Tensor.char()` and `Tensor.byte()`.
+    // `torch.char` and `torch.byte` do not exist; the names are used for `Tensor.char()` and `Tensor.byte()`.
     for (name, dtype) in &NAMES[..16] {
         module.add(*name, object(module.py(), *dtype)?)?;
     }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 thread_local! {
     /// An exception raised by Python code that Rust called (a hook, a custom function). Rust's error cannot carry it,
-    /// so it waits here until that error reaches Python again.
+    /// so it is stored here until that error reaches Python again.
     static PENDING: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
@@ -15,12 +15,12 @@ pyo3::create_exception!(rushlight, LinAlgError, PyRuntimeError, "A matrix that a
 
 pyo3::create_exception!(rushlight, OutOfMemoryError, PyRuntimeError, "A device that has no more memory.");
 
-/// The core's words for an unsupported dtype, for which PyTorch raises `NotImplementedError`. Mismatched dtypes
-/// raise `RuntimeError`.
+/// The core's phrases for an unsupported dtype, for which PyTorch raises `NotImplementedError`. Mismatched dtypes raise
+/// `RuntimeError`.
 const DTYPE_NOT_TAKEN: [&str; 4] =
     ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
 
-/// Advice as written for Rust, and as written for Python.
+/// Advice in Rust's terms, and its translation to Python's.
 const WORDS: [(&str, &str); 6] = [
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
@@ -30,7 +30,7 @@ const WORDS: [(&str, &str); 6] = [
     ("LoadOptions::max_inflated", "max_inflated"),
 ];
 
-/// The core's message in the words of Python.
+/// Translates the core's message to Python's terms.
 fn in_python(message: String) -> String {
     let mut message = message;
     for (rust, python) in WORDS {

@@ -1,4 +1,4 @@
-//! Memory shared with NumPy and others, by the array interface and the buffer protocol.
+//! Memory shared with NumPy and other libraries, by the array interface and the buffer protocol.
 
 use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::tensor::PyTensor;
@@ -34,7 +34,7 @@ pub fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
     Ok(DType::ALL.into_iter().find(|&d| typestr(d) == Some(text.as_str())))
 }
 
-/// A tensor over memory that a Python object keeps.
+/// A tensor over memory owned by a Python object.
 ///
 /// # Safety
 /// `address` is valid on the device for reads and writes of all elements of the layout for as long as `owner` lives.
@@ -178,7 +178,7 @@ impl PyTensor {
     }
 }
 
-/// `torch.frombuffer`: a tensor over bytes lent by an object.
+/// `torch.frombuffer`: a tensor over an object's buffer.
 #[pyfunction]
 #[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
 pub fn frombuffer<'py>(
@@ -190,7 +190,7 @@ pub fn frombuffer<'py>(
 ) -> PyResult<Bound<'py, PyTensor>> {
     let py = buffer.py();
     let dtype = dtype.get().core()?;
-    // By way of Python's own classes: the C functions for buffers are not in the stable ABI of 3.9.
+    // Through Python's own classes: the C functions for buffers are not in the stable ABI of 3.9.
     let view = PyMemoryView::from(buffer)?;
     let bytes: usize = view.getattr("nbytes")?.extract()?;
     if bytes == 0 || offset >= bytes {
@@ -220,10 +220,10 @@ pub fn frombuffer<'py>(
         return Err(value_error("frombuffer: the buffer is not contiguous; copy it first"));
     }
     let tensor = match lent(&view)? {
-        // Bytes that are no truth values must not be read as such: those are copied and checked.
+        // Bytes other than 0 and 1 must not be read as `bool`: bool tensors are copied and checked.
         Some((owner, address)) if dtype != DType::Bool && (address + offset).is_multiple_of(dtype.size()) => {
             let layout = Layout::contiguous(&[count]).py()?;
-            // SAFETY: the length was checked, and the owner keeps the buffer locked in its place.
+            // SAFETY: the length was checked, and the owner keeps the buffer exported, so it does not move.
             unsafe { over_memory(Box::new(owner.unbind()), Device::Cpu, (address + offset) as *mut u8, layout, dtype)? }
         }
         _ => {
@@ -243,7 +243,7 @@ pub fn frombuffer<'py>(
     crate::tensor::wrap(py, tensor.requires_grad_(requires_grad).py()?)
 }
 
-/// The address of a buffer that may be written to, and an object that keeps it there.
+/// The address of a writable buffer, and an object that keeps it alive.
 fn lent<'py>(view: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyAny>, usize)>> {
     if view.getattr("readonly")?.extract()? {
         return Ok(None);

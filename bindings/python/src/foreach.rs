@@ -10,7 +10,7 @@ fn handles(tensors: &[Bound<'_, PyTensor>]) -> Vec<Tensor> {
     tensors.iter().map(|t| t.get().tensor()).collect()
 }
 
-/// A number, or a tensor of one.
+/// A number, or a one-element tensor.
 enum Factor {
     Tensor(Tensor),
     Number(f64),
@@ -44,14 +44,14 @@ fn _foreach_total_norm<'py>(
     wrap(py, py.detach(|| foreach::norm(&tensors.iter().collect::<Vec<_>>(), norm_type)).py()?)
 }
 
-/// Copies each tensor of a list to the one at its place, in one pass and without recording.
+/// Copies each tensor of a list to its destination, in one pass and without recording.
 #[pyfunction]
 fn _foreach_copy_list(py: Python<'_>, to: Vec<Bound<'_, PyTensor>>, from: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
     let (to, from) = (handles(&to), handles(&from));
     py.detach(|| foreach::copy_(&from.iter().collect::<Vec<_>>(), &to.iter().collect::<Vec<_>>())).py()
 }
 
-/// Says where a leaf's gradient should be written; `None` takes it back.
+/// Sets the memory for a leaf's gradient; `None` resets it.
 #[pyfunction]
 #[pyo3(signature = (leaf, home))]
 fn _set_grad_home(leaf: &Bound<'_, PyTensor>, home: Option<&Bound<'_, PyTensor>>) -> PyResult<()> {
@@ -59,7 +59,7 @@ fn _set_grad_home(leaf: &Bound<'_, PyTensor>, home: Option<&Bound<'_, PyTensor>>
     leaf.get().tensor().set_grad_home(home.as_ref()).py()
 }
 
-/// All tensors times a number (or a tensor of one), in place.
+/// Multiplies all tensors by a number (or a one-element tensor), in place.
 #[pyfunction]
 fn _foreach_scale_(py: Python<'_>, tensors: Vec<Bound<'_, PyTensor>>, factor: &Bound<'_, PyAny>) -> PyResult<()> {
     let (tensors, factor) = (handles(&tensors), Factor::read(factor)?);

@@ -31,7 +31,7 @@ fn tensor<'py>(
     wrap(data.py(), made.requires_grad_(requires_grad).py()?)
 }
 
-/// The data as a tensor, without a copy where it can be shared.
+/// The data as a tensor, sharing memory if possible.
 #[pyfunction]
 #[pyo3(signature = (data, dtype=None, device=None))]
 fn as_tensor<'py>(
@@ -82,14 +82,14 @@ fn set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 static FORKED: AtomicBool = AtomicBool::new(false);
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// Before a fork: waits for running work and stops giving work to the pool.
+/// Before a fork: waits for running work and stops using the pool.
 #[pyfunction]
 fn _before_fork(py: Python<'_>) {
     THREADS.store(rushlight_cpu::pool::num_threads(), Relaxed);
     py.detach(|| rushlight_cpu::pool::set_num_threads(1));
 }
 
-/// After it: the parent continues as before, the child computes with the thread it has.
+/// After a fork: the parent continues as before, the child computes on one thread.
 #[pyfunction]
 fn _after_fork(child: bool) {
     match child {
@@ -106,7 +106,7 @@ fn get_num_threads() -> usize {
 #[pyfunction]
 fn set_num_threads(int: &Bound<'_, PyAny>) -> PyResult<()> {
     match crate::convert::int(int)? {
-        // In a forked process the pool's threads are gone, and its lock may be held by one of them for ever.
+        // In a forked process the pool's threads are gone, and one of them may have held its lock.
         Some(n @ 1..) if FORKED.load(Relaxed) && n > 1 => {
             let text = c"rushlight: a forked process computes with one thread";
             PyErr::warn(int.py(), &int.py().get_type::<pyo3::exceptions::PyUserWarning>(), text, 1)
@@ -128,7 +128,7 @@ fn _manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Seeds the default generator with a number nobody could guess, and returns it.
+/// Seeds the default generator with an unpredictable number, and returns it.
 #[pyfunction]
 fn seed() -> u64 {
     let seed = generator::fresh_seed();
@@ -151,7 +151,7 @@ fn set_rng_state(new_state: &Bound<'_, PyTensor>) -> PyResult<()> {
     generator::set_state(default_generator(), &new_state.get().tensor())
 }
 
-/// Options of printing that are given; `profile` sets the others.
+/// Print options that are given; `profile` sets the others.
 #[pyfunction]
 #[pyo3(signature = (precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None))]
 fn set_printoptions(
@@ -174,7 +174,7 @@ fn set_printoptions(
         Some(other) => return Err(value_error(format!("profile must be 'default', 'short' or 'full', not '{other}'"))),
     };
     options.precision = precision.unwrap_or(options.precision);
-    // `threshold=float("inf")` is PyTorch's way to say: never.
+    // `threshold=float("inf")` disables summarisation.
     options.threshold = threshold.map_or(options.threshold, |t| t as usize);
     options.edgeitems = edgeitems.unwrap_or(options.edgeitems);
     options.linewidth = linewidth.unwrap_or(options.linewidth);

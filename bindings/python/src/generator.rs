@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[pyclass(name = "Generator", module = "rushlight", frozen, weakref)]
 pub struct PyGenerator(pub Arc<Generator>, Device);
 
-/// A seed as PyTorch takes it: negative ones count from the top of 64 bits.
+/// A seed in PyTorch's convention: negative ones wrap to 64 bits.
 pub fn seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Ok(seed) = object.extract::<u64>() {
         return Ok(seed);
@@ -40,7 +40,7 @@ pub fn set_state(generator: &Generator, state: &Tensor) -> PyResult<()> {
     Ok(())
 }
 
-/// A seed nobody could guess.
+/// An unpredictable seed.
 pub fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();

@@ -1,4 +1,4 @@
-//! `GradScaler`: loss scaling of `rushlight-optim` for optimizers that Python keeps.
+//! `GradScaler`: loss scaling of `rushlight-optim` for optimizers owned by Python.
 
 use crate::error::{IntoPyResult, runtime_error, value_error};
 use crate::optim;
@@ -43,7 +43,7 @@ impl PyGradScaler {
         Self(Mutex::new(scaler))
     }
 
-    /// A tensor times the scale; in a recorded step, the scale of each replay.
+    /// A tensor times the scale; in a recorded step, the scale at each replay.
     fn scale<'py>(&self, py: Python<'py>, output: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyTensor>> {
         let scaled = self.lock().scale(&output.get().tensor()).py()?;
         wrap(py, scaled)

@@ -20,7 +20,7 @@ fn bound(object: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
     match int(object) {
         Ok(Some(i)) => Ok(Some(i as isize)),
         Ok(None) => Err(type_error("slice indices must be integers or None or have an __index__ method")),
-        // Python clips out-of-range bounds.
+        // Python clamps out-of-range bounds.
         Err(_) => Ok(Some(if object.lt(0)? { isize::MIN + 1 } else { isize::MAX })),
     }
 }
@@ -63,7 +63,7 @@ fn item(object: &Bound<'_, PyAny>) -> PyResult<IndexItem> {
     )))
 }
 
-/// Whether an item of a list makes that list a tuple: a list of numbers is an index tensor.
+/// Whether an item of a list makes that list a tuple of indices: a list of numbers is an index tensor.
 fn makes_tuple(item: &Bound<'_, PyAny>) -> bool {
     item.is_none()
         || item.cast::<PySlice>().is_ok()
@@ -73,10 +73,10 @@ fn makes_tuple(item: &Bound<'_, PyAny>) -> bool {
         || item.cast::<PyTuple>().is_ok()
 }
 
-/// Lists from this length on are index tensors, whatever they hold.
+/// Lists from this length on are index tensors, whatever their items.
 const LONGEST_TUPLE: usize = 32;
 
-/// The parts of an index, which is a tuple of them, a list that counts as one, or a single part.
+/// The components of an index: a tuple, a list that counts as one, or a single component.
 fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
     if let Ok(tuple) = index.cast::<PyTuple>() {
         return tuple.iter().map(|o| item(&o)).collect();
@@ -90,7 +90,7 @@ fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
     Ok(Items::from_iter([item(index)?]))
 }
 
-/// The parts of an index of a tensor; index tensors may be on the CPU wherever the tensor is.
+/// The components of an index of a tensor; index tensors may be on the CPU wherever the tensor is.
 pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
     let mut items = items(index)?;
     if !tensor.device().is_cpu() {

@@ -1,4 +1,4 @@
-//! `LBFGS.step`: the minimiser of `rushlight-optim` over parameters, options and state that Python keeps.
+//! `LBFGS.step`: the minimiser of `rushlight-optim` over parameters, options and state owned by Python.
 
 use crate::error::{IntoPyResult, from_py, type_error};
 use crate::optim::{read_options, value};
@@ -12,7 +12,7 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::capture;
 use rushlight_tensor::state::{Dict, Key, Value};
 
-/// Names of the minimiser's state; other entries are not its own.
+/// Names of the minimiser's state; other entries are ignored.
 const KEPT: [&str; 10] =
     ["func_evals", "n_iter", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss"];
 

@@ -3,8 +3,9 @@
 //! | module | what |
 //! |---|---|
 //! | `rows` | the op table: PyTorch's signatures and their functions |
-//! | `dispatch`, `signature`, `convert`, `value` | from a row to Python callables, and from their arguments to Rust values |
-//! | `tensor`, `operators`, `index`, `objects` | the class `Tensor` |
+//! | `dispatch`, `register` | calls of a row, and its registration in Python |
+//! | `bind`, `signature`, `convert`, `value` | from the arguments of a call to Rust values |
+//! | `tensor`, `tensor_values`, `tensor_grad`, `operators`, `index`, `objects` | the class `Tensor` |
 //! | `construct`, `exchange`, `dlpack` | tensors from Python data, memory shared with other libraries |
 //! | `overrides` | `__torch_function__` and its modes |
 //! | `foreach` | lists of tensors in one call, for clipping and scaling |
@@ -21,6 +22,7 @@
 //! | `functions` | functions outside the op table |
 
 mod autograd;
+mod bind;
 mod capture;
 mod construct;
 mod convert;
@@ -41,18 +43,21 @@ mod index;
 mod launch;
 mod lbfgs;
 mod objects;
-// The lint takes the expansion of `pymethods` for hand-written code.
+// The lint mistakes the expansion of `pymethods` for hand-written code.
 #[allow(unsafe_op_in_unsafe_fn)]
 mod operators;
 mod optim;
 mod overrides;
 mod profile;
+mod register;
 mod rows;
 mod schedule;
 mod serialize;
 mod signature;
 mod stream;
 mod tensor;
+mod tensor_grad;
+mod tensor_values;
 mod tensorboard;
 mod value;
 mod vision;
@@ -83,7 +88,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     dtype::add_to(module)?;
     device::add_to(module)?;
     functions::add_to(module)?;
-    module.add_function(wrap_pyfunction!(dispatch::_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(register::_rows, module)?)?;
     autograd::add_to(module)?;
     objects::add_to(module)?;
     optim::add_to(module)?;
@@ -118,7 +123,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
                 Home::Special => special.clone(),
                 Home::Torch | Home::Method | Home::Inplace => torch.clone(),
             };
-            dispatch::register(entry, home, &class)?;
+            register::register(entry, home, &class)?;
         }
     }
     Ok(())

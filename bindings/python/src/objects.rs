@@ -1,4 +1,4 @@
-//! Helpers of the Python half of `Tensor` that do not fit the op table.
+//! Helpers of the Python part of `Tensor` that do not fit the op table.
 
 use crate::dtype::PyDType;
 use crate::error::{IntoPyResult, type_error, value_error};
@@ -16,7 +16,7 @@ fn _become<'py>(object: &Bound<'py, PyTensor>, tensor: &Bound<'py, PyTensor>) ->
     object.clone()
 }
 
-/// The same tensor, place in the graph included, as an object of a subclass.
+/// The same tensor, including its position in the graph, as an object of a subclass.
 #[pyfunction]
 fn _as_subclass<'py>(tensor: &Bound<'py, PyTensor>, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     let base = tensor.py().get_type::<PyTensor>();
@@ -28,7 +28,7 @@ fn _as_subclass<'py>(tensor: &Bound<'py, PyTensor>, class: &Bound<'py, PyType>) 
     Ok(object)
 }
 
-/// Values put, or added, where indices point: in place, or in a copy.
+/// Writes or adds values at indices: in place, or in a copy.
 #[pyfunction]
 fn _index_put<'py>(
     tensor: &Bound<'py, PyTensor>,
@@ -55,7 +55,7 @@ fn _to_bytes<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyBytes>
     let t = py.detach(|| t.to(Device::Cpu)?.contiguous()).py()?;
     let count = t.numel() * t.dtype().size();
     let start = t.storage().ptr().wrapping_add(t.layout().offset() * t.dtype().size());
-    // SAFETY: a contiguous tensor of the CPU has its elements in one run from its offset on.
+    // SAFETY: a contiguous tensor on the CPU has contiguous elements from its offset on.
     let bytes = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } };
     Ok(PyBytes::new(py, bytes))
 }
@@ -75,12 +75,12 @@ fn _from_bytes<'py>(
             bytes.len()
         )));
     }
-    // Any byte but zero would be a second truth.
+    // Only 0 and 1 are valid values.
     if dtype == rushlight_core::DType::Bool && bytes.iter().any(|&b| b > 1) {
         return Err(value_error("bytes of a bool tensor must be 0 or 1"));
     }
     let made = Tensor::empty_with(&shape, dtype).py()?;
-    // SAFETY: the new tensor has as many bytes as were counted, and is nobody else's yet.
+    // SAFETY: the new tensor has the counted number of bytes, and is not shared yet.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), made.storage().ptr(), bytes.len()) };
     wrap(data.py(), made)
 }

@@ -1,4 +1,4 @@
-//! Python's operators on tensors. They go past the op table: `a + b` is the call that programs make most.
+//! Python's operators on tensors. They bypass the op table: `a + b` is the most frequent call of programs.
 
 use crate::convert::scalar;
 use crate::error::to_py;
@@ -41,7 +41,7 @@ impl Other {
         }
     }
 
-    /// As a tensor, for ops that exist on tensors only.
+    /// As a tensor, for ops that exist only for tensors.
     fn tensor(&self) -> Result<Tensor> {
         match self {
             Other::Tensor(t) => Ok(t.clone()),
@@ -50,7 +50,7 @@ impl Other {
     }
 }
 
-/// Elements from which on other threads may run meanwhile.
+/// Elements from which the GIL is released.
 const LARGE: usize = 8192;
 
 #[inline]
@@ -86,7 +86,7 @@ fn inplace<'py>(
     op: impl Fn(&Tensor, &Other) -> Result<()> + Send + Sync,
 ) -> PyResult<()> {
     let py = slf.py();
-    // The slot keeps the left operand, whatever the answer is.
+    // The slot keeps the left operand, whatever the result is.
     if overrides::method(name, slf, &[other])?.is_some() {
         return Ok(());
     }
@@ -137,7 +137,7 @@ macro_rules! operators {
     };
 }
 
-/// The operands of a reflected operator are never both tensors, save through subclasses.
+/// The operands of a reflected operator are never both tensors, except with subclasses.
 fn reflect(
     b: &Other,
     number: impl Fn(Scalar) -> Result<Tensor>,

@@ -1,4 +1,4 @@
-//! Optimizer steps: the formulas of `rushlight-optim` on parameters, groups and state that Python keeps.
+//! Optimizer steps: the formulas of `rushlight-optim` on parameters, groups and state owned by Python.
 
 use crate::convert::scalar;
 use crate::error::{IntoPyResult, type_error};
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 /// Below this number of elements a step is faster than releasing and reacquiring the GIL.
 const SMALL: usize = 8192;
 
-/// The names an optimizer looks up, as Python objects made once.
+/// The names that an optimizer looks up, as Python objects made once.
 struct Names {
     options: Vec<(Py<PyString>, String)>,
     scalars: Vec<Py<PyString>>,
@@ -43,7 +43,7 @@ impl Names {
     }
 }
 
-/// One parameter's share of a step.
+/// One parameter's part of a step.
 struct Work {
     param: Tensor,
     grad: Tensor,
@@ -101,7 +101,7 @@ pub fn read_options<'py, 'n, O: Options, K: IntoPyObject<'py>>(
     Ok(options)
 }
 
-/// The numbers kept for a parameter, and the tensors that hold them, made where missing.
+/// The numbers of a parameter's state, and the tensors that hold them, created if missing.
 fn read_scalars<A: Algorithm>(kept: &Bound<'_, PyDict>, names: &Names) -> PyResult<(Scalars, SmallVec<[Tensor; 2]>)> {
     let (mut scalars, mut holders) = (A::START, SmallVec::new());
     for (value, key) in scalars.iter_mut().zip(&names.scalars) {
@@ -123,7 +123,7 @@ fn read_scalars<A: Algorithm>(kept: &Bound<'_, PyDict>, names: &Names) -> PyResu
     Ok((scalars, holders))
 }
 
-/// The tensors kept for a parameter, made where missing; whether one was.
+/// The tensors of a parameter's state, created if missing; whether one was.
 fn state_tensors<A: Algorithm>(
     kept: &Bound<'_, PyDict>,
     names: &Names,
@@ -140,7 +140,7 @@ fn state_tensors<A: Algorithm>(
             Some(tensor) => Some(tensor),
             None => {
                 first = true;
-                // Made once, also where the step is being recorded.
+                // Created once, also while the step is being recorded.
                 let tensor = capture::outside(|| options.fresh(at, param)).py()?;
                 if let Some(tensor) = &tensor {
                     kept.set_item(key, wrap(kept.py(), tensor.clone())?)?;
@@ -157,7 +157,7 @@ fn count(holders: &[Tensor], scalars: Scalars) -> Result<()> {
 }
 
 thread_local! {
-    /// The scaled step that this thread records, until an optimizer takes it.
+    /// The scaled step that this thread records, until an optimizer uses it.
     static UNLESS: RefCell<Option<RecordedStep>> = const { RefCell::new(None) };
 }
 
@@ -175,7 +175,7 @@ pub fn with_unless<T>(recorded: RecordedStep, step: impl FnOnce() -> PyResult<T>
     }
 }
 
-/// A replayed step that the device may have skipped: its counts before it, to go back to.
+/// A replayed step that the device may have skipped: its counts before it, for restoring.
 struct Doubt {
     verdict: Arc<Verdict>,
     holders: Vec<SmallVec<[Tensor; 2]>>,
@@ -184,12 +184,12 @@ struct Doubt {
 
 static DOUBTS: Mutex<Vec<Doubt>> = Mutex::new(Vec::new());
 
-/// Takes back the counts of steps that the device has skipped. Waits for those steps.
+/// Reverts the counts of steps that the device has skipped. Waits for those steps.
 fn settle() {
     let doubts = std::mem::take(&mut *DOUBTS.lock().unwrap_or_else(|e| e.into_inner()));
     for doubt in doubts {
         if doubt.verdict.wait().is_ok_and(|found| found != 0.0) {
-            // A number of the CPU is written; that cannot fail.
+            // Writing a number on the CPU cannot fail.
             let _ = doubt.holders.iter().try_for_each(|holders| count(holders, doubt.before));
         }
     }
@@ -240,7 +240,7 @@ fn step<A: Fused>(
                 (scalars, holders) = read_scalars::<A>(kept, names)?;
                 (tensors, first) = state_tensors(kept, names, &options, &param)?;
             }
-            // Most parameters have taken as many steps as the one before: the powers are computed once.
+            // Most parameters have the same step count as the previous one: the powers are computed once.
             match sets.last().filter(|set| set.group == number && set.before == scalars && set.first == first) {
                 Some(set) => scalars = set.after,
                 None => {
@@ -287,7 +287,7 @@ fn step<A: Fused>(
     if elements < SMALL || recording { update().py() } else { py.detach(update).py() }
 }
 
-/// A step of a formula made of tensor ops, parameter by parameter.
+/// A step of a formula composed of tensor ops, parameter by parameter.
 fn composed_step<A: Composed>(groups: &Bound<'_, PyList>, state: &Bound<'_, PyDict>, names: &Names) -> PyResult<()> {
     let py = groups.py();
     capture::refuse_host(&format!("{}.step", A::NAME)).py()?;
@@ -337,9 +337,9 @@ struct RecordedSet<A> {
     group: Py<PyDict>,
     options: A,
     params: Vec<RecordedParam>,
-    /// Before the step that was counted last.
+    /// State before the step that was counted last.
     before: Scalars,
-    /// Whether the next replay is the first step of these parameters, as the recorded one was not done.
+    /// Whether the next replay is the first step of these parameters, because the recorded one was not run.
     first: bool,
 }
 
@@ -347,7 +347,7 @@ struct RecordedParam {
     object: Py<PyTensor>,
     param: Tensor,
     holders: SmallVec<[Tensor; 2]>,
-    /// Of the holders, when they were last written here.
+    /// Values of the holders at our last write.
     versions: SmallVec<[u32; 2]>,
 }
 
@@ -359,7 +359,7 @@ fn numbers_in<A: Fused>(holders: &[Tensor]) -> Result<Scalars> {
 
 impl RecordedParam {
     fn count(&mut self, scalars: Scalars) {
-        // A number of the CPU is written; that cannot fail.
+        // Writing a number on the CPU cannot fail.
         if count(&self.holders, scalars).is_ok() {
             self.versions = self.holders.iter().map(Tensor::version).collect();
         }
@@ -399,7 +399,7 @@ impl<A: Fused> Recorded<A> {
         })
     }
 
-    /// Whether the optimizer still has these groups, with the same tensors; options that are numbers may change.
+    /// Whether the optimizer still has these groups, with the same tensors; numeric options may change.
     fn holds(&self, py: Python<'_>) -> PyResult<bool> {
         let (groups, state, optimizer) = (self.groups.bind(py), self.state.bind(py), self.optimizer.bind(py));
         if !optimizer.getattr(pyo3::intern!(py, "param_groups"))?.is(groups)
@@ -465,9 +465,9 @@ impl<A: Fused> Renew for Recorded<A> {
     }
 }
 
-/// A step of the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names;
-/// `state` holds a dict per parameter, where missing entries are created. A recorded step checks with `optimizer` that
-/// they are still its own.
+/// Steps the optimizer of that name over its parameter groups, in one pass. Groups hold options by PyTorch's names;
+/// `state` holds a dict per parameter, in which missing entries are created. A recorded step checks with `optimizer`
+/// that they are unchanged.
 #[pyfunction]
 fn _optim_step(
     name: &str,
@@ -508,7 +508,7 @@ fn record_function_of(optimizer: &Bound<'_, PyAny>) -> profile::Span {
     })
 }
 
-/// Forgets the gradients of all parameters of the groups.
+/// Sets the gradients of all parameters of the groups to `None`.
 #[pyfunction]
 fn _forget_grads(groups: &Bound<'_, PyList>) -> PyResult<()> {
     let _span = profile::span(profile::Category::Annotation, || "Optimizer.zero_grad");

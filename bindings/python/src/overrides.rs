@@ -1,4 +1,4 @@
-//! `__torch_function__`: calls that the class of an argument, or an active mode, handles instead of the op.
+//! `__torch_function__`: calls that the class of an argument, or an active mode, overrides.
 //!
 //! Every entry point calls `answered` first. Tensors, parameters and plain values are recognised by the address of
 //! their type, so a call without overrides costs a comparison per argument. The protocol itself is Python
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 thread_local! {
     /// Modes on this thread's stack.
     static MODES: Cell<usize> = const { Cell::new(0) };
-    /// Who may answer.
+    /// Which overrides are enabled.
     static LEVEL: Cell<u8> = const { Cell::new(EVERYONE) };
 }
 
@@ -58,7 +58,7 @@ fn disabled(py: Python<'_>) -> &'static Py<PyAny> {
     })
 }
 
-/// Whether an argument answers, or one in a list or tuple.
+/// Whether an argument overrides, or one in a list or tuple.
 pub fn overridden(object: &Bound<'_, PyAny>) -> bool {
     if LEVEL.get() != EVERYONE {
         return false;
@@ -78,7 +78,7 @@ pub fn watched() -> bool {
     MODES.get() > 0 && LEVEL.get() >= MODES_ONLY
 }
 
-/// The answer of a mode or of an argument's class to a call of `function`.
+/// The result of a mode or of an argument's class for a call of `function`.
 pub fn answer<'py>(
     function: &Bound<'py, PyAny>,
     args: Bound<'py, PyTuple>,
@@ -113,7 +113,7 @@ fn known_as(name: &str) -> &str {
     }
 }
 
-/// The answer to a method's call; `None` if nobody overrides it.
+/// The result of overriding a method; `None` if nothing overrides it.
 pub fn method<'py>(
     name: &str,
     slf: &Bound<'py, PyTensor>,
@@ -128,7 +128,7 @@ pub fn method<'py>(
     answer(&function, args, PyDict::new(py)).map(Some)
 }
 
-/// The same for an attribute, known to overrides as `Tensor.name.__get__`.
+/// The same for an attribute, passed to overrides as `Tensor.name.__get__`.
 pub fn attribute<'py>(name: &str, slf: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if !watched() && !overridden(slf) {
         return Ok(None);
@@ -138,26 +138,26 @@ pub fn attribute<'py>(name: &str, slf: &Bound<'py, PyTensor>) -> PyResult<Option
     answer(&function, PyTuple::new(py, [slf])?, PyDict::new(py)).map(Some)
 }
 
-/// Whether any of the arguments, or a mode, answers.
+/// Whether any of the arguments, or a mode, overrides.
 #[pyfunction]
 fn _has_torch_function(args: &Bound<'_, PyTuple>) -> bool {
     watched() || args.iter().any(|o| overridden(&o))
 }
 
-/// Whether an object's class answers calls it takes part in.
+/// Whether an object's class overrides calls.
 #[pyfunction]
 fn _answers(object: &Bound<'_, PyAny>) -> bool {
     answers(object)
 }
 
-/// Classes that are tensors like any other.
+/// Registers tensor classes without overrides.
 #[pyfunction]
 fn _plain_types(types: Vec<Bound<'_, PyType>>) {
     for ty in types {
         let address = ty.as_ptr() as usize;
         if let Some(free) = PLAIN.iter().find(|p| matches!(p.load(Relaxed), a if a == 0 || a == address)) {
             free.store(address, Relaxed);
-            // The address must stay this type's.
+            // The type must stay alive, so that its address is not reused.
             std::mem::forget(ty);
         }
     }
@@ -169,7 +169,7 @@ fn _set_function_modes(count: usize) -> usize {
     MODES.replace(count)
 }
 
-/// Who may override: 0 nobody, 1 modes, 2 classes, too. Returns the previous value.
+/// Sets which overrides are enabled: 0 none, 1 modes, 2 classes too. Returns the previous value.
 #[pyfunction]
 fn _set_function_level(level: u8) -> u8 {
     LEVEL.replace(level)

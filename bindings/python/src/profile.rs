@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Whether ops note the Python frames they are called from.
+/// Whether ops record the Python frames of their callers.
 static STACKS: AtomicBool = AtomicBool::new(false);
 
 /// The span of an op of the table.
@@ -118,7 +118,7 @@ fn stack(py: Python<'_>) -> PyResult<Vec<String>> {
     function.bind(py).call0()?.extract()
 }
 
-/// A named part of the program, from its making to its end.
+/// A named span of the program.
 #[pyclass(name = "ProfilerSpan", module = "rushlight._C", frozen)]
 pub struct PySpan(Mutex<Option<Span>>);
 
@@ -209,7 +209,7 @@ impl PyTrace {
         self.0.dropped
     }
 
-    /// This trace and a later one as one.
+    /// Concatenates this trace and a later one.
     fn joined(&self, later: &PyTrace) -> PyTrace {
         let mut out = self.0.clone();
         out.events.extend(later.0.events.iter().cloned());
@@ -221,7 +221,7 @@ impl PyTrace {
     }
 }
 
-/// Begins recording.
+/// Starts recording.
 #[pyfunction]
 fn _profiler_start(shapes: bool, memory: bool, devices: bool, stacks: bool) -> PyResult<()> {
     profile::prepare();
@@ -249,7 +249,7 @@ fn _profiler_clock() -> u64 {
     profile::clock()
 }
 
-/// Records a part that is over.
+/// Records a span that is over.
 #[pyfunction]
 fn _profiler_add(name: String, start: u64, end: u64) {
     profile::add_span(Category::Annotation, name, start, end, None);

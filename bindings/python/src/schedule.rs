@@ -1,4 +1,4 @@
-//! Learning-rate schedules and averages of weights: the formulas of `rushlight-optim` over values that Python keeps.
+//! Learning-rate schedules and weight averages: the formulas of `rushlight-optim` over values owned by Python.
 
 use crate::error::{IntoPyResult, value_error};
 use crate::tensor::PyTensor;
@@ -35,7 +35,7 @@ fn formula_of(name: &str, options: &Bound<'_, PyDict>, epoch: f64) -> PyResult<F
         "ExponentialLR" => Formula::Exponential { gamma: get("gamma")? },
         "PolynomialLR" => Formula::Polynomial { total_iters: get("total_iters")?, power: get("power")? },
         "CosineAnnealingLR" => Formula::CosineAnnealing { t_max: get("T_max")?, eta_min: get("eta_min")? },
-        _ => return Err(value_error(format!("'{name}' is no schedule with a formula"))),
+        _ => return Err(value_error(format!("'{name}' is not a schedule with a formula"))),
     })
 }
 
@@ -75,14 +75,14 @@ fn _lr_restarts(t_cur: f64, t_i: f64, t_0: f64, t_mult: f64, epoch: Option<f64>)
     }
 }
 
-/// The number of a cycle and the height in it.
+/// The index of a cycle and the amplitude in it.
 #[pyfunction]
 fn _lr_cycle(epoch: f64, total_size: f64, step_ratio: f64) -> (i64, f64) {
     let (number, height) = formula::cycle(epoch, total_size, step_ratio);
     (number as i64, height)
 }
 
-/// The height of a cycle, or of a step.
+/// The amplitude of a cycle, or of a step.
 #[pyfunction]
 fn _lr_cycle_scale(mode: &str, x: f64, gamma: f64) -> PyResult<f64> {
     let mode = CyclicMode::named(mode).ok_or_else(|| value_error(format!("mode '{mode}' is unknown")))?;
@@ -94,19 +94,19 @@ fn anneal(strategy: &str) -> PyResult<Anneal> {
         .ok_or_else(|| value_error(format!("anneal_strategy must be one of 'cos' or 'linear', instead got {strategy}")))
 }
 
-/// A value on the way from one to another.
+/// Interpolation between two values.
 #[pyfunction]
 fn _lr_anneal(strategy: &str, start: f64, end: f64, part: f64) -> PyResult<f64> {
     Ok(anneal(strategy)?.between(start, end, part))
 }
 
-/// Which phase of a cycle a step belongs to, and which part of it is done.
+/// The phase of a cycle that a step belongs to, and the completed fraction of it.
 #[pyfunction]
 fn _lr_phase(epoch: f64, ends: Vec<f64>) -> PyResult<(usize, f64)> {
     formula::phase(epoch, &ends).ok_or_else(|| value_error("the schedule has no phases"))
 }
 
-/// The rate on the way to the one for averaging.
+/// The rate while annealing to the one for averaging.
 #[pyfunction]
 fn _lr_swa(step: f64, anneal_epochs: f64, strategy: &str, swa_lr: f64, lr: f64) -> PyResult<f64> {
     Ok(formula::swa(step, anneal_epochs, anneal(strategy)?, swa_lr, lr))
@@ -138,7 +138,7 @@ fn _lr_reduced(lr: f64, factor: f64, min_lr: f64, eps: f64) -> f64 {
     formula::reduced(lr, factor, min_lr, eps)
 }
 
-/// Moves averages towards tensors: with a `decay`, or with the weight of one after `count` others.
+/// Moves averages towards tensors: with a `decay`, or with equal weights after `count` others.
 #[pyfunction]
 #[pyo3(signature = (averages, currents, decay=None, count=0.0))]
 fn _average_(

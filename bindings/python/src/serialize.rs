@@ -11,10 +11,10 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::state::{Dict, Key, Value};
 use std::path::PathBuf;
 
-/// Containers nested deeper than this are refused rather than read to the end of the stack.
+/// Maximum nesting of containers: deeper ones are rejected, so that the stack does not overflow.
 const DEEPEST: usize = 200;
 
-/// A Python value, or `None` if it is of a kind that only pickle can write.
+/// Converts a Python value; `None` if only pickle can write it.
 fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
     if depth > DEEPEST {
         return Ok(None);
@@ -101,7 +101,7 @@ fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// Writes a value if it is plain; says whether it was.
+/// Writes a value if it is plain. Returns whether it was.
 #[pyfunction]
 fn _save(py: Python<'_>, obj: &Bound<'_, PyAny>, path: PathBuf) -> PyResult<bool> {
     let Some(value) = value(obj, 0)? else { return Ok(false) };
@@ -118,7 +118,7 @@ fn _save_bytes<'py>(py: Python<'py>, obj: &Bound<'py, PyAny>) -> PyResult<Option
     Ok(Some(PyBytes::new(py, &bytes)))
 }
 
-/// Reads a file without running code; tensors of GPUs come back to them if `gpus` is true and they are there.
+/// Reads a file without running code; tensors of GPUs return to them if `gpus` is true and they exist.
 #[pyfunction]
 fn _load(py: Python<'_>, path: PathBuf, mmap: bool, gpus: bool) -> PyResult<Bound<'_, PyAny>> {
     let options = LoadOptions::default()
@@ -165,7 +165,7 @@ fn _storage<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyTensor>
     wrap(tensor.py(), unsafe { Tensor::from_storage(t.storage().clone(), layout, DType::U8) }.py()?)
 }
 
-/// A tensor over a storage, by its elements' type, sizes, strides and the first element's place.
+/// A tensor over a storage, from dtype, sizes, strides and offset.
 #[pyfunction]
 fn _over_storage<'py>(
     storage: &Bound<'py, PyTensor>,
@@ -183,11 +183,12 @@ fn _over_storage<'py>(
     if dtype == DType::Bool && t.gt(1).and_then(|m| m.any(..)?.item::<bool>()).py()? {
         return Err(crate::error::value_error("bytes of a bool tensor must be 0 or 1"));
     }
-    // SAFETY: the storage is a tensor's; the layout is checked against it. Bytes that are no truth values were refused.
+    // SAFETY: the storage is a tensor's; the layout is checked against it. Bytes other than 0 and 1 were rejected for
+    // `bool`.
     wrap(storage.py(), unsafe { Tensor::from_storage(t.storage().clone(), layout, dtype) }.py()?)
 }
 
-/// The address of the storage behind a tensor: the same for tensors that share it.
+/// The address of a tensor's storage: the same for tensors that share it.
 #[pyfunction]
 fn _storage_address(tensor: &Bound<'_, PyTensor>) -> usize {
     tensor.get().tensor().storage().ptr() as usize

@@ -1,4 +1,4 @@
-//! PyTorch's signature strings, read once when a function is first called.
+//! PyTorch's signature strings, parsed when a function is first called.
 //!
 //! `add(Tensor input, Tensor|Number other, *, Number alpha=1)`: types before names, `?` for arguments that may be
 //! `None`, `int[2]` for a list that one number fills, `int...` for numbers given one by one or as one list, `*` before
@@ -17,17 +17,17 @@ pub enum Kind {
     TensorOrNumber,
     Number,
     Int,
-    /// A list of integers; a single one is repeated this many times (0: it is no list).
+    /// A list of integers; a single one is repeated this many times (0: a single one is rejected).
     Ints(usize),
-    /// The same, where `None` is allowed for a number and becomes -1.
+    /// The same, but an element may be `None`, which becomes -1.
     IntsOrNone(usize),
-    /// Integers one by one, or a list of them.
+    /// Separate integers, or a list of them.
     VarInts,
     Float,
     Floats,
     Bool,
     Str,
-    /// A word or a list of integers, as convolution's padding.
+    /// A string or a list of integers, as for the padding of convolutions.
     StrOrInts,
     DType,
     Device,
@@ -39,7 +39,7 @@ pub enum Kind {
 /// One parameter of a signature.
 pub struct Param {
     pub name: &'static str,
-    /// The name as Python interns it, so that keywords are found by address.
+    /// The interned name, so that keywords are found by address.
     pub interned: Py<PyString>,
     pub kind: Kind,
     pub nullable: bool,
@@ -160,7 +160,7 @@ fn commas(text: &'static str) -> Vec<&'static str> {
 }
 
 impl Signature {
-    /// Reads a signature. `None` if it is not well formed, which a test of the whole table rules out.
+    /// Parses a signature. `None` if it is malformed, which a test of the whole table rules out.
     pub fn parse(py: Python<'_>, text: &'static str) -> Option<Signature> {
         let mut params = Vec::new();
         for (ty, name, value, keyword_only) in split(text) {
@@ -184,7 +184,7 @@ impl Signature {
 }
 
 impl Param {
-    /// The type as PyTorch's messages name it.
+    /// The type's name in PyTorch's messages.
     pub fn type_name(&self) -> &'static str {
         match self.kind {
             Kind::Tensor | Kind::TensorOrNumber => "Tensor",

@@ -1,4 +1,4 @@
-//! Streams and events of an accelerator, as the packages of devices wrap them.
+//! Streams and events of an accelerator, wrapped by the packages of devices.
 
 use crate::device::numbered;
 use crate::error::IntoPyResult;
@@ -18,13 +18,13 @@ impl PyStream {
         Stream::with_priority(numbered(device), priority).map(Self).py()
     }
 
-    /// The stream of a device that work goes to where no other is chosen.
+    /// The default stream of a device.
     #[staticmethod]
     fn main(device: usize) -> PyResult<Self> {
         Stream::main(numbered(device)).map(Self).py()
     }
 
-    /// The stream that this thread's work on a device goes to.
+    /// This thread's current stream of a device.
     #[staticmethod]
     fn current(device: usize) -> PyResult<Self> {
         Stream::current(numbered(device)).map(Self).py()
@@ -50,7 +50,7 @@ impl PyStream {
         self.0.wait_stream(&other.0).py()
     }
 
-    /// Keeps a tensor's memory, once it is freed, from other uses until this stream is past its work of then.
+    /// After a tensor is freed, its memory is not reused until this stream has passed its current work.
     fn keep(&self, tensor: &Bound<'_, PyTensor>) -> PyResult<()> {
         tensor.get().tensor().record_stream(&self.0).py()
     }

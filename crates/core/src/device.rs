@@ -1,4 +1,4 @@
-//! Where a tensor lives.
+//! Devices.
 
 use crate::{Error, Result};
 use std::fmt;
@@ -22,7 +22,7 @@ pub enum Device {
     Cuda(usize),
     /// An Intel GPU by index.
     Xpu(usize),
-    /// No device: tensors with shape, dtype and strides, and no elements.
+    /// The meta device: tensors with shape, dtype and strides, but no elements.
     Meta,
 }
 
@@ -32,7 +32,7 @@ impl Device {
         self == Device::Cpu
     }
 
-    /// Its number among the devices of its kind.
+    /// Index among the devices of its kind.
     pub fn index(self) -> usize {
         match self {
             Device::Cpu | Device::Meta => 0,

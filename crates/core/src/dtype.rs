@@ -240,7 +240,7 @@ element! {
     u64,  U64,  v => u64_from_f64(v),         i => i as u64,               s => s as f64, s as i64;
 }
 
-/// A float cut off to 64 bits. As in PyTorch, a negative one wraps.
+/// A float truncated to 64 bits. As in PyTorch, a negative one wraps.
 fn u64_from_f64(v: f64) -> u64 {
     if v < (1u64 << 63) as f64 { v as i64 as u64 } else { v as u64 }
 }

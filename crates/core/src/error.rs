@@ -4,7 +4,7 @@ use std::backtrace::Backtrace;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// Whether errors record where they were made: `RUSHLIGHT_BACKTRACE=1`.
+/// Whether errors record a backtrace: `RUSHLIGHT_BACKTRACE=1`.
 static WANT_BACKTRACE: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("RUSHLIGHT_BACKTRACE").is_some_and(|v| !v.is_empty() && v != "0"));
 
@@ -14,19 +14,19 @@ static WANT_BACKTRACE: LazyLock<bool> =
 pub enum ErrorKind {
     /// Shapes that do not fit together.
     Shape,
-    /// A dtype the op does not take.
+    /// A dtype that the op does not support.
     DType,
-    /// Tensors on different devices, or a device that is not there.
+    /// Tensors on different devices, or an unavailable device.
     Device,
     /// An index or dimension out of range.
     Index,
-    /// An argument with a value that makes no sense.
+    /// An invalid argument value.
     Value,
     /// A misuse of autograd: freed graph, changed saved value, non-scalar root.
     Autograd,
     /// The allocator could not provide the requested memory.
     OutOfMemory,
-    /// Something this build or backend does not do.
+    /// Not supported by this build or backend.
     Unsupported,
     /// A numerical failure, such as a singular matrix.
     Numerical,
@@ -36,7 +36,7 @@ pub enum ErrorKind {
 
 /// An error with a message a person can act on. One pointer wide, so that `Result` stays cheap.
 ///
-/// Layers add the path of the module in which it happened (`transformer.h.7.attn.c_proj`). With `RUSHLIGHT_BACKTRACE=1`
+/// Modules add their path (`transformer.h.7.attn.c_proj`). With `RUSHLIGHT_BACKTRACE=1`
 /// in the environment an error records the stack where it was made; `{:?}` shows it, and so does a `main` that returns
 /// the error.
 ///
@@ -97,7 +97,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The same error with the name of the call put before the message.
+    /// Prepends the name of the call to the message.
     pub fn within(mut self, call: &str) -> Self {
         self.0.message = format!("{call}: {}", self.0.message);
         self
@@ -118,7 +118,7 @@ impl Error {
         self
     }
 
-    /// The path of the module it happened in, if a module has said so.
+    /// The path of the module in which it happened, if a module has added it.
     pub fn module(&self) -> Option<&str> {
         self.0.module.as_deref()
     }

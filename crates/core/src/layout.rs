@@ -68,7 +68,7 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Dims> {
     Ok(out)
 }
 
-/// The number of elements of a shape, or an error where it, or a product of some of the sizes, does not fit the address
+/// The number of elements of a shape, or an error if it, or a product of some of the sizes, exceeds the address
 /// space.
 #[inline]
 pub fn checked_numel(shape: &[usize]) -> Result<usize> {
@@ -77,7 +77,7 @@ pub fn checked_numel(shape: &[usize]) -> Result<usize> {
     fn too_large(shape: &[usize]) -> Error {
         Error::value(format!("a tensor of shape {shape:?} has more elements than memory can address"))
     }
-    // Other sizes count even if one is zero: strides, rows and planes are products of them.
+    // Zero sizes count as one here: strides, rows and planes are products of the other sizes.
     let (mut extent, mut empty) = (1usize, false);
     for &size in shape {
         empty |= size == 0;
@@ -214,7 +214,7 @@ impl Layout {
         let mut least = 0;
         for &d in order {
             let (size, stride) = (self.shape[d], self.strides[d]);
-            // A batch of one with one channel reads both ways: row-major.
+            // A batch of one with one channel matches both orders: it counts as row-major.
             if size == 0 || stride < least || (d == 0 && least == self.strides[1]) {
                 return false;
             }
@@ -240,7 +240,7 @@ impl Layout {
     /// shape.
     pub fn of_pointwise(shape: &[usize], operands: &[&Layout]) -> Self {
         let rank = shape.len();
-        // Whether `a` is outside of `b`: `None` where no operand tells.
+        // Whether `a` is outside of `b`: `None` if no operand distinguishes them.
         let outside = |a: usize, b: usize| {
             for operand in operands {
                 let (x, y) = (operand.strides[a], operand.strides[b]);
@@ -316,7 +316,7 @@ impl Layout {
         false
     }
 
-    /// The same elements under another offset.
+    /// The same layout with another offset.
     pub fn with_offset(mut self, offset: usize) -> Self {
         self.offset = offset;
         self
@@ -361,7 +361,7 @@ impl Layout {
         out
     }
 
-    /// A dimension of size one put before `dim`.
+    /// Inserts a dimension of size one before `dim`.
     pub fn unsqueeze(&self, dim: usize) -> Self {
         let mut out = self.clone();
         let stride = if dim < self.rank() { self.shape[dim].max(1).saturating_mul(self.strides[dim]) } else { 1 };

@@ -8,6 +8,7 @@
 //! | [`rng`] | the counter-based random generator |
 //! | [`rows`] | one row per pointwise op: value and derivatives, for every engine |
 //! | [`backend`] | storage, and the trait an engine implements |
+//! | `setters` | the macro that declares setters of builders and options |
 
 pub mod backend;
 mod device;
@@ -18,6 +19,7 @@ pub mod layout;
 pub mod rng;
 pub mod rows;
 mod scalar;
+mod setters;
 
 pub use backend::{Backend, Operand, Storage, View};
 pub use device::Device;

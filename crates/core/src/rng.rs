@@ -1,6 +1,6 @@
 //! Counter-based random numbers: Philox-4x32-10.
 //!
-//! The word for element `i` depends on the seed, the call's place in the sequence of calls and `i` alone, so every
+//! The word for element `i` depends only on the seed, the call's position in the sequence of calls and `i`, so every
 //! device and any number of threads produce the same numbers.
 
 mod permutation;
@@ -29,7 +29,7 @@ const W0: u32 = 0x9E37_79B9;
 const W1: u32 = 0xBB67_AE85;
 
 impl Philox {
-    /// Marks a stream whose seed and offset are on the device; plain offsets never grow this far.
+    /// Marks a stream whose seed and offset are on the device; plain offsets never reach this value.
     pub const LIVE: u64 = 1 << 63;
 
     /// A stream for recorded steps: at each replay it begins `blocks` after the seed and offset found at `address` on
@@ -88,7 +88,7 @@ pub enum Distribution {
     Uniform {
         /// Smallest value.
         low: f64,
-        /// Bound that is not reached.
+        /// Exclusive upper bound.
         high: f64,
     },
     /// Normal floats, by Box and Muller.
@@ -102,7 +102,7 @@ pub enum Distribution {
     Integers {
         /// Smallest value.
         low: i64,
-        /// Bound that is not reached.
+        /// Exclusive upper bound.
         high: i64,
     },
     /// One with probability `p`, else zero.
@@ -112,7 +112,7 @@ pub enum Distribution {
     },
 }
 
-/// A source of streams: a seed and how far it has been used.
+/// A source of streams: a seed and the current offset.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::Generator; }
@@ -135,7 +135,7 @@ impl Generator {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Starts over from a seed.
+    /// Resets the generator to a seed.
     pub fn manual_seed(&self, seed: u64) {
         *self.lock() = Philox { seed, offset: 0 };
     }
@@ -145,17 +145,17 @@ impl Generator {
         self.lock().seed
     }
 
-    /// The whole state, to be given back to [`Generator::set_state`].
+    /// The whole state, for [`Generator::set_state`].
     pub fn state(&self) -> Philox {
         *self.lock()
     }
 
-    /// Goes back to a state.
+    /// Restores a state.
     pub fn set_state(&self, state: Philox) {
         *self.lock() = state;
     }
 
-    /// A stream of at least `words` words that no other call gets.
+    /// Reserves a stream of at least `words` words that no other call gets.
     pub fn reserve(&self, words: u64) -> Philox {
         let mut state = self.lock();
         let stream = *state;
@@ -166,7 +166,7 @@ impl Generator {
 
 static DEFAULT: Generator = Generator::new(67_280_421_310_721);
 
-/// The generator that random functions use unless given another.
+/// The generator that random functions use by default.
 pub fn default_generator() -> &'static Generator {
     &DEFAULT
 }

@@ -1,4 +1,4 @@
-//! Numbers that are not tensors.
+//! Scalars.
 
 use crate::{DType, Element};
 use half::{bf16, f16};

@@ -5,8 +5,8 @@
 //! lock; larger ones, and the lists' overflow, in one shared cache. Blocks of 2 MiB and more are mapped on huge
 //! pages.
 //!
-//! The cache hardly raises the resident peak: before memory is taken from the system, the blocks unused for longest are
-//! released until the cache stays within a quarter of the peak use.
+//! The cache hardly raises the peak of resident memory: before memory is taken from the system, the least recently used
+//! blocks are released until the cache is within a quarter of the peak use.
 //!
 //! Built with `--cfg rushlight_exact_alloc` (`scripts/sanitize` does), every block comes from the system with its exact
 //! size, so that an address sanitizer sees each access beyond it or after its end.
@@ -26,14 +26,14 @@ const ALIGN: usize = 64;
 const SMALL: usize = 64 << 10;
 /// Blocks from this size on are mapped on huge pages.
 const HUGE: usize = 2 << 20;
-/// How much a class may hold in one thread's list before half of it moves to the shared cache.
+/// Maximum bytes of a class in one thread's list before half of it moves to the shared cache.
 const THREAD_CLASS_BYTES: usize = 128 << 10;
-/// How far a thread's count of bytes in use may run ahead of the global one.
+/// Maximum difference between a thread's count of bytes in use and the global one.
 const THREAD_COUNT_LAG: isize = 256 << 10;
-/// How much more than the most ever in use may be held: this much,
+/// Bytes that may be held in addition to the peak use: this much,
 const SLACK: usize = 32 << 20;
-/// and one part in so many. A training step requests the same sizes again, but in another order: with
-/// no spare blocks, a tenth of a step goes into pages that were released too early.
+/// and this fraction of the peak. A training step requests the same sizes again, but in another order: without spare
+/// blocks, a tenth of a step goes into pages that were released too early.
 const SLACK_PART: isize = 4;
 
 const SMALL_CLASSES: usize = 64;
@@ -70,7 +70,7 @@ static PEAK: AtomicIsize = AtomicIsize::new(0);
 /// Highest `ALLOCATED` since the cache was last emptied: the bound of the cache.
 static HIGH_WATER: AtomicIsize = AtomicIsize::new(0);
 
-/// Adds to the bytes in use; `highest` is the largest of the sums passed through on the way.
+/// Adds to the bytes in use; `highest` is the largest intermediate sum.
 fn count(delta: isize, highest: isize) {
     let top = ALLOCATED.fetch_add(delta, Relaxed) + highest.max(delta);
     if top > PEAK.load(Relaxed) {
@@ -85,7 +85,7 @@ fn count(delta: isize, highest: isize) {
 struct Local {
     heads: [Cell<*mut u8>; SMALL_CLASSES],
     lengths: [Cell<u32>; SMALL_CLASSES],
-    /// Bytes in use not yet added to `ALLOCATED`, and the peak of that since.
+    /// Bytes in use not yet added to `ALLOCATED`, and their peak since the last update.
     delta: Cell<isize>,
     highest: Cell<isize>,
 }
@@ -131,7 +131,7 @@ impl Local {
         }
     }
 
-    /// Brings the global counts up to date with this thread's.
+    /// Adds this thread's counts to the global ones.
     #[cold]
     fn tell(&self) {
         count(self.delta.replace(0), self.highest.replace(0));
@@ -162,7 +162,7 @@ impl Drop for Local {
 
 struct Block {
     ptr: NonNull<u8>,
-    /// When it was put here, in frees.
+    /// Time of the free, counted in frees.
     stamp: u64,
 }
 
@@ -205,7 +205,7 @@ impl Shared {
         Some(block)
     }
 
-    /// Takes out the blocks unused for longest, at least `bytes` of them if the cache holds that much.
+    /// Removes the least recently used blocks, at least `bytes` of them if the cache holds that much.
     fn evict(&mut self, bytes: usize) -> Vec<(NonNull<u8>, usize)> {
         let mut out = Vec::new();
         let mut gone = 0;
@@ -235,7 +235,7 @@ fn heap(size: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { std::alloc::alloc(layout) })
 }
 
-/// Gives a block back to the system.
+/// Returns a block to the system.
 ///
 /// # Safety
 /// `ptr` came from `map(class)` and is not used afterwards.
@@ -445,7 +445,7 @@ fn readable(bytes: usize) -> String {
     }
 }
 
-/// Takes a block back, from any thread.
+/// Frees a block, from any thread.
 ///
 /// # Safety
 /// `ptr` came from [`alloc`] with the same `bytes`, and is not used afterwards.
@@ -487,7 +487,7 @@ fn free_shared(ptr: NonNull<u8>, bytes: usize) {
 /// Bytes in use and bytes held, in whole blocks. Threads other than the caller's may have up to 256 KiB each not yet
 /// counted.
 pub fn memory_stats() -> MemoryStats {
-    // An ending thread has reported its counts already.
+    // An ending thread has added its counts already.
     let _ = LOCAL.try_with(Local::tell);
     let read = |counter: &AtomicIsize| counter.load(Relaxed).max(0) as usize;
     MemoryStats { allocated: read(&ALLOCATED), reserved: read(&RESERVED), peak: read(&PEAK) }
@@ -499,7 +499,7 @@ pub fn reset_peak_memory() {
     PEAK.store(ALLOCATED.load(Relaxed), Relaxed);
 }
 
-/// Gives every cached block back to the system, except other threads' small ones.
+/// Returns every cached block to the system, except other threads' small ones.
 pub fn empty_cache() {
     let _ = LOCAL.try_with(Local::spill_all);
     let blocks = shared().evict(usize::MAX);

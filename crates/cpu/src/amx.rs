@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// How bf16 products are computed where AVX-512 is in use.
+/// Computation of bf16 products if AVX-512 is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Bf16Path {
@@ -91,7 +91,7 @@ static CONFIG: TileConfig = TileConfig {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// Runs `work` on this thread with all eight tiles at hand, zero at first.
+/// Runs `work` on this thread with all eight tiles configured and zeroed.
 ///
 /// They are released after it, so that the system has no tile state to save between tasks.
 ///
@@ -107,8 +107,8 @@ pub(crate) unsafe fn with_tiles(work: impl FnOnce()) {
     }
 }
 
-/// 32 × 32 sums in tiles 0 to 3: two of 16 rows, each 32 columns wide. No tile is touched between these calls but by
-/// them and by the products.
+/// 32 × 32 sums in tiles 0 to 3: two of 16 rows, each 32 columns wide. Between these calls only they and the products
+/// may use tiles.
 pub(crate) mod sums {
     use std::arch::asm;
 
@@ -131,7 +131,7 @@ pub(crate) mod sums {
         }
     }
 
-    /// Reads the sums, whose rows are `row` bytes apart.
+    /// Reads the sums; `row` is the row stride in bytes.
     ///
     /// # Safety
     /// Both pointers are valid for 16 rows of 32.

@@ -1,4 +1,4 @@
-//! The engine as the tensor layer sees it: each family's module, behind the trait.
+//! Implementation of the `Backend` trait: dispatches to each family's module.
 
 use crate::{
     alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm, pad,
@@ -15,7 +15,7 @@ pub(crate) struct Cpu;
 
 pub(crate) static CPU: Cpu = Cpu;
 
-/// The CPU engine; with `RUSHLIGHT_CPU_COMPOSED=1`, which tests set, the one of [`composed`](crate::composed()).
+/// The CPU engine; with `RUSHLIGHT_CPU_COMPOSED=1`, which tests set, the engine of [`composed`](crate::composed()).
 pub fn backend() -> &'static dyn Backend {
     static ENGINE: LazyLock<&'static dyn Backend> = LazyLock::new(|| {
         let composed = std::env::var_os("RUSHLIGHT_CPU_COMPOSED").is_some_and(|v| v == "1");
@@ -24,9 +24,9 @@ pub fn backend() -> &'static dyn Backend {
     *ENGINE
 }
 
-/// Both ends of a byte copy must are within the storage.
+/// Checks that the byte range of a copy is within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
-    // An empty view may point anywhere.
+    // An empty view may have any address.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
         return Ok(());
     }
@@ -36,7 +36,7 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
     )))
 }
 
-/// This engine writes results once: only engines with [`Features::wide_outputs`] must write a second copy.
+/// This engine writes no second copy: only engines with [`Features::wide_outputs`] have to.
 fn one_dtype(call: &str, low: Option<View>) -> Result<()> {
     match low {
         None => Ok(()),
@@ -83,7 +83,7 @@ impl Backend for Cpu {
     fn upload(&self, src: &[u8], dst: &Storage, offset: usize) -> Result<()> {
         check_range("upload", dst, offset, src.len())?;
         let to = crate::float::Shared::new(dst.ptr());
-        // In shares, as ops read it later: a page is placed on the NUMA node of the thread that first writes to it.
+        // Split like later ops, because a page is placed on the NUMA node of the thread that first writes to it.
         let grain = src.len().div_ceil(4 * crate::pool::num_threads()).next_multiple_of(4096).max(1 << 20);
         crate::pool::parallel_ranges(src.len(), grain, |from, until| {
             let part = &src[from..until];

@@ -1,7 +1,7 @@
 //! Batch norm: channels of `[batch, channels, space]` normalised by the statistics of the batch, or by given ones.
 //!
-//! Memory is seen as strips that are read in one pass. For a large space a strip is a plane, with one set of
-//! coefficients; for a small one it is a whole image, with coefficients for each of its `channels * space`
+//! The tensor is processed in strips, each in one pass. If the space is large, a strip is a plane with one set of
+//! coefficients; if it is small, a strip is a whole image with coefficients for each of its `channels * space`
 //! columns.
 
 use crate::float::{
@@ -14,9 +14,9 @@ use crate::simd::{Real, Simd, Vectors, sweep, total};
 use rushlight_core::backend::BatchNorm;
 use rushlight_core::{Element, Result, View};
 
-/// Planes of fewer elements than this leave vectors half empty: images become the strips.
+/// Smaller planes leave vectors half empty: strips are then images.
 pub const PLANE: usize = 24;
-/// Elements a task should have to be worth handing out.
+/// Minimum elements of a task.
 const GRAIN: usize = 1 << 15;
 
 /// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased
@@ -50,7 +50,7 @@ pub fn batch_norm(
     })
 }
 
-/// Its gradients; those not needed are `None`.
+/// Gradients of `batch_norm`; unneeded ones are `None`.
 pub fn batch_norm_backward(
     spec: &BatchNorm,
     dy: View,
@@ -92,14 +92,14 @@ pub fn batch_norm_backward(
     })
 }
 
-/// How the tensor is cut.
+/// The split of the tensor into strips.
 #[derive(Clone, Copy)]
 struct Strips {
-    /// How many strips.
+    /// Number of strips.
     count: usize,
-    /// Elements of each.
+    /// Elements of a strip.
     len: usize,
-    /// Whether each is a plane of one channel.
+    /// Whether a strip is a plane of one channel.
     planes: bool,
 }
 
@@ -112,12 +112,12 @@ impl Strips {
         }
     }
 
-    /// Strips of a task.
+    /// Strips per task.
     fn grain(&self) -> usize {
         (GRAIN / self.len.max(1)).max(1)
     }
 
-    /// Coefficients of the channels, repeated for the columns of a strip where it has several channels.
+    /// Coefficients of the channels, repeated for the columns of a strip that has several channels.
     fn spread<R: Real>(&self, space: usize, per_channel: impl Iterator<Item = R>) -> Vec<R> {
         let repeat = if self.planes { 1 } else { space };
         per_channel.flat_map(|v| std::iter::repeat_n(v, repeat)).collect()
@@ -209,7 +209,7 @@ unsafe fn backward<T: Float>(
     (dweight, sums.iter().map(|s| T::Acc::lit(s[0])).collect())
 }
 
-/// Statistics of each channel from those of its planes.
+/// Statistics of each channel, combined from those of its planes.
 ///
 /// # Safety
 /// The tensor at `x` has the spec's sizes.
@@ -234,7 +234,7 @@ unsafe fn plane_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moments
     (0..spec.channels).map(of_channel).collect()
 }
 
-/// The same where strips are images: a pass for the means, a pass for the squared distances.
+/// The same for strips that are images: one pass for the means, one for the squared distances.
 ///
 /// # Safety
 /// As for [`plane_moments`].
@@ -277,7 +277,7 @@ unsafe fn plane_sums<T: Float>(spec: &BatchNorm, dy: Shared<T>, x: Shared<T>, me
     sums
 }
 
-/// The same where strips are images. Without `dy`, sums of `x - mean` and of its square.
+/// The same for strips that are images. Without `dy`: sums of `x - mean` and of its square.
 ///
 /// # Safety
 /// As for [`plane_sums`], with a mean for each column.
@@ -312,7 +312,7 @@ unsafe fn column_sums<T: Float>(
     (0..spec.channels).map(|c| [of_channel(c, 0), of_channel(c, 1)]).collect()
 }
 
-/// A vector of coefficients: one for all of a plane, or each column its own.
+/// A vector of coefficients: one value for a plane, or one per column.
 #[inline(always)]
 unsafe fn coefficient<V: Simd, const PLANES: bool>(p: &[V::Elem], i: usize, m: usize) -> V {
     if PLANES {
@@ -451,7 +451,7 @@ multiversion! {
     unsafe fn add_columns<T: Float>(dy: Option<*const T>, x: *const T, means: &[T::Acc], sums: *mut T::Acc) = add_columns_kernel;
 }
 
-/// The correction of a gradient by the batch's own statistics.
+/// The part of a gradient that flows through the batch's own statistics.
 #[derive(Clone, Copy)]
 struct Pull<'a, R> {
     means: &'a [R],
@@ -516,7 +516,7 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// `dx = dy * scale`, less the pull of the batch's statistics.
+    /// `dx = dy * scale`, minus the part that flows through the batch's statistics.
     ///
     /// # Safety
     /// A strip at each pointer, `dx` overlapping none; one coefficient for a plane, `len` for an image.

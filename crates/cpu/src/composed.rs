@@ -1,6 +1,7 @@
-//! The CPU engine reduced to the primitives that every engine must implement; the rest are the trait's default bodies.
+//! The CPU engine restricted to the primitives that every engine must implement; all other methods are the trait's
+//! default bodies.
 //!
-//! It proves that the primitives are enough, and runs the op suite against the default bodies.
+//! It shows that the primitives are enough, and runs the op suite against the default bodies.
 
 use crate::backend::CPU;
 use crate::{alloc, linalg};
@@ -103,7 +104,7 @@ impl Backend for Composed {
         CPU.matmul(spec)
     }
 
-    /// Not a primitive: other engines leave factorisations to this one.
+    /// Not a primitive: other engines use this one for factorisations.
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         linalg::linalg(op, inputs, outputs)
     }

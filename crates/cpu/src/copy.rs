@@ -8,7 +8,7 @@ use crate::pool;
 use rushlight_core::layout::Nest;
 use rushlight_core::{DType, Dims, Result, Scalar, View};
 
-/// Elements a task copies at least.
+/// Minimum elements per task.
 const GRAIN: usize = 16_384;
 
 /// Copies `src` to `out` (see `Backend::copy`).
@@ -99,7 +99,7 @@ unsafe fn run(nest: &Nest<2>, src: Strided, out: Strided, words: bool) {
     if let Some(thin) = Thin::of(nest).filter(|_| words) {
         return unsafe { thin.run(src, out, numel) };
     }
-    // Rows of the second dimension from the right are evenly spaced; the dimensions before it are counted off.
+    // Rows of the second-last dimension are evenly spaced; outer dimensions are enumerated.
     let rows = nest.shape[rank - 2];
     let strides = |i: usize| [nest.strides[i][rank - 2], nest.strides[i][rank - 1]];
     let (from, to) = (strides(0), strides(1));
@@ -118,21 +118,21 @@ unsafe fn run(nest: &Nest<2>, src: Strided, out: Strided, words: bool) {
     });
 }
 
-/// How many units of `unit` elements a task takes.
+/// Units of `unit` elements per task.
 fn share(numel: usize, unit: usize) -> usize {
     let per_task = if numel < PARALLEL_FROM { numel } else { numel.div_ceil(pool::num_threads() * 4).max(GRAIN) };
     per_task.div_ceil(unit)
 }
 
-/// A copy whose source runs along another dimension than its output: worked in square tiles of these two.
+/// A copy whose source is dense along another dimension than its output: computed in square tiles of these two.
 struct Plane {
-    /// The dimensions besides the two.
+    /// The other dimensions.
     outer: Nest<2>,
-    /// Sizes along the source's and the output's run.
+    /// Sizes of the source's and of the output's dense dimension.
     size: [usize; 2],
-    /// Strides of the source along both; the first is its run.
+    /// Strides of the source along both; it is dense along the first.
     src: [usize; 2],
-    /// Strides of the output along both; the second is its run.
+    /// Strides of the output along both; it is dense along the second.
     out: [usize; 2],
 }
 
@@ -184,14 +184,14 @@ impl Plane {
     }
 }
 
-/// A copy between a few long rows and their elements side by side: too thin for the tiles of [`Plane`].
+/// Interleaves a few long rows, or the reverse: too thin for the tiles of [`Plane`].
 struct Thin {
-    /// The dimensions besides the two.
+    /// The other dimensions.
     outer: Nest<2>,
-    /// How many rows, and how long.
+    /// Number and length of the rows.
     count: usize,
     len: usize,
-    /// Elements from row to row.
+    /// Row stride in elements.
     pitch: usize,
     /// Whether the rows are the source.
     joins: bool,

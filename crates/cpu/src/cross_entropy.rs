@@ -9,7 +9,7 @@ use rushlight_core::backend::CrossEntropy;
 use rushlight_core::{DType, Element, Error, Result, View};
 use std::sync::Mutex;
 
-/// Elements a task should have to be worth handing out.
+/// Minimum elements per task.
 const GRAIN: usize = 1 << 15;
 
 /// Loss of each row (weighted, zero if ignored), the weight it has in a mean, and the logarithm of the sum of
@@ -29,7 +29,7 @@ pub fn cross_entropy(spec: &CrossEntropy, loss: View, row_weight: View, lse: Vie
     })
 }
 
-/// Gradient by the logits from the gradient of each row's loss.
+/// Gradient with respect to the logits, from the gradient of each row's loss.
 pub fn cross_entropy_backward(spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
     const OP: &str = "cross_entropy_backward";
     let [rows, classes] = sizes(OP, spec)?;
@@ -83,12 +83,12 @@ impl<'a, T: Float> Problem<'a, T> {
         }
     }
 
-    /// Rows of a task.
+    /// Rows per task.
     fn grain(&self) -> usize {
         (GRAIN / self.classes.max(1)).max(1)
     }
 
-    /// The class of a row, `None` if ignored. Out of range, it is noted.
+    /// The class of a row, `None` if ignored. A class out of range is recorded.
     ///
     /// # Safety
     /// The row exists.
@@ -245,7 +245,7 @@ multiversion! {
     unsafe fn weighted_sum<T: Float>(x: *const T, weight: Option<&[T::Acc]>, n: usize) -> f64 = weighted_sum_kernel;
 }
 
-/// A row's gradient is `probability * exp(x - lse) - uniform * weight`, less `target` at its class.
+/// A row's gradient is `probability * exp(x - lse) - uniform * weight`, minus `target` at its class.
 #[derive(Clone, Copy)]
 struct Terms<R> {
     lse: R,
@@ -276,7 +276,7 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
             let x = load_row::<T, I>(x.add(at), scratch.as_mut_ptr(), len);
             let out = out_row(dx, scratch.as_mut_ptr());
             let has_class = (at..at + len).contains(&t.class);
-            // The element of the class is changed afterwards, so its block has to stay in cache.
+            // The class's element is changed afterwards, so its block must stay in cache.
             let stream = t.stream && T::WIDE && !has_class && (out as usize).is_multiple_of(size_of::<V<T, I>>());
             match weight {
                 Some(w) => sweep!(V<T, I>, len, i, m => {

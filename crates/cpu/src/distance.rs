@@ -7,11 +7,11 @@ use crate::multiversion;
 use crate::pool;
 use rushlight_core::{DType, Error, Result, View};
 
-/// Differences a task should have at least.
+/// Minimum differences per task.
 const TASK: usize = 32 << 10;
-/// Bytes of a product, for each thread, that are finished at a time.
+/// Bytes of a product per thread that are finished at a time.
 const PART: usize = 1 << 20;
-/// Partial sums; a fixed number, so that results do not depend on the vector width.
+/// Number of partial sums: fixed, so that results do not depend on the vector width.
 const LANES: usize = 16;
 
 /// The norms that have a kernel.
@@ -118,7 +118,7 @@ fn sizes(a: View, b: View, out: View) -> Result<[usize; 4]> {
     Ok([batch, n, m, size])
 }
 
-/// Distances as the product's epilogue: parts of the product that stay in the second-level cache are finished there.
+/// Distances as the product's epilogue: parts of the product are finished while they are in the L2 cache.
 fn by_product<T: Number>([batch, n, m, size]: [usize; 4], a: View, b: View, out: View) {
     if batch * n * m == 0 {
         return;
@@ -200,7 +200,7 @@ unsafe fn squares_of_kernel<T: Number, I: Isa>(rows: &[T], size: usize, out: &mu
 }
 
 multiversion! {
-    /// From `-2 x·y` to the distances of `x`, whose squared length is `own`, to others.
+    /// Turns `-2 x·y` into the distances of `x`, whose squared length is `own`, to others.
     ///
     /// # Safety
     /// No precondition but the machine's level.
@@ -211,7 +211,7 @@ multiversion! {
 unsafe fn finish_kernel<T: Number, I: Isa>(own: T, others: &[T], out: &mut [T]) {
     for (out, &other) in out.iter_mut().zip(others) {
         let square = own.plus(*out).plus(other);
-        // Rounding may leave less than nothing. NaN stays.
+        // Rounding may make this negative. NaN stays.
         *out = if square < T::ZERO { T::ZERO } else { square }.root();
     }
 }
@@ -253,7 +253,7 @@ unsafe fn of_row_kernel<T: Number, I: Isa>(norm: Norm, x: &[T], others: &[T], ou
     }
 }
 
-/// Folds what is made of pairs in lanes, then the lanes pair by pair.
+/// Accumulates pair terms in lanes, then adds the lanes pairwise.
 #[inline(always)]
 fn folded<T: Number>(
     x: &[T],

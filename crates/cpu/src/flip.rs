@@ -8,7 +8,7 @@ use crate::pool;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Result, View};
 
-/// Bytes a task should move at least.
+/// Minimum bytes per task.
 const TASK_BYTES: usize = 64 << 10;
 
 /// A dimension of the copy: its size, and the steps of source and output.
@@ -33,7 +33,7 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
             from = -from;
         }
         match dims.last_mut() {
-            // The dimension before continues where this one ends.
+            // The outer dimension continues where this one ends, so they merge.
             Some(last) if last.from == from * size as isize && last.to == to * size as isize => {
                 *last = Dim { size: last.size * size, from, to };
             }
@@ -42,7 +42,7 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
     }
     let unit = Dim { size: 1, from: 1, to: 1 };
     let last = dims.pop().unwrap_or(unit);
-    // The dimension before the last is the kernel's, too.
+    // The kernel also handles the second-last dimension.
     let near = dims.pop().unwrap_or(unit);
     let rows = near.size * dims.iter().map(|d| d.size).product::<usize>();
     with_size!(x.dtype, U => {
@@ -92,7 +92,7 @@ unsafe fn copy_row<U: Copy>(src: *const U, from: isize, dst: *mut U, to: isize, 
         match (from, to) {
             (1, 1) => std::ptr::copy_nonoverlapping(src, dst, n),
             (-1, 1) => {
-                // Blocks are turned round in registers. The source is read forwards, as caches expect it.
+                // Blocks are reversed in registers. The source is read forwards, which the prefetcher expects.
                 const BLOCK: usize = 16;
                 let (first, whole) = (src.sub(n - 1), n / BLOCK * BLOCK);
                 for k in (0..whole).step_by(BLOCK) {

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use rushlight_core::{DType, Element, Error, Result, View};
 use std::mem::MaybeUninit;
 
-/// A floating element and the type its arithmetic is carried out in.
+/// A floating element and its compute type.
 pub trait Float: Element {
     /// `f32` for the half types, else the type itself.
     type Acc: Real;
@@ -90,7 +90,7 @@ impl Float for bf16 {
     }
 }
 
-/// A row to compute with: the source itself where its dtype allows, else `scratch` filled from it.
+/// A row in the compute type: the source itself if its dtype allows, else `scratch` filled from it.
 ///
 /// # Safety
 /// `n` elements at `src`, and at `scratch` unless `T` is wide; the CPU has level `I`.
@@ -104,7 +104,7 @@ pub unsafe fn load_row<T: Float, I: Vectors>(src: *const T, scratch: *mut T::Acc
     scratch
 }
 
-/// Where to compute a row of results: the destination itself, or `scratch`, to be followed by [`store_row`].
+/// The buffer for a row of results: the destination itself, or `scratch`, to be followed by [`store_row`].
 #[inline(always)]
 pub fn out_row<T: Float>(dst: *mut T, scratch: *mut T::Acc) -> *mut T::Acc {
     if T::WIDE { dst.cast() } else { scratch }
@@ -174,7 +174,7 @@ macro_rules! with_float {
 }
 pub(crate) use with_float;
 
-/// Errors unless a contiguous view has the dtype and size a kernel is about to assume.
+/// Returns an error unless a contiguous view has the dtype and size that a kernel assumes.
 pub fn expect(op: &str, what: &str, view: &View, dtype: DType, numel: usize) -> Result<()> {
     if view.dtype != dtype {
         return Err(Error::dtype(format!("{op}: {what} is {}, expected {dtype}", view.dtype)));
@@ -188,8 +188,8 @@ pub fn expect(op: &str, what: &str, view: &View, dtype: DType, numel: usize) -> 
     Ok(())
 }
 
-/// A copy of a contiguous parameter in the compute type, from that type or the element type `T`. A copy, as shared
-/// memory must not be lent as a slice: another thread may write to it.
+/// A copy of a contiguous parameter in the compute type, from that type or the element type `T`. It is a copy because
+/// shared memory must not be borrowed as a slice: another thread may write to it.
 pub fn load_parameter<T: Float>(op: &str, what: &str, view: &View, numel: usize) -> Result<Vec<T::Acc>> {
     let mut out = vec![T::Acc::ZERO; numel];
     if view.dtype == T::Acc::DTYPE {
@@ -218,7 +218,7 @@ pub fn store_parameter<T: Float>(op: &str, what: &str, values: &[T::Acc], view: 
     Ok(())
 }
 
-/// Room for a block of numbers on the stack, uninitialised.
+/// An uninitialised block of numbers on the stack.
 pub struct Scratch<R, const N: usize>(MaybeUninit<[R; N]>);
 
 impl<R: Real, const N: usize> Scratch<R, N> {
@@ -235,7 +235,7 @@ impl<R: Real, const N: usize> Scratch<R, N> {
     }
 }
 
-/// A pointer that tasks of a parallel region share; each touches its own part.
+/// A pointer that tasks of a parallel region share; each task accesses its own part.
 pub struct Shared<T>(*mut T);
 
 impl<T> Clone for Shared<T> {
@@ -255,7 +255,7 @@ impl<T> Shared<T> {
         Self(p)
     }
 
-    /// The pointer, `i` elements on. (A method, so that closures capture the whole.)
+    /// The pointer plus `i` elements. (A method, so that closures capture the whole.)
     #[inline(always)]
     pub fn at(self, i: usize) -> *mut T {
         self.0.wrapping_add(i)

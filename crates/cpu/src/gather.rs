@@ -8,21 +8,21 @@ use rushlight_core::backend::Scatter;
 use rushlight_core::layout::Nest;
 use rushlight_core::{DType, Dims, Operand, Result, View};
 
-/// An index as a place, if it is in range.
+/// Checks an index and returns it as a position.
 #[inline(always)]
 fn within(index: i64, size: usize) -> Option<usize> {
     ((index as u64) < size as u64).then_some(index as usize)
 }
 
-/// Places that are counted in several tables at once: these stay in the first-level cache.
+/// Maximum size that is counted in several tables at once, so that they stay in the L1 cache.
 const MOST_TALLIED: usize = 1024;
-/// Elements a task should have at least.
+/// Minimum elements per task.
 const TASK: usize = 8 << 10;
 
 /// `out[.., i, ..] = x[.., index[.., i, ..], ..]` along `dim`.
 pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
     let (size, [stride]) = plan::along(x.shape(), dim, [x.strides()]);
-    // Without its own stride, the indexed dimension stays put and the index alone moves along it.
+    // The indexed dimension gets stride zero: the index alone moves along it.
     let mut x_strides = Dims::from_slice(x.strides());
     if let Some(s) = x_strides.get_mut(dim) {
         *s = 0;
@@ -73,7 +73,7 @@ fn report<const N: usize>(
     }
 }
 
-/// What happens where a scatter hits.
+/// How a scatter combines a value with the element it hits.
 trait Update<T>: 'static {
     fn update(old: T, new: T) -> T;
 }
@@ -101,7 +101,7 @@ updates! { Add add; Mul mul; Max larger; Min smaller; }
 
 /// The reverse of [`gather`]: `out[.., index[.., i, ..], ..] op= src[.., i, ..]`, in the order of `i`.
 pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-    // Of truth values, the sum is "or" and the product "and".
+    // For `bool`, the sum is "or" and the product "and".
     let op = match (op, out.dtype) {
         (Scatter::Add, DType::Bool) => Scatter::Max,
         (Scatter::Mul, DType::Bool) => Scatter::Min,
@@ -123,8 +123,8 @@ pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) ->
     }
 }
 
-/// Adds a number for each index of a vector, by counting them: neighbours in several tables, so that one addition need
-/// not wait for the one before where both have the same place.
+/// Adds a scalar per index of a vector by counting indices. Adjacent indices use different tables, so that equal ones
+/// do not wait for each other's additions.
 fn tally(index: View, value: i64, out: View) -> Result<()> {
     const TABLES: usize = 4;
     let (n, size) = (index.numel(), out.numel());
@@ -169,7 +169,7 @@ fn wide<T: Item, M: Update<T::Wide>>(dim: usize, index: View, src: Operand, out:
     run::<T, T::Wide, M>(dim, index, src, out, T::widen, T::narrow)
 }
 
-/// Lines along `dim` never write to one another's places, so they are shared out; within a line the order is kept.
+/// Lines along `dim` never write to each other's elements, so tasks share them; the order within a line is kept.
 fn run<T: Item, W: Copy + 'static, M: Update<W>>(
     dim: usize,
     index: View,
@@ -189,7 +189,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
     let lines = plan::lines(index.shape(), dim, strides);
     let (indices, values, out) =
         (Shared::new(index.ptr().cast::<i64>()), Shared::new(values), Shared::new(out.ptr().cast::<T>()));
-    // Half types keep a line in wide form, so that many small additions are not lost.
+    // Half types accumulate a line in `f32`, so that many small additions are not lost.
     let rounds = T::DTYPE.is_float() && size_of::<T>() < size_of::<W>() && n > 1;
     let fault = FirstFault::new();
     let count = if n == 0 { 0 } else { lines.numel() };
@@ -206,7 +206,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
         }
         return Ok(());
     }
-    // Neighbouring lines are worked on together, so that memory is read in order where they are adjacent.
+    // Adjacent lines are processed together, so that memory is read in order.
     let group = if rounds || n == 1 { 1 } else { 64 };
     pool::parallel_ranges(count, TASK.div_ceil(n.max(1)).next_multiple_of(group), |from, to| {
         let mut line_out = Vec::new();

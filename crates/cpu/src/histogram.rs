@@ -1,4 +1,4 @@
-//! Counting: how many elements fall into bins of equal width, and the range of integers that are to be counted.
+//! Histograms: counts of elements in bins of equal width, and the range of integers to be counted.
 
 use crate::float::Shared;
 use crate::isa::Isa;
@@ -15,7 +15,7 @@ const TASK: usize = 1 << 18;
 
 trait Number: Copy + Send + Sync + 'static {
     fn of(value: f64) -> Self;
-    /// The bin as a number, the last for the upper limit; `bins` outside.
+    /// The bin's number as a float; the last bin for the upper limit, `bins` for values outside.
     fn bin(self, low: Self, high: Self, bins: Self, last: u32) -> u32;
 }
 
@@ -45,7 +45,7 @@ pub fn histogram(x: View, low: f64, high: f64, out: View) -> Result<bool> {
     if bins == 0 || !sensible {
         return Err(Error::value(format!("histogram: {bins} {} bins from {low} to {high}", out.dtype)));
     }
-    // Bins are numbered by 31 bits.
+    // Bin numbers have 31 bits.
     if bins >= 1 << 30 {
         return Ok(false);
     }
@@ -91,7 +91,7 @@ fn count<T: Number>(x: View, low: f64, high: f64, bins: usize, out: View) {
 }
 
 multiversion! {
-    /// The bins of some values; the number of bins for those outside.
+    /// Computes bins; the number of bins stands for values outside.
     ///
     /// # Safety
     /// No precondition but the machine's level.

@@ -1,7 +1,7 @@
-//! Indexing by tensors: reading, writing and adding blocks, and finding what is not zero.
+//! Indexing by tensors: reading, writing and adding blocks, and finding nonzero elements.
 //!
-//! Index values are read once, chunk by chunk, into memory of our own, and checked and turned into offsets there: no
-//! other thread can change them between the check and the use.
+//! Index values are read once, chunk by chunk, into private memory, and checked and converted to offsets there: no
+//! other thread can change them between check and use.
 
 use crate::index_add;
 use crate::isa::Isa;
@@ -14,12 +14,12 @@ use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Error, Result, View};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes a task should move at least.
+/// Minimum bytes per task.
 const TASK_BYTES: usize = 64 << 10;
-/// Elements a task should add or write at least.
+/// Minimum elements per task that adds or writes.
 pub(crate) const TASK: usize = 8 << 10;
 
-/// An index made non-negative, if it is in range.
+/// Checks an index and makes it non-negative.
 #[inline(always)]
 pub fn wrap(index: i64, size: usize) -> Option<usize> {
     let wrapped = if index < 0 { index.wrapping_add(size as i64) } else { index };
@@ -80,7 +80,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Index values turned into offsets at a time.
+/// Index values per chunk.
 const CHUNK: usize = 512;
 
 /// One of the index tensors, and the dimension it indexes.
@@ -92,7 +92,7 @@ struct Along {
     stride: usize,
 }
 
-/// The blocks that index tensors name, in row-major order of the index tensors.
+/// The blocks selected by index tensors, in row-major order of the index tensors.
 pub(crate) struct Targets {
     along: SmallVec<[Along; 2]>,
     count: usize,
@@ -110,13 +110,13 @@ impl Targets {
         Self { along: along.collect(), count: indices.first().map_or(1, |v| v.numel()) }
     }
 
-    /// How many blocks.
+    /// Number of blocks.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The only index tensor, if its values lie in one line: the first, their step, and the size and stride of the
-    /// dimension they index.
+    /// If there is a single index tensor with evenly spaced values: address of the first, their stride, and the size
+    /// and stride of the dimension that they index.
     pub(crate) fn line(&self) -> Option<(Shared<i64>, usize, usize, usize)> {
         let [along] = &self.along[..] else { return None };
         let step = match &along.nest.shape[..] {
@@ -127,7 +127,7 @@ impl Targets {
         Some((along.values, step, along.size, along.stride))
     }
 
-    /// Offsets of the blocks from position `start` on, at most a chunk of them; `false` where an index is out of range.
+    /// Offsets of the blocks from position `start` on, at most a chunk of them; `false` if an index is out of range.
     fn offsets(&self, start: usize, offsets: &mut [usize]) -> bool {
         let len = offsets.len();
         offsets.fill(0);
@@ -150,7 +150,7 @@ impl Targets {
                 }
                 i += run;
             }
-            // What is checked below is what was read above, even if another thread changes the index tensor.
+            // Checks the copy that was read above, even if another thread changes the index tensor.
             std::hint::black_box(&mut values);
             // SAFETY: no precondition but the machine's level.
             unsafe { add_offsets(&values[..len], along.size, along.stride, offsets) }
@@ -183,7 +183,7 @@ impl Targets {
         Ok(all)
     }
 
-    /// The error of the first chunk in which an index was found out of range, if there is one.
+    /// The error of the first chunk with an index out of range, if there is one.
     pub(crate) fn check(&self, fault: &FirstFault) -> Result<()> {
         let Some(start) = fault.position() else { return Ok(()) };
         for position in start..self.count {
@@ -200,7 +200,7 @@ impl Targets {
 }
 
 multiversion! {
-    /// Adds `stride` times each index, negative ones counted from the end, to the offsets; `false` where one is out of
+    /// Adds `stride` times each index, negative ones counted from the end, to the offsets; `false` if one is out of
     /// range.
     ///
     /// # Safety
@@ -220,7 +220,7 @@ unsafe fn add_offsets_kernel<I: Isa>(values: &[i64], size: usize, stride: usize,
         }
         !outside
     }
-    // A product of 64-bit numbers takes several instructions.
+    // A 64-bit product takes several instructions.
     match stride {
         1 => each(values, offsets, size, |i| i),
         s => each(values, offsets, size, |i| i.wrapping_mul(s as u64)),
@@ -232,16 +232,16 @@ pub(crate) fn innermost<const N: usize>(nest: &Nest<N>) -> (usize, usize) {
     (nest.shape.last().copied().unwrap_or(1), nest.strides[0].last().copied().unwrap_or(1))
 }
 
-/// The blocks of an indexed copy: how the positions of the index tensors and the elements of a block lie in the dense
-/// tensor (the result, or the values written), and how those of a block lie in the indexed one.
+/// Blocks of an indexed copy: strides of the index positions and of a block's elements in the dense tensor (the result,
+/// or the values written), and of a block's elements in the indexed tensor.
 pub(crate) struct Blocks {
-    /// Positions, in the dense tensor.
+    /// Positions in the dense tensor.
     pub(crate) outer: Nest<1>,
-    /// Elements of a block, in the indexed and the dense tensor.
+    /// Elements of a block in the indexed and in the dense tensor.
     pub(crate) inner: Nest<2>,
     /// Elements of a block.
     pub(crate) size: usize,
-    /// Whether both are runs of neighbours.
+    /// Whether both are contiguous runs.
     contiguous: bool,
 }
 
@@ -268,8 +268,8 @@ impl Blocks {
         }
     }
 
-    /// Calls `f(indexed offset, dense offset)` for every element of the blocks from position `start` on. Elements of
-    /// one place are met in the order of the positions.
+    /// Calls `f(indexed offset, dense offset)` for every element of the blocks from position `start` on. Elements with
+    /// the same destination come in the order of the positions.
     #[inline(always)]
     pub(crate) fn elements(&self, start: usize, offsets: &[usize], mut f: impl FnMut(usize, usize)) {
         let (inner, step) = innermost(&self.outer);
@@ -283,7 +283,7 @@ impl Blocks {
             if self.size == 1 {
                 part.iter().enumerate().for_each(|(k, &offset)| f(offset, at + k * step));
             } else if step < dense_step {
-                // Neighbours in the dense tensor are those of different positions.
+                // Adjacent elements of the dense tensor belong to different positions.
                 self.runs(|indexed, dense, n| {
                     for j in 0..n {
                         let (indexed, dense) = (indexed + j * indexed_step, at + dense + j * dense_step);
@@ -305,7 +305,7 @@ impl Blocks {
         }
     }
 
-    /// Whether each block is a run of neighbours, long enough to be copied at once.
+    /// Whether each block is a contiguous run, long enough for a single copy.
     pub(crate) fn whole(&self) -> bool {
         self.contiguous && self.size >= 8
     }
@@ -371,8 +371,8 @@ pub fn index(x: View, indices: &[View], out: View) -> Result<()> {
     targets.check(&fault)
 }
 
-/// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate`. Of values for the same place the last
-/// one stays, or all add up in order.
+/// `out[indices[0][i..], …, r..] = values[i.., r..]`, or `+=` with `accumulate`. Of values with the same destination
+/// the last wins, or all are added in order.
 pub fn index_put(indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
     let count = indices.len();
     let targets = Targets::new(indices, &out.shape()[..count], &out.strides()[..count]);
@@ -382,7 +382,7 @@ pub fn index_put(indices: &[View], values: View, accumulate: bool, out: View) ->
     let blocks = Blocks::new(out, count, values);
     if accumulate {
         match values.dtype {
-            // Adding truth values is "or".
+            // The sum of `bool` values is "or".
             DType::Bool => index_add::in_order::<u8, index_add::Or>(&targets, &blocks, values, out),
             dtype => with_item!(dtype, T => index_add::add::<T>(&targets, &blocks, values, out)),
         }
@@ -391,7 +391,7 @@ pub fn index_put(indices: &[View], values: View, accumulate: bool, out: View) ->
     }
 }
 
-/// Positions ordered by the offset they write to, those of one offset in their own order.
+/// Positions sorted by destination offset; equal offsets keep their order.
 fn by_target(offsets: &[usize]) -> Vec<u32> {
     let mut order: Vec<(usize, u32)> = offsets.iter().enumerate().map(|(i, &offset)| (offset, i as u32)).collect();
     sort_in_order(&mut order);
@@ -413,7 +413,7 @@ fn set<U: Copy>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> 
             }
         }
     };
-    // Small blocks, or few of them, are written quickest in order.
+    // Small blocks, or few blocks, are fastest in order.
     let (count, bytes) = (targets.count, blocks.size * size_of::<U>());
     if bytes < 64 || count * bytes < 2 * TASK_BYTES || count > u32::MAX as usize || pool::num_threads() == 1 {
         let fault = FirstFault::new();
@@ -427,12 +427,12 @@ fn set<U: Copy>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> 
     Ok(())
 }
 
-/// Calls `f` with the positions that write to each offset; groups in parallel.
+/// Calls `f` with the positions of each destination offset; groups run in parallel.
 pub(crate) fn each_target(offsets: &[usize], block: usize, f: impl Fn(&[u32]) + Sync) {
     let order = by_target(offsets);
     let target = |k: usize| offsets[order[k] as usize];
     pool::parallel_ranges(order.len(), TASK.div_ceil(block), |from, to| {
-        // A group belongs to the task it starts in.
+        // A group belongs to the task in which it starts.
         let mut start = from;
         while start < to && start > 0 && target(start) == target(start - 1) {
             start += 1;
@@ -448,15 +448,15 @@ pub(crate) fn each_target(offsets: &[usize], block: usize, f: impl Fn(&[u32]) + 
     });
 }
 
-/// How many elements are not zero.
+/// Number of nonzero elements.
 pub fn count_nonzero(x: View) -> Result<usize> {
     crate::reduce::count_nonzero(x)
 }
 
-/// Elements examined as one piece.
+/// Elements per piece.
 const PIECE: usize = 32 << 10;
 
-/// Coordinates of the elements that are not zero, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
+/// Coordinates of the nonzero elements, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
 pub fn nonzero(x: View, out: View) -> Result<()> {
     let rows = out.shape().first().copied().unwrap_or(0);
     let found = with_item!(x.dtype, T => find::<T>(x, rows, out.ptr().cast()));
@@ -468,13 +468,13 @@ pub fn nonzero(x: View, out: View) -> Result<()> {
     Ok(())
 }
 
-/// Writes at most `rows` rows of coordinates and returns how many there are.
+/// Writes at most `rows` rows of coordinates and returns the number of nonzero elements.
 fn find<T: Item>(x: View, rows: usize, out: *mut i64) -> usize {
     use crate::reduce::item::Wide;
     let (shape, n) = (x.shape(), x.numel());
     let nest = Nest::new(shape, [x.strides()]);
     let (src, out) = (Shared::new(x.ptr().cast::<T>()), Shared::new(out));
-    // Calls `f` with each position in a piece that is not zero.
+    // Calls `f` with each nonzero position of a piece.
     let scan = |piece: usize, f: &mut dyn FnMut(usize)| {
         let (inner, step) = innermost(&nest);
         let (mut i, end) = (piece * PIECE, ((piece + 1) * PIECE).min(n));

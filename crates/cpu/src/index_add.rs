@@ -1,7 +1,7 @@
-//! Adding blocks where index tensors say: several values may go to one place.
+//! Indexed addition (`index_put` with `accumulate`): adds blocks at positions given by index tensors, with duplicates.
 //!
-//! Every way of doing it adds the values of a place in the order of their positions, so results do not depend on the
-//! way or on the number of threads.
+//! Every strategy adds the values of a destination in the order of their positions, so results do not depend on the
+//! strategy or on the number of threads.
 
 use crate::index::{Blocks, FirstFault, Shared, TASK, Targets, each_target, innermost, read_index, wrap};
 use crate::isa::Isa;
@@ -10,13 +10,13 @@ use crate::pool;
 use crate::reduce::item::{Item, Wide};
 use rushlight_core::{Result, View};
 
-/// Offsets that are computed before a line of places is gone through: those of one line and the line itself stay in
+/// Offsets that are computed before a line of destinations is updated: the offsets and the line itself stay in
 /// the caches.
 const LONG_CHUNK: usize = 12 << 10;
-/// Blocks that are fetched ahead of the one being added to.
+/// Prefetch distance in blocks.
 const AHEAD: usize = 6;
 
-/// How a value joins what is there.
+/// How a value is combined with its destination.
 pub(crate) trait Join<T>: 'static {
     fn join(there: T, value: T) -> T;
 }
@@ -30,7 +30,7 @@ impl<T: Item> Join<T> for Sum {
     }
 }
 
-/// The sum of truth values.
+/// The sum of `bool` values: "or".
 pub(crate) struct Or;
 impl Join<u8> for Or {
     #[inline(always)]
@@ -39,15 +39,15 @@ impl Join<u8> for Or {
     }
 }
 
-/// Whether neighbouring values belong to different positions, as in sums over the last dimension's indices: the blocks
-/// are then gone through element by element, each a line of values.
+/// Whether adjacent values belong to different positions, as in sums over the last dimension's indices: the blocks are
+/// then processed element by element, each a line of values.
 fn in_lines(blocks: &Blocks) -> bool {
     let (_, step) = innermost(&blocks.outer);
     let [_, value_step] = blocks.steps();
     blocks.size > 1 && blocks.outer.shape.len() <= 1 && blocks.inner.shape.len() == 1 && step < value_step
 }
 
-/// Adds one value after the other where it belongs.
+/// Adds the values one by one to their destinations.
 pub(crate) fn in_order<T: Copy + 'static, J: Join<T>>(
     targets: &Targets,
     blocks: &Blocks,
@@ -78,11 +78,11 @@ pub(crate) fn in_order<T: Copy + 'static, J: Join<T>>(
     } else if blocks.whole() && in_line {
         targets.each_chunk(0, count, &fault, |start, offsets| {
             // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views, and values do
-            // not overlap what they are added to.
+            // not overlap their destinations.
             unsafe { add_rows::<T, J>(dst.at(0), src.at(start * step), step, size, offsets) };
         });
     } else if in_lines(blocks) {
-        // Places of one line are near one another.
+        // Destinations of one line are close to each other.
         let mut offsets = vec![0; LONG_CHUNK.min(count)];
         for first in (0..count).step_by(LONG_CHUNK) {
             let n = LONG_CHUNK.min(count - first);
@@ -121,7 +121,7 @@ pub(crate) fn in_order<T: Copy + 'static, J: Join<T>>(
 }
 
 multiversion! {
-    /// Adds blocks of `size` values, `step` apart, to those of `out` that start at the offsets.
+    /// Adds blocks of `size` values with stride `step` to the blocks of `out` at the offsets.
     ///
     /// # Safety
     /// Each block of `out` is writable, as many values are readable, and they do not overlap.
@@ -156,7 +156,7 @@ unsafe fn add_rows_kernel<T: Copy, J: Join<T>, I: Isa>(
     }
 }
 
-/// Asks for a cache line that will be written. Any address will do.
+/// Prefetches a cache line for writing. Any address is allowed.
 #[inline(always)]
 fn fetch<T>(at: *mut T) {
     #[cfg(target_arch = "x86_64")]
@@ -168,7 +168,7 @@ fn fetch<T>(at: *mut T) {
     let _ = at;
 }
 
-/// Adds up values of one place in the element's wide type, rounding once.
+/// Sums the values of one destination in the accumulator type and rounds once.
 pub(crate) fn add<T: Item>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> Result<()> {
     let rounds = size_of::<T>() < size_of::<T::Wide>() && T::DTYPE.is_float();
     let count = targets.count();

@@ -1,10 +1,10 @@
-//! Which instruction set the kernels run with, chosen once at run time.
+//! Instruction set of the kernels, chosen once at run time.
 //!
 //! A kernel is written once as an `#[inline(always)]` function generic over [`Isa`] and compiled by
-//! [`multiversion!`](crate::multiversion) for each level of the architecture: three times for x86-64, twice for ARM,
-//! where NEON is part of every machine and the levels above it differ only in kernels of their own (`gemm/arm`).
-//! Parallel loops stay outside: a closure does not inherit the features of the function it is written in, so kernels
-//! are called *from* the closure.
+//! [`multiversion!`](crate::multiversion) for each level of the architecture: three times for x86-64, and twice for
+//! ARM, where every machine has NEON and the levels above it differ only in dedicated kernels (`gemm/arm`). Parallel
+//! loops stay outside: a closure does not inherit the features of the function that contains it, so kernels are called
+//! *from* the closure.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -43,7 +43,7 @@ impl Level {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub const ALL: [Level; 1] = [Level::Portable];
 
-    /// The name `RUSHLIGHT_CPU_ISA` takes.
+    /// The name used by `RUSHLIGHT_CPU_ISA`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Portable => "portable",
@@ -102,7 +102,7 @@ pub fn detected() -> Level {
     }
 }
 
-/// The level in use: the highest the machine has, or a lower one named by `RUSHLIGHT_CPU_ISA`.
+/// The level in use: the highest of the machine, or a lower one named by `RUSHLIGHT_CPU_ISA`.
 #[inline(always)]
 pub fn level() -> Level {
     match LEVEL.load(Relaxed) {
@@ -152,7 +152,7 @@ pub fn force(level: Level) {
 pub trait Isa: Copy + Send + Sync + 'static {
     /// Whether `mul_add` is one instruction; otherwise it would be a library call per element.
     const FMA: bool;
-    /// How many `f32` fit a vector register.
+    /// `f32` lanes of a vector register.
     const LANES: usize;
 }
 
@@ -193,7 +193,7 @@ impl Isa for Avx512 {
 /// With `wide when CONDITION` (a constant of the generic parameters) the AVX-512 version exists only where the
 /// condition holds, and AVX2 serves the rest: kernels of many ops and dtypes would take minutes to compile otherwise.
 ///
-/// The call is `unsafe` exactly as far as the kernel is: the feature check is made here.
+/// The call is `unsafe` only if the kernel is: the feature check happens here.
 #[macro_export]
 macro_rules! multiversion {
     (
@@ -223,7 +223,7 @@ macro_rules! multiversion {
                     $crate::isa::Level::Portable => {}
                     $crate::isa::Level::Avx2 => return unsafe { v3 $(::<$($g),*>)? ($($arg),*) },
                     $crate::isa::Level::Avx512 => {
-                        // The condition is a constant and all of it: rustc then instantiates one branch only.
+                        // The condition is a constant, so rustc instantiates only one branch.
                         return if const { true $(&& $wide)? } {
                             unsafe { v4 $(::<$($g),*>)? ($($arg),*) }
                         } else {

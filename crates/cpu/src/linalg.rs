@@ -10,7 +10,7 @@ use std::sync::Mutex;
 /// A factorisation of every matrix of a batch; see [`Linalg`] for the operands. Everything is contiguous, `f32` or
 /// `f64`. [`Linalg::Svd`] and [`Linalg::Eigh`] with a single output give the values alone.
 ///
-/// A failure is reported for the first matrix that has one, by its number in the batch.
+/// A failure is reported for the first failing matrix, by its index in the batch.
 pub fn linalg(op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
     match inputs.first().map(|v| v.dtype) {
         Some(DType::F32) => run::<f32>(op, inputs, outputs, DType::F32),
@@ -23,7 +23,7 @@ pub fn linalg(op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
 /// Matrices one after the other.
 struct Batch<T> {
     start: *mut T,
-    /// Elements of each.
+    /// Elements per matrix.
     size: usize,
 }
 
@@ -72,7 +72,7 @@ fn run<T: dense::Real + Send + Sync>(op: Linalg, inputs: &[View], outputs: &[Vie
     let sizes = Sizes { m: *m, n: *n, rhs: inputs.get(1).and_then(|b| b.shape().last()).copied().unwrap_or(0) };
     let inputs = inputs.iter().map(|v| Batch::<T>::new(v, dtype, batch)).collect::<Result<SmallVec<[_; 2]>>>()?;
     let outputs = outputs.iter().map(|v| Batch::<T>::new(v, dtype, batch)).collect::<Result<SmallVec<[_; 3]>>>()?;
-    // Slices of a size that depends on the matrices alone, each worth waking a thread for.
+    // Slices whose size depends on the matrices alone, each large enough to pay for waking a thread.
     let grain = (100_000 / (m * n * m.max(n)).max(1)).max(1);
     let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     parallel_for(batch.div_ceil(grain), |task| {
@@ -131,14 +131,14 @@ fn call<T: dense::Real>(op: Linalg, count: usize, s: &Sizes, inputs: &[&[T]], ou
         }
         (Linalg::Lstsq, [a, b], [x]) => dense::lstsq(count, m, n, rhs, a, b, None, x, &mut vec![0; count]),
         (_, inputs, outputs) => Err(Error::value(format!(
-            "{op:?}: {} inputs and {} outputs are not what it takes",
+            "{op:?}: wrong number of operands: {} inputs, {} outputs",
             inputs.len(),
             outputs.len()
         ))),
     }
 }
 
-/// A slice's error in terms of the whole batch. PyTorch names no batch element where there is no batch.
+/// Renumbers a slice's error to the whole batch. Without batch dimensions PyTorch names no element.
 fn renumber(e: Error, from: usize, unbatched: bool) -> Error {
     const BEFORE: &str = "(Batch element ";
     const AFTER: &str = "): ";

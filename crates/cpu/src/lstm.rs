@@ -7,10 +7,10 @@ use crate::{multiversion, pool};
 use rushlight_core::backend::LstmStep;
 use rushlight_core::{DType, Error, Result, View};
 
-/// Elements of the state worth a task.
+/// Minimum elements of the state per task.
 const TASK: usize = 4 << 10;
 
-/// Rows and columns of the state; nothing unless all is `f32`.
+/// Rows and columns of the state; `None` unless all tensors are `f32`.
 fn sizes(gates: View, states: &[View]) -> Result<Option<[usize; 2]>> {
     let &[batch, hidden] = states[0].shape() else {
         return Err(Error::shape(format!("lstm_cell: a state of shape {:?}", states[0].shape())));
@@ -77,7 +77,7 @@ unsafe fn forward_kernel<I: Isa>(n: usize, gates: *mut f32, before: *const f32, 
         let [i, f, g, o] = gates.map(|gate| &mut gate[..n]);
         let (c, h) = (&mut c[..n], &mut h[..n]);
         for k in 0..n {
-            // Calls of their own: `map` of an array is one that the compiler may leave out of line, without vectors.
+            // Separate calls: the compiler may not inline `map` of an array, which would prevent vectorisation.
             let (input, forget, output) = (sigmoid::<I>(i[k]), sigmoid::<I>(f[k]), sigmoid::<I>(o[k]));
             let new = tanh::<I>(g[k]);
             let state = forget * before[k] + input * new;

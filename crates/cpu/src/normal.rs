@@ -36,7 +36,7 @@ macro_rules! normal {
 
             // The angle is b turns: a whole number of quarters and r turns, an eighth at most.
             let quarters = b * 4.0;
-            // Counted by comparisons, which vectorise where a checked conversion does not.
+            // Counted by comparisons, which vectorise; a checked conversion does not.
             let at_least = |bound: $float| (quarters >= bound) as i32;
             let k = at_least(0.5) + at_least(1.5) + at_least(2.5) + at_least(3.5);
             let r = (quarters - k as $float) * 0.25;
@@ -44,7 +44,7 @@ macro_rules! normal {
             let sin = r * (core::$float::consts::TAU + z * polynomial($sin, z));
             let cos = 1.0 + z * polynomial($cos, z);
             let (sin, cos) = if k & 1 == 0 { (sin, cos) } else { (cos, sin) };
-            // Negates where the angle's sine, or with one more quarter its cosine, is negative.
+            // Negates where the sine of the angle, or of the next quadrant for the cosine, is negative.
             let flip =
                 |x: $float, half: i32| $float::from_bits(x.to_bits() ^ ((half as $bits & 2) << ($bits::BITS - 2)));
             [radius * flip(cos, k + 1) + mean, radius * flip(sin, k) + mean]

@@ -1,5 +1,5 @@
-//! Padding by the tensor's own elements: every row of the result is a row of the source with a few elements at either
-//! end, written in one visit.
+//! Padding by the tensor's own elements (reflect, replicate, circular): every row of the result is a row of the source
+//! with a few elements added at either end, written in one pass.
 
 use crate::float::Shared;
 use crate::index::with_size;
@@ -7,12 +7,12 @@ use crate::pool;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Error, Result, View};
 
-/// Bytes a task should move at least.
+/// Minimum bytes per task.
 const TASK_BYTES: usize = 64 << 10;
 
-/// The source of a row: neighbours copied at once, and single elements around them.
+/// The source of a row: a contiguous run copied at once, and single elements around it.
 struct Row<'a> {
-    /// Where the neighbours go, the first of them, and how many there are.
+    /// Destination, source start and length of the contiguous run.
     body: (usize, usize, usize),
     sources: &'a [usize],
 }
@@ -62,7 +62,7 @@ pub fn pad_from(x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
         });
     if !fits || x.dtype != out.dtype || !out.layout.is_contiguous() {
         return Err(Error::shape(format!(
-            "pad_from: {:?} does not become {:?} by {} dimensions' places",
+            "pad_from: shape {:?} does not map to {:?} by the index lists of {} dimensions",
             x.shape(),
             out.shape(),
             sources.len()

@@ -1,7 +1,7 @@
 //! Maximum and average pooling over planes.
 //!
-//! Windows are taken apart: the rows of a window are combined first (averages) or visited tap by tap (`max`), each as
-//! one pass over a row of outputs without conditions inside.
+//! Windows are separable: the rows of a window are combined first (averages) or visited tap by tap (`max`), each in one
+//! branch-free pass over a row of outputs.
 
 mod max;
 
@@ -13,7 +13,7 @@ use rushlight_core::backend::{Pool, Window};
 use rushlight_core::{DType, Error, Result, View};
 use std::ops::Range;
 
-/// Window positions a task should have to be worth handing out.
+/// Minimum window positions per task.
 const GRAIN: usize = 1 << 14;
 
 /// Maximum over windows and its position within the plane (`i64`), the first of equals; NaN wins. A window that is
@@ -30,7 +30,7 @@ pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
     })
 }
 
-/// Sends each gradient to the position its maximum came from; writes all of `dx`.
+/// Adds each gradient at the position of its maximum; writes all of `dx`.
 pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
     let geometry = Geometry::new("max_pool_backward", spec)?;
     expect("max_pool_backward", "dy", &dy, dx.dtype, geometry.outputs())?;
@@ -54,7 +54,7 @@ pub fn avg_pool(spec: &Pool, x: View, y: View) -> Result<()> {
     })
 }
 
-/// Its gradient; writes all of `dx`.
+/// Gradient of `avg_pool`; writes all of `dx`.
 pub fn avg_pool_backward(spec: &Pool, dy: View, dx: View) -> Result<()> {
     let geometry = Geometry::new("avg_pool_backward", spec)?;
     expect("avg_pool_backward", "dy", &dy, dx.dtype, geometry.outputs())?;
@@ -66,16 +66,16 @@ pub fn avg_pool_backward(spec: &Pool, dy: View, dx: View) -> Result<()> {
     })
 }
 
-/// One dimension of the windows: the range of each output position.
+/// One dimension of the windows: the input range of each output position.
 struct Axis {
     size: usize,
-    /// Input positions of each output: start, number of taps within the input.
+    /// For each output: first input position, number of taps within the input.
     spans: Vec<(usize, usize)>,
-    /// Distance of taps.
+    /// Dilation.
     dilation: usize,
     /// Number of positions in each average, with padding if the op counts it.
     counts: Vec<usize>,
-    /// For windows that are the same everywhere.
+    /// Geometry, if the windows are uniform.
     fixed: Option<Fixed>,
 }
 
@@ -109,12 +109,12 @@ impl Axis {
                 let (mut spans, mut counts) = (Vec::with_capacity(outputs), Vec::with_capacity(outputs));
                 for i in 0..outputs {
                     let at = i * stride;
-                    // Taps before the input are skipped, those past it cut off.
+                    // Taps before the input are skipped, taps past it cut off.
                     let skipped = padding.saturating_sub(at).div_ceil(dilation).min(kernel);
                     let start = at + skipped * dilation - padding.min(at + skipped * dilation);
                     let taps = if start < size { (kernel - skipped).min((size - start).div_ceil(dilation)) } else { 0 };
                     spans.push((start.min(size), taps));
-                    // A window may hang over the padding too, which then does not count.
+                    // A window may extend past the padding; that part does not count.
                     counts.push(if count_include_pad {
                         kernel.min((size + 2 * padding).saturating_sub(at))
                     } else {
@@ -126,7 +126,7 @@ impl Axis {
         }
     }
 
-    /// Outputs whose tap number `tap` is in the input, and the input position of the first of them.
+    /// Outputs whose tap `tap` is in the input, and the input position of the first of them.
     fn outputs_of_tap(&self, fixed: Fixed, tap: usize) -> (Range<usize>, usize) {
         let offset = tap * self.dilation;
         let first = fixed.padding.saturating_sub(offset).div_ceil(fixed.stride);
@@ -166,7 +166,7 @@ impl Geometry {
     fn outputs(&self) -> usize {
         self.planes * self.out_plane()
     }
-    /// Output rows of a task.
+    /// Output rows per task.
     fn row_grain(&self) -> usize {
         let taps = self.rows.spans.first().map_or(1, |s| s.1.max(1));
         (GRAIN / (self.cols.size * taps).max(1)).max(1)
@@ -177,7 +177,7 @@ impl Geometry {
     /// Reciprocal of the divisor of output `(i, j)`.
     fn factor(&self, i: usize, j: usize) -> f64 {
         let count = self.divisor.unwrap_or(self.rows.counts[i] * self.cols.counts[j]);
-        // Nothing is summed where nothing counts.
+        // Avoids a division by zero for empty windows.
         1.0 / count.max(1) as f64
     }
 }
@@ -300,7 +300,7 @@ unsafe fn avg_plane_backward_kernel<T: Float, I: Vectors>(
     unsafe {
         std::slice::from_raw_parts_mut(dx, g.in_plane()).fill(T::Acc::ZERO);
         for (i, &(start, taps)) in g.rows.spans.iter().enumerate() {
-            // One row of gradients, spread over its columns, goes to every row of the window.
+            // One row of gradients, spread over its columns, is added to every row of the window.
             row.fill(T::Acc::ZERO);
             for (j, &(start, taps)) in g.cols.spans.iter().enumerate() {
                 let share = T::Acc::lit((*dy.add(i * width + j)).to_f64() * g.factor(i, j));

@@ -1,4 +1,4 @@
-//! Matrix products and convolutions of views: addresses and strides handed to the kernels.
+//! Matrix products and convolutions of views: passes addresses and strides to the kernels.
 
 use crate::conv;
 use crate::gemm::{self, Bias, BiasAxis, Gemm};
@@ -46,7 +46,7 @@ pub fn matmul(spec: &MatMul) -> Result<()> {
     Ok(())
 }
 
-/// The convolution as its kernels take it, unless the padded images they work on would not fit memory.
+/// Converts the convolution for the kernels; an error if the padded images would not fit memory.
 fn kernel_spec(spec: &Conv, dtype: DType) -> Result<conv::Conv> {
     let padded = (0..3).try_fold(8 * spec.in_channels.max(spec.out_channels), |bytes, d| {
         let size = spec.input[d].max(spec.output[d]).checked_add(spec.padding[d].checked_mul(2)?)?;

@@ -1,6 +1,6 @@
 //! Random fills and dropout: Philox words by the vector, turned into values in the same pass.
 //!
-//! Every element's words are numbered by its place alone, and no step is rounded differently anywhere, so results do
+//! Every element's words are numbered by its position alone, and every step rounds the same everywhere, so results do
 //! not depend on threads, instruction sets or devices.
 
 use crate::isa::Isa;
@@ -89,7 +89,7 @@ pub fn dropout(x: View, p: f64, stream: Philox, out: View) -> Result<()> {
     let nest = Nest::new(out.shape(), [x.strides(), out.strides()]);
     let src = Strided { ptr: x.ptr(), size: x.dtype.size(), convert: converter(x.dtype, compute) };
     let dst = Strided { ptr: out.ptr(), size: out.dtype.size(), convert: converter(compute, out.dtype) };
-    // Written over its input, the output needs a buffer between: kernels promise the compiler that the two differ.
+    // If the output overwrites its input, a buffer separates them: kernels promise the compiler that the two differ.
     let src_direct = x.dtype == compute && is_dense(&nest, 0) && x.ptr() != out.ptr();
     let dst_direct = out.dtype == compute && is_dense(&nest, 1);
     let below = words_below(p);
@@ -127,14 +127,14 @@ pub fn dropout(x: View, p: f64, stream: Philox, out: View) -> Result<()> {
     Ok(())
 }
 
-/// The number of 24-bit values whose uniform is below `p`: comparing integers is equivalent to comparing floats.
+/// Number of 24-bit values whose uniform is below `p`: comparing integers is equivalent to comparing floats.
 fn words_below(p: f64) -> u32 {
     (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
 }
 
-/// The largest value of a dtype below `high`, but not below `low`.
+/// The largest value of a dtype that is below `high`, but at least `low`.
 fn largest_below(dtype: DType, low: f64, high: f64) -> f64 {
-    /// The next lower of a half type's bits.
+    /// The bit pattern of the next smaller half.
     fn down(bits: u16) -> u16 {
         match bits {
             0 => 0x8001,
@@ -195,7 +195,7 @@ fn fill_from_words64<T: Element>(out: View, dtype: DType, stream: Philox, make: 
     });
 }
 
-/// Fills `out` with `f64` values that two uniforms give two of.
+/// Fills `out` with pairs of `f64` values, each pair from two uniforms.
 fn fill_in_pairs64(out: View, stream: Philox, make: impl Fn(f64, f64) -> [f64; 2] + Sync) {
     produce(out, DType::F64, PARALLEL_FROM_HEAVY, |start, len, chunk| {
         let words = words64(stream, start);
@@ -228,8 +228,8 @@ unsafe fn philox_kernel<I: Isa>(stream: Philox, first: u64, words: &mut [u32; CH
     let start = stream.offset.wrapping_add(first);
     let (blocks, _) = words.as_chunks_mut::<4>();
     for (i, block) in blocks.iter_mut().enumerate() {
-        // Words live in the low halves of 64-bit lanes: a product's high half is one shift away, and the bits above
-        // the low half are harmless, since products use low halves only.
+        // Words are in the low halves of 64-bit lanes: a product's high half is one shift away, and the bits above the
+        // low half are harmless, because products use low halves only.
         let counter = start.wrapping_add(i as u64);
         let (mut c0, mut c1, mut c2, mut c3) = (counter & LOW, counter >> 32, 0, 0);
         let (mut k0, mut k1) = (stream.seed as u32, (stream.seed >> 32) as u32);

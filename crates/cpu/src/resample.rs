@@ -8,7 +8,7 @@ use rushlight_core::backend::{Resample, ResampleAxis, Sampling, View};
 use rushlight_core::{DType, Error, Result};
 use std::ops::{Add, AddAssign, Mul, Range};
 
-/// Elements of the output that are worth a task.
+/// Minimum output elements per task.
 const TASK: usize = 16 << 10;
 
 trait Number: Copy + Default + Send + Sync + Mul<Output = Self> + Add<Output = Self> + AddAssign + 'static {
@@ -38,7 +38,7 @@ struct Taps<T> {
     places: [Vec<u32>; 4],
     weights: [Vec<T>; 4],
     count: usize,
-    /// Whether every output is the input at its place.
+    /// Whether every output equals the input at its position.
     copy: bool,
 }
 
@@ -78,7 +78,7 @@ impl<T: Number> Taps<T> {
         (0..self.count).map(move |k| (self.places[k][i] as usize, self.weights[k][i]))
     }
 
-    /// Which inputs some outputs are made of.
+    /// The inputs that some outputs depend on.
     fn used(&self, outputs: Range<usize>) -> Vec<bool> {
         let mut used = vec![false; self.input];
         outputs.for_each(|i| self.of(i).for_each(|(place, _)| used[place] = true));
@@ -109,7 +109,7 @@ impl<T: Number> Plan<T> {
     }
 }
 
-/// How many planes there are; an error where the views do not fit.
+/// Number of planes; an error if the views do not match.
 fn planes<T: Number>(plan: &Plan<T>, x: View, y: View) -> Result<usize> {
     let (inputs, outputs) = (plan.inputs(), plan.outputs());
     let fits = x.dtype == y.dtype
@@ -151,7 +151,7 @@ fn forward<T: Number>(spec: &Resample, x: View, y: View) -> Result<bool> {
     let plan = Plan::<T>::new(spec)?;
     let planes = planes(&plan, x, y)?;
     let (src, dst) = (crate::float::Shared::new(x.ptr().cast::<T>()), crate::float::Shared::new(y.ptr().cast::<T>()));
-    // A task has some planes, or a band of rows of one.
+    // A task has several planes, or a band of rows of one.
     let rows = plan.height.output;
     let bands = if plan.depth.output > 1 { 1 } else { (plan.outputs() / TASK).clamp(1, rows) };
     let band = rows.div_ceil(bands);

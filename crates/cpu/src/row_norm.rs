@@ -12,14 +12,14 @@ use backward::{Input, backward};
 use rushlight_core::backend::RowNorm;
 use rushlight_core::{Element, Result, View};
 
-/// Rows up to this long stay in a core's second-level cache between passes; the blocks of longer ones are shared by all
+/// Rows up to this length stay in a core's L2 cache between passes; the blocks of longer ones are split over all
 /// threads.
 pub const LONG: usize = 1 << 16;
 /// Elements of a block of a long row.
 pub const BLOCK: usize = 1 << 12;
-/// Elements a task should have to be worth handing out.
+/// Minimum elements per task.
 const GRAIN: usize = 1 << 15;
-/// Results of more bytes than this are written past the caches, which could not hold them anyway.
+/// Larger results (in bytes) are written by non-temporal stores, because the caches could not hold them.
 const STREAM: usize = 1 << 25;
 
 /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`.
@@ -53,7 +53,7 @@ pub fn row_norm(
     })
 }
 
-/// Its gradients; those not needed are `None`. `so_far` is added to `dx`.
+/// Gradients of `row_norm`; unneeded ones are `None`. `so_far` is added to `dx`.
 pub fn row_norm_backward(
     spec: &RowNorm,
     dy: View,
@@ -113,7 +113,7 @@ pub(crate) struct Moments {
 impl Moments {
     pub const NONE: Self = Self { count: 0.0, mean: 0.0, spread: 0.0 };
 
-    /// Of two parts together (Chan's update).
+    /// Combines two parts (Chan's update).
     pub fn join(self, b: Self) -> Self {
         let count = self.count + b.count;
         if count == 0.0 {
@@ -218,7 +218,7 @@ unsafe fn forward<T: Float>(
     }
 }
 
-/// Mean and spread of a row in the compute type; the mean of an rms norm is zero.
+/// Mean and spread of a row in the compute type; the mean of an RMS norm is zero.
 #[inline(always)]
 unsafe fn moments<R: Real, I: Vectors>(rms: bool, x: *const R, n: usize) -> (R, R) {
     let zero = R::V::<I>::splat(R::ZERO);
@@ -259,7 +259,7 @@ unsafe fn affine<R: Real, I: Vectors>(
         unsafe {
             let w = R::V::<I>::get(weight.add(i), m, R::ZERO);
             let b = R::V::<I>::get(bias.add(i), m, R::ZERO);
-            // The next row arrives while this one is written.
+            // Prefetches the next row while this one is written.
             prefetch(x.wrapping_add(n + i));
             let v = ((R::V::<I>::get(x.add(i), m, R::ZERO) - mean) * rstd).fma(w, b);
             if stream && m == R::V::<I>::N {
@@ -348,7 +348,7 @@ unsafe fn apply_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// Part of a row whose statistics are known.
+    /// Normalises a part of a row whose statistics are known.
     ///
     /// # Safety
     /// As many elements at `x` and `y` as there are weights and biases.

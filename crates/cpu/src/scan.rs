@@ -1,6 +1,6 @@
 //! Running reductions along a dimension.
 //!
-//! Floats are carried in `f64`, integers in `i64`. Adjacent lines are scanned together; a single long line is
+//! Floats are accumulated in `f64`, integers in `i64`. Adjacent lines are scanned together; a single long line is
 //! scanned in pieces: first the total of each piece, then each piece starting from the total of the earlier ones.
 
 use crate::pool;
@@ -10,11 +10,11 @@ use crate::reduce::plan;
 use rushlight_core::backend::Scan;
 use rushlight_core::{DType, Element, Error, Result, View};
 
-/// Elements a task should have at least.
+/// Minimum elements per task.
 const TASK: usize = 16 << 10;
 /// Lines scanned together.
 const COLUMNS: usize = 64;
-/// Elements of a piece of a lone line; the same for any number of threads, as sums depend on it.
+/// Elements per piece of a single line; independent of the number of threads, because sums depend on it.
 const PIECE: usize = 64 << 10;
 
 type Word<T> = <<T as Item>::Wide as Absorbed>::Word;
@@ -23,7 +23,7 @@ type Word<T> = <<T as Item>::Wide as Absorbed>::Word;
 trait Scanner<T: Item<Wide: Absorbed>>: 'static {
     /// A carry that changes nothing.
     const EMPTY: Word<T>;
-    /// The carry after one more element, or after another stretch with carry `x`.
+    /// The carry after one more element, or after another piece with carry `x`.
     fn step(carry: Word<T>, x: Word<T>) -> Word<T>;
 }
 
@@ -84,7 +84,7 @@ pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> 
     Ok(())
 }
 
-/// Where the operands start.
+/// Addresses of the operands.
 #[derive(Clone, Copy)]
 struct Places<T> {
     x: *const T,
@@ -94,7 +94,7 @@ struct Places<T> {
 // SAFETY: tasks read the input and write disjoint outputs.
 unsafe impl<T> Sync for Places<T> {}
 
-/// Sums and the like, into the input's dtype or, for integers, `i64`.
+/// Sums and similar scans, into the input's dtype or, for integers, `i64`.
 fn fold<T: Item<Wide: Absorbed<Word: Store>>, S: Scanner<T>>(x: View, dim: usize, out: View) {
     if out.dtype == T::DTYPE {
         fold_into::<T, T, S>(x, dim, out);
@@ -191,7 +191,7 @@ fn fold_into<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(x:
 /// # Safety
 /// `n` elements, `step` apart, are readable.
 unsafe fn total<T: Item<Wide: Absorbed>, S: Scanner<T>>(x: *const T, n: usize, step: usize) -> Word<T> {
-    // Four carries, as each step waits for the one before.
+    // Four carries, because each step depends on the previous one.
     let mut carries = [S::EMPTY; 4];
     let quarter = n / 4;
     // SAFETY: the caller's promise.
@@ -226,7 +226,7 @@ unsafe fn scan_line<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner
     }
 }
 
-/// Neighbouring lines side by side. Bound by memory: one instruction set will do.
+/// Adjacent lines together. Bound by memory, so one instruction set is enough.
 unsafe fn scan_columns<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scanner<T>>(
     x: *const T,
     out: *mut O,
@@ -246,7 +246,7 @@ unsafe fn scan_columns<T: Item<Wide: Absorbed<Word: Store>>, O: Element, S: Scan
     }
 }
 
-/// Running maxima or minima and where the last of equals was; once NaN, always NaN.
+/// Running maxima or minima and the index of the last of equals; NaN stays NaN.
 fn best<T: Item>(largest: bool, x: View, dim: usize, out: View, indices: View) {
     let strides = [x.strides(), out.strides(), indices.strides()];
     let (n, steps) = plan::along(x.shape(), dim, strides);

@@ -1,7 +1,7 @@
 //! Softmax and its logarithm over the middle of `[outer, n, inner]`.
 //!
-//! Three cases: rows that fit a cache, which are read once; rows too long for that, whose blocks all threads share; and
-//! columns (`inner > 1`), taken in blocks of neighbours.
+//! Three cases: rows that fit a cache, which are read once; longer rows, whose blocks are split over all threads; and
+//! columns (`inner > 1`), processed in blocks of adjacent ones.
 
 use crate::float::{Float, Scratch, Shared, expect, load_row, out_row, store_row, with_float};
 use crate::multiversion;
@@ -9,13 +9,13 @@ use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
 use rushlight_core::{Result, View};
 
-/// Rows up to this long stay in a core's second-level cache between passes.
+/// Rows up to this length stay in a core's L2 cache between passes.
 pub const LONG: usize = 1 << 16;
-/// Elements of a block of a long row, or of a row seen through scratch memory.
+/// Elements per block of a long row, or of a row in scratch memory.
 pub const BLOCK: usize = 1 << 12;
-/// Elements a task should have to be worth handing out.
+/// Minimum elements per task.
 const GRAIN: usize = 1 << 15;
-/// Results of more bytes than this are written past the caches, which could not hold them anyway.
+/// Larger results (in bytes) are written by non-temporal stores, because the caches could not hold them.
 pub const STREAM: usize = 1 << 25;
 
 /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
@@ -30,7 +30,7 @@ pub fn softmax(log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
     })
 }
 
-/// Its gradient from the output.
+/// Gradient of `softmax`, from the output.
 pub fn softmax_backward(log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
     let numel = dims.iter().product();
     for (name, view) in [("dy", &dy), ("y", &y), ("dx", &dx)] {
@@ -147,7 +147,7 @@ unsafe fn row_max<R: Real, I: Vectors>(x: *const R, n: usize) -> R {
     (best[0].max(best[1])).max(best[2].max(best[3])).largest()
 }
 
-/// `out = exp(x - shift)`, where there is an `out`, and its sum.
+/// `out = exp(x - shift)`, if there is an `out`, and its sum.
 #[inline(always)]
 unsafe fn exp_sum<R: Real, I: Vectors>(x: *const R, out: Option<*mut R>, n: usize, shift: R) -> R {
     let mut sums = [R::V::<I>::splat(R::ZERO); 4];
@@ -160,7 +160,7 @@ unsafe fn exp_sum<R: Real, I: Vectors>(x: *const R, out: Option<*mut R>, n: usiz
                 e.put(out.add(i), m);
             }
             sums[k] = sums[k] + e;
-            // The next row arrives while the processor is busy with this one.
+            // Prefetches the next row while the processor computes this one.
             prefetch(x.wrapping_add(n + i));
         }
     });
@@ -184,7 +184,7 @@ unsafe fn scale<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, factor:
     }
 }
 
-/// `out = (x - max) - log_sum`, likewise. In this order: their sum would have lost the digits of a large maximum.
+/// `out = (x - max) - log_sum`. In this order: `max + log_sum` would lose the digits next to a large maximum.
 #[inline(always)]
 unsafe fn shift_by<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, max: R, log_sum: R, stream: bool) {
     let (max, log_sum) = (R::V::<I>::splat(max), R::V::<I>::splat(log_sum));
@@ -203,7 +203,7 @@ unsafe fn shift_by<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, max:
 
 #[inline(always)]
 unsafe fn rows_kernel<T: Float, I: Vectors>(log: bool, stream: bool, n: usize, count: usize, x: *const T, y: *mut T) {
-    // A streamed result is not read back, so its exponentials wait in scratch memory too.
+    // A streamed result is not read back, so its exponentials are kept in scratch memory too.
     let scratch_needed = !T::WIDE || (stream && !log);
     let mut scratch = vec![T::Acc::ZERO; if scratch_needed { n } else { 0 }];
     for row in 0..count {
@@ -244,7 +244,7 @@ unsafe fn block_stats_kernel<T: Float, I: Vectors>(x: *const T, n: usize) -> (T:
     unsafe {
         let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
         let max = row_max::<T::Acc, I>(x, n);
-        // Nothing but -inf has the sum 0, unless there is a NaN.
+        // The sum is 0 only if all elements are -inf; a NaN gives NaN.
         let shift = if max == T::Acc::NEG_INFINITY { T::Acc::ZERO } else { max };
         (max, exp_sum::<T::Acc, I>(x, None, n, shift))
     }
@@ -260,7 +260,7 @@ multiversion! {
 /// The same for several blocks together.
 pub(crate) fn join_stats<R: Real>(parts: &[(R, R)]) -> (R, R) {
     let max = parts.iter().fold(R::NEG_INFINITY, |best, p| if p.0 > best { p.0 } else { best });
-    // A NaN in all of a block may hide from the maximum, but not from the sum.
+    // A block of only NaN may be missed by the maximum, but not by the sum.
     let shift = if max == R::NEG_INFINITY { R::ZERO } else { max };
     (max, parts.iter().fold(R::ZERO, |sum, p| sum + p.1 * (p.0 - shift).exp()))
 }
@@ -308,7 +308,7 @@ multiversion! {
     ) = finish_kernel;
 }
 
-/// Columns taken together: enough to fill cache lines, few enough that all `n` of each stay cached.
+/// Columns per block: enough to fill cache lines, few enough that all `n` rows stay cached.
 fn column_block(n: usize, inner: usize) -> usize {
     (LONG / n).next_multiple_of(64).clamp(64, 1024).min(inner)
 }

@@ -1,7 +1,7 @@
-//! Sorting, the largest or smallest few, and binary search.
+//! Sorting, top-k, and binary search.
 //!
-//! A line is sorted as packed integers: an order-preserving image of the element above its position. Packed items are
-//! all different, so any sort of them is stable; NaN maps to the largest image and both zeros to the same.
+//! A line is sorted as packed integers: an order-preserving key of the element above its position. Packed items are all
+//! distinct, so any sort of them is stable; NaN has the largest key, and both zeros have the same.
 
 use crate::pool;
 use crate::reduce::item::{Item, with_item};
@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use rushlight_core::backend::Rank;
 use rushlight_core::{DType, Error, Result, View};
 
-/// An element with an order-preserving image of at most `IMAGE_BITS` bits.
+/// An element with an order-preserving key of at most `IMAGE_BITS` bits.
 trait Sortable: Item {
     const IMAGE_BITS: u32;
     fn image(self) -> u64;
@@ -22,7 +22,7 @@ macro_rules! sortable_int {
             const IMAGE_BITS: u32 = <$t>::BITS;
             #[inline(always)]
             fn image(self) -> u64 {
-                // Moves the least value to zero.
+                // Shifts the least value to zero.
                 (self.wrapping_sub(<$t>::MIN)) as $u as u64
             }
         }
@@ -38,7 +38,7 @@ macro_rules! sortable_float {
             fn image(self) -> u64 {
                 const SIGN: $u = 1 << (<$u>::BITS - 1);
                 let bits = self.to_bits();
-                // Negative numbers backwards below the positive ones.
+                // Negative numbers are reversed and placed below the positive ones.
                 let image = if bits & SIGN != 0 { !bits } else { bits | SIGN };
                 let image = if self.is_nan() { <$u>::MAX } else { image };
                 (if bits == SIGN { SIGN } else { image }) as u64
@@ -48,7 +48,7 @@ macro_rules! sortable_float {
 }
 sortable_float! { f32 as u32; f64 as u64; f16 as u16; bf16 as u16; }
 
-/// An image above a position.
+/// A key above a position.
 trait Packed: Copy + Ord + Default + Send + Sync {
     const IMAGE_SHIFT: u32;
     fn pack(image: u64, position: usize) -> Self;
@@ -97,7 +97,7 @@ impl Packed for u128 {
     }
 }
 
-/// Sorts by the images of at most `bits` bits; positions must be ascending in `items`. `spare` is as long as `items`.
+/// Sorts by the keys of at most `bits` bits; positions must be ascending in `items`. `spare` is as long as `items`.
 fn sort_packed<P: Packed>(items: &mut [P], spare: &mut [P], bits: u32) {
     if items.len() < 512 {
         return items.sort_unstable();
@@ -113,7 +113,7 @@ fn sort_packed<P: Packed>(items: &mut [P], spare: &mut [P], bits: u32) {
     let mut swapped = false;
     for (b, count) in counts.iter_mut().enumerate() {
         if count.contains(&from.len()) {
-            // All have the same byte here.
+            // All items have the same byte here.
             continue;
         }
         let mut start = 0;
@@ -147,7 +147,7 @@ pub(crate) fn sort_in_order(items: &mut [(usize, u32)]) {
     }
 }
 
-/// A lone long line: each thread sorts a stretch, then stretches are merged.
+/// A single long line: each thread sorts a part, then parts are merged.
 fn sort_packed_parallel<P: Packed>(items: &mut Vec<P>, bits: u32) {
     let n = items.len();
     let mut spare = vec![P::default(); n];
@@ -164,7 +164,7 @@ fn sort_packed_parallel<P: Packed>(items: &mut Vec<P>, bits: u32) {
     }
 }
 
-/// Runs `f` on matching stretches of two slices, in parallel.
+/// Runs `f` on matching parts of two slices, in parallel.
 fn each_pair<P: Packed>(a: &mut [P], b: &mut [P], len: usize, f: impl Fn(&mut [P], &mut [P]) + Sync) {
     let pairs: Vec<_> =
         a.chunks_mut(len).zip(b.chunks_mut(len)).map(|pair| std::sync::Mutex::new(Some(pair))).collect();
@@ -188,7 +188,7 @@ fn merge<P: Packed>(items: &[P], middle: usize, out: &mut [P]) {
     }
 }
 
-/// Where the operands start.
+/// Addresses of the operands.
 #[derive(Clone, Copy)]
 struct Places<T> {
     x: *const T,
@@ -198,7 +198,7 @@ struct Places<T> {
 // SAFETY: tasks read the input and write disjoint outputs.
 unsafe impl<T> Sync for Places<T> {}
 
-/// One line of a sort: its three starts and steps.
+/// One line of a sort: addresses and strides of its three operands.
 struct Line<T> {
     places: Places<T>,
     steps: [usize; 3],
@@ -238,14 +238,14 @@ impl<T: Sortable> Line<T> {
         self.store(items);
     }
 
-    /// [`sort`](Line::sort) of elements whose image and position do not fit 64 bits together: by the upper half of the
-    /// bits in which the images differ, then each run of equal ones by the rest.
+    /// [`sort`](Line::sort) of elements whose key and position do not fit 64 bits together: by the upper half of the
+    /// bits in which the keys differ, then each run of equal ones by the rest.
     fn sort_wide(&self, flip: u64, items: &mut Vec<u64>, spare: &mut Vec<u64>, alone: bool) {
         // SAFETY: `i < n`.
         let image = |i: usize| unsafe { (*self.places.x.add(i * self.steps[0])).image() } ^ flip;
         let (least, most) = (0..self.n).map(image).fold((u64::MAX, 0), |(l, m), v| (l.min(v), m.max(v)));
         let bits = u64::BITS - (most.wrapping_sub(least)).leading_zeros();
-        // Integers that fill their range differ in few upper bits already; floats crowd.
+        // Integers that fill their range differ in the upper bits; floats cluster.
         let enough = if T::DTYPE.is_float() { 32 } else { (self.n.ilog2() + 5).next_multiple_of(8).min(32) };
         let drop = bits.saturating_sub(enough);
         items.clear();
@@ -266,7 +266,7 @@ impl<T: Sortable> Line<T> {
         self.store(items);
     }
 
-    /// Finds the element of a rank: counts the upper bits of the images, then looks among those that share its own.
+    /// Finds the element of a rank: counts the upper bits of the keys, then searches those that share its own.
     fn kth<P: Packed>(&self, rank: Rank, items: &mut Vec<P>) {
         const DIGIT: u32 = 11;
         // SAFETY: `i < n`.
@@ -280,7 +280,7 @@ impl<T: Sortable> Line<T> {
         } else {
             (0, T::IMAGE_BITS.saturating_sub(DIGIT))
         };
-        // Within the digits even if another thread changes the elements.
+        // In range even if another thread changes the elements.
         let digit_of = |image: u64| (image.wrapping_sub(least) >> shift) as usize % (1 << DIGIT);
         let (mut counts, mut nans) = ([0u32; 1 << DIGIT], 0);
         items.clear();
@@ -299,7 +299,7 @@ impl<T: Sortable> Line<T> {
         }
         let rank = match rank {
             Rank::At(k) => k.min(self.n - 1),
-            // The first of those at the end.
+            // The first NaN.
             Rank::Median if nans > 0 => self.n - nans,
             Rank::Median => (self.n - 1) / 2,
             Rank::NanMedian => (self.n - nans).saturating_sub(1) / 2,
@@ -328,7 +328,7 @@ impl<T: Sortable> Line<T> {
         self.store(&[found]);
     }
 
-    /// Keeps candidates in a buffer that is cut back to the best `k` whenever it is full.
+    /// Keeps candidates in a buffer that is reduced to the best `k` whenever it is full.
     fn top<P: Packed>(&self, k: usize, flip: u64, items: &mut Vec<P>) {
         items.clear();
         let room = (2 * k).max(k + 64);
@@ -351,7 +351,7 @@ impl<T: Sortable> Line<T> {
     }
 }
 
-/// The mask XORed to images: zero, or all bits for descending order.
+/// The mask XORed to keys: zero, or all bits for descending order.
 fn flip<T: Sortable>(largest_first: bool) -> u64 {
     if largest_first { u64::MAX >> (64 - T::IMAGE_BITS) } else { 0 }
 }
@@ -450,7 +450,7 @@ pub fn kth(x: View, dim: usize, rank: Rank, values: View, indices: View) -> Resu
     Ok(true)
 }
 
-/// For each value, where it would go in its row of `sorted`: before equals, or with `right` after them.
+/// Insertion index of each value in its row of `sorted`: before equal elements, or with `right` after them.
 pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Result<()> {
     if sorted.dtype != values.dtype {
         return Err(Error::dtype(format!(
@@ -467,7 +467,7 @@ pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Resul
 }
 
 fn search<T: Item, O: Send>(sorted: View, values: View, right: bool, out: View, convert: impl Fn(usize) -> O + Sync) {
-    // One row serves all values: then rows do not move it.
+    // If one row is used for all values, its row strides are zero.
     let rank = values.shape().len();
     let rows_of_sorted: Vec<usize> = if sorted.shape().len() == rank && rank > 1 {
         let mut strides = sorted.strides().to_vec();

@@ -1,4 +1,4 @@
-//! Tests of the crate's public face, by topic.
+//! Tests of the crate's public interface, by topic.
 
 #[path = "main/collate.rs"]
 mod collate;

@@ -1,8 +1,8 @@
 //! State shared by the groups of a process, and the propagation of failures between ranks.
 //!
-//! One key of the store ends the job: the first reason written there is reported by every rank. A rank that detects a
-//! failure writes it; the store writes it for a rank whose connection ends unexpectedly. A thread of each rank
-//! waits for that key. It also answers a rank that times out and asks for the others' positions.
+//! One key of the store ends the job: every rank reports the first reason written there. A rank that detects a failure
+//! writes it; the store writes it for a rank whose connection ends unexpectedly. A thread of each rank waits for that
+//! key. It also answers a rank that times out and queries the others' positions.
 
 use crate::comm::{Abort, Endpoint, Peer};
 use crate::group::FlightRecord;
@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// The key by which every rank learns that the job cannot continue.
+/// The key that ends the job.
 const ABORT: &str = "abort";
-/// Set when there is something in one of the next two.
+/// Set when one of the next two keys has changed.
 const NEWS: &str = "news";
-/// Ranks that have left in good order.
+/// Ranks that have left cleanly.
 const DEPARTED: &str = "departed";
 /// Set when a rank requests the others' positions.
 const ROLL_CALL: &str = "roll-call";
@@ -34,7 +34,7 @@ pub(crate) struct Job {
     closing: AtomicBool,
     /// Whether tensors on accelerators stay there.
     pub(crate) devices: bool,
-    /// Groups made so far.
+    /// Number of groups made so far.
     pub(crate) groups: AtomicU64,
     records: Mutex<Vec<Weak<Mutex<FlightRecord>>>>,
 }
@@ -65,13 +65,13 @@ impl Job {
         }
     }
 
-    /// Says whether tensors on accelerators stay there.
+    /// Sets whether tensors on accelerators stay there.
     pub(crate) fn with_devices(mut self, devices: bool) -> Self {
         self.devices = devices;
         self
     }
 
-    /// Makes a group's record one that this rank answers roll calls from.
+    /// Registers a group's record for answers to roll calls.
     pub(crate) fn register(&self, record: &Arc<Mutex<FlightRecord>>) {
         let mut records = self.records.lock().unwrap_or_else(|e| e.into_inner());
         records.retain(|r| r.strong_count() > 0);
@@ -118,13 +118,14 @@ impl Job {
         (!late.is_empty()).then(|| late.join(", "))
     }
 
-    /// Tells all ranks that the job cannot continue, and returns the reason that they all see: the first.
+    /// Ends the job on all ranks, and returns the reason that they all see: the first.
     pub(crate) fn fail(&self, reason: &str, kind: ErrorKind) -> String {
         if let Err(e) = self.abort.check() {
             return e.to_string();
         }
         if kind == ErrorKind::Io && (reason.contains("closed its connection") || reason.starts_with("MPI_")) {
-            // A closed connection, or an error of MPI, is how a death shows first. The store knows better who died.
+            // A closed connection, or an error of MPI, is often the first sign of a death. The store knows which rank
+            // died.
             let patience = Instant::now() + Duration::from_secs(2);
             while Instant::now() < patience {
                 if let Err(e) = self.abort.check() {
@@ -143,7 +144,8 @@ impl Job {
         first
     }
 
-    /// Writes the last collectives of all groups where RUSHLIGHT_FLIGHT_RECORD says: this prefix, the rank and `.json`.
+    /// Writes the last collectives of all groups to the path of RUSHLIGHT_FLIGHT_RECORD: this prefix, the rank and
+    /// `.json`.
     pub(crate) fn write_records(&self) {
         let Some(prefix) = std::env::var("RUSHLIGHT_FLIGHT_RECORD").ok().filter(|prefix| !prefix.is_empty()) else {
             return;
@@ -176,7 +178,7 @@ impl Job {
         std::thread::Builder::new().name("rushlight-watch".into()).spawn(move || {
             let mut answered = false;
             loop {
-                // Woken at once by a failure, now and then for the rest.
+                // A failure wakes it at once; the rest is polled.
                 let reason = watcher.wait_for(&[ABORT], interval).and_then(|()| watcher.get(ABORT));
                 let Some(job) = weak.upgrade().filter(|job| !job.closing.load(Relaxed)) else { return };
                 match reason {
@@ -207,16 +209,16 @@ impl Job {
         }
     }
 
-    /// Leaves in good order. Rank 0, which holds the store, stays until the others have left, or have had time to
-    /// read why the job ended.
+    /// Leaves cleanly. Rank 0, which holds the store, stays until the others have left, or have had time to read why
+    /// the job ended.
     pub(crate) fn leave(&self) {
         let Some(network) = &self.network else { return };
         self.closing.store(true, Relaxed);
         if std::thread::panicking() {
-            // Others may be waiting for this rank: it does not come any more.
+            // Others may be waiting for this rank: tell them that it has left.
             self.fail("it panicked", ErrorKind::Value);
         }
-        // None of these can be helped if they fail: the store is gone.
+        // Failures are ignored: the store is gone.
         let _ = network.alarm.append(DEPARTED, format!("{},", self.rank).as_bytes());
         let _ = network.alarm.set(NEWS, b"");
         let _ = network.alarm.release();
@@ -226,7 +228,7 @@ impl Job {
         }
         if self.rank == 0 {
             let _ = network.store.wait_for(&["all-left"], patience);
-            // Groups may live on in the program's hands; the port must not.
+            // The program may keep groups alive; the port must be freed.
             if let Some(server) = network.store.server() {
                 server.stop();
             }

@@ -1,9 +1,9 @@
 //! Distributed training: launch detection, stores, process groups, data parallel.
 //!
-//! The same program runs alone and under any launcher: [`launch`] finds its rank and world, the ranks meet in a
-//! [`store`], and [`ProcessGroup`]s have PyTorch's collectives.
+//! The same program runs alone and under any launcher: [`launch`] finds its rank and world size, the ranks rendezvous
+//! in a [`store`], and [`ProcessGroup`]s provide PyTorch's collectives.
 //!
-//! Linux only: shared memory, futexes and epoll are its own. Elsewhere this crate is empty.
+//! Linux only: it uses shared memory, futexes and epoll. Elsewhere this crate is empty.
 
 #![cfg(target_os = "linux")]
 

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// Sets the options of all our connections: no delay of small messages, and probes that detect within about 10 s that
-/// the other machine is gone while nothing is sent.
+/// Sets the options of all our connections: small messages are not delayed, and keep-alive probes detect within about
+/// 10 s that the other machine is gone while nothing is sent.
 pub(crate) fn configure(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     set(stream, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
@@ -30,7 +30,7 @@ fn set(stream: &TcpStream, level: libc::c_int, name: libc::c_int, value: libc::c
     };
 }
 
-/// Allows this process as many open files as the system's hard limit: a store of a large job has a connection to each
+/// Raises the limit of open files to the hard limit: the store of a large job has a connection to each
 /// rank.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -43,7 +43,7 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// Whether a host is this machine by its loopback address.
+/// Whether a host is a loopback address of this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

@@ -1,4 +1,4 @@
-//! Helpers for programs of several ranks: scale the learning rate, print and save once.
+//! Helpers for distributed programs: scale the learning rate, print and save once.
 
 use crate::comm::ReduceOp;
 use crate::group::Objects;
@@ -66,8 +66,8 @@ impl World {
         }
     }
 
-    /// Runs a function on rank 0, such as one that saves a checkpoint, while the others wait. An error of it is every
-    /// rank's: none continues as if the file were there.
+    /// Runs a function on rank 0, such as one that saves a checkpoint, while the others wait. Its error is returned on
+    /// every rank: none continues as if the file existed.
     ///
     /// ```
     /// # mod rushlight { pub use rushlight_dist as dist; }

@@ -47,25 +47,25 @@ impl Init {
         }
     }
 
-    /// The engine: `tcp`, which needs nothing and moves everything through the host's memory, or `mpi`, the system's
-    /// MPI. PyTorch's and others' names (`gloo`, `nccl`, `ccl`, `xccl`) are taken and mean the best there is without
-    /// MPI: for tensors on accelerators the vendor's library, or device memory that ranks share. A list by device
-    /// (`cpu:mpi,cuda:nccl`) is taken too.
+    /// The engine: `tcp`, which needs nothing and moves everything through host memory, or `mpi`, the system's MPI. The
+    /// names of PyTorch's and other backends (`gloo`, `nccl`, `ccl`, `xccl`) select the best engine without MPI: for
+    /// tensors on accelerators the vendor's library, or device memory that ranks share. A list by device
+    /// (`cpu:mpi,cuda:nccl`) is accepted too.
     ///
     /// `mpi` opens the library of the launcher that started the program; RUSHLIGHT_MPI_LIBRARY names another one. No
-    /// other engine touches MPI.
+    /// other engine uses MPI.
     pub fn backend(mut self, name: &str) -> Self {
         self.backend = name.into();
         self
     }
 
-    /// How long a collective, and the meeting of the ranks, may take.
+    /// Timeout of collectives and of the rendezvous.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Where the ranks meet: `env://` (the launcher's way), `tcp://host:port`, or `file:///path` on a file system
+    /// The rendezvous: `env://` (from the launcher), `tcp://host:port`, or `file:///path` on a file system
     /// they share.
     pub fn method(mut self, url: &str) -> Self {
         self.method = url.into();
@@ -93,7 +93,7 @@ impl Init {
         self
     }
 
-    /// Meets the other ranks.
+    /// Joins the other ranks.
     pub fn build(self) -> Result<World> {
         World::new(self)
     }
@@ -115,8 +115,8 @@ pub fn init() -> Result<World> {
 
 /// This process among its peers: rank, size, store, and the group of all.
 ///
-/// Dropping it leaves the job in good order. A process that ends without that is taken for dead, and every other
-/// rank's collectives fail with its name.
+/// Dropping it leaves the job cleanly. A process that ends without that is treated as dead, and every other rank's
+/// collectives fail with an error that names it.
 pub struct World {
     launch: Launch,
     job: Arc<Job>,
@@ -173,7 +173,7 @@ impl World {
         Ok(Self { launch, job, group, store })
     }
 
-    /// How this process was started.
+    /// The launch of this process.
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -190,8 +190,8 @@ impl World {
         self.launch.local_size.unwrap_or_else(|| self.job.network.as_ref().map_or(1, |network| same(&network.nodes)))
     }
 
-    /// This rank's device: the GPU that follows from its local rank and from the devices that the launcher left
-    /// visible, or the CPU.
+    /// This rank's device: the GPU selected by its local rank among the devices that the launcher left visible, or the
+    /// CPU.
     pub fn device(&self) -> Device {
         let Some(engine) = rushlight_engines::accelerator() else { return Device::Cpu };
         let launch = Launch { local_rank: Some(self.local_rank()), ..self.launch.clone() };
@@ -204,8 +204,8 @@ impl World {
         &self.store
     }
 
-    /// A function that says why the job cannot continue, once another rank has died, hung or failed. It waits for
-    /// nothing and may be called by any thread.
+    /// A function that returns why the job cannot continue, once another rank has died, hung or failed. It does not
+    /// block and may be called by any thread.
     pub fn failure(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
         let job = self.job.clone();
         move || job.abort.check().err().map(|e| e.to_string())
@@ -217,7 +217,7 @@ impl World {
     }
 
     /// A group of some ranks of the world, in the order given. Every rank of the world must call this, in the same
-    /// order of calls; those that are not in the group get `None`.
+    /// order of calls; ranks outside the group get `None`.
     pub fn new_group(&self, ranks: &[usize]) -> Result<Option<Arc<dyn ProcessGroup>>> {
         self.new_group_with(ranks, self.group.timeout())
     }
@@ -283,7 +283,7 @@ fn meet(launch: &Launch, env: &Environment, init: &Init) -> Result<TcpStore> {
     TcpStore::meet(&meeting, launch.rank, secret, timeout)
 }
 
-/// Whether the ranks meet as the launcher has it.
+/// Whether the launcher determines the rendezvous.
 fn is_usual(method: &str) -> bool {
     method == "env://" || method.is_empty()
 }
@@ -292,7 +292,7 @@ fn bad_method(method: &str) -> Error {
     Error::value(format!("init_process_group: the method {method:?} should be env://, tcp://host:port or file:///path"))
 }
 
-/// Rank 0 tells the others by MPI where the job's store is: nothing needs to be guessed or read from variables.
+/// Rank 0 sends the address of the job's store over MPI: nothing is guessed or read from variables.
 fn meet_by_mpi(
     mpi: &mut MpiTransport,
     launch: &Launch,
@@ -302,7 +302,7 @@ fn meet_by_mpi(
 ) -> Result<TcpStore> {
     let timeout = init.timeout.min(crate::store::DEFAULT_TIMEOUT);
     let own = (launch.rank == 0).then(|| host_store(env, timeout)).transpose();
-    // Without a store rank 0 sends nothing: the others must not wait for it.
+    // Without a store rank 0 sends an empty message: the others must not wait for it.
     let text = own.as_ref().ok().and_then(Option::as_ref).map_or("", |(_, text)| text.as_str());
     let call = Call { signature: Signature::new("init_process_group"), limit };
     let mut length = (text.len() as u64).to_le_bytes();
@@ -318,8 +318,8 @@ fn meet_by_mpi(
     }
 }
 
-/// Rank 0 leaves address and secret of the job's store in another store: a file that only this user can read, or one
-/// that the program passed.
+/// Rank 0 puts address and secret of the job's store in another store: a file that only this user can read, or one that
+/// the program passed.
 fn meet_in(other: &dyn Store, name: &str, launch: &Launch, env: &Environment, timeout: Duration) -> Result<TcpStore> {
     if launch.rank == 0 {
         let (store, text) = host_store(env, timeout)?;
@@ -340,7 +340,7 @@ fn host_store(env: &Environment, timeout: Duration) -> Result<(TcpStore, String)
     Ok((store, text))
 }
 
-/// Joins a store that [`host_store`] made elsewhere. `name` is where its description was found.
+/// Joins a store that [`host_store`] made elsewhere. `name` is the source of its description.
 fn join_store(text: &str, name: &str, env: &Environment, timeout: Duration) -> Result<TcpStore> {
     let [secret, port, host, addresses] = text.split(' ').collect::<Vec<_>>()[..] else {
         return Err(Error::io(format!(
@@ -366,11 +366,11 @@ fn join_store(text: &str, name: &str, env: &Environment, timeout: Duration) -> R
     Err(last)
 }
 
-/// Addresses others may reach this machine by, the best first.
+/// Addresses of this machine that others may reach, the best first.
 fn own_addresses(env: &Environment) -> Result<Vec<IpAddr>> {
     let all = launch::interfaces();
     let chosen = match launch::choose_interface(&all, env) {
-        // Written for NCCL on another machine: a preference here, not a condition.
+        // The variable may be meant for NCCL on another machine: it is a preference here, not a condition.
         Err(e) if env.get("NCCL_SOCKET_IFNAME").is_some() && env.get("GLOO_SOCKET_IFNAME").is_none() => {
             eprintln!("rushlight: {e}; the usual choice is made instead");
             launch::choose_interface(&all, &Environment::default())?
@@ -402,7 +402,7 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
     if store.compare_set(&format!("rank/{rank}"), b"", card.as_bytes())? != card.as_bytes() {
         return Err(Error::value(format!("init_process_group: another process of this job is rank {rank} too")));
     }
-    // One rank reads every card, the others its summary: n messages, not n times n.
+    // One rank reads every card, the others its summary: n messages instead of n².
     if rank == 0 {
         let keys: Vec<String> = (0..size).map(|r| format!("rank/{r}")).collect();
         let mut cards = Vec::with_capacity(size);
@@ -445,7 +445,7 @@ fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Res
     Ok(Job::new(rank, size, Some(network)))
 }
 
-/// A group of ranks, of which this is one.
+/// A group of ranks that includes this one.
 fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) -> Result<Arc<dyn ProcessGroup>> {
     let id = job.groups.fetch_add(1, Relaxed);
     let rank = ranks.iter().position(|&r| r == job.rank).unwrap_or(0);
@@ -473,7 +473,7 @@ fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) 
 
 /// The host's group, combined with device collectives if there are devices.
 fn with_devices(group: HostGroup, nodes: Vec<usize>, job: &Arc<Job>) -> Arc<dyn ProcessGroup> {
-    // Asking for devices starts none. Without any there is nothing but the host's memory.
+    // Counting devices starts none. Without any there is only host memory.
     match rushlight_engines::accelerator().filter(|_| job.devices) {
         Some(_) => Arc::new(DeviceGroup::new(group, nodes, job.clone())),
         None => Arc::new(group),

@@ -1,7 +1,7 @@
-//! The caching allocator: blocks are cut from the driver's segments and merged again when freed.
+//! Caching allocator: cuts blocks from the driver's segments and merges them again when they are freed.
 //!
-//! A pool serves one stream, or the recorded steps of one capture: a block may be reused as soon as it is freed, since
-//! its earlier users run first. A block that other streams have used (`note_user`) waits until they are done with it.
+//! A pool serves one stream, or the recorded steps of one capture: a freed block can be reused at once, since work on
+//! the stream is ordered. A block that other streams have used (`note_user`) is reused after they are done with it.
 //! Requests below 1 MiB share segments of 2 MiB; larger ones share segments of 20 MiB or get a separate one.
 
 use crate::hash::Map;
@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 
 /// The source of segments.
 pub trait Source {
-    /// A segment, or `None` where it does not fit.
+    /// Allocates a segment; `None` if the device is full.
     fn take(&self, bytes: usize) -> Result<Option<u64>>;
     /// Gives a segment back.
     fn give(&self, ptr: u64);
-    /// Bytes free on the device and bytes it has.
+    /// Free and total bytes of the device.
     fn available(&self) -> (usize, usize);
     /// The device's name in errors.
     fn name(&self) -> &'static str {
@@ -23,7 +23,7 @@ pub trait Source {
     }
 }
 
-/// Sizes are multiples of this, which also is the alignment.
+/// Size granularity and alignment.
 const UNIT: usize = 512;
 /// Requests below this come from small segments.
 const SMALL: usize = 1 << 20;
@@ -31,7 +31,7 @@ const SMALL_SEGMENT: usize = 2 << 20;
 /// Requests below this come from shared large segments.
 const LARGE: usize = 10 << 20;
 const LARGE_SEGMENT: usize = 20 << 20;
-/// Segments of their own are multiples of this.
+/// Dedicated segments are multiples of this.
 const OWN_UNIT: usize = 2 << 20;
 
 struct Block {
@@ -45,16 +45,16 @@ struct Block {
 
 /// The pool that memory belongs to.
 pub type PoolId = u32;
-/// The pool of a device's own stream.
+/// The pool of a device's main stream.
 pub const MAIN: PoolId = 0;
 
 /// A point in a stream's work.
 pub trait Fence: Send {
-    /// Whether the work before it is done.
+    /// Whether the work before this point is done.
     fn passed(&self) -> bool;
 }
 
-/// Blocks that are used again by the same stream or the same capture.
+/// Blocks for reuse by one stream or one capture.
 #[derive(Default)]
 struct Pool {
     blocks: Map<u64, Block>,
@@ -62,21 +62,21 @@ struct Pool {
     free: [BTreeSet<(usize, u64)>; 2],
     allocated: usize,
     reserved: usize,
-    /// Whether recorded steps use blocks that look free.
+    /// Whether recorded steps use blocks that are marked free.
     recorded: bool,
-    /// The most that was in use at once.
+    /// Peak of the bytes in use.
     most: usize,
 }
 
 /// The state of one device's allocator.
 pub struct Memory {
-    /// The main one first.
+    /// Pools; the main one is first.
     pools: Vec<(PoolId, Pool)>,
     next: PoolId,
     peak: usize,
-    /// Streams that use a block of another one's.
+    /// Streams that use a block of another stream's pool.
     users: Map<u64, Vec<u64>>,
-    /// Blocks that were freed while another stream used them.
+    /// Freed blocks that another stream may still use.
     waiting: Vec<(u64, Vec<Box<dyn Fence>>)>,
 }
 
@@ -113,12 +113,12 @@ impl Memory {
         self.peak = self.peak.max(others + own);
     }
 
-    /// Starts a new peak.
+    /// Resets the peak.
     pub fn reset_peak(&mut self) {
         self.peak = self.stats().allocated;
     }
 
-    /// A new pool: of a stream, or of steps that are recorded, which use their blocks again at each replay.
+    /// A new pool for a stream, or for recorded steps, which use their blocks again at each replay.
     pub fn add_pool(&mut self, recorded: bool) -> PoolId {
         let id = self.next;
         self.next += 1;
@@ -126,7 +126,7 @@ impl Memory {
         id
     }
 
-    /// Ends a pool: its memory, used or free, goes to the main pool. Work that used it must run before the main
+    /// Ends a pool: its memory, used or free, moves to the main pool. Work that used it must run before the main
     /// stream's next work.
     pub fn remove_pool(&mut self, id: PoolId) {
         if id == MAIN {
@@ -181,7 +181,7 @@ impl Memory {
         ))
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     pub fn free(&mut self, ptr: u64) {
         for (_, pool) in &mut self.pools {
             if pool.free(ptr) {
@@ -190,7 +190,7 @@ impl Memory {
         }
     }
 
-    /// Notes that a stream uses a block that is not of its pool.
+    /// Records that a stream uses a block of another pool.
     pub fn note_user(&mut self, ptr: u64, stream: u64) {
         let streams = self.users.entry(ptr).or_default();
         if !streams.contains(&stream) {
@@ -211,7 +211,7 @@ impl Memory {
         if self.users.is_empty() { None } else { self.users.remove(&ptr) }
     }
 
-    /// Takes a block back once work is past all fences.
+    /// Frees a block after all fences have passed.
     pub fn free_after(&mut self, ptr: u64, fences: Vec<Box<dyn Fence>>) {
         self.waiting.push((ptr, fences));
     }
@@ -223,7 +223,7 @@ impl Memory {
         done.iter().for_each(|(ptr, _)| self.free(*ptr));
     }
 
-    /// Gives segments that hold nothing back to the device.
+    /// Returns empty segments to the device.
     pub fn empty_cache(&mut self, source: &impl Source) {
         self.collect();
         self.pools.iter_mut().filter(|(_, pool)| !pool.recorded).for_each(|(_, pool)| pool.empty(source));
@@ -231,10 +231,10 @@ impl Memory {
 }
 
 impl Pool {
-    /// A free block for `size` bytes, from the device if need be; `None` if that is full.
+    /// Finds a free block for `size` bytes or allocates a segment; `None` if the device is full.
     fn take(&mut self, source: &impl Source, size: usize) -> Result<Option<u64>> {
         match self.smallest(size) {
-            // Do not cut a huge block for a request that could get its own segment, while there is memory for
+            // Do not split a huge block for a request that could get a dedicated segment, while there is memory for
             // one.
             Some((have, ptr)) if size < LARGE || have - size < LARGE_SEGMENT => Ok(Some(ptr)),
             _ => self.grow(source, size),
@@ -293,7 +293,7 @@ impl Pool {
         }
     }
 
-    /// Takes a block back; whether it is of this pool.
+    /// Frees a block. Returns whether it belongs to this pool.
     fn free(&mut self, ptr: u64) -> bool {
         let Some(block) = self.blocks.get_mut(&ptr).filter(|block| !block.free) else { return false };
         self.allocated -= block.size;
@@ -325,7 +325,7 @@ impl Pool {
         }
     }
 
-    /// Gives segments that hold nothing back to the device.
+    /// Returns empty segments to the device.
     fn empty(&mut self, source: &impl Source) {
         for pool in 0..2 {
             let whole: Vec<(usize, u64)> = self.free[pool]
@@ -349,7 +349,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::HashMap;
 
-    /// A device of some size whose addresses never repeat.
+    /// A device of fixed size whose addresses never repeat.
     struct Fake {
         total: usize,
         held: RefCell<HashMap<u64, usize>>,

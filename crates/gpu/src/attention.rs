@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 static HOPPER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Number of forward and backward passes run so far by the kernels for compute capability 9.0, recorded steps counted
-/// once. Shapes those do not support fall back to other kernels; tests check here which ran.
+/// Number of forward and backward passes run so far by the kernels for compute capability 9.0; a recorded step counts
+/// once. Other shapes fall back to other kernels; tests check here which kernel ran.
 pub fn hopper_attentions() -> [u64; 2] {
     HOPPER.each_ref().map(|n| n.load(Relaxed))
 }
 
 const THREADS: usize = 256;
-/// Queries and keys at most of heads that one block does alone.
+/// Maximum numbers of queries and keys for which one block computes a whole head.
 const SHORT: usize = 32;
-/// Such heads of half types at most for which that is faster than tensor cores.
+/// Maximum number of such heads, of half types, for which that is faster than tensor cores.
 const TINY: usize = 16;
 
-/// The same as `Spec` in `attention.cu`.
+/// Matches `Spec` in `attention.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Spec {
@@ -46,7 +46,7 @@ pub struct Spec {
     pub stream: [u64; 2],
 }
 
-/// The same as `Saved` in `attention.cu`.
+/// Matches `Saved` in `attention.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Saved {
@@ -57,7 +57,7 @@ pub struct Saved {
     pub lse: u64,
 }
 
-/// The same as `Grads` in `attention.cu`.
+/// Matches `Grads` in `attention.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Grads {
@@ -65,7 +65,7 @@ struct Grads {
     strides: [[u64; 4]; 3],
 }
 
-/// Elements between rows of a tile: whole vectors of four, and one more.
+/// Row stride of a tile: whole vectors of four, plus one element.
 fn padded(width: usize) -> usize {
     width.next_multiple_of(4).saturating_add(4)
 }
@@ -74,13 +74,13 @@ pub fn strides(view: View) -> [u64; 4] {
     std::array::from_fn(|d| view.strides().get(d).copied().unwrap_or(0) as u64)
 }
 
-/// A compiled form.
+/// Compile-time parameters of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub dtype: DType,
     pub tile: u16,
     pub causal: bool,
-    /// 0: none, 1: of truth values, 2: to be added.
+    /// 0: no mask, 1: boolean, 2: additive.
     pub mask: u16,
     pub dropout: bool,
 }
@@ -155,7 +155,7 @@ impl Gpu {
     /// The largest tile whose shared memory fits a block, and its bytes.
     fn tile(&self, dtype: DType, elements: impl Fn(usize) -> usize) -> Result<(u16, usize)> {
         let size = if dtype == DType::F64 { 8 } else { 4 };
-        // Some of the shared memory is static.
+        // A part of the shared memory is static.
         let most = self.shared_memory.saturating_sub(4 << 10);
         [32, 16, 8, 4, 2]
             .into_iter()
@@ -195,7 +195,7 @@ impl Gpu {
         launch!(self, function, grid.shared(shared).spread(); spec, to, o0, o1, o2, o3, log_sum)
     }
 
-    /// The gradients of short heads, a block to a head; says whether they are.
+    /// Computes the gradients of short heads, one block per head. Returns whether it did.
     fn attention_short(&self, spec: &Spec, mut form: Form, saved: &Saved, [dq, dk, dv]: [View; 3]) -> Result<bool> {
         let size = if form.dtype == DType::F64 { 8 } else { 4 };
         let shared = (spec.l + spec.s).saturating_mul(padded(spec.d) + padded(spec.dv)).saturating_mul(size);
@@ -243,7 +243,7 @@ impl Gpu {
             return Ok(());
         }
         let rows = spec.batch * spec.heads * spec.l;
-        // A number of every query.
+        // One value per query.
         let scratch = self.scratch(rows * 8)?;
         let delta = scratch.ptr;
         let (tile, shared) = self.tile(form.dtype, |t| t * (3 * padded(spec.d) + 3 * padded(spec.dv) + 2 * t))?;

@@ -1,5 +1,5 @@
-//! Attention by matrix products over a stored score matrix: for `f32` and `f64`, which tensor-core kernels do not take.
-//! The scores of as many images as fit a bound are in memory at a time, none between calls.
+//! Attention by matrix products over a stored score matrix: for `f32` and `f64`, which the tensor-core kernels do not
+//! support. A call holds the scores of as many images as fit a bound; nothing is kept between calls.
 
 use crate::attention::{Form, Saved, Spec, strides};
 use crate::device::Gpu;
@@ -8,9 +8,9 @@ use crate::matmul::Gemm;
 use rushlight_core::{Result, View};
 
 const THREADS: usize = 128;
-/// Bytes of scores at most.
+/// Maximum bytes of scores.
 const MOST_SCORES: usize = 1 << 30;
-/// Smaller score matrices are left to the kernel that does everything at once.
+/// Smaller score matrices are left to the fused kernel.
 const LEAST_SCORES: usize = 64 * 64;
 
 /// Heads of a batch of matrices: address, and strides of batch, head, row and column.
@@ -32,20 +32,20 @@ impl Heads {
         self
     }
 
-    /// From image `first` on.
+    /// The batch starting at image `first`.
     fn from(mut self, first: usize, size: usize) -> Self {
         self.ptr += first as u64 * self.strides[0] * size as u64;
         self
     }
 
-    /// Whether images follow one another as heads do.
+    /// Whether the image stride continues the head stride, so that one batched product covers both.
     fn is_even(&self, heads: usize) -> bool {
         self.strides[0] == heads as u64 * self.strides[1]
     }
 }
 
 impl Gpu {
-    /// Whether this problem is for matrix products, and how many images at a time.
+    /// Number of images per batch of products; `None` if another kernel is faster.
     fn images_at_once(spec: &Spec, form: &Form, matrices: usize) -> Option<usize> {
         let size = form.dtype.size();
         let scores = spec.l * spec.s;
@@ -54,8 +54,8 @@ impl Gpu {
         fits.then(|| (MOST_SCORES / bytes.max(1)).clamp(1, spec.batch.max(1)))
     }
 
-    /// Whether products would need a launch per image because the heads of these views are not adjacent, as in a
-    /// joint projection. Packing them first makes it one launch.
+    /// Whether the heads of these views are not adjacent, as in a joint projection, so that products would need a
+    /// launch per image. Packing them first makes it one launch.
     pub fn are_uneven(spec: &Spec, form: &Form, views: &[View]) -> bool {
         let even = |v: &View| Heads { ptr: 0, strides: strides(*v) }.is_even(v.shape()[1]);
         spec.batch > 1 && Self::images_at_once(spec, form, 1).is_some() && !views.iter().all(even)
@@ -90,7 +90,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Attention by products; says whether it was for them.
+    /// Attention by products. Returns whether it applied.
     pub fn attention_products(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
         let Some(most) = Self::images_at_once(spec, &form, 1) else { return Ok(false) };
         let (heads, l, s, d, dv, size) = (spec.heads, spec.l, spec.s, spec.d, spec.dv, form.dtype.size());
@@ -112,7 +112,7 @@ impl Gpu {
         Ok(true)
     }
 
-    /// Its gradients, given `out . dout` of each row; says whether it was for products.
+    /// Gradients of attention by products, given `out . dout` of each row. Returns whether it applied.
     pub fn attention_products_backward(
         &self,
         spec: &Spec,

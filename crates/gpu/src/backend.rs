@@ -1,4 +1,4 @@
-//! The engine as the tensor layer sees it: each family's module, behind the trait.
+//! Implementation of the `Backend` trait: dispatches to each family's module.
 
 use crate::batch_norm::After;
 use crate::device::Gpu;
@@ -14,24 +14,25 @@ use std::sync::{Mutex, OnceLock};
 /// The engine of one GPU.
 pub struct GpuBackend(pub Gpu);
 
-/// Most GPUs of one process.
+/// Maximum number of GPUs in a process.
 const MAX_DEVICES: usize = 64;
 
-/// A vendor's devices, each started on its first use.
+/// A vendor's devices, each started on first use.
 pub struct Fleet {
     open: fn(usize) -> Result<Opened>,
     started: [OnceLock<&'static GpuBackend>; MAX_DEVICES],
-    /// Held while a device starts: two threads do not start one at once.
+    /// Serialises device starts.
     starting: Mutex<()>,
 }
 
 impl Fleet {
-    /// Devices that a function opens by their number.
+    /// A fleet whose devices `open` opens by index.
     pub const fn new(open: fn(usize) -> Result<Opened>) -> Self {
         Self { open, started: [const { OnceLock::new() }; MAX_DEVICES], starting: Mutex::new(()) }
     }
 
-    /// A device. A start that fails is tried again by the next call: a GPU may have been busy, or full.
+    /// Device `index`, started if needed. A failed start is retried by the next call: the GPU may have been busy or
+    /// full.
     pub fn started(&self, index: usize) -> Result<&'static GpuBackend> {
         let Some(slot) = self.started.get(index) else {
             return Err(Error::device(format!("GPU {index}: at most {MAX_DEVICES} devices are supported")));
@@ -48,9 +49,9 @@ impl Fleet {
     }
 }
 
-/// Both ends of a byte copy must are within the storage.
+/// Checks that the byte range of a copy is within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
-    // An empty view may point anywhere.
+    // An empty view may have any address.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
         return Ok(());
     }
@@ -60,11 +61,11 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
     )))
 }
 
-/// Most bytes of the host's that are put aside to be copied after work that waits.
+/// Maximum size of a host buffer that is copied aside, so that its upload can be queued.
 const MOST_WAITING: usize = 256 << 20;
 
 impl Gpu {
-    /// Starts a copy to the device, `to` having room for it.
+    /// Starts a copy to the device; `to` has room for it.
     fn write(&self, src: &[u8], to: u64, stream: Handle) -> Result<()> {
         // SAFETY: the caller has checked the range.
         unsafe { self.driver.copy_to_device(to, src.as_ptr().cast(), src.len(), stream) }
@@ -123,12 +124,12 @@ impl Backend for GpuBackend {
         gpu.refuse_recording("copying from the host")?;
         gpu.enter()?;
         let to = dst.ptr() as u64 + offset as u64;
-        if gpu.queue.waits() && src.len() <= MOST_WAITING {
+        if gpu.queue.has_pending() && src.len() <= MOST_WAITING {
             let src = src.to_vec();
             return gpu.submit(move |gpu, stream| gpu.write(&src, to, stream));
         }
         gpu.write(src, to, gpu.stream()?)?;
-        // The driver has put pageable memory elsewhere when the call returns.
+        // The driver has copied pageable memory when the call returns.
         if crate::host::is_pinned(src.as_ptr()) { Event::at(gpu, gpu.lane().stream)?.synchronize() } else { Ok(()) }
     }
 

@@ -9,14 +9,14 @@ use rushlight_core::backend::BatchNorm;
 use rushlight_core::{DType, Result, View};
 
 const THREADS: usize = 256;
-/// Blocks for every multiprocessor: enough loads are then under way.
+/// Blocks per multiprocessor, enough to keep the memory system busy.
 const ENOUGH_BLOCKS: usize = 4;
-/// Vectors that a thread should have at least.
+/// Minimum vectors per thread.
 const PER_THREAD: usize = 8;
-/// Bytes of the largest partial result.
+/// Maximum bytes of partial results.
 const PARTIAL: usize = 24;
 
-/// The same as `Cut` in `batch_norm.cu`.
+/// Matches `Cut` in `batch_norm.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Cut {
@@ -26,18 +26,18 @@ pub struct Cut {
     piece: usize,
 }
 
-/// How threads share the elements: a compiled form of the kernels, but for dtypes.
+/// How threads share the elements: compile-time parameters of the kernels apart from dtypes.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub lanes: u16,
-    /// Vectors side by side in a block.
+    /// Adjacent vectors handled by one block.
     pub channels: u16,
     pub across: bool,
     pub wide: bool,
 }
 
 impl Share {
-    /// The launch for tensors at these addresses, cut into a number of pieces.
+    /// Launch configuration for tensors at these addresses, split into a number of pieces.
     fn new(gpu: &Gpu, spec: &BatchNorm, dtype: DType, addresses: &[u64]) -> (Self, Cut, usize) {
         let width = 16 / dtype.size();
         let aligned = addresses.iter().all(|a| a.is_multiple_of(16));
@@ -45,13 +45,13 @@ impl Share {
         let vectors = aligned && if across { spec.channels } else { spec.space }.is_multiple_of(width);
         let lanes = if vectors { width } else { 1 };
         let (channels, space) = if across { (spec.channels / lanes, 1) } else { (spec.channels, spec.space / lanes) };
-        // Neighbouring threads take neighbouring vectors, of one channel or of several.
+        // Adjacent threads take adjacent vectors, of one channel or of several.
         let beside = if across { channels.next_power_of_two().min(32) } else { 1 };
         let (blocks, count) = (channels.div_ceil(beside), spec.batch * space);
         let wanted = (ENOUGH_BLOCKS * gpu.properties.multiprocessors).div_ceil(blocks.max(1));
         let pieces = wanted.min(count / (THREADS / beside * PER_THREAD)).clamp(1, 65_535);
         let piece = count.div_ceil(pieces).max(1);
-        // Positions are counted a block past the end.
+        // Positions overshoot the end by up to one block.
         let wide = spec.batch * spec.channels * spec.space > i32::MAX as usize - (1 << 20);
         let share = Self { lanes: lanes as u16, channels: beside as u16, across, wide };
         (share, Cut { channels, space, count, piece }, count.div_ceil(piece).max(1))
@@ -65,13 +65,13 @@ impl Share {
 /// The op after a batch norm whose gradients are computed.
 #[derive(Clone, Copy)]
 pub enum After<'a> {
-    /// None: the gradient is by the batch norm's output.
+    /// None: the gradient is with respect to the batch norm's output.
     Nothing,
-    /// A ReLU: the gradient is by its output; the bias is needed to recompute the sign.
+    /// A ReLU: the gradient is with respect to its output; the kernel recomputes the sign from the bias.
     Relu(Option<View<'a>>),
 }
 
-/// The launch that joins pieces: 32 channels by 32 threads each.
+/// Launch configuration of the kernel that combines pieces: 32 channels by 32 threads each.
 fn joining(channels: usize) -> Result<Grid> {
     Ok(Grid { threads: [32, 32], ..Grid::line(channels.div_ceil(32), 32)? })
 }
@@ -127,7 +127,7 @@ impl Gpu {
         self.hold_chain(norm, to == y.storage.ptr() as u64)
     }
 
-    /// Moves running statistics towards those of a batch.
+    /// Updates running statistics from a batch's.
     pub fn batch_norm_running(
         &self,
         spec: &BatchNorm,
@@ -151,7 +151,7 @@ impl Gpu {
         let [from, by, to_mean, to_var] = [mean, rstd, running[0], running[1]].map(|v| v.ptr() as u64);
         let grid = Grid::line(channels.div_ceil(THREADS), THREADS)?;
         let apart = |out: View| self.is_apart_from_chain(&[Some(mean), Some(rstd)], out);
-        if self.queue.waits() && running.iter().all(|&v| apart(v)) {
+        if self.queue.has_pending() && running.iter().all(|&v| apart(v)) {
             let mut args = [
                 (&raw const from).cast_mut().cast::<std::ffi::c_void>(),
                 (&raw const by).cast_mut().cast(),
@@ -195,9 +195,9 @@ impl Gpu {
         let sums = self.scratch(channels * PARTIAL)?;
         let totals = sums.ptr;
         let sums_run = spec.training || dweight.is_some() || dbias.is_some();
-        // Before the mask is taken: the memory it reads must not be reused.
+        // Allocate before claiming the mask: the memory that the mask reads must not be reused.
         let scratch = self.scratch(pieces * channels * PARTIAL)?;
-        // The gradient of a ReLU that is held back, computed on the way.
+        // A deferred gradient of a ReLU, fused into this pass.
         let masked = if sums_run && matches!(after, After::Nothing) { self.take_mask(dy) } else { None };
         let (w, bias, relu) = match after {
             After::Nothing if masked.is_some() => (address(weight), 0, MASKED),
@@ -234,7 +234,7 @@ impl Gpu {
     }
 }
 
-/// The kernel that normalises and applies the joined ops.
+/// The kernel that normalises and applies the fused ops.
 pub fn chain_kernel(gpu: &Gpu, x: DType, p: DType, share: Share, stages: u16) -> Result<Function> {
     let Share { lanes, channels, across, wide } = share;
     let tags = [x as u16, p as u16, lanes, channels, across as u16, wide as u16, stages];
@@ -246,10 +246,10 @@ pub fn backward_defines(x: DType, p: DType, share: Share, relu: u16) -> Defines 
     defines("BACKWARD", x, p, share).define("RELU", relu & 1).define("MASKED", (relu == MASKED) as u8)
 }
 
-/// The sums also apply the mask of a ReLU whose result is there, and write the gradient.
+/// The sums fuse the mask of a deferred ReLU gradient and write that gradient.
 pub const MASKED: u16 = 2;
 
-/// Its definitions.
+/// Definitions of the fused ReLU.
 pub fn chain_defines(x: DType, p: DType, share: Share, stages: u16) -> Defines {
     let is = |bit: u16| (stages & bit != 0) as u8;
     defines("APPLY", x, p, share)

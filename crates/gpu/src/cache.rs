@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const MAGIC: &[u8; 8] = b"RLCUBIN1";
 const HEADER: usize = MAGIC.len() + 16;
 
-/// FNV-1a over 128 bits: stable over versions and machines, and wide enough for names.
+/// FNV-1a over 128 bits: stable across versions and machines, and collision-free in practice.
 pub fn hash(parts: &[&[u8]]) -> u128 {
     let mut h = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58du128;
     for part in parts {
-        // A length between the parts, so that moving a boundary changes the hash.
+        // Hash each part's length too, so that moving a boundary changes the hash.
         for &byte in (part.len() as u64).to_le_bytes().iter().chain(part.iter()) {
             h = (h ^ byte as u128).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
@@ -21,8 +21,8 @@ pub fn hash(parts: &[&[u8]]) -> u128 {
     h
 }
 
-/// Where compiled kernels are kept: `RUSHLIGHT_CUDA_CACHE` (empty for nowhere), else `rushlight/cuda` in the user's
-/// cache directory.
+/// Directory of compiled kernels: `RUSHLIGHT_CUDA_CACHE` (empty disables the cache), else `rushlight/cuda` in the
+/// user's cache directory.
 fn directory() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("RUSHLIGHT_CUDA_CACHE") {
         return (!path.is_empty()).then(|| path.into());
@@ -33,12 +33,12 @@ fn directory() -> Option<PathBuf> {
     Some(base.join("rushlight").join("cuda"))
 }
 
-/// The image stored under a hash, if it is whole.
+/// The image stored under a hash, if its checksum matches.
 pub fn read(key: u128) -> Option<Vec<u8>> {
     read_in(&directory()?, key)
 }
 
-/// Stores an image. Failing to is no error: the next run compiles again.
+/// Stores an image. Failure is no error: the next run compiles again.
 pub fn write(key: u128, image: &[u8]) {
     if let Some(directory) = directory() {
         write_in(&directory, key, image);
@@ -92,7 +92,7 @@ mod tests {
             std::fs::write(&path, damage).unwrap();
             assert!(read_in(&directory, key).is_none());
         }
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "no part is left over");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "no temporary file is left");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -1,9 +1,9 @@
 //! Training steps recorded once and replayed as a graph.
 //!
-//! A recording thread has its own stream in the driver's capture mode and its own memory pool, which lives as
-//! long as the graph: every launch becomes a node, and the addresses in it stay valid. Numbers that change from
-//! step to step are in a block on the device. The graph's first kernel writes them and copies the inputs, by arguments
-//! that are new at each replay; its last copies the outputs to addresses in the block.
+//! A recording thread has its own stream in the driver's capture mode and its own memory pool, which lives as long as
+//! the graph: every launch becomes a node, and the addresses in it stay valid. Values that change from step to step are
+//! in a block on the device. The graph's first kernel writes them and copies the inputs; its arguments are set at each
+//! replay. The last kernel copies the outputs to addresses in the block.
 
 use crate::alloc::PoolId;
 use crate::device::{Gpu, Lane, LaneGuard};
@@ -17,9 +17,9 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Numbers of one step, eight bytes each.
+/// Changing values of one step, eight bytes each.
 const NUMBERS: usize = 4096;
-/// Numbers, copies and outputs that one kernel takes.
+/// Maximum numbers, copies and outputs of one kernel.
 const VALUES: usize = 64;
 const COPIES: usize = 8;
 const OUTPUTS: usize = 64;
@@ -39,7 +39,7 @@ impl Drop for PoolMemory {
     }
 }
 
-/// A step being recorded by this thread.
+/// A step that this thread is recording.
 struct Recorder {
     gpu: &'static Gpu,
     pool: Arc<PoolMemory>,
@@ -84,7 +84,7 @@ struct Begin {
 }
 
 impl Begin {
-    /// As many numbers and copies as there is room for.
+    /// Takes as many numbers and copies as one kernel holds.
     fn new(block: u64, values: &[u64], inputs: &[(View, View)]) -> Self {
         let mut work = Self {
             block,
@@ -130,7 +130,7 @@ impl Recorder {
         gpu.refuse_recording("capture")?;
         gpu.enter()?;
         let begin = gpu.function(Key::new(Family::Capture, "step_begin", []), begin_defines)?;
-        // Cached blocks of earlier steps would only add to the new pool's.
+        // Releases cached blocks: those of earlier steps would only add to the new pool's.
         gpu.memory().empty_cache(gpu);
         let block = gpu.memory().alloc(gpu, pool.id, NUMBERS * 8)?;
         let stream = match gpu.driver.stream_create(0) {
@@ -155,7 +155,7 @@ impl Recorder {
         if self.lane.is_none() {
             return Ok(std::ptr::null_mut());
         }
-        // A failure shows when the capture ends.
+        // A failure is reported when the capture ends.
         _ = self.join_forks();
         self.lane = None;
         // SAFETY: our stream, which this thread has put into capture mode.
@@ -221,7 +221,7 @@ impl Recording for Recorder {
             Ok(())
         });
         let block = std::mem::take(&mut self.block);
-        // From here on the graph cleans up.
+        // From here on, dropping the graph cleans up.
         let graph = Replay { gpu, noted, exec, first, begin, block, pool: self.pool.clone() };
         made.map(|()| Box::new(graph) as Box<dyn Graph>)
     }
@@ -249,7 +249,7 @@ struct Replay {
     gpu: &'static Gpu,
     noted: Handle,
     exec: Handle,
-    /// The kernel that all others wait for, in both graphs.
+    /// The root kernel of both graphs.
     first: Handle,
     begin: Function,
     block: DevicePtr,
@@ -298,8 +298,8 @@ impl Graph for Replay {
             overlap: false,
             arguments: &mut arguments,
         };
-        // SAFETY: the node is of the graph that was instantiated, its kernel the same, the arguments as it takes them.
-        // Launches under way keep theirs.
+        // SAFETY: the node belongs to the instantiated graph, its kernel is unchanged, and the arguments match it.
+        // Running launches keep their own copies.
         unsafe { gpu.driver.graph_set_kernel(self.exec, self.first, &mut node)? };
         // SAFETY: a graph and a stream of ours; the graph's owner keeps the memory that its nodes address.
         let launch = |gpu: &Gpu, stream: Handle| unsafe { gpu.driver.graph_launch(self.exec, stream) };
@@ -335,7 +335,7 @@ impl Drop for Replay {
     }
 }
 
-/// A number in pinned memory that the device writes to.
+/// A value in pinned memory that the device writes.
 struct HostNumber {
     gpu: &'static Gpu,
     memory: Pinned,

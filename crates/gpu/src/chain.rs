@@ -1,12 +1,12 @@
 //! Fuses a batch norm with the ops that follow it into one pass.
 //!
-//! Networks add a shortcut to a normalised tensor and apply a ReLU, with separate calls, and drop the tensors in
-//! between. The last kernel of a batch norm is therefore held back (`queue`). An addition of a tensor of the same
-//! shape, or a ReLU, that comes next and reads the result joins it. A tensor that is freed before any other work is
-//! issued is never written. The values are those of separate kernels, bit by bit.
+//! Networks add a shortcut to a normalised tensor and apply a ReLU, with separate calls, and drop the intermediate
+//! tensors. The last kernel of a batch norm is therefore deferred (`queue`). An addition of a tensor of the same shape,
+//! or a ReLU, that comes next and reads the result is fused with it. An intermediate that is freed before any other
+//! work is issued is never written. The values equal those of separate kernels bit for bit.
 //!
-//! The gradient of a large ReLU is held back too: the gradients of a batch norm that come next and read it apply the
-//! mask in their first pass.
+//! The gradient of a large ReLU is deferred too: if the gradient of a batch norm comes next and reads it, its first
+//! pass applies the mask.
 
 use crate::batch_norm::{Share, chain_kernel};
 use crate::device::{Gpu, Place};
@@ -31,27 +31,27 @@ pub struct Normalised {
     pub bias: u64,
     pub mean: u64,
     pub rstd: u64,
-    /// Where the normalised elements go.
+    /// Output address of the normalised elements.
     pub y: u64,
     /// Base addresses of the memory that the kernel reads.
     pub blocks: [u64; 5],
 }
 
-/// A batch norm that is held back, and the ops that have joined it.
+/// A deferred batch norm, and the ops fused with it.
 pub struct Chain {
     norm: Normalised,
     stream: Place,
-    /// Whether something has come after it.
+    /// Set once later work is queued behind it.
     passed: Arc<AtomicBool>,
-    /// Whether the normalised elements themselves are wanted.
+    /// Whether the normalised elements themselves must be written.
     keep: bool,
     /// The addend.
     added: Option<Added>,
-    /// Where the positive part goes.
+    /// Output address of the ReLU.
     relu: Option<u64>,
 }
 
-/// An addition: addend, output, and whether the sum itself is needed.
+/// An addition: addend, output, and whether the sum itself must be written.
 #[derive(Clone, Copy)]
 struct Added {
     other: u64,
@@ -68,22 +68,22 @@ pub mod stage {
 }
 
 impl Chain {
-    /// Where the last result goes.
+    /// Output address of the last op.
     fn end(&self) -> u64 {
         self.relu.or(self.added.map(|a| a.to)).unwrap_or(self.norm.y)
     }
 
-    /// Whether memory that starts here is read.
+    /// Whether the chain reads the memory that starts here.
     fn reads(&self, block: u64) -> bool {
         self.norm.blocks.contains(&block) || self.added.is_some_and(|a| a.other == block)
     }
 
-    /// Whether memory that starts here is written.
+    /// Whether the chain writes the memory that starts here.
     fn writes(&self, block: u64) -> bool {
         block == self.norm.y || self.added.is_some_and(|a| a.to == block) || self.relu == Some(block)
     }
 
-    /// Notes that nobody will read memory that starts here.
+    /// Records that the memory that starts here was freed, so it need not be written.
     fn forget(&mut self, block: u64) {
         if block == self.end() {
             return;
@@ -104,7 +104,7 @@ impl Chain {
         stages | if self.relu.is_some() { stage::RELU } else { 0 }
     }
 
-    /// The kernel that does all of it.
+    /// The fused kernel.
     fn kernel(&self, gpu: &Gpu) -> Result<Function> {
         let n = &self.norm;
         chain_kernel(gpu, n.dtype, n.parameter, n.share, self.stages())
@@ -135,7 +135,7 @@ impl Chain {
         unsafe { gpu.launch_now(handle, grid, self.stream.handle(), &mut args) }
     }
 
-    /// The last result is overwritten.
+    /// Marks the last result as not needed: a later op overwrites it.
     fn forget_end(&mut self) {
         match &mut self.added {
             Some(added) => added.keep = false,
@@ -143,7 +143,8 @@ impl Chain {
         }
     }
 
-    /// Takes an addition or a ReLU in, if it reads the last result and nothing that is written; says whether it did.
+    /// Fuses an addition or a ReLU if it reads the last result and nothing that the chain writes. Returns whether it
+    /// did.
     fn join(&mut self, stream: Handle, op: Pointwise, compute: DType, inputs: &[Operand], out: View) -> bool {
         let n = self.norm;
         let arithmetic = if n.dtype == DType::F64 { DType::F64 } else { DType::F32 };
@@ -184,21 +185,21 @@ impl Chain {
     }
 }
 
-/// Bytes of a gradient that is worth holding back.
+/// Minimum bytes of a gradient that is worth deferring.
 const LARGE_MASK: usize = 1 << 20;
 
-/// A view of memory that is the whole of its storage, without gaps.
+/// A dense view that covers its whole storage.
 fn whole(v: View, dtype: DType, elements: usize) -> bool {
     v.dtype == dtype && v.numel() == elements && v.layout.offset() == 0 && v.layout.is_contiguous()
 }
 
-/// The gradient of a ReLU that is held back.
+/// A deferred gradient of a ReLU.
 pub struct Mask {
     stream: Place,
     passed: Arc<AtomicBool>,
-    /// The kernel, if nothing takes the mask.
+    /// The separate kernel, in case no batch norm fuses the mask.
     form: Box<Prepared>,
-    /// The gradient of the result, the result, and where the gradient goes: the starts of their memory.
+    /// Base addresses of the output's gradient, the output, and the input's gradient.
     pub dy: u64,
     pub positive: u64,
     pub to: u64,
@@ -206,7 +207,7 @@ pub struct Mask {
     elements: usize,
 }
 
-/// Work that is held back.
+/// Deferred work.
 pub enum Held {
     Norm(Chain),
     Mask(Mask),
@@ -243,7 +244,7 @@ impl Held {
 
     fn is_ready(&self, gpu: &Gpu) -> bool {
         match self {
-            // An error shows again when it is issued.
+            // Launching reports the error again.
             Held::Norm(chain) => chain.kernel(gpu).map_or(true, |kernel| kernel.is_compiled()),
             Held::Mask(mask) => mask.form.function.is_compiled(),
         }
@@ -257,7 +258,7 @@ impl Held {
     }
 }
 
-/// Where work waits until it is issued.
+/// Queue of work that is not issued yet.
 pub type Slot = Arc<Mutex<Option<Held>>>;
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -265,7 +266,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Gpu {
-    /// Holds the last kernel of a batch norm back, or launches it where it must not wait.
+    /// Defers the last kernel of a batch norm, or launches it if it cannot be deferred.
     pub fn hold_chain(&self, norm: Normalised, may_wait: bool) -> Result<()> {
         if !may_wait || self.is_timed() || crate::kernel::sync_each_call() {
             let function = chain_kernel(self, norm.dtype, norm.parameter, norm.share, stage::KEEP)?;
@@ -298,14 +299,14 @@ impl Gpu {
         Ok(())
     }
 
-    /// The work held back, if no later work has been issued; to be changed or inspected.
+    /// The deferred work, if no later work has been issued.
     fn with_held<R>(&self, what: impl FnOnce(&mut Held) -> R) -> Option<R> {
         let slot = lock(&self.chain).clone()?;
         let mut held = lock(&slot);
         held.as_mut().filter(|h| !h.passed().load(Acquire)).map(what)
     }
 
-    /// Holds the gradient of a ReLU back; says whether it did.
+    /// Defers the gradient of a ReLU. Returns whether it did.
     pub fn hold_mask(
         &self,
         form: impl FnOnce() -> Result<Prepared>,
@@ -316,7 +317,7 @@ impl Gpu {
         let (dtype, elements) = (to.dtype, to.numel());
         let fits = |v: View| whole(v, dtype, elements) && (v.ptr() as usize).is_multiple_of(16);
         let apart = dy.ptr() != to.ptr() && positive.ptr() != to.ptr() && dy.ptr() != positive.ptr();
-        // Of half types the sums would need more registers than the pass saves.
+        // For half types the fused sums would need more registers than the saved pass is worth.
         let large = elements * dtype.size() >= LARGE_MASK && dtype.size() >= 4;
         if !large
             || !apart
@@ -332,9 +333,9 @@ impl Gpu {
         self.hold_back(Held::Mask(mask)).map(|()| true)
     }
 
-    /// Takes the gradient of a ReLU that is held back and goes to `to`: the caller then computes it.
+    /// Takes over a deferred gradient of a ReLU whose output is `to`; the caller then computes it.
     pub fn take_mask(&self, to: View) -> Option<Mask> {
-        if !self.queue.waits() {
+        if !self.queue.has_pending() {
             return None;
         }
         let slot = lock(&self.chain).clone()?;
@@ -354,9 +355,9 @@ impl Gpu {
         }
     }
 
-    /// Lets an addition or a ReLU join a batch norm that is held back; says whether it did.
+    /// Fuses an addition or a ReLU with a deferred batch norm. Returns whether it did.
     pub fn join_chain(&self, op: Pointwise, compute: DType, inputs: &[Operand], out: View) -> bool {
-        self.queue.waits()
+        self.queue.has_pending()
             && self
                 .with_held(|held| match held {
                     Held::Norm(chain) => chain.join(self.lane().stream, op, compute, inputs, out),
@@ -365,7 +366,7 @@ impl Gpu {
                 .unwrap_or(false)
     }
 
-    /// Whether work on these tensors and the work that is held back may change places.
+    /// Whether work on these tensors commutes with the deferred work.
     pub fn is_apart_from_chain(&self, inputs: &[Option<View>], out: View) -> bool {
         let start = |v: &View| v.storage.ptr() as u64;
         let written = start(&out);
@@ -401,12 +402,12 @@ impl Gpu {
         }
     }
 
-    /// Memory that was kept for work which has been issued since.
+    /// Memory kept for work that has been issued since.
     pub fn no_longer_kept(&self) -> Vec<u64> {
         let mut kept = lock(&self.kept);
         let mut free = Vec::new();
         kept.retain(|(slot, block)| {
-            // Once something has come after it, whatever takes the memory next waits behind it.
+            // After the deferred work is queued, any reuse of the memory is ordered behind it.
             let waits = lock(slot).as_ref().is_some_and(|held| !held.passed().load(Acquire));
             if !waits {
                 free.push(*block);

@@ -14,19 +14,19 @@ use rushlight_core::backend::{Collectives, DeviceComm, DeviceOp, DeviceWork, Mem
 use rushlight_core::{DType, Error, Result, View};
 use std::sync::{Arc, Mutex};
 
-/// Most ranks whose data one kernel combines, the same as in `collective.cu`.
+/// Maximum ranks that one kernel combines, as in `collective.cu`.
 pub const MAX_RANKS: usize = 16;
-/// Bytes of each rank that are combined at a time where the library has no such reduction.
+/// Bytes of each rank that are combined at a time for reductions the library lacks.
 const GATHERED: usize = 4 << 20;
 
-/// Memory that operations need until they are done.
+/// Memory that operations use until they are done.
 pub type Kept = Vec<Scratch<'static>>;
 
 /// The transport.
 pub trait Transport: Send + Sync {
     /// For messages.
     fn name(&self) -> String;
-    /// Gives operations to the calling thread's stream.
+    /// Issues operations on the calling thread's stream.
     fn run(&self, gpu: &'static Gpu, ops: &[DeviceOp]) -> Result<Kept>;
     /// The error of a background failure.
     fn error(&self) -> Result<()>;
@@ -38,10 +38,10 @@ pub trait Transport: Send + Sync {
 pub struct Comm {
     gpu: &'static Gpu,
     stream: Stream,
-    /// For work that is recorded.
+    /// Stream of recorded work.
     branch: Stream,
     transport: Box<dyn Transport>,
-    /// Held while operations are started: all ranks must see them in one order.
+    /// Held while operations are issued: all ranks must issue them in one order.
     turn: Mutex<()>,
 }
 
@@ -85,7 +85,7 @@ impl DeviceComm for Comm {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         let here = gpu.lane();
         let own = if here.recording { self.branch.lane() } else { self.stream.lane() };
-        // Memory of a recording is the graph's.
+        // The graph owns memory of a recording.
         let own = if here.recording { Lane { pool: here.pool, recording: true, ..own } } else { own };
         if here.recording {
             let mut forks = gpu.forks.lock().unwrap_or_else(|e| e.into_inner());
@@ -122,17 +122,17 @@ impl DeviceComm for Comm {
     }
 }
 
-/// Operations that were started.
+/// Operations in progress.
 struct Started {
     gpu: &'static Gpu,
     done: Event,
-    /// The stream of the recording that they are part of.
+    /// The stream of the recording that contains them.
     recording: Option<usize>,
     _kept: Kept,
 }
 
 impl Started {
-    /// Whether the calling thread makes the recording that the operations are part of.
+    /// Whether the calling thread makes the recording that contains the operations.
     fn is_recorded_here(&self) -> bool {
         let lane = self.gpu.lane();
         lane.recording && self.recording == Some(lane.stream as usize)
@@ -238,8 +238,8 @@ impl Gpu {
     }
 }
 
-/// The mean of one rank's data is their sum: the library scales them all the same, in a pass over memory, but leaves a
-/// sum in place alone.
+/// The mean over one rank is the sum. The library would scale the data in a pass over memory, but does nothing for a
+/// sum in place.
 fn of_ranks(op: ReduceOp, ranks: usize) -> ReduceOp {
     if ranks == 1 && op == ReduceOp::Mean { ReduceOp::Sum } else { op }
 }
@@ -315,7 +315,7 @@ impl NcclComm {
     }
 
     /// A reduction that the library lacks: every rank collects all data, a piece at a time, and combines it; `root`
-    /// alone keeps the result.
+    /// is the only rank that keeps the result.
     fn gathered(
         &self,
         gpu: &'static Gpu,

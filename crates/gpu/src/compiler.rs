@@ -1,11 +1,11 @@
-//! Threads that compile kernels, as many as the machine has cores.
+//! Worker threads that compile kernels, one per core.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
-/// More would wait for each other: a part of NVRTC runs on one thread at a time. Each takes some forty megabytes.
+/// More would contend: a part of NVRTC is single-threaded. Each thread takes about forty megabytes.
 const MOST_THREADS: usize = 16;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -13,12 +13,12 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Threads {
     jobs: VecDeque<Job>,
     running: usize,
-    /// The process ends: nothing is begun any more.
+    /// The process exits: no job starts any more.
     closing: bool,
 }
 
 static THREADS: Mutex<Threads> = Mutex::new(Threads { jobs: VecDeque::new(), running: 0, closing: false });
-/// Whose threads they are: a forked child has none of its parent's.
+/// Process of the threads: a forked child has none of its parent's.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 fn threads() -> MutexGuard<'static, Threads> {
@@ -29,9 +29,9 @@ unsafe extern "C" {
     fn atexit(handler: extern "C" fn()) -> i32;
 }
 
-/// The compiler must not be taken away while it works.
+/// The compiler must stay loaded while it runs.
 extern "C" fn finish() {
-    // A child does not touch a lock that a thread of its parent's may have held.
+    // A child must not touch a lock that a thread of its parent may have held.
     if PROCESS.load(SeqCst) != std::process::id() {
         return;
     }
@@ -65,7 +65,7 @@ pub fn start(job: impl FnOnce() + Send + 'static) {
 
 /// A worker thread: ends when the queue is empty.
 fn work() {
-    /// Counts a thread until it ends, however it does.
+    /// Counts the thread until it ends, also by a panic.
     struct Turn;
     impl Drop for Turn {
         fn drop(&mut self) {
@@ -77,7 +77,7 @@ fn work() {
         let mut threads = threads();
         let job = if threads.closing { None } else { threads.jobs.pop_front() };
         let Some(job) = job else {
-            // Under the same lock: a job put there now finds a thread less.
+            // Under the same lock, so that a job queued now sees one thread less.
             threads.running -= 1;
             std::mem::forget(turn);
             return;

@@ -1,6 +1,6 @@
-//! Convolutions: of few channels by kernels made for them (`conv_few`), by one pixel as products (`conv_pixels`), else
-//! by the vendor's library where there is one, else as matrix products over unfolded images, or directly where groups
-//! make the matrices small (`kernels/conv.cu`).
+//! Convolutions. Few channels: dedicated kernels (`conv_few`). One-pixel kernels: matrix products (`conv_pixels`).
+//! Otherwise the vendor's library if installed, else matrix products over unfolded images, or direct convolution if
+//! groups make the matrices small (`kernels/conv.cu`).
 
 use crate::device::{Gpu, Temporary};
 use crate::driver::DevicePtr;
@@ -11,10 +11,10 @@ use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Error, Layout, Result, View};
 
 const THREADS: usize = 256;
-/// Bytes of unfolded images at most; more images are taken in turns.
+/// Maximum bytes of unfolded images; more images are processed in batches.
 const MOST_COLUMNS: usize = 1 << 29;
 
-/// The same as `Conv` in `conv.cu`.
+/// Matches `Conv` in `conv.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Geometry {
@@ -33,7 +33,7 @@ fn volume(d: [usize; 3]) -> usize {
     d.iter().product()
 }
 
-/// Whether a tensor is dense with its channels, the second dimension, innermost.
+/// Whether a tensor is dense in channels-last order.
 pub fn channels_last(v: View) -> bool {
     let (shape, strides) = (v.shape(), v.strides());
     let mut step = 1;
@@ -55,11 +55,11 @@ fn order(views: [View; 3]) -> Order {
 struct Columns {
     /// Rows of the unfolded images: input channels times taps.
     rows: usize,
-    /// Output pixels of an image.
+    /// Output pixels per image.
     pixels: usize,
-    /// Images taken at once.
+    /// Images per batch.
     images: usize,
-    /// Whether the images are their own columns.
+    /// Whether the images are their own columns, so that unfolding copies nothing.
     plain: bool,
 }
 
@@ -81,7 +81,7 @@ pub fn product(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Gemm
     Gemm { tf32: allow_tf32_conv(), ..Gemm::plain(dtype, batch, m, n, k) }
 }
 
-/// Columns that are there already, or were made.
+/// Columns: the images themselves, or unfolded ones.
 enum Unfolded {
     Plain(u64),
     Made(Temporary),
@@ -96,23 +96,23 @@ impl Unfolded {
     }
 }
 
-/// Which of the three computations.
+/// The three computations of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pass {
     /// The output.
     Forward,
-    /// The gradient by the input.
+    /// The gradient with respect to the input.
     Input,
-    /// The gradient by the weight.
+    /// The gradient with respect to the weight.
     Weight,
 }
 
 /// The memory order of a convolution's images and weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Row-major, as the sizes say.
+    /// Row-major.
     ChannelsFirst,
-    /// Channels of a pixel next to each other.
+    /// Channels last.
     ChannelsLast,
 }
 
@@ -132,7 +132,7 @@ impl Gpu {
         self.function(Key::new(Family::Conv, entry, [dtype as u16]), || defines(part, dtype))
     }
 
-    /// Whether a convolution is computed directly.
+    /// Whether a convolution uses the direct kernel.
     fn is_direct(spec: &Conv, dtype: DType) -> bool {
         spec.groups > 1 || !dtype.is_float()
     }
@@ -179,7 +179,7 @@ impl Gpu {
         if (last && self.conv_pixels(Pass::Forward, spec, x, w, y, false)?)
             || (some && self.conv_library(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
         {
-            // Only the bias is left to add.
+            // Only the bias is left to be added.
             if last {
                 pixels = 1;
             }
@@ -241,7 +241,7 @@ impl Gpu {
             let g = geometry(spec);
             return launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; g, from, by, to);
         }
-        // Columns of half types are sums' terms, so they are wider.
+        // Columns of half types are terms of sums, so they are widened to `f32`.
         let wide = if dy.dtype.size() == 2 { DType::F32 } else { dy.dtype };
         let c = Columns::new(spec, wide)?;
         let size = dy.dtype.size();
@@ -271,7 +271,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// The gradient by the input added to `dx`; `false` unless it is one product.
+    /// Adds the gradient with respect to the input to `dx`; `false` unless it is a single product.
     pub fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
         let one = dx.numel() > 0 && spec.stride == [1; 3] && order([dx, w, dy]) == Order::ChannelsLast;
         Ok(one && self.conv_pixels(Pass::Input, spec, dx, w, dy, true)?)
@@ -309,7 +309,7 @@ impl Gpu {
         let (channels, pixels) = (spec.out_channels, c.pixels);
         for first in (0..spec.batch).step_by(c.images) {
             let images = c.images.min(spec.batch - first);
-            // One product over all images: channels of all of them side by side, as the columns are.
+            // One product over all images: their channels are arranged side by side, like the columns.
             let columns = self.unfold(spec, &c, x, first, images, true)?;
             let offset = dy.layout.offset() + first * channels * pixels;
             let turned = Layout::strided(&[channels, images, pixels], &[pixels, channels * pixels, 1], offset)?;

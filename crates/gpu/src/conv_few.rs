@@ -1,5 +1,5 @@
-//! Convolutions of few channels over small images (`kernels/conv_few.cu`), which libraries made for many channels leave
-//! most of the device idle for.
+//! Convolutions of few channels over small images (`kernels/conv_few.cu`). Libraries are tuned for many channels and
+//! leave most of the device idle on these.
 
 use crate::conv::Pass;
 use crate::device::Gpu;
@@ -7,18 +7,18 @@ use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use rushlight_core::backend::Conv;
 use rushlight_core::{DType, Result};
 
-/// Most channels in and out, for which a thread has a register each.
+/// Maximum input and output channels; a thread keeps a register for each.
 const MOST_CHANNELS: usize = 16;
-/// Most taps of all channels.
+/// Maximum taps over all channels.
 const MOST_TAPS: usize = 512;
-/// Threads of a block at most.
+/// Maximum threads of a block.
 const THREADS: usize = 512;
-/// Bytes of shared memory that leave room for two blocks.
+/// Shared memory per block that leaves room for two blocks.
 const MOST_SHARED: usize = 100 << 10;
-/// Pixels that a thread has at a time.
+/// Pixels that a thread computes at a time.
 const PIXELS: usize = 2;
 
-/// The same as `Plane` in `conv_few.cu`.
+/// Matches `Plane` in `conv_few.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Plane {
@@ -27,13 +27,13 @@ struct Plane {
     before: [u32; 2],
 }
 
-/// A compiled form of the kernels.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub dtype: DType,
     pub channels: [u16; 2],
     pub kernel: [u16; 2],
-    /// For the gradient by the input.
+    /// Whether the kernel computes the gradient with respect to the input.
     pub flipped: bool,
     /// Threads that share a tap.
     pub slices: u16,
@@ -63,12 +63,12 @@ impl Form {
     }
 }
 
-/// A convolution that these kernels take.
+/// A convolution that these kernels support.
 struct Problem {
     form: Form,
     plane: Plane,
     pixels: usize,
-    /// Elements of an image with the zeros around it.
+    /// Elements of a zero-padded image.
     image: usize,
     size: usize,
 }
@@ -124,7 +124,7 @@ fn key(entry: &'static str, form: Form) -> Key {
     Key::new(Family::ConvFew, entry, [dtype as u16, ci, co, kh, kw, flipped as u16, slices])
 }
 
-/// Threads that share a tap in the gradient by the weight.
+/// Threads that share a tap in the gradient with respect to the weight.
 fn slices(form: &Form) -> u16 {
     (THREADS / form.taps()).max(1) as u16
 }
@@ -136,7 +136,7 @@ impl Gpu {
         Ok(function)
     }
 
-    /// Output (with its bias) or gradient by the input of a convolution of few channels; says whether it is one.
+    /// Output (with bias) or input gradient of a convolution of few channels. Returns whether these kernels support it.
     pub fn conv_few(&self, pass: Pass, s: &Conv, dtype: DType, [from, by, bias, to]: [u64; 4]) -> Result<bool> {
         let Some(problem) = Problem::new(pass, s, dtype) else { return Ok(false) };
         let Problem { form, plane, pixels, .. } = problem;
@@ -148,7 +148,7 @@ impl Gpu {
         Ok(true)
     }
 
-    /// Gradient by the weight of a convolution of few channels; says whether it is one.
+    /// Weight gradient of a convolution of few channels. Returns whether these kernels support it.
     pub fn conv_few_weight(&self, s: &Conv, dtype: DType, [x, dy, dw]: [u64; 3]) -> Result<bool> {
         let Some(problem) = Problem::new(Pass::Weight, s, dtype) else { return Ok(false) };
         let Problem { mut form, plane, pixels, size, .. } = problem;

@@ -6,20 +6,20 @@ use crate::driver::Handle;
 use rushlight_core::backend::Conv;
 use std::ffi::c_int;
 
-/// Most plans that are kept.
+/// Maximum number of cached plans.
 pub const MAX_PLANS: usize = 1024;
 /// Maximum workspace of a plan.
 pub const WORKSPACE: usize = 1 << 30;
 
-/// Descriptors to be destroyed, each by its function.
+/// Descriptors, each with the function that destroys it.
 #[derive(Default)]
 pub struct Descriptors(Vec<(unsafe extern "C" fn(Handle) -> i32, Handle)>);
 
 impl Descriptors {
-    /// Takes a descriptor over.
+    /// Takes ownership of a descriptor.
     ///
     /// # Safety
-    /// `destroy` is the function that ends it, and no call uses it after this is dropped.
+    /// `destroy` is the descriptor's destructor, and no call uses the descriptor after this is dropped.
     pub unsafe fn push(&mut self, destroy: unsafe extern "C" fn(Handle) -> i32, descriptor: Handle) {
         self.0.push((destroy, descriptor));
     }
@@ -48,12 +48,12 @@ pub fn numbers(s: &Conv) -> [usize; 22] {
 pub struct Dense {
     /// Sizes.
     pub sizes: Vec<c_int>,
-    /// Elements between neighbours.
+    /// Strides in elements.
     pub strides: Vec<c_int>,
 }
 
 impl Dense {
-    /// `None` if the elements are more than the libraries count.
+    /// `None` if a size exceeds the libraries' integers.
     fn new(sizes: Vec<c_int>, order: Order) -> Option<Self> {
         let last = sizes.len() - 1;
         let inside_out: Vec<usize> = match order {
@@ -77,7 +77,7 @@ pub struct Shapes {
     pub w: Dense,
     /// Results.
     pub y: Dense,
-    /// Of each dimension of the windows.
+    /// One entry per spatial dimension.
     pub padding: Vec<c_int>,
     /// As above.
     pub stride: Vec<c_int>,
@@ -86,7 +86,7 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// `None` if a number is more than the libraries count to.
+    /// `None` if a number exceeds the libraries' integers.
     pub fn new(s: &Conv, order: Order) -> Option<Self> {
         if !numbers(s).iter().all(|&n| c_int::try_from(n).is_ok()) {
             return None;

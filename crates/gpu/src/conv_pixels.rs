@@ -7,7 +7,7 @@ use crate::matmul::Gemm;
 use rushlight_core::backend::Conv;
 use rushlight_core::{Layout, Result, Scalar, View};
 
-/// The pixels that steps meet, `[batch, height, width, channels]`, of images with the channels innermost.
+/// The pixels that a strided convolution reads, `[batch, height, width, channels]`, of channels-last images.
 fn met(s: &Conv, images: View) -> Result<Layout> {
     let &[image, _, row, pixel] = images.strides() else {
         return Layout::contiguous(&[0]);
@@ -17,9 +17,9 @@ fn met(s: &Conv, images: View) -> Result<Layout> {
 }
 
 impl Gpu {
-    /// One of the three computations over dense images with channels last, given input, weight and output (or
-    /// their gradients); returns whether the kernel is one pixel. With `add`, which takes steps of one, the result is
-    /// added to the output's contents.
+    /// One of the three computations over dense channels-last images, given input, weight and output (or their
+    /// gradients). Returns whether the kernel is one pixel. With `add`, which requires a stride of one, the result is
+    /// added to the output.
     pub fn conv_pixels(&self, pass: Pass, s: &Conv, x: View, w: View, y: View, add: bool) -> Result<bool> {
         let pixels = s.kernel == [1; 3] && s.padding == [0; 3] && s.groups == 1 && s.input[0] == 1;
         if !pixels || x.shape().len() != 4 || x.numel() == 0 || y.numel() == 0 {

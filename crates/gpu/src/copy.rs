@@ -31,7 +31,7 @@ impl Gpu {
         self.formula(Formula::Copy, out.dtype, [Some(Operand::Tensor(src)), None, None, None, None], &[], out)
     }
 
-    /// Copies by tiles where input and output are dense along different dimensions; says whether it did.
+    /// Tiled copy for input and output that are dense along different dimensions. Returns whether it applied.
     fn transposed(&self, src: View, out: View) -> Result<bool> {
         let all = merged(&in_memory_order(loops(out.shape(), [out.strides(), src.strides()])));
         let Some((inner, outer)) = all.split_last() else { return Ok(false) };

@@ -8,10 +8,10 @@ use crate::softmax::float;
 use rushlight_core::backend::CrossEntropy;
 use rushlight_core::{DType, Error, Result, View};
 
-/// Threads of a row at most.
+/// Maximum threads per row.
 const MOST_THREADS: u16 = 256;
 
-/// The same as `Spec` in `cross_entropy.cu`.
+/// Matches `Spec` in `cross_entropy.cu`.
 #[repr(C)]
 struct Spec {
     logits: u64,
@@ -44,7 +44,7 @@ impl Gpu {
         };
         let mut addresses = vec![spec.logits];
         addresses.extend(also);
-        // Rows are read once: nothing is kept, and several blocks of few threads wait for less than one of many.
+        // Rows are read once, so nothing is cached; several small blocks hide more latency than one large block.
         let share = Rows::new(s.logits.dtype, classes, &addresses);
         let share = Rows { steps: 0, threads: share.threads.min(MOST_THREADS), ..share };
         let smooth = s.label_smoothing > 0.0;

@@ -18,18 +18,18 @@ use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
 /// All devices in use, of any vendor.
 static STARTED: RwLock<Vec<&'static Gpu>> = RwLock::new(Vec::new());
 
-/// Fault record that a kernel writes for an index out of range; in host memory that the device can access.
+/// Fault record that a kernel writes for an index out of range, in mapped host memory.
 #[repr(C)]
 struct Fault {
     there: u32,
     size: u32,
     index: i64,
-    /// A number on the device, not zero once a thread has taken it upon itself to write: not every machine's devices
-    /// have atomics on host memory.
+    /// Lock on the device: the first thread that sets it writes the record. Not every machine has device atomics on
+    /// host memory.
     taken: DevicePtr,
 }
 
-/// A GPU at work.
+/// A started GPU.
 pub struct Gpu {
     device: Device,
     own: OnceLock<&'static GpuBackend>,
@@ -37,14 +37,14 @@ pub struct Gpu {
     pub libraries: &'static dyn Libraries,
     pub properties: Properties,
     pub kernels: Kernels,
-    /// Launches of all streams that wait for their kernels.
+    /// Launch queue of all streams.
     pub queue: Queue<Gpu>,
     /// Maximum shared memory of a block.
     pub shared_memory: usize,
-    /// Instructions that attention may use.
+    /// Tensor-core instructions available to attention.
     pub matrix_units: MatrixUnits,
     pub context: Handle,
-    /// The stream of all threads that have not chosen another.
+    /// Stream of all threads that have not chosen another.
     main: Handle,
     memory: Mutex<Memory>,
     fault: *mut Fault,
@@ -52,12 +52,12 @@ pub struct Gpu {
     pub products: OnceLock<Result<&'static dyn Products>>,
     pub convolutions: OnceLock<Option<&'static dyn Convolutions>>,
     pub factorisations: OnceLock<Result<&'static dyn Factorisations>>,
-    /// Work that is held back.
+    /// Deferred work.
     pub chain: Mutex<Option<Slot>>,
-    /// Memory that was freed while work that is held back reads it, and whether there is any.
+    /// Memory that was freed while deferred work reads it, and whether there is any.
     pub kept: Mutex<Vec<(Slot, DevicePtr)>>,
     pub keeps: AtomicBool,
-    /// Streams of collectives that take part in a recording, by the recording's stream.
+    /// Streams of collectives that belong to a recording, by the recording's stream.
     pub forks: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -73,25 +73,25 @@ thread_local! {
     static LANES: RefCell<Lanes> = const { RefCell::new(Lanes { chosen: Vec::new(), scopes: Vec::new() }) };
 }
 
-/// Where a thread's work goes: to the innermost scope of the device, else to the stream it has chosen, else to the main
+/// Destination of a thread's work: the innermost scope of the device, else to the stream it has chosen, else to the main
 /// one.
 struct Lanes {
-    /// One for each device at most.
+    /// At most one per device.
     chosen: Vec<(Lane, Stream)>,
     scopes: Vec<(Lane, Option<Stream>)>,
 }
 
-/// Where a thread's work on a device goes.
+/// Stream and pool that a thread uses on a device.
 #[derive(Clone, Copy)]
 pub struct Lane {
     pub device: Device,
     pub stream: Handle,
     pub pool: PoolId,
-    /// Whether the stream notes work for later and does not do it.
+    /// Whether the stream is in capture mode.
     pub recording: bool,
 }
 
-/// A stream that work which waits will go to.
+/// A stream for queued work, kept alive until the work is issued.
 #[derive(Clone, Copy)]
 pub struct Place(pub Handle);
 
@@ -104,22 +104,22 @@ impl Place {
     }
 }
 
-/// Puts a thread's former stream back when dropped.
+/// Restores the thread's previous stream when dropped.
 pub struct LaneGuard(std::marker::PhantomData<*const ()>);
 
 impl Lane {
-    /// Sends this thread's work there until the guard is dropped.
+    /// Redirects this thread's work to this lane until the guard is dropped.
     pub fn enter(self) -> LaneGuard {
         self.enter_as(None)
     }
 
-    /// [`enter`](Lane::enter) for a stream that programs know.
+    /// [`enter`](Lane::enter) for a stream that the program created.
     pub fn enter_as(self, stream: Option<Stream>) -> LaneGuard {
         LANES.with_borrow_mut(|lanes| lanes.scopes.push((self, stream)));
         LaneGuard(std::marker::PhantomData)
     }
 
-    /// Sends this thread's work there from now on.
+    /// Redirects this thread's work to this lane.
     pub fn choose(self, stream: Stream) {
         let former = LANES.with_borrow_mut(|lanes| {
             let at = lanes.chosen.iter().position(|(lane, _)| lane.device == self.device);
@@ -127,11 +127,11 @@ impl Lane {
             lanes.chosen.push((self, stream));
             former
         });
-        // May be the last to know its stream, whose end is work.
+        // May drop the last reference to the stream, which issues work.
         drop(former);
     }
 
-    /// The stream that this thread's work on a device goes to, if it has named one.
+    /// The stream that this thread has chosen on a device, if any.
     pub fn chosen(device: Device) -> Option<Stream> {
         LANES.with_borrow(|lanes| {
             let scope = lanes.scopes.iter().rev().filter(|(lane, _)| lane.device == device);
@@ -149,7 +149,7 @@ impl Drop for LaneGuard {
 }
 
 impl Gpu {
-    /// Starts work on a device that its vendor has opened.
+    /// Starts a device that its vendor has opened.
     pub fn start(opened: Opened) -> Result<&'static GpuBackend> {
         let Opened {
             device,
@@ -233,7 +233,7 @@ impl Gpu {
         self.device
     }
 
-    /// Makes this thread's calls go to this device.
+    /// Makes this the current device of the calling thread.
     #[inline]
     pub fn enter(&self) -> Result<()> {
         if CURRENT.get() == Some(self.device) {
@@ -245,7 +245,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Where this thread's work goes.
+    /// Current lane of this thread.
     #[inline]
     pub fn lane(&self) -> Lane {
         LANES
@@ -258,13 +258,13 @@ impl Gpu {
             .unwrap_or(self.main_lane())
     }
 
-    /// Where work goes unless a thread says otherwise.
+    /// Default lane of threads that have not chosen another.
     #[inline]
     pub fn main_lane(&self) -> Lane {
         Lane { device: self.device, stream: self.main, pool: MAIN, recording: false }
     }
 
-    /// The stream this thread's work goes to, with nothing waiting before it.
+    /// The current stream of this thread, after draining the launch queue.
     #[inline]
     pub fn stream(&self) -> Result<Handle> {
         self.queue.settle(self)?;
@@ -285,8 +285,8 @@ impl Gpu {
         })
     }
 
-    /// An error if this thread records a step: `call` has to wait for the device, or moves data between it and the
-    /// host, which a replay could not repeat.
+    /// Returns an error if this thread records a step: `call` has to wait for the device, or moves data between it and
+    /// the host, which a replay cannot repeat.
     #[inline]
     pub fn refuse_recording(&self, call: &str) -> Result<()> {
         if self.lane().recording { Err(cannot_record(call)) } else { Ok(()) }
@@ -296,7 +296,7 @@ impl Gpu {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Memory for `bytes` (not zero).
+    /// Allocates `bytes` (not zero).
     pub fn take_memory(&self, bytes: usize) -> Result<DevicePtr> {
         self.enter()?;
         if self.keeps.load(Acquire) {
@@ -306,18 +306,18 @@ impl Gpu {
         self.memory().alloc(self, pool, bytes)
     }
 
-    /// Takes memory back: at once, or when the other streams that were said to use it are past it.
+    /// Frees memory: at once, or after the other streams registered as users have passed it.
     pub fn give_memory(&self, ptr: DevicePtr) {
         if self.keeps.load(Acquire) {
             self.give_kept();
         }
-        if self.queue.waits() && self.is_kept_for_held(ptr) {
+        if self.queue.has_pending() && self.is_kept_for_held(ptr) {
             return;
         }
         self.give_now(ptr);
     }
 
-    /// Takes memory back that was kept for work which has been issued since.
+    /// Frees memory that was kept for work which has been issued since.
     #[cold]
     fn give_kept(&self) {
         self.no_longer_kept().into_iter().for_each(|ptr| self.give_now(ptr));
@@ -330,19 +330,19 @@ impl Gpu {
             .into_iter()
             .map(|stream| Event::at(self, stream as Handle).map(|event| Box::new(event) as Box<dyn Fence>))
             .collect();
-        // Without a fence nobody can say when the others are done: the block stays away.
+        // Without a fence the end of the other streams' use is unknown, so the block is leaked.
         if let Ok(fences) = fences {
             memory.free_after(ptr, fences);
         }
     }
 
-    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: later work runs
+    /// Scratch memory of a call. Work issued before it is dropped may still use it: later work runs
     /// after.
     pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
         Ok(Scratch { gpu: self, ptr: self.take_memory(bytes.max(1))? })
     }
 
-    /// Waits for all work this thread has issued so far, and reports an index out of range that it met.
+    /// Waits for all work that this thread has issued, and reports an index out of range.
     pub fn synchronize(&self) -> Result<()> {
         self.refuse_recording("synchronize")?;
         self.enter()?;
@@ -351,7 +351,7 @@ impl Gpu {
         self.report_fault()
     }
 
-    /// Waits for all work of the device, of all threads and streams, and reports an index out of range that it met.
+    /// Waits for all work of the device, of all threads and streams, and reports an index out of range.
     pub fn synchronize_all(&self) -> Result<()> {
         self.refuse_recording("synchronize")?;
         self.queue.settle(self)?;
@@ -360,13 +360,13 @@ impl Gpu {
         self.report_fault()
     }
 
-    /// Where kernels leave an index out of range.
+    /// Address of the fault record.
     #[inline]
     pub fn fault(&self) -> DevicePtr {
         self.fault_device
     }
 
-    /// Lets kernels write a fault again.
+    /// Clears the fault record.
     fn expect_faults(&self) -> Result<()> {
         let (none, stream) = (0u32, self.lane().stream);
         // SAFETY: our own memory; no kernel writes to it that this thread does not know of, or its report is as good as
@@ -401,7 +401,7 @@ impl Source for Gpu {
     }
 
     fn give(&self, ptr: u64) {
-        // Pending launches may still use it, although its owner is gone.
+        // Pending launches may still use it after its owner is dropped.
         self.queue.settle_silently(self);
         // SAFETY: from `take`; the driver waits for work that uses it.
         self.driver.relaxed(|| unsafe { self.driver.free(ptr) });
@@ -421,7 +421,7 @@ pub fn cannot_record(call: &str) -> Error {
     ))
 }
 
-/// A contiguous tensor that a call needs for itself.
+/// A contiguous scratch tensor.
 pub struct Temporary {
     storage: Storage,
     layout: Layout,
@@ -435,14 +435,14 @@ impl Temporary {
 }
 
 impl Gpu {
-    /// A contiguous tensor with whatever values the memory holds.
+    /// An uninitialised contiguous tensor.
     pub fn temporary(&self, shape: &[usize], dtype: DType) -> Result<Temporary> {
         let layout = Layout::contiguous(shape)?;
         let storage = self.engine()?.alloc(layout.numel() * dtype.size())?;
         Ok(Temporary { storage, layout, dtype })
     }
 
-    /// The same elements in row-major order.
+    /// A row-major copy.
     pub fn packed(&self, x: View) -> Result<Temporary> {
         let out = self.temporary(x.shape(), x.dtype)?;
         self.copy(x, out.view())?;
@@ -450,7 +450,7 @@ impl Gpu {
     }
 }
 
-/// Memory of a call, back in the pool when dropped.
+/// Scratch memory of a call, returned to the pool when dropped.
 pub struct Scratch<'a> {
     gpu: &'a Gpu,
     pub ptr: DevicePtr,

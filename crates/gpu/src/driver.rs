@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_void};
 
 /// An address on a device.
 pub type DevicePtr = u64;
-/// A context, a stream, an event, a module, a function, a graph: all are opaque addresses.
+/// An opaque handle: a context, stream, event, module, function or graph.
 pub type Handle = *mut c_void;
 
 /// A kernel's launch.
@@ -22,19 +22,19 @@ pub struct Launch<'a> {
     pub function: Handle,
     /// Blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Where to; ignored for a node of a graph.
+    /// The stream; ignored for a graph node.
     pub stream: Handle,
-    /// Whether the kernel may start while the one before it ends.
+    /// Whether the kernel may start while its predecessor ends.
     pub overlap: bool,
-    /// Addresses of the arguments.
+    /// Pointers to the arguments.
     pub arguments: &'a mut [*mut c_void],
 }
 
-/// NVIDIA's `CUtensorMap`: a tensor as the bulk copy engine sees it, in the driver's own form.
+/// NVIDIA's `CUtensorMap`: the driver's descriptor of a tensor for the bulk copy engine.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Default)]
 pub struct TensorMap(pub [u64; 16]);
@@ -47,7 +47,7 @@ pub struct Boxes {
     pub bf16: bool,
     /// Sizes.
     pub sizes: [u64; 4],
-    /// Bytes between elements of the outer three.
+    /// Strides of the outer three dimensions, in bytes.
     pub strides: [u64; 3],
     /// Sizes of a box.
     pub boxes: [u32; 4],
@@ -57,25 +57,25 @@ pub struct Boxes {
 ///
 /// # Safety
 /// Of every unsafe function: handles and addresses come from this driver and are alive, ranges are within their
-/// allocations, the calling thread has entered the context of the device meant.
-#[expect(clippy::missing_safety_doc, reason = "said once, above, for all of them")]
+/// allocations, and the calling thread has entered the context of the device.
+#[expect(clippy::missing_safety_doc, reason = "documented above, once for all of them")]
 pub trait Driver: Send + Sync + 'static {
-    /// Makes the calling thread's calls go to a device.
+    /// Makes a device current in the calling thread.
     unsafe fn enter(&self, context: Handle) -> Result<()>;
     /// Waits for all work of the device.
     fn synchronize(&self) -> Result<()>;
 
     /// Free and total bytes.
     fn memory_info(&self) -> (usize, usize);
-    /// Memory of the device; `None` if there is not enough.
+    /// Allocates device memory; `None` if there is not enough.
     fn alloc(&self, bytes: usize) -> Result<Option<DevicePtr>>;
-    /// Takes it back, after the work that uses it.
+    /// Frees device memory, after the work that uses it.
     unsafe fn free(&self, ptr: DevicePtr);
-    /// Host memory that all devices see; `None` if there is not enough.
+    /// Allocates mapped host memory, visible to all devices; `None` if there is not enough.
     fn host_alloc(&self, bytes: usize) -> Result<Option<*mut c_void>>;
-    /// Takes it back.
+    /// Frees mapped host memory.
     unsafe fn host_free(&self, ptr: *mut c_void);
-    /// Where the device sees such memory.
+    /// Device address of mapped host memory.
     unsafe fn host_device_ptr(&self, ptr: *mut c_void) -> Result<DevicePtr>;
 
     /// Copies from the host. Pageable memory has been read when the call returns.
@@ -93,98 +93,98 @@ pub trait Driver: Send + Sync + 'static {
         stream: Handle,
     ) -> Result<()>;
 
-    /// A stream that does not wait for the default one. Lower priorities go first.
+    /// Creates a stream that does not synchronise with the default one. Lower priorities run first.
     fn stream_create(&self, priority: i32) -> Result<Handle>;
-    /// Ends a stream.
+    /// Destroys a stream.
     unsafe fn stream_destroy(&self, stream: Handle);
     /// Waits for a stream's work.
     unsafe fn stream_synchronize(&self, stream: Handle) -> Result<()>;
     /// Whether a stream's work is done.
     unsafe fn stream_query(&self, stream: Handle) -> Result<bool>;
-    /// Later work of the stream waits for the event.
+    /// Makes later work of the stream wait for the event.
     unsafe fn stream_wait(&self, stream: Handle, event: Handle) -> Result<()>;
     /// The default stream, which other libraries use.
     fn default_stream(&self) -> Handle;
 
     /// An event.
     fn event_create(&self, timed: bool) -> Result<Handle>;
-    /// Ends an event.
+    /// Destroys an event.
     unsafe fn event_destroy(&self, event: Handle);
-    /// Places an event after a stream's work.
+    /// Records an event in a stream.
     unsafe fn event_record(&self, event: Handle, stream: Handle) -> Result<()>;
     /// Whether the work before it is done.
     unsafe fn event_query(&self, event: Handle) -> Result<bool>;
-    /// Waits for the work before it.
+    /// Waits for an event.
     unsafe fn event_synchronize(&self, event: Handle) -> Result<()>;
-    /// Milliseconds between two events; `None` if one is not past yet.
+    /// Milliseconds between two events; `None` if one has not passed yet.
     unsafe fn event_elapsed(&self, begin: Handle, end: Handle) -> Result<Option<f32>>;
 
-    /// The calling thread's capture mode, exchanged for another.
+    /// Exchanges the calling thread's capture mode and returns the previous one.
     fn exchange_capture_mode(&self, mode: i32) -> i32;
-    /// Work given to the stream by the calling thread is noted from now on.
+    /// Starts capturing the work that the calling thread issues on the stream.
     unsafe fn capture_begin(&self, stream: Handle) -> Result<()>;
-    /// Ends that: a graph.
+    /// Ends the capture and returns the graph.
     unsafe fn capture_end(&self, stream: Handle) -> Result<Handle>;
-    /// Makes a graph ready to run.
+    /// Instantiates a graph.
     unsafe fn graph_instantiate(&self, graph: Handle) -> Result<Handle>;
-    /// The node that all others come after; `None` if there are several.
+    /// The root node of a graph; `None` if there are several.
     unsafe fn graph_root(&self, graph: Handle) -> Result<Option<Handle>>;
     /// Runs a graph.
     unsafe fn graph_launch(&self, exec: Handle, stream: Handle) -> Result<()>;
-    /// Gives a kernel's node new arguments and a new grid.
+    /// Sets a kernel node's arguments and grid.
     unsafe fn graph_set_kernel(&self, exec: Handle, node: Handle, launch: &mut Launch) -> Result<()>;
     /// Ends a graph.
     unsafe fn graph_destroy(&self, graph: Handle);
-    /// Ends a graph that is ready to run.
+    /// Destroys an instantiated graph.
     unsafe fn graph_exec_destroy(&self, exec: Handle);
 
     /// Loads machine code.
     unsafe fn module_load(&self, image: &[u8]) -> Result<Handle>;
     /// A kernel of a module.
     unsafe fn module_function(&self, module: Handle, name: &CStr) -> Result<Handle>;
-    /// Lets a kernel use more than the usual dynamic shared memory.
+    /// Allows a kernel more than the default dynamic shared memory.
     unsafe fn allow_shared(&self, function: Handle, bytes: usize) -> Result<()>;
     /// Launches a kernel.
     unsafe fn launch(&self, launch: &mut Launch) -> Result<()>;
 
-    /// A unique identifier of the device of the calling thread's context.
+    /// Unique identifier of the current device.
     fn identity(&self) -> Result<Vec<u8>> {
         Err(unshared())
     }
-    /// A token by which other processes of this machine open a whole allocation of [`alloc`](Driver::alloc).
+    /// Exports a token with which other processes of this machine open a whole allocation of [`alloc`](Driver::alloc).
     unsafe fn share_memory(&self, ptr: DevicePtr) -> Result<Vec<u8>> {
         let _ = ptr;
         Err(unshared())
     }
-    /// Opens another process's allocation, also one of another device.
+    /// Opens an allocation of another process, possibly on another device.
     fn open_shared(&self, token: &[u8]) -> Result<DevicePtr> {
         let _ = token;
         Err(unshared())
     }
-    /// Closes it, after the work that uses it.
+    /// Closes an opened allocation, after the work that uses it.
     unsafe fn close_shared(&self, ptr: DevicePtr) {
         let _ = ptr;
     }
-    /// Whether streams write and await numbers by themselves; kernels do it where they do not.
+    /// Whether streams can write and wait for memory values without a kernel.
     fn has_stream_values(&self) -> bool {
         false
     }
-    /// The stream writes a number, after its work so far is visible everywhere.
+    /// Enqueues a write of a value, after the stream's earlier work is visible everywhere.
     unsafe fn stream_write_value(&self, stream: Handle, at: DevicePtr, value: u32) -> Result<()> {
         let _ = (stream, at, value);
         Err(unshared())
     }
-    /// The stream waits until the number at an address is at least `value`.
+    /// Makes the stream wait until the value at an address is at least `value`.
     unsafe fn stream_wait_value(&self, stream: Handle, at: DevicePtr, value: u32) -> Result<()> {
         let _ = (stream, at, value);
         Err(unshared())
     }
 
-    /// Whether there is a bulk copy engine.
+    /// Whether the device has a bulk copy engine.
     fn has_bulk_copies(&self) -> bool {
         false
     }
-    /// A tensor for the bulk copy engine.
+    /// Encodes a descriptor for the bulk copy engine.
     unsafe fn tensor_map(&self, boxes: &Boxes) -> Result<TensorMap> {
         let _ = boxes;
         Err(Error::unsupported("this GPU has no bulk copy engine"))
@@ -200,8 +200,8 @@ fn unshared() -> Error {
 const RELAXED: i32 = 2;
 
 impl dyn Driver {
-    /// Runs calls that a thread may not make while it records a step, though they have no part in it: allocation,
-    /// loading kernels.
+    /// Runs calls that are forbidden on a recording thread although they are no part of the step: allocation, loading
+    /// kernels.
     pub fn relaxed<T>(&self, f: impl FnOnce() -> T) -> T {
         let mode = self.exchange_capture_mode(RELAXED);
         let result = f();
@@ -214,7 +214,7 @@ impl dyn Driver {
 pub trait Compiler: Send + Sync + 'static {
     /// Machine code for an architecture, such as "sm_90".
     fn build(&self, source: &str, name: &str, arch: &str) -> Result<Vec<u8>>;
-    /// Whatever besides the source decides the machine code: the compiler's version and options.
+    /// All inputs to compilation besides the source: the compiler's version and options.
     fn fingerprint(&self, arch: &str) -> Result<String>;
 }
 
@@ -238,7 +238,7 @@ pub struct Rest {
 /// A library of convolutions, for one device.
 pub trait Convolutions: Send + Sync + 'static {
     /// One of the three computations, given the addresses of input, weight and output (or their gradients). `false` if
-    /// the library does not take it.
+    /// the library does not support it.
     fn convolve(
         &'static self,
         gpu: &Gpu,
@@ -261,28 +261,28 @@ pub trait Factorisations: Send + Sync + 'static {
 pub trait Libraries: Send + Sync + 'static {
     /// Matrix products.
     fn products(&self) -> Result<&'static dyn Products>;
-    /// Convolutions; `None` leaves them to the engine's own kernels.
+    /// Convolutions; `None` selects the engine's own kernels.
     fn convolutions(&self) -> Option<&'static dyn Convolutions>;
-    /// Factorisations; an error leaves them to the CPU.
+    /// Factorisations; on an error the CPU computes them.
     fn factorisations(&self) -> Result<&'static dyn Factorisations>;
-    /// The source of the profiler's records of kernels; by default the driver's events around each launch.
+    /// Source of the profiler's kernel records; by default driver events around each launch.
     fn activity(&self) -> &'static dyn rushlight_profile::Source {
         &crate::timing::EVENTS
     }
-    /// Collectives across GPUs: NCCL, or a library with its interface (RCCL). An error says why it is unavailable.
+    /// Collectives across GPUs: NCCL, or a library with its interface (RCCL). The error says why none is available.
     fn collectives(&self) -> Result<&'static Nccl> {
         Err(Error::unsupported("no library of collectives is known for this GPU"))
     }
 }
 
-/// Instructions that multiply tiles of matrices, as attention's kernels use them.
+/// Matrix instructions that attention's kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatrixUnits {
-    /// None that our kernels use.
+    /// None.
     Absent,
-    /// NVIDIA's tensor cores, of a compute capability.
+    /// NVIDIA's tensor cores of a compute capability.
     TensorCores((i32, i32)),
-    /// AMD's MFMA of tiles of 16 by 16 by 16 halves, for wavefronts of 64 lanes.
+    /// AMD's MFMA with 16 x 16 x 16 tiles of halves, for wavefronts of 64 lanes.
     Mfma,
 }
 
@@ -296,16 +296,16 @@ pub struct Opened {
     pub compiler: &'static dyn Compiler,
     /// The libraries.
     pub libraries: &'static dyn Libraries,
-    /// The context, current in the calling thread.
+    /// The context, which is current in the calling thread.
     pub context: Handle,
     /// The device's properties.
     pub properties: Properties,
-    /// Most shared memory of a block.
+    /// Maximum shared memory of a block.
     pub shared_memory: usize,
     /// The target that kernels are compiled for.
     pub arch: String,
-    /// Instructions that attention may use.
+    /// Matrix instructions that attention may use.
     pub matrix_units: MatrixUnits,
-    /// Whether kernels may start while those before them end.
+    /// Whether kernels may start while their predecessors end.
     pub overlap: bool,
 }

@@ -1,24 +1,24 @@
-//! Driver calls that CUDA and HIP share, under names that differ in their prefix and with the same
-//! numbers. A vendor's table of functions ([`library_api`](crate::library_api)) uses the same field names, and
-//! [`driver_errors`](crate::driver_errors) and [`driver_calls!`](crate::driver_calls!) write the bodies.
+//! Driver calls that CUDA and HIP share. Only the prefix of their names differs; the constants are equal. A vendor's
+//! table of functions ([`library_api`](crate::library_api)) uses the same field names;
+//! [`driver_errors`](crate::driver_errors) and [`driver_calls!`](crate::driver_calls!) generate the bodies.
 
-/// The code of an allocation that does not fit.
+/// Out of memory.
 pub const OUT_OF_MEMORY: i32 = 2;
-/// The driver finds no GPU.
+/// No GPU found.
 pub const NO_DEVICE: i32 = 100;
 /// Not ready: the queried work is still running.
 pub const NOT_READY: i32 = 600;
-/// Host memory that all devices see: `…PORTABLE | …DEVICEMAP`, `…Portable | …Mapped`.
+/// Mapped host memory visible to all devices: `…PORTABLE | …DEVICEMAP`, `…Portable | …Mapped`.
 pub const HOST_MAPPED: u32 = 1 | 2;
-/// A stream that does not wait for the default one.
+/// A stream that does not synchronise with the default one.
 pub const STREAM_NON_BLOCKING: u32 = 1;
 /// An event without timing.
 pub const EVENT_WITHOUT_TIME: u32 = 2;
-/// Calls of other threads do not disturb a capture.
+/// Capture mode in which calls of other threads do not invalidate a capture.
 pub const CAPTURE_THREAD_LOCAL: i32 = 1;
-/// A kernel's attribute: most dynamic shared memory.
+/// Kernel attribute: maximum dynamic shared memory.
 pub const FUNCTION_SHARED_MEMORY: i32 = 8;
-/// Memory of another device is opened, too.
+/// Enables peer access when memory of another device is opened.
 pub const IPC_PEER_ACCESS: u32 = 1;
 
 /// `CUipcMemHandle`, `hipIpcMemHandle_t`: passed by value.
@@ -26,12 +26,12 @@ pub const IPC_PEER_ACCESS: u32 = 1;
 #[derive(Clone, Copy)]
 pub struct IpcHandle(pub [u8; 64]);
 
-/// The errors of a table of functions, which has an optional `error_string`: `driver_errors!(Table, "CUDA")`.
+/// Error methods of a table of functions with an optional `error_string`: `driver_errors!(Table, "CUDA")`.
 #[macro_export]
 macro_rules! driver_errors {
     ($Api:ident, $label:literal) => {
         impl $Api {
-            /// An error that names the call, unless the code says success.
+            /// An error that names the call, unless the code means success.
             #[inline]
             pub fn check(&self, call: &str, code: i32) -> rushlight_core::Result<()> {
                 if code == 0 { Ok(()) } else { Err(self.error(call, code)) }
@@ -63,8 +63,9 @@ macro_rules! driver_errors {
     };
 }
 
-/// Methods of [`Driver`](crate::driver::Driver) by a table's functions, within its `impl`. The arguments are the prefix
-/// of the functions' names, the names that differ otherwise, and the structure of a kernel node in a
+/// Generates the methods of [`Driver`](crate::driver::Driver) from a table's functions, within its `impl`. The
+/// arguments are the prefix of the functions' names, the names that differ otherwise, and the structure of a kernel
+/// node in a
 /// graph.
 #[macro_export]
 macro_rules! driver_calls {
@@ -98,7 +99,7 @@ macro_rules! driver_calls {
         }
 
         unsafe fn free(&self, ptr: $crate::driver::DevicePtr) {
-            // SAFETY: the caller's. An error would be an earlier call's, which is reported elsewhere.
+            // SAFETY: the caller's. An error here belongs to an earlier call, which is reported elsewhere.
             unsafe { (self.free)(ptr) };
         }
 

@@ -1,5 +1,5 @@
-//! Kernels that hand tiles between copies and products run on an emulated multiprocessor (`emulator/`): no GPU is
-//! needed, only a C++ compiler.
+//! Runs kernels with producer and consumer warps on an emulated multiprocessor (`emulator/`). Needs a C++ compiler, but
+//! no GPU.
 
 use crate::attention::Form;
 use crate::flash::Part;
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Orders of events that every case is run with.
+/// Event orders that every case is run with.
 const SEEDS: [&str; 2] = ["1", "2"];
 
 fn source(shape: Shape, form: Form) -> String {
@@ -50,7 +50,7 @@ fn attention_on_an_emulated_multiprocessor() {
     }
     let (bf16, f16) = (DType::BF16, DType::F16);
     let cases = [
-        // Of the rows that the shape is for, three groups do 1536, four 1024.
+        // With this shape, three groups handle 1536 rows, four 1024.
         (Part::Forward, 64, 1536, bf16, true, 0, false),
         (Part::Forward, 64, 1024, bf16, true, 0, false),
         (Part::Forward, 64, 1024, f16, true, 0, true),

@@ -11,9 +11,9 @@ use rushlight_core::{DType, Result, View};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Forward,
-    /// The gradient by the queries.
+    /// The gradient with respect to the queries.
     Queries,
-    /// The gradients by keys and values.
+    /// The gradients with respect to keys and values.
     Keys,
 }
 
@@ -37,21 +37,21 @@ impl Part {
             .define("DROPOUT", form.dropout as u8)
     }
 
-    /// The number of heads in a set; sets run one after the other. Given the bytes that blocks of a head share, the
-    /// data of a set stays in the cache.
+    /// Number of heads per set; sets run one after the other. It is chosen by the bytes that the blocks of a head
+    /// share, so that the data of a set stays in the cache.
     pub fn sets(self, heads: usize, common: usize) -> usize {
         let cached = if self == Part::Forward { 32 << 20 } else { 8 << 20 };
         heads.div_ceil((cached / common.max(1)).max(1)).max(1)
     }
 }
 
-/// Keys or queries of a step.
+/// Keys or queries per step.
 const STEP: usize = 64;
-/// Queries or keys of a warp.
+/// Queries or keys per warp.
 const WARP_ROWS: usize = 16;
 
-/// A kernel's shape: head size, warps of a block, blocks that a multiprocessor should take, and whether four warps
-/// multiply together.
+/// A kernel's shape: head size, warps per block, target number of blocks per multiprocessor, and whether four warps
+/// issue one product together.
 #[derive(Clone, Copy)]
 pub struct Shape {
     part: Part,
@@ -63,9 +63,10 @@ pub struct Shape {
 
 impl Shape {
     /// The shape for a number of rows. Many warps hide latency, up to the limit of registers; blocks of many rows read
-    /// the other side less often.
+    /// the other operand less often.
     pub fn new(part: Part, rows: usize, d: usize, capability: (i32, i32)) -> Self {
-        // Larger heads are `flash_hopper`'s there, but of short rows, for which a group is too many.
+        // On this architecture `flash_hopper` handles larger heads, except with few rows, for which a warp group is too
+        // large.
         let group = capability == (9, 0) && d == 64;
         let (warps, blocks) = match (group, part, d) {
             (true, Part::Forward, _) if rows > STEP => (8, 2),
@@ -83,8 +84,8 @@ impl Shape {
         self.warps * WARP_ROWS
     }
 
-    /// Bytes of shared memory: the block's own rows, steps of the other side's, and row data for gradients of a step's
-    /// or the block's rows.
+    /// Bytes of shared memory: the block's own rows, steps of the other operand's, and per-row data for the gradients
+    /// of a step's or the block's rows.
     fn shared(self) -> usize {
         let (own, stages) = match (self.group, self.part) {
             (true, Part::Forward) => (self.rows(), 3),
@@ -95,8 +96,8 @@ impl Shape {
         (own + 2 * stages * STEP) * row * 2 + self.rows().max(stages * STEP) * 8 + gap
     }
 
-    /// The launch for a number of rows and heads, given the bytes that blocks of a head share. In a set of
-    /// heads the longest blocks start first.
+    /// Launch configuration for a number of rows and heads, given the bytes that the blocks of a head share. Within a
+    /// set of heads the longest blocks start first.
     fn grid(self, rows: usize, heads: usize, common: usize) -> Result<Grid> {
         let sets = self.part.sets(heads, common);
         let grid = Grid::plane(heads.div_ceil(sets), rows.div_ceil(self.rows()), self.warps * 32)?;
@@ -127,7 +128,7 @@ pub fn stores_well(to: View) -> bool {
     loads_well(to.ptr() as u64, strides(to))
 }
 
-/// The compute capability, where there are tensor cores that the kernels use.
+/// The compute capability, if the device has tensor cores that the kernels use.
 fn capability(gpu: &Gpu) -> Option<(i32, i32)> {
     match gpu.matrix_units {
         MatrixUnits::TensorCores(capability) if capability.0 >= 8 => Some(capability),
@@ -135,7 +136,7 @@ fn capability(gpu: &Gpu) -> Option<(i32, i32)> {
     }
 }
 
-/// The head size to compile for, if the kernels take this problem.
+/// The head size to compile for; `None` if the kernels do not support this problem.
 fn head(gpu: &Gpu, spec: &Spec, form: &Form) -> Option<usize> {
     let half = matches!(form.dtype, DType::F16 | DType::BF16);
     let inputs = [(spec.q, spec.q_strides), (spec.k, spec.k_strides), (spec.v, spec.v_strides)];
@@ -166,7 +167,7 @@ impl Gpu {
         Ok((function, own))
     }
 
-    /// Attention on tensor cores; says whether it was for them.
+    /// Attention on tensor cores. Returns whether the kernels support it.
     pub fn flash(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
         let Some(d) = head(self, spec, &form).filter(|_| stores_well(out)) else { return Ok(false) };
         let (to, [o0, o1, o2, _]) = (out.ptr() as u64, strides(out));
@@ -177,7 +178,7 @@ impl Gpu {
         Ok(true)
     }
 
-    /// Its gradients; says whether they were for tensor cores.
+    /// Gradients of attention. Returns whether the kernels support them.
     pub fn flash_backward(&self, spec: &Spec, form: Form, saved: &Saved, [dq, dk, dv]: [View; 3]) -> Result<bool> {
         let stores = [dq, dk, dv].iter().all(|&to| stores_well(to));
         let loads = loads_well(saved.dout, saved.dout_strides) && loads_well(saved.out, saved.out_strides);
@@ -185,7 +186,7 @@ impl Gpu {
         let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
         let ([q0, q1, q2, _], [k0, k1, k2, _], [v0, v1, v2, _]) = (strides(dq), strides(dk), strides(dv));
         let (spec, saved) = (*spec, *saved);
-        // Two numbers of every query.
+        // Two values per query.
         let scratch = self.scratch(spec.batch * spec.heads * spec.l * 8)?;
         let rows = scratch.ptr;
         let (queries, shape) = self.flash_kernel(Part::Queries, form, &spec, d)?;

@@ -9,13 +9,13 @@ use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::task_order::Tasks;
 use rushlight_core::{DType, Result, View};
 
-/// Queries or keys of a group of four warps.
+/// Queries or keys per warp group.
 const GROUP_ROWS: usize = 64;
-/// Columns of a panel of a tile: 128 bytes.
+/// Columns per panel of a tile: 128 bytes.
 const PANEL: usize = 64;
-/// Bytes of the other side of heads that are done together; they stay in the cache.
+/// Maximum bytes of the other operand for the heads of a set, so that they stay in the cache.
 const CACHED: usize = 32 << 20;
-/// Of fewer queries or keys than this `flash` is faster, for heads of up to 64 and of up to 128.
+/// Minimum queries or keys, for heads of up to 64 and of up to 128; below it `flash` is faster.
 const FEWEST: [usize; 2] = [256, 128];
 
 /// A kernel's shape.
@@ -26,15 +26,15 @@ pub struct Shape {
     d: usize,
     /// Consumer warp groups, besides the producer.
     consumers: usize,
-    /// Keys or queries of a step.
+    /// Keys or queries per step.
     step: usize,
-    /// Steps in shared memory at a time.
+    /// Steps in flight in shared memory.
     stages: usize,
-    /// Registers of a thread of a group that multiplies, and of the other.
+    /// Registers per thread of a consumer group and of the producer.
     registers: [usize; 2],
 }
 
-/// The same as `Order` in `hopper_tasks.cu`.
+/// Matches `Order` in `hopper_tasks.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Order {
@@ -47,7 +47,7 @@ impl Shape {
     /// The shape for heads of up to `d` features and a number of rows.
     pub fn new(part: Part, d: usize, rows: usize, form: Form) -> Self {
         let plain = form.mask == 0 && !form.dropout;
-        // Four groups take shorter steps, which costs a fifteenth; three cover many lengths badly.
+        // Four groups need shorter steps, which costs 1/15; three fit many lengths badly.
         let padded = |groups: usize| rows.next_multiple_of(groups * GROUP_ROWS);
         let (consumers, step, stages, registers) = match (part, d) {
             (Part::Forward, ..=64) if plain && 14 * padded(3) > 15 * padded(4) => (4, 64, 4, [112, 32]),
@@ -71,8 +71,8 @@ impl Shape {
         rows.div_ceil(self.rows())
     }
 
-    /// The cost of a head's tile, in steps: under a causal mask the first ones are the longest. Beginning and end are
-    /// counted as two steps.
+    /// Cost of a head's tile in steps: under a causal mask the first tiles are the longest. Prologue and epilogue count
+    /// as two steps.
     fn cost(self, tile: usize, spec: &Spec, form: Form) -> u32 {
         let steps = match self.part {
             Part::Keys => {
@@ -88,8 +88,8 @@ impl Shape {
         (steps + 2) as u32
     }
 
-    /// Bytes of shared memory from the first tile on: two places for each of a task's tiles, the steps' tiles, row data
-    /// for gradients, two barriers per place.
+    /// Bytes of shared memory from the first tile on: two slots for each of a task's tiles, the steps' tiles, per-row
+    /// data for gradients, two barriers per slot.
     fn shared(self) -> usize {
         let (tasks, steps, rows, more) = match self.part {
             Part::Forward => (1, 2 * self.stages, 0, 0),
@@ -116,7 +116,7 @@ impl Shape {
     }
 }
 
-/// Four dimensions as the copy engine counts them, columns first.
+/// Four dimensions in the copy engine's order, columns first.
 #[derive(Clone, Copy)]
 struct Operand {
     at: DevicePtr,
@@ -129,12 +129,13 @@ impl Operand {
         Operand { at, sizes: [d, rows, heads, batch], strides: [sc, sr, sh, sb] }
     }
 
-    /// Bytes from one element of a dimension to the next; of a dimension of one element they do not matter.
+    /// Strides in bytes; the stride of a dimension of size one is irrelevant.
     fn bytes(&self) -> [u64; 3] {
         std::array::from_fn(|n| if self.sizes[n + 1] == 1 { 16 } else { self.strides[n + 1].saturating_mul(2) })
     }
 
-    /// Whether the copy engine can: neighbouring columns, other strides of whole pieces of 16 bytes, below 2^40.
+    /// Whether the copy engine supports the operand: unit column stride, other strides multiples of 16 bytes below
+    /// 2^40.
     fn suits(&self) -> bool {
         let strides =
             self.strides[0] == 1 && self.bytes().iter().all(|&s| s > 0 && s.is_multiple_of(16) && s < 1 << 40);
@@ -142,7 +143,7 @@ impl Operand {
     }
 }
 
-/// The queries', keys' and values' operands.
+/// The operands of queries, keys and values.
 fn operands(s: &Spec) -> [Operand; 3] {
     [
         Operand::new(s.q, [s.batch, s.heads, s.l], s.d, s.q_strides),
@@ -152,7 +153,7 @@ fn operands(s: &Spec) -> [Operand; 3] {
 }
 
 impl Gpu {
-    /// The head size to compile for, if the kernels take this problem.
+    /// The head size to compile for; `None` if the kernels do not support this problem.
     fn hopper_head(&self, spec: &Spec, form: &Form) -> Option<usize> {
         let fits = self.matrix_units == MatrixUnits::TensorCores((9, 0))
             && self.driver.has_bulk_copies()
@@ -187,12 +188,12 @@ impl Gpu {
         let (d, groups) = (shape.d as u16, shape.consumers as u16);
         let tags = [form.dtype as u16, d, form.causal as u16, form.mask, form.dropout as u16, groups];
         let function = self.function(Key::new(Family::FlashHopper, shape.entry(), tags), || shape.defines(form))?;
-        // Tiles start at a multiple of 1024 bytes.
+        // Tiles are aligned to 1024 bytes.
         self.allow_shared(function, shape.shared() + 1024)?;
         Ok(function)
     }
 
-    /// The order of a part's tasks, and the launch: a block to a multiprocessor, or to a task if there are fewer.
+    /// The task order of a pass, and the launch: one block per multiprocessor, or per task if there are fewer.
     fn hopper_order(&self, shape: Shape, spec: &Spec, form: Form) -> Result<(Order, Grid)> {
         let (heads, rows, other) = match shape.part {
             Part::Keys => (spec.batch * spec.kv_heads, spec.s, spec.l * (spec.heads / spec.kv_heads)),
@@ -206,11 +207,11 @@ impl Gpu {
         Ok((order, Grid::line(blocks, shape.threads())?.shared(shape.shared() + 1024).spread()))
     }
 
-    /// Attention by these kernels; says whether it was for them.
+    /// Attention by these kernels. Returns whether they support it.
     pub fn hopper(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
         let Some(d) = self.hopper_head(spec, &form).filter(|_| stores_well(out)) else { return Ok(false) };
         let shape = Shape::new(Part::Forward, d, spec.l, form);
-        // The blocks of `flash` are smaller: there are more where these do not fill the chip.
+        // `flash` has smaller blocks: it is used if these would not fill the device.
         if d == 64 && shape.tiles(spec.l) * spec.batch * spec.heads < self.properties.multiprocessors {
             return Ok(false);
         }
@@ -224,13 +225,13 @@ impl Gpu {
         Ok(true)
     }
 
-    /// Its gradients; says whether they were for these kernels.
+    /// Gradients of attention. Returns whether these kernels support them.
     pub fn hopper_backward(&self, spec: &Spec, form: Form, saved: &Saved, [dq, dk, dv]: [View; 3]) -> Result<bool> {
         let stores = [dq, dk, dv].iter().all(|&to| stores_well(to));
         let dout = Operand::new(saved.dout, [spec.batch, spec.heads, spec.l], spec.d, saved.dout_strides);
         let loads =
             dout.suits() && loads_well(saved.dout, saved.dout_strides) && loads_well(saved.out, saved.out_strides);
-        // Of smaller heads the gradients are faster by many small blocks side by side: `flash`.
+        // For smaller heads the gradients are faster with the many small blocks of `flash`.
         let suits = |d: &usize| *d == 128 && stores && loads;
         let Some(d) = self.hopper_head(spec, &form).filter(suits) else { return Ok(false) };
         let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
@@ -267,8 +268,11 @@ mod tests {
     fn the_copy_engine_takes_whole_rows() {
         let suits = |at, strides| Operand::new(at, [2, 3, 300], 64, strides).suits();
         assert!(suits(256, [57_600, 64, 192, 1]));
-        assert!(Operand::new(256, [1, 3, 300], 64, [7, 64, 192, 1]).suits(), "a stride over nothing does not matter");
-        // Every other column; columns far apart; heads shared by expansion; rows, an address that are not whole pieces.
+        assert!(
+            Operand::new(256, [1, 3, 300], 64, [7, 64, 192, 1]).suits(),
+            "the stride of a dimension of size one does not matter"
+        );
+        // Strided columns; distant columns; heads expanded; rows and an address that are not multiples of 16 bytes.
         for strides in [[115_200, 128, 384, 2], [57_600, 19_200, 1, 300], [57_600, 0, 192, 1], [57_600, 64, 196, 1]] {
             assert!(!suits(256, strides), "{strides:?}");
         }

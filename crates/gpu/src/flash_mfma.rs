@@ -8,18 +8,18 @@ use crate::flash::{Part, loads_well, stores_well};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use rushlight_core::{DType, Result, View};
 
-/// Threads of a block, and its queries or keys.
+/// Threads per block, and queries or keys per block.
 const THREADS: usize = 256;
 const ROWS: usize = 64;
 /// Head sizes that kernels are compiled for.
 const HEADS: [usize; 5] = [16, 32, 64, 96, 128];
 
-/// Keys or queries of a step.
+/// Keys or queries per step.
 fn step(part: Part) -> usize {
     if part == Part::Forward { 64 } else { 32 }
 }
 
-/// Bytes of shared memory: tiles, their transposes, and query data for the keys' gradients.
+/// Bytes of shared memory: tiles, their transposes, and per-query data for the keys' gradients.
 fn shared(part: Part, d: usize) -> usize {
     let (plain, turned) = (step(part) * (d + 4) * 2, d * (step(part) + 4) * 2);
     match part {
@@ -33,7 +33,7 @@ pub fn defines(part: Part, d: usize, form: Form) -> Defines {
     part.defines(d, form).define("STEP", step(part))
 }
 
-/// The head size to compile for, if the kernels take this problem.
+/// The head size to compile for; `None` if the kernels do not support this problem.
 fn head(gpu: &Gpu, spec: &Spec, form: &Form) -> Option<usize> {
     let inputs = [(spec.q, spec.q_strides), (spec.k, spec.k_strides), (spec.v, spec.v_strides)];
     let fits = gpu.matrix_units == MatrixUnits::Mfma
@@ -54,7 +54,7 @@ impl Gpu {
         Ok(function)
     }
 
-    /// Attention by MFMA; says whether it was for that.
+    /// Attention by MFMA. Returns whether the kernels support it.
     pub fn mfma(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
         let Some(d) = head(self, spec, &form).filter(|_| stores_well(out)) else { return Ok(false) };
         let (to, [o0, o1, o2, _]) = (out.ptr() as u64, strides(out));
@@ -65,7 +65,7 @@ impl Gpu {
         Ok(true)
     }
 
-    /// Its gradients; says whether they were for MFMA.
+    /// Gradients of attention. Returns whether the kernels support them.
     pub fn mfma_backward(&self, spec: &Spec, form: Form, saved: &Saved, [dq, dk, dv]: [View; 3]) -> Result<bool> {
         let stores = [dq, dk, dv].iter().all(|&to| stores_well(to));
         let loads = loads_well(saved.dout, saved.dout_strides) && loads_well(saved.out, saved.out_strides);
@@ -73,7 +73,7 @@ impl Gpu {
         let (to_q, to_k, to_v) = (dq.ptr() as u64, dk.ptr() as u64, dv.ptr() as u64);
         let ([q0, q1, q2, _], [k0, k1, k2, _], [v0, v1, v2, _]) = (strides(dq), strides(dk), strides(dv));
         let (spec, saved) = (*spec, *saved);
-        // Two numbers of every query.
+        // Two values per query.
         let scratch = self.scratch(spec.batch * spec.heads * spec.l * 8)?;
         let rows = scratch.ptr;
         let queries = self.mfma_kernel(Part::Queries, form, d)?;

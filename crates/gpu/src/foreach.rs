@@ -7,14 +7,14 @@ use rushlight_core::backend::{ParamUpdate, UPDATE_NUMBERS, UpdateRule};
 use rushlight_core::{DType, Error, Operand, Result, View};
 
 const THREADS: usize = 256;
-/// Elements that one block goes through.
+/// Elements per block.
 const PIECE: usize = 16_384;
-/// Entries of a table: as many as fit into kernel arguments.
+/// Maximum entries of a table: as many as fit kernel arguments.
 const UPDATES: usize = 24;
 const TENSORS: usize = 128;
 const COPIES: usize = 120;
 
-/// The same as `Entry` in `foreach.cu`, for updates.
+/// Matches `Entry` in `foreach.cu`, for updates.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct UpdateEntry {
@@ -27,7 +27,7 @@ struct UpdateEntry {
     factors: Factors,
 }
 
-/// [`ParamUpdate::numbers`], the same as `Factors` in `foreach.cu`.
+/// [`ParamUpdate::numbers`]; matches `Factors` in `foreach.cu`.
 type Factors = [f64; UPDATE_NUMBERS];
 
 #[repr(C)]
@@ -47,7 +47,7 @@ struct CopyEntry {
     first: usize,
 }
 
-/// The same as `Table` in `foreach.cu`.
+/// Matches `Table` in `foreach.cu`.
 #[repr(C)]
 struct Table<E, const N: usize> {
     entries: u32,
@@ -59,11 +59,11 @@ const _: () = assert!(size_of::<Table<UpdateEntry, UPDATES>>() <= 4000);
 const _: () = assert!(size_of::<Table<TensorEntry, TENSORS>>() <= 4000);
 const _: () = assert!(size_of::<Table<CopyEntry, COPIES>>() <= 4000);
 
-/// A tensor's place in a table.
+/// A tensor's entry in a table.
 trait Entry: Copy + Default {
-    /// How many elements it has.
+    /// Number of elements.
     fn count(&self) -> usize;
-    /// Notes which block is its first.
+    /// Sets the index of its first block.
     fn starts_at(&mut self, block: usize);
 }
 
@@ -83,7 +83,7 @@ macro_rules! entries {
 entries!(UpdateEntry, TensorEntry, CopyEntry);
 
 impl<E: Entry, const N: usize> Table<E, N> {
-    /// As many entries as there is room for, with their blocks numbered through; and how many blocks.
+    /// Fills a table with as many entries as fit, numbers their blocks, and returns the number of blocks.
     fn new(list: &[E]) -> (Self, usize) {
         let mut table = Self { entries: list.len() as u32, pad: 0, list: [E::default(); N] };
         let mut blocks = 0;
@@ -96,7 +96,7 @@ impl<E: Entry, const N: usize> Table<E, N> {
     }
 }
 
-/// A rule's row as definitions for `foreach.cu`: its states as arguments, its factors as locals, its formula.
+/// A rule's row as definitions for `foreach.cu`: states as arguments, factors as locals, and the formula.
 fn rule_defines(defines: Defines, rule: UpdateRule) -> Defines {
     let states = rule.states();
     let arguments = (0..3).map(|i| format!("W& {}", states.get(i).map_or(["s0", "s1", "s2"][i], |s| s.name)));
@@ -122,8 +122,8 @@ fn factor(operand: Operand) -> (u64, DType, f64) {
 }
 
 impl Gpu {
-    /// An optimizer's step, skipped if `found_inf`, one `f32`, is not zero. In a recorded step `live` has an address
-    /// for each parameter, of its `Factors` at each replay.
+    /// An optimizer's step, skipped if `found_inf`, one `f32`, is not zero. In a recorded step `live` has for each
+    /// parameter the address of its `Factors`, which each replay updates.
     pub fn update_parameters(
         &self,
         updates: &[ParamUpdate],
@@ -137,7 +137,7 @@ impl Gpu {
                  the captured step, or run without capture",
             ));
         }
-        // Entries of one launch share the compiled form: the rule, its states, the dtype and how much is loaded at
+        // Entries of one launch share the kernel: the rule, its states, the dtype and the vector width
         // once.
         let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
         for (i, update) in updates.iter().enumerate() {

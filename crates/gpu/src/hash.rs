@@ -19,7 +19,7 @@ impl Words {
 impl Hasher for Words {
     #[inline]
     fn finish(&self) -> u64 {
-        // Maps look at the lowest bits, a product's good ones are the highest.
+        // Hash maps use the lowest bits; the well-mixed bits of a product are the highest.
         self.0 ^ (self.0 >> 32)
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
-/// Sizes are powers of two from this on, so that memory is used again.
+/// Sizes are powers of two from this on, so that blocks can be reused.
 const LEAST: usize = 4096;
 
 /// A block of pinned memory.
@@ -18,7 +18,7 @@ struct Block {
     driver: &'static dyn Driver,
     size: usize,
     in_use: bool,
-    /// Copies that may not be done yet.
+    /// Events of copies that may still be running.
     copies: Vec<Event>,
 }
 
@@ -29,13 +29,13 @@ fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
     BLOCKS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Memory of the host that a GPU copies from without the driver's help. Kept for reuse when dropped.
+/// Pinned host memory. Returned to the cache when dropped.
 pub struct Pinned {
     address: usize,
 }
 
 impl Pinned {
-    /// Memory for `bytes`, uninitialised, which serves all devices of the driver.
+    /// Uninitialised pinned memory of `bytes`, usable by all devices of the driver.
     pub fn new(gpu: &Gpu, bytes: usize) -> Result<Self> {
         let size = bytes.max(LEAST).checked_next_power_of_two().ok_or_else(|| too_much(bytes))?;
         {
@@ -142,7 +142,7 @@ pub fn copy_between(src: &Storage, src_offset: usize, dst: &Storage, bytes: usiz
     // SAFETY: the ranges were checked; contexts and stream are ours.
     let ends = ((dst.ptr() as u64, to.context), (source, from.context));
     unsafe { to.driver.copy_to_peer(ends.0, ends.1, bytes, to.stream()?)? };
-    // The source may be freed and used again at once: by work that comes after the copy.
+    // The source may be freed and reused at once: the reuse is ordered after the copy.
     Event::at(to, to.lane().stream)?.wait_on(from)
 }
 

@@ -1,8 +1,8 @@
 //! Indexing by tensors: reading, writing and adding blocks, gather and scatter, and finding nonzero elements
 //! (`kernels/index.cu`).
 //!
-//! Values with duplicate indices are folded in order: offsets are sorted, and one thread folds
-//! equal ones. Results do not depend on timing.
+//! Values with duplicate indices are accumulated in order: offsets are sorted, and one thread accumulates equal ones.
+//! Results do not depend on timing.
 
 use crate::device::{Gpu, Temporary};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
@@ -12,13 +12,13 @@ use rushlight_core::backend::{Reduce, Scan, Scatter};
 use rushlight_core::{DType, Dims, Error, Operand, Result, Scalar, View};
 
 const THREADS: usize = 256;
-/// Index tensors of one call.
+/// Maximum index tensors per call.
 const MAX_INDICES: usize = 8;
-/// Elements that one block looks at for zeros.
+/// Elements that one block checks for zeros.
 const NONZERO_BLOCK: usize = 1024;
-/// Lines up to this long are scattered by one thread each.
+/// Lines up to this length are scattered by one thread each.
 const SHORT_LINE: usize = 64;
-/// With this many lines, too.
+/// From this many lines on, longer ones are too.
 const MANY_LINES: usize = 4096;
 
 #[repr(C)]
@@ -34,7 +34,7 @@ struct Shape {
     sizes: [u64; MAX_RANK],
 }
 
-/// The C type of `bytes` moved as one.
+/// The C type that moves `bytes` at once.
 fn moved(bytes: usize) -> &'static str {
     match bytes {
         1 => "u8",
@@ -45,7 +45,7 @@ fn moved(bytes: usize) -> &'static str {
     }
 }
 
-/// The strides of an indexed tensor's blocks, in it and in the dense one.
+/// Strides of an indexed tensor's blocks, in it and in the dense tensor.
 struct Blocks {
     /// Elements moved at once.
     width: usize,
@@ -56,8 +56,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// `indexed` has `count` leading dimensions that are indexed. With `vector`, whole 16 bytes are moved where
-    /// everything allows it.
+    /// `indexed` has `count` leading dimensions that are indexed. With `vector`, 16 bytes are moved at once where
+    /// alignment allows it.
     fn new(indexed: View, count: usize, dense: View, vector: bool) -> Result<Self> {
         let split = dense.shape().len() + count - indexed.shape().len();
         let (outer_shape, inner_shape) = dense.shape().split_at(split);
@@ -90,7 +90,7 @@ impl Blocks {
 }
 
 impl Gpu {
-    /// Offsets of the blocks that the index tensors name, in units of `width` elements.
+    /// Offsets of the blocks selected by the index tensors, in units of `width` elements.
     fn resolve(&self, indices: &[View], indexed: View, width: usize) -> Result<Temporary> {
         if indices.len() > MAX_INDICES || indices.is_empty() {
             return Err(Error::unsupported(format!(
@@ -152,7 +152,7 @@ impl Gpu {
         self.segments(Scatter::Add, &offsets, &blocks, Operand::Tensor(values), out)
     }
 
-    /// Folds values into the places that sorted offsets name.
+    /// Accumulates values at the positions given by sorted offsets.
     fn segments(&self, op: Scatter, offsets: &Temporary, blocks: &Blocks, values: Operand, out: View) -> Result<()> {
         let items = self.sorted_line(offsets.view())?;
         let (code, dtype) = (code(op, out.dtype), out.dtype);
@@ -171,7 +171,7 @@ impl Gpu {
             return Ok(());
         }
         let (size, [stride], _, _) = along(x.shape(), dim, [x.strides()]);
-        // Without its own stride, the indexed dimension stays put and the index alone moves along it.
+        // The indexed dimension gets stride zero: the index alone moves along it.
         let mut x_strides = Dims::from_slice(x.strides());
         if let Some(s) = x_strides.get_mut(dim) {
             *s = 0;
@@ -195,7 +195,7 @@ impl Gpu {
         let (length, [_, index_step, src_step], shape, [o, i, s]) =
             along(index.shape(), dim, [out.strides(), index.strides(), src_strides]);
         let lines: usize = shape.iter().product();
-        // A line in one thread rounds at every step, which half types cannot afford.
+        // Accumulation by one thread rounds at every step, which is too inexact for half types.
         let half = matches!(out.dtype, DType::F16 | DType::BF16) && op != Scatter::Set && length > 1;
         if half || (length > SHORT_LINE && lines < MANY_LINES) {
             return self.scatter_sorted(op, dim, index, src, out);
@@ -210,7 +210,7 @@ impl Gpu {
         launch!(self, function, grid; nest, at, from, number, to, lines, length, size, stride, index_step, src_step, fault)
     }
 
-    /// A scatter whose lines are too long, or too few, for a thread each.
+    /// Scatter for long and few lines, and for half types: sorts the indices, so that many threads share a line.
     fn scatter_sorted(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
         let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
         let mut out_strides = Dims::from_slice(out.strides());
@@ -271,7 +271,7 @@ impl Gpu {
     }
 }
 
-/// The fold's operation, by the codes of `index.cu`. Of truth values, the sum is "or" and the product "and".
+/// The accumulation op as a code of `index.cu`. For `bool`, the sum is "or" and the product "and".
 fn code(op: Scatter, dtype: DType) -> u16 {
     match (op, dtype) {
         (Scatter::Set, _) => 0,
@@ -282,7 +282,7 @@ fn code(op: Scatter, dtype: DType) -> u16 {
     }
 }
 
-/// Address of a source's elements (0 for a number) and the number's bits in the type it is folded in.
+/// Address of a source's elements (0 for a scalar) and the scalar's bits in the accumulation type.
 fn source(src: Operand, dtype: DType) -> (u64, u64) {
     match src {
         Operand::Tensor(view) => (view.ptr() as u64, 0),

@@ -447,7 +447,7 @@ impl Gpu {
         }
         let lane = self.lane();
         let handle = function.handle.load(Acquire);
-        if handle.is_null() || self.queue.waits() {
+        if handle.is_null() || self.queue.has_pending() {
             // SAFETY: the caller's.
             unsafe { self.launch_later(function, grid, Place(lane.stream), args, sizes, false)? };
         } else {
@@ -546,7 +546,7 @@ impl Gpu {
             unsafe { gpu.launch_now(handle, grid, stream.handle(), &mut args) }
         };
         let ready = || function.is_compiled();
-        if ahead { self.queue.put_ahead(self, ready, work) } else { self.queue.put(self, ready, work) }
+        if ahead { self.queue.enqueue_ahead(self, ready, work) } else { self.queue.enqueue(self, ready, work) }
     }
 }
 

@@ -1,8 +1,8 @@
-//! The GPU engine shared by all vendors: everything but drivers, compilers and libraries.
+//! The GPU engine shared by all vendors: everything except drivers, compilers and libraries.
 //!
-//! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, where it has them, [`driver::Libraries`],
-//! and holds its devices in a [`Fleet`]. The kernels are texts in the subset of C++ that NVIDIA's and AMD's run-time
-//! compilers both take.
+//! A vendor's crate implements [`driver::Driver`], [`driver::Compiler`] and, if available, [`driver::Libraries`], and
+//! holds its devices in a [`Fleet`]. The kernels are written in the subset of C++ that NVIDIA's and AMD's run-time
+//! compilers both accept.
 //!
 //! | module | what |
 //! |---|---|
@@ -13,16 +13,16 @@
 //! | [`lt`] | matrix products by cuBLASLt and hipBLASLt |
 //! | [`conv_library`] | convolutions in the terms of cuDNN and MIOpen |
 //! | [`factorisations`] | factorisations in the terms of cuSOLVER and rocSOLVER |
-//! | `device` | a GPU: context, where a thread's work goes, faults |
-//! | `stream`, `capture` | streams and events; steps recorded and replayed |
+//! | `device` | a GPU: context, current stream of a thread, faults |
+//! | `stream`, `capture` | streams and events; recording and replaying steps |
 //! | `collectives`, [`nccl`], `shared_memory` | collectives between processes: on a separate stream, by NCCL or RCCL, by shared device memory |
 //! | `host` | pinned memory, copies between devices |
 //! | `alloc` | the caching allocator |
-//! | `kernel`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
-//! | `compiler`, `queue` | parallel compilation of kernels; launches that wait for them |
+//! | `kernel`, `cache` | kernels: text, compilation, launch; the disk cache |
+//! | `compiler`, `queue` | parallel compilation of kernels; the launch queue |
 //! | [`timing`] | kernels timed by events, for the profiler |
 //! | `plan`, `rows`, `plans` | merged loops, rows shared by threads, bounded caches of prepared problems |
-//! | the rest | a family of the trait each |
+//! | the rest | one family of the trait each |
 
 #[doc(hidden)]
 pub mod alloc;

@@ -1,20 +1,20 @@
-//! Finding and opening a vendor's libraries at run time. Nothing of theirs is needed to build.
+//! Finding and opening a vendor's libraries at run time. Building needs none of them.
 
 use libloading::Library;
 use rushlight_core::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Where a vendor's libraries are looked for.
+/// Search path of a vendor's libraries.
 pub struct Search {
-    /// The variable that names directories to look in first.
+    /// Environment variable with directories to search first.
     pub variable: &'static str,
-    /// Variables that name a toolkit's root.
+    /// Environment variables with a toolkit's root.
     pub toolkit_variables: &'static [&'static str],
-    /// Where toolkits are installed.
+    /// Default installation directories of toolkits.
     pub toolkits: &'static [&'static str],
     /// The directory of the vendor's Python packages in `site-packages`.
     pub packages: &'static str,
-    /// The prefix of a library's file name, and of a companion that it loads by name only.
+    /// Prefixes of a library's file name and of a companion that it loads by name only.
     pub companion: Option<(&'static str, &'static str)>,
 }
 
@@ -39,8 +39,8 @@ impl Search {
         found
     }
 
-    /// Opens the first of `names` that can be: in the directories of the variable, then on the system loader's
-    /// path, then in the toolkits' usual directories. The error lists the attempts.
+    /// Opens the first available library of `names`: in the directories of the variable, then on the system loader's
+    /// path, then in the toolkits' default directories. The error lists the attempts.
     pub fn open(&self, what: &str, names: &[&str], remedy: &str) -> Result<Opened> {
         let mut candidates = Vec::new();
         if let Some(paths) = std::env::var_os(self.variable) {
@@ -64,12 +64,12 @@ impl Search {
         }
         let tried: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
         Err(Error::device(format!(
-            "{what} was not found{why}. Tried: {}. {remedy} (A program looks once: start it again afterwards.)",
+            "{what} was not found{why}. Tried: {}. {remedy} (Restart the program afterwards: it searches once.)",
             tried.join(", ")
         )))
     }
 
-    /// Opens a library's siblings outside the loader's paths, which it loads by name.
+    /// Opens a library's siblings outside the loader's path, which it loads by name.
     fn open_companions(&self, path: &Path) {
         let Some((library, companion)) = self.companion else { return };
         let (Some(directory), Some(name)) = (path.parent().filter(|d| d.is_absolute()), path.file_name()) else {
@@ -93,21 +93,21 @@ fn children(directory: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// A version whose three parts were put into one number: 91002 is 9.10.2; as cuDNN counts before 9 and NCCL before 2.9,
+/// Decodes a version packed into one number: 91002 is 9.10.2. In the encoding of cuDNN before 9 and NCCL before 2.9,
 /// 8902 is 8.9.2.
 pub fn triple(number: i32) -> String {
     let major = if number < 10_000 { 1000 } else { 10_000 };
     format!("{}.{}.{}", number / major, number % major / 100, number % 100)
 }
 
-/// A library that is open, and where it was found.
+/// An opened library and its path.
 pub struct Opened {
     pub library: Library,
     pub path: String,
 }
 
-/// A table of a library's functions, opened once for the process; optional ones come last, and may be missing from
-/// older versions.
+/// Declares a table of a library's functions, opened once for the process. Optional functions come last; older versions
+/// may lack them.
 #[macro_export]
 macro_rules! library_api {
     (
@@ -127,7 +127,7 @@ macro_rules! library_api {
         }
 
         impl $Api {
-            /// The library's functions, or why there are none.
+            /// The library's functions, or the reason why it is unavailable.
             pub fn get() -> rushlight_core::Result<&'static Self> {
                 static API: std::sync::OnceLock<rushlight_core::Result<$Api>> = std::sync::OnceLock::new();
                 API.get_or_init(Self::open).as_ref().map_err(Clone::clone)
@@ -140,7 +140,7 @@ macro_rules! library_api {
                     let $name = unsafe { library.get::<unsafe extern "C" fn($($arg),*) -> i32>($symbol) }
                         .map(|symbol| *symbol)
                         .map_err(|e| rushlight_core::Error::device(format!(
-                            "{} ({path}) lacks {}: {e}; it is too old, a newer one is needed",
+                            "{} ({path}) lacks {}: {e}; the library is too old; install a newer version",
                             $what,
                             String::from_utf8_lossy($symbol),
                         )))?;

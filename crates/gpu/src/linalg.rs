@@ -16,7 +16,7 @@ impl Gpu {
         self.function(Key::new(Family::Linalg, entry, [dtype as u16]), || defines(dtype))
     }
 
-    /// Keeps the upper triangles of row-major matrices, or the lower ones; zeros elsewhere.
+    /// Keeps the upper or the lower triangles of row-major matrices and zeroes the rest.
     pub fn keep_triangle(&self, v: View, upper: bool) -> Result<()> {
         let (rank, count) = (v.layout.rank(), v.numel() as u64);
         let (rows, columns) = (v.shape()[rank - 2] as u64, v.shape()[rank - 1] as u64);
@@ -48,7 +48,7 @@ impl Gpu {
         launch!(self, function, Grid::line(out.numel().div_ceil(THREADS), THREADS)?; to, n, count)
     }
 
-    /// Notes for each of `count` contiguous matrices whether it, or its lower triangle, has a number that is not
+    /// Writes for each of `count` contiguous matrices whether it, or its lower triangle, has a number that is not
     /// finite.
     pub fn find_not_finite(&self, a: View, [count, m, n]: [usize; 3], lower: bool, found: View) -> Result<()> {
         let function = self.linalg_kernel("not_finite", a.dtype)?;

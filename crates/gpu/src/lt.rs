@@ -1,5 +1,5 @@
-//! Matrix products by cuBLASLt or hipBLASLt, with bias, ReLU and GELU fused. AMD's library has the functions of
-//! NVIDIA's and other numbers for the same attributes: a vendor's crate gives both in a [`Table`].
+//! Matrix products by cuBLASLt or hipBLASLt, with bias, ReLU and GELU fused. The libraries have the same functions and
+//! different constants for the same attributes: a vendor's crate provides both in a [`Table`].
 
 use crate::device::Gpu;
 use crate::driver::{DevicePtr, Handle, Products, Rest};
@@ -17,7 +17,7 @@ type Set = unsafe extern "C" fn(Handle, c_int, *const c_void, usize) -> i32;
 type Create = unsafe extern "C" fn(*mut Handle) -> i32;
 type Destroy = unsafe extern "C" fn(Handle) -> i32;
 
-/// A library's functions and numbers.
+/// A library's functions and constants.
 #[derive(Clone, Copy)]
 #[expect(missing_docs, reason = "named as the library's functions are")]
 pub struct Table {
@@ -64,7 +64,7 @@ pub type Matmul = unsafe extern "C" fn(
     Handle,
 ) -> i32;
 
-/// Numbers that differ between the libraries. Data types and epilogues are the same in both.
+/// Constants that differ between the libraries. Data types and epilogues are the same in both.
 #[derive(Clone, Copy)]
 pub struct Numbers {
     /// Types of computation: `f32`, `f64`, TF32.
@@ -74,15 +74,15 @@ pub struct Numbers {
     /// Attributes of a product: transposes of A and of B, epilogue, bias pointer, auxiliary pointer and leading
     /// dimension.
     pub desc: [i32; 6],
-    /// The attribute of the bias's type, where it has to be set.
+    /// Attribute of the bias's type, if it must be set.
     pub bias_type: Option<i32>,
     /// Attributes of a matrix: batch count, batch stride.
     pub layout: [i32; 2],
-    /// The preference for an alignment of A, followed by those of B, C and D, if the library has one.
+    /// Preference for the alignment of A, followed by those of B, C and D, if the library has one.
     pub alignment: Option<i32>,
-    /// Words of an algorithm, which the size of its workspace follows.
+    /// Words of an algorithm; the size of its workspace follows them.
     pub algorithm_words: usize,
-    /// Whether products of `f64` are taken.
+    /// Whether products of `f64` are supported.
     pub doubles: bool,
 }
 
@@ -98,15 +98,15 @@ pub mod data {
     pub const BF16: i32 = 14;
 }
 
-/// `…LtEpilogue_t`, of which the bias is a bit.
+/// `…LtEpilogue_t`; the bias is a flag in it.
 mod epilogue {
     pub const NONE: i32 = 1;
     pub const RELU: i32 = 2;
     pub const BIAS: i32 = 4;
     pub const GELU: i32 = 32;
-    /// A second matrix, written forward and read backward: the input of the activation.
+    /// Second matrix, written by the forward pass and read by the backward pass: the input of the activation.
     pub const AUX: i32 = 128;
-    /// The gradient of GELU by the input kept.
+    /// The gradient of GELU, given the saved input.
     pub const DGELU: i32 = 64 | AUX;
 }
 
@@ -115,19 +115,19 @@ const PREFERENCE_WORKSPACE: i32 = 1;
 
 /// Maximum workspace of an algorithm.
 const WORKSPACE: usize = 32 << 20;
-/// Most plans that are kept.
+/// Maximum number of cached plans.
 const MAX_PLANS: usize = 4096;
-/// Everything is fused.
+/// Nothing is left to do: the whole epilogue is fused.
 const NOTHING: Rest = Rest { bias: false, activation: false };
 
-/// A matrix as the libraries see it: column-major, perhaps transposed.
+/// A matrix in the libraries' terms: column-major, possibly transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     rows: u64,
     columns: u64,
-    /// Elements between columns.
+    /// Column stride in elements.
     pub step: i64,
-    /// Elements between matrices of the batch.
+    /// Batch stride in elements.
     pub batch_stride: i64,
     /// Whether it is transposed.
     pub transposed: bool,
@@ -148,7 +148,7 @@ struct PlanKey {
     accumulates: bool,
 }
 
-/// A prepared product: its descriptors, and the algorithm that the library suggested.
+/// A prepared product: its descriptors and the algorithm chosen by the library's heuristic.
 struct Plan {
     api: Table,
     desc: Handle,
@@ -182,7 +182,7 @@ type Plans = Recent<PlanKey, Option<Arc<Plan>>>;
 pub struct Lt {
     api: Table,
     handle: Handle,
-    /// `None` for products that the library does not take.
+    /// `None` for products that the library does not support.
     plans: Mutex<Plans>,
 }
 // SAFETY: handles of the library may be used from any thread; plans are changed under a lock.
@@ -202,7 +202,7 @@ impl Table {
 fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, column_stride: usize) -> Option<Matrix> {
     let batch_stride = batch_stride as i64;
     let step = |stride: usize, least: usize, count: usize| {
-        // With one line there is no step between lines.
+        // With a single line the line stride is irrelevant.
         if count == 1 { Some(least.max(1) as i64) } else { (stride >= least.max(1)).then_some(stride as i64) }
     };
     if (row_stride == 1 || rows == 1)
@@ -217,7 +217,7 @@ fn matrix(rows: usize, columns: usize, batch_stride: usize, row_stride: usize, c
     None
 }
 
-/// The alignment of an address, up to the largest that the library distinguishes.
+/// The alignment of an address, capped at the largest that the library distinguishes.
 fn alignment(ptr: u64) -> u32 {
     1 << ptr.trailing_zeros().min(8)
 }
@@ -251,12 +251,12 @@ impl Lt {
         self.plans.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// How to compute a product; `None` if the library does not.
+    /// The plan of a product; `None` if the library does not support it.
     fn plan(&self, key: &PlanKey) -> Result<Option<Arc<Plan>>> {
         self.plans().get_or_make(key, || Ok(self.make_plan(key)?.map(Arc::new)))
     }
 
-    /// Starts a product of matrices at these addresses, which have the layouts of the plan, with this room to work in.
+    /// Launches a product of matrices at these addresses, laid out as in the plan, with this workspace.
     fn run(
         &self,
         plan: &Plan,
@@ -269,7 +269,7 @@ impl Lt {
         let factor = |i: usize| -> *const c_void {
             if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
         };
-        // The addresses in a plan's descriptor belong to the holder of the lock.
+        // The lock protects the addresses in a plan's descriptor.
         let _turn = self.plans();
         let (api, numbers) = (&self.api, &self.api.numbers);
         // SAFETY: as the caller says.
@@ -306,7 +306,7 @@ impl Lt {
         self.api.check("Matmul", rc)
     }
 
-    /// Runs a plan; `false` if the library has none.
+    /// Runs a plan; `false` if the library does not support the product.
     fn run_plan(
         &'static self,
         gpu: &Gpu,
@@ -322,7 +322,7 @@ impl Lt {
         Ok(true)
     }
 
-    /// Queries the library's algorithm for a product; `None` if it has none.
+    /// Queries the library's heuristic for a product; `None` if it returns no algorithm.
     fn make_plan(&self, key: &PlanKey) -> Result<Option<Plan>> {
         let numbers = &self.api.numbers;
         let [single, double, tf32] = numbers.compute;
@@ -387,19 +387,19 @@ impl Lt {
     }
 }
 
-/// How libraries of column-major matrices see a product.
+/// A product in the terms of column-major libraries.
 impl Lt {
     /// Whether a matrix of these strides (batch, row, column) can be read without packing: one stride is one.
     pub fn takes(rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> bool {
         matrix(rows, columns, batch, row, column).is_some()
     }
 
-    /// Whether the transposed product is computed, with the operands swapped: the output is row-major.
+    /// Whether the transposed product is computed, with operands swapped, because the output is row-major.
     pub fn is_flipped(g: &Gemm) -> bool {
         (g.out_strides[2] == 1 || g.n == 1) && g.out_strides[1] >= g.n
     }
 
-    /// The operands, swapped if need be, and the output; `None` if one needs packing or is too large.
+    /// The operands, swapped if needed, and the output; `None` if one needs packing or is too large.
     pub fn matrices(g: &Gemm) -> Option<[Matrix; 3]> {
         let [out_batch, out_row, out_column] = g.out_strides;
         let [a, b, out] = if Lt::is_flipped(g) {
@@ -430,7 +430,7 @@ impl Products for Lt {
         let Some([a, b, out]) = Lt::matrices(g) else { return Ok(None) };
         let flipped = Lt::is_flipped(g);
         let (a_ptr, b_ptr) = if flipped { (g.b, g.a) } else { (g.a, g.b) };
-        // The library's bias goes along its rows, which are our columns if operands are swapped.
+        // The library's bias runs along its rows, which are our columns if operands are swapped.
         let bias = g.bias.filter(|b| flipped && (b.1 == 1 || g.n == 1)).map(|b| b.0);
         let plan = |epilogue: i32| PlanKey {
             dtype: g.dtype,

@@ -12,7 +12,7 @@ use rushlight_core::{DType, Error, Result, View};
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm {
     pub dtype: DType,
-    /// As `dtype`, or `f32` for halves.
+    /// `dtype`, or `f32` for halves.
     pub out_dtype: DType,
     pub batch: usize,
     pub m: usize,
@@ -26,18 +26,18 @@ pub struct Gemm {
     pub out_strides: [usize; 3],
     pub alpha: f64,
     pub beta: f64,
-    /// One per column, this many elements apart.
+    /// One element per column, with this stride.
     pub bias: Option<(u64, usize)>,
     pub activation: Activation,
     pub gelu: Option<Gelu>,
-    /// Whether inputs of `f32` may be rounded to TF32.
+    /// Whether `f32` inputs may be rounded to TF32.
     pub tf32: bool,
 }
 
-/// A tanh GELU and its input, of the output's shape and row-major.
+/// A tanh GELU and its input, which has the output's shape and is row-major.
 #[derive(Clone, Copy, Debug)]
 pub enum Gelu {
-    /// Applied to the product, which is written here.
+    /// GELU of the product; the product itself is written here.
     Keep(u64),
     /// The product is the gradient by its output. (If the bias's sums are requested too, the library runs a slow extra
     /// pass.)
@@ -45,7 +45,7 @@ pub enum Gelu {
 }
 
 impl Gemm {
-    /// A product of matrices without memory, without an epilogue.
+    /// A product described by shapes only, without addresses and epilogue.
     pub fn plain(dtype: DType, batch: usize, m: usize, n: usize, k: usize) -> Self {
         Gemm {
             dtype,
@@ -104,7 +104,7 @@ impl Gpu {
         self.products.get_or_init(|| self.libraries.products()).clone()
     }
 
-    /// The product by the library; `false` if it does not take it.
+    /// Runs the product in the library; `false` if it does not support it.
     fn gemm_library(&self, g: &Gemm) -> Result<bool> {
         self.enter()?;
         let Some(rest) = self.products()?.gemm(self, g)? else { return Ok(false) };
@@ -128,7 +128,7 @@ impl Gpu {
         self.gemm(Gemm::of(&spec)?)
     }
 
-    /// A product of matrices with a GELU or its gradient on the way; says whether the library has such a one.
+    /// A product with GELU or its gradient in the epilogue. Returns whether the library supports it.
     pub fn matmul_gelu(&self, spec: &MatMul, gelu: Gelu) -> Result<bool> {
         let g = Gemm { gelu: Some(gelu), ..Gemm::of(spec)? };
         let half = matches!(g.dtype, DType::F16 | DType::BF16) && g.out_dtype == g.dtype;
@@ -139,7 +139,7 @@ impl Gpu {
         self.gemm_library(&g)
     }
 
-    /// Computes a product of matrices on this device.
+    /// Computes a product on this device.
     pub fn gemm(&self, mut g: Gemm) -> Result<()> {
         if g.dtype == DType::Bool {
             return Err(Error::dtype("matmul: not implemented for bool"));
@@ -147,7 +147,7 @@ impl Gpu {
         if g.batch == 0 || g.m == 0 || g.n == 0 {
             return Ok(());
         }
-        // One matrix for the whole batch: all its rows are one product.
+        // One right-hand matrix for the whole batch: all rows form a single product.
         let folds =
             g.b_strides[0] == 0 && g.a_strides[0] == g.m * g.a_strides[1] && g.out_strides[0] == g.m * g.out_strides[1];
         if g.batch > 1 && folds {
@@ -176,7 +176,7 @@ impl Gpu {
         launch!(self, function, grid; nest, out, bias, count)
     }
 
-    /// The product by our own kernel: any strides, any numbers.
+    /// Our own kernel for products: any strides, any dtype.
     fn gemm_own(&self, g: &Gemm) -> Result<()> {
         let tags = [g.dtype as u16, g.out_dtype as u16, g.bias.is_some() as u16, g.activation as u16];
         let key = Key::new(Family::MatMul, "product", tags);

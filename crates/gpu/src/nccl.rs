@@ -34,8 +34,7 @@ macro_rules! table {
         }
 
         impl Nccl {
-            /// Opens the library: its short name ("NCCL"), where it is looked for under which file names, and what
-            /// to do if it is missing.
+            /// Opens the library: its short name ("NCCL"), search path, file names, and the remedy if it is missing.
             pub fn open(search: &Search, label: &'static str, names: &[&str], remedy: &str) -> Result<Self> {
                 let opened = search.open(label, names, remedy)?;
                 $(
@@ -104,7 +103,7 @@ impl Nccl {
         )))
     }
 
-    /// An identifier for a new communicator.
+    /// Creates the identifier of a new communicator.
     pub fn unique_id(&self) -> Result<Vec<u8>> {
         let mut id = UniqueId([0; 128]);
         // SAFETY: 128 bytes to write to.
@@ -112,7 +111,7 @@ impl Nccl {
         Ok(id.0.to_vec())
     }
 
-    /// Joins a communicator with the device that is current in the calling thread; waits for the other ranks.
+    /// Joins a communicator with the current device of the calling thread; waits for the other ranks.
     pub(crate) fn join(&'static self, id: &[u8], rank: usize, size: usize) -> Result<NcclComm> {
         let id = <[u8; 128]>::try_from(id)
             .map_err(|_| Error::value(format!("an identifier of {} has 128 bytes, not {}", self.label, id.len())))?;
@@ -125,7 +124,7 @@ impl Nccl {
     }
 }
 
-/// An operation by addresses.
+/// An operation with raw addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RawOp {
     AllReduce { data: u64, count: usize, dtype: c_int, op: c_int },
@@ -137,7 +136,7 @@ pub(crate) enum RawOp {
     Recv { data: u64, bytes: usize, peer: usize },
 }
 
-/// The library's numbers of a dtype and a reduction; `None` where it has no such reduction.
+/// The library's constants of a dtype and a reduction; `None` if it has no such reduction.
 pub(crate) fn reduction(dtype: DType, op: ReduceOp) -> Option<(c_int, c_int)> {
     let op = match op {
         ReduceOp::Sum => 0,
@@ -169,10 +168,10 @@ pub(crate) struct NcclComm {
     comm: Comm,
     pub(crate) size: usize,
     rank: usize,
-    /// Held while operations are given to the library, which takes them from one thread at a time.
+    /// Held while operations are issued: the library allows one thread at a time.
     turn: Mutex<()>,
     aborted: AtomicBool,
-    /// Whether a recorded step may hold operations of it.
+    /// Whether a recorded step may contain its operations.
     recorded: AtomicBool,
 }
 
@@ -265,7 +264,7 @@ impl NcclComm {
         if self.aborted.swap(true, AcqRel) {
             return;
         }
-        // A thread within the library gets a moment to leave it. Aborting releases a stuck one.
+        // Gives a thread inside the library a moment to leave it. Aborting releases a stuck one.
         let patience = Instant::now() + Duration::from_secs(1);
         let _turn = loop {
             match self.turn.try_lock() {
@@ -282,7 +281,7 @@ impl NcclComm {
 
 impl Drop for NcclComm {
     fn drop(&mut self) {
-        // The library would wait for recorded steps to be dropped: such a communicator stays until the process ends.
+        // The library would wait until recorded steps are dropped: such a communicator is leaked.
         if !self.aborted.load(Acquire) && !self.recorded.load(Relaxed) {
             // SAFETY: a communicator that nobody uses any more.
             unsafe { (self.library.comm_destroy)(self.comm) };

@@ -3,10 +3,10 @@
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Error, Result};
 
-/// Most loops a kernel has after merging.
+/// Maximum loops of a kernel after merging.
 pub const MAX_RANK: usize = 10;
 
-/// The loop nest over `N` operands; the same as `Nest` in `prelude.cu`.
+/// The loop nest over `N` operands; matches `Nest` in `prelude.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Nest<const N: usize> {
@@ -30,8 +30,8 @@ pub fn loops<const N: usize>(shape: &[usize], strides: [&[usize]; N]) -> Loops<N
         .collect()
 }
 
-/// Sorts loops by the first operand's memory order, for ops that may visit elements in any order. The
-/// first operand's strides are all different where it does not overlap itself.
+/// Sorts loops by the first operand's memory order, for ops that may visit elements in any order. The first operand's
+/// strides are distinct unless it overlaps itself.
 pub fn in_memory_order<const N: usize>(mut loops: Loops<N>) -> Loops<N> {
     loops.sort_by_key(|l| std::cmp::Reverse(l.1));
     loops
@@ -64,7 +64,7 @@ fn division(d: u64) -> (u32, u32) {
 }
 
 impl<const N: usize> Nest<N> {
-    /// From merged loops, outermost first.
+    /// Builds the nest from merged loops, outermost first.
     pub fn new(loops: &Loops<N>) -> Result<Self> {
         if loops.len() > MAX_RANK {
             return Err(Error::unsupported(format!(
@@ -89,7 +89,7 @@ impl<const N: usize> Nest<N> {
         Ok(nest)
     }
 
-    /// Positions in row-major order, merged where that is possible.
+    /// Positions in row-major order, merged if possible.
     pub fn row_major(shape: &[usize], strides: [&[usize]; N]) -> Result<Self> {
         Self::new(&merged(&loops(shape, strides)))
     }
@@ -99,7 +99,7 @@ impl<const N: usize> Nest<N> {
 pub fn is_wide<const N: usize>(loops: &Loops<N>) -> bool {
     const MOST: usize = i32::MAX as usize;
     let numel = loops.iter().fold(1usize, |n, l| n.saturating_mul(l.0));
-    // A block's threads step past the end.
+    // Positions overshoot the end by up to one block.
     numel > MOST - (1 << 20)
         || (0..N).any(|k| {
             loops.iter().fold(0usize, |n, l| n.saturating_add(l.0.saturating_sub(1).saturating_mul(l.1[k]))) > MOST

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Keeps the entries used last. When full, it drops the quarter that was not used for longest, so that programs with
-/// ever new shapes do not grow, and finding the oldest stays cheap.
+/// Keeps the most recently used entries. When full, it drops the least recently used quarter, so that programs with
+/// ever new shapes do not grow, and eviction stays cheap.
 pub struct Recent<K, V> {
     entries: HashMap<K, Entry<V>>,
     capacity: usize,
@@ -54,7 +54,7 @@ mod tests {
         let mut cache: Recent<usize, Arc<usize>> = Recent::new(8);
         let mut get = |key: usize| cache.get_or_make(&key, || Ok::<_, ()>(Arc::new(key))).unwrap();
         let kept: Vec<_> = (0..8).map(&mut get).collect();
-        // Used again, the first is the latest.
+        // The first entry is now the most recently used.
         get(0);
         get(8);
         let counts: Vec<usize> = kept.iter().map(Arc::strong_count).collect();

@@ -1,5 +1,5 @@
-//! Pointwise ops, and similar passes: copies, fills, selections. One kernel driver (`kernels/pointwise.cu`), one
-//! compiled form per op, dtypes and class of layout.
+//! Pointwise ops and similar passes: copies, fills, selections. One kernel driver (`kernels/pointwise.cu`), compiled
+//! once per op, dtypes and layout class.
 
 use crate::device::Gpu;
 use crate::driver::Handle;
@@ -8,14 +8,14 @@ use crate::plan::{Nest, in_memory_order, is_wide, loops, merged};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
 
-/// Threads of a block: small blocks leave a multiprocessor's memory units fewer gaps.
+/// Threads per block: small blocks keep a multiprocessor's memory units busier.
 const THREADS: usize = 128;
-/// Inputs of the widest op: a derivative reads the gradient, three inputs and the output.
+/// Maximum inputs: a derivative reads the gradient, three inputs and the output.
 const INPUTS: usize = 5;
-/// Inputs and the output.
+/// Maximum operands: inputs and the output.
 const OPERANDS: usize = INPUTS + 1;
 
-/// The computation per element.
+/// The formula of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formula {
     /// A row's value.
@@ -28,28 +28,28 @@ pub enum Formula {
     Select,
 }
 
-/// A kernel's compiled form: formula, dtypes, layout class.
+/// Compile-time parameters of a kernel: formula, dtypes, layout class.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub formula: Formula,
     /// The dtype that inputs are converted to.
     pub compute: DType,
     pub out: DType,
-    /// Dtype of each input and its lanes' layout; `None` for a number or a missing input.
+    /// Dtype and lane layout of each input; `None` for a scalar or a missing input.
     pub inputs: [Option<(DType, Lanes)>; INPUTS],
     pub lanes: u16,
     pub one_loop: bool,
     pub wide: bool,
 }
 
-/// Layout in an input of the neighbours that one thread computes.
+/// Layout, in one input, of the adjacent elements that a thread computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes {
     /// Side by side.
     Next = 0,
-    /// All the same element.
+    /// The same element for all lanes.
     Same = 1,
-    /// A stride apart.
+    /// Strided.
     Apart = 2,
 }
 
@@ -71,7 +71,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Launches it on a stream.
+    /// Issues the launch on a stream.
     pub fn launch(&self, gpu: &Gpu, stream: Handle) -> Result<()> {
         let Prepared { function, grid, nest, inputs, place, count } = self;
         let mut args = [
@@ -113,7 +113,7 @@ impl Form {
         )
     }
 
-    /// The definitions that make the driver's text this form.
+    /// Definitions that specialise the driver's text.
     pub fn defines(&self) -> Defines {
         let raw = matches!(self.formula, Formula::Copy | Formula::Select);
         let compute = c_type(self.compute);
@@ -125,7 +125,7 @@ impl Form {
         let real = !raw && self.compute.is_float();
         let mut loads = String::new();
         for (i, input) in self.inputs.iter().enumerate() {
-            // The first input of a selection is a condition, whatever the others are.
+            // The first input of a selection is the condition, whatever the others' dtype.
             let condition = self.formula == Formula::Select && i == 0;
             loads += &match input {
                 Some(_) if condition => "for (int v = 0; v < LANES; v++) \
@@ -199,15 +199,15 @@ impl Form {
         let mut values: Vec<String> = (0..names.len()).map(|i| format!("x[{i}][u][v]")).collect();
         values.extend((0..op.params().len()).map(|i| format!("param{i}")));
         let call = format!("rl::row_value({})", values.join(", "));
-        // Through the dtype of the arithmetic: the excess bits of a small integer in a register are cut off.
+        // Through the compute dtype: truncates the excess bits of a small integer in a register.
         let result =
             if truth { format!("convert<OUT>((i32){call})") } else { format!("convert<OUT>(convert<C>({call}))") };
         (row, parameters, result)
     }
 }
 
-/// A row's text as the body of a C function. Rows are sequences of `let` and one last expression; bitwise rows call
-/// methods whose names C reserves.
+/// A row's text as the body of a C function. Rows are sequences of `let` and a final expression; bitwise rows call
+/// methods whose names are reserved in C.
 fn returning(text: &str) -> String {
     let text = ["and", "or", "xor", "shl", "shr"]
         .iter()
@@ -218,7 +218,7 @@ fn returning(text: &str) -> String {
     }
 }
 
-/// A number's bits as `Number` in `prelude.cu` reads them: of an integer for integer types, else of a double.
+/// A scalar's bits in the encoding of `Number` in `prelude.cu`: an integer for integer types, else a double.
 fn number(value: Scalar, dtype: DType) -> u64 {
     if dtype.is_float() {
         return value.to_f64().to_bits();
@@ -267,7 +267,7 @@ impl Gpu {
             Some(Operand::Tensor(view)) => Some(view),
             _ => None,
         });
-        if self.queue.waits() && self.is_apart_from_chain(&views, out) {
+        if self.queue.has_pending() && self.is_apart_from_chain(&views, out) {
             let mut args = [
                 (&raw const nest).cast_mut().cast::<std::ffi::c_void>(),
                 (&raw const inputs).cast_mut().cast(),

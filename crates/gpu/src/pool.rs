@@ -10,7 +10,7 @@ use std::ffi::c_void;
 
 const THREADS: usize = 256;
 
-/// The same as `Axis` in `pool.cu`, whose numbers have 32 bits where that is enough.
+/// Matches `Axis` in `pool.cu`; its integers have 32 bits if that is enough.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Axis<N> {
@@ -22,7 +22,7 @@ struct Axis<N> {
     dilation: N,
 }
 
-/// The same as `Window` in `pool.cu`.
+/// Matches `Window` in `pool.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Geometry<N> {
@@ -42,7 +42,7 @@ impl Axis<i64> {
         Axis { input, output, kernel, stride, padding, dilation }
     }
 
-    /// An upper bound of positions, counted from the padding's start, and of products of two.
+    /// An upper bound of positions, measured from the padding's start, and of products of two.
     fn bound(&self) -> i64 {
         let reach = self.kernel.saturating_mul(self.dilation).saturating_add(self.padding).saturating_add(self.stride);
         let whole = self.input.max(self.output).saturating_add(1);
@@ -54,7 +54,7 @@ impl Geometry<i64> {
     fn is_wide(&self) -> bool {
         let plane = (self.y.input.max(self.y.output)).saturating_mul(self.x.input.max(self.x.output));
         let largest = [plane.saturating_mul(self.planes), self.y.bound(), self.x.bound(), self.divisor];
-        // A block's threads step past the end.
+        // Positions overshoot the end by up to one block.
         largest.into_iter().any(|n| n > i32::MAX as i64 - (1 << 20))
     }
 
@@ -100,7 +100,7 @@ fn geometry(call: &str, spec: &Pool) -> Result<(Geometry<i64>, Taps)> {
 /// The geometry of pooling windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taps {
-    /// By the output's size.
+    /// The windows depend on the output's size (adaptive pooling).
     Adaptive,
     /// Without gaps.
     Dense,
@@ -108,7 +108,7 @@ pub enum Taps {
     Dilated,
 }
 
-/// A compiled form of the kernels.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub dtype: DType,
@@ -116,7 +116,7 @@ pub struct Form {
     pub wide: bool,
     /// Whether the channels are innermost.
     pub last: bool,
-    /// Channels of a thread.
+    /// Channels per thread.
     pub lanes: u16,
 }
 

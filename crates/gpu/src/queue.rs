@@ -4,32 +4,32 @@
 //! the device, and the program continues, so the kernels of a first step are compiled in parallel.
 //! `settle()` drains the queue. Call it before reading results or handing the raw stream to a library.
 //!
-//! The last piece of work may be held back ([`Queue::hold`]) although it could be issued: the next call may
-//! fuse with it (`chain`). It is issued before any later work.
+//! The last piece of work may be deferred ([`Queue::hold`]) although it could be issued: the next call may fuse with it
+//! (`chain`). It is issued before any later work.
 
 use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The most launches that may wait before the program waits with them.
-const MOST: usize = 1 << 14;
+/// Maximum pending launches; at this number the program blocks.
+const MAX_PENDING: usize = 1 << 14;
 
-struct Waiting<C> {
+struct Pending<C> {
     ready: Box<dyn Fn() -> bool + Send>,
     issue: Box<dyn FnOnce(&C) -> Result<()> + Send>,
 }
 
 struct State<C> {
-    work: VecDeque<Waiting<C>>,
+    work: VecDeque<Pending<C>>,
     /// An error from a deferred launch, returned by the next call that can fail.
     failed: Option<Error>,
-    /// Whether the last piece of work, which is held back, may be issued.
+    /// Whether the last piece of work, which is deferred, may be issued.
     gate: Option<Arc<AtomicBool>>,
 }
 
 impl<C> State<C> {
-    /// Holds nothing back any more.
+    /// Releases the deferred work.
     fn open(&mut self) {
         if let Some(gate) = self.gate.take() {
             gate.store(true, Release);
@@ -37,10 +37,10 @@ impl<C> State<C> {
     }
 }
 
-/// Work of a device `C`, in order.
+/// Pending work of a device `C`, in order.
 pub struct Queue<C> {
     state: Mutex<State<C>>,
-    /// Whether there is anything in it: all that a call looks at once kernels are compiled.
+    /// Whether the queue is not empty. The only check on the fast path, once kernels are compiled.
     waits: AtomicBool,
     /// Set on shutdown: launches are issued immediately.
     closed: AtomicBool,
@@ -60,19 +60,19 @@ impl<C> Queue<C> {
 
     /// Whether launches are pending, so that new ones must queue behind them.
     #[inline]
-    pub fn waits(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         self.waits.load(Acquire)
     }
 
     /// Issues work: at once, or after the pending work.
     #[inline]
     pub fn submit(&self, device: &C, work: impl FnOnce(&C) -> Result<()> + Send + 'static) -> Result<()> {
-        if self.waits() { self.put(device, || true, work) } else { work(device) }
+        if self.has_pending() { self.enqueue(device, || true, work) } else { work(device) }
     }
 
     /// Issues work when it is ready and all before it is issued.
     #[cold]
-    pub fn put(
+    pub fn enqueue(
         &self,
         device: &C,
         ready: impl Fn() -> bool + Send + 'static,
@@ -80,13 +80,13 @@ impl<C> Queue<C> {
     ) -> Result<()> {
         let mut state = self.state();
         state.open();
-        state.work.push_back(Waiting { ready: Box::new(ready), issue: Box::new(work) });
-        let all = state.work.len() > MOST || self.closed.load(Relaxed);
+        state.work.push_back(Pending { ready: Box::new(ready), issue: Box::new(work) });
+        let all = state.work.len() > MAX_PENDING || self.closed.load(Relaxed);
         self.issue(device, &mut state, all)
     }
 
-    /// Holds work back until later work arrives and it is ready. Returns a flag that tells whether it has been issued;
-    /// `None` on shutdown, when it is issued immediately.
+    /// Defers work until later work arrives and it is ready. Returns a flag that is set once it has been issued; `None`
+    /// on shutdown, when it is issued immediately.
     pub fn hold(
         &self,
         device: &C,
@@ -101,15 +101,15 @@ impl<C> Queue<C> {
         let gate = Arc::new(AtomicBool::new(false));
         let opened = gate.clone();
         let ready = move || opened.load(Acquire) && ready();
-        state.work.push_back(Waiting { ready: Box::new(ready), issue: Box::new(work) });
+        state.work.push_back(Pending { ready: Box::new(ready), issue: Box::new(work) });
         state.gate = Some(gate.clone());
         self.issue(device, &mut state, false)?;
         Ok(Some(gate))
     }
 
-    /// Issues work that is independent of the held work: before it, and at once if nothing else
+    /// Issues work that is independent of the deferred work: before it, and at once if nothing else
     /// is pending.
-    pub fn put_ahead(
+    pub fn enqueue_ahead(
         &self,
         device: &C,
         ready: impl Fn() -> bool + Send + 'static,
@@ -117,11 +117,11 @@ impl<C> Queue<C> {
     ) -> Result<()> {
         let mut state = self.state();
         let place = state.work.len() - usize::from(state.gate.is_some() && !state.work.is_empty());
-        state.work.insert(place, Waiting { ready: Box::new(ready), issue: Box::new(work) });
+        state.work.insert(place, Pending { ready: Box::new(ready), issue: Box::new(work) });
         self.issue(device, &mut state, false)
     }
 
-    /// Issues the held work once the work before it is issued. The next call returns an error.
+    /// Issues the deferred work once the work before it is issued. Errors are returned by the next call.
     pub fn release(&self, device: &C) {
         let mut state = self.state();
         state.open();
@@ -131,15 +131,15 @@ impl<C> Queue<C> {
         }
     }
 
-    /// Issues all that waits, however long it takes to become ready.
+    /// Drains the queue, waiting for kernels that are still being compiled.
     #[inline]
     pub fn settle(&self, device: &C) -> Result<()> {
-        if self.waits() { self.issue(device, &mut self.state(), true) } else { Ok(()) }
+        if self.has_pending() { self.issue(device, &mut self.state(), true) } else { Ok(()) }
     }
 
-    /// [`settle`](Queue::settle) for those who cannot report an error: the next call does.
+    /// [`settle`](Queue::settle) for callers that cannot report an error: the next call reports it.
     pub fn settle_silently(&self, device: &C) {
-        if self.waits() {
+        if self.has_pending() {
             let mut state = self.state();
             state.failed = self.issue(device, &mut state, true).err();
             self.waits.store(state.failed.is_some(), Release);
@@ -148,15 +148,16 @@ impl<C> Queue<C> {
 
     /// Issues the work that is ready. Returns whether the queue is empty.
     pub fn advance(&self, device: &C) -> Result<bool> {
-        if self.waits() {
+        if self.has_pending() {
             let mut state = self.state();
             state.open();
             self.issue(device, &mut state, false)?;
         }
-        Ok(!self.waits())
+        Ok(!self.has_pending())
     }
 
-    /// From now on nothing waits but the program: others give the device work, too, and expect it to come after ours.
+    /// Shuts the queue down: launches block until their kernels are compiled. Work that others issue on the device then
+    /// runs after ours.
     pub fn close(&self, device: &C) -> Result<()> {
         self.closed.store(true, Relaxed);
         self.settle(device)
@@ -206,47 +207,51 @@ mod tests {
         queue.submit(&log, note(1)).unwrap();
         assert_eq!(seen(), [1], "nothing waits: at once");
         let ((first, is_first), (second, is_second)) = (gate(), gate());
-        queue.put(&log, is_first, note(2)).unwrap();
+        queue.enqueue(&log, is_first, note(2)).unwrap();
         queue.submit(&log, note(3)).unwrap();
-        queue.put(&log, is_second, note(4)).unwrap();
+        queue.enqueue(&log, is_second, note(4)).unwrap();
         queue.submit(&log, note(5)).unwrap();
         assert_eq!((seen(), queue.advance(&log).unwrap()), (vec![1], false));
         second.store(true, SeqCst);
-        assert_eq!((seen(), queue.advance(&log).unwrap()), (vec![1], false), "what is ready waits for what is not");
+        assert_eq!(
+            (seen(), queue.advance(&log).unwrap()),
+            (vec![1], false),
+            "ready work stays behind work that is not ready"
+        );
         second.store(false, SeqCst);
         first.store(true, SeqCst);
         queue.submit(&log, note(6)).unwrap();
-        assert_eq!(seen(), [1, 2, 3], "a call issues what has become ready");
+        assert_eq!(seen(), [1, 2, 3], "a call issues work that has become ready");
         queue.settle(&log).unwrap();
-        assert_eq!((seen(), queue.waits()), (vec![1, 2, 3, 4, 5, 6], false));
+        assert_eq!((seen(), queue.has_pending()), (vec![1, 2, 3, 4, 5, 6], false));
     }
 
     #[test]
-    fn what_is_held_back_comes_before_all_that_follows() {
+    fn deferred_work_is_issued_before_later_work() {
         let (queue, log) = (Queue::default(), Log::default());
         let seen = || log.lock().unwrap().clone();
         let held = queue.hold(&log, || true, note(1)).unwrap().unwrap();
-        assert!(seen().is_empty() && queue.waits() && !held.load(SeqCst));
-        queue.put_ahead(&log, || true, note(2)).unwrap();
-        assert_eq!((seen(), held.load(SeqCst)), (vec![2], false), "what does not depend on it need not wait");
+        assert!(seen().is_empty() && queue.has_pending() && !held.load(SeqCst));
+        queue.enqueue_ahead(&log, || true, note(2)).unwrap();
+        assert_eq!((seen(), held.load(SeqCst)), (vec![2], false), "independent work is issued first");
         queue.submit(&log, note(3)).unwrap();
-        assert_eq!((seen(), held.load(SeqCst), queue.waits()), (vec![2, 1, 3], true, false));
+        assert_eq!((seen(), held.load(SeqCst), queue.has_pending()), (vec![2, 1, 3], true, false));
         let first = queue.hold(&log, || true, note(4)).unwrap().unwrap();
         let second = queue.hold(&log, || true, note(5)).unwrap().unwrap();
         assert_eq!((seen(), first.load(SeqCst), second.load(SeqCst)), (vec![2, 1, 3, 4], true, false));
         let (open, is_open) = gate();
-        queue.put(&log, is_open, note(6)).unwrap();
+        queue.enqueue(&log, is_open, note(6)).unwrap();
         queue.hold(&log, || true, note(7)).unwrap().unwrap();
-        queue.put_ahead(&log, || true, note(8)).unwrap();
+        queue.enqueue_ahead(&log, || true, note(8)).unwrap();
         queue.release(&log);
-        assert_eq!(seen(), [2, 1, 3, 4, 5], "it waits behind what is not ready");
+        assert_eq!(seen(), [2, 1, 3, 4, 5], "it stays behind work that is not ready");
         open.store(true, SeqCst);
         assert!(queue.advance(&log).unwrap());
         assert_eq!(seen(), [2, 1, 3, 4, 5, 6, 8, 7]);
         queue.hold(&log, || true, note(9)).unwrap().unwrap();
         queue.settle(&log).unwrap();
         queue.close(&log).unwrap();
-        assert!(queue.hold(&log, || true, note(10)).unwrap().is_none() && !queue.waits());
+        assert!(queue.hold(&log, || true, note(10)).unwrap().is_none() && !queue.has_pending());
         assert_eq!(seen()[8..], [9, 10]);
     }
 
@@ -260,10 +265,10 @@ mod tests {
                     for i in 0..500 {
                         let work = note(thread * 1000 + i);
                         match i % 7 {
-                            // Ready at the second look.
+                            // Becomes ready at the second check.
                             0 => {
                                 let looked = AtomicBool::new(false);
-                                queue.put(log, move || looked.swap(true, SeqCst), work).unwrap();
+                                queue.enqueue(log, move || looked.swap(true, SeqCst), work).unwrap();
                             }
                             3 => {
                                 queue.submit(log, work).unwrap();
@@ -285,18 +290,18 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once_and_ends_what_came_after() {
+    fn an_error_is_reported_once_and_drops_later_work() {
         let (queue, log) = (Queue::default(), Log::default());
         let fail = |_: &Log| Err(Error::value("no such kernel"));
         for silently in [false, true] {
-            queue.put(&log, || false, fail).unwrap();
+            queue.enqueue(&log, || false, fail).unwrap();
             queue.submit(&log, note(1)).unwrap();
             if silently {
                 queue.settle_silently(&log);
-                assert!(queue.waits(), "the error waits for somebody to tell");
+                assert!(queue.has_pending(), "the error is kept for the next call");
             }
             assert!(queue.settle(&log).unwrap_err().to_string().contains("no such kernel"));
-            assert!(!queue.waits() && queue.settle(&log).is_ok());
+            assert!(!queue.has_pending() && queue.settle(&log).is_ok());
         }
         assert!(log.lock().unwrap().is_empty());
         queue.submit(&log, note(2)).unwrap();
@@ -304,20 +309,20 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_never_waits_is_held_back() {
+    fn a_full_queue_blocks_the_program() {
         let (queue, log) = (Queue::default(), Log::default());
-        for i in 0..=MOST as u32 {
-            queue.put(&log, || false, note(i)).unwrap();
+        for i in 0..=MAX_PENDING as u32 {
+            queue.enqueue(&log, || false, note(i)).unwrap();
         }
-        assert!(!queue.waits() && log.lock().unwrap().len() == MOST + 1);
+        assert!(!queue.has_pending() && log.lock().unwrap().len() == MAX_PENDING + 1);
     }
 
     #[test]
-    fn a_closed_queue_holds_nothing() {
+    fn a_closed_queue_defers_nothing() {
         let (queue, log) = (Queue::default(), Log::default());
-        queue.put(&log, || false, note(1)).unwrap();
+        queue.enqueue(&log, || false, note(1)).unwrap();
         queue.close(&log).unwrap();
-        queue.put(&log, || false, note(2)).unwrap();
-        assert_eq!((&log.lock().unwrap()[..], queue.waits()), (&[1, 2][..], false));
+        queue.enqueue(&log, || false, note(2)).unwrap();
+        assert_eq!((&log.lock().unwrap()[..], queue.has_pending()), (&[1, 2][..], false));
     }
 }

@@ -21,14 +21,14 @@ struct Numbers {
     below: u32,
 }
 
-/// The number of 24-bit values whose uniform is below `p`.
+/// Number of 24-bit values whose uniform is below `p`.
 pub fn words_below(p: f64) -> u32 {
     (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
 }
 
-/// The largest value of a dtype below `high`, but not below `low`.
+/// The largest value of a dtype that is below `high`, but at least `low`.
 fn largest_below(dtype: DType, low: f64, high: f64) -> f64 {
-    /// The next lower of a half type's bits.
+    /// The bit pattern of the next smaller half.
     fn down(bits: u16) -> u16 {
         match bits {
             0 => 0x8001,

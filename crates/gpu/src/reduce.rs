@@ -1,4 +1,4 @@
-//! Reductions: which dimensions become outputs, which are folded, and how threads share them (`kernels/reduce.cu`).
+//! Reductions: kept and reduced dimensions, and how threads share them (`kernels/reduce.cu`).
 
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
@@ -7,14 +7,14 @@ use rushlight_core::backend::{ArgReduce, Reduce};
 use rushlight_core::{DType, Error, Result, View};
 
 const THREADS: usize = 256;
-/// Blocks of a multiprocessor from which on memory is busy.
+/// Blocks per multiprocessor that saturate memory.
 const ENOUGH_BLOCKS: usize = 8;
-/// Elements a thread should fold at least before an output is cut into pieces.
+/// Minimum elements per thread before an output is split into pieces.
 const PER_THREAD: usize = 16;
-/// Bytes of the largest partial result.
+/// Maximum bytes of partial results.
 const PARTIAL: usize = 24;
 
-/// The reduction, by the codes of `reduce.cu`, and its parameter.
+/// The reduction as a code of `reduce.cu`, and its parameter.
 fn code(op: Reduce) -> (u16, f64) {
     match op {
         Reduce::Sum => (0, 0.0),
@@ -37,14 +37,14 @@ fn code(op: Reduce) -> (u16, f64) {
     }
 }
 
-/// A compiled form of the kernels.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub code: u16,
     pub x: DType,
     pub out: DType,
     pub threads_in: u16,
-    /// Whether neighbouring threads take neighbouring outputs.
+    /// Whether adjacent threads compute adjacent outputs.
     pub across: bool,
     pub lanes: u16,
     pub one_loop: bool,
@@ -91,7 +91,7 @@ struct Job<'a> {
     param: f64,
     x: View<'a>,
     out: View<'a>,
-    /// Where indices go, for reductions that say where.
+    /// Output of indices, for arg-reductions.
     indices: u64,
     kept: Loops<2>,
     reduced: Loops<1>,
@@ -159,7 +159,7 @@ impl Gpu {
         let width = 16 / x.dtype.size().max(2);
         let whole = |stride: usize| stride.is_multiple_of(width);
         let dense = if across {
-            // Neighbouring outputs at once.
+            // Adjacent outputs at once.
             let (last, others) = (kept[kept.len() - 1], &kept[..kept.len() - 1]);
             last.1[0] == 1
                 && whole(last.0)
@@ -199,7 +199,7 @@ impl Gpu {
         let grid = Grid::plane(blocks, pieces, THREADS)?;
         launch!(self, function, grid; kept, reduced, from, to, indices, partial, outputs, length, piece, param)?;
         if pieces > 1 {
-            // Of few outputs with many pieces, a block joins each.
+            // For few outputs with many pieces, one block combines each output.
             let form = Form { threads_in: if pieces > 16 { 128 } else { 1 }, lanes: 1, across: false, ..form };
             let join = self.function(form.key("reduce_join"), || form.defines("JOIN"))?;
             let grid = Grid::line(outputs.div_ceil(128 / form.threads_in as usize), 128)?;

@@ -7,20 +7,20 @@ use crate::softmax::float;
 use rushlight_core::backend::RowNorm;
 use rushlight_core::{DType, Error, Result, View};
 
-/// Blocks from which on a device is busy.
+/// Number of blocks that fills the device.
 const ENOUGH_BLOCKS: usize = 512;
-/// Rows of a block that takes several, if there are enough.
+/// Maximum rows per block, if there are enough.
 const ROWS_OF_A_BLOCK: usize = 4;
-/// A multiprocessor's registers, and the registers that a thread needs besides those for its columns.
+/// Registers of a multiprocessor, and registers that a thread needs in addition to those of its columns.
 const REGISTERS: usize = 65_536;
 const OTHER_REGISTERS: usize = 32;
 
-/// Address of something that may not be there.
+/// Address of an optional view; 0 if absent.
 pub fn address(view: Option<View>) -> u64 {
     view.map_or(0, |v| v.ptr() as u64)
 }
 
-/// The parameters' common dtype: the input's, or its statistics'.
+/// Common dtype of the parameters: the input's, or its statistics'.
 pub fn parameter_dtype(call: &str, x: DType, parameters: &[Option<View>]) -> Result<DType> {
     let mut found = parameters.iter().flatten().map(|p| p.dtype);
     let first = found.next().unwrap_or(x);
@@ -92,7 +92,7 @@ impl Gpu {
                 let rows = rows.spread(n);
                 let whole = rows.grid(count)?;
                 let (blocks, multiprocessors) = (whole.blocks[0] as usize, self.properties.multiprocessors);
-                // As many blocks as run at once: per column, a thread keeps a factor, two sums and three elements.
+                // As many blocks as run concurrently: per column, a thread keeps a factor, two sums and three elements.
                 let columns = (rows.steps * rows.lanes) as usize;
                 let registers = OTHER_REGISTERS + columns * 3 + columns * 3 * x.dtype.size() / 4;
                 let at_once = (REGISTERS / (registers * whole.threads[0] as usize)).clamp(2, 8);
@@ -125,7 +125,7 @@ impl Gpu {
         self.row_norm_join(spec, x.dtype, partial, pieces, dweight, dbias)
     }
 
-    /// Adds up lines of partial sums to the parameters' gradients.
+    /// Sums the partial results to the parameters' gradients.
     fn row_norm_join(
         &self,
         spec: &RowNorm,
@@ -144,7 +144,7 @@ impl Gpu {
     }
 }
 
-/// The kernel that adds up lines.
+/// The kernel that sums partial results.
 fn joining(dtype: DType, rms: bool, parameter: DType) -> (Key, Defines) {
     let key = Key::new(Family::RowNorm, "row_norm_join", [parameter as u16, dtype as u16]);
     (key, defines(column_defines("COLUMNS_JOIN", dtype), rms, parameter))
@@ -154,7 +154,7 @@ pub fn defines(base: Defines, rms: bool, parameter: DType) -> Defines {
     base.define("RMS", rms as u8).dtype("P", parameter)
 }
 
-/// A compiled form of the kernels that go along rows.
+/// Compile-time parameters of the row kernels.
 #[derive(Clone, Copy)]
 pub struct Form {
     pub rms: bool,

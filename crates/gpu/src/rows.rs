@@ -1,20 +1,20 @@
-//! How threads share the rows of a contiguous matrix: common to softmax, the row norms and cross-entropy.
+//! How threads share the rows of a contiguous matrix: used by softmax, the row norms and cross-entropy.
 
 use crate::kernel::{Defines, Grid, wide_type};
 use rushlight_core::{DType, Result};
 
-/// Vectors that a thread keeps in registers at most.
+/// Maximum vectors that a thread keeps in registers.
 const MOST_STEPS: usize = 8;
 
-/// A shape of row kernels: a compiled form of them, but for the entry point.
+/// Compile-time parameters of row kernels apart from the entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
     pub dtype: DType,
-    /// Elements of a vector.
+    /// Elements per vector.
     pub lanes: u16,
-    /// Threads that share a row.
+    /// Threads per row.
     pub threads: u16,
-    /// Vectors of a row that each thread keeps; 0 where there are too many.
+    /// Vectors of a row that each thread keeps in registers; 0 if there are too many.
     pub steps: u16,
 }
 
@@ -37,8 +37,7 @@ impl Rows {
         Self { dtype, lanes: lanes as u16, threads: threads as u16, steps: if fits { steps as u16 } else { 0 } }
     }
 
-    /// The same with a vector for each thread, and few threads without one, for rows of few vectors: for kernels that
-    /// need many registers.
+    /// The same with one vector per thread and few idle threads, for short rows: for kernels that need many registers.
     pub fn spread(self, columns: usize) -> Self {
         match columns / (self.lanes as usize) {
             vectors @ 129..=256 => Self { threads: vectors.next_multiple_of(32) as u16, steps: 1, ..self },
@@ -61,7 +60,7 @@ impl Rows {
             .define("STEPS", self.steps)
     }
 
-    /// The launch for a number of rows.
+    /// Launch configuration for a number of rows.
     pub fn grid(&self, rows: usize) -> Result<Grid> {
         let threads = (self.threads as usize).max(128);
         Grid::line(rows.div_ceil(threads / self.threads as usize), threads)

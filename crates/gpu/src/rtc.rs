@@ -1,4 +1,4 @@
-//! Compiling a text by NVRTC or hiprtc, whose functions differ only in the prefix of their names.
+//! Kernel compilation by NVRTC or hiprtc, whose functions differ only in their prefix.
 
 use crate::driver::Handle;
 use rushlight_core::{Error, Result};
@@ -23,7 +23,7 @@ pub struct Rtc {
     pub compile: unsafe extern "C" fn(Handle, c_int, *const *const c_char) -> i32,
     pub log_size: unsafe extern "C" fn(Handle, *mut usize) -> i32,
     pub log: unsafe extern "C" fn(Handle, *mut c_char) -> i32,
-    /// The functions' word for machine code: `CUBIN`, `Code`.
+    /// The term for machine code in function names: `CUBIN`, `Code`.
     pub code_name: &'static str,
     pub code_size: unsafe extern "C" fn(Handle, *mut usize) -> i32,
     pub code: unsafe extern "C" fn(Handle, *mut c_char) -> i32,
@@ -31,7 +31,7 @@ pub struct Rtc {
 }
 
 impl Rtc {
-    /// Machine code of a text; `kernel` is its name for messages.
+    /// Compiles a text to machine code; `kernel` is its name for messages.
     pub fn build(&self, text: &str, kernel: &str, options: &[String]) -> Result<Vec<u8>> {
         let c_text =
             |s: &str| CString::new(s).map_err(|_| Error::value(format!("kernel {kernel} contains a zero byte")));

@@ -7,7 +7,7 @@ use rushlight_core::backend::Scan;
 use rushlight_core::{DType, Dims, Error, Result, View};
 
 const THREADS: usize = 256;
-/// Number of lines from which each adjacent line gets its own thread.
+/// Number of lines from which each gets its own thread.
 const MANY_LINES: usize = 2048;
 
 /// Size and strides along a dimension, and the shape and strides of the other dimensions. A zero-dim tensor is one line
@@ -50,7 +50,7 @@ impl Gpu {
     }
 }
 
-/// The definitions of a compiled form.
+/// Compile-time definitions of the kernel.
 pub fn defines(code: u16, x: DType, out: DType, per_thread: bool, wide: bool) -> Defines {
     let defines = Defines::default()
         .define("OP_CODE", code)

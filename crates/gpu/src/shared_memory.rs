@@ -1,14 +1,14 @@
 //! Collectives over device memory that processes of one machine share: for several ranks on one GPU, which NCCL
 //! refuses.
 //!
-//! Each rank has a region that all others open. A region holds flags, a *common* lane whose data any rank may read, and
-//! a *private* lane for each other rank. A writer of a lane first waits for the credit of its readers and takes it;
-//! then it raises a `full` flag at each reader. A reader awaits that flag, lowers it, reads, and gives the credit back.
-//! A rank awaits flags in its own region only, and flags are only raised and lowered, never counted: so a recorded step
-//! can be replayed any number of times, between others that are not recorded.
+//! Each rank has a region that all others open. A region holds flags, a *common* lane that any rank may read, and a
+//! *private* lane for each other rank. A writer of a lane first waits for the credit of its readers and takes it; then
+//! it sets a `full` flag at each reader. A reader waits for that flag, clears it, reads, and returns the credit. A rank
+//! waits for flags in its own region only. Flags are set and cleared, never counted, so a recorded step can be replayed
+//! any number of times, between others that are not recorded.
 //!
-//! The streams themselves wait and write flags where the driver has that, so that a GPU shared by several processes
-//! continues with another one; else kernels do.
+//! If the driver supports it, the streams themselves wait for and write flags, so that a GPU shared by several
+//! processes can switch to another one; otherwise kernels do.
 
 use crate::collectives::{Comm, Kept, MAX_RANKS, Transport, bytes};
 use crate::device::Gpu;
@@ -20,17 +20,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Bytes before the lanes.
+/// Bytes of the header before the lanes.
 const HEADER: usize = 4096;
-/// Bytes between flags.
+/// Bytes from one flag to the next.
 const FLAG: usize = 16;
-/// Bytes of the common lane and of a private one. Each piece of a collective waits for the GPU to change between
-/// processes, some 0.3 ms.
+/// Bytes of the common lane and of a private one. Each piece of a collective waits for the GPU to switch between
+/// processes, which takes about 0.3 ms.
 const COMMON: usize = 8 << 20;
 const PRIVATE: usize = 4 << 20;
-/// Flags that one kernel takes, the same as in `collective.cu`.
+/// Maximum flags of one kernel, as in `collective.cu`.
 const FLAGS: usize = 64;
-/// How long aborting waits for the device to be idle.
+/// How long an abort waits for the device to become idle.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const _: () = assert!(4 * MAX_RANKS * FLAG <= HEADER && FLAGS <= 64);
@@ -71,12 +71,12 @@ struct SharedMemory {
     /// The regions of all ranks, as mapped in this process. They stay open: freeing one would require
     /// that no other process uses it.
     regions: Vec<DevicePtr>,
-    /// Whether streams write and await flags by themselves.
+    /// Whether streams write and wait for flags without a kernel.
     by_stream: bool,
     aborted: AtomicBool,
-    /// The stream that operations were given to last, of those that are done at once.
+    /// The stream of the latest operations that are not recorded.
     stream: AtomicUsize,
-    /// Releases waiting kernels when the communicator is aborted.
+    /// Flag that releases waiting kernels when the communicator is aborted.
     rescue: Handle,
 }
 
@@ -85,7 +85,7 @@ unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
 
-/// A region of this rank, and how to open the others'.
+/// This rank's region, and the token with which others open it.
 pub fn offer(gpu: &'static Gpu, rank: usize, size: usize) -> Result<MemoryOffer> {
     if size > MAX_RANKS {
         return Err(Error::unsupported(format!(
@@ -94,7 +94,7 @@ pub fn offer(gpu: &'static Gpu, rank: usize, size: usize) -> Result<MemoryOffer>
     }
     gpu.enter()?;
     let total = HEADER + COMMON + size * PRIVATE;
-    // Not from the allocator: a region is shared as a whole.
+    // Not from the allocator: only whole allocations can be shared.
     let full =
         || Error::out_of_memory(format!("{}: no memory to share with other ranks ({total} bytes)", gpu.device()));
     let region = gpu.driver.relaxed(|| gpu.driver.alloc(total))?.ok_or_else(full)?;
@@ -145,12 +145,12 @@ impl SharedMemory {
         (0..size).filter(move |&r| r != rank)
     }
 
-    /// A flag in the region of `owner` about `peer`.
+    /// Address of the flag for `peer` in the region of `owner`.
     fn flag(&self, owner: usize, flag: Flag, peer: usize) -> DevicePtr {
         self.regions[owner] + ((flag.row() * MAX_RANKS + peer) * FLAG) as u64
     }
 
-    /// Where `writer` puts data for `reader`.
+    /// Address of the lane in which `writer` puts data for `reader`.
     fn lane(&self, lane: Lane, writer: usize, reader: usize) -> DevicePtr {
         let at = match lane {
             Lane::Common => HEADER,
@@ -159,7 +159,7 @@ impl SharedMemory {
         self.regions[writer] + at as u64
     }
 
-    /// The stream waits until flags of this rank's region are raised, and lowers those that are marked.
+    /// Makes the stream wait until flags of this rank's region are set, and clears the marked ones.
     fn wait(&self, flags: &[(DevicePtr, bool)]) -> Result<()> {
         if self.by_stream {
             let flags = flags.to_vec();
@@ -175,7 +175,7 @@ impl SharedMemory {
         self.signal("await_flags", flags)
     }
 
-    /// The stream raises flags of others' regions, after its work so far.
+    /// Sets flags in others' regions after the stream's work so far.
     fn raise(&self, flags: &[DevicePtr]) -> Result<()> {
         if self.by_stream {
             let flags = flags.to_vec();
@@ -207,7 +207,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Writes to the common lane for some readers.
+    /// Writes to the common lane for a set of readers.
     fn put_common(&self, readers: &[usize], from: DevicePtr, len: usize) -> Result<()> {
         // All ranks must have read the previous data, including those that receive nothing now.
         let credits: Vec<_> = self
@@ -224,19 +224,19 @@ impl SharedMemory {
         self.raise(&full)
     }
 
-    /// Waits for data of some writers.
+    /// Waits for data of a set of writers.
     fn wait_full(&self, lane: Lane, writers: &[usize]) -> Result<()> {
         let full: Vec<_> = writers.iter().map(|&w| (self.flag(self.rank, Flag::Full(lane), w), true)).collect();
         self.wait(&full)
     }
 
-    /// Gives writers their credit back.
+    /// Returns their credit to writers.
     fn release(&self, lane: Lane, writers: &[usize]) -> Result<()> {
         let credits: Vec<_> = writers.iter().map(|&w| self.flag(w, Flag::Credit(lane), self.rank)).collect();
         self.raise(&credits)
     }
 
-    /// Every rank's data combined in place; on `root` alone if there is one.
+    /// Combines every rank's data in place; on `root` only, if given.
     fn all_reduce(&self, data: View, op: ReduceOp, root: Option<usize>) -> Result<()> {
         let (whole, unit) = (bytes(data), data.dtype.size());
         let others: Vec<usize> = self.others().collect();
@@ -315,7 +315,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Sends and receives, all at a time: in waves, each of which takes one piece from and to every peer.
+    /// Sends and receives concurrently: in rounds, each of which moves one piece from and to every peer.
     fn exchange(&self, ops: &[DeviceOp]) -> Result<()> {
         let (mut sends, mut recvs) = (vec![Vec::new(); self.size()], vec![Vec::new(); self.size()]);
         for op in ops {
@@ -383,7 +383,7 @@ impl Transport for SharedMemory {
         if self.aborted.swap(true, AcqRel) {
             return;
         }
-        // Raises all flags of this rank until nothing waits for one.
+        // Sets all flags of this rank until nothing waits for one.
         let driver = self.gpu.driver;
         let mut flags = [0u8; 4 * MAX_RANKS * FLAG];
         flags.chunks_mut(FLAG).for_each(|flag| flag[..4].copy_from_slice(&1u32.to_ne_bytes()));

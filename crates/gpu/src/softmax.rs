@@ -54,7 +54,7 @@ impl Gpu {
     }
 }
 
-/// An error unless a dtype is a float.
+/// Returns an error unless a dtype is a float.
 pub fn float(call: &str, dtype: DType) -> Result<()> {
     if dtype.is_float() { Ok(()) } else { Err(Error::dtype(format!("{call} takes floats, not {dtype}"))) }
 }

@@ -1,4 +1,4 @@
-//! Sorting, the largest or smallest few, and binary search (`kernels/sort.cu`).
+//! Sorting, top-k, and binary search (`kernels/sort.cu`).
 
 use crate::device::{Gpu, Scratch};
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
@@ -6,10 +6,10 @@ use crate::plan::Nest;
 use crate::scan::along;
 use rushlight_core::{DType, Error, Result, View};
 
-/// Elements sorted in shared memory.
+/// Maximum elements sorted in shared memory.
 const RUN: usize = 1024;
 const THREADS: usize = 256;
-/// Bytes of an image and a position.
+/// Bytes of a sort key and a position.
 const ITEM: usize = 16;
 
 impl Gpu {
@@ -26,7 +26,7 @@ impl Gpu {
         self.sort_to(x, dim, largest, values, indices)
     }
 
-    /// Sorts lines and writes as much of each as the outputs have room for.
+    /// Sorts lines and writes as many elements of each as the outputs hold.
     fn sort_to(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
         if values.numel() == 0 {
             return Ok(());
@@ -43,7 +43,7 @@ impl Gpu {
         launch!(self, gather, grid; nest, items, from, to, at, lines, length, kept, x_step, value_step, index_step)
     }
 
-    /// The items of each line in order.
+    /// The sorted items of each line.
     fn sorted_items(
         &self,
         x: View,
@@ -78,7 +78,7 @@ impl Gpu {
         Ok(items)
     }
 
-    /// The items of a contiguous line of `i64`, ascending: an image and a position each, 16 bytes.
+    /// The sorted items of a contiguous line of `i64`, ascending: a sort key and a position each, 16 bytes.
     pub fn sorted_line(&self, x: View) -> Result<Scratch<'_>> {
         self.sorted_items(x, x.numel(), 1, &[], &[], false)
     }
@@ -104,7 +104,7 @@ impl Gpu {
     }
 }
 
-/// The definitions of a compiled form.
+/// Compile-time definitions of the kernel.
 pub fn defines(entry: &str, dtype: DType) -> Defines {
     Defines::default().define(entry, 1).define("WIDE", 1).dtype("T", dtype)
 }

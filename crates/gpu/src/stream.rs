@@ -1,4 +1,4 @@
-//! Streams and events: work of one device that runs side by side, and points in it to wait for.
+//! Streams and events.
 
 use crate::alloc::{Fence, PoolId};
 use crate::device::{Gpu, Lane, cannot_record};
@@ -7,7 +7,7 @@ use rushlight_core::{Device, Error, Result, Storage, backend};
 use std::any::Any;
 use std::sync::Arc;
 
-/// A stream with its memory: a thread's work on it goes there, including allocations.
+/// A stream with its memory pool: work and allocations of a thread that uses it go there.
 #[derive(Clone)]
 pub struct Stream(Arc<Own>);
 
@@ -29,8 +29,7 @@ impl Drop for Own {
         if self.main {
             return;
         }
-        // Its memory goes to the main stream, so its work must be finished. Errors are reported by
-        // calls that can.
+        // Its memory moves to the main stream's pool, so its work must be finished. Calls that can fail report errors.
         self.gpu.queue.settle_silently(self.gpu);
         if self.gpu.enter().is_ok() {
             let driver = self.gpu.driver;
@@ -84,7 +83,7 @@ impl Drop for Event {
 
 impl Fence for Event {
     fn passed(&self) -> bool {
-        // An error is a device that has stopped: nothing uses memory there.
+        // An error means that the device has stopped: nothing uses its memory.
         backend::Event::query(self).unwrap_or(true)
     }
 }
@@ -96,7 +95,7 @@ impl Event {
         Ok(Self { gpu, handle: gpu.driver.relaxed(|| gpu.driver.event_create(timed))?, timed })
     }
 
-    /// An event after all that a stream has been given, without a time.
+    /// An untimed event after all work issued to a stream.
     pub fn at(gpu: &Gpu, stream: Handle) -> Result<Self> {
         let event = Self::create(gpu, false)?;
         event.mark(stream)?;
@@ -118,7 +117,7 @@ impl Event {
         unsafe { gpu.driver.stream_wait(gpu.stream()?, self.handle) }
     }
 
-    /// Makes later work on a stream wait for the event, also if both belong to one recording.
+    /// Makes later work on a stream wait for the event, also within one recording.
     pub fn wait_by(&self, stream: Handle) -> Result<()> {
         self.gpu.enter()?;
         // SAFETY: a stream and an event of ours.
@@ -133,7 +132,7 @@ impl Event {
     }
 }
 
-/// The event as one of this engine's; `None` if it is another engine's.
+/// Downcasts the event to this engine's; `None` if it is another engine's.
 fn own(event: &dyn backend::Event) -> Option<&Event> {
     (event as &dyn Any).downcast_ref()
 }
@@ -148,7 +147,7 @@ impl backend::Stream for Stream {
     }
 
     fn handle(&self) -> Result<usize> {
-        // From now on launches do not wait for their kernels in our queue: another library's would overtake them.
+        // Shuts the launch queue down: another library's launches would overtake queued ones.
         self.0.gpu.queue.close(self.0.gpu)?;
         Ok(self.0.handle as usize)
     }
@@ -180,7 +179,7 @@ impl backend::Stream for Stream {
     }
 
     fn wait(&self, event: &dyn backend::Event) -> Result<()> {
-        // The host waits for another engine's event.
+        // The host waits for an event of another engine.
         let Some(event) = own(event) else { return event.synchronize() };
         let _lane = backend::Stream::enter(self)?;
         event.wait_on(self.0.gpu)

@@ -1,9 +1,9 @@
-//! Task order of persistent blocks: which heads share a block, so that all blocks end at about the same time.
+//! Task order of persistent blocks: groups heads into sets so that all blocks end at about the same time.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-/// Rounds of blocks that a set takes at most, but for one of a single head: more would only take longer to compare.
+/// Maximum rounds of blocks per set, unless it is a single head: more would only take longer to compare.
 const ROUNDS: usize = 8;
 
 /// Tasks of a launch: every head has the same tiles.
@@ -13,13 +13,13 @@ pub struct Tasks {
     pub costs: Vec<u32>,
     pub heads: usize,
     pub blocks: usize,
-    /// Heads at most whose other side stays in the cache.
+    /// Maximum heads whose other operand stays in the cache.
     pub cached: usize,
 }
 
 impl Tasks {
-    /// Adds a set of heads to every block's load: the tiles, sorted by cost, go to blocks in
-    /// rounds, there and back (`Tasks` in `hopper_tasks.cu`).
+    /// Adds a set of heads to every block's load: the tiles, sorted by cost, are dealt to blocks in alternating
+    /// directions (`Tasks` in `hopper_tasks.cu`).
     fn add_set(&self, heads: usize, times: u64, loads: &mut [u64]) {
         for (n, &cost) in self.costs.iter().flat_map(|cost| std::iter::repeat_n(cost, heads)).enumerate() {
             let (round, place) = (n / self.blocks, n % self.blocks);
@@ -36,19 +36,19 @@ impl Tasks {
         loads.into_iter().max().unwrap_or(0)
     }
 
-    /// Heads that make a set. Found once for every problem.
+    /// Number of heads per set. Computed once for every problem.
     pub fn together(self) -> usize {
         static FOUND: LazyLock<Mutex<HashMap<Tasks, usize>>> = LazyLock::new(Default::default);
         let mut found = FOUND.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(&together) = found.get(&self) {
             return together;
         }
-        // Small sets share more of the cache; sets below one round of blocks leave some idle, and those of many rounds
-        // are even enough.
+        // Small sets share more of the cache; sets below one round leave blocks idle, and sets of many rounds are
+        // balanced anyway.
         let most = self.cached.min(ROUNDS * self.blocks / self.costs.len().max(1));
         let candidates = 1..=most.clamp(1, self.heads);
         let together = candidates.min_by_key(|&n| (self.longest(n), n)).unwrap_or(1);
-        // Programs with ever new shapes would fill it.
+        // Bounds the cache for programs with ever new shapes.
         if found.len() >= 4096 {
             found.clear();
         }
@@ -61,7 +61,7 @@ impl Tasks {
 mod tests {
     use super::*;
 
-    /// Lengths, heads: under a causal mask no block has much more to do than all have on average.
+    /// Lengths and heads: under a causal mask no block has much more work than the average.
     #[test]
     fn blocks_end_together() {
         for (length, heads) in [(1024, 192), (1024, 96), (512, 384), (4096, 24), (8192, 16), (12_000, 8), (700, 144)] {
@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    /// Many tiles that share little: every number of heads would be a candidate, each of millions of tasks.
+    /// Many tiles that share little: every number of heads would be a candidate, each with millions of tasks.
     #[test]
     fn large_problems_are_compared_by_their_first_rounds() {
         let tasks = Tasks { costs: vec![3; 8192], heads: 60_000, blocks: 132, cached: 60_000 };

@@ -10,7 +10,7 @@ use rushlight_profile::{Category, Details, Event, Place, Source, clock, kernels_
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// Work between two events.
+/// Work enclosed by two events.
 struct Timed {
     gpu: &'static Gpu,
     name: &'static str,
@@ -22,7 +22,7 @@ struct Timed {
     correlation: u64,
 }
 
-/// An event whose time is known on the host: where a device's times are counted from.
+/// Reference event whose time is known on the host.
 struct Base {
     gpu: &'static Gpu,
     event: Handle,
@@ -39,7 +39,7 @@ struct Recorded {
 unsafe impl Send for Recorded {}
 
 static RECORDED: Mutex<Recorded> = Mutex::new(Recorded { bases: Vec::new(), timed: Vec::new() });
-/// Far above the numbers that vendors' libraries give.
+/// Far above the numbers that vendors' libraries use.
 static CORRELATION: AtomicU64 = AtomicU64::new(1 << 48);
 
 fn recorded() -> MutexGuard<'static, Recorded> {
@@ -53,7 +53,7 @@ pub static EVENTS: EventSource = EventSource;
 pub struct EventSource;
 
 impl Source for EventSource {
-    /// Off unless the profiler requests that launches be timed.
+    /// Set while the profiler requests timed launches.
     fn start(&self) -> bool {
         false
     }
@@ -62,7 +62,7 @@ impl Source for EventSource {
         let Recorded { bases, timed } = std::mem::take(&mut *recorded());
         let mut out = Vec::with_capacity(timed.len());
         for base in &bases {
-            // A device that fails has no times to give.
+            // A failed device has no times.
             _ = base.gpu.enter().and_then(|()| base.gpu.driver.synchronize());
         }
         for work in &timed {
@@ -97,7 +97,7 @@ impl Source for EventSource {
     }
 }
 
-/// Waits for all devices in use, so that records of their work are whole. A device that fails has none to give.
+/// Waits for all devices in use, so that their records are complete. A failed device has none.
 pub fn synchronize_all() {
     for gpu in Gpu::all_started() {
         _ = gpu.queue.settle(gpu).and_then(|()| gpu.enter()).and_then(|()| gpu.driver.synchronize());
@@ -119,7 +119,7 @@ impl Gpu {
         kernels_wanted() && !self.lane().recording
     }
 
-    /// Gives the calling thread's stream work between two events.
+    /// Issues work on the calling thread's stream between two events.
     #[cold]
     pub(crate) fn timed(
         &self,

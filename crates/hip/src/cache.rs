@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-/// The variables that MIOpen reads: its databases, its compiled kernels.
+/// Environment variables that MIOpen reads: the directories of its databases and of its compiled kernels.
 const VARIABLES: [&str; 2] = ["MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"];
 
 /// Sets MIOpen's variables, unless the user has set them. Called before MIOpen is opened.
@@ -29,12 +29,12 @@ pub fn place() {
     });
 }
 
-/// A directory in `base` that belongs to this user and that nobody else may write to; `None` if there can be none.
+/// Creates a directory in `base` that belongs to this user and that nobody else can write to; `None` if that fails.
 fn own_directory(base: &Path) -> Option<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let user = std::fs::metadata("/proc/self").ok()?.uid();
     let directory = base.join(format!("rushlight-miopen-{user}"));
-    // Fails if it is there, which the next lines look at.
+    // Fails if the directory exists; the next lines check its owner and mode.
     _ = std::fs::DirBuilder::new().mode(0o700).create(&directory);
     let found = std::fs::symlink_metadata(&directory).ok()?;
     (found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0).then_some(directory)

@@ -1,4 +1,4 @@
-//! AMD's GPUs: their number, their properties, and opening one.
+//! AMD GPUs: count, properties, opening.
 
 use crate::driver::{Hip, attribute, context};
 use crate::hiprtc::Hiprtc;
@@ -10,7 +10,7 @@ use rushlight_gpu::driver_calls::NO_DEVICE;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 
-/// How many GPUs there are.
+/// Number of GPUs.
 pub fn count() -> Result<usize> {
     let hip = Hip::get()?;
     if started(hip)?.is_none() {
@@ -24,7 +24,7 @@ pub fn count() -> Result<usize> {
     }
 }
 
-/// Starts the runtime; `None` if it finds no GPU. A failure is not kept: the next call tries again.
+/// Starts the runtime; `None` if it finds no GPU. A failure is not cached: the next call tries again.
 fn started(hip: &'static Hip) -> Result<Option<()>> {
     static DONE: OnceLock<()> = OnceLock::new();
     if DONE.get().is_none() {
@@ -38,7 +38,7 @@ fn started(hip: &'static Hip) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-/// The runtime, for a GPU that is there.
+/// The runtime, after checking that GPU `index` exists.
 fn runtime_of(index: usize) -> Result<&'static Hip> {
     let count = count()?;
     if index < count {
@@ -57,15 +57,15 @@ fn attribute(hip: &Hip, which: i32, index: usize) -> Result<usize> {
     Ok(value as usize)
 }
 
-/// The architecture as the compiler writes it, such as `gfx90a:sramecc+:xnack-`. Its offset in `hipDeviceProp_t`
-/// depends on the runtime's version, so it is looked for behind the name, which comes first and has 256 bytes.
+/// The architecture in the compiler's notation, such as `gfx90a:sramecc+:xnack-`. Its offset in `hipDeviceProp_t`
+/// depends on the runtime's version, so we search for it behind the name, the first field, which has 256 bytes.
 fn architecture(hip: &Hip, index: usize) -> Result<String> {
-    // The structure has some 1.5 KiB.
+    // The structure has about 1.5 KiB.
     let mut properties = vec![0u64; 1024];
     let Some(get) = hip.properties_6.or(hip.properties_5) else {
         return Err(Error::device(format!("{} lacks hipGetDeviceProperties: it is too old", hip.path)));
     };
-    // SAFETY: room for more than any version writes.
+    // SAFETY: the buffer is larger than any version of the structure.
     hip.check("hipGetDeviceProperties", unsafe { get(properties.as_mut_ptr().cast(), index as c_int) })?;
     let bytes: Vec<u8> = properties.iter().flat_map(|word| word.to_le_bytes()).collect();
     find_architecture(&bytes[256..])
@@ -78,7 +78,8 @@ fn find_architecture(bytes: &[u8]) -> Option<String> {
     Some(text.map(|&c| c as char).collect())
 }
 
-/// The first two numbers of an architecture, as PyTorch tells them: 9.0 for gfx90a, 9.4 for gfx942, 11.0 for gfx1100.
+/// Major and minor number of an architecture, as PyTorch reports them: 9.0 for gfx90a, 9.4 for gfx942, 11.0 for
+/// gfx1100.
 fn capability(arch: &str) -> (i32, i32) {
     let digits = arch.strip_prefix("gfx").unwrap_or(arch).split(':').next().unwrap_or("");
     let Some((major, rest)) = digits.len().checked_sub(2).and_then(|at| digits.split_at_checked(at)) else {
@@ -88,7 +89,7 @@ fn capability(arch: &str) -> (i32, i32) {
     major.parse().map_or((0, 0), |major| (major, minor as i32))
 }
 
-/// A GPU's properties, without starting work on it.
+/// Properties of a GPU. Creates no context.
 pub fn properties(index: usize) -> Result<Properties> {
     let hip = runtime_of(index)?;
     let (mut memory, mut name, mut driver) = (0usize, [0 as c_char; 256], 0);
@@ -109,13 +110,13 @@ pub fn properties(index: usize) -> Result<Properties> {
     })
 }
 
-/// Whether attention may use MFMA: CDNA 2 and later have it for both half types.
+/// Whether attention may use MFMA: CDNA 2 and later support it for both half types.
 fn matrix_units(arch: &str, wavefront: usize) -> MatrixUnits {
     let known = ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&arch.split(':').next().unwrap_or(""));
     if known && wavefront == 64 { MatrixUnits::Mfma } else { MatrixUnits::Absent }
 }
 
-/// Opens a GPU, which becomes the calling thread's.
+/// Opens a GPU and makes it the calling thread's current device.
 pub fn open(index: usize) -> Result<Opened> {
     let properties = properties(index)?;
     let hip = runtime_of(index)?;

@@ -1,6 +1,6 @@
 //! HIP's runtime: the functions that the engine calls, and their errors.
 //!
-//! HIP knows no contexts of ours: a device's [`Handle`] is its number and one, so that none is null.
+//! HIP has no explicit contexts. A device's [`Handle`] is its index plus one, so that no handle is null.
 
 use crate::api;
 use rushlight_core::Result;
@@ -66,7 +66,7 @@ api! {
         fn ipc_open = b"hipIpcOpenMemHandle" (*mut DevicePtr, IpcHandle, c_uint);
         fn ipc_close = b"hipIpcCloseMemHandle" (DevicePtr);
         optional fn device_uuid = b"hipDeviceGetUuid" (*mut [u8; 16], c_int);
-        // One or the other, whose structures differ.
+        // Newer runtimes export the first symbol, older ones the second; their structures differ.
         optional fn properties_6 = b"hipGetDevicePropertiesR0600" (*mut c_void, c_int);
         optional fn properties_5 = b"hipGetDeviceProperties" (*mut c_void, c_int);
         optional fn error_string = b"hipDrvGetErrorString" (c_int, *mut *const c_char);
@@ -91,7 +91,7 @@ pub mod attribute {
     pub const WAVEFRONT: i32 = 87;
 }
 
-/// A device as the engine's context.
+/// The handle that represents a device as the engine's context.
 pub fn context(index: usize) -> Handle {
     (index + 1) as Handle
 }
@@ -102,7 +102,7 @@ fn index(context: Handle) -> c_int {
 }
 
 impl Hip {
-    /// The runtime's version, such as 60342134 for 6.3.42134; 0 if it does not say.
+    /// The runtime's version, such as 60342134 for 6.3.42134; 0 if unknown.
     pub fn number(&self) -> i32 {
         let mut number = 0;
         // SAFETY: an integer to write to.
@@ -144,8 +144,8 @@ impl rushlight_gpu::driver::Driver for Hip {
         std::ptr::null_mut()
     }
 
-    /// AMD's launches may use all of a block's shared memory without enabling it first, and old runtimes
-    /// refuse the call for kernels of modules: a launch that needs too much fails by itself.
+    /// AMD launches may use all of a block's shared memory without opting in, and old runtimes refuse the call for
+    /// module kernels. A launch that needs too much fails by itself.
     unsafe fn allow_shared(&self, function: Handle, bytes: usize) -> Result<()> {
         // SAFETY: the caller's.
         unsafe { (self.function_attribute)(function, FUNCTION_SHARED_MEMORY, bytes as i32) };
@@ -163,8 +163,7 @@ impl rushlight_gpu::driver::Driver for Hip {
         self.check("hipModuleLaunchKernel", code)
     }
 
-    /// The address on the PCI bus, and the UUID where the runtime tells it: parts of a divided GPU may share one of
-    /// them.
+    /// PCI bus address, and the UUID where the runtime reports it: partitions of one GPU may share either of them.
     fn identity(&self) -> Result<Vec<u8>> {
         let (mut device, mut bus, mut uuid) = (0, [0 as c_char; 64], [0; 16]);
         // SAFETY: an integer, a text whose length is passed, and 16 bytes to write to.

@@ -34,7 +34,7 @@ api! {
 }
 
 impl HipblasLt {
-    /// The version, such as 0.10.0. Asking for it needs a GPU.
+    /// The version, such as 0.10.0. The query needs a GPU.
     pub fn version(&self) -> Result<String> {
         let (mut handle, mut number) = (std::ptr::null_mut(), 0);
         // SAFETY: a handle and an integer to write to; the handle is destroyed again.
@@ -50,7 +50,7 @@ impl HipblasLt {
     }
 }
 
-/// The functions with the library's numbers.
+/// The library's functions and constants.
 pub fn table() -> Result<Table> {
     let api = HipblasLt::get()?;
     Ok(Table {

@@ -1,4 +1,4 @@
-//! Compiling kernels for the GPU they will run on, by AMD's run-time compiler.
+//! Kernel compilation at run time by hiprtc, for the architecture of the GPU in use.
 
 use crate::api;
 use rushlight_core::{Error, Result};
@@ -38,8 +38,8 @@ impl Hiprtc {
         }
     }
 
-    /// Compiler options of kernels. By default products and sums may fuse unless a pragma forbids it, and divisions
-    /// and roots are exact.
+    /// Compiler options of kernels. By default hiprtc fuses products and sums unless a pragma forbids it, and its
+    /// divisions and roots are exact.
     pub fn options(&self, arch: &str) -> Vec<String> {
         [&format!("--offload-arch={arch}"), "-std=c++17", "-O3", "-w"].map(|option| option.to_string()).to_vec()
     }

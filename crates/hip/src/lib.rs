@@ -1,7 +1,7 @@
 //! AMD's part of Rushlight's GPU engine: HIP's runtime, its run-time compiler and ROCm's libraries, opened at run time.
 //!
-//! Nothing of ROCm is needed to build. Where a library is missing, the error says which, where it was looked for, and
-//! what to do. Everything else of the engine is in [`rushlight_gpu`]. As in PyTorch, an AMD GPU's device is called
+//! Building needs no part of ROCm. If a library is missing at run time, the error names it, lists the paths tried and
+//! says what to do. The engine itself is in [`rushlight_gpu`]. As in PyTorch, the device of an AMD GPU is called
 //! `cuda`.
 //!
 //! | module | what |
@@ -10,8 +10,8 @@
 //! | `device` | the GPUs of this machine |
 //! | `hipblaslt`, `rocblas` | matrix products |
 //! | `rocsolver` | factorisations by rocSOLVER, triangular systems by rocBLAS |
-//! | `miopen`, `cache` | convolutions; where MIOpen keeps its files |
-//! | `rccl` | RCCL: where it is looked for; the engine has its functions |
+//! | `miopen`, `cache` | convolutions; MIOpen's cache directory |
+//! | `rccl` | RCCL: its search path; the engine has its functions |
 //! | `smi` | ROCm SMI: its version |
 
 mod cache;
@@ -37,7 +37,7 @@ use rushlight_gpu::factorisations::Routines;
 use rushlight_gpu::library::Search;
 use rushlight_gpu::nccl::Nccl;
 
-/// Where AMD's libraries are.
+/// Search path of AMD's libraries.
 const SEARCH: Search = Search {
     variable: "RUSHLIGHT_HIP_PATH",
     toolkit_variables: &["ROCM_PATH", "ROCM_HOME", "HIP_PATH"],
@@ -46,7 +46,7 @@ const SEARCH: Search = Search {
     companion: None,
 };
 
-/// A table of the functions of one of AMD's libraries.
+/// Declares a table of the functions of one of AMD's libraries.
 macro_rules! api {
     ($(#[$doc:meta])* $Api:ident($($where:tt)*) { $($functions:tt)* }) => {
         rushlight_gpu::library_api! { $(#[$doc])* $Api(crate::SEARCH, $($where)*) { $($functions)* } }
@@ -56,11 +56,11 @@ use api;
 
 static FLEET: Fleet = Fleet::new(device::open);
 
-/// The engine of GPU `index`, started on its first use. The error says which library is missing, where it was looked
-/// for and what to do.
+/// The engine of GPU `index`, started on first use. The error names the missing library, the paths tried and the
+/// remedy.
 ///
 /// ```
-/// // Where there is no AMD GPU, this is an error that says why, and the CPU engine works as ever.
+/// // Without an AMD GPU this returns an error with the reason; the CPU engine is not affected.
 /// match rushlight_hip::backend(0) {
 ///     Ok(engine) => assert_eq!(engine.device(), rushlight_core::Device::Cuda(0)),
 ///     Err(e) => println!("{e}"),
@@ -135,7 +135,7 @@ impl Libraries for HipLibraries {
     }
 }
 
-/// Each of AMD's libraries that the engine knows: its name, and where it was found or why it was not.
+/// AMD libraries known to the engine: name, and path or the reason why it is missing.
 pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
     let found = |path: &'static str, version: String| Library { path, version };
     vec![
@@ -150,12 +150,12 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
     ]
 }
 
-/// The version of HIP that is installed, such as 6.3.42134. Starts no device.
+/// The installed HIP version, such as 6.3.42134. Starts no device.
 pub fn toolkit_version() -> Result<String> {
     driver::Hip::get().map(|hip| hip_version(hip.number()))
 }
 
-/// A version as HIP writes it: 60342134 is 6.3.42134.
+/// Parses a version in HIP's encoding: 60342134 is 6.3.42134.
 fn hip_version(number: i32) -> String {
     format!("{}.{}.{}", number / 10_000_000, number / 100_000 % 100, number % 100_000)
 }

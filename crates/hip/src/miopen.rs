@@ -61,7 +61,7 @@ api! {
     }
 }
 
-/// `miopenConvSolution_t`: a way to compute a convolution.
+/// `miopenConvSolution_t`: an algorithm for a convolution.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Solution {
@@ -87,7 +87,7 @@ impl Miopen {
         }
     }
 
-    /// The functions of a computation.
+    /// The three library functions of one computation.
     fn functions(&self, pass: Pass) -> (Choose, Compile, Run) {
         match pass {
             Pass::Forward => (self.choose_forward, self.compile_forward, self.forward),
@@ -97,8 +97,7 @@ impl Miopen {
     }
 }
 
-/// A convolution prepared: descriptors of the two operands and the result, in the order the library's functions take
-/// them.
+/// A prepared convolution: descriptors of the two operands and the result, in the order of the library's arguments.
 struct Plan {
     _descriptors: Descriptors,
     operands: [Handle; 2],
@@ -117,7 +116,7 @@ type PlanKey = (Pass, [usize; 22], DType, Order);
 
 struct State {
     handle: Handle,
-    /// Where the handle sends its work.
+    /// The stream that the handle currently uses.
     stream: Handle,
     /// `None` if the library does not support the problem.
     plans: Recent<PlanKey, Option<Arc<Plan>>>,
@@ -126,7 +125,7 @@ struct State {
 /// The library with its plans, for one device. Lives as long as the process.
 pub struct Library {
     api: &'static Miopen,
-    /// The library's handle may be used by one thread at a time.
+    /// The library's handle. One thread at a time may use it.
     state: Mutex<State>,
 }
 // SAFETY: handles are used under the lock.
@@ -159,7 +158,7 @@ impl Library {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Descriptor of a dense tensor; `None` if the library does not take it.
+    /// Descriptor of a dense tensor; `None` if the library does not support it.
     fn tensor(&self, t: &Dense, dtype: c_int, all: &mut Descriptors) -> Result<Option<Handle>> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the arrays have the given number of sizes and strides.
@@ -171,7 +170,7 @@ impl Library {
         }
     }
 
-    /// Describes a convolution, selects a solution and compiles it; `None` if the library has none.
+    /// Describes a convolution, selects a solution and compiles it; `None` if the library has no solution.
     fn make_plan(&self, handle: Handle, (pass, s, dtype, order): (Pass, &Conv, DType, Order)) -> Result<Option<Plan>> {
         // `miopenHalf`, `miopenFloat`, `miopenBFloat16`.
         let kind = match dtype {
@@ -197,7 +196,7 @@ impl Library {
         let (choose, compile, _) = self.api.functions(pass);
         let (mut conv, mut found, mut list) = (std::ptr::null_mut(), 0, [Solution::default(); SOLUTIONS]);
         let (api, length) = (self.api, padding.len() as c_int);
-        // SAFETY: arrays are as long as is said; descriptors live as long as the plan.
+        // SAFETY: the arrays have the lengths passed with them; descriptors live as long as the plan.
         unsafe {
             check("miopenCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
             all.push(api.conv_destroy, conv);
@@ -221,7 +220,7 @@ impl Library {
         }
     }
 
-    /// Starts a convolution of operands and result at these addresses.
+    /// Launches a convolution on operands and result at these addresses.
     fn start(&self, pass: Pass, plan: &Plan, [x, w, y, room]: [DevicePtr; 4], stream: Handle) -> Result<()> {
         let mut state = self.state();
         if state.stream != stream {
@@ -257,7 +256,7 @@ impl Convolutions for Library {
             let state = &mut *self.state();
             let key = (pass, numbers(spec), dtype, order);
             let make = || self.make_plan(state.handle, (pass, spec, dtype, order));
-            // Compiling loads kernels, which a thread that records may not do otherwise.
+            // Compilation loads kernels, which is forbidden on a recording thread outside this scope.
             state.plans.get_or_make(&key, || Ok::<_, Error>(gpu.driver.relaxed(make)?.map(Arc::new)))?
         };
         let Some(plan) = plan else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! Matrix products by rocBLAS: doubles, and everything where hipBLASLt is missing.
+//! Matrix products by rocBLAS: `f64`, and all dtypes if hipBLASLt is missing.
 
 use crate::api;
 use rushlight_core::{DType, Error, Result};
@@ -54,16 +54,16 @@ impl Rocblas {
 
 struct State {
     handle: Handle,
-    /// Where the handle sends its work; null before the first.
+    /// The stream that the handle currently uses; null before first use.
     stream: Handle,
 }
 
-/// The library for one device, before it hipBLASLt where that is installed. Lives as long as the process.
+/// rocBLAS for one device, and hipBLASLt, which is tried first if installed. Lives as long as the process.
 pub struct Library {
     /// The reason why rocBLAS is missing, if it is.
     api: Result<&'static Rocblas>,
     lt: Option<&'static Lt>,
-    /// The library's handle may be used by one thread at a time; made on first use.
+    /// The library's handle, created on first use. One thread at a time may use it.
     state: Mutex<Option<State>>,
 }
 // SAFETY: the handle is used under the lock.
@@ -87,7 +87,7 @@ fn datatype(dtype: DType) -> Option<c_int> {
 }
 
 impl Library {
-    /// The libraries found; an error if none is.
+    /// The installed libraries; an error if neither is.
     pub fn new() -> Result<Self> {
         let lt = crate::hipblaslt::table().and_then(Lt::new);
         let api = Rocblas::get();
@@ -128,8 +128,8 @@ impl Library {
             if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
         };
         let operation = |m: Matrix| OPERATIONS[m.transposed as usize];
-        // SAFETY: matrices within their storages, as the engine's caller says; factors are on the host, as handles
-        // expect at first.
+        // SAFETY: the matrices are within their storages by the engine's contract; alpha and beta are host pointers,
+        // the default of a handle.
         let rc = unsafe {
             (api.gemm)(
                 state.handle,
@@ -168,7 +168,7 @@ impl Library {
 }
 
 impl Products for Library {
-    /// Both libraries need one stride to be one.
+    /// Both libraries require that one of the strides is one.
     fn reads(&self, rows: usize, columns: usize, strides: [usize; 3]) -> bool {
         Lt::takes(rows, columns, strides)
     }

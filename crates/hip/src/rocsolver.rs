@@ -1,5 +1,5 @@
-//! Factorisations by rocSOLVER, and triangular systems by rocBLAS. Both libraries take their working memory themselves,
-//! on first use of a size: a recorded step may have none of their calls.
+//! Factorisations by rocSOLVER, and triangular systems by rocBLAS. Both libraries allocate workspace on first use of a
+//! size, so their calls cannot be part of a recorded step.
 
 use crate::api;
 use crate::rocblas::Rocblas;
@@ -60,7 +60,7 @@ const DIAGONALS: [c_int; 2] = [131, 132];
 const RIGHT: c_int = 142;
 /// `rocblas_evect_none`, `rocblas_evect_original`.
 const EIGENVECTORS: [c_int; 2] = [213, 211];
-/// `rocblas_outofplace`: the quicker way, with more memory.
+/// `rocblas_outofplace`: the faster variant, which needs more memory.
 const OUT_OF_PLACE: c_int = 201;
 
 /// `rocblas_svect`.
@@ -76,7 +76,7 @@ fn check(call: &str, code: i32) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Error::device(format!("{call} failed with status {code}"))) }
 }
 
-/// A handle of rocBLAS, for one thread at a time. Lives as long as the process.
+/// A rocBLAS handle. One thread at a time may use it. Lives as long as the process.
 struct Owned {
     api: &'static Rocblas,
     handle: Handle,
@@ -106,7 +106,7 @@ pub struct Amd;
 impl Vendor for Amd {
     fn solver(&self) -> Result<Box<dyn rushlight_gpu::factorisations::Solver>> {
         let api = Rocsolver::get()?;
-        // An answer shows that the library works.
+        // The version query shows that the library works.
         api.version()?;
         Ok(Box::new(Solver { api, blas: Owned::new()? }))
     }
@@ -136,7 +136,7 @@ impl rushlight_gpu::factorisations::Solver for Solver {
         self.blas.set_stream(stream)
     }
 
-    /// Off-diagonal elements during a decomposition.
+    /// Workspace for the off-diagonal elements during a decomposition.
     fn room(&mut self, routine: &Routine, dtype: DType) -> Result<[usize; 2]> {
         let elements = match *routine {
             Routine::Syevd { n, .. } | Routine::Gesvd { n, .. } => n,
@@ -220,7 +220,7 @@ type TrsmBatched = unsafe extern "C" fn(
 
 struct Triangular {
     blas: Owned,
-    /// Of floats and doubles.
+    /// The variant for `f32` or for `f64`.
     one: [Trsm; 2],
     many: [TrsmBatched; 2],
 }

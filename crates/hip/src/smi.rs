@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result};
 use std::ffi::c_char;
 
 api! {
-    /// The library that tells a GPU's temperature, power and use.
+    /// The library that reports a GPU's temperature, power and utilisation.
     Smi(
         "ROCm SMI (librocm_smi64)",
         &["librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so"],

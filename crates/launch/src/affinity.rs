@@ -1,5 +1,5 @@
-//! Processors of the ranks: each rank is bound to NUMA nodes, near its GPU where it has one, and its threads are sized
-//! to its share of their cores.
+//! Processor affinity: each rank is bound to NUMA nodes, near its GPU if it has one, and its number of threads is its
+//! share of their cores.
 
 use crate::options::Binding;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ type Cpus = BTreeSet<usize>;
 pub struct Share {
     /// Processors to bind to; `None` leaves the rank unbound.
     pub cpus: Option<Vec<usize>>,
-    /// How many threads the rank should use.
+    /// Number of threads that the rank should use.
     pub threads: usize,
 }
 
@@ -24,14 +24,14 @@ pub struct Machine {
     ids: Vec<usize>,
     /// Their sockets.
     packages: Vec<usize>,
-    /// The first processor of those that share each processor's last-level cache.
+    /// For each processor, the first of those that share its last-level cache.
     cache_of: BTreeMap<usize, usize>,
-    /// The first hardware thread of each processor's core.
+    /// For each processor, the first hardware thread of its core.
     core_of: BTreeMap<usize, usize>,
 }
 
 impl Machine {
-    /// The machine from the files under `/sys` that `read` gives. Without them all of `allowed` is one node.
+    /// Reads the machine from the files under `/sys` that `read` returns. Without them all of `allowed` is one node.
     pub fn parse(read: impl Fn(&str) -> Option<String>, allowed: &Cpus) -> Self {
         // The first of the processors that a file of a processor lists.
         let first_of = |cpu: usize, file: &str| {
@@ -40,14 +40,14 @@ impl Machine {
         };
         let core_of =
             allowed.iter().map(|&cpu| (cpu, first_of(cpu, "topology/thread_siblings_list").unwrap_or(cpu))).collect();
-        // Without a third level, processors are taken to have one cache in common.
+        // Without an L3 cache, processors count as sharing one.
         let cache_of =
             allowed.iter().map(|&cpu| (cpu, first_of(cpu, "cache/index3/shared_cpu_list").unwrap_or(0))).collect();
         let mut nodes = Vec::new();
         for id in read("/sys/devices/system/node/online").and_then(|text| list(&text)).unwrap_or_default() {
             let cpus = read(&format!("/sys/devices/system/node/node{id}/cpulist")).and_then(|text| list(&text));
             let cpus: Cpus = cpus.unwrap_or_default().intersection(allowed).copied().collect();
-            // Nodes without processors are memory, or other jobs'.
+            // Nodes without processors have only memory, or belong to other jobs.
             let Some(first) = cpus.first() else { continue };
             let package = read(&format!("/sys/devices/system/cpu/cpu{first}/topology/physical_package_id"));
             let package = package.and_then(|text| text.trim().parse().ok()).unwrap_or(id);
@@ -63,12 +63,12 @@ impl Machine {
         Self { nodes, ids, packages, core_of, cache_of }
     }
 
-    /// The shares of the ranks of a node. `limit` is how many processors may be busy at a time, by cgroups; `gpus` has
-    /// the NUMA node of each GPU. With as many ranks as GPUs, a rank is near its GPU.
+    /// Assigns the ranks of a node. `limit` is the number of processors that cgroups allow to be busy; `gpus` has the
+    /// NUMA node of each GPU. With as many ranks as GPUs, a rank is placed near its GPU.
     pub fn shares(&self, ranks: usize, binding: Binding, limit: usize, gpus: &[usize]) -> Vec<Share> {
         let total: usize = self.nodes.iter().map(Cpus::len).sum();
-        // Ranks and nodes are laid along the line of all processors. A rank has the node at its middle; where there
-        // are fewer ranks than nodes, the nodes whose middle is within its part.
+        // Ranks and nodes are mapped to the line of all processors. A rank gets the node at its middle; with fewer
+        // ranks than nodes, the nodes whose middle is within its part.
         let chosen: Vec<Vec<usize>> = (0..ranks)
             .map(|rank| {
                 let (from, to, middle) = (2 * rank * total, 2 * (rank + 1) * total, (2 * rank + 1) * total);
@@ -137,7 +137,7 @@ impl Machine {
         cpus.iter().filter_map(|cpu| self.core_of.get(cpu)).copied().collect()
     }
 
-    /// The processors of one of `parts` equal parts of the cores. Where there are fewer cores than parts, some share.
+    /// The processors of one of `parts` equal parts of the cores. With fewer cores than parts, some are shared.
     fn part(&self, cpus: &Cpus, index: usize, parts: usize) -> Cpus {
         let cores: Vec<usize> = self.cores(cpus).into_iter().collect();
         let own: Cpus = if parts <= cores.len() {
@@ -148,7 +148,7 @@ impl Machine {
         cpus.iter().filter(|cpu| own.contains(&self.core_of[cpu])).copied().collect()
     }
 
-    /// The processors of one of the caches: the largest first, in turn.
+    /// The processors of one of the caches, largest first, round robin.
     fn cache(&self, cpus: &Cpus, index: usize) -> Cpus {
         let mut groups: BTreeMap<usize, Cpus> = BTreeMap::new();
         for &cpu in cpus {
@@ -167,7 +167,7 @@ fn count<T: Ord>(items: &[T]) -> BTreeMap<&T, usize> {
     counts
 }
 
-/// Numbers in the kernel's format: `0-3,8`. `None` if it is something else.
+/// Parses a list in the kernel's format: `0-3,8`. `None` if it is malformed.
 fn list(text: &str) -> Option<Cpus> {
     let mut numbers = Cpus::new();
     for range in text.trim().split(',').filter(|range| !range.is_empty()) {
@@ -193,7 +193,7 @@ fn allowed() -> Cpus {
     }
 }
 
-/// A set of processors as the kernel takes it.
+/// A set of processors in the kernel's format.
 pub fn cpu_set(cpus: &[usize]) -> libc::cpu_set_t {
     // SAFETY: an all-zero set is a valid one; numbers beyond its size are left out.
     unsafe {
@@ -207,8 +207,8 @@ fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// Widens an affinity mask of one core, which ranks would share, to all processors that cgroups allow. Returns how
-/// many there are then, if that is more.
+/// Widens an affinity mask of one core, which ranks would share, to all processors that cgroups allow. Returns their
+/// number, if it has grown.
 pub fn widen() -> Option<usize> {
     let before = allowed();
     let one_core = Machine::parse(read, &before).core_of.values().collect::<BTreeSet<_>>().len() == 1;
@@ -230,8 +230,8 @@ pub fn shares(ranks: usize, binding: Binding) -> Vec<Share> {
     Machine::parse(read, &allowed).shares(ranks, binding, limit, &gpu_nodes(ranks))
 }
 
-/// The NUMA nodes of the GPUs that ranks see, in the driver's order, which is the bus order; empty if it
-/// is unknown. Intel's GPUs show each of two tiles as a separate device.
+/// NUMA nodes of the GPUs that ranks see, in the driver's order, which is the bus order; empty if unknown. Intel GPUs
+/// show each of two tiles as a separate device.
 fn gpu_nodes(ranks: usize) -> Vec<usize> {
     let mut buses: Vec<(String, u32)> = std::fs::read_dir("/sys/bus/pci/devices")
         .into_iter()
@@ -247,7 +247,7 @@ fn gpu_nodes(ranks: usize) -> Vec<usize> {
         })
         .collect();
     buses.sort();
-    // The vendor with the most GPUs: ranks do not compute on a board's graphics.
+    // The vendor with the most GPUs: ranks do not use a board's integrated graphics.
     let count = |vendor: u32| buses.iter().filter(|(_, other)| *other == vendor).count();
     let Some(vendor) = [NVIDIA, AMD, INTEL].into_iter().max_by_key(|&vendor| count(vendor)) else { return Vec::new() };
     let variable = match vendor {
@@ -270,7 +270,7 @@ const NVIDIA: u32 = 0x10de;
 const AMD: u32 = 0x1002;
 const INTEL: u32 = 0x8086;
 
-/// Whether a PCI device is a GPU that computes: a display or 3D controller, or a processing accelerator.
+/// Whether a PCI device is a compute GPU: a display or 3D controller, or a processing accelerator.
 fn is_gpu(vendor: u32, class: u32) -> bool {
     let kind = class >> 8;
     match vendor {
@@ -380,7 +380,7 @@ mod tests {
         };
         assert_eq!(first(&[3, 3, 1, 1]), [12, 12, 4, 4]);
         assert_eq!(machine.shares(4, Binding::Node, 32, &[3, 3, 1, 1])[0].threads, 2);
-        // Fewer GPUs than ranks, or a GPU on a node that is not ours.
+        // Fewer GPUs than ranks, or a GPU on a node that we may not use.
         assert_eq!(first(&[3, 3]), [0, 4, 8, 12]);
         assert_eq!(first(&[3, 3, 1, 9]), [0, 4, 8, 12]);
         let buses = ["a".to_owned(), "b".to_owned()];

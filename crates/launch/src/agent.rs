@@ -12,10 +12,10 @@ use std::collections::HashSet;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// A second signal this long after the first kills the ranks. Schedulers signal guard and agent both, so that one
-/// signal may come twice.
+/// A second signal at least this long after the first kills the ranks. Schedulers signal guard and agent both, so that
+/// one signal may arrive twice.
 const INSISTENCE: Duration = Duration::from_secs(1);
-/// How long output is waited for after the ranks have ended.
+/// How long to wait for output after the ranks have ended.
 const OUTPUT_TIME: Duration = Duration::from_secs(2);
 
 /// The ranks of a round.
@@ -47,9 +47,9 @@ pub struct Agent<'a> {
     link: Connection,
     host: String,
     attempt: Option<Attempt>,
-    /// The first outside signal to end the job, and its time.
+    /// The first external signal to end the job, and its time.
     ending: Option<(i32, Instant)>,
-    /// The job's end, when it is known.
+    /// The job's end, once it is known.
     end: Option<(i32, String)>,
     /// Whether this node has reported the failure that ended the job.
     reported: bool,
@@ -89,7 +89,7 @@ impl<'a> Agent<'a> {
     fn tell(&mut self, event: &Event) -> Result<()> {
         match &self.link {
             Connection::Joined(link) => link.tell(event).or_else(|e| self.lose_link(&e)),
-            // The coordinator that is found again hears of this node as a new one.
+            // A coordinator that is found again treats this node as a new one.
             _ => Ok(()),
         }
     }
@@ -103,7 +103,7 @@ impl<'a> Agent<'a> {
         matches!(&self.link, Connection::Joined(link) if link.holds_store)
     }
 
-    /// The rendezvous cannot be reached: stops the ranks, after which this node tries to join again.
+    /// Called when the rendezvous cannot be reached: stops the ranks; the node then tries to join again.
     fn lose_link(&mut self, e: &Error) -> Result<()> {
         let Some(patience) = self.contact.patience().filter(|_| !self.holds_store()) else {
             return Err(Error::io(format!("the coordinator cannot be reached: {e}")));
@@ -120,7 +120,7 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Takes commands, or the link that was made again.
+    /// Handles commands, or a re-established link.
     fn listen(&mut self) -> Result<()> {
         let take_byte = |fd| {
             let mut byte = 0u8;
@@ -187,7 +187,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Forwards a signal. Returns a code if the job is over by it.
+    /// Forwards a signal. Returns a code if it ends the job.
     fn signalled(&mut self, signal: i32) -> Result<Option<i32>> {
         let name = signals::name(signal);
         match &mut self.attempt {
@@ -215,7 +215,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Takes note of ranks that have ended.
+    /// Handles ranks that have ended.
     fn watch_ranks(&mut self) -> Result<()> {
         let Some(attempt) = &mut self.attempt else { return Ok(()) };
         let ended = worker::reap(&mut attempt.workers);

@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-/// Shells that there is a script for.
+/// Supported shells.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "tcsh"];
 
 /// A script that completes the options of `command`, and files after them, for the programs of `names`.

@@ -12,8 +12,7 @@ pub enum Stream {
     Err,
 }
 
-/// Writes bytes that end with a line's end. Nobody else's come between them. A console that is gone is no error: ranks
-/// do not depend on who watches.
+/// Writes bytes that end with a newline, without interleaving. A closed console is no error: ranks do not depend on it.
 pub fn write(stream: Stream, bytes: &[u8]) {
     let _guard = CONSOLE.lock().unwrap_or_else(|e| e.into_inner());
     let _ = match stream {
@@ -22,7 +21,7 @@ pub fn write(stream: Stream, bytes: &[u8]) {
     };
 }
 
-/// Says something to the user, on standard error.
+/// Prints a message for the user, on standard error.
 pub fn say(text: &str) {
     write(Stream::Err, format!("rushlight run: {text}\n").as_bytes());
 }

@@ -1,6 +1,6 @@
 //! The coordinator: decides which nodes are in the job, when ranks start, and how to react to a failure.
 //!
-//! It runs with one node's agent. Agents send it events and obey its commands. [`Coordinator`] holds only the rules,
+//! It runs with one node's agent. Agents send it events and execute its commands. [`Coordinator`] has only the rules,
 //! without clock or network; [`serve`] runs them over a store.
 
 use crate::worker::Place;
@@ -10,36 +10,36 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long two launchers may claim one place: probes notice within 15 s that a machine is gone.
+/// How long two launchers may claim one node rank: probes detect within 15 s that a machine is gone.
 const CLAIM_TIME: Duration = Duration::from_secs(30);
 
 /// The user's options.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Fewest and most nodes.
+    /// Minimum and maximum nodes.
     pub nodes: (usize, usize),
     pub max_restarts: usize,
-    /// How long the fewest nodes may take to come.
+    /// Timeout for the minimum number of nodes.
     pub join_timeout: Duration,
-    /// How long more than the fewest are waited for at the start.
+    /// How long the start waits for more than the minimum.
     pub last_call: Duration,
     pub master_addr: Option<String>,
     pub master_port: Option<u16>,
 }
 
-/// A node, as it presents itself.
+/// A node's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// Tells launchers apart, also when they join again.
+    /// Identifies a launcher, also when it joins again.
     pub launcher: String,
     pub host: String,
-    /// The address others reach it by.
+    /// The address at which others reach it.
     pub address: String,
     /// A port that is free there.
     pub port: u16,
     pub local_size: usize,
     pub role: String,
-    /// Its place, where the order is fixed.
+    /// Its node rank, if the order is fixed.
     pub node_rank: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ pub enum Event {
         code: i32,
         holds_store: bool,
     },
-    /// The node has heard that the job is over.
+    /// The node knows that the job is over.
     Left {
         node: u64,
     },
@@ -87,7 +87,7 @@ pub enum Event {
 /// Commands to agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Start ranks: the place of each node that takes part.
+    /// Start ranks: the assignment of each participating node.
     Round(BTreeMap<u64, Place>),
     /// Stop the ranks of a round.
     Stop { round: u64, why: String },
@@ -114,16 +114,16 @@ enum Phase {
     Ended,
 }
 
-/// The rules. Times are since the coordinator's start.
+/// The rules. Times are relative to the coordinator's start.
 pub struct Coordinator {
     rules: Rules,
     nodes: BTreeMap<u64, Card>,
-    /// Nodes by rank; those that come later go to the end.
+    /// Nodes by rank; later ones are appended.
     order: Vec<u64>,
-    /// Nodes whose place another node has, since when. That one may be dead and not yet known to be.
+    /// Nodes whose rank is taken by another node, and since when. That node may be dead without our knowing yet.
     waiting: Vec<(Duration, u64, Card)>,
     phase: Phase,
-    /// The round that runs, or is to come.
+    /// The current or next round.
     round: u64,
     restarts: usize,
     commands: Vec<Command>,
@@ -143,22 +143,22 @@ impl Coordinator {
         }
     }
 
-    /// Commands that were decided since the last call.
+    /// Commands decided since the last call.
     pub fn take_commands(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)
     }
 
-    /// The nodes that are there, or wait for a place.
+    /// Nodes that are present, or wait for a rank.
     pub fn nodes(&self) -> impl Iterator<Item = u64> {
         self.nodes.keys().copied().chain(self.waiting.iter().map(|(_, node, _)| *node))
     }
 
-    /// Whether the job is over and everyone has heard.
+    /// Whether the job is over and every node knows.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ended) && self.nodes.is_empty()
     }
 
-    /// Takes an event.
+    /// Handles an event.
     pub fn take(&mut self, event: Event, now: Duration) {
         match event {
             Event::Join { node, card } => self.join(node, card, now),
@@ -206,7 +206,7 @@ impl Coordinator {
         self.tick(now);
     }
 
-    /// A node has disappeared.
+    /// Handles a node that has disappeared.
     pub fn lost(&mut self, node: u64, now: Duration) {
         self.waiting.retain(|(_, other, _)| *other != node);
         if let Some(card) = self.nodes.remove(&node) {
@@ -255,7 +255,7 @@ impl Coordinator {
         if matches!(self.phase, Phase::Ended) {
             self.commands.push(Command::End { code: 1, why: "the job was over when this node came".into() });
         }
-        // A launcher that lost its connection is here again before the end of the old one was noticed.
+        // A launcher that lost its connection has joined again before the end of the old connection was detected.
         self.waiting.retain(|(_, _, other)| other.launcher != card.launcher);
         if let Some((&old, _)) = self.nodes.iter().find(|(_, other)| other.launcher == card.launcher) {
             self.lost(old, now);
@@ -267,12 +267,12 @@ impl Coordinator {
         self.order.push(node);
     }
 
-    /// The node that has a place of a fixed order.
+    /// The node with a rank of a fixed order.
     fn holder_of(&self, node_rank: Option<usize>) -> Option<&Card> {
         self.nodes.values().find(|other| node_rank.is_some() && other.node_rank == node_rank)
     }
 
-    /// Lets in nodes whose place has become free; ends the job if two keep on claiming one.
+    /// Admits nodes whose rank has become free; ends the job if two keep claiming one.
     fn admit(&mut self, now: Duration) {
         for (since, node, card) in std::mem::take(&mut self.waiting) {
             match self.holder_of(card.node_rank) {
@@ -303,7 +303,7 @@ impl Coordinator {
         self.stop(format!("{what}; restart {} of {}", self.restarts, self.rules.max_restarts));
     }
 
-    /// A node is not there any more, which is no failure.
+    /// Removes a node, without counting a failure.
     fn without(&mut self, node: u64, why: String) {
         self.order.retain(|&other| other != node);
         match &mut self.phase {
@@ -332,7 +332,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts a round with the nodes that are there.
+    /// Starts a round with the present nodes.
     fn form(&mut self) {
         self.order.sort_by_key(|node| self.nodes[node].node_rank);
         let members: Vec<(u64, Card)> =
@@ -368,7 +368,7 @@ impl Coordinator {
     }
 }
 
-/// Commands that stay in the store. A job may restart for months: its memory must not grow with it.
+/// Maximum commands kept in the store: a job may restart for months, so its memory must not grow.
 const KEPT_COMMANDS: u64 = 64;
 
 /// Runs the rules over a store until the job is over.
@@ -385,7 +385,7 @@ pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
             store.delete_key(&key)?;
             coordinator.take(event, started.elapsed());
         } else {
-            // Nothing came: time to see who is still there.
+            // Nothing arrived: check which nodes are alive.
             for node in coordinator.nodes().collect::<Vec<_>>() {
                 if store.check(&[&format!("gone/{node}")])? {
                     coordinator.lost(node, started.elapsed());
@@ -400,12 +400,12 @@ pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
             commands += 1;
             store.set(&format!("command/{commands}"), command.encode().as_bytes())?;
             store.add("commands", 1)?;
-            // Every agent reads all commands as they come: none is so far behind.
+            // Every agent reads commands as they come: none is that far behind.
             if commands > KEPT_COMMANDS {
                 store.delete_key(&format!("command/{}", commands - KEPT_COMMANDS))?;
             }
         }
-        // A node that does not answer keeps nobody here for long: its ranks are given time to end.
+        // A node that does not answer delays the end only briefly: its ranks get time to end.
         if coordinator.is_over() || over_since.is_some_and(|since| since.elapsed() > Duration::from_secs(60)) {
             return Ok(());
         }

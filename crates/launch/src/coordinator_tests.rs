@@ -86,7 +86,7 @@ fn an_elastic_job_waits_for_the_last_call() {
     assert_eq!(c.take_commands(), []);
     c.tick(AT(31));
     assert_eq!(round(&mut c), [1, 2]);
-    // A third comes while they run: it waits for the next restart.
+    // A third joins while they run: it waits for the next restart.
     join(&mut c, 3, 40);
     assert_eq!(c.take_commands(), []);
     c.lost(1, AT(41));
@@ -110,7 +110,7 @@ fn failures_count_and_changes_of_membership_do_not() {
         assert_eq!(round(&mut c).len() as u64, lost - 1);
     }
     c.take(fail(1, 2), AT(2));
-    // What others report of the same failure is no further one.
+    // Reports of the same failure by others do not count again.
     c.take(fail(2, 2), AT(2));
     assert_eq!(stopped(&mut c), 2);
     c.take(Event::Stopped { node: 1, round: 2, port: 1 }, AT(2));
@@ -172,7 +172,7 @@ fn node_ranks_give_the_order_and_must_differ() {
     let mut c = Coordinator::new(rules((2, 2), 0));
     c.take(Event::Join { node: 1, card: at(1, "a") }, AT(0));
     c.take(Event::Join { node: 2, card: at(1, "b") }, AT(0));
-    assert_eq!(c.take_commands(), [], "the first may be dead, which is not known yet");
+    assert_eq!(c.take_commands(), [], "the first may be dead without our knowing yet");
     c.tick(AT(30));
     assert!(ended(&mut c).1.contains("node 1"));
 }
@@ -184,7 +184,7 @@ fn a_node_takes_the_place_of_a_lost_one() {
     c.take(Event::Join { node: 1, card: at(0, "a") }, AT(0));
     c.take(Event::Join { node: 2, card: at(1, "b") }, AT(0));
     assert_eq!(round(&mut c), [1, 2]);
-    // Another machine in the place of the second, whose death is noticed later.
+    // Another machine claims the second rank, whose death is detected later.
     c.take(Event::Join { node: 3, card: at(1, "c") }, AT(10));
     assert_eq!(c.take_commands(), []);
     c.lost(2, AT(15));

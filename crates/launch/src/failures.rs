@@ -1,4 +1,4 @@
-//! Errors of ranks: the files in which they leave them (`TORCHELASTIC_ERROR_FILE`), and the report of those that
+//! Errors of ranks: the files to which they write them (`TORCHELASTIC_ERROR_FILE`), and the report of those that
 //! failed.
 
 use crate::worker::{Exit, Place, Worker};
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// A larger error file is not read.
+/// Maximum size of an error file that is read.
 const MAX_FILE: u64 = 1 << 20;
-/// How much of an error's message the launcher shows.
+/// Maximum length of an error message that the launcher shows.
 const MAX_MESSAGE: usize = 4000;
 
-/// The folder of a job's error files.
+/// The directory of a job's error files.
 pub struct Failures {
-    /// `None` if there can be none: ranks then leave no error files.
+    /// `None` if it cannot be created: ranks then write no error files.
     folder: Option<PathBuf>,
-    /// Whether the caller requested a report and removes the folder.
+    /// Whether the caller requested a report and removes the directory.
     is_callers: bool,
 }
 
 impl Failures {
-    /// A folder of the caller's, or one for the time of the job.
+    /// The caller's directory, or a temporary one.
     pub fn new(folder: Option<&Path>) -> Self {
         let Some(folder) = folder else {
             let name = crate::run::random_text().unwrap_or_default();
@@ -30,7 +30,7 @@ impl Failures {
         Self { folder: Some(folder.to_owned()), is_callers: true }
     }
 
-    /// The file in which a rank may leave its error, as PyTorch's `@record` does.
+    /// The file to which a rank may write its error, as PyTorch's `@record` does.
     pub fn file(&self, place: &Place, local_rank: usize) -> Option<PathBuf> {
         let rank = place.first_rank + local_rank;
         Some(self.folder.as_ref()?.join(format!("error-{}-{rank}.json", place.round)))
@@ -47,7 +47,7 @@ impl Failures {
         }
     }
 
-    /// The message that a rank left.
+    /// The message that a rank wrote.
     pub fn error_of(&self, place: &Place, local_rank: usize) -> Option<String> {
         let path = self.file(place, local_rank)?;
         if std::fs::metadata(&path).ok()?.len() > MAX_FILE {
@@ -59,7 +59,7 @@ impl Failures {
         Some(message.chars().take(MAX_MESSAGE).collect())
     }
 
-    /// Writes the report of a round. Ranks that the launcher itself stopped are marked by their signal.
+    /// Writes the report of a round. Ranks stopped by the launcher are marked by their signal.
     pub fn write(&self, place: &Place, workers: &[Worker]) {
         let Some(folder) = self.folder.as_ref().filter(|_| self.is_callers) else { return };
         let failed: Vec<Value> = workers
@@ -86,7 +86,7 @@ impl Failures {
         };
     }
 
-    /// Removes the launcher's own folder.
+    /// Removes the temporary directory.
     pub fn remove(&self) {
         if let Some(folder) = self.folder.as_ref().filter(|_| !self.is_callers) {
             let _ = std::fs::remove_dir_all(folder);

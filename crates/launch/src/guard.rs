@@ -1,9 +1,9 @@
 //! Two processes for a launcher, so that no rank outlives it.
 //!
 //! The process that the user started forks the agent, which does the work, and stays as its guard. Both adopt orphaned
-//! descendants (`PR_SET_CHILD_SUBREAPER`), so each can end whatever the ranks have started, even in sessions of their
-//! own. If the guard is killed, the agent sees its pipe close and kills the ranks; if the agent is killed, the ranks
-//! die with it (`PR_SET_PDEATHSIG`) and the guard kills the rest.
+//! descendants (`PR_SET_CHILD_SUBREAPER`), so each can kill all processes that the ranks have started, even in separate
+//! sessions. If the guard is killed, the agent sees its pipe close and kills the ranks; if the agent is killed, the
+//! ranks die with it (`PR_SET_PDEATHSIG`) and the guard kills the rest.
 
 use crate::console::say;
 use crate::signals::{self, Blocked, wait_readable};
@@ -29,7 +29,7 @@ impl Guard {
 
 /// Runs `agent` in a child process. `forwarded` are the signals meant for the ranks. Returns its exit code.
 pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> {
-    // Children that a program around us had before are none of ours.
+    // Children that the calling program had before are not ours.
     let kept: HashSet<i32> = children(std::process::id() as i32).into_iter().collect();
     let signals = Blocked::new(forwarded)?;
     let (alive, held) = signals::pipe()?;
@@ -45,8 +45,8 @@ pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> 
         0 => {
             drop(held);
             adopt_orphans(true);
-            // SAFETY: a process may always become the leader of a new group. Keys pressed at the terminal reach the
-            // guard only, which forwards them.
+            // SAFETY: a process may always become the leader of a new group. Keys pressed at the terminal reach only
+            // the guard, which forwards them.
             unsafe { libc::setpgid(0, 0) };
             let guard = Guard { signals, alive };
             let code = catch_unwind(AssertUnwindSafe(|| agent(&guard))).unwrap_or(70);
@@ -80,7 +80,7 @@ fn watch(pid: i32, signals: &Blocked) -> i32 {
         match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
             0 => {}
             ended if ended == pid => return status,
-            // A program around us has set children to be reaped by the kernel.
+            // The calling program has set children to be reaped by the kernel.
             _ => return 0,
         }
         wait_readable([signals.fd()], 1000);
@@ -141,8 +141,8 @@ pub fn kill_descendants(kept: &HashSet<i32>) {
         let mut left = 0;
         for &pid in &family[1..] {
             let (parent, state) = all[&pid];
-            // SAFETY: the process was a descendant a moment ago. Its number can belong to another only if it was
-            // reaped since, and we are who reaps our children.
+            // SAFETY: the process was a descendant a moment ago. Its number could be reused only after it was reaped,
+            // and only we reap our children.
             unsafe {
                 if state != b'Z' {
                     libc::kill(pid, libc::SIGKILL);

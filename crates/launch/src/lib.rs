@@ -5,15 +5,15 @@
 //! |---|---|
 //! | `options` | the command line, which is torchrun's |
 //! | `plan` | alone, one node of several, in a scheduler's allocation |
-//! | `guard` | the two processes of a launcher; nothing outlives them |
-//! | `agent` | a node: its ranks, their signals, their ends |
-//! | `link` | an agent's connection to the coordinator, made again after it was lost |
+//! | `guard` | the two processes of a launcher; no rank outlives them |
+//! | `agent` | a node: its ranks, their signals, their exits |
+//! | `link` | an agent's connection to the coordinator, re-established after a loss |
 //! | `coordinator` | the job: nodes that come and go, rounds, restarts |
 //! | `job` | batch scripts for schedulers |
 //! | `worker`, `output`, `failures`, `affinity`, `signals`, `console` | ranks as processes, their output, errors and processors |
 //! | `completion` | completions of the command line for shells |
 //!
-//! Elsewhere than on Linux the crate is empty.
+//! The crate is empty on systems other than Linux.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! The connection of a node's agent to the coordinator, and how it is made again after it was lost.
+//! The connection of a node's agent to the coordinator, and its recovery after a loss.
 
 use crate::console::say;
 use crate::coordinator::{self, Card, Command, Event, Rules};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long a node that a scheduler started tries to reach a lost rendezvous: nobody starts that launcher again.
+/// How long a node that a scheduler started tries to reach a lost rendezvous: nobody restarts that launcher.
 const SCHEDULED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long one attempt to join again may take.
@@ -28,7 +28,7 @@ pub struct Link {
     pub commands: Receiver<Result<Command>>,
     /// Readable when there is a command.
     pub woken: OwnedFd,
-    /// The connection whose end tells the others of this node's death.
+    /// The connection whose end signals this node's death to the others.
     _life: Option<TcpStore>,
     /// Set in the process that runs the coordinator; receives a message when it ends.
     served: Option<Receiver<()>>,
@@ -36,7 +36,7 @@ pub struct Link {
 
 impl Link {
     /// Joins the job. `watcher` is a connection to the same store, for a thread that waits for commands; `life` is the
-    /// one that others take for this node's life.
+    /// connection whose end signals this node's death.
     fn join(
         store: Arc<dyn Store>,
         watcher: Arc<dyn Store>,
@@ -48,7 +48,7 @@ impl Link {
         if let Some(life) = &life {
             life.lease(&format!("gone/{node}"), b"")?;
         }
-        // Commands before this one are about others.
+        // Earlier commands concern other nodes.
         let mut next = store.add("commands", 0)? as u64 + 1;
         let (sender, commands) = mpsc::channel();
         let (woken, wake) = signals::pipe()?;
@@ -80,7 +80,7 @@ impl Link {
         self.store.set(&format!("event/{number}"), event.encode().as_bytes())
     }
 
-    /// Waits until the other nodes have heard the job's end from the store that lives here, as long as `patient`.
+    /// Waits until the other nodes have read the job's end from the store in this process, for at most `patient`.
     pub fn finish(&self, patient: impl Fn() -> bool) {
         while let Some(served) = &self.served {
             match served.recv_timeout(Duration::from_millis(20)) {
@@ -91,10 +91,10 @@ impl Link {
     }
 }
 
-/// All that it takes to join a job, and to join it again.
+/// The settings for joining a job, and for joining it again.
 #[derive(Clone)]
 pub struct Contact {
-    /// Where the nodes meet; `None` for a job of one node.
+    /// The rendezvous; `None` for a job of one node.
     pub meeting: Option<Meeting>,
     pub env: Environment,
     pub run_id: String,
@@ -107,7 +107,7 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Joins the job. The store that the nodes meet in is made here, or reached within `patience`.
+    /// Joins the job. The rendezvous store is created here, or reached within `patience`.
     pub fn join(&self, patience: Duration) -> Result<Link> {
         let mut card = self.card.clone();
         let Some(meeting) = &self.meeting else {
@@ -123,7 +123,7 @@ impl Contact {
         Link::join(Arc::new(store), Arc::new(watcher), Some(life), served, card)
     }
 
-    /// Where the nodes meet, for messages.
+    /// The rendezvous, for messages.
     pub fn place(&self) -> String {
         match &self.meeting {
             Some(Meeting { host, ports, .. }) if ports.len() == 1 => format!("{host}:{}", ports[0]),
@@ -132,7 +132,7 @@ impl Contact {
         }
     }
 
-    /// How long a node tries to join again after it lost the rendezvous; `None` where it was in this process.
+    /// How long a node tries to join again after it lost the rendezvous; `None` if it was in this process.
     pub fn patience(&self) -> Option<Duration> {
         let scheduled = self.meeting.as_ref()?.launch.is_some();
         Some(if scheduled { self.rules.join_timeout.min(SCHEDULED_PATIENCE) } else { self.rules.join_timeout })
@@ -161,7 +161,7 @@ impl Contact {
         Ok(Rejoining { link, woken })
     }
 
-    /// The agents' store, and whether it lives here.
+    /// The agents' store, and whether it is in this process.
     fn store(&self, meeting: &Meeting, patience: Duration) -> Result<(TcpStore, bool)> {
         let rendezvous = Rendezvous {
             host: meeting.host.clone(),
@@ -235,7 +235,7 @@ fn is_local(host: &str, env: &Environment) -> bool {
         .is_ok_and(|found| found.iter().any(|ip| ip.is_loopback() || own.iter().any(|i| i.address == *ip)))
 }
 
-/// A port for rank 0 to listen on: free now, and outside of the range that outgoing connections take theirs from.
+/// A port for rank 0: free now, and outside the ephemeral range.
 pub fn free_port() -> Result<u16> {
     let mut seed = [0u8; 8];
     std::fs::File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut seed))?;

@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most ranks of a node: more than any has processors. A slip of the finger should not fill the process table.
+/// Maximum ranks per node, so that a typo does not fill the process table.
 const MAX_RANKS: usize = 4096;
 
-/// How many ranks a node runs.
+/// Number of ranks per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nproc {
     /// A number.
@@ -36,7 +36,7 @@ impl Streams {
         self.some.get(&local_rank).copied().unwrap_or(self.all)
     }
 
-    /// Whether no stream of any rank is meant.
+    /// Whether no stream of any rank is selected.
     pub fn is_empty(&self) -> bool {
         self.all == 0 && self.some.values().all(|&bits| bits == 0)
     }
@@ -85,7 +85,7 @@ pub enum Binding {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub nproc: Option<Nproc>,
-    /// Fewest and most nodes.
+    /// Minimum and maximum nodes.
     pub nnodes: Option<(usize, usize)>,
     pub node_rank: Option<usize>,
     pub standalone: bool,
@@ -93,13 +93,13 @@ pub struct Options {
     pub fixed_order: bool,
     pub endpoint: Option<(String, Option<u16>)>,
     pub run_id: Option<String>,
-    /// How long the fewest nodes may take to come.
+    /// Timeout for the minimum number of nodes.
     pub join_timeout: Duration,
-    /// How long the nodes beyond the fewest are waited for.
+    /// How long to wait for more than the minimum.
     pub last_call: Duration,
     pub master_addr: Option<String>,
     pub master_port: Option<u16>,
-    /// The address that others reach this node by.
+    /// The address at which others reach this node.
     pub local_addr: Option<String>,
     pub max_restarts: usize,
     pub monitor_interval: Duration,
@@ -107,24 +107,25 @@ pub struct Options {
     pub log_dir: Option<PathBuf>,
     pub redirects: Streams,
     pub tee: Streams,
-    /// Local ranks whose output is shown; `None` is all.
+    /// Local ranks whose output is shown; `None` means all.
     pub filter: Option<BTreeSet<usize>>,
-    /// The prefix of output lines, with macros; `None` is the default.
+    /// The prefix of output lines, with macros; `None` means the default.
     pub prefix: Option<String>,
-    /// Lines that contain one of these are kept in a further file: of standard output, of standard error.
+    /// Lines that contain one of these texts are also written to a separate file: for standard output, for standard
+    /// error.
     pub duplicates: [Vec<String>; 2],
     pub binding: Binding,
-    /// How long ranks may take to end after a signal that was forwarded to them.
+    /// How long ranks may take to end after a forwarded signal.
     pub grace: Duration,
     /// How long ranks may take to end after another has failed: they may hang in a collective that cannot end.
     pub stop_time: Duration,
     /// Signals that are forwarded to the ranks.
     pub signals: Vec<i32>,
-    /// Whether each rank sees its own device only, as number 0.
+    /// Whether each rank sees only its own device, as number 0.
     pub virtual_local_rank: bool,
     /// Whether this node hosts the rendezvous, if the user sets it.
     pub is_host: Option<bool>,
-    /// Where the job's exit code is written, by the launcher that holds the rendezvous.
+    /// Destination of the job's exit code, written by the launcher that holds the rendezvous.
     pub exit_code_file: Option<PathBuf>,
     pub module: bool,
     pub no_python: bool,
@@ -484,7 +485,7 @@ fn binding(text: Option<&str>) -> Result<Binding> {
 
 /// Texts with commas between them; a comma in a text is written twice.
 fn filters(text: &str) -> Vec<String> {
-    // No text holds this character: it would end a command line.
+    // No text contains this character: it would end a command line.
     let texts = text.replace(",,", "\0");
     texts.split(',').map(|part| part.replace('\0', ",")).filter(|part| !part.is_empty()).collect()
 }
@@ -528,7 +529,7 @@ fn conf(text: &str) -> Result<Conf> {
                     }
                 });
             }
-            // Settings of torchrun's own store; ours does not need them.
+            // Settings of torchrun's own store, which ours does not need.
             "read_timeout"
             | "rank"
             | "close_timeout"

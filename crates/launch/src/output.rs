@@ -11,9 +11,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A line longer than this is shown in parts.
+/// Longer lines are shown in parts.
 const MAX_LINE: usize = 1 << 20;
-/// Lines of a rank that are remembered for the report of a failure, and how much of each.
+/// Number of a rank's last lines kept for the report of a failure, and their maximum length.
 const LAST_LINES: usize = 20;
 const LAST_LINE: usize = 1000;
 
@@ -21,15 +21,15 @@ const LAST_LINE: usize = 1000;
 pub struct Source {
     /// The rank's index on this node.
     pub local_rank: usize,
-    /// The end to read from.
+    /// The read end.
     pub pipe: OwnedFd,
     /// The prefix of each line.
     pub prefix: String,
-    /// Where lines are shown; `None` if they are not.
+    /// Destination of shown lines; `None` if they are hidden.
     pub console: Option<Stream>,
     /// A file that receives the raw bytes.
     pub file: Option<File>,
-    /// A file that takes lines with one of these texts.
+    /// A file for lines with one of these texts.
     pub filtered: Option<(File, Vec<String>)>,
 }
 
@@ -75,7 +75,7 @@ impl Output {
         Ok(Self { shared, wake, thread: Some(thread) })
     }
 
-    /// The last lines of a local rank, after waiting for the end of its output for a moment.
+    /// The last lines of a local rank, after waiting briefly for the end of its output.
     pub fn tail(&self, local_rank: usize, patience: Duration) -> Vec<String> {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.state.lock().unwrap_or_else(|e| e.into_inner());
@@ -129,7 +129,7 @@ fn read_all(sources: Vec<Source>, woken: &OwnedFd, shared: &Shared) {
     }
 }
 
-/// A stream and the line that has begun on it.
+/// A stream and its current incomplete line.
 struct Lines {
     local_rank: usize,
     pipe: File,
@@ -221,7 +221,7 @@ impl Lines {
         }
     }
 
-    /// Shows a last line without an end.
+    /// Shows a last line without a newline.
     fn end(&mut self, shared: &Shared) {
         if !self.begun.is_empty() {
             let mut lines = std::mem::take(&mut self.begun);
@@ -237,7 +237,7 @@ impl Lines {
 }
 
 /// The number of bytes in complete lines. A carriage return ends a line too, for progress bars; until the next byte
-/// arrives, it may be the first half of a line end.
+/// arrives, it may be the first half of a CRLF.
 fn whole_lines(bytes: &[u8]) -> usize {
     let known = if bytes.last() == Some(&b'\r') { &bytes[..bytes.len() - 1] } else { bytes };
     known.iter().rposition(|b| matches!(b, b'\n' | b'\r')).map_or(0, |at| at + 1)

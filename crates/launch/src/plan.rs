@@ -13,22 +13,22 @@ pub enum Plan {
     Node(Meeting),
     /// A batch script's process: `srun` with these options starts an agent on each node.
     Srun(Vec<String>),
-    /// One of the ranks, which the scheduler has started already: this launcher gives way to the program.
+    /// One of the ranks, which the scheduler has started already: this launcher executes the program.
     Placed { launch: Box<Launch>, meeting: Rendezvous },
     /// A launcher that the scheduler started besides the first of its node.
     Superfluous,
 }
 
-/// Where the agents meet.
+/// The agents' rendezvous.
 #[derive(Clone, Debug)]
 pub struct Meeting {
     pub host: String,
     pub ports: Vec<u16>,
-    /// Fewest and most nodes.
+    /// Minimum and maximum nodes.
     pub nodes: (usize, usize),
-    /// This node's place, where the order is fixed; node 0 holds the store then.
+    /// This node's rank, if the order is fixed; node 0 then holds the store.
     pub node_rank: Option<usize>,
-    /// The launch around us, for its secret.
+    /// The enclosing launch, for its secret.
     pub launch: Option<Launch>,
 }
 
@@ -73,7 +73,7 @@ fn superfluous(env: &Environment) -> bool {
     })
 }
 
-/// Several nodes whose meeting point the user gives.
+/// Several nodes whose rendezvous the user gives.
 fn explicit(options: &Options) -> Result<Meeting> {
     let nodes = options.nnodes.unwrap_or((1, 1));
     let fixed = options.fixed_order || options.endpoint.is_none();
@@ -93,7 +93,7 @@ fn explicit(options: &Options) -> Result<Meeting> {
     let ports = match port {
         Some(port) => vec![port],
         None if fixed => candidate_ports(&format!("{name} {}", options.master_port.unwrap_or(0))),
-        // The first node holds the store, so there must be no second port.
+        // The first node holds the store, so there must be a single port.
         None => vec![candidate_ports(&name)[0]],
     };
     Ok(Meeting { host, ports, nodes, node_rank, launch: None })
@@ -158,10 +158,10 @@ fn srun(nodes: usize, env: &Environment) -> Vec<String> {
         format!("--ntasks={nodes}"),
         "--ntasks-per-node=1".into(),
         "--cpu-bind=none".into(),
-        // Agents end their ranks themselves, and an elastic job continues without a node.
+        // Agents stop their ranks themselves, and an elastic job continues without a lost node.
         "--kill-on-bad-exit=0".into(),
     ];
-    // Different nodes may have different numbers of processors: use the smallest.
+    // Nodes may have different numbers of processors: use the smallest.
     let cpus = env.get("SLURM_JOB_CPUS_PER_NODE").and_then(|list| {
         let counts = list.split(',').map(|item| item.split('(').next()?.trim().parse::<usize>().ok());
         counts.collect::<Option<Vec<_>>>()?.into_iter().min()
@@ -262,7 +262,7 @@ mod tests {
         let Ok(Plan::Placed { launch, meeting }) = plan_of("train", &ranks) else { panic!() };
         assert_eq!((launch.rank, launch.world_size, meeting.host.as_str()), (3, 4, "n1"));
         assert!(plan_of("--max-restarts 2 train", &ranks).is_err());
-        // As the manual of the H100 cluster has it: as many launchers as GPUs.
+        // As in the manual of the H100 cluster: as many launchers as GPUs.
         assert!(matches!(plan_of("--standalone --nnodes=1 --nproc-per-node=2 t", &ranks), Ok(Plan::Superfluous)));
         assert!(matches!(plan_of("--nproc-per-node=2 t", &ranks), Ok(Plan::Superfluous)));
     }

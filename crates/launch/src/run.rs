@@ -22,16 +22,15 @@ pub fn command() -> clap::Command {
     options::command()
 }
 
-/// Runs a job. `arguments` are those after `run`; `myself` starts this launcher again, as `srun` does on every node:
-/// the program and its leading arguments. Returns the exit code: that of the first rank that failed, or 128
-/// and the number of the signal that ended it.
+/// Runs a job. `arguments` are those after `run`; `myself` is the program and its leading arguments that start this
+/// launcher again, as `srun` does on every node. Returns the exit code: that of the first rank that failed, or 128 plus
+/// the number of the signal that ended it.
 pub fn run(arguments: &[OsString], myself: &[OsString]) -> i32 {
     run_with_report(arguments, myself, None)
 }
 
-/// [`run`] that leaves a report in a folder: `failures.json` lists the ranks of this node that failed in the last
-/// round, and `error-ROUND-RANK.json` is a rank's own error report. A job that ends well leaves no
-/// `failures.json`.
+/// [`run`] that writes a report to a directory: `failures.json` lists the ranks of this node that failed in the last
+/// round, and `error-ROUND-RANK.json` is a rank's own error report. A successful job writes no `failures.json`.
 pub fn run_with_report(arguments: &[OsString], myself: &[OsString], folder: Option<&Path>) -> i32 {
     let words = std::iter::once(OsString::from("rushlight run")).chain(arguments.iter().cloned());
     let matches = match options::command().try_get_matches_from(words) {
@@ -86,7 +85,7 @@ fn report(result: Result<i32>) -> i32 {
     })
 }
 
-/// Gives way to the program, as the rank that the scheduler has made of this process.
+/// Executes the program in this process, as the rank that the scheduler has started.
 fn become_rank(options: &Options, launch: &Launch, meeting: &Rendezvous) -> Error {
     let line = crate::worker::command_line(options);
     let number = |value: Option<usize>| value.map(|n| n.to_string());
@@ -180,7 +179,7 @@ fn node(
     Ok(code)
 }
 
-/// The variable by which a process is shown some of the devices only, and a value for each local rank.
+/// The variable that restricts the devices of a process, and its value for each local rank.
 fn visible_devices(env: &Environment, local_size: usize) -> Result<(&'static str, Vec<String>)> {
     let name = match rushlight_engines::accelerator().map(|engine| engine.name()) {
         Some("hip") => "HIP_VISIBLE_DEVICES",
@@ -205,7 +204,7 @@ fn count((least, most): (usize, usize)) -> String {
     if least == most { least.to_string() } else { format!("{least} to {most}") }
 }
 
-/// Allows this process as many open files as it may have: two for each rank. Returns the limits before.
+/// Raises the limit of open files to the hard limit: two for each rank. Returns the previous limits.
 fn raise_file_limit() -> libc::rlimit {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid for both calls.

@@ -1,13 +1,13 @@
-//! Signals as a file descriptor: they are blocked, and read where the launcher waits for everything else.
+//! Signals as a file descriptor: they are blocked, and read in the launcher's event loop.
 
 use rushlight_core::Result;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Signals that are forwarded to the ranks unless the user names others.
+/// Default signals to forward to the ranks.
 pub const FORWARDED: [i32; 6] =
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
-/// Whether a signal asks the job to end.
+/// Whether a signal requests the end of the job.
 pub fn asks_to_end(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)
 }
@@ -42,21 +42,21 @@ pub fn name(signal: i32) -> String {
     known.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
 }
 
-/// The signal of a name, with or without `SIG`. `None` for unknown ones and for SIGKILL, which nobody can handle.
+/// The signal of a name, with or without `SIG`. `None` for unknown ones and for SIGKILL, which cannot be handled.
 pub fn by_name(name: &str) -> Option<i32> {
     let name = name.trim().to_ascii_uppercase();
     let found = NAMES.iter().find(|(_, known)| *known == name || known.strip_prefix("SIG") == Some(&name));
     found.map(|(number, _)| *number).filter(|&number| number != libc::SIGKILL)
 }
 
-/// Blocks the forwarded signals and the notice of ended children for this thread; puts the mask back when dropped.
+/// Blocks the forwarded signals and SIGCHLD for this thread; restores the mask when dropped.
 pub struct Blocked {
     fd: OwnedFd,
     before: libc::sigset_t,
 }
 
 impl Blocked {
-    /// Signals that the user has the launcher ignore, as `nohup` does, stay ignored.
+    /// Signals that are ignored when the launcher starts, as under `nohup`, stay ignored.
     pub fn new(forwarded: &[i32]) -> Result<Self> {
         // SAFETY: the sets are initialised by `sigemptyset` before use, and all pointers are to locals.
         unsafe {
@@ -81,17 +81,17 @@ impl Blocked {
         }
     }
 
-    /// Readable when a signal has come.
+    /// Readable when a signal is pending.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// The mask that programs started from here should have.
+    /// The signal mask for programs started from here.
     pub fn mask_before(&self) -> libc::sigset_t {
         self.before
     }
 
-    /// The next signal that has come.
+    /// The next pending signal.
     pub fn next(&self) -> Option<i32> {
         // SAFETY: the structure is plain data and as large as the read.
         unsafe {
@@ -110,7 +110,7 @@ impl Drop for Blocked {
     }
 }
 
-/// Waits until one of the descriptors can be read or has hung up, for at most `milliseconds`. Returns which.
+/// Waits until one of the descriptors is readable or has hung up, for at most `milliseconds`. Returns which.
 pub fn wait_readable<const N: usize>(fds: [RawFd; N], milliseconds: i32) -> [bool; N] {
     let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: the array has N entries. An interrupted wait leaves them without events.
@@ -118,7 +118,7 @@ pub fn wait_readable<const N: usize>(fds: [RawFd; N], milliseconds: i32) -> [boo
     polled.map(|entry| ready > 0 && entry.revents != 0)
 }
 
-/// A pipe whose ends close when a program is executed: read, write.
+/// A close-on-exec pipe: read end, write end.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array takes two descriptors, which are new and owned by nobody else.

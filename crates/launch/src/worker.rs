@@ -1,4 +1,4 @@
-//! Ranks as processes: their command, their variables, their start and their end.
+//! Ranks as processes: command line, variables, start and exit.
 
 use crate::affinity::{Share, cpu_set};
 use crate::console::Stream;
@@ -19,19 +19,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-/// A node's place in a round, assigned by the coordinator.
+/// A node's assignment in a round, by the coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The round, counted from 0 over restarts and changes of membership.
     pub round: u64,
-    /// How many failures were answered by a restart so far.
+    /// Number of restarts after failures so far.
     pub restarts: usize,
     pub node_rank: usize,
     pub nodes: usize,
     /// The rank of this node's first process.
     pub first_rank: usize,
     pub world_size: usize,
-    /// The same counted within the node's role.
+    /// The same within the node's role.
     pub first_role_rank: usize,
     pub role_size: usize,
     pub master_addr: String,
@@ -43,20 +43,20 @@ pub struct Job<'a> {
     pub options: &'a Options,
     pub run_id: String,
     pub local_size: usize,
-    /// Whether the job is one rank and stays so.
+    /// Whether the job is, and stays, a single rank.
     pub is_alone: bool,
     /// The secret of a job whose nodes need not derive one.
     pub secret: Option<String>,
-    /// Where files of output go.
+    /// Directory of log files.
     pub log_dir: Option<PathBuf>,
     pub shares: Vec<Share>,
     /// The signal mask of the ranks.
     pub mask: libc::sigset_t,
-    /// The ranks' limits of open files: those that the launcher had.
+    /// Limit of open files for the ranks: the launcher's original one.
     pub files: libc::rlimit,
     /// This node's name.
     pub host: String,
-    /// With `--virtual-local-rank`: the variable that makes devices visible, and each local rank's value of it.
+    /// With `--virtual-local-rank`: the variable that restricts the devices, and its value for each local rank.
     pub devices: Option<(&'static str, Vec<String>)>,
     pub failures: &'a Failures,
 }
@@ -67,13 +67,13 @@ pub struct Worker {
     pub pid: i32,
     pub rank: usize,
     pub local_rank: usize,
-    /// How it ended, once it has.
+    /// Its exit, once it has ended.
     pub ended: Option<Exit>,
-    /// When it ended, or was started.
+    /// Time of the exit, or of the start.
     pub ended_at: SystemTime,
 }
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
@@ -81,7 +81,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// From a status of `waitpid`.
+    /// Decodes a status of `waitpid`.
     pub fn from_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Exit::Signal(libc::WTERMSIG(status))
@@ -95,7 +95,7 @@ impl Exit {
         matches!(self, Exit::Code(0 | REQUEUE_CODE))
     }
 
-    /// The exit code by which a shell would tell of it.
+    /// The exit code that a shell would report.
     pub fn code(self) -> i32 {
         match self {
             Exit::Code(code) => code,
@@ -113,7 +113,7 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// The program and its arguments, with the interpreter before them where one is needed.
+/// The program and its arguments, preceded by the interpreter if it needs one.
 pub fn command_line(options: &Options) -> Vec<OsString> {
     let program = &options.program[0];
     let python = options.module || (!options.no_python && is_python(Path::new(program)));
@@ -130,7 +130,7 @@ pub fn command_line(options: &Options) -> Vec<OsString> {
     line
 }
 
-/// Whether a program is a script for Python: by its name, or a file that cannot be executed and begins as one.
+/// Whether a program is a Python script: by its name, or a file that is not executable and begins like one.
 fn is_python(path: &Path) -> bool {
     if path.extension().is_some_and(|e| e == "py") {
         return true;
@@ -142,7 +142,7 @@ fn is_python(path: &Path) -> bool {
     !executable && line.starts_with(b"#!") && line.windows(6).any(|part| part == b"python")
 }
 
-/// `./train` for `train`, if that is a program here and no program of the search path.
+/// `./train` for `train`, if that is a program here and not on the search path.
 fn in_current_directory(program: &OsString) -> Option<OsString> {
     let path = Path::new(program);
     if path.components().count() != 1 || program.to_string_lossy().contains('/') {
@@ -272,7 +272,7 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
     Ok((Worker { pid: child.id() as i32, rank, local_rank, ended: None, ended_at: SystemTime::now() }, sources))
 }
 
-/// A rank's stream: where it writes, and where we read. `None` if it has the launcher's own.
+/// A rank's stream: write end and read end. `None` if it inherits the launcher's.
 fn stream_of(
     job: &Job,
     place: &Place,
@@ -283,7 +283,7 @@ fn stream_of(
     let options = job.options;
     let (redirected, teed) = (options.redirects.of(local_rank) & bit != 0, options.tee.of(local_rank) & bit != 0);
     let shown = (!redirected || teed) && options.filter.as_ref().is_none_or(|filter| filter.contains(&local_rank));
-    // A job of one rank looks as if it were started without us: colours and progress bars stay.
+    // The output of a single rank is unchanged: colours and progress bars work.
     let texts = &options.duplicates[usize::from(bit == 2)];
     if job.is_alone && shown && !teed && texts.is_empty() {
         return Ok(None);
@@ -324,7 +324,7 @@ fn stream_of(
 fn prefix(job: &Job, place: &Place, local_rank: usize) -> String {
     let rank = (place.first_rank + local_rank).to_string();
     let Some(template) = &job.options.prefix else {
-        // The output of a job of one rank is not divided.
+        // The output of a single rank gets no prefix.
         return if job.is_alone { String::new() } else { format!("[rank{rank}]: ") };
     };
     let values = [
@@ -337,7 +337,7 @@ fn prefix(job: &Job, place: &Place, local_rank: usize) -> String {
 }
 
 impl Worker {
-    /// Sends a signal to the rank, not to its children: helpers would die while it saves.
+    /// Sends a signal to the rank only, not to its children: helpers would die while it saves.
     pub fn signal(&self, signal: i32) {
         if self.ended.is_none() {
             // SAFETY: the process is our child and not reaped.
@@ -357,8 +357,8 @@ impl Worker {
     }
 }
 
-/// Notes the workers that have ended, in the kernel's order, and kills the rest of their
-/// process groups. Returns their indices.
+/// Records the workers that have ended, in the kernel's order, and kills the rest of their process groups. Returns
+/// their indices.
 pub fn reap(workers: &mut [Worker]) -> Vec<usize> {
     let mut ended = Vec::new();
     loop {

@@ -1,9 +1,10 @@
-//! Reduction of a matrix, no wider than high, to upper bidiagonal form by Householder reflectors, `Pᵀ A Q = B`.
+//! Reduction of a matrix with at least as many rows as columns to upper bidiagonal form, `Pᵀ A Q = B`, by Householder
+//! reflectors.
 //!
-//! Step `k` clears column `k` below the diagonal from the left and row `k` beyond the entry beside the diagonal from
-//! the right; both updates of the rest make `A - v yᵀ - x uᵀ`. They are left for the next step, which in the same pass
-//! multiplies with its own vectors (see `bidiagonal_step`), so that a step reads and writes the matrix once. That is
-//! 4 n² (m - n/3) operations, and half the traffic of two products and an update.
+//! Step `k` clears column `k` below the diagonal with a left reflector and row `k` right of the superdiagonal with a
+//! right reflector. The combined update of the rest is `A - v yᵀ - x uᵀ`. It is deferred to the next step, which fuses
+//! it with the products of its own vectors (see `bidiagonal_step`), so that a step reads and writes the matrix once.
+//! That is 4 n² (m - n/3) operations, and half the memory traffic of two products and an update.
 
 use crate::layout::col_major;
 use crate::real::Scalar;
@@ -11,15 +12,15 @@ use crate::reflector::{Reflectors, make_reflector, negligible};
 use crate::simd::kernels::{axpy, bidiagonal_step, dot};
 use crate::simd::{Aligned, PAD, padded};
 
-/// Room for the reduction of matrices of one shape.
+/// Workspace for reducing matrices of one shape.
 pub struct Bidiagonal<T> {
     rows: usize,
     cols: usize,
-    /// Rows with padding: the length of columns.
+    /// Padded number of rows: the length of a column.
     ld: usize,
-    /// Columns with padding: the length of the right vectors.
+    /// Padded number of columns: the length of a right vector.
     width: usize,
-    /// The matrix, column-major with [`Bidiagonal::ld`] rows, of which the padding is zero.
+    /// The matrix, column-major with [`Bidiagonal::ld`] rows; the padding is zero.
     pub a: Aligned<T>,
     left: Aligned<T>,
     right: Aligned<T>,
@@ -54,13 +55,13 @@ impl<T: Scalar> Bidiagonal<T> {
         }
     }
 
-    /// The distance between the columns of [`Bidiagonal::a`].
+    /// Column stride of [`Bidiagonal::a`].
     pub fn ld(&self) -> usize {
         self.ld
     }
 
-    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and
-    /// the `cols - 1` entries beside it.
+    /// Reduces the matrix, which is scaled by [`rescale`](crate::layout::rescale) and overwritten, to its diagonal and
+    /// its `cols - 1` superdiagonal entries.
     pub fn reduce(&mut self, diagonal: &mut [f64], beside: &mut [f64]) {
         let (rows, cols, ld, width) = (self.rows, self.cols, self.ld, self.width);
         self.x.fill(T::ZERO);
@@ -110,8 +111,8 @@ impl<T: Scalar> Bidiagonal<T> {
                 self.x.fill(T::ZERO);
                 continue;
             }
-            // u = (row - beta e) / (head - beta), so A u = (z - beta A e) / (head - beta), and the left reflector takes
-            // v (y·u) from it.
+            // u = (row - beta e) / (head - beta), so A u = (z - beta A e) / (head - beta); the left reflector subtracts
+            // v (y·u).
             let scale = tau / (head - beta);
             let along = tau * dot(&self.y, u);
             let next = &self.a[(k + 1) * ld..(k + 2) * ld];

@@ -14,7 +14,7 @@ pub fn cholesky<T: Scalar>(batch: usize, n: usize, a: &[T], out: &mut [T]) -> Re
         return Ok(());
     }
     let mut workspace = Workspace::new(cholesky_in_place_scratch::<T>(n, Par::Seq, Default::default()));
-    // faer is quick on columns only, so the factor is made column by column and turned at the end.
+    // faer is fast on columns only, so the factor is computed column-major and transposed at the end.
     let mut columns = vec![T::ZERO; n * n];
     for i in 0..batch {
         let a = item(a, i, n * n);

@@ -5,7 +5,7 @@ use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
 use faer::{MatMut, MatRef};
 use rushlight_core::{Error, Result};
 
-/// Checks that a slice holds `batch` matrices of `rows × cols`, without overflow on absurd sizes.
+/// Checks that a slice holds `batch` matrices of `rows × cols`. Absurd sizes do not overflow.
 pub fn check(call: &str, what: &str, len: usize, batch: usize, rows: usize, cols: usize) -> Result<()> {
     let expected = batch.checked_mul(rows).and_then(|x| x.checked_mul(cols));
     if expected == Some(len) {
@@ -16,12 +16,12 @@ pub fn check(call: &str, what: &str, len: usize, batch: usize, rows: usize, cols
     )))
 }
 
-/// The matrix `index` of a batch of matrices of `size` elements.
+/// Matrix `index` of a batch of matrices of `size` elements.
 pub fn item<T>(data: &[T], index: usize, size: usize) -> &[T] {
     &data[index * size..(index + 1) * size]
 }
 
-/// The matrix `index` of a batch of matrices of `size` elements.
+/// Matrix `index` of a batch of matrices of `size` elements, mutable.
 pub fn item_mut<T>(data: &mut [T], index: usize, size: usize) -> &mut [T] {
     &mut data[index * size..(index + 1) * size]
 }
@@ -86,7 +86,7 @@ pub fn set_identity<T: Scalar>(out: &mut [T], n: usize) {
     out.iter_mut().step_by(n + 1).for_each(|d| *d = T::ONE);
 }
 
-/// The working memory of a faer routine, allocated once for a whole batch.
+/// Workspace of a faer routine, allocated once for a whole batch.
 pub struct Workspace(MemBuffer);
 
 impl Workspace {
@@ -99,10 +99,11 @@ impl Workspace {
     }
 }
 
-/// Brings a matrix whose largest entry is far from one near it, by a power of two, so that squares neither overflow nor
-/// vanish. Returns the factor to multiply singular or eigenvalues with, or `None` if an entry is not finite.
+/// Scales a matrix whose largest entry is far from one by a power of two, so that squares neither overflow nor
+/// underflow. Returns the factor for singular values or eigenvalues, or `None` if an entry is not finite.
 pub fn rescale<T: Scalar>(a: &mut [T]) -> Option<T> {
-    // Lanes that the compiler can turn into registers. A product with zero is zero, or NaN if the number is not finite.
+    // Independent lanes, which the compiler vectorises. A product with zero is zero, or NaN if the number is not
+    // finite.
     const LANES: usize = 16;
     let (mut most, mut check) = ([T::ZERO; LANES], [T::ZERO; LANES]);
     let (chunks, rest) = a.as_chunks::<LANES>();
@@ -123,7 +124,7 @@ pub fn rescale<T: Scalar>(a: &mut [T]) -> Option<T> {
     if largest == T::ZERO || (T::ONE / far..far).contains(&largest) {
         return Some(T::ONE);
     }
-    // The exponent alone. A subnormal f64 has none, and comes close enough to one.
+    // Keeps the exponent bits only. A subnormal f64 has none; its scale is close enough to one.
     let exponent = f64::from_bits(largest.to_f64().to_bits() & 0x7FF0_0000_0000_0000).max(f64::MIN_POSITIVE);
     let scale = T::from_f64(exponent);
     a.iter_mut().for_each(|x| *x /= scale);

@@ -1,15 +1,15 @@
 //! Dense factorisations over plain slices, for `f32` and `f64`.
 //!
-//! Every function takes a batch of matrices that are stored one after the other, row by row, and works through it on
-//! the calling thread; to use more threads, split the batch. Names, conventions and messages are those of
-//! `torch.linalg`. Nothing panics: slices of the wrong length are errors, an empty batch or a size of zero is
-//! fine, and numbers that are not finite give an error or come out as NaN, as each function says.
+//! Every function takes a batch of matrices, stored one after the other in row-major order, and works through it on the
+//! calling thread; to use more threads, split the batch. Names, conventions and messages are those of `torch.linalg`.
+//! No function panics: slices of the wrong length are errors, an empty batch or a size of zero is valid, and numbers
+//! that are not finite give an error or NaN, as each function documents.
 //!
-//! Products of matrices and triangular solves are faer's; the reductions to tridiagonal and bidiagonal form, divide and
-//! conquer and the reflectors are written here, with vector kernels chosen at run time.
+//! Matrix products and triangular solves are faer's. The reductions to tridiagonal and bidiagonal form, divide and
+//! conquer and the reflectors are implemented here, with vector kernels chosen at run time.
 //!
-//! The crate is its own so that generic code is compiled once: what callers instantiate are the thin
-//! functions of this page, which hand over to code already compiled here.
+//! This is a separate crate so that generic code is compiled once: callers instantiate only the thin functions of this
+//! page, which call code compiled here.
 //!
 //! ```
 //! // Two systems at once: the identity, and one that exchanges the unknowns and doubles one.
@@ -96,8 +96,8 @@ macro_rules! entry_points {
 }
 
 entry_points! {
-    /// Factors `m × n` matrices with partial pivoting, `P A = L U`. A singular matrix is no error: its position is in
-    /// [`LuFactors::infos`].
+    /// Factors `m × n` matrices with partial pivoting, `P A = L U`. A singular matrix is no error: [`LuFactors::infos`]
+    /// reports its zero pivot.
     ///
     /// ```
     /// let f = rushlight_linalg::lu_factor(1, 2, 2, &[1.0, 2.0, 4.0, 6.0])?;
@@ -107,7 +107,7 @@ entry_points! {
     /// ```
     lu::lu_factor(batch: usize, m: usize, n: usize, a: &[T]) -> Result<LuFactors<T>>;
 
-    /// Determinants of square matrices; one for a matrix without rows, NaN where the matrix has a NaN.
+    /// Determinants of square matrices: one for an empty matrix, NaN for a matrix with a NaN.
     ///
     /// ```
     /// let mut det = [0.0];
@@ -117,8 +117,8 @@ entry_points! {
     /// ```
     lu::det(batch: usize, n: usize, a: &[T], out: &mut [T]) -> Result<()>;
 
-    /// Sign and logarithm of the absolute value of determinants, for those that would overflow. A singular matrix has
-    /// sign zero and logarithm minus infinity; one with a NaN has sign zero and logarithm NaN.
+    /// Sign and logarithm of the absolute value of determinants, which cannot overflow. A singular matrix has sign zero
+    /// and logarithm minus infinity; a matrix with a NaN has sign zero and logarithm NaN.
     ///
     /// ```
     /// let (mut sign, mut log) = ([0.0], [0.0]);
@@ -129,7 +129,7 @@ entry_points! {
     /// ```
     lu::slogdet(batch: usize, n: usize, a: &[T], sign: &mut [T], logabsdet: &mut [T]) -> Result<()>;
 
-    /// Inverses of square matrices. A singular matrix is an error, after which `out` holds nothing of use; one with a
+    /// Inverses of square matrices. A singular matrix is an error, and the contents of `out` are then unspecified; a
     /// NaN gives NaN.
     ///
     /// ```
@@ -152,8 +152,8 @@ entry_points! {
     /// ```
     lu::solve(batch: usize, n: usize, nrhs: usize, a: &[T], b: &[T], out: &mut [T]) -> Result<()>;
 
-    /// Solves `A X = B` for triangular `A`, of which only the named triangle is read; with `unitriangular` its diagonal
-    /// counts as ones. A zero on the diagonal is no error: the result has infinities or NaN.
+    /// Solves `A X = B` for triangular `A`. Only the named triangle is read; with `unitriangular` its diagonal is taken
+    /// as ones. A zero on the diagonal is no error: the result has infinities or NaN.
     ///
     /// ```
     /// let mut x = [0.0; 2];
@@ -166,8 +166,8 @@ entry_points! {
         batch: usize, n: usize, nrhs: usize, a: &[T], b: &[T], out: &mut [T], upper: bool, unitriangular: bool,
     ) -> Result<()>;
 
-    /// Lower Cholesky factors `A = L Lᵀ` of symmetric positive-definite matrices, of which only the lower triangle is
-    /// read. Any other matrix, also one that is not finite, is an error.
+    /// Lower Cholesky factors `A = L Lᵀ` of symmetric positive-definite matrices; only the lower triangle is read. Any
+    /// other matrix, including one that is not finite, is an error.
     ///
     /// ```
     /// let mut l = [0.0; 4];
@@ -178,7 +178,7 @@ entry_points! {
     cholesky::cholesky(batch: usize, n: usize, a: &[T], out: &mut [T]) -> Result<()>;
 
     /// QR factorisation of `m × n` matrices by Householder reflections, so that the diagonal of `R` may be negative.
-    /// With `k = min(m, n)`, or `k = m` if `complete`: `q` is `m × k`, `r` is `k × n`. What is not finite gives NaN.
+    /// With `k = min(m, n)`, or `k = m` if `complete`: `q` is `m × k`, `r` is `k × n`. Non-finite input gives NaN.
     ///
     /// ```
     /// let (mut q, mut r) = ([0.0f64; 2], [0.0f64; 1]);
@@ -190,7 +190,7 @@ entry_points! {
 
     /// Singular value decomposition `A = U diag(S) Vᴴ` of `m × n` matrices, values descending. With `k = min(m, n)`:
     /// `u` is `m × k`, `s` has `k` entries, `vh` is `k × n`; with `full_matrices` `u` is `m × m` and `vh` is `n × n`.
-    /// What is not finite is an error.
+    /// Non-finite input is an error.
     ///
     /// ```
     /// let (mut u, mut s, mut vh) = ([0.0f64; 4], [0.0; 2], [0.0; 4]);
@@ -202,7 +202,7 @@ entry_points! {
         batch: usize, m: usize, n: usize, a: &[T], u: &mut [T], s: &mut [T], vh: &mut [T], full_matrices: bool,
     ) -> Result<()>;
 
-    /// The singular values alone, descending, `min(m, n)` for each matrix.
+    /// Singular values, descending, `min(m, n)` for each matrix, without vectors.
     ///
     /// ```
     /// let mut s = [0.0f32; 1];
@@ -212,8 +212,8 @@ entry_points! {
     /// ```
     svd::svdvals(batch: usize, m: usize, n: usize, a: &[T], s: &mut [T]) -> Result<()>;
 
-    /// Eigenvalues, ascending, and eigenvectors (the columns of `vectors`, orthonormal) of symmetric matrices, of which
-    /// only the `lower` or the upper triangle is read. What is not finite there is an error.
+    /// Eigenvalues, ascending, and eigenvectors (the columns of `vectors`, orthonormal) of symmetric matrices. Only the
+    /// `lower` or the upper triangle is read; a non-finite number in it is an error.
     ///
     /// ```
     /// let (mut values, mut vectors) = ([0.0f64; 2], [0.0f64; 4]);
@@ -225,7 +225,7 @@ entry_points! {
         batch: usize, n: usize, a: &[T], values: &mut [T], vectors: &mut [T], lower: bool,
     ) -> Result<()>;
 
-    /// The eigenvalues alone of symmetric matrices, ascending.
+    /// Eigenvalues of symmetric matrices, ascending, without eigenvectors.
     ///
     /// ```
     /// let mut values = [0.0f64; 2];
@@ -235,9 +235,9 @@ entry_points! {
     /// ```
     eigh::eigvalsh(batch: usize, n: usize, a: &[T], values: &mut [T], lower: bool) -> Result<()>;
 
-    /// Least squares: the shortest of the `X` (`n × nrhs`) that bring `A X` (`A` is `m × n`) closest to `B`
-    /// (`m × nrhs`), and the rank of each matrix. Singular values up to `rcond` times the largest count as zero; by
-    /// default `rcond` is the machine precision times `max(m, n)`. A matrix that is not finite is an error.
+    /// Least squares: the `X` (`n × nrhs`) of least norm that minimises `|A X - B|`, where `A` is `m × n` and `B` is `m
+    /// × nrhs`, and the rank of each matrix. Singular values up to `rcond` times the largest count as zero; by default
+    /// `rcond` is the machine precision times `max(m, n)`. A matrix that is not finite is an error.
     ///
     /// ```
     /// // The line through (0, 1), (1, 3) and (2, 5).

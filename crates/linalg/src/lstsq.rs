@@ -1,4 +1,4 @@
-//! Least squares, and the solution of least norm where there are many.
+//! Least squares, with the solution of least norm if there are many.
 
 use crate::layout::{
     check, col_major, col_major_mut, item, item_mut, row_major, row_major_mut, set_identity, transpose,
@@ -13,8 +13,8 @@ use rushlight_core::{Error, Result};
 
 const CALL: &str = "torch.linalg.lstsq";
 
-/// The problem's sizes and the buffers that serve the whole batch. `W` is the matrix or its transpose, whichever is
-/// no wider than high.
+/// Sizes of the problem and buffers shared by the whole batch. `W` is the matrix or its transpose, whichever has at
+/// least as many rows as columns.
 struct Problem<T> {
     m: usize,
     n: usize,
@@ -47,8 +47,8 @@ impl<T: Scalar> Problem<T> {
         self.m.min(self.n)
     }
 
-    /// Factors the matrix and says whether it certainly has full rank: the product of the Frobenius norms of `R` and
-    /// its inverse is never below the ratio of the largest to the smallest singular value.
+    /// Factors the matrix and returns whether it certainly has full rank: the product of the Frobenius norms of `R` and
+    /// its inverse bounds the condition number from above.
     fn factor(&mut self, a: &[T]) -> bool {
         let k = self.k();
         load_tall(a, &mut self.householder.columns, self.m, self.n);
@@ -91,7 +91,7 @@ impl<T: Scalar> Problem<T> {
     }
 }
 
-/// The singular value decomposition for matrices that may lack rank, made when the first of them is met.
+/// Singular value decomposition for rank-deficient matrices, allocated when the first one occurs.
 struct Truncated<T> {
     svd: TallSvd<T>,
     w: Vec<T>,

@@ -1,7 +1,7 @@
 //! LU with partial pivoting, determinants, inverses and linear systems.
 //!
-//! The factorisation is our own and not faer's, which multiplies by the reciprocal of a zero pivot and so turns a
-//! singular matrix into NaN. Like LAPACK we continue past a zero pivot and report the first one.
+//! We do not use faer's factorisation: it multiplies by the reciprocal of a zero pivot and so turns a singular matrix
+//! into NaN. Like LAPACK, ours continues past a zero pivot and reports the first one.
 
 use crate::layout::{check, item, item_mut, row_major, row_major_mut, set_identity};
 use crate::real::Scalar;
@@ -24,7 +24,7 @@ pub struct LuFactors<T> {
     pub infos: Vec<i32>,
 }
 
-/// What one factorisation leaves besides `L` and `U`.
+/// Results of one factorisation besides `L` and `U`.
 struct Outcome {
     odd: bool,
     info: i32,
@@ -36,7 +36,7 @@ impl Outcome {
     }
 }
 
-/// Panels this narrow are eliminated row by row; wider ones are split into matrix products.
+/// Panels up to this width are eliminated row by row; wider ones are split into matrix products.
 const PANEL: usize = 16;
 
 /// Factors one `m × n` matrix in place.
@@ -51,8 +51,8 @@ fn factor<T: Scalar>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> Out
     outcome
 }
 
-/// Factors columns `start..end` of the rows from `start` on. Rows are exchanged over their whole width at once, so
-/// that columns on either side never need a permutation later.
+/// Factors columns `start..end` of the rows from `start` on. Rows are swapped over their whole width at once, so that
+/// columns on either side need no permutation later.
 fn factor_columns<T: Scalar>(
     a: &mut [T],
     (m, n): (usize, usize),
@@ -109,7 +109,7 @@ fn factor_panel<T: Scalar>(a: &mut [T], n: usize, start: usize, end: usize, pivo
     }
 }
 
-/// Solves with the factors of one matrix, in place of the right-hand sides.
+/// Solves with the factors of one matrix; the solution overwrites the right-hand sides.
 fn solve_factored<T: Scalar>(lu: &[T], n: usize, pivots: &[i32], x: &mut [T], nrhs: usize) {
     for (i, &pivot) in pivots.iter().enumerate() {
         let pivot = pivot as usize - 1;
@@ -124,7 +124,7 @@ fn solve_factored<T: Scalar>(lu: &[T], n: usize, pivots: &[i32], x: &mut [T], nr
     solve_in_place(lu, Triangle { upper: true, unit: false }, x);
 }
 
-/// Factors every matrix of the batch in one reused buffer and hands the factors to `each`.
+/// Factors every matrix of the batch in one reused buffer and passes the factors to `each`.
 fn for_each_factored<T: Scalar>(
     batch: usize,
     n: usize,
@@ -152,7 +152,7 @@ pub fn lu_factor<T: Scalar>(batch: usize, m: usize, n: usize, a: &[T]) -> Result
         return Err(Error::value(format!("{call}: matrices of {m}x{n} have more rows than a pivot can name")));
     }
     let mut lu = a.to_vec();
-    // A size of zero leaves nothing to bound the batch by, so its length is asked for with care.
+    // With a size of zero the slices do not bound the batch, so this allocation may fail.
     let mut pivots = Vec::new();
     let mut signs = Vec::new();
     let mut infos = Vec::new();
@@ -190,7 +190,7 @@ pub fn slogdet<T: Scalar>(batch: usize, n: usize, a: &[T], sign: &mut [T], logab
         sign[i] = outcome.sign();
         logabsdet[i] = T::ZERO;
         for &d in lu.iter().step_by(n + 1) {
-            // Zero for zero and for NaN, as PyTorch's sgn has it.
+            // Zero for zero and for NaN, like PyTorch's sgn.
             sign[i] = if d > T::ZERO {
                 sign[i]
             } else if d < T::ZERO {

@@ -11,7 +11,7 @@ use rushlight_core::Result;
 pub struct Householder<T> {
     rows: usize,
     cols: usize,
-    /// Column-major `rows × cols`: to be filled with the matrix before [`Householder::factor`].
+    /// Column-major `rows × cols`. Fill with the matrix before [`Householder::factor`].
     pub columns: Vec<T>,
     vectors: Vec<T>,
     taus: Vec<T>,
@@ -19,7 +19,7 @@ pub struct Householder<T> {
 }
 
 impl<T: Scalar> Householder<T> {
-    /// Room for a matrix of `rows × cols` whose `Q` will be applied to at most `applied` columns at once.
+    /// Workspace for a matrix of `rows × cols` whose `Q` is applied to at most `applied` columns at once.
     pub fn new(rows: usize, cols: usize, applied: usize) -> Self {
         let rank = rows.min(cols);
         Self {
@@ -32,8 +32,8 @@ impl<T: Scalar> Householder<T> {
         }
     }
 
-    /// Factors the matrix in [`Householder::columns`], by panels of columns: reflectors are applied one by one within a
-    /// panel, and together, by matrix products, to the columns after it.
+    /// Factors the matrix in [`Householder::columns`] by column panels: reflectors are applied one by one within a
+    /// panel, and as a block, by matrix products, to the columns after it.
     pub fn factor(&mut self) {
         let (rows, cols, rank) = (self.rows, self.cols, self.taus.len());
         for start in (0..rank).step_by(BLOCK) {
@@ -50,7 +50,7 @@ impl<T: Scalar> Householder<T> {
             }
             if end < cols {
                 let vectors = col_major(&self.vectors, rows, rank);
-                // Only this block's reflectors are read.
+                // Reads only this block's reflectors.
                 let reflectors = Reflectors { vectors, taus: &self.taus[..end], offset: 0 };
                 let rest = col_major_mut(&mut self.columns[end * rows..], rows, cols - end);
                 reflectors.apply_block(start, rest, true, &mut self.work);

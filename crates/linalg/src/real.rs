@@ -1,10 +1,10 @@
-//! The two element types, and the trait that the algorithms need.
+//! The trait of the two element types.
 
 use crate::simd::Registers;
 use faer::traits::RealField;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// What the algorithms need of an element type besides faer's own trait.
+/// Operations on an element type beyond faer's own trait.
 pub trait Scalar:
     RealField
     + Registers

@@ -7,12 +7,12 @@ use faer::linalg::matmul::matmul;
 use faer::reborrow::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef, Par};
 
-/// Reflectors that are applied together, by matrix products.
+/// Number of reflectors that one block applies by matrix products.
 pub const BLOCK: usize = 32;
 
-/// Turns `x` into the vector `v` of a reflector that takes `x` to `beta` times the first unit vector; `v` starts with
-/// one. Returns `tau` and `beta`. As in LAPACK `beta` has the sign opposite to `x[0]`, and if there is nothing to
-/// reflect, `tau` is zero. What follows `x[0]` counts as zero if its squares sum to no more than `negligible`.
+/// Replaces `x` by the vector `v` of a reflector that maps `x` to `beta` times the first unit vector; `v` starts with
+/// one. Returns `tau` and `beta`. As in LAPACK `beta` has the sign opposite to `x[0]`, and `tau` is zero if there is
+/// nothing to reflect. The tail of `x` counts as zero if the sum of its squares is at most `negligible`.
 pub fn make_reflector<T: Scalar>(x: &mut [T], negligible: T) -> (T, T) {
     let Some((head, tail)) = x.split_first_mut() else { return (T::ZERO, T::ZERO) };
     let alpha = *head;
@@ -31,7 +31,7 @@ pub fn make_reflector<T: Scalar>(x: &mut [T], negligible: T) -> (T, T) {
         }
         return finish_reflector(alpha, total.sqrt(), tail);
     }
-    // Squares may have overflowed or vanished, so the vector is scaled for the norm.
+    // The squares may have overflowed or underflowed, so scale the vector before computing the norm.
     let largest = tail.iter().fold(alpha.abs(), |m, x| if x.abs() > m { x.abs() } else { m });
     if tail.iter().all(|&x| x == T::ZERO) {
         return (T::ZERO, alpha);
@@ -51,13 +51,13 @@ fn finish_reflector<T: Scalar>(alpha: T, norm: T, tail: &mut [T]) -> (T, T) {
     ((beta - alpha) / beta, beta)
 }
 
-/// What is negligible in a matrix whose largest entry is near one: far below its precision, but above what would lead
-/// to subnormal numbers, in which a reflector is not orthogonal.
+/// Threshold below which squares are negligible in a matrix whose largest entry is near one: far below its precision,
+/// but large enough to avoid subnormal numbers, for which a reflector is not orthogonal.
 pub fn negligible<T: Scalar>() -> T {
     T::MIN_POSITIVE / T::EPSILON
 }
 
-/// Working memory for [`Reflectors::apply`] to matrices of up to `cols` columns.
+/// Workspace of [`Reflectors::apply`] for matrices of up to `cols` columns.
 pub struct BlockWork<T> {
     factor: Vec<T>,
     products: Vec<T>,
@@ -74,8 +74,8 @@ impl<T: Scalar> BlockWork<T> {
     }
 }
 
-/// The reflectors `H₀ H₁ …`, whose vectors are the columns of a matrix. The vector of `Hᵢ` starts, with one, at row
-/// `i + offset`, and the matrix is zero above.
+/// The reflectors `H₀ H₁ …`, stored as columns of a matrix. The vector of `Hᵢ` starts at row `i + offset` with a one;
+/// the matrix is zero above.
 #[derive(Clone, Copy)]
 pub struct Reflectors<'a, T> {
     pub vectors: MatRef<'a, T>,
@@ -96,12 +96,13 @@ impl<T: Scalar> Reflectors<'_, T> {
         }
     }
 
-    /// Writes the first columns of `H₀ H₁ …` to `q`: as many as it has.
+    /// Writes the leading columns of `H₀ H₁ …` to `q`, as many as `q` has.
     pub fn write(&self, mut q: MatMut<'_, T>, work: &mut BlockWork<T>) {
         q.fill(T::ZERO);
         q.rb_mut().diagonal_mut().fill(T::ONE);
         for start in (0..self.taus.len()).step_by(BLOCK).rev() {
-            // The columns before this block are still those of the identity, zero in all rows it touches.
+            // The columns before this block still equal the identity's, which are zero in all rows that the block
+            // touches.
             let cols = q.ncols();
             let first = (start + self.offset).min(cols);
             self.apply_block(start, q.rb_mut().subcols_mut(first, cols - first), false, work);
@@ -126,7 +127,7 @@ impl<T: Scalar> Reflectors<'_, T> {
     }
 }
 
-/// The upper triangular `T` of a block of reflectors, at the start of `factor`, which has room for it and for the
+/// Computes the upper triangular `T` of a block of reflectors at the start of `factor`, which also has room for the
 /// products of the vectors.
 fn block_factor<T: Scalar>(v: MatRef<'_, T>, taus: &[T], factor: &mut [T]) {
     let width = taus.len();

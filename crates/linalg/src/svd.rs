@@ -9,17 +9,18 @@ use crate::reflector::BlockWork;
 use faer::MatRef;
 use rushlight_core::{Error, Result};
 
-/// From this ratio of height to width on, a QR factorisation first makes the matrix square.
+/// Ratio of rows to columns from which a QR factorisation first makes the matrix square.
 const TALL: f64 = 11.0 / 6.0;
 
-/// Room for the decomposition `W = X S Yᵀ` of matrices of one shape that are no wider than high, column-major.
+/// Workspace for the decomposition `W = X S Yᵀ` of matrices of one shape with at least as many rows as columns,
+/// column-major.
 ///
-/// Householder reflectors take `W` to bidiagonal form, divide and conquer decomposes that, and the reflectors are
+/// Householder reflectors reduce `W` to bidiagonal form, divide and conquer decomposes that, and the reflectors are
 /// applied to its vectors: 4/3 n³ to 8/3 n³ operations each.
 pub struct TallSvd<T> {
     rows: usize,
     cols: usize,
-    /// How many columns `X` has; zero to ask for the singular values only.
+    /// Number of columns of `X`; zero for singular values only.
     left: usize,
     /// The QR factorisation of a very tall matrix.
     qr: Option<Householder<T>>,
@@ -43,8 +44,8 @@ impl<T: Scalar> TallSvd<T> {
         }
     }
 
-    /// Decomposes `w`, which is overwritten, into `x` (`rows × left`), `s` descending and `y` (`cols × cols`); both
-    /// matrices column-major, and left alone if only values were asked for. `Err` carries the reason.
+    /// Decomposes `w`, which is overwritten, into `x` (`rows × left`), `s` (descending) and `y` (`cols × cols`). Both
+    /// matrices are column-major, and not written if only values are requested. `Err` carries the reason.
     pub fn decompose(&mut self, w: &mut [T], x: &mut [T], s: &mut [T], y: &mut [T]) -> Result<(), &'static str> {
         let (rows, cols, left, ld) = (self.rows, self.cols, self.left, self.reduction.ld());
         let scale = rescale(w).ok_or("the input matrix contained non-finite values.")?;
@@ -71,7 +72,7 @@ impl<T: Scalar> TallSvd<T> {
         }
         let (Some(lefts), Some(rights)) = (problem.left(), problem.right()) else { return Ok(()) };
         place_columns(lefts, &problem.order, x, rows);
-        // Columns beyond those of the bidiagonal form complete the basis.
+        // Columns beyond the bidiagonal form's complete the basis.
         x.chunks_exact_mut(rows).enumerate().skip(cols).for_each(|(j, column)| column[j] = T::ONE);
         let mut x = col_major_mut(x, rows, left);
         match &mut self.qr {
@@ -88,8 +89,8 @@ impl<T: Scalar> TallSvd<T> {
     }
 }
 
-/// Writes the columns of `from` in reverse `order`, with zeros below, to the first columns of `to`, which has `rows`
-/// rows, and zeros to the others.
+/// Writes the columns of `from` in reverse `order`, padded with zeros, to the first columns of `to`, which has `rows`
+/// rows, and zeros to its other columns.
 fn place_columns<T: Scalar>(from: MatRef<'_, T>, order: &[usize], to: &mut [T], rows: usize) {
     let mut order = order.iter().rev();
     for column in to.chunks_exact_mut(rows) {
@@ -104,7 +105,8 @@ fn failure(call: &str, element: usize, reason: &str) -> Error {
     Error::numerical(format!("{call}: (Batch element {element}): The algorithm failed to converge because {reason}"))
 }
 
-/// Copies `a` (row-major `m × n`) or its transpose, whichever is no wider than high, to column-major `w`.
+/// Copies `a` (row-major `m × n`) or its transpose, whichever has at least as many rows as columns, to column-major
+/// `w`.
 pub fn load_tall<T: Copy>(a: &[T], w: &mut [T], m: usize, n: usize) {
     if m >= n {
         transpose(a, w, m, n);
@@ -147,7 +149,7 @@ pub fn svd<T: Scalar>(
     for i in 0..batch {
         load_tall(item(a, i, m * n), &mut w, m, n);
         let s = item_mut(s, i, k);
-        // Vᴴ by rows is V by columns, so it is written in place; U by rows has to be turned.
+        // Row-major Vᴴ is column-major V, so it is written in place; U has to be transposed.
         let vh = item_mut(vh, i, vh_rows * n);
         let done = if m >= n {
             work.decompose(&mut w, &mut columns, s, vh)

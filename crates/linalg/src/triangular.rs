@@ -1,4 +1,4 @@
-//! Triangular systems with the degenerate behaviour of LAPACK: a zero on the diagonal divides, it does not raise.
+//! Triangular systems with LAPACK's behaviour for singular matrices: dividing by a zero diagonal entry is no error.
 
 use crate::layout::{check, item, item_mut, row_major, row_major_mut};
 use crate::real::Scalar;
@@ -7,7 +7,7 @@ use faer::reborrow::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef, Par, unzip, zip};
 use rushlight_core::Result;
 
-/// Which half of the matrix is read, and whether its diagonal counts as ones.
+/// The triangle to read, and whether its diagonal is taken as ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Triangle {
     pub upper: bool,
@@ -23,7 +23,7 @@ pub fn solve_in_place<T: Scalar>(a: MatRef<'_, T>, triangle: Triangle, x: MatMut
     if n <= SUBSTITUTION {
         return substitute(a, triangle, x);
     }
-    // A multiple of the substitution size, so that the leaves are full.
+    // A multiple of the substitution size, so that the leaves have full size.
     let half = (n / 2).next_multiple_of(SUBSTITUTION);
     let (a00, a01, a10, a11) = a.split_at(half, half);
     let (mut x0, mut x1) = x.split_at_row_mut(half);

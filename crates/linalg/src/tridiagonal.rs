@@ -1,9 +1,9 @@
 //! Reduction of a symmetric matrix to tridiagonal form by Householder reflectors, `Qᵀ A Q = T`.
 //!
-//! Step `k` takes column `k` to a multiple of a unit vector and updates the rest by `A - v wᵀ - w vᵀ`, where `w`
-//! needs `A v`. The update is left for the next step, which applies it while it multiplies with its own vector, so
-//! that a step reads and writes the lower triangle once: 4/3 n³ operations, n³/6 elements moved. A matrix in the
-//! second-level cache takes no longer than with blocked updates, which read as much and do more work beside.
+//! Step `k` reflects column `k` to a multiple of a unit vector and updates the rest by `A - v wᵀ - w vᵀ`, where `w`
+//! needs `A v`. The update is deferred to the next step, which fuses it with the product with its own vector, so that a
+//! step reads and writes the lower triangle once: 4/3 n³ operations, n³/6 elements moved. For a matrix in the L2 cache
+//! this is as fast as blocked updates, which read as much and compute more.
 
 use crate::layout::col_major;
 use crate::real::Scalar;
@@ -11,13 +11,13 @@ use crate::reflector::{Reflectors, make_reflector, negligible};
 use crate::simd::kernels::{axpy, dot, symmetric_step};
 use crate::simd::{Aligned, PAD, padded};
 
-/// Room for the reduction of matrices of one size.
+/// Workspace for reducing matrices of one size.
 pub struct Tridiagonal<T> {
     n: usize,
-    /// Rows with padding: the length of columns.
+    /// Padded number of rows: the length of a column.
     ld: usize,
-    /// The lower triangle of the matrix, column-major, and both triangles of the blocks of [`PAD`] on the diagonal,
-    /// padded with zeros to `ld × ld`.
+    /// The lower triangle of the matrix, column-major, and both triangles of the diagonal blocks of [`PAD`], padded
+    /// with zeros to `ld × ld`.
     pub a: Aligned<T>,
     vectors: Aligned<T>,
     taus: Vec<T>,
@@ -42,12 +42,12 @@ impl<T: Scalar> Tridiagonal<T> {
         }
     }
 
-    /// Fills [`Tridiagonal::a`] from one triangle of the row-major `a`. What the other holds is not looked at.
+    /// Fills [`Tridiagonal::a`] from one triangle of the row-major `a`. The other triangle is not read.
     pub fn load(&mut self, a: &[T], lower: bool) {
         let (n, ld) = (self.n, self.ld);
         self.a.fill(T::ZERO);
         if lower {
-            // By tiles, which stay in the first-level cache.
+            // By tiles, which stay in the L1 cache.
             for i0 in (0..n).step_by(PAD) {
                 for j0 in (0..=i0).step_by(PAD) {
                     for i in i0..n.min(i0 + PAD) {
@@ -69,8 +69,8 @@ impl<T: Scalar> Tridiagonal<T> {
         }
     }
 
-    /// Reduces the matrix, scaled by [`rescale`](crate::layout::rescale) and overwritten, to the diagonal and the `n -
-    /// 1` entries beside it.
+    /// Reduces the matrix, which is scaled by [`rescale`](crate::layout::rescale) and overwritten, to its diagonal and
+    /// its `n - 1` off-diagonal entries.
     pub fn reduce(&mut self, diagonal: &mut [f64], beside: &mut [f64]) {
         let (n, ld) = (self.n, self.ld);
         self.w.fill(T::ZERO);

@@ -3,7 +3,7 @@
 use crate::{
     Field, Forward, Linear, Member, MemberMut, Memo, Module, Parameter, Training, factory_options, init, locate,
 };
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Result, setters};
 use rushlight_tensor::{AttentionOptions, Options, PadMode, Tensor, cat};
 
 /// Attention by several heads at once, each over its own part of the projected features.
@@ -114,37 +114,20 @@ impl Default for MultiheadAttentionOptions<'_> {
 }
 
 impl<'a> MultiheadAttentionOptions<'a> {
-    /// `[batch, keys]`: true hides a key from all queries; a float is added to its scores.
-    pub fn key_padding_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.key_padding_mask = mask.into();
-        self
-    }
-
-    /// `[queries, keys]`, or `[batch * num_heads, queries, keys]`: true hides a key from a query; a float is added to
-    /// the score.
-    pub fn attn_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.attn_mask = mask.into();
-        self
-    }
-
-    /// Whether query `i` sees keys `0..=i` only. An `attn_mask` given as well must agree with it, and the
-    /// faster kernel does not read it.
-    pub fn is_causal(mut self, is_causal: bool) -> Self {
-        self.is_causal = is_causal;
-        self
-    }
-
-    /// Whether to return the attention weights too; true by default. They take memory for every query and key: pass
-    /// `false` if you do not need them.
-    pub fn need_weights(mut self, need_weights: bool) -> Self {
-        self.need_weights = need_weights;
-        self
-    }
-
-    /// Whether the weights are averaged over the heads, true by default.
-    pub fn average_attn_weights(mut self, average: bool) -> Self {
-        self.average_attn_weights = average;
-        self
+    setters! {
+        /// `[batch, keys]`: true hides a key from all queries; a float is added to its scores.
+        key_padding_mask: into Option<&'a Tensor>;
+        /// `[queries, keys]`, or `[batch * num_heads, queries, keys]`: true hides a key from a query; a float is added to
+        /// the score.
+        attn_mask: into Option<&'a Tensor>;
+        /// Whether query `i` sees keys `0..=i` only. An `attn_mask` given as well must agree with it, and the
+        /// faster kernel does not read it.
+        is_causal: bool;
+        /// Whether to return the attention weights too; true by default. They take memory for every query and key: pass
+        /// `false` if you do not need them.
+        need_weights: bool;
+        /// Whether the weights are averaged over the heads, true by default.
+        average_attn_weights: bool;
     }
 }
 
@@ -384,46 +367,21 @@ fn attend(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, dropout: f6
 factory_options!(MultiheadAttentionBuilder);
 
 impl MultiheadAttentionBuilder {
-    /// The probability of dropping an attention weight while training.
-    pub fn dropout(mut self, p: f64) -> Self {
-        self.dropout = p;
-        self
-    }
-
-    /// Whether the projections have biases, true by default.
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Whether to learn one more key and value.
-    pub fn add_bias_kv(mut self, add: bool) -> Self {
-        self.add_bias_kv = add;
-        self
-    }
-
-    /// Whether to add a key and a value of zeros.
-    pub fn add_zero_attn(mut self, add: bool) -> Self {
-        self.add_zero_attn = add;
-        self
-    }
-
-    /// The features of keys, `embed_dim` by default.
-    pub fn kdim(mut self, kdim: impl Into<Option<usize>>) -> Self {
-        self.kdim = kdim.into();
-        self
-    }
-
-    /// The features of values, `embed_dim` by default.
-    pub fn vdim(mut self, vdim: impl Into<Option<usize>>) -> Self {
-        self.vdim = vdim.into();
-        self
-    }
-
-    /// Whether inputs begin with the batch, then the length.
-    pub fn batch_first(mut self, batch_first: bool) -> Self {
-        self.batch_first = batch_first;
-        self
+    setters! {
+        /// The probability of dropping an attention weight while training.
+        dropout: f64;
+        /// Whether the projections have biases, true by default.
+        bias: bool;
+        /// Whether to learn one more key and value.
+        add_bias_kv: bool;
+        /// Whether to add a key and a value of zeros.
+        add_zero_attn: bool;
+        /// The features of keys, `embed_dim` by default.
+        kdim: into Option<usize>;
+        /// The features of values, `embed_dim` by default.
+        vdim: into Option<usize>;
+        /// Whether inputs begin with the batch, then the length.
+        batch_first: bool;
     }
 
     /// Makes the layer, with PyTorch's initial values.

@@ -1,7 +1,7 @@
 //! Layers that compare two inputs.
 
 use crate::Module;
-use rushlight_core::Result;
+use rushlight_core::{Result, setters};
 use rushlight_tensor::Tensor;
 
 /// The cosine of the angle between vectors along a dimension.
@@ -55,22 +55,13 @@ impl PairwiseDistance {
         Self { p: 2.0, eps: 1e-6, keepdim: false }
     }
 
-    /// The norm; 2 by default.
-    pub fn p(mut self, p: f64) -> Self {
-        self.p = p;
-        self
-    }
-
-    /// Added to differences; 1e-6 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// Whether the last dimension stays, of size one; false by default.
-    pub fn keepdim(mut self, keepdim: bool) -> Self {
-        self.keepdim = keepdim;
-        self
+    setters! {
+        /// The norm; 2 by default.
+        p: f64;
+        /// Added to differences; 1e-6 by default.
+        eps: f64;
+        /// Whether the last dimension stays, of size one; false by default.
+        keepdim: bool;
     }
 
     /// The distances.

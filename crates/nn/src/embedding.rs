@@ -2,7 +2,7 @@
 
 use crate::python::{boolean, float};
 use crate::{Forward, Module, Parameter, factory_options, init, locate};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{Options, Tensor};
 
@@ -180,22 +180,13 @@ impl EmbeddingBuilder {
         self
     }
 
-    /// The `p` of the norm for [`EmbeddingBuilder::max_norm`]; 2 by default.
-    pub fn norm_type(mut self, norm_type: f64) -> Self {
-        self.norm_type = norm_type;
-        self
-    }
-
-    /// Whether a row's gradient is divided by its number of lookups; false by default.
-    pub fn scale_grad_by_freq(mut self, scale_grad_by_freq: bool) -> Self {
-        self.scale_grad_by_freq = scale_grad_by_freq;
-        self
-    }
-
-    /// Sparse gradients, which are not supported: [`EmbeddingBuilder::build`] returns an error.
-    pub fn sparse(mut self, sparse: bool) -> Self {
-        self.sparse = sparse;
-        self
+    setters! {
+        /// The `p` of the norm for [`EmbeddingBuilder::max_norm`]; 2 by default.
+        norm_type: f64;
+        /// Whether a row's gradient is divided by its number of lookups; false by default.
+        scale_grad_by_freq: bool;
+        /// Sparse gradients, which are not supported: [`EmbeddingBuilder::build`] returns an error.
+        sparse: bool;
     }
 
     /// Makes the layer; a new table is standard normal. A given one keeps its dtype and device.

@@ -3,7 +3,7 @@
 use crate::embedding::{Table, check_dense, renormalize_rows};
 use crate::python::{boolean, float};
 use crate::{Forward, Module, Parameter, factory_options, locate};
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Result, setters};
 use rushlight_tensor::{Options, ScatterReduce, Tensor};
 
 /// How the vectors of a bag are reduced.
@@ -243,28 +243,15 @@ impl EmbeddingBagBuilder {
         self
     }
 
-    /// The `p` of the norm for [`EmbeddingBagBuilder::max_norm`]; 2 by default.
-    pub fn norm_type(mut self, norm_type: f64) -> Self {
-        self.norm_type = norm_type;
-        self
-    }
-
-    /// Whether a row's gradient is divided by its number of lookups; false by default, not for maxima.
-    pub fn scale_grad_by_freq(mut self, scale_grad_by_freq: bool) -> Self {
-        self.scale_grad_by_freq = scale_grad_by_freq;
-        self
-    }
-
-    /// Whether the last offset is the end of the last bag, not the beginning of another; false by default.
-    pub fn include_last_offset(mut self, include_last_offset: bool) -> Self {
-        self.include_last_offset = include_last_offset;
-        self
-    }
-
-    /// Sparse gradients, which are not supported: [`EmbeddingBagBuilder::build`] returns an error.
-    pub fn sparse(mut self, sparse: bool) -> Self {
-        self.sparse = sparse;
-        self
+    setters! {
+        /// The `p` of the norm for [`EmbeddingBagBuilder::max_norm`]; 2 by default.
+        norm_type: f64;
+        /// Whether a row's gradient is divided by its number of lookups; false by default, not for maxima.
+        scale_grad_by_freq: bool;
+        /// Whether the last offset is the end of the last bag, not the beginning of another; false by default.
+        include_last_offset: bool;
+        /// Sparse gradients, which are not supported: [`EmbeddingBagBuilder::build`] returns an error.
+        sparse: bool;
     }
 
     /// Makes the layer; a new table is standard normal. A given one keeps its dtype and device.

@@ -2,7 +2,7 @@
 
 use crate::python::{boolean, one_or_tuple, tuple};
 use crate::{Forward, Module};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::{AvgPool, MaxPool, OutputSize, Sizes, Tensor};
 
 /// The largest element of each window, over `D` spatial dimensions: [`MaxPool1d`], [`MaxPool2d`], [`MaxPool3d`].
@@ -51,22 +51,13 @@ impl<const D: usize> MaxPoolNd<D> {
         self
     }
 
-    /// Positions added on both sides, which never win; 0 by default.
-    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Distance between the window's positions; 1 by default.
-    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
-        self.dilation = dilation.into();
-        self
-    }
-
-    /// Whether a last window that is only partly filled counts; false by default.
-    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
-        self.ceil_mode = ceil_mode;
-        self
+    setters! {
+        /// Positions added on both sides, which never win; 0 by default.
+        padding: into Sizes;
+        /// Distance between the window's positions; 1 by default.
+        dilation: into Sizes;
+        /// Whether a last window that is only partly filled counts; false by default.
+        ceil_mode: bool;
     }
 
     /// The maxima and their indices in the flattened input plane: PyTorch's `return_indices`.
@@ -159,22 +150,13 @@ impl<const D: usize> AvgPoolNd<D> {
         self
     }
 
-    /// Zeros on both sides; 0 by default.
-    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Whether a last window that is only partly filled counts; false by default.
-    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
-        self.ceil_mode = ceil_mode;
-        self
-    }
-
-    /// Whether padding counts in the mean; true by default.
-    pub fn count_include_pad(mut self, count_include_pad: bool) -> Self {
-        self.count_include_pad = count_include_pad;
-        self
+    setters! {
+        /// Zeros on both sides; 0 by default.
+        padding: into Sizes;
+        /// Whether a last window that is only partly filled counts; false by default.
+        ceil_mode: bool;
+        /// Whether padding counts in the mean; true by default.
+        count_include_pad: bool;
     }
 
     /// Divides sums by `divisor` instead of the window's size.

@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use crate::{Buffer, Module, locate};
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Result, setters};
 use rushlight_tensor::{Options, Tensor};
 
 /// Rotary position embedding (RoPE): rotates pairs of features of queries and keys by an angle that grows with the
@@ -94,23 +94,14 @@ pub struct RotaryEmbeddingBuilder {
 crate::factory_options!(RotaryEmbeddingBuilder);
 
 impl RotaryEmbeddingBuilder {
-    /// The base of the frequencies (`rope_theta`), 10000 by default.
-    pub fn base(mut self, base: f64) -> Self {
-        self.base = base;
-        self
-    }
-
-    /// Changed frequencies for long contexts; none by default.
-    pub fn scaling(mut self, scaling: impl Into<Option<RopeScaling>>) -> Self {
-        self.scaling = scaling.into();
-        self
-    }
-
-    /// Whether neighbouring features are pairs, as in Meta's code; else a feature of the first half and its counterpart
-    /// in the second, as in Hugging Face's.
-    pub fn interleaved(mut self, interleaved: bool) -> Self {
-        self.interleaved = interleaved;
-        self
+    setters! {
+        /// The base of the frequencies (`rope_theta`), 10000 by default.
+        base: f64;
+        /// Changed frequencies for long contexts; none by default.
+        scaling: into Option<RopeScaling>;
+        /// Whether neighbouring features are pairs, as in Meta's code; else a feature of the first half and its counterpart
+        /// in the second, as in Hugging Face's.
+        interleaved: bool;
     }
 
     /// Makes the tables.

@@ -1,4 +1,4 @@
-//! Anomaly detection, which is on or off for a whole process and so has one of its own.
+//! Anomaly detection. It is process-wide, so the test has a separate process.
 
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::{is_anomaly_enabled, set_detect_anomaly};
@@ -16,6 +16,6 @@ fn the_op_that_made_nan_is_named() {
     let text = root_of(0.0).backward().unwrap_err().to_string();
     set_detect_anomaly(false);
     assert!(text.contains("'SqrtBackward' returned nan values in its 0th output"), "{text}");
-    // Where the forward was called.
+    // The position of the forward call.
     assert!(text.contains("anomaly"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What threads may do at the same time: backward passes into one leaf, hooks that look at gradients, views of one
+//! Concurrent use by threads: backward passes into one leaf, hooks that look at gradients, views of one
 //! base.
 
 use rushlight_core::{DType, Result};
@@ -7,7 +7,7 @@ use rushlight_tensor::autograd::{Backward, HookHandle, enable_grad};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Runs `work(0)`, …, `work(3)` at the same time.
+/// Runs `work(0)`, …, `work(3)` concurrently.
 fn four(work: impl Fn(usize) -> Result<()> + Sync) {
     let start = Barrier::new(4);
     std::thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn retained_gradients_of_a_shared_graph_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Gradients are set and cleared while others are added: every pass is counted whole, or cleared whole.
+/// Gradients are set and cleared while others are added: every pass is counted or cleared completely.
 #[test]
 fn clearing_meanwhile_leaves_whole_sums() -> Result<()> {
     let x = Tensor::ones_with([100_000], DType::F32)?.requires_grad_(true)?;
@@ -85,7 +85,7 @@ fn clearing_meanwhile_leaves_whole_sums() -> Result<()> {
     Ok(())
 }
 
-/// A hook may do with its leaf's gradient what it wants: nothing is locked while it runs.
+/// A hook may change its leaf's gradient: nothing is locked while it runs.
 #[test]
 fn hooks_may_touch_the_gradient() -> Result<()> {
     let x = Tensor::ones_with([1000], DType::F32)?.requires_grad_(true)?;
@@ -99,7 +99,7 @@ fn hooks_may_touch_the_gradient() -> Result<()> {
     let counter = calls.clone();
     let last = x.register_post_accumulate_grad_hook(move |x| {
         counter.fetch_add(1, Relaxed);
-        // A backward of its own, into the same leaf.
+        // A nested backward, into the same leaf.
         if counter.load(Relaxed) == 1 {
             enable_grad(|| x.mul(0.0)?.sum(..)?.backward())?;
         }
@@ -107,7 +107,7 @@ fn hooks_may_touch_the_gradient() -> Result<()> {
     })?;
     four(|_| x.mul(1.0)?.sum(..)?.backward());
     assert!(calls.load(Relaxed) >= 4);
-    // What a hook puts back may be what another has replaced: the sum is the hooks' affair, the end of all passes ours.
+    // Hooks may overwrite each other's values: the test checks only that all passes end.
     first.remove();
     last.remove();
     x.zero_grad();
@@ -117,7 +117,7 @@ fn hooks_may_touch_the_gradient() -> Result<()> {
 #[test]
 fn an_error_while_adding_leaves_the_gradient() -> Result<()> {
     let x = Tensor::ones_with([4], DType::F32)?.requires_grad_(true)?;
-    // Every element is the same one in memory: nothing can be added to it in place.
+    // All elements share one memory location: in-place addition is impossible.
     let given = Tensor::full([1], 5.0)?.expand([4])?;
     x.set_grad(Some(given.clone()))?;
     let e = x.mul(2.0)?.sum(..)?.backward().unwrap_err().to_string();
@@ -129,7 +129,7 @@ fn an_error_while_adding_leaves_the_gradient() -> Result<()> {
     Ok(())
 }
 
-/// A leaf that is its own gradient takes part in the addition to itself.
+/// A leaf that is its own gradient is added to itself.
 #[test]
 fn a_leaf_may_be_its_own_gradient() -> Result<()> {
     let x = Tensor::full([3], 2.0)?.requires_grad_(true)?;
@@ -144,7 +144,7 @@ fn a_leaf_may_be_its_own_gradient() -> Result<()> {
     Ok(())
 }
 
-/// Threads that first use a view after a change of its base find one history, with the hooks of whoever was first.
+/// Threads that first use a view after a change of its base see one history, with the hooks of the first.
 #[test]
 fn views_get_one_history_after_a_change() -> Result<()> {
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! Batches that a training step takes: their tensors can be moved, converted and recorded.
+//! Batches of a training step: their tensors can be moved, converted and recorded.
 
 use indexmap::IndexMap;
 use rushlight_core::{Error, Result};
@@ -8,14 +8,14 @@ use std::hash::{BuildHasher, Hash};
 
 /// A batch: tensors, alone or in containers, optionally with text. Everything that a loader collates is one.
 pub trait Batch: Send + Sized + 'static {
-    /// Whether the batch is made of tensors alone. Only then can a step be captured: other values would stay as they
-    /// were when it was recorded.
+    /// Whether the batch consists of tensors only. Only then can a step be captured: other values would keep their
+    /// values from the recording.
     const ONLY_TENSORS: bool;
 
     /// Calls `visit` with every tensor, in order.
     fn visit(&self, visit: &mut dyn FnMut(&Tensor));
 
-    /// The same batch of other tensors; `change` is called in [`Batch::visit`]'s order.
+    /// The same structure with other tensors; `change` is called in [`Batch::visit`]'s order.
     fn map(&self, change: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<Self>;
 
     /// Number of samples: the first dimension of the first tensor that has one.
@@ -77,7 +77,7 @@ impl<T: Batch, const N: usize> Batch for [T; N] {
 
     fn map(&self, change: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<Self> {
         let parts: Vec<T> = self.iter().map(|part| part.map(change)).collect::<Result<_>>()?;
-        parts.try_into().map_err(|_| Error::value("Batch::map: a batch lost a part"))
+        parts.try_into().map_err(|_| Error::value("Batch::map: `change` returned a wrong number of parts"))
     }
 }
 
@@ -122,7 +122,7 @@ maps! {
     (S: BuildHasher + Default + Send + 'static) IndexMap<K, V, S>;
 }
 
-/// Parts come in the order of their keys: a hash map's own order is not reproducible.
+/// Parts are in the order of their keys: a hash map's own order is not reproducible.
 impl<K: Clone + Eq + Hash + Ord + Send + 'static, V: Batch, S: BuildHasher + Default + Send + 'static> Batch
     for HashMap<K, V, S>
 {

@@ -9,9 +9,9 @@
 //! | [`loggers`] | TensorBoard, JSON lines, CSV, MLflow's file store |
 //! | [`metrics`] | accuracy to BLEU, exact over batches of any size and over processes |
 //!
-//! # The directory of a run
+//! # Layout of a run's directory
 //!
-//! A run has a directory `runs/NAME` (`NAME-2` and so on if there was one of that name and the run does not resume it).
+//! A run has a directory `runs/NAME` (`NAME-2` and so on if one of that name exists and the run does not resume it).
 //! The first process writes:
 //!
 //! - `config.json`: `trainer` (the options), `hparams` (name to value), `model` (`type`, `parameters`,

@@ -61,9 +61,9 @@ use rushlight_tensor::state::Value;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
-/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): its host code
-/// runs only while it is recorded. Values that change from step to step come with the batch, or set
-/// `capture(false)` on the Trainer.
+/// On a GPU `training_step` is recorded and replayed ([`Capture`](rushlight_tensor::Capture)): its host code runs only
+/// during the recording. Pass values that change from step to step with the batch, or set `capture(false)` on the
+/// Trainer.
 #[allow(unused_variables)]
 pub trait TrainModule: Module + Sized {
     /// The loaders' batches.
@@ -72,7 +72,7 @@ pub trait TrainModule: Module + Sized {
     /// The loss of a batch. It may also log values.
     fn training_step(&self, batch: &Self::Batch, step: &mut StepContext) -> Result<Tensor>;
 
-    /// The optimizers and their schedules. The model is on its device and has its dtype by then.
+    /// The optimizers and their schedules. The model already has its device and dtype.
     fn configure_optimizers(&self, run: &Run) -> Result<Optimizers>;
 
     /// Computes and logs values of a validation batch.
@@ -85,13 +85,13 @@ pub trait TrainModule: Module + Sized {
         Err(missing("test_step", "test was called"))
     }
 
-    /// The model's answer to a batch: a tensor, or several in a [`Value`].
+    /// The model's output for a batch: a tensor, or several in a [`Value`].
     fn predict_step(&self, batch: &Self::Batch, step: &mut StepContext) -> Result<Value> {
         Err(missing("predict_step", "predict was called"))
     }
 
     /// Whether the Trainer calls `backward` and steps. If not, `training_step` does, by [`StepContext::backward`] and
-    /// [`StepContext::optimizer`]; accumulation and clipping are then its business too.
+    /// [`StepContext::optimizer`], and is responsible for accumulation and clipping.
     fn automatic_optimization(&self) -> bool {
         true
     }
@@ -141,7 +141,7 @@ pub trait TrainModule: Module + Sized {
         Ok(Value::None)
     }
 
-    /// Goes back to a state of [`TrainModule::extra_state`].
+    /// Restores a state of [`TrainModule::extra_state`].
     fn load_extra_state(&mut self, state: &Value) -> Result<()> {
         Ok(())
     }

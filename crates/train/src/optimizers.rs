@@ -59,12 +59,12 @@ impl Optimizers {
         Self::boxed(Box::new(optimizer))
     }
 
-    /// [`Optimizers::new`] of an optimizer whose type is not known before.
+    /// [`Optimizers::new`] for a boxed optimizer.
     pub fn boxed(optimizer: Box<dyn Optimizer>) -> Self {
         Self { entries: vec![Entry { optimizer, schedules: Vec::new() }], alternating: false }
     }
 
-    /// A further optimizer, for other parameters.
+    /// Adds an optimizer, for other parameters.
     pub fn and(mut self, optimizer: impl Optimizer + 'static) -> Self {
         self.entries.push(Entry { optimizer: Box::new(optimizer), schedules: Vec::new() });
         self
@@ -78,7 +78,7 @@ impl Optimizers {
         self
     }
 
-    /// A schedule of the optimizer added last.
+    /// Adds a schedule to the optimizer added last.
     pub fn schedule(self, schedule: impl LrScheduler + 'static, interval: Interval) -> Self {
         self.schedule_every(schedule, interval, 1)
     }
@@ -88,7 +88,7 @@ impl Optimizers {
         self.add(Schedule::Formula(Box::new(schedule)), interval, frequency)
     }
 
-    /// A schedule of the optimizer added last that watches a logged value, at the end of each epoch.
+    /// Adds a schedule to the optimizer added last that watches a logged value, at the end of each epoch.
     pub fn plateau(self, schedule: ReduceLROnPlateau, monitor: impl Into<String>) -> Self {
         self.add(Schedule::Plateau(Box::new(schedule), monitor.into()), Interval::Epoch, 1)
     }
@@ -106,7 +106,7 @@ impl Optimizers {
         self.entries.len()
     }
 
-    /// An optimizer by its place.
+    /// An optimizer by index.
     pub fn get_mut(&mut self, index: usize) -> Result<&mut dyn Optimizer> {
         let count = self.entries.len();
         match self.entries.get_mut(index) {
@@ -115,7 +115,7 @@ impl Optimizers {
         }
     }
 
-    /// The groups of parameters that step together: their places.
+    /// The groups of optimizers that step together: their indices.
     pub(crate) fn turns(&self) -> Vec<std::ops::Range<usize>> {
         match self.alternating {
             true => (0..self.len()).map(|i| i..i + 1).collect(),
@@ -123,7 +123,7 @@ impl Optimizers {
         }
     }
 
-    /// Steps the schedules that are due after `count` steps or epochs. `metric` knows logged values.
+    /// Steps the schedules that are due after `count` steps or epochs. `metric` returns logged values.
     pub(crate) fn step_schedules(
         &mut self,
         interval: Interval,

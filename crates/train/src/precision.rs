@@ -21,7 +21,7 @@ pub enum Precision {
     F64,
     /// `bf16-mixed`: parameters in `f32`, products in `bf16`.
     Bf16Mixed,
-    /// `16-mixed`: parameters in `f32`, products in `f16`, the loss scaled so that small gradients do not vanish.
+    /// `16-mixed`: parameters in `f32`, products in `f16`, the loss scaled so that small gradients do not underflow.
     F16Mixed,
     /// `bf16-true`: parameters and data in `bf16`.
     Bf16True,
@@ -97,7 +97,7 @@ impl Precision {
         self.dtype().map_or(Ok(()), |dtype| model.to_(To::from(dtype)))
     }
 
-    /// A tensor of a batch as the model takes it.
+    /// Converts a tensor of a batch for the model.
     pub(crate) fn convert(self, tensor: &Tensor) -> Result<Tensor> {
         match self.dtype() {
             Some(dtype) if tensor.is_floating_point() && tensor.dtype() != dtype => tensor.to_dtype(dtype),

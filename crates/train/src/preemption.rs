@@ -1,8 +1,8 @@
-//! Preemption: a job that is about to lose its nodes saves its state at the end of a step and requests to be requeued.
+//! Preemption: a job that is about to lose its nodes saves its state at the end of a step and requests a requeue.
 //!
-//! Schedulers send a signal some time before they take the nodes. The signal handler only sets a flag: a
-//! handler that saves could interrupt a holder of the locks it needs. At the end of each step the ranks
-//! exchange their flags, so that all stop after the same step.
+//! Schedulers send a signal some time before they take the nodes. The signal handler only sets a flag: a handler that
+//! saves could interrupt a holder of the locks it needs. At the end of each step the ranks exchange their flags, so
+//! that all stop after the same step.
 
 use rushlight_core::{Error, Result};
 use rushlight_dist::{Collective, ProcessGroup, ReduceOp, Work, World};
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 /// `rushlight run` passes it on, and the scripts of `rushlight job` act on it. (`EX_TEMPFAIL`)
 pub const REQUEUE_CODE: i32 = 75;
 
-/// The signal that came, or 0.
+/// The received signal, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Relaxed);
 }
 
-/// Watches for the signals by which schedulers take a job's nodes: SIGTERM, and SIGUSR1 (`sbatch --signal`).
+/// Watches for the signals of schedulers that take a job's nodes: SIGTERM, and SIGUSR1 (`sbatch --signal`).
 ///
 /// ```no_run
 /// # mod rushlight { pub use rushlight_dist as dist; pub use rushlight_train as train; }
@@ -47,13 +47,13 @@ extern "C" fn note(signal: libc::c_int) {
 pub struct Preemption {
     group: Option<Arc<dyn ProcessGroup>>,
     is_first: bool,
-    /// The flags of the last step, on their way.
+    /// The pending exchange of the last step's flags.
     pending: Option<(Work, Tensor)>,
     agreed: bool,
 }
 
 impl Preemption {
-    /// Starts to watch, in every rank of a world. From now on SIGTERM and SIGUSR1 do not end this process.
+    /// Starts to watch, on every rank of a world. From now on SIGTERM and SIGUSR1 do not end this process.
     pub fn watch(world: &World) -> Result<Self> {
         install(&[(libc::SIGTERM, 0), (libc::SIGUSR1, 0)])?;
         let group = (world.size() > 1).then(|| world.group().clone());
@@ -67,12 +67,12 @@ impl Preemption {
         Ok(self)
     }
 
-    /// Whether a signal has come to this rank.
+    /// Whether this rank has received a signal.
     pub fn is_requested(&self) -> bool {
         SIGNAL.load(Relaxed) != 0
     }
 
-    /// The name of the signal that has come to this rank.
+    /// The name of the signal that this rank has received.
     pub fn signal(&self) -> Option<&'static str> {
         match SIGNAL.load(Relaxed) {
             0 => None,
@@ -133,7 +133,7 @@ fn install(signals: &[(libc::c_int, libc::c_int)]) -> Result<()> {
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            // System calls continue where they were.
+            // Restarts interrupted system calls.
             action.sa_flags = libc::SA_RESTART | flags;
             libc::sigaction(signal, &action, std::ptr::null_mut())
         };

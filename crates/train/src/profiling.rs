@@ -10,25 +10,26 @@ use std::time::{Duration, Instant};
 /// The profiler of a Trainer; see [`TrainerBuilder::profiler`](crate::TrainerBuilder::profiler).
 ///
 /// ```
-/// use rushlight_train::RunProfiler;
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::RunProfiler;
 /// assert_eq!("simple".parse::<RunProfiler>()?, RunProfiler::Simple);
 /// assert_eq!("trace".parse::<RunProfiler>()?, RunProfiler::trace());
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunProfiler {
-    /// Time and number of the Trainer's actions: batches, steps, validations, checkpoints, each callback. The table is
-    /// shown at the end and written to `profile/simple-rank-N.txt`. Steps of a GPU are queued, so their time shows up
-    /// where the host waits for them.
+    /// Time and count of the Trainer's actions: batches, steps, validations, checkpoints, each callback. The table is
+    /// printed at the end and written to `profile/simple-rank-N.txt`. GPU work is asynchronous, so its time appears
+    /// where the host waits for it.
     Simple,
     /// A trace of some steps with ops, kernels, loader and communication: `profile/trace-rank-N.json` for
     /// `chrome://tracing`, Perfetto and `rushlight trace`, and a table of ops in `profile/trace-rank-N.txt`.
     Trace {
         /// Steps before.
         wait: usize,
-        /// Steps after them that are recorded and thrown away.
+        /// Warm-up steps that are recorded and discarded.
         warmup: usize,
-        /// Steps after them that are kept.
+        /// Steps that are kept.
         active: usize,
     },
 }
@@ -70,7 +71,7 @@ pub(crate) enum Profiling {
     Trace(Box<Profiler>),
 }
 
-/// Time and number of actions, by name.
+/// Time and count of actions, by name.
 pub(crate) struct Actions {
     began: Instant,
     rows: IndexMap<String, (u64, Duration)>,
@@ -93,12 +94,12 @@ impl Profiling {
         }
     }
 
-    /// When an action begins; nothing where actions are not timed.
+    /// Start of an action; `None` if actions are not timed.
     pub(crate) fn begin(&self) -> Option<Instant> {
         matches!(self, Profiling::Simple(_)).then(Instant::now)
     }
 
-    /// An action ends that began at `start`.
+    /// Ends an action that began at `start`.
     pub(crate) fn end(&mut self, name: &str, start: Option<Instant>) {
         let (Profiling::Simple(actions), Some(start)) = (self, start) else { return };
         let spent = start.elapsed();
@@ -108,7 +109,7 @@ impl Profiling {
         }
     }
 
-    /// An optimizer step is done.
+    /// Called after an optimizer step.
     pub(crate) fn step(&mut self) {
         if let Profiling::Trace(profiler) = self {
             profiler.step();
@@ -150,7 +151,7 @@ impl Profiling {
 }
 
 impl Actions {
-    /// The longest first, with their share of the whole run.
+    /// Sorted by time, with their fraction of the whole run.
     fn table(&self) -> String {
         let whole = self.began.elapsed().as_secs_f64();
         let mut rows: Vec<_> = self.rows.iter().collect();

@@ -1,4 +1,4 @@
-//! The progress display: one line that is drawn again on a terminal, now and then a line elsewhere.
+//! Progress display: one line that is redrawn on a terminal, periodic lines elsewhere.
 
 use crate::system::{cpu_time, resident, terminal_width};
 use crate::system_log::Figures;
@@ -18,7 +18,7 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const HISTORY: usize = 16;
 
-/// The figures shown of a run.
+/// Values shown.
 pub(crate) struct View<'a> {
     pub epoch: u64,
     pub max_epochs: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct View<'a> {
     pub stage: Option<&'a str>,
 }
 
-/// Since when a rate is measured.
+/// Start of the rate measurement.
 struct Mark {
     at: Instant,
     cpu: Duration,
@@ -45,19 +45,19 @@ struct Mark {
 pub(crate) struct Progress {
     terminal: bool,
     color: bool,
-    /// Whether anything goes to standard error.
+    /// Whether to write to standard error.
     visible: bool,
     log: Option<File>,
     drawn: Option<Instant>,
     lined: Instant,
-    /// Whether the terminal's line is ours.
+    /// Whether the cursor is on our line of the terminal.
     open: bool,
     losses: VecDeque<f64>,
     epoch: Mark,
     /// Start of the current interval, for utilisation and the recent rate.
     interval: Mark,
     utilisation: f64,
-    /// The GPU's figures, from a background thread.
+    /// Utilisation of the GPU, from a background thread.
     figures: Option<Arc<Figures>>,
 }
 
@@ -86,12 +86,12 @@ impl Progress {
         }
     }
 
-    /// Sets the GPU's figures to show.
+    /// Sets the source of the GPU's utilisation.
     pub(crate) fn set_figures(&mut self, figures: Option<Arc<Figures>>) {
         self.figures = figures;
     }
 
-    /// Writes lines to a file too. A file that cannot be made is no reason not to train.
+    /// Writes lines to a file too. Training continues if the file cannot be created.
     pub(crate) fn log_to(&mut self, path: &Path) {
         if let Some(parent) = path.parent() {
             let _ = std::fs::create_dir_all(parent);
@@ -109,7 +109,7 @@ impl Progress {
         self.interval = Mark::now(batch, samples);
     }
 
-    /// Whether it is time to draw. The caller reads the loss only then.
+    /// Whether a redraw is due. The caller reads the loss only then.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         if self.terminal {
@@ -143,7 +143,7 @@ impl Progress {
         }
     }
 
-    /// A line that stays, for people and the log.
+    /// Prints a permanent line, also to the log.
     pub(crate) fn say(&mut self, line: &str, shown: bool) {
         if shown && self.visible {
             self.clear();
@@ -154,7 +154,7 @@ impl Progress {
         }
     }
 
-    /// Takes the display away, so that something else can be printed.
+    /// Clears the display, so that something else can be printed.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.open) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -251,7 +251,7 @@ impl Drop for Progress {
     }
 }
 
-/// A line of the heaviest parts that fit: one that is too long would wrap and could not be drawn again.
+/// Joins the parts with the highest priorities that fit: a line that wraps could not be redrawn.
 fn fitted(mut parts: Vec<(u8, String)>, width: usize) -> String {
     let long = |parts: &[(u8, String)]| parts.iter().map(|(_, text)| visible_width(text) + 2).sum::<usize>();
     while parts.len() > 1 && long(&parts) > width.saturating_add(2) {
@@ -265,7 +265,7 @@ fn fitted(mut parts: Vec<(u8, String)>, width: usize) -> String {
     texts.join("  ")
 }
 
-/// Values as bars, the least at the bottom.
+/// Values as a bar chart, scaled to their range.
 pub(crate) fn sparkline<'a>(values: impl IntoIterator<Item = &'a f64> + Clone) -> String {
     let finite = || values.clone().into_iter().filter(|v| v.is_finite());
     let (low, high) = finite().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
@@ -277,7 +277,7 @@ pub(crate) fn sparkline<'a>(values: impl IntoIterator<Item = &'a f64> + Clone) -
     values.into_iter().map(spark).collect()
 }
 
-/// Columns that a text takes on a terminal; escape sequences take none.
+/// Columns of a text on a terminal; escape sequences have none.
 fn visible_width(text: &str) -> usize {
     let (mut width, mut escaped) = (0, false);
     for c in text.chars() {
@@ -291,7 +291,7 @@ fn visible_width(text: &str) -> usize {
     width
 }
 
-/// Few digits, and never a line's worth.
+/// Few digits, in a bounded width.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -313,7 +313,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     if bytes >= 1024.0 * MIB { format!("{:.2} GiB", bytes / MIB / 1024.0) } else { format!("{:.0} MiB", bytes / MIB) }
 }
 
-/// Minutes and seconds, with hours where there are any.
+/// Minutes and seconds, with hours if there are any.
 pub(crate) fn clock(seconds: f64) -> String {
     let s = seconds.clamp(0.0, 1e9) as u64;
     match s / 3600 {

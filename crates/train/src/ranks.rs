@@ -11,7 +11,7 @@ use rushlight_dist::{DistributedDataParallel, NoSync, ProcessGroup, ReduceOp, Wo
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
 
-/// This process's place among the processes of its run.
+/// This process's position among the processes of its run.
 #[derive(Default)]
 pub struct Ranks {
     #[cfg(target_os = "linux")]
@@ -24,19 +24,19 @@ impl Ranks {
         Self::default()
     }
 
-    /// Meets the other processes as the launcher says.
+    /// Joins the other processes as the launcher specifies.
     #[cfg(target_os = "linux")]
     pub(crate) fn launched() -> Result<Self> {
         Ok(Self { world: Some(rushlight_dist::init()?) })
     }
 
-    /// Meets the other processes as the launcher says.
+    /// Joins the other processes as the launcher specifies.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn launched() -> Result<Self> {
         Ok(Self::alone())
     }
 
-    /// This process's number.
+    /// The rank of this process.
     pub fn rank(&self) -> usize {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
@@ -54,7 +54,7 @@ impl Ranks {
         1
     }
 
-    /// The accelerator that is this process's, or the CPU.
+    /// The accelerator of this process, or the CPU.
     pub(crate) fn device(&self) -> Device {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
@@ -92,14 +92,14 @@ impl Ranks {
         Ok(vec![bytes.to_vec()])
     }
 
-    /// Whether any process says yes.
+    /// Logical or over all processes.
     pub(crate) fn any(&self, yes: bool) -> Result<bool> {
         let mut values = [f64::from(u8::from(yes))];
         self.reduce(&mut values, ReduceFx::Max)?;
         Ok(values[0] > 0.0)
     }
 
-    /// The first process's number.
+    /// Broadcasts the first process's number.
     pub(crate) fn first(&self, number: u64) -> Result<u64> {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
@@ -110,7 +110,7 @@ impl Ranks {
         Ok(number)
     }
 
-    /// Watches for the signals by which schedulers take a job's nodes.
+    /// Watches for the signals of schedulers that take a job's nodes.
     pub(crate) fn watch(&self) -> Result<Watch> {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
@@ -119,7 +119,7 @@ impl Ranks {
         Ok(Watch::default())
     }
 
-    /// Has checkpoints be saved by all processes together.
+    /// Makes all processes save checkpoints together.
     pub(crate) fn share(&self, builder: CheckpointsBuilder) -> CheckpointsBuilder {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
@@ -128,7 +128,7 @@ impl Ranks {
         builder
     }
 
-    /// Makes a model the same everywhere and has its gradients averaged from now on.
+    /// Synchronises a model across processes and averages its gradients from now on.
     pub(crate) fn parallel<M: Module>(&self, model: &M, find_unused: bool) -> Result<Parallel> {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
@@ -145,7 +145,7 @@ impl Ranks {
     }
 }
 
-/// Looks out for the end of a job's time.
+/// Watches for the end of a job's time.
 #[derive(Default)]
 pub(crate) struct Watch {
     #[cfg(target_os = "linux")]
@@ -203,7 +203,7 @@ impl Parallel {
     }
 }
 
-/// A model's parameters and buffers as a module of their own: the model itself stays with its user.
+/// A model's parameters and buffers as a separate module: the model itself stays with its user.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 struct Shadow {
     parameters: Vec<(String, Parameter)>,
@@ -247,13 +247,13 @@ impl Module for Shadow {
     }
 }
 
-/// Refuses an unsupported strategy and names the supported ones.
+/// Rejects an unsupported strategy and names the supported ones.
 pub(crate) fn check_strategy(name: &str) -> Result<()> {
     match name {
         "auto" | "ddp" | "single_device" => Ok(()),
         "zero1" | "zero2" | "zero3" | "fsdp" | "deepspeed" | "deepspeed_stage_1" | "deepspeed_stage_2"
         | "deepspeed_stage_3" => Err(Error::unsupported(format!(
-            "Trainer: strategy '{name}' (sharded optimizer state, gradients or parameters) is planned and not there yet; use 'ddp'"
+            "Trainer: strategy '{name}' (sharded optimizer state, gradients or parameters) is not supported yet; use 'ddp'"
         ))),
         other => {
             Err(Error::value(format!("Trainer: unknown strategy '{other}'; known are auto, ddp and single_device")))

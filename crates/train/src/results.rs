@@ -1,4 +1,4 @@
-//! Logged values: of the last step and of the epoch so far.
+//! Logged values: of the last step and of the current epoch.
 
 use crate::metrics::Metric;
 use crate::ranks::Ranks;
@@ -106,7 +106,7 @@ impl Results {
         }
     }
 
-    /// Reads the values that are still on a device, all at once.
+    /// Reads all pending device values at once.
     pub(crate) fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -150,7 +150,7 @@ impl Results {
         Ok(self.slots.get(name).and_then(|slot| slot.last))
     }
 
-    /// The values of the epoch over all ranks, which ends. Each has a flag: whether loggers get it, whether the display
+    /// Ends the epoch and returns its values over all ranks. Each has flags: whether loggers get it, whether the display
     /// shows it.
     pub(crate) fn finish_epoch(&mut self, ranks: &Ranks) -> Result<Vec<(String, f64, bool, bool)>> {
         self.flush()?;

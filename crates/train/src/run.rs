@@ -1,4 +1,4 @@
-//! A run as hooks and callbacks see it.
+//! A run, the argument of hooks and callbacks.
 
 use crate::loggers::{Loggers, Row};
 use crate::ranks::Ranks;
@@ -32,7 +32,7 @@ pub struct Run {
     pub(crate) max_steps: Option<u64>,
     pub(crate) num_training_batches: Option<u64>,
     pub(crate) accumulate: u64,
-    /// Time of earlier processes of this run.
+    /// Training time of earlier processes of this run.
     pub(crate) elapsed_before: Duration,
     pub(crate) started: Instant,
     /// Time spent waiting for the training loader since the process started.
@@ -92,7 +92,7 @@ impl Run {
         self.samples
     }
 
-    /// Where the run computes.
+    /// The run's device.
     pub fn device(&self) -> Device {
         self.device
     }
@@ -107,7 +107,7 @@ impl Run {
         self.ranks.size()
     }
 
-    /// Whether this process writes logs and checkpoints of a run that all processes share.
+    /// Whether this process writes the run's logs and checkpoints.
     pub fn is_global_zero(&self) -> bool {
         self.rank() == 0
     }
@@ -132,7 +132,7 @@ impl Run {
         self.metrics.get(name).copied()
     }
 
-    /// The loss read last. On a GPU it is read now and then, so that steps need not wait.
+    /// The last loss that was read. On a GPU it is read occasionally, so that steps do not wait.
     pub fn loss(&self) -> Option<f64> {
         self.loss
     }
@@ -142,7 +142,7 @@ impl Run {
         &self.learning_rates
     }
 
-    /// Batches of a training epoch, if that is known.
+    /// Batches of a training epoch, if known.
     pub fn num_training_batches(&self) -> Option<u64> {
         self.num_training_batches
     }
@@ -152,7 +152,7 @@ impl Run {
         self.max_epochs
     }
 
-    /// Optimizer steps that the whole run will take, for schedules; `None` where neither epochs nor steps have an end.
+    /// Optimizer steps of the whole run, for schedules; `None` if neither epochs nor steps are limited.
     pub fn estimated_stepping_batches(&self) -> Option<u64> {
         let by_epochs = match (self.num_training_batches, self.max_epochs) {
             (Some(batches), Some(epochs)) => Some(batches.div_ceil(self.accumulate.max(1)).saturating_mul(epochs)),
@@ -179,12 +179,12 @@ impl Run {
         self.stop.get_or_insert_with(|| reason.into());
     }
 
-    /// Whether and why training ends.
+    /// The reason why training ends, if it does.
     pub fn stop_reason(&self) -> Option<&str> {
         self.stop.as_deref()
     }
 
-    /// Requests a checkpoint as soon as the step is complete.
+    /// Requests a checkpoint at the end of the current step.
     pub fn save_checkpoint(&mut self) {
         self.checkpoint_wanted = true;
     }

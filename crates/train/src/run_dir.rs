@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The directory of a new run: the name itself if nothing is there, else with a number after it.
+/// The directory of a new run: the name itself if unused, else with a number appended.
 pub(crate) fn fresh(root: &Path, name: &str) -> Result<PathBuf> {
     for n in 1u32.. {
         let path = root.join(if n == 1 { name.to_owned() } else { format!("{name}-{n}") });
@@ -35,7 +35,7 @@ pub(crate) fn newest(root: &Path, name: &str) -> PathBuf {
     newest
 }
 
-/// A name must stay below the root.
+/// A name must stay within the root.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     match name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
         true => Err(Error::value(format!("Trainer: a run cannot be called {name:?}; it is the name of a directory"))),
@@ -43,7 +43,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// The name of a run that was given none: when it began.
+/// The default name of a run: its start time.
 pub(crate) fn default_name() -> String {
     let seconds = now() as i64;
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

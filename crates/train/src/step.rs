@@ -14,7 +14,7 @@ pub enum Stage {
     /// Training.
     #[default]
     Train,
-    /// The few validation batches before training that find mistakes early. Nothing of it is logged.
+    /// The few validation batches before training that find mistakes early. Nothing is logged.
     SanityCheck,
     /// Validation.
     Validate,
@@ -37,7 +37,7 @@ impl Stage {
     }
 }
 
-/// How the values of an epoch become one.
+/// How the values of an epoch are reduced to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReduceFx {
     /// The mean, weighted by the number of samples.
@@ -94,7 +94,7 @@ impl LogOptions {
         self
     }
 
-    /// How the values of an epoch become one.
+    /// How the values of an epoch are reduced to one.
     pub fn reduce_fx(mut self, reduce_fx: ReduceFx) -> Self {
         self.reduce_fx = reduce_fx;
         self
@@ -116,9 +116,9 @@ impl LogOptions {
 /// A loggable value: a number, a tensor of one element, a metric.
 #[derive(Clone)]
 pub enum LogValue {
-    /// A number of the host.
+    /// A number on the host.
     Number(f64),
-    /// A tensor of one element; it is read when it is needed.
+    /// A one-element tensor; it is read when needed.
     Tensor(Tensor),
     /// A metric, whose value is computed over the epoch and all ranks.
     Metric(Arc<dyn Metric>),
@@ -171,7 +171,7 @@ impl StepLog {
     }
 }
 
-/// Where a step is in its run.
+/// Position of a step in its run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub stage: Stage,
@@ -186,7 +186,7 @@ pub(crate) struct Place {
 pub struct StepContext<'a> {
     pub(crate) place: Place,
     pub(crate) log: &'a mut StepLog,
-    /// With manual optimization.
+    /// Present with manual optimization.
     pub(crate) manual: Option<Manual<'a>>,
 }
 
@@ -216,12 +216,12 @@ impl StepContext<'_> {
         self.place.global_step
     }
 
-    /// Which of several validation or test loaders the batch is from.
+    /// Index of the validation or test loader that the batch comes from.
     pub fn dataloader_idx(&self) -> usize {
         self.place.dataloader_idx
     }
 
-    /// Whose loss is wanted, with [`Optimizers::alternating`].
+    /// Index of the optimizer whose loss is requested, with [`Optimizers::alternating`].
     pub fn optimizer_idx(&self) -> usize {
         self.place.optimizer_idx
     }
@@ -267,7 +267,7 @@ impl StepContext<'_> {
         Ok(())
     }
 
-    /// With manual optimization: computes gradients, of the scaled loss where the precision needs it.
+    /// Manual optimization: computes gradients, of the scaled loss if the precision needs it.
     pub fn backward(&mut self, loss: &Tensor) -> Result<()> {
         match &self.manual {
             Some(Manual { scaler: Some(scaler), .. }) => scaler.scale(loss)?.backward(),
@@ -276,7 +276,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// With manual optimization: an optimizer.
+    /// Manual optimization: an optimizer.
     pub fn optimizer(&mut self, index: usize) -> Result<&mut dyn Optimizer> {
         match &mut self.manual {
             Some(manual) => manual.optimizers.get_mut(index),
@@ -284,8 +284,8 @@ impl StepContext<'_> {
         }
     }
 
-    /// With manual optimization: steps an optimizer and clears its gradients. Under `16-mixed` a step with gradients
-    /// that are not finite is left out.
+    /// Manual optimization: steps an optimizer and clears its gradients. Under `16-mixed` a step with non-finite
+    /// gradients is skipped.
     pub fn optimizer_step(&mut self, index: usize) -> Result<()> {
         let Some(manual) = &mut self.manual else { return Err(automatic("optimizer_step")) };
         let optimizer = manual.optimizers.get_mut(index)?;

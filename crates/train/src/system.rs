@@ -1,4 +1,4 @@
-//! Figures of this process from the operating system.
+//! Process statistics from the operating system.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::ZERO
 }
 
-/// Columns of the terminal that standard error is.
+/// Columns of the terminal on standard error.
 #[cfg(target_os = "linux")]
 pub(crate) fn terminal_width() -> usize {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };

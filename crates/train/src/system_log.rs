@@ -1,7 +1,7 @@
-//! Figures of the process and its device while a run trains: `system/rank-N.jsonl` in the run's directory.
+//! Statistics of the process and its device during training: `system/rank-N.jsonl` in the run's directory.
 //!
-//! A thread takes them, so that neither a slow management library nor a slow disk holds training back. Every rank has
-//! its own file: `rushlight ui` compares the ranks by them.
+//! A thread samples them, so that neither a slow management library nor a slow disk delays training. Every rank has its
+//! own file: `rushlight ui` uses them to compare ranks.
 
 use crate::loggers::{json_number, now};
 use crate::system::{cpu_time, resident};
@@ -30,14 +30,14 @@ pub(crate) struct Figures {
     samples: AtomicU64,
     /// Microseconds spent waiting for data.
     waited: AtomicU64,
-    /// The GPU's utilisation in per cent, plus one; 0 if it is not known.
+    /// The GPU's utilisation in per cent, plus one; 0 if unknown.
     gpu: AtomicU64,
     ended: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Figures {
-    /// Notes how far the run is.
+    /// Records the position of the run.
     #[inline]
     pub(crate) fn note(&self, step: u64, samples: u64, waited: Duration) {
         self.step.store(step, Relaxed);
@@ -45,7 +45,7 @@ impl Figures {
         self.waited.store(waited.as_micros() as u64, Relaxed);
     }
 
-    /// The utilisation of the run's GPU in per cent, as it was read last.
+    /// The last sample of the GPU's utilisation in per cent.
     pub(crate) fn gpu_utilisation(&self) -> Option<u64> {
         self.gpu.load(Relaxed).checked_sub(1)
     }
@@ -58,7 +58,7 @@ pub(crate) struct SystemLog {
 }
 
 impl SystemLog {
-    /// Starts to log. A file or thread that cannot be made is no reason not to train.
+    /// Starts to log. Training continues if the file or thread cannot be created.
     pub(crate) fn start(directory: &Path, rank: usize, device: Device) -> Option<Self> {
         let directory = directory.join("system");
         std::fs::create_dir_all(&directory).ok()?;
@@ -109,7 +109,7 @@ impl Writer {
     }
 
     fn run(&mut self) {
-        // Rates of some GPUs, and of the processors, begin with the first sample.
+        // Rates of some GPUs, and of the processors, need a first sample.
         self.monitor.host();
         let _ = self.gpu();
         let (mut interval, mut rows) = (FIRST, 0);
@@ -117,7 +117,7 @@ impl Writer {
             let guard = self.figures.ended.lock().unwrap_or_else(|e| e.into_inner());
             let waited = self.figures.wake.wait_timeout_while(guard, interval, |ended| !*ended);
             let ended = *waited.unwrap_or_else(|e| e.into_inner()).0;
-            // A disk that is full may have room later.
+            // A full disk may have space later.
             let _ = self.row();
             if ended {
                 return;
@@ -148,7 +148,7 @@ impl Writer {
         let seconds = (now_.at - before.at).as_secs_f64();
         let mut values: Vec<(&str, Option<f64>)> = Vec::new();
         if seconds > 0.05 {
-            // A run that resumes begins with the steps of the run before.
+            // A resumed run begins with the steps of the previous run.
             let per_second = |now: u64, then: u64| (then > 0).then(|| now.saturating_sub(then) as f64 / seconds);
             values.push(("cpu_percent", Some((now_.cpu.saturating_sub(before.cpu)).as_secs_f64() / seconds * 100.0)));
             values.push(("steps_per_second", per_second(now_.step, before.step)));

@@ -1,4 +1,4 @@
-//! Runs that are killed, files that are damaged: nothing is lost.
+//! Killed runs and damaged files: nothing is lost.
 
 use rushlight_core::Result;
 use rushlight_core::rng::manual_seed;
@@ -28,7 +28,7 @@ impl Forward for Net {
     }
 }
 
-/// A training run with everything a run has: dropout, shuffling, momentum, a schedule, a scaler. Saves after every
+/// A training run with all kinds of state: dropout, shuffling, momentum, a schedule, a scaler. Saves after every
 /// step.
 fn train(directory: &Path, background: bool) -> Result<Vec<u8>> {
     manual_seed(7);
@@ -86,7 +86,7 @@ fn scratch(name: &str) -> PathBuf {
     path
 }
 
-/// Not a test of its own: the run that the others start as a process and kill.
+/// Not a test: the run that the others start as a process and kill.
 #[test]
 fn child_run() -> Result<()> {
     let Ok(directory) = std::env::var("RUSHLIGHT_TEST_RUN") else { return Ok(()) };
@@ -105,7 +105,7 @@ fn start(directory: &Path, background: bool) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Kills runs at ever later, irregular moments until one comes to its end; whatever the moments, the end is the same.
+/// Kills runs at ever later, irregular moments until one completes; the result is always the same.
 fn killed_again_and_again(name: &str, background: bool) {
     let whole = scratch(&format!("{name}-whole"));
     assert!(start(&whole, background).wait().unwrap().success());
@@ -181,7 +181,7 @@ fn damaged_files_are_passed_over_and_reported() -> Result<()> {
     let mut checkpoints = Checkpoints::new(&directory).build()?;
     save_three(&mut checkpoints)?;
     let files = checkpoints.list()?;
-    // The newest loses its end, the one before has a byte changed.
+    // The newest is truncated, the previous has a byte changed.
     let newest = std::fs::read(&files[2])?;
     std::fs::write(&files[2], &newest[..newest.len() / 2])?;
     let mut middle = std::fs::read(&files[1])?;
@@ -192,12 +192,12 @@ fn damaged_files_are_passed_over_and_reported() -> Result<()> {
     let restored = checkpoints.restore(&mut [("number", &mut number)])?.unwrap();
     assert_eq!((number.0, restored.position.step, restored.skipped.len()), (10, 1, 2));
     assert_eq!(restored.path, files[0]);
-    // The damaged ones are out of the way: what the run saves next is the newest.
+    // The damaged ones are renamed: the run's next save is the newest.
     assert!(directory.join("checkpoint-000000000003.pt.damaged").exists());
     let mut one = Checkpoints::new(&directory).keep(1).build()?;
     one.save(Position { epoch: 0, step: 2 }, &[("number", &Number(20))])?;
     assert_eq!(one.restore(&mut [("number", &mut number)])?.unwrap().position.step, 2);
-    // With every file damaged the run must not start over by itself.
+    // If every file is damaged, the run must not silently start over.
     std::fs::write(&files[1], b"")?;
     let message = checkpoints.restore(&mut [("number", &mut number)]).unwrap_err().to_string();
     assert!(message.contains("every checkpoint") && message.contains("checkpoint-000000000002.pt"), "{message}");

@@ -28,7 +28,7 @@ fn tensor(json: &Json, integers: bool) -> Result<Tensor> {
     }
 }
 
-/// A metric by its name: how it is updated, and the metric itself.
+/// A metric by its name: its update function, and the metric itself.
 macro_rules! made {
     ($metric:expr) => {{
         let metric = $metric;
@@ -99,7 +99,7 @@ fn values_are_torchmetrics() -> Result<()> {
         if kind != "ConfusionMatrix" {
             check(metric.value(&alone)?);
         }
-        // Saved after two batches and restored in another one, it continues.
+        // Saved after two batches and restored in another instance, it continues.
         metric.reset()?;
         batches[..2].iter().try_for_each(|(a, b)| update(a, b))?;
         let saved = metric.state()?;

@@ -76,7 +76,7 @@ fn a_checkpoint_of_three_ranks_is_restored_by_any_number() {
             let own: [(&str, &dyn Stateful); 1] = [("own", &own)];
             let options = SaveOptions::new().metric(0.5).sharded(&own);
             checkpoints.save_with(Position { epoch: 1, step }, &[("model", &layer)], options).unwrap();
-            // What happens to the tensors now is not saved.
+            // Later changes of the tensors are not saved.
             layer.parameters().iter().for_each(|p| rushlight_nn::init::zeros_(p).unwrap());
             checkpoints.finish().unwrap();
         });
@@ -126,7 +126,7 @@ fn shards_without_a_manifest_are_no_checkpoint() {
     };
     save(1);
     save(2);
-    // As a job leaves it that was killed before the last moment of its second save.
+    // The state of a job killed just before the end of its second save.
     std::fs::remove_file(directory.join("checkpoint-000000000002/manifest.json")).unwrap();
     let restored_step = || {
         let found = std::sync::Mutex::new(Vec::new());
@@ -143,7 +143,7 @@ fn shards_without_a_manifest_are_no_checkpoint() {
     };
     assert_eq!(restored_step(), (1, 0));
     assert!(!directory.join("checkpoint-000000000002").exists(), "the unfinished save was removed");
-    // A changed bit, as of a failing disk, is found by whichever rank reads it.
+    // A flipped bit, as of a failing disk, is detected by the rank that reads it.
     save(2);
     let shard = std::fs::read_dir(directory.join("checkpoint-000000000002")).unwrap().flatten().map(|e| e.path());
     let shard = shard.filter(|p| p.to_string_lossy().contains("shard-00001")).max().unwrap();
@@ -177,7 +177,7 @@ fn the_newest_and_the_best_are_kept() {
             let checkpoints = Checkpoints::new(&directory).world(world).keep(2).keep_best(2, best);
             let mut checkpoints = checkpoints.build().unwrap();
             for (i, loss) in losses.into_iter().enumerate() {
-                // Infinity is the highest of all and not what anyone wants to keep.
+                // Infinity is the maximum, but must not be kept as the best.
                 if best == Best::Highest && loss.is_infinite() {
                     let position = Position { epoch: 0, step: i as u64 + 1 };
                     checkpoints.save(position, &[("number", &Number(3))]).unwrap();
@@ -207,7 +207,7 @@ fn a_failed_save_leaves_the_one_before_on_every_rank() {
         checkpoints.finish().unwrap();
         world.barrier().unwrap();
         if world.rank() == 0 {
-            // A file where the folder should be: no rank can write its shard.
+            // A file in place of the directory: no rank can write its shard.
             std::fs::write(directory.join("checkpoint-000000000002"), b"").unwrap();
         }
         world.barrier().unwrap();
@@ -231,7 +231,7 @@ fn a_failed_save_leaves_the_one_before_on_every_rank() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Not a test of its own: saves on a disk that becomes full.
+/// Not a test: saves on a disk that becomes full.
 #[test]
 fn child_on_a_small_disk() {
     let Ok(directory) = std::env::var("RUSHLIGHT_TEST_SMALL_DISK") else { return };
@@ -246,7 +246,7 @@ fn child_on_a_small_disk() {
         let mut layer = Linear::new(300, 300).build().unwrap();
         assert_eq!(checkpoints.restore(&mut [("model", &mut layer)]).unwrap().unwrap().position.step, 1);
     });
-    // What the failed save had written is gone.
+    // The files of the failed save are gone.
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
 }
 
@@ -271,7 +271,7 @@ fn on_a_full_disk_the_previous_checkpoint_stands() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Not a test of its own: a rank of the job that is killed again and again.
+/// Not a test: a rank of the job that is killed again and again.
 #[test]
 fn child_rank() {
     let Ok(directory) = std::env::var("RUSHLIGHT_TEST_RANK_DIRECTORY") else { return };
@@ -288,7 +288,7 @@ fn child_rank() {
     for step in first..30 {
         let at = ((step as usize * 2 + world.rank()) % 8) as isize * 8;
         let (x, y) = (x.narrow(0, at, 8).unwrap(), y.narrow(0, at, 8).unwrap());
-        // Numbers of the generator that every checkpoint must bring back.
+        // Numbers of the generator that every checkpoint must restore.
         let noise = Tensor::randn([8, 1]).unwrap();
         optimizer.zero_grad();
         let loss = model.forward(&x).unwrap().add(&noise).unwrap().mse_loss(&y, Reduction::Mean).unwrap();
@@ -323,7 +323,7 @@ fn start_ranks(directory: &Path) -> Vec<Child> {
     (0..2).map(start).collect()
 }
 
-/// Whether all ended well before the deadline; those left are killed.
+/// Whether all succeeded before the deadline; the rest are killed.
 fn finish(mut children: Vec<Child>, deadline: Instant) -> bool {
     let mut ends = vec![None; children.len()];
     while Instant::now() < deadline && ends.iter().any(Option::is_none) {

@@ -1,4 +1,5 @@
-//! Seeing a run: `rushlight ui` shows training runs in a browser, `rushlight top` GPUs and processors in a terminal.
+//! Monitoring of runs: `rushlight ui` shows training runs in a browser, `rushlight top` GPUs and processors in a
+//! terminal.
 //!
 //! | module | what it does |
 //! |---|---|

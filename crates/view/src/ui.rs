@@ -20,9 +20,9 @@ DIR is `runs` if there is one, else this directory.
 The token is $RUSHLIGHT_UI_TOKEN (16 characters or more), else one made for this start. It is printed with the address on a terminal; elsewhere it goes to a
 file that only you can read, so that no log has it.";
 
-/// The port if none is said.
+/// The default port.
 const PORT: u16 = 6060;
-/// Fewer characters could be guessed.
+/// Minimum length of a token: shorter ones could be guessed.
 const SHORTEST_TOKEN: usize = 16;
 
 struct Request {
@@ -32,7 +32,7 @@ struct Request {
     token: bool,
 }
 
-/// Reads the arguments; an error is a text and an exit code.
+/// Parses the arguments; the error is a message and an exit code.
 fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
     let wrong = |text: String| (format!("rushlight ui: {text}\n\n{USAGE}"), 2);
     let mut request = Request { directory: PathBuf::new(), host: "127.0.0.1".into(), port: None, token: false };
@@ -70,7 +70,7 @@ fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
     Ok(request)
 }
 
-/// Listens at the port, or without one said at the first that is free.
+/// Listens on the given port, or on the first free one from the default.
 fn listen(request: &Request) -> Result<TcpListener, String> {
     let ports: Vec<u16> = request.port.map_or_else(|| (PORT..PORT + 40).collect(), |port| vec![port]);
     let mut why = String::new();
@@ -103,7 +103,7 @@ fn token(request: &Request, address: IpAddr) -> Result<Option<(String, bool)>, S
     }
 }
 
-/// Writes the token to a file of the user's.
+/// Writes the token to a private file of the user.
 #[cfg(unix)]
 fn keep_token(token: &str, port: u16) -> std::io::Result<PathBuf> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -111,7 +111,7 @@ fn keep_token(token: &str, port: u16) -> std::io::Result<PathBuf> {
     let directory = home.join(".cache").join("rushlight");
     std::fs::create_dir_all(&directory)?;
     let path = directory.join(format!("ui-token-{port}"));
-    // Create a new file: an existing one could be open in other processes.
+    // Create a new file: other processes could have an existing one open.
     let _ = std::fs::remove_file(&path);
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     writeln!(file, "{token}")?;
@@ -123,7 +123,7 @@ fn keep_token(_: &str, _: u16) -> std::io::Result<PathBuf> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// The start message: the address, the token, and how to reach it from elsewhere.
+/// The start message: the address, the token, and how to connect from another machine.
 fn announce(request: &Request, address: std::net::SocketAddr, token: Option<&(String, bool)>) -> String {
     let port = address.port();
     let host = match address.ip() {
@@ -186,7 +186,7 @@ fn serve(request: &Request) -> Result<(), String> {
     store.watch().map_err(|e| format!("cannot start a thread: {e}"))?;
     let text = announce(request, address, token.as_ref());
     let access = Access::new(token.map(|(token, _)| token), address.port());
-    // A reader such as `head` may have gone.
+    // A reader such as `head` may have exited.
     let _ = writeln!(std::io::stdout(), "{text}");
     Server::new(store, access).run(&listener);
     Ok(())

@@ -1,4 +1,4 @@
-//! The engine as the tensor layer sees it: each family's module, behind the trait.
+//! Implementation of the `Backend` trait: dispatches to each family's module.
 
 use crate::device::Xpu;
 use rushlight_core::backend::*;
@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 /// The engine of one device.
 pub struct XpuBackend(pub Xpu);
 
-/// An error where a byte copy does not lie within the storage.
+/// Checks that the byte range of a copy is within the storage.
 fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Result<()> {
-    // An empty view may point anywhere.
+    // An empty view may have any address.
     if len == 0 || offset.checked_add(len).is_some_and(|end| end <= storage.bytes()) {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Compiled programs on disk, so that a second run compiles nothing.
 //!
-//! A file is named by a hash of its text and of all that the device and its driver say of themselves, is written beside
-//! its place and moved there, and carries a checksum: a damaged file is recompiled.
+//! A file is named by a hash of its text and of the properties of the device and its driver, is written to a temporary
+//! file and renamed, and carries a checksum: a damaged file is recompiled.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,11 +12,11 @@ const HEADER: usize = MAGIC.len() + 16;
 /// The variable that names the directory; empty for none.
 const DIRECTORY: &str = "RUSHLIGHT_XPU_CACHE";
 
-/// FNV-1a over 128 bits: stable over versions and machines, and wide enough for names.
+/// FNV-1a over 128 bits: stable across versions and machines, and collision-free in practice.
 pub fn hash(parts: &[&[u8]]) -> u128 {
     let mut h = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58du128;
     for part in parts {
-        // A length between the parts, so that moving a boundary changes the hash.
+        // Hash each part's length too, so that moving a boundary changes the hash.
         for &byte in (part.len() as u64).to_le_bytes().iter().chain(part.iter()) {
             h = (h ^ byte as u128).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
@@ -24,7 +24,7 @@ pub fn hash(parts: &[&[u8]]) -> u128 {
     h
 }
 
-/// Where programs are kept: [`DIRECTORY`], else `rushlight/xpu` in the user's cache directory.
+/// Directory of compiled programs: [`DIRECTORY`], else `rushlight/xpu` in the user's cache directory.
 fn directory() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(DIRECTORY) {
         return (!path.is_empty()).then(|| path.into());
@@ -35,12 +35,12 @@ fn directory() -> Option<PathBuf> {
     Some(base.join("rushlight").join("xpu"))
 }
 
-/// The image stored under a hash, if it is whole.
+/// The image stored under a hash, if its checksum matches.
 pub fn read(key: u128) -> Option<Vec<u8>> {
     read_in(&directory()?, key)
 }
 
-/// Stores an image. Failing to is no error: the next run compiles again.
+/// Stores an image. Failure is no error: the next run compiles again.
 pub fn write(key: u128, image: &[u8]) {
     if let Some(directory) = directory() {
         write_in(&directory, key, image);

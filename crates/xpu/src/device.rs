@@ -1,4 +1,4 @@
-//! One device: queues, memory, compiled kernels, and the fault that kernels leave when they meet an index out of range.
+//! One device: queues, memory, compiled kernels, and the fault record of kernels that meet an index out of range.
 
 use crate::backend::XpuBackend;
 use crate::driver::{Driver, Queue};
@@ -9,7 +9,7 @@ use rushlight_gpu::alloc::{Fence, Memory, Source};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-/// What a kernel leaves when it meets an index out of range; the same as `Fault` in `prelude.cl`.
+/// Fault record of a kernel that meets an index out of range; matches `Fault` in `prelude.cl`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Fault {
@@ -19,7 +19,7 @@ struct Fault {
     size: i64,
 }
 
-/// A device at work.
+/// A started device.
 pub struct Xpu {
     pub device: Device,
     own: OnceLock<&'static XpuBackend>,
@@ -30,7 +30,7 @@ pub struct Xpu {
     pub main: Queue,
     memory: Mutex<Memory>,
     fault: u64,
-    /// Whether a kernel that checks indices was started since the fault was last looked at.
+    /// Whether a kernel that checks indices was started since the fault was last read.
     checked: AtomicBool,
     /// Every call waits for its work (`RUSHLIGHT_XPU_SYNC=1`).
     sync: bool,
@@ -69,13 +69,13 @@ impl Xpu {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Memory for `bytes` (not zero).
+    /// Allocates `bytes` (not zero).
     pub fn take_memory(&self, bytes: usize) -> Result<u64> {
         let pool = self.lane().pool;
         self.memory().alloc(self, pool, bytes)
     }
 
-    /// Takes memory back: at once, or when the other queues that were said to use it are past it.
+    /// Frees memory: at once, or after the other queues registered as users have passed it.
     pub fn give_memory(&self, address: u64) {
         let mut memory = self.memory();
         let Some(users) = memory.take_users(address) else { return memory.free(address) };
@@ -83,29 +83,29 @@ impl Xpu {
             .into_iter()
             .map(|queue| Ok(Box::new(self.engine()?.0.fence(Queue(queue as usize))?) as Box<dyn Fence>))
             .collect();
-        // Without a fence nobody can say when the others are done: the block stays away.
+        // Without a fence the end of the other queues' use is unknown, so the block is leaked.
         if let Ok(fences) = fences {
             memory.free_after(address, fences);
         }
     }
 
-    /// Memory that a call needs for itself. Work issued before it is dropped may still use it: what comes after runs
+    /// Scratch memory of a call. Work issued before it is dropped may still use it: later work runs
     /// after.
     pub fn scratch(&self, bytes: usize) -> Result<Scratch<'_>> {
         Ok(Scratch { xpu: self, address: self.take_memory(bytes.max(1))? })
     }
 
-    /// The queue of the calling thread's work.
+    /// The calling thread's queue.
     pub fn queue(&self) -> Queue {
         self.lane().queue
     }
 
-    /// After each launch.
+    /// Called after each launch.
     pub fn launched(&self) -> Result<()> {
         if self.sync { self.synchronize() } else { Ok(()) }
     }
 
-    /// Waits for all work this thread has issued so far, and reports an index out of range that it met.
+    /// Waits for all work that this thread has issued, and reports an index out of range.
     pub fn synchronize(&self) -> Result<()> {
         self.driver.finish(self.queue())?;
         self.report_fault()
@@ -120,7 +120,7 @@ impl Xpu {
         self.report_fault()
     }
 
-    /// Copies to the device; the source is free on return.
+    /// Copies to the device; the source may be reused on return.
     pub fn write(&self, src: &[u8], address: u64) -> Result<()> {
         if src.is_empty() {
             return Ok(());
@@ -129,7 +129,7 @@ impl Xpu {
         unsafe { self.driver.copy(self.queue(), address, src.as_ptr() as u64, src.len(), true) }
     }
 
-    /// Where kernels leave an index out of range. The caller is about to start a kernel that may fail.
+    /// Address of the fault record. The caller is about to start a kernel that may fail.
     pub fn fault(&self) -> u64 {
         self.checked.store(true, Relaxed);
         self.fault
@@ -160,7 +160,7 @@ impl Xpu {
         )))
     }
 
-    /// A contiguous tensor with whatever values the memory holds.
+    /// An uninitialised contiguous tensor.
     pub fn temporary(&self, shape: &[usize], dtype: DType) -> Result<Temporary> {
         let layout = Layout::contiguous(shape)?;
         let storage = self.engine()?.alloc(layout.numel() * dtype.size())?;
@@ -174,7 +174,7 @@ impl Source for Xpu {
     }
 
     fn give(&self, address: u64) {
-        // Work under way may use it, though nobody holds it any more.
+        // Running work may still use it after its owner is dropped.
         let idle = self.queues().into_iter().all(|queue| self.driver.finish(queue).is_ok());
         if idle {
             // SAFETY: from `take`; nothing uses it.
@@ -192,7 +192,7 @@ impl Source for Xpu {
     }
 }
 
-/// A contiguous tensor that a call needs for itself.
+/// A contiguous scratch tensor.
 pub struct Temporary {
     storage: Storage,
     layout: Layout,
@@ -205,7 +205,7 @@ impl Temporary {
     }
 }
 
-/// Memory of a call, back in the pool when dropped.
+/// Scratch memory of a call, returned to the pool when dropped.
 pub struct Scratch<'a> {
     xpu: &'a Xpu,
     pub address: u64,

@@ -1,9 +1,9 @@
 //! The boundary to a vendor's driver: memory, queues, programs, launches. OpenCL implements it (`driver_opencl`); Level
 //! Zero could as well.
 //!
-//! OpenCL and not Level Zero: its drivers exist for Intel's GPUs, Intel's CPUs and (PoCL) any CPU, so the engine runs
-//! and is tested where there is no GPU, and its compiler takes C. Level Zero takes SPIR-V only, has GPUs only, and
-//! offers nothing that the engine needs beyond this.
+//! OpenCL instead of Level Zero: its drivers exist for Intel GPUs, Intel CPUs and (PoCL) any CPU, so the engine runs
+//! and is tested without a GPU, and its compiler takes C. Level Zero takes SPIR-V only, has GPUs only, and offers
+//! nothing beyond this that the engine needs.
 
 use crate::matmul_xmx::MatrixUnits;
 use rushlight_core::Result;
@@ -23,7 +23,7 @@ pub struct Program(pub usize);
 #[derive(Debug)]
 pub struct Mark(pub usize);
 
-/// An entry point of a program. Arguments are set and the launch issued under its lock.
+/// An entry point of a program. Its lock is held while arguments are set and the launch is issued.
 pub struct Kernel {
     pub handle: usize,
     pub lock: std::sync::Mutex<()>,
@@ -38,7 +38,7 @@ pub enum Arg<'a> {
     Value(&'a [u8]),
 }
 
-/// What a device can do.
+/// Properties of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Abilities {
     pub name: String,
@@ -48,23 +48,24 @@ pub struct Abilities {
     /// A CPU: work items of a group are vector lanes of one core.
     pub is_cpu: bool,
     pub f64: bool,
-    /// Intel's GPU compiler, which takes options of its own.
+    /// Intel's GPU compiler, which has additional options.
     pub is_intel_gpu: bool,
     pub matrix_units: MatrixUnits,
-    /// Everything that decides what a compiled program looks like.
+    /// Everything that determines the compiled form of a program.
     pub fingerprint: String,
 }
 
-/// A device's driver. Handles live until they are released, or as long as the process where nothing releases them.
+/// A device's driver. Handles live until they are released; those without a release function live as long as the
+/// process.
 pub trait Driver: Send + Sync {
     fn abilities(&self) -> &Abilities;
 
-    /// Memory of the device, aligned to 64 bytes at least; `None` where it is full.
+    /// Allocates device memory, aligned to at least 64 bytes; `None` if it is full.
     fn alloc(&self, bytes: usize) -> Result<Option<Address>>;
     /// # Safety
     /// `address` came from `alloc`, and no work that uses it is under way.
     unsafe fn free(&self, address: Address);
-    /// Host memory that the device copies from and to by itself; `None` where there is no more.
+    /// Allocates pinned host memory; `None` if there is no more.
     fn host_alloc(&self, bytes: usize) -> Result<Option<Address>>;
     /// # Safety
     /// `address` came from `host_alloc`, and nothing uses it.
@@ -79,7 +80,7 @@ pub trait Driver: Send + Sync {
     fn build(&self, source: &str) -> Result<Program>;
     /// The compiled form of a program, to be loaded by a later process.
     fn image(&self, program: Program) -> Option<Vec<u8>>;
-    /// A program from its compiled form.
+    /// Loads a program from its compiled form.
     fn load(&self, image: &[u8]) -> Result<Program>;
     /// An entry point.
     fn kernel(&self, program: Program, name: &str) -> Result<Kernel>;
@@ -100,19 +101,19 @@ pub trait Driver: Send + Sync {
     /// # Safety
     /// The queue is not used any more.
     unsafe fn release_queue(&self, queue: Queue);
-    /// Has the device begin what the queue holds.
+    /// Makes the device start the queued work.
     fn flush(&self, queue: Queue) -> Result<()>;
     /// Waits until all work of a queue is done.
     fn finish(&self, queue: Queue) -> Result<()>;
-    /// A mark after all work a queue has been given.
+    /// A mark after all work issued to a queue.
     fn mark(&self, queue: Queue) -> Result<Mark>;
-    /// Has later work of a queue wait for a mark.
+    /// Makes later work of a queue wait for a mark.
     fn wait_for(&self, queue: Queue, mark: &Mark) -> Result<()>;
     /// Whether the work before a mark is done.
     fn passed(&self, mark: &Mark) -> Result<bool>;
     /// Waits until the work before a mark is done.
     fn wait(&self, mark: &Mark) -> Result<()>;
-    /// When a mark that has passed was reached, in nanoseconds of the device's clock.
+    /// Time at which a passed mark was reached, in nanoseconds of the device's clock.
     fn time(&self, mark: &Mark) -> Result<u64>;
     fn release_mark(&self, mark: &Mark);
 }

@@ -1,7 +1,7 @@
-//! OpenCL behind the engine's [`Driver`].
+//! OpenCL implementation of the engine's [`Driver`].
 //!
-//! Memory is a plain address: of unified shared memory where the driver has it (Intel's), else of shared virtual
-//! memory. Buffer objects, which have no address, are not used.
+//! Memory is a plain address: unified shared memory if the driver has it (Intel's), else shared virtual memory. Buffer
+//! objects, which have no address, are not used.
 
 use crate::driver::{Abilities, Address, Arg, Driver, Kernel, Mark, Program, Queue};
 use crate::matmul_xmx::MatrixUnits;
@@ -67,7 +67,7 @@ impl Usm {
     }
 }
 
-/// A device at work.
+/// A started device.
 pub struct OpenCl {
     found: Found,
     context: Handle,
@@ -76,7 +76,7 @@ pub struct OpenCl {
     fine_grained: bool,
     max_alloc: usize,
     held: AtomicUsize,
-    /// Sizes of what is held, for the limit below: drivers of CPUs hand out more than the machine has.
+    /// Sizes of allocations, for the limit below: drivers of CPUs allocate more than the machine has.
     sizes: std::sync::Mutex<std::collections::HashMap<u64, usize>>,
     options: CString,
 }
@@ -86,7 +86,7 @@ unsafe impl Send for OpenCl {}
 // SAFETY: as above.
 unsafe impl Sync for OpenCl {}
 
-/// What a device can do, before it is started.
+/// Properties of a device, before it is started.
 pub fn abilities(found: &Found) -> Abilities {
     let extensions = found.text(info::DEVICE_EXTENSIONS);
     let has = |name: &str| extensions.split_whitespace().any(|e| e == name);
@@ -100,7 +100,7 @@ pub fn abilities(found: &Found) -> Abilities {
     Abilities {
         memory: found.number(info::DEVICE_GLOBAL_MEM_SIZE) as usize,
         compute_units: found.number(info::DEVICE_MAX_COMPUTE_UNITS) as usize,
-        // The variable has a CPU run the forms of kernels that GPUs get, for tests.
+        // The variable makes a CPU run the GPU variants of kernels, for tests.
         is_cpu: found.number(info::DEVICE_TYPE) & opencl::DEVICE_TYPE_CPU != 0
             && std::env::var_os("RUSHLIGHT_XPU_GPU_FORMS").is_none(),
         f64: found.number(info::DEVICE_DOUBLE_FP_CONFIG) != 0,
@@ -142,7 +142,8 @@ impl OpenCl {
             )
         };
         check("clCreateContext", status)?;
-        // Not -cl-mad-enable and the like: results are those of the CPU engine but for its functions' last bits.
+        // Without -cl-mad-enable and similar options: results equal the CPU engine's except for the last bits of
+        // functions.
         let mut options = String::from("-cl-std=CL1.2 -w");
         const CORRECTLY_ROUNDED: u64 = 1 << 7;
         if found.number(info::DEVICE_SINGLE_FP_CONFIG) & CORRECTLY_ROUNDED != 0 {
@@ -214,7 +215,7 @@ impl Driver for OpenCl {
     }
 
     fn alloc(&self, bytes: usize) -> Result<Option<Address>> {
-        // A CPU's driver would take memory that the machine does not have; a GPU's says so itself.
+        // A CPU's driver would allocate memory that the machine does not have; a GPU's reports an error itself.
         if self.abilities.is_cpu && self.held.load(Relaxed).saturating_add(bytes) > self.abilities.memory {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Pinned host memory, from which a device copies by itself.
+//! Pinned host memory, from which a device copies asynchronously.
 
 use crate::backend::XpuBackend;
 use crate::device::Xpu;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
-/// Sizes are powers of two from this on, so that memory is used again.
+/// Sizes are powers of two from this on, so that blocks can be reused.
 const LEAST: usize = 4096;
 
 /// A block of pinned memory.
@@ -18,7 +18,7 @@ struct Block {
     xpu: &'static Xpu,
     size: usize,
     in_use: bool,
-    /// Copies that may not be done yet.
+    /// Copies that may still be running.
     copies: Vec<MarkFence>,
 }
 
@@ -29,14 +29,14 @@ impl Block {
     }
 }
 
-/// All blocks by address. What is given back is kept for reuse.
+/// All blocks by address. Freed blocks are kept for reuse.
 static BLOCKS: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
 
 fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
     BLOCKS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A block in a tensor's hands; it returns to the others when dropped.
+/// A block owned by a tensor; returned to the cache when dropped.
 struct Held(usize);
 
 impl Drop for Held {
@@ -102,7 +102,7 @@ impl PinnedMemory for HostMemory {
 }
 
 impl XpuBackend {
-    /// Copies from pinned memory without waiting. The block is not used for anything else before the copy is done.
+    /// Copies from pinned memory asynchronously. The block is not reused before the copy is done.
     ///
     /// # Safety
     /// `src` is valid for reads of `bytes` bytes until the copy is done; the range of `dst` was checked.
@@ -117,7 +117,7 @@ impl XpuBackend {
         let done = xpu.fence(queue)?;
         match blocks().range_mut(..=src as usize).next_back() {
             Some((start, block)) if (src as usize) < start + block.size => block.copies.push(done),
-            // Not pinned by this engine: nobody else keeps the memory until the copy is done.
+            // Not pinned by this engine: nothing keeps the memory alive until the copy is done.
             _ => xpu.driver.finish(queue)?,
         }
         xpu.launched()

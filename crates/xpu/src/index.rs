@@ -1,6 +1,6 @@
 //! Indexing by tensors: reading, writing and adding blocks, gather and scatter (`kernels/index.cl`).
 //!
-//! Where several indices name one place, values are folded in order by one work item. Results do not depend on timing.
+//! Values with duplicate indices are accumulated in order by one work item. Results do not depend on timing.
 
 use crate::device::{Temporary, Xpu};
 use crate::driver::Kernel;
@@ -10,11 +10,11 @@ use rushlight_core::{DType, Dims, Operand, Result, Scalar, View};
 use rushlight_gpu::plan::{Nest, loops, merged};
 
 const GROUP: usize = 64;
-/// With this many lines, or with lines up to [`SHORT_LINE`], a work item scatters a line.
+/// From this many lines on, or with lines up to [`SHORT_LINE`], each work item scatters a line.
 const MANY_LINES: usize = 256;
 const SHORT_LINE: usize = 64;
 
-/// An unsigned type of the element's size, and its number among forms.
+/// An unsigned type of the element's size, and its tag.
 fn moved(dtype: DType) -> (&'static str, u16) {
     match dtype.size() {
         1 => ("uchar", 1),
@@ -24,7 +24,7 @@ fn moved(dtype: DType) -> (&'static str, u16) {
     }
 }
 
-/// What a fold does, by the codes of `fold.cl`. Of truth values, the sum is "or" and the product "and".
+/// The accumulation op as a code of `fold.cl`. For `bool`, the sum is "or" and the product "and".
 fn code(op: Scatter, dtype: DType) -> u32 {
     match (op, dtype) {
         (Scatter::Set, _) => 0,
@@ -45,7 +45,7 @@ fn along<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) ->
     (shape[dim], strides.map(|s| s[dim]), without(shape), strides.map(without))
 }
 
-/// The strides of an indexed tensor's blocks, in it and in the dense one.
+/// Strides of an indexed tensor's blocks, in it and in the dense tensor.
 struct Blocks {
     outer: Nest<1>,
     inner: Nest<2>,
@@ -71,7 +71,7 @@ impl Blocks {
 }
 
 impl Xpu {
-    /// Offsets of the blocks that the index tensors name.
+    /// Offsets of the blocks selected by the index tensors.
     fn resolve(&self, indices: &[View], indexed: View) -> Result<Temporary> {
         let count = indices[0].numel();
         let offsets = self.temporary(&[count], DType::I64)?;
@@ -111,7 +111,7 @@ impl Xpu {
         if values.numel() == 0 {
             return Ok(());
         }
-        // Overwriting, too, goes in order: of equal indices the last wins.
+        // Overwriting also runs in order: of equal indices the last wins.
         let op = if accumulate { Scatter::Add } else { Scatter::Set };
         if accumulate && matches!(out.dtype, DType::F16 | DType::BF16) {
             // A sum of halves is rounded once.
@@ -127,7 +127,7 @@ impl Xpu {
         self.fold_blocks(op, &offsets, &blocks, Operand::Tensor(values), out)
     }
 
-    /// The kernel that folds values of a dtype, or a number, into places of another.
+    /// The kernel that accumulates values of a dtype, or a scalar, at positions of another.
     fn fold_kernel(
         &self,
         entry: &'static str,
@@ -149,7 +149,7 @@ impl Xpu {
         let kernel = self.fold_kernel("fold", "FOLD", values, out.dtype)?;
         let codes = values.unwrap_or(out.dtype) as u32 | (out.dtype as u32) << 4;
         let &Blocks { outer, inner, positions, block } = blocks;
-        // The places are shared out too where blocks alone do not keep the device busy; each slice reads all offsets.
+        // If blocks alone do not fill the device, destinations are split too; each slice reads all offsets.
         let busy = self.driver.abilities().compute_units.max(1) * if self.driver.abilities().is_cpu { 1 } else { 64 };
         let slices = busy.div_ceil(block).min(positions.div_ceil(64)).max(1);
         let extent = out.layout.span()?.saturating_sub(out.layout.offset()).max(1);
@@ -186,7 +186,7 @@ impl Xpu {
             return Ok(());
         }
         if op != Scatter::Set && matches!(out.dtype, DType::F16 | DType::BF16) {
-            // What is folded of halves is rounded once.
+            // Accumulated halves are rounded once.
             let wide = self.temporary(out.shape(), DType::F32)?;
             self.copy(out, wide.view())?;
             self.scatter(op, dim, index, src, wide.view())?;
@@ -211,7 +211,7 @@ impl Xpu {
             nest, at, from, number, to, lines, length, size, stride, index_step, value_step, fault, codes, code)
     }
 
-    /// A scatter whose lines are too few for a work item each: places are shared out instead.
+    /// Scatter with too few lines for a work item each: destinations are split instead.
     fn scatter_lines(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
         let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
         let mut out_strides = Dims::from_slice(out.strides());
@@ -237,14 +237,14 @@ impl Xpu {
     }
 }
 
-/// A source's dtype and elements, or the number it is, in the type that is folded.
+/// A source's dtype and elements, or the scalar's bits, in the accumulation type.
 fn source(src: Operand, out: View) -> (Option<DType>, At, Number) {
     match src {
         Operand::Tensor(view) => {
             let none = if out.dtype.is_float() { Number::float(0.0, out.dtype) } else { Number::I64(0) };
             (Some(view.dtype), At(view.ptr() as u64), none)
         }
-        // What a form does not use is any memory of ours.
+        // An unused argument gets any valid address.
         Operand::Scalar(value) if out.dtype.is_float() => {
             (None, At(out.ptr() as u64), Number::float(value.to_f64(), out.dtype))
         }

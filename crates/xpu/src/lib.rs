@@ -1,19 +1,19 @@
 //! Rushlight's engine for Intel GPUs, over OpenCL, which is opened at run time.
 //!
-//! Nothing of Intel's or OpenCL's is needed to build. Where a driver is missing, the error says where it was looked for
-//! and what to do. Any OpenCL device with addresses (unified or shared virtual memory) will do, so the engine runs, and
-//! is tested, on CPUs too: `RUSHLIGHT_XPU_PLATFORM=pocl` has PoCL's device stand for `xpu`.
+//! Building needs no part of Intel's software or OpenCL. If a driver is missing, the error lists the paths tried and
+//! says what to do. Any OpenCL device with addresses (unified or shared virtual memory) is supported, so the engine
+//! runs, and is tested, on CPUs too: `RUSHLIGHT_XPU_PLATFORM=pocl` makes PoCL's device `xpu`.
 //!
 //! | module | what |
 //! |---|---|
-//! | `driver` | what is asked of a driver, so that another than OpenCL can come |
-//! | `opencl`, `driver_opencl` | OpenCL's functions; OpenCL behind `driver` |
-//! | `platform` | which devices are `xpu` |
-//! | `device`, `stream` | a device at work: memory, queues, faults; streams and events |
+//! | `driver` | the driver interface, so that another driver than OpenCL can be added |
+//! | `opencl`, `driver_opencl` | OpenCL's functions; the OpenCL implementation of `driver` |
+//! | `platform` | selection of the devices that are `xpu` |
+//! | `device`, `stream` | a device: memory, queues, faults; streams and events |
 //! | `host` | pinned host memory |
-//! | `program`, `cache` | kernels: text, compilation, launch; compiled ones on disk |
-//! | `limits` | what simple kernels reach on a device, for benchmarks |
-//! | the rest | a family of the trait each, with its text in `kernels/` |
+//! | `program`, `cache` | kernels: text, compilation, launch; the disk cache |
+//! | `limits` | measured peak rates of a device, for benchmarks |
+//! | the rest | one family of the trait each, with its text in `kernels/` |
 
 mod attention;
 mod attention_tiles;
@@ -44,18 +44,18 @@ use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
 use rushlight_core::{Backend, Device, Error, ErrorKind, Result};
 use std::sync::{Mutex, OnceLock};
 
-/// Most devices of one process.
+/// Maximum number of devices in a process.
 const MAX_DEVICES: usize = 64;
 
 static STARTED: [OnceLock<&'static XpuBackend>; MAX_DEVICES] = [const { OnceLock::new() }; MAX_DEVICES];
 
-/// Held while a device starts: two threads do not start one at once.
+/// Serialises device starts.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// The engine of device `index`, started on its first use. The error says which driver is missing and what to do.
+/// The engine of device `index`, started on first use. The error names the missing driver and the remedy.
 ///
 /// ```
-/// // Where there is no Intel GPU, this is an error that says why, and the CPU engine works as ever.
+/// // Without an Intel GPU this returns an error with the reason; the CPU engine is not affected.
 /// match rushlight_xpu::backend(0) {
 ///     Ok(engine) => assert_eq!(engine.device(), rushlight_core::Device::Xpu(0)),
 ///     Err(e) => println!("{e}"),
@@ -65,7 +65,7 @@ pub fn backend(index: usize) -> Result<&'static dyn Backend> {
     started(index).map(|started| started as &'static dyn Backend).map_err(|e| e.within(&format!("xpu:{index}")))
 }
 
-/// What simple kernels reach on device `index`: some seconds of multiplications and copies.
+/// Peak rates of device `index`, measured by simple kernels: takes some seconds.
 ///
 /// ```no_run
 /// # fn main() -> rushlight_core::Result<()> {
@@ -135,7 +135,7 @@ impl Engine for XpuEngine {
         }
         match platform::devices() {
             Ok(devices) => Ok(devices.len().min(MAX_DEVICES)),
-            // OpenCL without an Intel GPU is no failure unless a device was asked for by name.
+            // OpenCL without an Intel GPU is not an error unless a device was requested by name.
             Err(e)
                 if e.kind() == ErrorKind::Device
                     && opencl::platforms().is_ok()

@@ -1,20 +1,20 @@
-//! The most that a device can do, measured by simple kernels (`kernels/limits.cl`): what benchmarks compare with.
+//! Peak rates of a device, measured by simple kernels (`kernels/limits.cl`), for comparison in benchmarks.
 
 use crate::device::Xpu;
 use crate::program::{At, Defines, Family, Key, run};
 use rushlight_core::Result;
 use std::time::Instant;
 
-/// What simple kernels reach on a device.
+/// Peak rates of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Additions and multiplications of `f32` a second.
+    /// Additions and multiplications of `f32` per second.
     pub flops: f64,
-    /// Bytes read and written a second by a copy that no cache holds.
+    /// Bytes read and written per second by a copy larger than the caches.
     pub bandwidth: f64,
 }
 
-/// Seconds of the fastest of the runs of a third of a second, at least seven.
+/// Time of the fastest run: at least seven runs, for a third of a second.
 fn fastest(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     run()?;
     let (mut best, mut count, begin) = (f64::INFINITY, 0, Instant::now());

@@ -7,16 +7,16 @@ use crate::program::{Argument, At, Defines, Family, Key, Kind, Number, run};
 use rushlight_core::backend::{Activation, MatMul};
 use rushlight_core::{DType, Error, Result, View};
 
-/// Multiplications from which on operands are packed and multiplied in tiles.
+/// Multiplications from which operands are packed and multiplied in tiles.
 const TILED: u64 = 1 << 15;
 
-/// Flags of the kernels beside the activation; the same as in `matmul.cl`.
+/// Flags of the kernels besides the activation; match `matmul.cl`.
 const WITH_BIAS: u32 = 16;
 const WITH_OUTPUT: u32 = 32;
 const BIAS_OF_ROWS: u32 = 64;
 const ROW_FACTORS: u32 = 128;
 
-/// Sizes and strides; the same as `Problem` in `matmul.cl`.
+/// Sizes and strides; matches `Problem` in `matmul.cl`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Problem {
@@ -42,7 +42,7 @@ impl Argument for Problem {
 pub struct Matrix {
     pub address: u64,
     pub dtype: DType,
-    /// Of images, heads, rows and columns.
+    /// Strides of images, heads, rows and columns.
     pub strides: [i64; 4],
 }
 
@@ -60,7 +60,7 @@ impl Matrix {
 }
 
 /// `out = activation(alpha * a @ b + beta * out + bias)` for each head of each image. Operands may differ in dtype;
-/// sums have the wider's arithmetic.
+/// sums use the wider one's arithmetic.
 #[derive(Clone, Copy)]
 pub struct Product {
     pub images: usize,
@@ -73,9 +73,9 @@ pub struct Product {
     pub out: Matrix,
     /// Address, dtype and stride.
     pub bias: Option<(u64, DType, i64)>,
-    /// In place of a bias: the address of a factor for each row, `[images, heads, m]`, of the type of sums.
+    /// Instead of a bias: the address of a factor for each row, `[images, heads, m]`, of the type of sums.
     pub row_factors: Option<u64>,
-    /// The right operand in panels, from [`Xpu::packed`]: address, and elements between batches.
+    /// The right operand in panels, from [`Xpu::packed`]: address, and batch stride in elements.
     pub packed: Option<(u64, u64)>,
     pub alpha: f64,
     pub beta: f64,
@@ -116,7 +116,7 @@ impl Product {
         }
     }
 
-    /// The same computed transposed.
+    /// The transposed problem.
     fn transposed(&self) -> Self {
         Self {
             m: self.n,
@@ -129,20 +129,20 @@ impl Product {
     }
 }
 
-/// Elements of a CPU's vectors.
+/// Lanes of a CPU's vectors.
 fn lanes(kind: Kind) -> usize {
     if kind == Kind::F64 { 8 } else { 16 }
 }
 
-/// A form of the tiled kernels.
+/// Compile-time parameters of the tiled kernels.
 struct Form {
     cpu: bool,
-    /// Computed as the transposed product.
+    /// Whether the transposed product is computed.
     transposed: bool,
     lanes: usize,
     rows: usize,
     columns: usize,
-    /// The same as `LEFT_FORM` and `RIGHT_FORM` in `matmul.cl`.
+    /// Matches `LEFT_FORM` and `RIGHT_FORM` in `matmul.cl`.
     left: u16,
     right: u16,
 }
@@ -215,8 +215,8 @@ impl Xpu {
             p.problem(), a, b, bias, out, alpha, beta, codes, flags)
     }
 
-    /// Whether a product is that of a matrix and a vector which a CPU reads where they lie: whether the vector is on
-    /// the left, and whether the matrix has its rows in a line (else its columns).
+    /// Whether a product is that of a matrix and a vector that a CPU reads in place: whether the vector is on the left,
+    /// and whether the matrix is contiguous along its rows (else its columns).
     fn takes_vector(&self, p: &Product, kind: Kind) -> Option<(bool, bool)> {
         if !self.driver.abilities().is_cpu || p.n.min(p.m) != 1 || p.row_factors.is_some() || p.packed.is_some() {
             return None;
@@ -251,7 +251,7 @@ impl Xpu {
             p.problem(), a, b, bias, out, alpha, beta, flags)
     }
 
-    /// The tiled kernels. Operands are packed into panels, but those that a CPU can as well read where they lie.
+    /// The tiled kernels. Operands are packed into panels, unless a CPU can read them in place as fast.
     pub fn tiles(&self, p: &Product, kind: Kind, flags: u32) -> Result<()> {
         let form = self.form(p, kind);
         let (p, flags) = if form.transposed { (&p.transposed(), flags | BIAS_OF_ROWS) } else { (p, flags) };
@@ -293,7 +293,7 @@ impl Xpu {
         if m_tiles.saturating_mul(n_tiles) > u32::MAX as usize / 2 {
             return Err(Error::unsupported(format!("{}: a product of {} x {} is too large", self.device, p.m, p.n)));
         }
-        // Panels that stay in the second cache together.
+        // Panels that stay in the L2 cache together.
         const CACHED: usize = 1 << 18;
         let near = (CACHED / (p.k * columns * kind.size())).clamp(1, n_tiles) as u32;
         run!(self, kernel, [m_tiles * n_tiles, p.batch(), 1], [1, 1, 1];
@@ -309,13 +309,13 @@ impl Xpu {
         }
         let arithmetic = if kind == Kind::F64 { DType::F64 } else { DType::F32 };
         let (rows, columns) = (12, 2 * lanes);
-        // Few rows times a weight whose rows lie in a line: transposed, the weight needs no packing.
+        // Few rows times a weight with contiguous rows: computed transposed, so the weight is not packed.
         let few = p.m <= 64 && p.n >= 4 * p.m && p.row_factors.is_none() && p.packed.is_none();
         let transposed = few && p.b.dtype == arithmetic && p.b.strides[2] == 1;
         let p = if transposed { &p.transposed() } else { p };
-        // Rows that lie a multiple of this many bytes apart share a set of the cache.
+        // Rows whose stride is a multiple of this many bytes share a cache set.
         const SET: u64 = 2048;
-        // Elements from which on packing is cheap beside the product.
+        // Elements from which packing is cheap compared to the product.
         const LARGE: usize = 1 << 17;
         let spread = |stride: i64| !(stride.unsigned_abs() * kind.size() as u64).is_multiple_of(SET);
         let small = p.m * p.k < LARGE;
@@ -330,7 +330,7 @@ impl Xpu {
         Form { cpu, transposed, lanes, rows, columns, left, right: right as u16 }
     }
 
-    /// The right operand in panels for several products like this one; `None` where such a product would not pack it.
+    /// The right operand in panels for several products like this one; `None` if such a product would not pack it.
     pub fn packed(&self, p: &Product) -> Result<Option<(Scratch<'_>, u64)>> {
         let kind = p.kind();
         if kind == Kind::I64 || p.work() < TILED || self.takes_matrix_units(p) {
@@ -343,8 +343,8 @@ impl Xpu {
         self.panels(p.b.transposed(), kind, form.columns, [p.images, p.heads, p.n, p.k]).map(Some)
     }
 
-    /// An operand in panels of `width` rows: the memory, and the elements between batches. `sizes` are images, heads,
-    /// rows and depth. A matrix that all batches share is packed once.
+    /// An operand in panels of `width` rows: the memory, and the batch stride in elements. `sizes` are images, heads,
+    /// rows and depth. A matrix shared by all batches is packed once.
     pub fn panels(&self, x: Matrix, kind: Kind, width: usize, sizes: [usize; 4]) -> Result<(Scratch<'_>, u64)> {
         let [images, heads, count, depth] = sizes;
         let [image_stride, head_stride, stride, depth_stride] = x.strides;
@@ -352,7 +352,7 @@ impl Xpu {
         let batch = if shared { 1 } else { images * heads };
         let number = count.div_ceil(width);
         let order = match (stride, depth_stride) {
-            // Vectors of f64 are read from f64 only.
+            // Vectors of f64 can only be loaded from f64.
             _ if kind == Kind::F64 && x.dtype != DType::F64 => 0u16,
             (1, _) => 1,
             (_, 1) => 2,
@@ -371,7 +371,7 @@ impl Xpu {
         })?;
         let scratch = self.scratch(batch * number * depth * width * kind.size())?;
         let (from, to) = (At(x.address), At(scratch.address));
-        // Elements along the depth for a work item of a CPU.
+        // Elements along the depth per work item of a CPU.
         const CHUNK: usize = 256;
         let (each, items) = if cpu { (CHUNK, 1) } else { (16, 16) };
         run!(self, kernel, [depth.div_ceil(each), number, batch], [items, 1, 1];

@@ -1,8 +1,8 @@
-//! Products of half-precision matrices on the matrix units (XMX) of Intel's GPUs (`kernels/matmul_xmx.cl`), where the
-//! device has `cl_intel_subgroup_matrix_multiply_accumulate` for sub-groups of 16, as Data Center GPUs Max have.
+//! Products of half-precision matrices on the matrix units (XMX) of Intel GPUs (`kernels/matmul_xmx.cl`), if the device
+//! has `cl_intel_subgroup_matrix_multiply_accumulate` for sub-groups of 16, as Data Center GPUs Max do.
 //!
-//! No such device has run them yet. Intel's offline compiler makes the matrix instructions of them (`scripts/test_xpu
-//! pvc`), and devices that have sub-groups run them with the instruction emulated.
+//! No such device has run them yet. Intel's offline compiler generates the matrix instructions from them
+//! (`scripts/test_xpu pvc`), and devices with sub-groups run them with the instruction emulated.
 
 use crate::device::{Scratch, Xpu};
 use crate::matmul::{Matrix, Product};
@@ -22,17 +22,17 @@ pub enum MatrixUnits {
 }
 
 impl MatrixUnits {
-    /// The variable that decides otherwise than by the device: `0` for none, `emulate`.
+    /// The variable that overrides the device's choice: `0` for none, `emulate`.
     pub const VARIABLE: &str = "RUSHLIGHT_XPU_XMX";
 
-    /// What a device with these extensions and sizes of sub-groups has.
+    /// The support of a device with these extensions and sub-group sizes.
     pub fn of(has: impl Fn(&str) -> bool, sub_groups: &[usize]) -> Self {
         let sized = has("cl_intel_required_subgroup_size") && sub_groups.contains(&16);
         let sub_groups_work = sized && has("cl_intel_subgroups") && has("cl_intel_subgroups_short");
         match std::env::var(Self::VARIABLE).as_deref() {
             Ok("0") => MatrixUnits::Absent,
             Ok("emulate") if sub_groups_work => MatrixUnits::Emulated,
-            // GPUs with sub-groups of 8 want the instructions in another form.
+            // GPUs with sub-groups of 8 need the instructions in another form.
             _ if sub_groups_work && !sub_groups.contains(&8) && has("cl_intel_subgroup_matrix_multiply_accumulate") => {
                 MatrixUnits::Present
             }
@@ -47,7 +47,7 @@ const PANEL: usize = 32;
 const STEP: usize = 16;
 
 impl Xpu {
-    /// Whether matrix units take the product.
+    /// Whether matrix units support the product.
     pub fn takes_matrix_units(&self, p: &Product) -> bool {
         self.driver.abilities().matrix_units != MatrixUnits::Absent
             && p.a.dtype == p.b.dtype
@@ -65,14 +65,14 @@ impl Xpu {
         let kernel = self.kernel(key, || product_defines(p.a.dtype, p.out.dtype, bias.1, emulated))?;
         // A group has four panels of rows and two of columns.
         let groups = [p.m.div_ceil(4 * PANEL), p.n.div_ceil(2 * PANEL), p.images * p.heads];
-        // The right operand is read by pairs.
+        // The right operand is read in pairs.
         run!(self, kernel, groups, [128, 1, 1];
             p.problem(), At(left.address), At(right.address), a_batch, b_batch / 2, At(bias.0), At(p.out.address),
             Kind::F32.number(p.alpha), Kind::F32.number(p.beta), flags)
     }
 
-    /// An operand in panels of rows, and the elements between batches. `sizes` are images, heads, rows and depth. A
-    /// matrix that all batches share is packed once.
+    /// An operand in panels of rows, and the batch stride in elements. `sizes` are images, heads, rows and depth. A
+    /// matrix shared by all batches is packed once.
     fn xmx_panels(&self, x: Matrix, sizes: [usize; 4], right: bool, emulated: bool) -> Result<(Scratch<'_>, u64)> {
         let [images, heads, count, depth] = sizes;
         let [image_stride, head_stride, stride, depth_stride] = x.strides;
@@ -109,7 +109,7 @@ mod tests {
     use crate::program::write_gpu_source;
     use rushlight_core::{Backend, Layout, View};
 
-    /// The bits of small integers, which both dtypes hold exactly, so that sums do not depend on their order.
+    /// Bits of small integers, which both dtypes represent exactly, so that sums do not depend on their order.
     fn integers(count: usize, dtype: DType) -> Vec<u8> {
         let bits: [u16; 5] = match dtype {
             DType::F16 => [0xc000, 0xbc00, 0, 0x3c00, 0x4000],

@@ -1,4 +1,5 @@
-//! OpenCL's functions, opened at run time: by the system's loader `libOpenCL.so.1`, or straight from a vendor's driver.
+//! OpenCL's functions, opened at run time: through the system's loader `libOpenCL.so.1`, or directly from a vendor's
+//! driver.
 
 use libloading::Library;
 use rushlight_core::{Error, Result};
@@ -15,7 +16,7 @@ pub const DEVICE_TYPE_CPU: u64 = 1 << 1;
 pub const DEVICE_TYPE_GPU: u64 = 1 << 2;
 pub const DEVICE_TYPE_ALL: u64 = 0xFFFF_FFFF;
 
-/// Numbers of the parameters that are asked for.
+/// Constants of the queried parameters.
 pub mod info {
     pub const PLATFORM_NAME: u32 = 0x0902;
     pub const PLATFORM_VENDOR: u32 = 0x0903;
@@ -45,10 +46,10 @@ pub mod info {
 
 type Info = unsafe extern "C" fn(Handle, u32, usize, *mut c_void, *mut usize) -> i32;
 
-/// Declares the table of functions: each with its place in the dispatch table that a driver's objects begin with.
+/// Declares the table of functions: each with its index in the dispatch table at the start of a driver's objects.
 macro_rules! functions {
     ($($name:ident = $symbol:literal at $place:literal: fn($($arg:ty),* $(,)?) -> $ret:ty;)*) => {
-        /// OpenCL's functions as one platform has them.
+        /// OpenCL's functions of one platform.
         pub struct Api {
             $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
         }
@@ -129,13 +130,13 @@ unsafe impl Send for Platform {}
 // SAFETY: as above.
 unsafe impl Sync for Platform {}
 
-/// The variable that names drivers, or directories of them, to be opened beside those the system's loader knows.
+/// The variable that names drivers, or directories of them, to open in addition to those of the system's loader.
 pub const PATH: &str = "RUSHLIGHT_OPENCL_PATH";
 
 /// Names of drivers in a directory of [`PATH`].
 const DRIVERS: [&str; 4] = ["libigdrcl.so", "libintelocl.so", "libpocl.so.2", "libpocl.so"];
 
-/// The platforms of this machine. The error says what was looked for.
+/// The platforms of this machine. The error lists what was tried.
 pub fn platforms() -> Result<&'static [Platform]> {
     static FOUND: OnceLock<Result<Vec<Platform>>> = OnceLock::new();
     FOUND.get_or_init(find).as_deref().map_err(Clone::clone)
@@ -154,7 +155,7 @@ fn find() -> Result<Vec<Platform>> {
         Ok(platforms) => found.extend(platforms),
         Err(why) => {
             tried.push(format!("libOpenCL.so.1: {why}"));
-            // Without a loader, what it would have read.
+            // Without a loader, reads the files that it would have read.
             for path in registered_drivers(Path::new("/etc/OpenCL/vendors")) {
                 match open_driver(&path) {
                     Ok(platforms) => found.extend(platforms),
@@ -253,7 +254,7 @@ fn open_driver(path: &Path) -> std::result::Result<Vec<Platform>, String> {
     Ok(found)
 }
 
-/// All handles of a call that fills an array and says how many there are; none where it fails.
+/// All handles of a call that fills an array and returns their number; none if it fails.
 pub fn listed(call: impl Fn(u32, *mut Handle, *mut u32) -> i32) -> Vec<Handle> {
     let mut count = 0;
     if call(0, std::ptr::null_mut(), &mut count) != SUCCESS || count == 0 {
@@ -275,7 +276,7 @@ impl Platform {
     }
 }
 
-/// A text that an object tells; empty where it does not.
+/// A string property of an object; empty if it has none.
 pub fn text(ask: Info, object: Handle, what: u32) -> String {
     let mut size = 0;
     // SAFETY: only the size is written.
@@ -290,15 +291,15 @@ pub fn text(ask: Info, object: Handle, what: u32) -> String {
     CStr::from_bytes_until_nul(&bytes).map_or(String::new(), |text| text.to_string_lossy().trim().to_string())
 }
 
-/// A number that an object tells, of up to eight bytes; zero where it does not.
+/// A numeric property of an object, of up to eight bytes; zero if it has none.
 pub fn number(ask: Info, object: Handle, what: u32) -> u64 {
     let mut value = [0u8; 8];
-    // SAFETY: room for eight bytes, which is the size of the largest number that is asked for.
+    // SAFETY: room for eight bytes, the size of the largest queried number.
     let status = unsafe { ask(object, what, value.len(), value.as_mut_ptr().cast(), std::ptr::null_mut()) };
     if status == SUCCESS { u64::from_le_bytes(value) } else { 0 }
 }
 
-/// A parameter that is a list of sizes, empty where the object has none.
+/// A list property of sizes, empty if the object has none.
 pub fn sizes(ask: Info, object: Handle, what: u32) -> Vec<usize> {
     let mut bytes = 0;
     // SAFETY: only the size is written.
@@ -342,7 +343,7 @@ pub fn failed(call: &str, status: i32) -> Error {
     if matches!(status, -6..=-4 | -61) { Error::out_of_memory(message) } else { Error::device(message) }
 }
 
-/// `Ok` where a call succeeded.
+/// `Ok` if a call succeeded.
 pub fn check(call: &str, status: i32) -> Result<()> {
     if status == SUCCESS { Ok(()) } else { Err(failed(call, status)) }
 }

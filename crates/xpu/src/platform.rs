@@ -1,22 +1,22 @@
-//! The devices that are `xpu`: Intel's GPUs, or what the user asks for.
+//! The devices that are `xpu`: Intel GPUs, or the user's choice.
 //!
-//! Level Zero's variables are honoured as SYCL programs know them: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default, and
-//! `COMBINED`: each tile of a GPU is a device; `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (which devices
-//! there are, by number; `0.1` is a tile of a GPU).
+//! Level Zero's variables have the same meaning as in SYCL programs: `ZE_FLAT_DEVICE_HIERARCHY` (`FLAT`, the default,
+//! and `COMBINED`: each tile of a GPU is a device; `COMPOSITE`: each GPU is one) and `ZE_AFFINITY_MASK` (the visible
+//! devices, by number; `0.1` is a tile of a GPU).
 
 use crate::opencl::{self, Handle, Platform, info};
 use rushlight_core::{Error, Result};
 use std::sync::OnceLock;
 
-/// Intel's number among vendors.
+/// Intel's vendor ID.
 const INTEL: u64 = 0x8086;
 
-/// The variable that has devices of other platforms, CPUs included, stand for `xpu`: a part of a platform's name or
-/// vendor (`pocl`, `intel`), or `cpu`.
+/// The variable that makes devices of other platforms, including CPUs, `xpu`: a part of a platform's name or vendor
+/// (`pocl`, `intel`), or `cpu`.
 pub const PLATFORM: &str = "RUSHLIGHT_XPU_PLATFORM";
 
-/// Whether it is worth to load OpenCL: a platform is asked for, or the kernel knows a GPU of Intel's. Where OpenCL
-/// brings a compiler along, loading it takes each process of a job longer than all else it does to start.
+/// Whether loading OpenCL pays: a platform is requested, or the kernel reports an Intel GPU. OpenCL drivers include a
+/// compiler, and loading it would dominate the start of every process of a job.
 pub fn may_have_device() -> bool {
     use std::path::Path;
     if !cfg!(target_os = "linux") || std::env::var_os(PLATFORM).is_some() || Path::new("/dev/dxg").exists() {
@@ -103,10 +103,10 @@ fn find() -> Result<Vec<Found>> {
     Ok(devices)
 }
 
-/// The variable that has each compute unit of a CPU stand for a tile, for tests.
+/// The variable that makes each compute unit of a CPU a tile, for tests.
 const TILES: &str = "RUSHLIGHT_XPU_TILES";
 
-/// Whether a GPU of several tiles is one device.
+/// Whether a GPU with several tiles is one device.
 fn is_composite(hierarchy: &str) -> Result<bool> {
     match hierarchy.to_ascii_uppercase().as_str() {
         "" | "FLAT" | "COMBINED" => Ok(false),
@@ -115,7 +115,7 @@ fn is_composite(hierarchy: &str) -> Result<bool> {
     }
 }
 
-/// The tiles of a GPU as devices of their own; none where it has only one.
+/// The tiles of a GPU as separate devices; none if it has only one.
 fn tiles(root: &Found) -> Vec<Found> {
     /// CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN, next partitionable.
     const BY_DOMAIN: [isize; 3] = [0x1088, 1 << 5, 0];
@@ -135,9 +135,9 @@ fn tiles(root: &Found) -> Vec<Found> {
     if parts.len() < 2 { Vec::new() } else { parts.into_iter().map(|device| Found { device, ..*root }).collect() }
 }
 
-/// Which GPUs, or tiles of them, are devices: `tiles[i]` is the number of tiles of GPU `i`, 0 or 1 where it is whole.
+/// The GPUs, or tiles, that are devices: `tiles[i]` is the number of tiles of GPU `i`, 0 or 1 if it is not divided.
 fn select(tiles: &[usize], composite: bool, mask: &str) -> Result<Vec<(usize, Option<usize>)>> {
-    // The numbers that the mask counts in: tiles where they are devices, else GPUs.
+    // The units that the mask counts: tiles if they are devices, else GPUs.
     let mut all: Vec<(usize, Option<usize>)> = Vec::new();
     for (gpu, &count) in tiles.iter().enumerate() {
         if composite || count < 2 {
@@ -163,7 +163,7 @@ fn select(tiles: &[usize], composite: bool, mask: &str) -> Result<Vec<(usize, Op
         };
         let gpu: usize = gpu.parse().map_err(|_| bad(entry))?;
         match tile {
-            // As Level Zero does, numbers of devices that are not there are passed over.
+            // As in Level Zero, numbers of missing devices are ignored.
             None => chosen.extend(all.get(gpu)),
             Some(_) if !composite => return Err(bad(entry)),
             Some(tile) if tiles.get(gpu).is_some_and(|&count| tile < count) => chosen.push((gpu, Some(tile))),

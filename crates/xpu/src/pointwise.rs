@@ -1,5 +1,5 @@
-//! Pointwise ops, and what is like them: copies, fills, selections. One kernel driver (`kernels/pointwise.cl`), one
-//! compiled form per op, dtypes and class of layout.
+//! Pointwise ops and similar passes: copies, fills, selections. One kernel driver (`kernels/pointwise.cl`), compiled
+//! once per op, dtypes and layout class.
 
 use crate::device::Xpu;
 use crate::driver::Arg;
@@ -9,21 +9,21 @@ use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
 use rushlight_gpu::plan::{Nest, in_memory_order, is_wide, loops, merged};
 
-/// Work items of a group.
+/// Work items per group.
 const GROUP: usize = 128;
-/// Inputs of the widest op: a derivative reads the gradient, three inputs and the output.
+/// Maximum inputs: a derivative reads the gradient, three inputs and the output.
 const INPUTS: usize = 5;
-/// Inputs and the output.
+/// Maximum operands: inputs and the output.
 const OPERANDS: usize = INPUTS + 1;
-/// Elements from which on a form for the op, the dtypes and the layout is compiled; below, several ops share a kernel
-/// that takes any.
+/// Elements from which a kernel for the op, the dtypes and the layout is compiled; smaller tensors use a generic kernel
+/// shared by several ops.
 const LARGE: usize = 1 << 14;
-/// Rows of the op table in one kernel for small tensors.
+/// Rows of the op table per generic kernel.
 const CHUNK: usize = 8;
-/// Elements of the innermost loop from which on it is a dimension of the launch.
+/// Elements of the innermost loop from which it is a dimension of the launch.
 const LONG_LOOP: usize = 64;
 
-/// What is computed for each element.
+/// The formula of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formula {
     /// A row's value.
@@ -36,29 +36,29 @@ pub enum Formula {
     Select,
 }
 
-/// How an operand's innermost loop lies.
+/// Layout of an operand's innermost loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// One element for all.
+    /// The same element for all.
     None = 0,
     /// Side by side.
     One = 1,
-    /// A stride that the kernel is told.
+    /// A stride passed to the kernel.
     Any = 2,
 }
 
-/// A kernel's compiled form: formula, dtypes, layout class.
+/// Compile-time parameters of a kernel: formula, dtypes, layout class.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     formula: Formula,
-    /// What inputs are converted to.
+    /// The dtype that inputs are converted to.
     compute: DType,
     out: DType,
-    /// Dtype of each input; `None` for a number or an input that is not there.
+    /// Dtype of each input; `None` for a scalar or a missing input.
     inputs: [Option<DType>; INPUTS],
-    /// Whether an input is a number.
+    /// Whether an input is a scalar.
     numbers: [bool; INPUTS],
-    /// Of the output and the inputs where the innermost loop is a dimension of the launch.
+    /// Layouts of the output and the inputs if the innermost loop is a dimension of the launch.
     steps: Option<[Step; OPERANDS]>,
     narrow: bool,
 }
@@ -96,7 +96,7 @@ impl Form {
         let register = wide(self.compute);
         let (mut declare, mut loads) = (String::new(), String::new());
         for i in 0..INPUTS {
-            // The first input of a selection is a condition, whatever the others are.
+            // The first input of a selection is the condition, whatever the others' dtype.
             let target = if self.formula == Formula::Select && i == 0 { DType::Bool } else { self.compute };
             if let Some(dtype) = self.inputs[i] {
                 declare += &format!(", const __global {}* in{i}", stored(dtype));
@@ -161,7 +161,7 @@ impl Form {
         let result = if row.truth {
             converted(DType::I32, self.out, &call)
         } else {
-            // What a register holds too much of a small integer falls away.
+            // Truncates the excess bits of a small integer in a register.
             let narrowed = match self.compute {
                 DType::I16 | DType::I8 | DType::U8 => converted(DType::I32, self.compute, &call),
                 _ => call,
@@ -172,18 +172,18 @@ impl Form {
     }
 }
 
-/// Work items of a group of the kernels for small tensors.
+/// Work items per group of the generic kernels.
 const GROUP_ANY: usize = 16;
-/// Codes of inputs that are not tensors, beside the dtypes'.
+/// Codes of inputs that are not tensors, besides the dtypes'.
 const NOTHING: u32 = 14;
 const NUMBER: u32 = 15;
 
-/// The number of a row's value, or of its derivative, in its kernel for small tensors; 0 copies, 1 selects.
+/// The number of a row's value, or of its derivative, in its generic kernel; 0 copies, 1 selects.
 fn case(op: Pointwise, wrt: Option<usize>) -> u32 {
     (2 + (op as usize % CHUNK) * 4 + wrt.map_or(0, |wrt| wrt + 1)) as u32
 }
 
-/// The definitions of the kernel for small tensors with the rows of a chunk of the table.
+/// Definitions of the generic kernel with the rows of a chunk of the table.
 fn any_defines(chunk: Option<usize>, kind: Kind) -> Defines {
     let (mut rows, mut cases) = (String::new(), String::new());
     let mut needs = std::collections::BTreeSet::new();
@@ -222,7 +222,7 @@ fn any_defines(chunk: Option<usize>, kind: Kind) -> Defines {
     needs.iter().fold(defines, |defines, name| defines.define(&format!("NEEDS_{name}"), 1))
 }
 
-/// A number as a kernel of this arithmetic takes it.
+/// A scalar in the encoding of a kernel with this arithmetic.
 fn number(value: Scalar, dtype: DType) -> Number {
     if dtype.is_float() {
         return Number::float(value.to_f64(), dtype);
@@ -312,7 +312,7 @@ impl Xpu {
         unsafe { self.launch(kernel, groups, [GROUP, 1, 1], &args) }
     }
 
-    /// The same for small tensors, by a kernel that takes any dtypes and has several rows.
+    /// The same for small tensors, by the generic kernel.
     fn formula_any(
         &self,
         formula: Formula,
@@ -351,7 +351,7 @@ impl Xpu {
         let numbers = values.map(|v| v.unwrap_or(kind.number(0.0)));
         let params: [Number; 4] = std::array::from_fn(|i| kind.number(params.get(i).copied().unwrap_or(0.0)));
         let (count, to) = (out.numel(), At(out.ptr() as u64));
-        // What a row does not read is any memory of ours.
+        // An input that a row does not read gets any valid address.
         let [a, b, c, d, e] = views.map(|v| At(v.map_or(to.0, |v| v.ptr() as u64)));
         let [n0, n1, n2, n3, n4] = numbers;
         let [p0, p1, p2, p3] = params;
@@ -413,7 +413,7 @@ impl Xpu {
             if src.ptr() == out.ptr() {
                 return Ok(());
             }
-            // Drivers of CPUs copy by one core.
+            // Drivers of CPUs copy on one core.
             const SHARED_OUT: usize = 1 << 20;
             if self.driver.abilities().is_cpu && bytes >= SHARED_OUT {
                 let kernel = self.kernel(Key::new(Family::Copy, "copy_bytes", []), Defines::default)?;

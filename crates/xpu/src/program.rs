@@ -59,7 +59,7 @@ impl Family {
     }
 }
 
-/// Numbers that tell a compiled form from the others of its family.
+/// Tags that distinguish a compiled form from the others of its family.
 pub const TAGS: usize = 12;
 
 /// A compiled form.
@@ -78,7 +78,7 @@ impl Key {
     }
 }
 
-/// Definitions that make a family's text one of its forms.
+/// Definitions that specialise a family's text.
 #[derive(Default)]
 pub struct Defines(String);
 
@@ -88,8 +88,8 @@ impl Defines {
         self
     }
 
-    /// A dtype: `NAME` is the type it is stored as, `NAME_WIDE` the type of its arithmetic, `LOAD_NAME` and
-    /// `STORE_NAME` go between the two.
+    /// A dtype: `NAME` is its storage type, `NAME_WIDE` its compute type; `LOAD_NAME` and `STORE_NAME` convert between
+    /// them.
     pub fn dtype(self, name: &str, dtype: DType) -> Self {
         let tag = tag(dtype);
         self.define(name, stored(dtype))
@@ -129,7 +129,7 @@ impl Defines {
     }
 }
 
-/// The arithmetic of kernels whose dtypes are known when they run.
+/// Arithmetic of kernels whose dtypes are known when they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     F32 = 0,
@@ -156,7 +156,7 @@ impl Kind {
         [4, 8, 8][self as usize]
     }
 
-    /// A number as a kernel of this arithmetic takes it.
+    /// A scalar in the encoding of a kernel with this arithmetic.
     pub fn number(self, value: f64) -> Number {
         match self {
             Kind::F32 => Number::F32(value as f32),
@@ -208,7 +208,7 @@ pub fn wide(dtype: DType) -> &'static str {
     }
 }
 
-/// An expression of `from`'s arithmetic as one of `to`'s, with the values that `to` has.
+/// An expression of `from`'s arithmetic converted to `to`'s, with the values that `to` has.
 pub fn converted(from: DType, to: DType, e: &str) -> String {
     if from == to {
         return e.to_string();
@@ -230,7 +230,7 @@ pub fn converted(from: DType, to: DType, e: &str) -> String {
     }
 }
 
-/// The variable that names a directory for the text of every kernel that is compiled, to be compiled by other tools.
+/// The variable that names a directory for the text of every compiled kernel, for use by other tools.
 const SOURCES: &str = "RUSHLIGHT_XPU_SOURCES";
 
 /// The text of a form of a family.
@@ -262,10 +262,10 @@ type Slot = Arc<OnceLock<Result<&'static Kernel>>>;
 pub struct Kernels(Mutex<Map<Key, Slot>>);
 
 impl Xpu {
-    /// A kernel, compiled on its first use. A compilation that failed is not tried again.
+    /// A kernel, compiled on first use. A failed compilation is not retried.
     pub fn kernel(&self, key: Key, defines: impl FnOnce() -> Defines) -> Result<&'static Kernel> {
         let slot = self.kernels.0.lock().unwrap_or_else(|e| e.into_inner()).entry(key).or_default().clone();
-        // Compiled outside the map's lock: other kernels are found, and compiled, meanwhile.
+        // Compiled outside the map's lock, so that other kernels can be found and compiled meanwhile.
         slot.get_or_init(|| self.compile(key, &defines().0)).clone()
     }
 
@@ -295,7 +295,7 @@ impl Xpu {
         Ok(Box::leak(Box::new(self.driver.kernel(program, key.entry)?)))
     }
 
-    /// An error where a device has no `f64`.
+    /// Returns an error if a device has no `f64`.
     pub fn require(&self, dtypes: &[DType]) -> Result<()> {
         if dtypes.contains(&DType::F64) && !self.driver.abilities().f64 {
             return Err(Error::unsupported(format!(
@@ -341,7 +341,7 @@ values!(u32, i32, u64, i64, f32, f64, usize);
 
 impl<const N: usize> Argument for rushlight_gpu::plan::Nest<N> {
     fn arg(&self) -> Arg<'_> {
-        // SAFETY: a plain struct that the kernel declares alike; its padding is never looked at.
+        // SAFETY: a plain struct that the kernel declares identically; its padding is never read.
         Arg::Value(unsafe { std::slice::from_raw_parts((self as *const Self).cast(), size_of::<Self>()) })
     }
 }
@@ -356,7 +356,7 @@ impl Argument for At {
     }
 }
 
-/// A number in the type of a kernel's arithmetic.
+/// A scalar in the type of a kernel's arithmetic.
 pub enum Number {
     F32(f32),
     F64(f64),
@@ -364,7 +364,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// As [`wide`] has it, but integers as `long`.
+    /// Like [`wide`], but integers as `long`.
     pub fn float(value: f64, dtype: DType) -> Self {
         if dtype == DType::F64 { Number::F64(value) } else { Number::F32(value as f32) }
     }

@@ -9,14 +9,14 @@ use rushlight_gpu::plan::Nest;
 
 const GROUP: usize = 64;
 
-/// The number of 24-bit values whose uniform is below `p`.
+/// Number of 24-bit values whose uniform is below `p`.
 pub fn words_below(p: f64) -> u32 {
     (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
 }
 
-/// The largest value of a dtype below `high`, but not below `low`.
+/// The largest value of a dtype that is below `high`, but at least `low`.
 fn largest_below(dtype: DType, low: f64, high: f64) -> f64 {
-    /// The next lower of a half type's bits.
+    /// The bit pattern of the next smaller half.
     fn down(bits: u16) -> u16 {
         match bits {
             0 => 0x8001,
@@ -48,7 +48,7 @@ impl Xpu {
         }
         let narrow = matches!(out.dtype, DType::F32 | DType::F16 | DType::BF16);
         let words = |narrow: bool| if narrow { 1u16 } else { 2 };
-        // Kind, words of an element, dtype of the values drawn, and the kernel's numbers.
+        // Kind, words per element, dtype of the drawn values, and the kernel's scalars.
         let drawn = if narrow { DType::F32 } else { DType::F64 };
         let (kind, words, values, numbers, low, range, below) = match distribution {
             Distribution::Uniform { low, high } => {

@@ -1,4 +1,4 @@
-//! Reductions: which dimensions become outputs, which are folded, and how work items share them (`kernels/reduce.cl`).
+//! Reductions: kept and reduced dimensions, and how work items share them (`kernels/reduce.cl`).
 
 use crate::device::Xpu;
 use crate::program::{At, Defines, Family, Key, Kind, Number, converted, run};
@@ -6,21 +6,21 @@ use rushlight_core::backend::{ArgReduce, Reduce};
 use rushlight_core::{DType, Error, Result, View};
 use rushlight_gpu::plan::{Loops, Nest, is_wide, loops, merged};
 
-/// Work items of a group, and of one that joins pieces.
+/// Work items per group, and per group that combines pieces.
 const GROUP: usize = 64;
-/// Elements from which on a form for the fold, the dtypes and the layout is compiled.
+/// Elements from which a kernel for the reduction, the dtypes and the layout is compiled.
 const LARGE: usize = 1 << 14;
-/// Work items of a group of the kernel for small tensors.
+/// Work items per group of the generic kernel for small tensors.
 const GROUP_ANY: usize = 16;
-/// Elements that one work item folds at least before an output is cut into pieces.
+/// Minimum elements per work item before an output is split into pieces.
 const LEAST: usize = 1024;
-/// Elements that one accumulator takes at most: longer sums lose digits.
+/// Maximum elements per accumulator: longer sums lose digits.
 const MOST: usize = 4096;
-/// Bytes of the largest partial result.
+/// Maximum bytes of partial results.
 const PARTIAL: usize = 24;
 
-/// What is folded, by the codes of `reduce.cl`, and its parameters: the order of a norm, and what a result is divided
-/// by or raised to.
+/// The reduction as a code of `reduce.cl`, and its parameters: the order of a norm, and the divisor or exponent of a
+/// result.
 fn code(op: Reduce, length: usize) -> (u16, f64, f64) {
     let count = length as f64;
     match op {
@@ -48,7 +48,7 @@ fn product<const N: usize>(loops: &Loops<N>) -> usize {
     loops.iter().map(|l| l.0).product()
 }
 
-/// A compiled form of the kernels.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy)]
 struct Form {
     code: u16,
@@ -62,7 +62,7 @@ struct Form {
 }
 
 impl Form {
-    /// The dtype whose arithmetic folds: sums of integers and counts are `i64`.
+    /// The dtype of the accumulation: sums of integers and counts are `i64`.
     fn folded(&self) -> DType {
         match self.x {
             _ if matches!(self.code, 5 | 6 | 16) => DType::I64,
@@ -85,7 +85,7 @@ impl Form {
     fn defines(&self, entry: &str) -> Defines {
         let folded = self.folded();
         let wide = crate::program::wide;
-        // Truth is taken of elements as they are: a float would lose its fraction on the way to an integer.
+        // Truth is tested before conversion: a float would lose its fraction on conversion to an integer.
         let element = if matches!(self.code, 5 | 6 | 16) {
             converted(DType::Bool, DType::I64, &converted(self.x, DType::Bool, "(v)"))
         } else {
@@ -172,7 +172,7 @@ impl Xpu {
         let abilities = self.driver.abilities();
         let lanes = if abilities.is_cpu { 64 / x.dtype.size().max(4) } else { 4 };
         let (last, one_loop) = (kept[kept.len() - 1], inner.len() == 1);
-        // Neighbouring outputs are adjacent, and an output's elements do not.
+        // Neighbouring outputs are adjacent, and an output's elements are not.
         let across = last.1[0] == 1
             && last.0 % lanes == 0
             && outputs >= lanes
@@ -187,7 +187,7 @@ impl Xpu {
             (length / width / 4).max(1).next_power_of_two().min(GROUP)
         };
         let groups = outputs.div_ceil(owned * (GROUP / items_in));
-        // Enough groups to keep the device busy, and no sum too long.
+        // Enough groups to fill the device, and no sum too long.
         let taken = if across { 1 } else { width * items_in };
         let wanted = (if abilities.is_cpu { 4 } else { 16 } * abilities.compute_units.max(1)).div_ceil(groups);
         let pieces =
@@ -209,7 +209,7 @@ impl Xpu {
         let (kept, inner) = (Nest::new(&kept)?, Nest::new(&inner)?);
         let (first, second) = (Number::float(first, form.parameters()), Number::float(second, form.parameters()));
         let (from, to) = (At(x.ptr() as u64), At(out.ptr() as u64));
-        // What a form does not use is any memory of ours.
+        // An unused argument gets any valid address.
         let at = At(indices.map_or(out.ptr() as u64, |view| view.ptr() as u64));
         let scratch = if pieces > 1 { Some(self.scratch(pieces * outputs * PARTIAL)?) } else { None };
         let partial = At(scratch.as_ref().map_or(to.0, |s| s.address));
@@ -224,7 +224,7 @@ impl Xpu {
         Ok(())
     }
 
-    /// The same for small tensors, by a kernel that takes any dtypes.
+    /// The same for small tensors, by the generic kernel.
     fn fold_any(
         &self,
         (code, first, second): (u16, f64, f64),

@@ -7,13 +7,13 @@ use rushlight_core::rows::Class;
 pub struct RowText {
     /// The function's definition, in terms of the type `R`.
     pub text: String,
-    /// Functions of `functions.cl` that are compiled only where a row calls them.
+    /// Functions of `functions.cl` that are compiled only if a row calls them.
     pub needs: Vec<&'static str>,
     pub inputs: usize,
     pub params: usize,
-    /// Whether the function gives a truth value, as `int`.
+    /// Whether the function returns a boolean, as `int`.
     pub truth: bool,
-    /// Whether its last argument is the width of the integers, as shifts need it.
+    /// Whether its last argument is the width of the integers, which shifts need.
     pub bits: bool,
 }
 
@@ -24,7 +24,7 @@ impl RowText {
         Self::new(op, op.text(), op.inputs().to_vec(), truth, name)
     }
 
-    /// Its derivative by an input: of the gradient, the three inputs and the output.
+    /// Its derivative by an input: a function of the gradient, the three inputs and the output.
     pub fn derivative(op: Pointwise, wrt: usize, name: &str) -> Self {
         let text = op.grad_text().get(wrt).copied().unwrap_or("ZERO");
         let mut names = vec!["dy"];
@@ -54,7 +54,7 @@ impl RowText {
     }
 }
 
-/// A row's text with every function that it calls under a name of ours: C has others of the same names.
+/// A row's text with every called function renamed: C has others of the same names.
 pub fn calls_renamed(text: &str) -> String {
     let text = ["and", "or", "xor", "shl", "shr"]
         .iter()
@@ -75,7 +75,7 @@ pub fn calls_renamed(text: &str) -> String {
     out + &word
 }
 
-/// A row's text as the body of a C function: rows are sequences of `let` and one last expression.
+/// A row's text as the body of a C function: rows are sequences of `let` and a final expression.
 fn returning(text: &str) -> String {
     match text.rsplit_once(';') {
         Some((before, last)) => format!("{before}; return {last};"),

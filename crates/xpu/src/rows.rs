@@ -6,7 +6,7 @@ use crate::program::{At, Defines, Family, Key, Kind, run};
 use rushlight_core::backend::{CrossEntropy, RowNorm};
 use rushlight_core::{DType, Error, Result, View};
 
-/// How work items share rows: a compiled form, but for the family's own definitions.
+/// How work items share rows: compile-time parameters apart from the family's own definitions.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub kind: Kind,
@@ -26,12 +26,12 @@ impl Shape {
     }
 }
 
-/// An address that a form of a kernel may not use: then any memory of ours.
+/// The address of an optional view; any valid address if absent.
 fn or(view: Option<View>, other: View) -> At {
     At(view.unwrap_or(other).ptr() as u64)
 }
 
-/// Only floats have these families.
+/// Only floats support these families.
 pub fn float(family: &str, dtype: DType) -> Result<()> {
     if dtype.is_float() { Ok(()) } else { Err(Error::dtype(format!("{family} takes floats, not {dtype}"))) }
 }
@@ -51,7 +51,7 @@ impl Xpu {
         Shape { kind, lanes: 1, items }
     }
 
-    /// A kernel of the family: `tags` are what `own` defines.
+    /// A kernel of the family: `tags` identify the definitions of `own`.
     fn row_kernel(
         &self,
         entry: &'static str,
@@ -117,7 +117,7 @@ impl Xpu {
         run!(self, kernel, groups, items; from, out, to, n, inner)
     }
 
-    /// Rows of a group: on a CPU several, as the start of a group takes about as long as a short row.
+    /// Rows per group: several on a CPU, because starting a group takes about as long as a short row.
     fn rows_each(&self, rows: usize) -> usize {
         let abilities = self.driver.abilities();
         if abilities.is_cpu { (rows / (16 * abilities.compute_units.max(1))).clamp(1, 32) } else { 1 }
@@ -174,7 +174,7 @@ impl Xpu {
         })
     }
 
-    /// Gradients of a row norm; those not needed are `None`.
+    /// Gradients of a row norm; unneeded ones are `None`.
     pub fn row_norm_backward(
         &self,
         spec: &RowNorm,
@@ -202,7 +202,7 @@ impl Xpu {
         if dweight.is_none() && dbias.is_none() {
             return Ok(());
         }
-        // Rows in pieces, whose sums are added in order.
+        // Rows are split into pieces, whose sums are added in order.
         let wanted = 4 * self.driver.abilities().compute_units.max(1);
         let piece = spec.rows.div_ceil(wanted).max(16);
         let pieces = spec.rows.div_ceil(piece).max(1);
@@ -277,7 +277,7 @@ impl Xpu {
     }
 }
 
-/// A form of cross-entropy's kernels and its struct `Spec`.
+/// Compile-time parameters of cross-entropy's kernels and their struct `Spec`.
 struct Loss {
     kernel: &'static Kernel,
     shape: Shape,
@@ -293,7 +293,7 @@ impl crate::program::Argument for Plain {
     }
 }
 
-/// Numbers in the arithmetic of `kind`, one after the other.
+/// Scalars in the arithmetic of `kind`, concatenated.
 pub fn numbers(kind: Kind, values: &[f64]) -> Plain {
     Plain(match kind {
         Kind::F64 => values.iter().flat_map(|v| v.to_ne_bytes()).collect(),

@@ -1,4 +1,4 @@
-//! Streams and events: queues of a device, and where a thread's work goes.
+//! Streams and events: queues of a device, and the current queue of a thread.
 
 use crate::device::Xpu;
 use crate::driver::{Mark, Queue};
@@ -9,7 +9,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
-/// Where a thread's work on a device goes.
+/// Current queue of a thread on a device.
 #[derive(Clone, Copy)]
 pub struct Lane {
     pub device: Device,
@@ -17,7 +17,7 @@ pub struct Lane {
     pub pool: PoolId,
 }
 
-/// A stream that this thread's work goes to; scopes nest, the innermost of a device counts.
+/// A stream chosen by this thread; scopes nest, the innermost of a device wins.
 struct Chosen {
     lane: Lane,
     stream: Arc<XpuStream>,
@@ -27,11 +27,11 @@ thread_local! {
     static CHOSEN: RefCell<Vec<Chosen>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The queues that streams have made, of all devices.
+/// The queues created by streams, of all devices.
 static QUEUES: Mutex<Vec<(Device, Queue)>> = Mutex::new(Vec::new());
 
 impl Xpu {
-    /// Where this thread's work goes.
+    /// The current queue of this thread.
     #[inline]
     pub fn lane(&self) -> Lane {
         let chosen =
@@ -54,7 +54,7 @@ impl Xpu {
         self.report_fault()
     }
 
-    /// A point after all work a queue has been given.
+    /// A mark after all work issued to a queue.
     pub fn fence(&'static self, queue: Queue) -> Result<MarkFence> {
         Ok(MarkFence { xpu: self, mark: self.driver.mark(queue)? })
     }
@@ -82,7 +82,7 @@ impl Drop for MarkFence {
 pub struct XpuStream {
     xpu: &'static Xpu,
     lane: Lane,
-    /// Itself, to be handed out again by `current`.
+    /// A reference to itself, returned by `current`.
     own: std::sync::Weak<XpuStream>,
 }
 
@@ -102,7 +102,7 @@ impl Drop for XpuStream {
         if self.lane.queue == self.xpu.main {
             return;
         }
-        // Its memory becomes the main queue's, so its work must be done.
+        // Its memory moves to the main queue, so its work must be done.
         _ = self.xpu.driver.finish(self.lane.queue);
         QUEUES.lock().unwrap_or_else(|e| e.into_inner()).retain(|(_, queue)| *queue != self.lane.queue);
         let mut memory = self.xpu.memory();
@@ -142,7 +142,7 @@ impl Streams for Xpu {
     }
 
     fn lend_to_default(&self, _storage: &Storage) -> Result<()> {
-        // There is no queue that other libraries would take by default: they get memory whose work is done.
+        // Other libraries have no default queue here: they get memory whose work is done.
         self.synchronize()
     }
 }
@@ -153,14 +153,14 @@ impl Xpu {
     }
 }
 
-/// Puts a thread's former stream back when dropped.
+/// Restores the thread's previous stream when dropped.
 struct Scope(usize, std::marker::PhantomData<*const ()>);
 
 impl Drop for Scope {
     fn drop(&mut self) {
         let former =
             CHOSEN.with_borrow_mut(|chosen| if self.0 <= chosen.len() { chosen.split_off(self.0) } else { Vec::new() });
-        // May be the last to know its stream, whose end is work.
+        // May drop the last reference to the stream, which issues work.
         drop(former);
     }
 }
@@ -219,7 +219,7 @@ impl Stream for XpuStream {
         if std::ptr::eq(fence.xpu, self.xpu) {
             self.xpu.driver.wait_for(self.lane.queue, &fence.mark)
         } else {
-            // Events of another context mean nothing to this one.
+            // Events of another context cannot be used in this one.
             fence.xpu.driver.wait(&fence.mark)
         }
     }

@@ -1,4 +1,4 @@
-//! Optimizer steps (`kernels/update.cl`): a launch for each parameter, which is one pass over it.
+//! Optimizer steps (`kernels/update.cl`): one launch, and one pass, for each parameter.
 
 use crate::device::Xpu;
 use crate::program::{At, Defines, Family, Key, Kind, run};

@@ -1,4 +1,4 @@
-"""``torch.overrides``: functions of ``torch`` answered by the class of an argument (``__torch_function__``), or by a mode."""
+"""``torch.overrides``: functions of ``torch`` overridden by the class of an argument (``__torch_function__``), or by a mode."""
 
 import functools
 import threading
@@ -23,7 +23,7 @@ _modes = _Modes()
 
 
 def _overriding(args):
-    """Arguments whose classes answer, also in lists and tuples; of a class and its subclass, the subclass's first. One per class."""
+    """Arguments whose classes override, also in lists and tuples; subclasses come before their base classes. One per class."""
     found = []
     for arg in args:
         for item in arg if type(arg) in (list, tuple) else (arg,):
@@ -40,7 +40,7 @@ def _called(function):
 
 
 def _answer(function, args, kwargs):
-    """The answer of the topmost mode, or of the first class of an argument that gives one."""
+    """The result of the topmost mode, or of the first argument's class that returns one."""
     overriding = _overriding([*args, *kwargs.values()]) if _C._is_torch_function_enabled() else []
     kinds = tuple(type(arg) for arg in overriding)
     if _modes.stack and not _C._is_torch_function_all_disabled():
@@ -59,7 +59,7 @@ def _answer(function, args, kwargs):
 
 
 class _without:
-    """Calls inside a mode's answer go to the modes below it."""
+    """Calls inside a mode's handler go to the modes below it."""
 
     def __init__(self, mode):
         self._mode = mode
@@ -75,7 +75,7 @@ class _without:
 
 
 class TorchFunctionMode:
-    """A context in which every function of ``torch`` called by this thread goes to ``__torch_function__`` of the mode."""
+    """A context in which every function of ``torch`` called by this thread goes to the mode's ``__torch_function__``."""
 
     inner: "TorchFunctionMode"
 
@@ -93,12 +93,12 @@ class TorchFunctionMode:
 
     @classmethod
     def push(cls, *args, **kwargs):
-        """An instance, to be entered."""
+        """An instance, for use in ``with``."""
         return cls(*args, **kwargs)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that answers as if it were not there."""
+    """A mode that changes nothing."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
@@ -113,7 +113,7 @@ def _get_current_function_mode_stack():
 
 
 class _Level:
-    """A context in which fewer may answer."""
+    """A context that disables some overrides."""
 
     level: int
 
@@ -126,19 +126,19 @@ class _Level:
 
 
 class DisableTorchFunctionSubclass(_Level):
-    """Classes of arguments are not asked; modes are."""
+    """Disables the overrides of argument classes, but not modes."""
 
     level = 1
 
 
 class DisableTorchFunction(_Level):
-    """Nobody is asked."""
+    """Disables all overrides."""
 
     level = 0
 
 
 def has_torch_function(relevant_args):
-    """Whether a class of the arguments, or a mode, answers calls."""
+    """Whether a class of the arguments, or a mode, overrides calls."""
     return _C._has_torch_function(tuple(relevant_args))
 
 
@@ -148,17 +148,17 @@ def has_torch_function_unary(tensor):
 
 
 def has_torch_function_variadic(*tensors):
-    """``has_torch_function`` of arguments given one by one."""
+    """``has_torch_function`` for separate arguments."""
     return _C._has_torch_function(tensors)
 
 
 def handle_torch_function(public_api, relevant_args, *args, **kwargs):
-    """The answer of a mode, or of a class of the relevant arguments, to a call of a function written in Python."""
+    """The result of a mode, or of a class of the relevant arguments, for a function written in Python."""
     return _answer(public_api, args, kwargs)
 
 
 def wrap_torch_function(dispatcher):
-    """Makes a function overridable by the arguments that ``dispatcher`` of the same signature picks."""
+    """Makes a function overridable by the arguments that ``dispatcher``, of the same signature, returns."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -172,7 +172,7 @@ def wrap_torch_function(dispatcher):
 
 
 def overridable(function, module=None):
-    """A function of this package that arguments' classes and modes may answer, at home in a module."""
+    """Makes a function of this package overridable by argument classes and modes, under a module's name."""
 
     def call(*args, **kwargs):
         if _C._has_torch_function(args) or kwargs and _C._has_torch_function(tuple(kwargs.values())):
@@ -180,13 +180,13 @@ def overridable(function, module=None):
         return function(*args, **kwargs)
 
     functools.update_wrapper(call, function)
-    # Where pickle finds it.
+    # So that pickle finds it.
     call.__module__ = module or call.__module__
     return call
 
 
 def make_overridable(namespace, names):
-    """Makes functions of a module overridable, unless the compiled part does so already."""
+    """Makes functions of a module overridable, unless the compiled part already does."""
     for name in names:
         function = namespace.get(name)
         if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
@@ -197,12 +197,12 @@ def make_overridable(namespace, names):
 
 @functools.lru_cache(None)
 def get_default_nowrap_functions():
-    """Attributes whose values are not turned into the subclass."""
+    """Attributes whose values are not converted to the subclass."""
     return {getattr(Tensor, name).__get__ for name in ("_base", "grad", "_grad") if hasattr(Tensor, name)}
 
 
 def _convert(value, cls):
-    """Tensors of a result as instances of a subclass."""
+    """Converts tensors of a result to instances of a subclass."""
     if cls is Tensor:
         return value
     if isinstance(value, Tensor) and not isinstance(value, cls):
@@ -215,7 +215,7 @@ def _convert(value, cls):
 
 
 def _torch_function(cls, func, types, args=(), kwargs=None):
-    """What subclasses of ``Tensor`` do unless they say otherwise: compute, and give results their class."""
+    """The default for subclasses of ``Tensor``: computes, and converts results to the subclass."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
@@ -223,11 +223,11 @@ def _torch_function(cls, func, types, args=(), kwargs=None):
         return result if func in get_default_nowrap_functions() else _convert(result, cls)
 
 
-# What can be overridden.
+# Overridable functions.
 
 
 def is_tensor_like(inp):
-    """Whether an object is a tensor or answers calls in a tensor's place."""
+    """Whether an object is a tensor or overrides calls like one."""
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
@@ -251,12 +251,12 @@ def _overridable():
 
 
 def get_overridable_functions():
-    """Functions that classes and modes may answer, by the namespace they are in."""
+    """Functions that classes and modes may override, by namespace."""
     return {namespace: [value for _, value in listed] for namespace, listed in _overridable().items()}
 
 
 def get_testing_overrides():
-    """A function of the same name for each overridable function, which takes anything."""
+    """A dummy of the same name for each overridable function, with any arguments."""
     return {value: lambda *args, **kwargs: -1 for listed in _overridable().values() for _, value in listed}
 
 

@@ -24,7 +24,7 @@ REQUEUE_CODE = 75
 
 
 class Preemption:
-    """Watches for signals, in every rank. Construct it in the main thread, after ``init_process_group``."""
+    """Watches for signals, on every rank. Construct it in the main thread, after ``init_process_group``."""
 
     def __init__(self, signals=(signal.SIGTERM, signal.SIGUSR1)):
         self._signal = None
@@ -37,11 +37,11 @@ class Preemption:
         self._signal = number
 
     def is_requested(self):
-        """Whether a signal has come to this rank."""
+        """Whether this rank has received a signal."""
         return self._signal is not None
 
     def agreed(self):
-        """Whether the ranks are to save and end: the same answer on every rank. Call it at the edge of each step, on every rank as often.
+        """Whether the ranks must save and exit: the same answer on every rank. Call it at the end of each step, equally often on every rank.
 
         The flags of this step are sent on their way and those of the step before are answered: nobody waits for the network."""
         import rushlight as torch
@@ -60,7 +60,7 @@ class Preemption:
         return self._agreed
 
     def requeue(self):
-        """Asks for another job, and returns the exit code that says so. Call it when the state is saved, then exit with that code.
+        """Requests another job, and returns the exit code for it. Call it when the state is saved, then exit with that code.
 
         A program that ``srun`` started itself has no launcher above that would act on the code: its rank 0 calls ``scontrol requeue``."""
         job = os.environ.get("SLURM_JOB_ID")

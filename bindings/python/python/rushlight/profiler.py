@@ -1,4 +1,4 @@
-"""``torch.profiler``: where a program's time and memory went.
+"""``torch.profiler``: time and memory of a program.
 
 The engine records every op, every node of a backward pass, the loader, optimizers, collectives and, where there is a device, its kernels. Nothing
 is recorded, and ops cost no more, while no profiler is active.
@@ -19,12 +19,12 @@ __all__ = [
 
 
 def kineto_available():
-    """Whether traces can be made: always."""
+    """Whether traces are supported: always."""
     return True
 
 
 class ProfilerActivity(enum.Enum):
-    """What to watch."""
+    """Sources of events."""
 
     CPU = 0
     XPU = 1
@@ -35,7 +35,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What a step of a schedule does."""
+    """Action of a schedule's step."""
 
     NONE = 0
     WARMUP = 1
@@ -44,7 +44,7 @@ class ProfilerAction(enum.Enum):
 
 
 def supported_activities():
-    """What can be watched here."""
+    """The sources that are supported here."""
     from . import cuda, xpu
 
     activities = {ProfilerActivity.CPU}
@@ -56,7 +56,7 @@ def supported_activities():
 
 
 if hasattr(os, "register_at_fork"):
-    # A child records nothing: its events would have nowhere to go.
+    # A forked child records nothing: its events would be lost.
     os.register_at_fork(after_in_child=lambda: _C._profiler_is_on() and _C._profiler_stop())
 
 
@@ -105,7 +105,7 @@ class record_function:
 
 
 def _default_schedule_fn(step):
-    """Every step is recorded."""
+    """Records every step."""
     return ProfilerAction.RECORD
 
 
@@ -114,7 +114,7 @@ profiler = sys.modules[__name__]
 
 
 class profile:
-    """Records what a program does while it is active, or the steps that a schedule says.
+    """Records a program while it is active, or the steps that a schedule selects.
 
     ``with_modules`` concerns TorchScript in PyTorch and adds nothing here. ``experimental_config`` and ``execution_trace_observer`` have no
     counterpart: anything but ``None`` is an error.
@@ -143,12 +143,12 @@ class profile:
         self._trace_id = custom_trace_id_callback
 
     def start(self):
-        """Begins."""
+        """Starts recording."""
         self._step_begun = _C._profiler_clock()
         self._enter(self.schedule(self.step_num))
 
     def stop(self):
-        """Ends; what was recorded is ready."""
+        """Stops recording; the results are then available."""
         action = self.current_action
         if action != ProfilerAction.NONE:
             if self.record_steps and action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
@@ -171,7 +171,7 @@ class profile:
         self._step_begun = now
 
     def step(self):
-        """Says that a step of the program is done."""
+        """Marks the end of a step."""
         if self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
             self._mark_step()
         self.step_num += 1
@@ -182,7 +182,7 @@ class profile:
     def _enter(self, action):
         before, self.current_action = self.current_action, action
         kept = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
-        # Records restart after the warm-up, and where a cycle follows another without one.
+        # Recording restarts after the warm-up, and between cycles without one.
         fresh = before == ProfilerAction.RECORD_AND_SAVE or (before == ProfilerAction.WARMUP and action in kept)
         if before != ProfilerAction.NONE and (fresh or action == ProfilerAction.NONE):
             trace = _C._profiler_stop()
@@ -210,11 +210,11 @@ class profile:
         return self._trace
 
     def key_averages(self, group_by_input_shape=False, group_by_stack_n=0, group_by_overload_name=False):
-        """Totals by name, and by shapes of inputs or innermost frames where these are wanted."""
+        """Totals by name, and optionally by input shapes or innermost frames."""
         return self.events().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def events(self):
-        """What was recorded, event by event."""
+        """The recorded events."""
         return EventList(self._recorded("events"), with_flops=self.with_flops)
 
     def export_chrome_trace(self, path):
@@ -234,11 +234,11 @@ class profile:
             json.dump({**self._metadata, **trace}, file)
 
     def export_stacks(self, path, metric="self_cpu_time_total"):
-        """Writes stacks and their times in the form that flame graphs are made of; needs ``with_stack``."""
+        """Writes stacks and their times in the format of flame graphs; needs ``with_stack``."""
         return self.events().export_stacks(path, metric)
 
     def export_memory_timeline(self, path, device=None):
-        """Writes memory in use over time: ``.html``, ``.json`` or ``.json.gz``; needs ``profile_memory``."""
+        """Writes the memory timeline: ``.html``, ``.json`` or ``.json.gz``; needs ``profile_memory``."""
         path, device = os.fspath(path), str(device or "cpu")
         if path.endswith(".raw.json.gz"):
             raise NotImplementedError("export_memory_timeline: single allocations are not recorded; .json.gz has the memory in use over time")
@@ -261,16 +261,16 @@ class profile:
         return self._trace_id() if self._trace_id is not None else f"{self._recorded('get_trace_id').begin:032X}"
 
     def set_custom_trace_id_callback(self, callback):
-        """What gives traces their names."""
+        """The function that names traces."""
         self._trace_id = callback
 
     def toggle_collection_dynamic(self, enable, activities):
-        """Not here: use a schedule."""
+        """Not supported: use a schedule."""
         raise NotImplementedError("toggle_collection_dynamic: use a schedule, or start and stop")
 
 
 def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0):
-    """Which steps are recorded: cycles of steps that wait, warm up and are active, as often as ``repeat`` says, or for ever."""
+    """A schedule of cycles with waiting, warm-up and active steps, repeated ``repeat`` times, or for ever."""
     if not (wait >= 0 and warmup >= 0 and active > 0 and repeat >= 0 and skip_first >= 0):
         raise AssertionError("Invalid profiler schedule arguments")
 
@@ -309,7 +309,7 @@ def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
 
 
 class ExecutionTraceObserver:
-    """PyTorch's record of a graph's execution, which is not here."""
+    """PyTorch's execution trace, which is not supported."""
 
     def __init__(self, *args, **kwargs):
         raise NotImplementedError("ExecutionTraceObserver is a part of PyTorch's Kineto; export_chrome_trace writes what was recorded")

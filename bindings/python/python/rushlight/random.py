@@ -5,7 +5,7 @@ from ._functions import default_generator, manual_seed  # noqa: F401
 
 
 class fork_rng:
-    """Random numbers drawn within leave the generator as it was."""
+    """Restores the generator at the end of the block."""
 
     def __init__(self, devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type="cuda"):
         self._enabled = enabled

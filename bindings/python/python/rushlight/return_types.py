@@ -4,7 +4,7 @@ _classes = {}
 
 
 def of(name, fields):
-    """The class for a function's results; made when first wanted."""
+    """The class of a function's results, created on first use."""
     found = _classes.get(name)
     if found is None:
         from collections import namedtuple

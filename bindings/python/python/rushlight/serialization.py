@@ -21,7 +21,7 @@ __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load",
 
 
 class _Pickler(pickle._Pickler):
-    """Writes tensors as PyTorch does: rebuilt from storages that lie beside the pickle. Our names are written as PyTorch's."""
+    """Pickles tensors in PyTorch's format: rebuilt from storages outside the pickle. Our names are written as PyTorch's."""
 
     def __init__(self, file, protocol):
         super().__init__(file, protocol)
@@ -64,7 +64,7 @@ class _Pickler(pickle._Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads PyTorch's names as ours."""
+    """Maps PyTorch's names to ours."""
 
     def __init__(self, file, records, place, **kwargs):
         super().__init__(file, **kwargs)
@@ -99,7 +99,7 @@ def _theirs(module):
     return "torch" + module[len("rushlight"):] if module == "rushlight" or module.startswith("rushlight.") else module
 
 
-#: What files may name by themselves, as PyTorch has it.
+# Names that files may use without being declared safe, as in PyTorch.
 _HARMLESS = frozenset(
     "collections.OrderedDict collections.Counter builtins.set builtins.bytearray __builtin__.set __builtin__.bytearray _codecs.encode torch.Size torch.Tensor "
     "torch.device torch.nn.parameter.Parameter torch._utils._rebuild_tensor_v2 torch._utils._rebuild_parameter".split()
@@ -107,7 +107,7 @@ _HARMLESS = frozenset(
 
 
 class _SafeUnpickler(_Unpickler):
-    """Reads what names harmless things only, and those that the program has declared safe."""
+    """Unpickles only harmless names, and those that the program has declared safe."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -127,7 +127,7 @@ class _SafeUnpickler(_Unpickler):
 
 
 def _named(value):
-    """A safe global under the name that files have for it."""
+    """A safe global under its name in files."""
     if isinstance(value, tuple):
         return value[1], value[0]
     name = getattr(value, "__qualname__", None) or value.__name__
@@ -158,7 +158,7 @@ def _own_pickle(pickle_module, call):
 
 
 def _holds_parameter(value, depth=0):
-    """Whether there is a parameter in a value's containers: only pickle says of a tensor that it is one. (It cannot write every dtype.)"""
+    """Whether a value's containers hold a parameter: only pickle distinguishes it from a tensor. (It cannot write every dtype.)"""
     if isinstance(value, Tensor):
         return type(value).__name__ == "Parameter" and value.dtype in _CLASSES.values()
     if depth == 200 or not isinstance(value, (dict, list, tuple)):
@@ -216,7 +216,7 @@ def _unpickle(data, map_location, encoding="utf-8", reader=_Unpickler):
 
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, encoding="utf-8", **pickle_load_args):
-    """Reads a file of ``save`` or of PyTorch. Tensors come to the device they were saved from, to the CPU where that is not there, or where ``map_location`` says.
+    """Reads a file of ``save`` or of PyTorch. Tensors go to their original device, to the CPU if it is missing, or to ``map_location``.
 
     With ``weights_only`` (the default) nothing in the file can run code, and only tensors and plain values are read, and objects of classes that
     ``add_safe_globals`` names.
@@ -253,7 +253,7 @@ def _guarded(map_location, encoding, read, source, *args):
         try:
             return _unpickle(_bytes_of(source), map_location, encoding, _SafeUnpickler)
         except Exception:
-            pass  # The reader in Rust knows more dtypes, and says more plainly what is wrong.
+            pass  # The reader in Rust supports more dtypes, and has clearer errors.
     try:
         return _moved(read(source, *args), map_location)
     except (RuntimeError, NotImplementedError) as error:
@@ -274,12 +274,12 @@ def _bytes_of(source):
 
 
 def _wants_gpus(map_location):
-    """Whether tensors are needed where they were saved from."""
+    """Whether tensors go to their original device."""
     return map_location is None or isinstance(map_location, dict) or callable(map_location)
 
 
 def _placer(map_location):
-    """What puts a tensor, given where it was saved from, where ``map_location`` (a device, a function, a dictionary of devices) says."""
+    """A function that moves a tensor, given its original device, as ``map_location`` (a device, a function, a dictionary of devices) requires."""
 
     def home(tensor, location):
         kind, _, index = location.partition(":")
@@ -292,19 +292,19 @@ def _placer(map_location):
             return tensor.to(map_location[location]) if location in map_location else home(tensor, location)
         if not callable(map_location):
             return tensor.to(map_location)
-        # PyTorch hands it a storage of the CPU; a tensor moves by the same methods.
+        # PyTorch passes a storage on the CPU; a tensor has the same methods.
         moved = map_location(tensor.cpu(), location)
         return home(tensor, location) if moved is None else moved
 
     def place(tensor, location):
-        # What was a leaf stays one.
+        # Leaves stay leaves.
         return placed(tensor.detach(), location).requires_grad_() if tensor.requires_grad else placed(tensor, location)
 
     return place
 
 
 def _moved(value, map_location):
-    """Every tensor where ``map_location`` says."""
+    """Moves every tensor as ``map_location`` requires."""
     if map_location is None:
         return value
     place = _placer(map_location)
@@ -325,7 +325,7 @@ _safe = []
 
 
 def add_safe_globals(safe_globals):
-    """Names classes and functions that files may use when ``load`` reads them with ``weights_only``; ``(object, name)`` gives one another name."""
+    """Declares classes and functions that ``load`` with ``weights_only`` may use; ``(object, name)`` sets another name."""
     _safe.extend(safe_globals)
 
 

@@ -1,4 +1,4 @@
-"""Storages: the memory that tensors look into."""
+"""Storages: the memory of tensors."""
 
 from . import _C
 
@@ -10,12 +10,12 @@ _CLASSES = {
 
 
 class UntypedStorage:
-    """The bytes behind tensors."""
+    """The bytes of tensors."""
 
     is_sparse = False
 
     def __init__(self, size=0, *, device=None):
-        """So many bytes, zero, or those of a list."""
+        """A number of zero bytes, or the bytes of a list."""
         if isinstance(size, int):
             self._bytes = _C._torch.zeros(size, dtype=_C.uint8, device=device)
         else:
@@ -34,7 +34,7 @@ class UntypedStorage:
 
     @classmethod
     def from_file(cls, filename, shared=False, nbytes=0):
-        """A file's bytes, mapped into memory. Changes reach the file if it is ``shared``; otherwise they are this process's own."""
+        """A file's bytes, mapped into memory. Changes are written to the file if it is ``shared``; otherwise they are private to this process."""
         import mmap
         import os
 
@@ -71,7 +71,7 @@ class UntypedStorage:
 
     @property
     def _cdata(self):
-        """What tells storages apart."""
+        """An identifier of the storage."""
         return self.data_ptr()
 
     @property
@@ -115,7 +115,7 @@ class UntypedStorage:
         return memo[id(self)]
 
     def resize_(self, size):
-        """Another number of bytes. Tensors that look into this storage keep the memory they had."""
+        """Resizes the storage. Tensors that use it keep their old memory."""
         kept = min(size, len(self._bytes))
         grown = _C._torch.zeros(size, dtype=_C.uint8, device=self._bytes.device)
         grown[:kept].copy_(self._bytes[:kept])
@@ -132,7 +132,7 @@ class UntypedStorage:
         return self.to(device="cuda" if device is None else device, non_blocking=non_blocking)
 
     def share_memory_(self):
-        """Moves the bytes to memory that processes forked from now on share."""
+        """Moves the bytes to memory shared with processes forked from now on."""
         self._bytes.share_memory_()
         return self
 
@@ -156,7 +156,7 @@ class UntypedStorage:
 
 
 class TypedStorage(UntypedStorage):
-    """The elements behind tensors."""
+    """The elements of tensors."""
 
     dtype = None
 

@@ -4,7 +4,7 @@ from . import _C
 
 Tensor = _C.Tensor
 
-#: Relative and absolute tolerances by dtype, as PyTorch has them.
+# Relative and absolute tolerances by dtype, as in PyTorch.
 _TOLERANCES = {_C.float16: (1e-3, 1e-5), _C.bfloat16: (1.6e-2, 1e-5), _C.float32: (1.3e-6, 1e-5), _C.float64: (1e-7, 1e-7)}
 
 
@@ -54,7 +54,7 @@ def assert_close(
 
 
 def make_tensor(*shape, dtype, device="cpu", low=None, high=None, requires_grad=False, noncontiguous=False, exclude_zero=False, memory_format=None):
-    """A tensor of random numbers between two bounds."""
+    """A tensor of uniform random numbers."""
     shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     if noncontiguous and memory_format is not None:
         raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually exclusive")

@@ -10,7 +10,7 @@ def main(args=None):
 
     if not hasattr(_C, "_ui"):
         raise RuntimeError("rushlight.ui needs Linux")
-    # The command runs outside the interpreter, which could not act on Ctrl-C meanwhile.
+    # The command runs outside the interpreter, which could not handle Ctrl-C meanwhile.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _C._ui(sys.argv[1:] if args is None else list(args))
 

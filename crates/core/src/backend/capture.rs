@@ -1,4 +1,4 @@
-//! Optional: steps recorded once and replayed as a graph of the device.
+//! Optional: recording a step once and replaying it as a device graph.
 
 use super::{Operand, ParamUpdate, Storage, View};
 use crate::{Device, Result};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub struct StepPool {
     /// The device.
     pub device: Device,
-    /// The engine's own.
+    /// For the engine's downcasts.
     pub memory: Arc<dyn Any + Send + Sync>,
 }
 
@@ -18,9 +18,10 @@ pub struct StepPool {
 pub trait Capture: Send + Sync {
     /// Memory for recorded steps.
     fn pool(&self) -> Result<StepPool>;
-    /// Begins a recording by the calling thread: until it ends, the thread's work on the device is noted and not done.
+    /// Begins a recording by the calling thread: until it ends, the thread's work on the device is recorded instead of
+    /// run.
     fn begin(&self, pool: &StepPool) -> Result<Box<dyn Recording>>;
-    /// A number that a step leaves for the host.
+    /// A value that a step reports to the host.
     fn verdict(&self) -> Result<Arc<dyn Verdict>>;
     /// [`Backend::update`](super::Backend::update) within a recording. The [numbers](ParamUpdate::numbers) of each
     /// parameter
@@ -34,32 +35,32 @@ pub trait Capture: Send + Sync {
     ) -> Result<()>;
 }
 
-/// A step that the calling thread is recording. Dropped before [`finish`](Recording::finish), it leaves nothing behind.
+/// A step that the calling thread is recording. Dropping it before [`finish`](Recording::finish) discards it.
 pub trait Recording {
-    /// Reserves numbers of eight bytes that change from replay to replay: the index of the first, and its address on
+    /// Reserves eight-byte values that change from replay to replay. Returns the index of the first, and its address on
     /// the device.
     fn numbers(&mut self, count: usize) -> Result<(usize, u64)>;
     /// Whether memory was allocated within this recording or an earlier one of its pool.
     fn owns(&self, storage: &Storage) -> bool;
-    /// Until the guard is dropped, work is done at once and not recorded.
+    /// Until the guard is dropped, work runs at once and is not recorded.
     fn outside(&self) -> Box<dyn Any>;
-    /// Ends the recording. A replay copies each output (contiguous) to the address that its number holds.
+    /// Ends the recording. A replay copies each output (contiguous) to the address stored in its value.
     fn finish(self: Box<Self>, outputs: &[(View, usize)]) -> Result<Box<dyn Graph>>;
 }
 
 /// A recorded step.
 pub trait Graph: Send {
-    /// Replays the step with these numbers, after copying each first view to the second (contiguous, of one size).
+    /// Replays the step with these values, after copying each first view to the second (contiguous, of one size).
     /// Returns before the work is done.
     fn launch(&self, numbers: &[u64], copies: &[(View, View)]) -> Result<()>;
 }
 
-/// A number that a recorded step leaves for the host, such as whether a gradient was infinite.
+/// A value that a recorded step reports to the host, such as whether a gradient was infinite.
 pub trait Verdict: Any + Send + Sync {
-    /// Where the device writes it, one `f32`.
+    /// Device address of the value, one `f32`.
     fn address(&self) -> u64;
-    /// Notes that the step was launched once more.
+    /// Records that the step was launched once more.
     fn launched(&self) -> Result<()>;
-    /// The number of the step launched last; waits for it.
+    /// The value of the latest launch; waits for it.
     fn wait(&self) -> Result<f32>;
 }

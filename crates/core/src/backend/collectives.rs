@@ -5,8 +5,8 @@
 //! - join a communicator of the vendor's library (NCCL, RCCL, oneCCL), for ranks that have a device each;
 //! - share device memory with other processes of the same machine, for ranks that use one device together.
 //!
-//! Engines built on `rushlight-gpu` get both from it: a vendor's crate gives the table of its library's functions and
-//! the driver's calls for shared memory. `rushlight-dist` chooses between the two, exchanges identifiers between
+//! Engines built on `rushlight-gpu` get both from it: a vendor's crate provides the table of its library's functions
+//! and the driver's calls for shared memory. `rushlight-dist` chooses between the two, exchanges identifiers between
 //! processes, and never names a vendor.
 
 use super::View;
@@ -83,7 +83,7 @@ pub enum DeviceOp<'a> {
     Broadcast {
         /// Read on the root, written elsewhere.
         data: View<'a>,
-        /// Whose data is copied.
+        /// The rank whose data is copied.
         root: usize,
     },
     /// Combines the ranks' data on the root; other ranks' data is unchanged.
@@ -92,17 +92,17 @@ pub enum DeviceOp<'a> {
         data: View<'a>,
         /// How.
         op: ReduceOp,
-        /// Which rank gets the result.
+        /// The rank that gets the result.
         root: usize,
     },
-    /// Collects the ranks' inputs, one after another.
+    /// Concatenates the ranks' inputs.
     AllGather {
         /// This rank's part.
         input: View<'a>,
         /// As many elements for each rank.
         output: View<'a>,
     },
-    /// Combines the ranks' inputs and leaves each rank the part at its place.
+    /// Combines the ranks' inputs and gives each rank the part at its index.
     ReduceScatter {
         /// As many elements for each rank as the output has.
         input: View<'a>,
@@ -115,14 +115,14 @@ pub enum DeviceOp<'a> {
     Send {
         /// The data sent.
         data: View<'a>,
-        /// To whom; not this rank.
+        /// The destination; not this rank.
         peer: usize,
     },
     /// Receives from another rank.
     Recv {
         /// Where to.
         data: View<'a>,
-        /// From whom; not this rank.
+        /// The source; not this rank.
         peer: usize,
     },
 }
@@ -159,14 +159,14 @@ pub trait DeviceComm: Send + Sync {
     ///
     /// The memory must not be freed within a recorded step before the work is joined or dropped.
     fn start(&self, ops: &[DeviceOp]) -> Result<Arc<dyn DeviceWork>>;
-    /// An error that the library has met since operations were started: a connection that broke, an aborted
+    /// A background error of the operations: a broken connection, an aborted
     /// communicator.
     fn error(&self) -> Result<()>;
     /// Ends all running operations, finished or not. The communicator cannot be used afterwards.
     fn abort(&self);
 }
 
-/// Operations that were started.
+/// Operations in progress.
 pub trait DeviceWork: Send + Sync {
     /// Later work of the calling thread's stream waits for the operations. The host does not.
     fn join(&self) -> Result<()>;

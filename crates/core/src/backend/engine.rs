@@ -1,4 +1,4 @@
-//! An engine: all devices of one kind, before any of them is in use.
+//! An engine: all devices of one kind, before one of them is started.
 
 use super::Backend;
 use crate::{Device, Result};
@@ -31,7 +31,7 @@ pub struct Library {
     pub version: String,
 }
 
-/// Host memory that devices of an engine copy from and to by themselves.
+/// Pinned host memory: devices copy from and to it asynchronously.
 pub struct Pinned {
     /// The first byte.
     pub ptr: NonNull<u8>,
@@ -41,7 +41,7 @@ pub struct Pinned {
     pub owner: Box<dyn Any + Send + Sync>,
 }
 
-/// Optional: pinned host memory, which serves all devices of an engine.
+/// Optional: allocator of pinned host memory for all devices of an engine.
 pub trait PinnedMemory: Send + Sync {
     /// Uninitialised pinned memory.
     fn alloc(&self, bytes: usize) -> Result<Pinned>;
@@ -57,13 +57,13 @@ pub trait Engine: Send + Sync + 'static {
     fn name(&self) -> &'static str;
     /// The name of a device.
     fn device(&self, index: usize) -> Device;
-    /// How many devices there are; an error says why none can be used, such as a missing driver.
+    /// Number of devices; the error says why none can be used, such as a missing driver.
     fn count(&self) -> Result<usize>;
     /// Describes a device without starting it.
     fn properties(&self, index: usize) -> Result<Properties>;
-    /// A device, started on its first use.
+    /// A device, started on first use.
     fn backend(&self, index: usize) -> Result<&'static dyn Backend>;
-    /// The vendor's libraries that the engine can use: each with its name, and where it was found or why not.
+    /// Vendor libraries that the engine can use: name, and version and path or the reason why it is missing.
     fn libraries(&self) -> Vec<(&'static str, Result<Library>)> {
         Vec::new()
     }

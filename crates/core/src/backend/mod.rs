@@ -25,7 +25,7 @@ use crate::rng::Distribution;
 use crate::{Device, Error, Philox, Pointwise, Result, Scalar};
 use std::ptr::NonNull;
 
-/// Bytes an engine's allocator holds.
+/// Allocator statistics in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// In use by tensors.
@@ -40,7 +40,7 @@ pub struct MemoryStats {
 pub trait CachingAllocator: Send + Sync {
     /// The allocator's statistics.
     fn stats(&self) -> MemoryStats;
-    /// Starts a new peak.
+    /// Resets the peak.
     fn reset_peak(&self);
     /// Returns memory kept for reuse to the system.
     fn empty_cache(&self);
@@ -49,13 +49,13 @@ pub trait CachingAllocator: Send + Sync {
 /// Optional capabilities of an engine. The tensor layer checks a flag before it relies on one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// Products and sums of halves can be written as the `f32` they are computed in.
+    /// Products and sums of halves can be written as their `f32` accumulators.
     pub wide_outputs: bool,
-    /// Convolutions take images with their channels innermost, and are fastest so in half precision.
+    /// Convolutions support channels-last images, and are fastest so in half precision.
     pub channels_last: bool,
-    /// Attention writes gradients of any strides.
+    /// Attention writes gradients with any strides.
     pub strided_attention_gradients: bool,
-    /// Batch norm of halves takes `f32` weights and biases.
+    /// Batch norm of halves accepts `f32` weights and biases.
     pub wide_batch_norm_parameters: bool,
     /// There is a `batch_norm_relu_backward`.
     pub batch_norm_relu: bool,
@@ -82,7 +82,7 @@ pub struct Features {
 /// - values: `fill`, `copy`, `random`;
 /// - elements: `pointwise`, `pointwise_grad`, `select`;
 /// - reductions: `reduce`;
-/// - places: `index`, `index_put`, `scatter`;
+/// - indexing: `index`, `index_put`, `scatter`;
 /// - products: `matmul`.
 ///
 /// Every other family has a default body made of these (see [`composed`]), so an engine runs whole models with the
@@ -96,7 +96,7 @@ pub trait Backend: Send + Sync + 'static {
     // ---- memory
     /// Uninitialised memory, aligned for any vector load.
     fn alloc(&'static self, bytes: usize) -> Result<Storage>;
-    /// Takes memory back.
+    /// Frees memory.
     ///
     /// # Safety
     /// `ptr` came from this engine's `alloc` with the same `bytes`, and is not used afterwards.
@@ -113,19 +113,19 @@ pub trait Backend: Send + Sync + 'static {
     fn features(&self) -> Features {
         Features::default()
     }
-    /// The caching allocator, where there is one.
+    /// The caching allocator, if there is one.
     fn allocator(&self) -> Option<&dyn CachingAllocator> {
         None
     }
-    /// Streams and events, where the device works while the program continues.
+    /// Streams and events, if the device works asynchronously.
     fn streams(&self) -> Option<&dyn Streams> {
         None
     }
-    /// The recorder of steps, where the device can replay them.
+    /// The recorder of steps, if the device can replay them.
     fn capture(&self) -> Option<&dyn Capture> {
         None
     }
-    /// Collectives with devices of other processes, where the device or its vendor's library has them.
+    /// Collectives with devices of other processes, if the device or its vendor's library supports them.
     fn collectives(&self) -> Option<&dyn Collectives> {
         None
     }
@@ -140,7 +140,7 @@ pub trait Backend: Send + Sync + 'static {
         self.upload(unsafe { std::slice::from_raw_parts(src, bytes) }, dst, offset)
     }
     /// Copies `bytes` from another device's memory to the start of `dst`, after all work both devices were given.
-    /// `false`, with nothing done, where the two cannot reach each other: the tensor layer then copies through the
+    /// `false`, with nothing done, if the two have no direct path: the tensor layer then copies through the
     /// host.
     fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<bool> {
         let _ = (src, src_offset, dst, bytes);
@@ -223,7 +223,7 @@ pub trait Backend: Send + Sync + 'static {
     fn kth(&self, _x: View, _dim: usize, _rank: Rank, _values: View, _indices: View) -> Result<bool> {
         Ok(false)
     }
-    /// How many elements of `x` (`f32` or `f64`) fall into each of the bins of equal width from `low` to `high`, both
+    /// Counts of elements of `x` (`f32` or `f64`) in each of the bins of equal width from `low` to `high`, both
     /// of them finite; `out` is `i64`, contiguous. `false` as above.
     fn histogram(&self, _x: View, _low: f64, _high: f64, _out: View) -> Result<bool> {
         Ok(false)
@@ -233,15 +233,15 @@ pub trait Backend: Send + Sync + 'static {
     fn permutation(&self, _stream: Philox, _out: View) -> Result<bool> {
         Ok(false)
     }
-    /// The least and the greatest element of a contiguous `i64` tensor that is not empty; `None` where the engine has
-    /// no kernel that finds both at once.
+    /// The least and the greatest element of a non-empty contiguous `i64` tensor; `None` if the engine has no fused
+    /// kernel for both.
     fn int_range(&self, _x: View) -> Result<Option<[i64; 2]>> {
         Ok(None)
     }
 
-    // ---- places by a rule
-    /// `x` padded by its own elements: `sources` has, for each of the last dimensions, the place in `x` of every place
-    /// in `out`; dimensions before those are alike. One dtype, `out` contiguous, apart from `x`. `false` as above.
+    // ---- rearrangements
+    /// `x` padded by its own elements: `sources` has, for each of the last dimensions, the index in `x` of every index
+    /// in `out`; leading dimensions are equal. One dtype, `out` contiguous, not overlapping `x`. `false` as above.
     fn pad_from(&self, _x: View, _sources: &[Vec<usize>], _out: View) -> Result<bool> {
         Ok(false)
     }
@@ -259,8 +259,8 @@ pub trait Backend: Send + Sync + 'static {
     fn resample_backward(&self, _spec: &Resample, _dy: View, _dx: View) -> Result<bool> {
         Ok(false)
     }
-    /// Euclidean distances, with the sizes of `distances`, by the product `|x|² - 2 x·y + |y|²`: quick, and inexact
-    /// where rows are near one another. `false` as above.
+    /// Euclidean distances, with the sizes of `distances`, by the product `|x|² - 2 x·y + |y|²`: fast, and inexact for
+    /// rows that are close together. `false` as above.
     fn euclidean(&self, _a: View, _b: View, _out: View) -> Result<bool> {
         Ok(false)
     }
@@ -281,18 +281,18 @@ pub trait Backend: Send + Sync + 'static {
     fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
         composed::gather(x, dim, index, out)
     }
-    /// Whether `gather` and `scatter` refuse negative indices, which others count from the end: then nobody has to look
-    /// for them before.
+    /// Whether `gather` and `scatter` reject negative indices. Otherwise they count from the end, and the tensor layer
+    /// has to check for them.
     fn refuses_negative_indices(&self) -> bool {
         false
     }
     /// The reverse of `gather`: `out[.., index[.., i, ..], ..] op= src[.., i, ..]`; `src` has at least `index`'s sizes.
     fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()>;
-    /// How many elements are not zero.
+    /// Number of nonzero elements.
     fn count_nonzero(&self, x: View) -> Result<usize> {
         composed::count_nonzero(x)
     }
-    /// Coordinates of the elements that are not zero, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
+    /// Coordinates of the nonzero elements, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
     fn nonzero(&self, x: View, out: View) -> Result<()> {
         composed::nonzero(x, out)
     }
@@ -301,8 +301,8 @@ pub trait Backend: Send + Sync + 'static {
     /// A batched matrix product; one dtype, except that a product of halves may be written as `f32` with
     /// [`Features::wide_outputs`].
     fn matmul(&self, spec: &MatMul) -> Result<()>;
-    /// `out = gelu_tanh(x)` and `kept = x` of `x = a @ b + bias` in one pass. `false` where the engine has no such
-    /// pass: nothing is written then.
+    /// `out = gelu_tanh(x)` and `kept = x` of `x = a @ b + bias` in one pass. `false`, with nothing written, if the
+    /// engine has no such kernel.
     fn matmul_gelu(&self, _spec: &MatMul, _kept: View) -> Result<bool> {
         Ok(false)
     }
@@ -315,15 +315,15 @@ pub trait Backend: Send + Sync + 'static {
     fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
         composed::conv_forward(spec, x, w, bias, y)
     }
-    /// Its gradient by the input, also the forward of the transposed convolution.
+    /// Gradient of the convolution with respect to the input; also the forward pass of the transposed convolution.
     fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
         composed::conv_backward_input(spec, dy, w, dx)
     }
-    /// The same added to `dx`, in one pass; `false` if that takes more than one, and nothing is done then.
+    /// Adds that gradient to `dx` in one pass; `false`, with nothing done, if it needs more than one.
     fn conv_backward_input_add(&self, _spec: &Conv, _dy: View, _w: View, _dx: View) -> Result<bool> {
         Ok(false)
     }
-    /// Its gradient by the weight.
+    /// Gradient of the convolution with respect to the weight.
     fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
         composed::conv_backward_weight(spec, x, dy, dw)
     }
@@ -333,7 +333,7 @@ pub trait Backend: Send + Sync + 'static {
     fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
         composed::max_pool(spec, x, y, indices)
     }
-    /// Sends each gradient to the position its maximum came from; writes all of `dx`.
+    /// Adds each gradient at the position of its maximum; writes all of `dx`.
     fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
         composed::max_pool_backward(spec, dy, indices, dx)
     }
@@ -341,7 +341,7 @@ pub trait Backend: Send + Sync + 'static {
     fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
         composed::avg_pool(spec, x, y)
     }
-    /// Its gradient; writes all of `dx`.
+    /// Gradient of `avg_pool`; writes all of `dx`.
     fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
         composed::avg_pool_backward(spec, dy, dx)
     }
@@ -352,7 +352,7 @@ pub trait Backend: Send + Sync + 'static {
     fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
         composed::softmax(log, dims, x, y)
     }
-    /// Its gradient from the output.
+    /// Gradient of `softmax`, from the output.
     fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
         composed::softmax_backward(log, dims, dy, y, dx)
     }
@@ -437,7 +437,7 @@ pub trait Backend: Send + Sync + 'static {
         Err(Error::unsupported("batch_norm_relu_backward: this engine has no such kernel"))
     }
     /// Moves running statistics, contiguous and of the statistics' dtype, towards a batch's mean and unbiased variance
-    /// by `lerp`; `false` if there is no kernel for it, and nothing is done then.
+    /// by `lerp`; `false`, with nothing done, if there is no kernel for it.
     fn batch_norm_running(
         &self,
         _spec: &BatchNorm,
@@ -453,7 +453,7 @@ pub trait Backend: Send + Sync + 'static {
     fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
         composed::cross_entropy(spec, loss, row_weight, lse)
     }
-    /// Gradient by the logits from the gradient of each row's loss (statistics' dtype).
+    /// Gradient with respect to the logits, from the gradient of each row's loss (statistics' dtype).
     fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
         composed::cross_entropy_backward(spec, lse, dloss, dlogits)
     }
@@ -462,8 +462,8 @@ pub trait Backend: Send + Sync + 'static {
     fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
         composed::attention(spec, out, lse)
     }
-    /// Its gradients (contiguous unless [`Features::strided_attention_gradients`]), recomputing probabilities from
-    /// `lse`; `dout` may have any strides.
+    /// Gradients of `attention` (contiguous unless [`Features::strided_attention_gradients`]), recomputing
+    /// probabilities from `lse`; `dout` may have any strides.
     fn attention_backward(
         &self,
         spec: &Attention,
@@ -506,13 +506,13 @@ pub trait Backend: Send + Sync + 'static {
     fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
         composed::foreach_scale(factor, xs, found_inf)
     }
-    /// Copies each tensor to the one in its place, which has as many elements, converting; contiguous.
+    /// Copies each tensor to its destination, which has as many elements, converting; contiguous.
     fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
         from.iter().zip(to).try_for_each(|(from, to)| self.copy(*from, *to))
     }
 
-    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; the tensor layer moves
-    /// data to the CPU for engines without.
+    /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors; for engines without one
+    /// the tensor layer moves the data to the CPU.
     fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         let _ = (inputs, outputs);
         Err(Error::unsupported(format!("{op:?} is not available on {}; use the CPU", self.device())))

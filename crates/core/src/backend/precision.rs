@@ -1,4 +1,4 @@
-//! Whether engines may compute `f32` products with fewer bits. Settings of the process, as in PyTorch.
+//! Whether engines may compute `f32` products with reduced precision. Process-wide settings, as in PyTorch.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

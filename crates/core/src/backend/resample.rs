@@ -1,6 +1,6 @@
 //! Resizing of planes: the input positions and weights of each output.
 
-/// How values between positions are found.
+/// Interpolation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sampling {
     /// The position below `(i + shift) * ratio`.
@@ -15,7 +15,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// How many inputs an output is made of along a dimension.
+    /// Number of inputs per output along a dimension.
     pub fn taps(self) -> usize {
         match self {
             Sampling::Nearest { .. } => 1,
@@ -28,9 +28,9 @@ impl Sampling {
 /// One dimension's change of size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResampleAxis {
-    /// Positions before; at least one.
+    /// Input size; at least one.
     pub input: usize,
-    /// Positions after; at least one.
+    /// Output size; at least one.
     pub output: usize,
     /// Input positions per output position.
     pub ratio: f64,
@@ -69,7 +69,7 @@ impl ResampleAxis {
                 taps[1] = ((first + 1).min(last), weight);
             }
             Sampling::Cubic => {
-                /// The slope at neighbours that PyTorch has chosen.
+                /// PyTorch's coefficient of the cubic's slope.
                 const A: f64 = -0.75;
                 let near = |t: f64| ((A + 2.0) * t - (A + 3.0)) * t * t + 1.0;
                 let far = |t: f64| ((A * t - 5.0 * A) * t + 8.0 * A) * t - 4.0 * A;
@@ -89,8 +89,8 @@ impl ResampleAxis {
 /// A change of size of up to three dimensions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resample {
-    /// How values between positions are found.
+    /// The interpolation.
     pub sampling: Sampling,
-    /// The dimensions, outermost first; those that are not there have size one before and after.
+    /// The dimensions, outermost first; missing ones have size one before and after.
     pub axes: [ResampleAxis; 3],
 }

@@ -37,11 +37,11 @@ pub enum Reduce {
     LogSumExp,
     /// Sum of squares. Floats only.
     SumSquares,
-    /// How many are non-zero; output `i64`.
+    /// Number of nonzero elements; output `i64`.
     CountNonzero,
 }
 
-/// Reductions that also say where.
+/// Reductions that also return the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgReduce {
     /// Largest, first of equals; the first NaN wins.
@@ -66,14 +66,14 @@ pub struct LstmStep<'a> {
     pub outer: Option<View<'a>>,
 }
 
-/// Which element of a sorted line [`kth`](super::Backend::kth) finds; NaN is sorted to the end.
+/// Rank of the element that [`kth`](super::Backend::kth) finds; NaN is sorted to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// The one at a position.
+    /// The element at a sorted position.
     At(usize),
-    /// The lower middle one; NaN, the first of them, if there is one.
+    /// The lower median; NaN, the first of them, if there is one.
     Median,
-    /// The lower middle one of those that are not NaN; the first if all are.
+    /// The lower median of the elements that are not NaN; the first if all are.
     NanMedian,
 }
 
@@ -197,7 +197,7 @@ pub enum Window {
         /// Divisor of an average in place of the count.
         divisor_override: Option<usize>,
     },
-    /// Output `i` of `n` covers input from `floor(i * size / n)` to `ceil((i + 1) * size / n)`.
+    /// Adaptive: output `i` of `n` covers input from `floor(i * size / n)` to `ceil((i + 1) * size / n)`.
     Adaptive,
 }
 
@@ -210,7 +210,7 @@ pub struct RowNorm {
     pub cols: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// No mean is taken off.
+    /// RMS norm: the mean is not subtracted.
     pub rms: bool,
 }
 
@@ -238,7 +238,7 @@ pub struct CrossEntropy<'a> {
     pub target: View<'a>,
     /// `[classes]`, the logits' dtype.
     pub weight: Option<View<'a>>,
-    /// The target that counts for nothing.
+    /// The target of ignored rows.
     pub ignore_index: i64,
     /// Weight of the uniform distribution in the target.
     pub label_smoothing: f64,
@@ -317,9 +317,9 @@ pub struct ParamUpdate<'a> {
     pub param: View<'a>,
     /// Read.
     pub grad: View<'a>,
-    /// Changed; which of them are there depends on the rule.
+    /// Changed in place; the rule determines which of them exist.
     pub state: [Option<View<'a>>; 3],
-    /// Whether to go up the gradient.
+    /// Whether to maximize.
     pub maximize: bool,
     /// Part of the parameter added to its gradient.
     pub weight_decay: f64,
@@ -329,7 +329,7 @@ pub struct ParamUpdate<'a> {
     pub rule: UpdateRule,
 }
 
-/// How many [`numbers`](ParamUpdate::numbers) an update has.
+/// Number of [`numbers`](ParamUpdate::numbers) of an update.
 pub const UPDATE_NUMBERS: usize = 3 + FACTORS;
 
 impl ParamUpdate<'_> {
@@ -338,7 +338,7 @@ impl ParamUpdate<'_> {
         Self::numbers_of(self.maximize, self.weight_decay, self.shrink, self.rule)
     }
 
-    /// [`numbers`](ParamUpdate::numbers) of a parameter that is not at hand.
+    /// [`numbers`](ParamUpdate::numbers) without the parameter's tensors.
     pub fn numbers_of(maximize: bool, weight_decay: f64, shrink: f64, rule: UpdateRule) -> [f64; UPDATE_NUMBERS] {
         let mut numbers = [0.0; UPDATE_NUMBERS];
         numbers[..3].copy_from_slice(&[if maximize { -1.0 } else { 1.0 }, weight_decay, shrink]);
@@ -346,7 +346,7 @@ impl ParamUpdate<'_> {
         numbers
     }
 
-    /// Which states are given, a bit each.
+    /// Bit mask of the states given.
     pub fn present(&self) -> u8 {
         self.state.iter().enumerate().fold(0, |bits, (i, state)| bits | u8::from(state.is_some()) << i)
     }

@@ -1,4 +1,4 @@
-//! Memory that tensors share.
+//! Memory shared by tensors.
 
 use super::Backend;
 use crate::{DType, Device, Layout, Result, Scalar};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A run of bytes on a device, with the count of in-place changes made to it.
+/// A byte range on a device, with a count of in-place changes.
 ///
 /// # Threads
 ///
@@ -34,7 +34,7 @@ pub struct Storage {
     owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
-// SAFETY: an address, a length and an atomic; the bytes are reached through the address only, by the rules above.
+// SAFETY: an address, a length and an atomic; the bytes are accessed through the address only, by the rules above.
 unsafe impl Send for Storage {}
 // SAFETY: as above.
 unsafe impl Sync for Storage {}
@@ -113,12 +113,12 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// A tensor as an engine sees it. Its layout is within the storage: the constructor has checked that.
+/// Engine-level view of a tensor. The constructor has checked that its layout is within the storage.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The memory.
     pub storage: &'a Storage,
-    /// Which elements of it, in which order.
+    /// The elements and their order.
     pub layout: &'a Layout,
     /// Their type.
     pub dtype: DType,

@@ -1,4 +1,4 @@
-//! Optional: streams and events, for devices that work while the program continues.
+//! Optional: streams and events, for asynchronous devices.
 
 use super::Storage;
 use crate::{Device, Result};
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 /// Streams of a device. An engine without them has finished a call's work when the call returns.
 pub trait Streams: Send + Sync {
-    /// A new stream. Lower priorities go first; the device takes the nearest it knows.
+    /// Creates a stream. Lower priorities run first; the device uses the nearest one it supports.
     fn create(&self, priority: i32) -> Result<Arc<dyn Stream>>;
-    /// The stream that work goes to where no other is chosen.
+    /// The default stream.
     fn main(&self) -> Result<Arc<dyn Stream>>;
-    /// The stream of the calling thread.
+    /// The calling thread's current stream.
     fn current(&self) -> Result<Arc<dyn Stream>>;
     /// A new event, not recorded yet. Only a timed event measures times.
     fn event(&self, timed: bool) -> Result<Arc<dyn Event>>;
@@ -25,21 +25,21 @@ pub trait Streams: Send + Sync {
 pub trait Stream: Any + Send + Sync {
     /// The device.
     fn device(&self) -> Device;
-    /// A number that no other living stream of the device has.
+    /// An identifier, unique among the living streams of the device.
     fn id(&self) -> usize;
     /// The vendor's handle, for other libraries. It is valid as long as the stream.
     fn handle(&self) -> Result<usize>;
-    /// Sends the calling thread's work here from now on.
+    /// Makes this the calling thread's current stream.
     fn set_current(&self) -> Result<()>;
-    /// Sends the calling thread's work here until the guard is dropped.
+    /// Makes this the calling thread's current stream until the guard is dropped.
     fn enter(&self) -> Result<Box<dyn Any>>;
     /// Whether all work is done.
     fn query(&self) -> Result<bool>;
     /// Waits until all work is done.
     fn synchronize(&self) -> Result<()>;
-    /// Later work of this stream waits for the event, which may be another device's.
+    /// Makes later work of this stream wait for the event, which may belong to another device.
     fn wait(&self, event: &dyn Event) -> Result<()>;
-    /// Places the event after all work this stream has been given. The event is of the same device.
+    /// Records the event after all work issued to this stream. The event belongs to the same device.
     fn record(&self, event: &dyn Event) -> Result<()>;
     /// Memory of another stream, once freed, is reused only after this stream has finished the work it holds at that
     /// time.
@@ -56,6 +56,6 @@ pub trait Event: Any + Send + Sync {
     fn query(&self) -> Result<bool>;
     /// Waits until the work before it is done.
     fn synchronize(&self) -> Result<()>;
-    /// Milliseconds from this event to a later one; both timed, recorded and past.
+    /// Milliseconds from this event to a later one; both timed, recorded and complete.
     fn elapsed_ms(&self, later: &dyn Event) -> Result<f64>;
 }

@@ -1,35 +1,36 @@
 //! Random permutations of a stream's words, the same on every engine.
 //!
-//! Numbers are dealt out over buckets at random, then each bucket is shuffled: every order is equally likely, and what
-//! is shuffled stays in the caches. (A plain shuffle of a million numbers misses them at nearly every step.)
+//! Numbers are distributed over buckets at random, then each bucket is shuffled: every order is equally likely, and a
+//! bucket stays in the caches while it is shuffled. (A plain shuffle of a million numbers misses them at nearly every
+//! step.)
 
-/// Words that are asked for at a time.
+/// Words per request.
 pub const CHUNK: usize = 1024;
-/// Longer permutations have numbers that do not fit what buckets hold.
+/// Maximum length: longer permutations have numbers beyond 32 bits.
 pub const LONGEST: usize = 1 << 31;
 
-/// A bucket has about as many numbers as this has bits.
+/// log2 of the approximate bucket size.
 const BUCKET_BITS: u32 = 11;
-/// More buckets would not be filled in the caches.
+/// More buckets would exceed the caches while they are filled.
 const MOST_BUCKETS_BITS: u32 = 11;
 
-/// Bits of the number of a bucket: none for short permutations.
+/// log2 of the number of buckets; 0 for short permutations.
 fn bucket_bits(n: usize) -> u32 {
     let bits = usize::BITS - n.saturating_sub(1).leading_zeros();
     if bits <= BUCKET_BITS + 1 { 0 } else { (bits - BUCKET_BITS).min(MOST_BUCKETS_BITS) }
 }
 
-/// Words of the stream that [`permutation`] takes.
+/// Number of words of the stream that [`permutation`] uses.
 pub fn permutation_words(n: usize) -> u64 {
     let draws = n.next_multiple_of(CHUNK) as u64;
     if bucket_bits(n) == 0 { draws } else { draws + n.div_ceil(2) as u64 }
 }
 
-/// The words from a place of the stream on.
+/// Iterator over the words from a position of the stream on.
 struct Words<F> {
     fill: F,
     buffer: [u32; CHUNK],
-    /// The place of the first word that is not in the buffer.
+    /// Position of the first word that is not in the buffer.
     end: usize,
 }
 
@@ -46,7 +47,7 @@ impl<F: FnMut(u64, &mut [u32; CHUNK])> Words<F> {
     }
 }
 
-/// Writes the numbers below `out.len()` in random order. `fill` writes the stream's words from one on whose place is a
+/// Writes the numbers below `out.len()` in random order. `fill` writes words of the stream from a position that is a
 /// multiple of [`CHUNK`].
 ///
 /// ```
@@ -74,8 +75,8 @@ pub fn permutation(fill: impl FnMut(u64, &mut [u32; CHUNK]), out: &mut [i64]) {
     for end in &mut ends {
         start += std::mem::replace(end, start);
     }
-    // The numbers, as 32 bits, wait in the upper half of the output until their bucket is shuffled: what a bucket
-    // becomes ends before the numbers of the next one begin.
+    // The numbers, as 32 bits, are kept in the upper half of the output until their bucket is shuffled: a shuffled
+    // bucket ends before the numbers of the next one begin.
     // SAFETY: the memory of `n` `i64` is that of `2 n` `u32`, which need less alignment and have no invalid bits.
     let halves = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u32>(), 2 * n) };
     let waiting = &mut halves[n..];
@@ -100,7 +101,8 @@ pub fn permutation(fill: impl FnMut(u64, &mut [u32; CHUNK]), out: &mut [i64]) {
     }
 }
 
-/// Calls `f(bucket, number)` for the numbers below `n`. A word has the buckets of two, after those for shuffling.
+/// Calls `f(bucket, number)` for the numbers below `n`. A word has the bucket numbers of two; they follow the words for
+/// shuffling.
 fn deal<F: FnMut(u64, &mut [u32; CHUNK])>(words: &mut Words<F>, n: usize, bits: u32, mut f: impl FnMut(usize, u32)) {
     let first = n.next_multiple_of(CHUNK);
     let buckets = |word: u32| [(word as u16 >> (16 - bits)) as usize, (word >> (32 - bits)) as usize];
@@ -118,7 +120,7 @@ fn deal<F: FnMut(u64, &mut [u32; CHUNK])>(words: &mut Words<F>, n: usize, bits: 
     }
 }
 
-/// Writes as many numbers as `to` has room for in random order, drawn by the words from `first` on.
+/// Writes as many numbers as `to` holds in random order, drawn by the words from `first` on.
 fn shuffle<T: Copy + From<u32>, F: FnMut(u64, &mut [u32; CHUNK])>(
     words: &mut Words<F>,
     first: usize,
@@ -128,7 +130,8 @@ fn shuffle<T: Copy + From<u32>, F: FnMut(u64, &mut [u32; CHUNK])>(
     let mut k = 0;
     while k < to.len() {
         for &word in words.run(first + k, to.len() - k) {
-            // Each number goes to one of the places so far, and what was there to the new place.
+            // Inside-out shuffle: each number goes to a random position so far, and the number there to the new
+            // position.
             let other = ((word as u64 * (k as u64 + 1)) >> 32) as usize;
             to[k] = to[other];
             to[other] = T::from(number(k));
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(orders.len(), 24);
         // Six standard deviations.
         assert!(orders.values().all(|&count: &i32| (count - 1000).abs() < 190), "{orders:?}");
-        // Of a long one, which is dealt out: the tenths of the places that the first numbers get.
+        // A long permutation, which uses buckets: the tenths of the positions of the first numbers.
         let mut tenths = [0i32; 10];
         for seed in 0..20 {
             let order = of_seed(seed, 10_000);

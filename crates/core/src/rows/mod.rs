@@ -1,6 +1,6 @@
 //! Op rows: every pointwise op of the library is one row of the table in `table.rs`, with one meaning for all engines.
 //!
-//! A row says the op's class (which decides dtypes), its inputs and parameters, its value and the derivative by each
+//! A row states the op's class (which decides dtypes), its inputs and parameters, its value and the derivative by each
 //! input:
 //!
 //! ```text
@@ -19,16 +19,16 @@ pub use num::{Conditions, Num, Real, Trace, functions};
 pub use table::{Pointwise, op};
 pub use update::{FACTORS, Lane, RuleState, RuleVisitor, UpdateRow, UpdateRule, update_row};
 
-/// Which dtypes an op takes and gives.
+/// Input and output dtypes of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Any number in, the same out.
     Num,
-    /// Floats in and out; integers are taken as the default float.
+    /// Floats in and out; integers are converted to the default float.
     Real,
     /// Any numbers in, `bool` out.
     Compare,
-    /// Floats (or integers taken as floats) in, `bool` out.
+    /// Floats (or integers converted to floats) in, `bool` out.
     Test,
     /// Integers or `bool` in, the same out.
     Bits,
@@ -92,7 +92,7 @@ pub trait BitsRow: Row {
     fn eval<B: Bits>(x: In<B>) -> B;
 }
 
-/// Something to be done with the type behind a [`Pointwise`] code, by class.
+/// A visitor of the type behind a [`Pointwise`] code, by class.
 pub trait Visitor {
     /// The result.
     type Out;

@@ -1,9 +1,9 @@
-//! Functions that a row's expression may use. An expression over [`Num`] or [`Real`] has several readings: a CPU lane,
-//! a tensor (for second derivatives), a [`Trace`] of the values it reads, and, as text, a GPU kernel.
+//! Functions for rows' expressions. An expression over [`Num`] or [`Real`] has several interpretations: a CPU lane, a
+//! tensor (for second derivatives), a [`Trace`] of the values it reads, and, as text, a GPU kernel.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// Truth values that can be combined.
+/// Boolean values that can be combined.
 pub trait Conditions: Copy {
     /// Both.
     fn both(a: Self, b: Self) -> Self;
@@ -172,7 +172,7 @@ real! {
     erfc;
     /// Inverse error function.
     erfinv;
-    /// Normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, as exact as numbers near one are.
+    /// Normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, with the absolute precision of numbers near one.
     normal_cdf;
     /// Logarithm of the magnitude of the gamma function.
     lgamma;
@@ -190,13 +190,13 @@ real! {
     trunc;
 }
 
-/// A number that records which of a derivative's values it was made of: bit 0 the incoming gradient, bits 1 to 3 the
-/// inputs, bit 4 the output. Evaluating a derivative on it tells which values autograd must save.
+/// A number that records from which of a derivative's values it was computed: bit 0 the incoming gradient, bits 1 to 3
+/// the inputs, bit 4 the output. Evaluating a derivative on it shows which values autograd must save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// Bits of the values read.
     pub mask: u8,
-    /// Whether this still is one of the values, untouched.
+    /// Whether it is one of the values itself, not a result.
     pub untouched: bool,
 }
 

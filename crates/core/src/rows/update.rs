@@ -12,18 +12,18 @@
 //!
 //! `p` is the parameter, `g` its gradient after sign, scale and weight decay. A state followed by `if NAME` is
 //! optional; `choose(NAME, a, b)` is `a` where the state exists and `b` where it does not. `host` factors are computed
-//! once a step in double precision. Each row has three readings: a function over any [`Lane`] (SIMD vectors of the CPU
+//! once a step in double precision. Each row has three interpretations: a function over any [`Lane`] (SIMD vectors of the CPU
 //! engine, whole arrays in the default body of [`Backend::update`](crate::Backend::update)) and, as text, part of a GPU
 //! kernel.
 
 use std::ops::{Add, Div, Mul, Sub};
 
-/// How many factors a rule may have.
+/// Maximum factors of a rule.
 pub const FACTORS: usize = 8;
 
 /// Arithmetic that the formulas use.
 pub trait Lane: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> {
-    /// `a * b + c`, rounded once where the hardware can.
+    /// `a * b + c`, with a single rounding if the hardware has FMA.
     fn fma(a: Self, b: Self, c: Self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
@@ -64,7 +64,7 @@ pub struct RuleState {
     pub present: Option<&'static str>,
 }
 
-/// A rule as a type. `STATES` says which states exist, a bit each.
+/// A rule as a type. `STATES` is the bit mask of existing states.
 pub trait UpdateRow: 'static {
     /// The states, in the order of [`ParamUpdate::state`](crate::backend::ParamUpdate::state).
     const STATES: &'static [RuleState];
@@ -73,7 +73,7 @@ pub trait UpdateRow: 'static {
     fn step<L: Lane, const STATES: u8>(param: &mut L, grad: L, state: &mut [L; 3], factors: &[L; FACTORS]);
 }
 
-/// Whether `present`, a bit for each, has all required states and no unknown one.
+/// Whether the bit mask `present` has all required states and no unknown one.
 const fn fits(states: &[RuleState], present: u8) -> bool {
     let mut i = 0;
     while i < states.len() {
@@ -133,7 +133,7 @@ macro_rules! update_rules {
                 *all.get(usize::from(index)).unwrap_or(&all[0])
             }
 
-            /// The factors: the fields in their order, then those computed on the host, padded with zeros.
+            /// The factors: the fields in order, then those computed on the host, padded with zeros.
             pub fn factors(self) -> [f64; FACTORS] {
                 let mut factors = [0.0; FACTORS];
                 match self {
@@ -157,7 +157,7 @@ macro_rules! update_rules {
                 match self { $(UpdateRule::$Name { .. } => <update_row::$Name as UpdateRow>::STATES),* }
             }
 
-            /// Whether the rule can work with these states, a bit each.
+            /// Whether the rule supports these states, a bit mask.
             pub const fn fits(self, present: u8) -> bool {
                 fits(self.states(), present)
             }
@@ -233,13 +233,13 @@ update_rules! {
 
     /// SGD; state `[buffer if it has momentum]`.
     Sgd [buffer if MOMENTUM] {
-        /// Share of the buffer that stays; 0 in its first step.
+        /// Decay factor of the buffer; 0 in its first step.
         decay,
-        /// Of the gradient into the buffer.
+        /// Weight of the gradient in the buffer.
         gain,
-        /// Of the buffer into the parameter.
+        /// Weight of the buffer in the parameter.
         step,
-        /// Of the gradient into the parameter.
+        /// Weight of the gradient in the parameter.
         grad_step,
     } host { minus_step = -step, minus_grad_step = -grad_step } => {
         buffer = fma(gain, g, decay * buffer);
@@ -249,17 +249,17 @@ update_rules! {
 
     /// Adam, AdamW, NAdam, RAdam; state `[m, v, largest v if amsgrad]`.
     Adam [m, v, largest if AMSGRAD] {
-        /// Share of `m` that stays.
+        /// Decay factor of `m`.
         beta1,
-        /// Share of `v` that stays.
+        /// Decay factor of `v`.
         beta2,
         /// Added to the divisor.
         eps,
-        /// Of the square root.
+        /// Factor of the square root.
         root,
         /// Of `m`.
         step,
-        /// Of the gradient itself.
+        /// Weight of the gradient itself.
         grad_step,
     } host { gain1 = 1.0 - beta1, gain2 = 1.0 - beta2 } => {
         m = fma(gain1, g - m, m);
@@ -270,13 +270,13 @@ update_rules! {
 
     /// Adamax; state `[m, u]`.
     Adamax [m, u] {
-        /// Share of `m` that stays.
+        /// Decay factor of `m`.
         beta1,
-        /// Share of `u` that stays.
+        /// Decay factor of `u`.
         beta2,
         /// Added to the gradient's magnitude.
         eps,
-        /// Of the quotient.
+        /// Factor of the quotient.
         step,
     } host { gain1 = 1.0 - beta1 } => {
         m = fma(gain1, g - m, m);
@@ -286,15 +286,15 @@ update_rules! {
 
     /// RMSprop and Adagrad; state `[v, average if centered, buffer if it has momentum]`.
     RmsProp [v, average if CENTERED, buffer if MOMENTUM] {
-        /// Share of `v` that stays.
+        /// Decay factor of `v`.
         decay,
-        /// Of the squared gradient.
+        /// Weight of the squared gradient.
         gain,
         /// Added to the divisor.
         eps,
-        /// Share of the buffer that stays.
+        /// Decay factor of the buffer.
         momentum,
-        /// Of the quotient or the buffer.
+        /// Factor of the quotient or the buffer.
         step,
     } => {
         v = fma(gain, g * g, decay * v);
@@ -307,11 +307,11 @@ update_rules! {
 
     /// Adadelta; state `[v, u]`.
     Adadelta [v, u] {
-        /// Share of the averages that stays.
+        /// Decay factor of the averages.
         rho,
         /// Added under the roots.
         eps,
-        /// Of the difference.
+        /// Factor of the difference.
         step,
     } host { gain = 1.0 - rho } => {
         v = fma(gain, g * g, rho * v);

@@ -1,4 +1,4 @@
-//! The backward pass over some queries and some keys of one head, from recomputed probabilities.
+//! Backward pass over a range of queries and keys of one head, from recomputed probabilities.
 
 use super::forward::multiply_row;
 use super::product::{Matrix, Store, product};
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Inputs of the backward pass besides the head, and the gradients it adds to. Gradients that are `None` are not
 /// computed.
 pub struct Gradients<R> {
-    /// Gradient of the output, rows of neighbouring elements.
+    /// Gradient of the output; elements of a row are adjacent.
     pub dout: Matrix<R>,
     /// For each query the logarithm of its sum of exponentials.
     pub lse: *const R,
@@ -39,7 +39,7 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
         let (p, ds) = (scratch.scores.room(QUERIES * KEYS), scratch.gradients.room(QUERIES * KEYS));
         for key in keys.clone().step_by(KEYS) {
             let block = KEYS.min(keys.end - key);
-            // Queries before the first of these keys see none of them.
+            // Under a causal mask, queries before the first of these keys see none of them.
             let first = if h.causal { queries.start.max(key / QUERIES * QUERIES) } else { queries.start };
             for first in (first..queries.end).step_by(QUERIES) {
                 let rows = QUERIES.min(queries.end - first);
@@ -98,7 +98,7 @@ multiversion! {
 /// Scores to probabilities, and the gradient of the probabilities to that of the unscaled scores.
 #[inline(always)]
 unsafe fn score_gradient<R: Real, I: Vectors>(p: *mut R, ds: *mut R, n: usize, lse: R, delta: R, scale: R) {
-    // A query that sees nothing has no probabilities: exp(-inf) = 0.
+    // A query with every key masked has no probabilities: exp(-inf) = 0.
     let lse = if lse == R::NEG_INFINITY { R::ZERO - R::NEG_INFINITY } else { lse };
     let (lse, delta, scale) = (R::V::<I>::splat(lse), R::V::<I>::splat(delta), R::V::<I>::splat(scale));
     // SAFETY: `n` elements by the caller's contract.

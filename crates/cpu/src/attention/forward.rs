@@ -1,4 +1,4 @@
-//! The forward pass over some queries of one head.
+//! Forward pass over a range of queries of one head.
 
 use super::product::{Matrix, Store, product};
 use super::{Head, KEYS, QUERIES, Scratch};
@@ -46,7 +46,7 @@ unsafe fn forward_kernel<R: Real, I: Vectors>(h: &Head<R>, from: usize, to: usiz
                 product::<R>([rows, h.dv, count], Matrix::rows(scores, KEYS), h.v.from(key), out, Store::Add);
             }
             for r in 0..rows {
-                // A row that sees nothing stays zero.
+                // A row with every key masked stays zero.
                 let seen = sum[r] != R::ZERO;
                 if seen {
                     scale_row::<R, I>(out.0.add(r * out.1), h.dv, R::lit(1.0) / sum[r]);

@@ -1,9 +1,9 @@
 //! Attention without a stored score matrix.
 //!
-//! Queries are taken in blocks against blocks of keys; the softmax is kept up to date from block to block, and only the
-//! logarithm of its sum is saved. The backward pass recomputes the probabilities from it. Work is cut along queries and
-//! keys only in ways that do not change the order of any sum, so the cut may depend on the number of threads and
-//! results still do not.
+//! Queries are processed in blocks against blocks of keys; the softmax is updated from block to block, and only the
+//! logarithm of its sum is saved. The backward pass recomputes the probabilities from it. Work is split along queries
+//! and keys only in ways that do not change the order of any sum. So the split may depend on the number of threads, but
+//! results do not.
 
 mod backward;
 mod forward;
@@ -22,9 +22,9 @@ use rushlight_core::{DType, Element, Error, Result, View};
 use scores::{Dropout, Mask};
 use std::mem::MaybeUninit;
 
-/// Queries of a block.
+/// Queries per block.
 const QUERIES: usize = 32;
-/// Keys of a block.
+/// Keys per block.
 const KEYS: usize = 128;
 
 /// Attention; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous. A row with every
@@ -42,7 +42,7 @@ pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
     })
 }
 
-/// Its gradients (contiguous), recomputing probabilities from `lse`.
+/// Gradients of attention (contiguous); recomputes probabilities from `lse`.
 pub fn attention_backward(
     spec: &Attention,
     out: View,
@@ -230,7 +230,7 @@ impl<R: Real> Head<R> {
     }
 }
 
-/// Memory of a task.
+/// Scratch memory of a task.
 struct Scratch<R> {
     keys: Buffer<R>,
     values: Buffer<R>,
@@ -309,7 +309,7 @@ struct Saved<T: Float> {
     dout: Tensor<T>,
 }
 
-/// Copies of a head's matrices, where they cannot be read in place.
+/// Copies of a head's matrices that cannot be read in place.
 #[derive(Default)]
 struct Copies<R> {
     q: Vec<R>,
@@ -392,7 +392,7 @@ impl<T: Float> Problem<T> {
         let Sizes { batch, heads, kv_heads, l, s, d, dv: dvs, .. } = self.sizes;
         let delta = self.delta(&saved);
         let delta = Shared::new(delta.as_ptr().cast_mut());
-        // Half types add up in `f32` and are rounded at the end.
+        // Half types accumulate in `f32` and are rounded at the end.
         let mut sums = [Vec::new(), Vec::new(), Vec::new()];
         let counts = [batch * heads * l * d, batch * kv_heads * s * d, batch * kv_heads * s * dvs];
         let mut targets = [dq, dk, dv].map(|p| Shared::new(p.cast::<T::Acc>()));
@@ -439,7 +439,7 @@ impl<T: Float> Problem<T> {
                 }
             });
         } else {
-            // Too few heads for the threads: keys and queries are shared out too, at the price of computing scores
+            // Too few heads for the threads: keys and queries are split too, at the cost of computing scores
             // twice.
             let blocks = s.div_ceil(KEYS);
             parallel_for(batch * kv_heads * blocks, |task| {
@@ -511,14 +511,14 @@ unsafe fn dot_kernel<T: Float, I: Vectors>(a: (*const T, usize), b: (*const T, u
     }
 }
 multiversion! {
-    /// Sum of the products of two rows, each given with the distance of its elements.
+    /// Dot product of two rows, each given with its element stride.
     ///
     /// # Safety
     /// `n` elements of both.
     unsafe fn dot<T: Float>(a: (*const T, usize), b: (*const T, usize), n: usize) -> T::Acc = dot_kernel;
 }
 
-/// Queries of a task: all of a head where heads keep the threads busy, else a part.
+/// Queries per task: a whole head if there are enough heads for the threads, else a part.
 fn rows_per_task(heads: usize, l: usize) -> usize {
     let wanted = (4 * num_threads()).div_ceil(heads.max(1));
     if num_threads() == 1 || wanted <= 1 { l } else { l.div_ceil(wanted).next_multiple_of(2 * QUERIES) }

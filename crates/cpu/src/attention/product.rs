@@ -3,7 +3,7 @@
 use crate::isa::Isa;
 use crate::simd::{Real, Simd, Vectors};
 
-/// A matrix by its first element and its strides.
+/// A matrix: address and strides.
 #[derive(Clone, Copy)]
 pub struct Matrix<R> {
     pub at: *const R,
@@ -12,19 +12,19 @@ pub struct Matrix<R> {
 }
 
 impl<R> Matrix<R> {
-    /// Rows of neighbouring elements.
+    /// A matrix with adjacent columns.
     #[inline(always)]
     pub fn rows(at: *const R, row: usize) -> Self {
         Self { at, row, col: 1 }
     }
 
-    /// Without the rows before `row`.
+    /// The matrix from row `row` on.
     #[inline(always)]
     pub fn from(self, row: usize) -> Self {
         Self { at: self.at.wrapping_add(row * self.row), ..self }
     }
 
-    /// Rows and columns exchanged.
+    /// The transposed matrix.
     #[inline(always)]
     pub fn transposed(self) -> Self {
         Self { at: self.at, row: self.col, col: self.row }
@@ -43,8 +43,8 @@ pub enum Store<R> {
 /// `M` rows of `N` vectors of the output.
 ///
 /// # Safety
-/// `k` columns of `M` rows at `a`, `k` rows of `N` vectors at `b`, `M` rows of `N` vectors at `out`; the last vector is
-/// `last` long, which is less than all of it only where `N` is 1.
+/// `k` columns of `M` rows at `a`, `k` rows of `N` vectors at `b`, `M` rows of `N` vectors at `out`; the last vector
+/// has `last` elements, fewer than a full vector only if `N` is 1.
 #[inline(always)]
 unsafe fn tile<V: Simd, const M: usize, const N: usize>(
     k: usize,

@@ -14,12 +14,12 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Of a `bool` or floating tensor's address.
+    /// From the address of a `bool` or floating tensor.
     pub fn new(at: *const u8, dtype: DType, strides: [usize; 4]) -> Self {
         Self { at: Shared::new(at.cast_mut()), dtype, strides }
     }
 
-    /// The part of one head.
+    /// The mask of one head.
     pub fn head(&self, batch: usize, head: usize) -> Self {
         let offset = batch * self.strides[0] + head * self.strides[1];
         Self { at: Shared::new(self.at.at(offset * self.dtype.size())), ..*self }
@@ -50,7 +50,7 @@ impl Mask {
     }
 }
 
-/// `scores += mask`, elements `step` apart.
+/// `scores += mask`; mask elements have stride `step`.
 #[inline(always)]
 unsafe fn add<T: Float, R: Real, I: Vectors>(mask: *const T, step: usize, scores: &mut [R]) {
     for (n, score) in scores.iter_mut().enumerate() {
@@ -70,7 +70,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Of head `head` (over all batches) with `l` by `s` scores.
+    /// Dropout of head `head` (over all batches) with `l` by `s` scores.
     pub fn new((p, stream): (f64, Philox), head: usize, l: usize, s: usize) -> Self {
         Self { p, stream, first: head as u64 * l as u64 * s as u64, keys: s }
     }
@@ -81,7 +81,7 @@ impl Dropout {
         let word = self.first + (i * self.keys + j) as u64;
         let kept = R::lit(1.0 / (1.0 - self.p));
         let p = self.p as f32;
-        // Whole blocks of four words; the first may begin in the middle of one.
+        // Draws whole blocks of four words; the range may begin in the middle of one.
         let mut skip = (word % 4) as usize;
         let mut block = word / 4;
         let mut rest = factors;

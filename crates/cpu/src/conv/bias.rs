@@ -7,7 +7,7 @@ use crate::isa::Isa;
 use crate::pool;
 use rushlight_core::Element;
 
-/// Planes are summed a block at a time: the blocks' sums are exact enough to be added in `f64`.
+/// Planes are summed in blocks: a block's sum is exact enough, and blocks are added in `f64`.
 const BLOCK: usize = 1024;
 
 /// # Safety

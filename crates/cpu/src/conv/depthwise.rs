@@ -1,7 +1,7 @@
-//! Depthwise convolutions over small images: a vector holds a pixel of neighbouring channels.
+//! Depthwise convolutions over small images: a vector holds one pixel of adjacent channels.
 //!
-//! Rows of small images are shorter than a vector of pixels, and a channel has too little to do to be prepared for on
-//! its own. Larger images take pixels as lanes (`narrow`), which needs no transposing copies.
+//! Rows of small images are shorter than a vector of pixels, and a single channel has too little work to pay for its
+//! preparation. Larger images use pixels as lanes (`narrow`), which needs no transposing copies.
 
 use super::Conv;
 use super::depthwise_kernel::{Accumulate, CHANNELS, Combine, accumulate, combine};
@@ -13,10 +13,10 @@ use super::slab::Slab;
 use super::sums::Sums;
 use crate::pool;
 
-/// Largest input or output, in pixels.
+/// Maximum pixels of the input or output.
 const PIXELS: usize = 256;
 
-/// Whether every filter reads one channel of its own and the images are small.
+/// Whether the convolution is depthwise and the images are small.
 pub(super) fn suits(c: &Conv) -> bool {
     flat(c)
         && c.groups == c.in_channels
@@ -25,7 +25,7 @@ pub(super) fn suits(c: &Conv) -> bool {
         && c.input_size().max(c.output_size()) <= PIXELS
 }
 
-/// Blocks of [`CHANNELS`] channels, the last maybe smaller.
+/// Number of blocks of [`CHANNELS`] channels; the last may be smaller.
 fn blocks(c: &Conv) -> usize {
     c.groups.div_ceil(CHANNELS)
 }
@@ -35,7 +35,7 @@ fn channels(c: &Conv, block: usize) -> usize {
     (c.groups - block * CHANNELS).min(CHANNELS)
 }
 
-/// A slab for a full block and one for the last block.
+/// Slab layouts of a full block and of the last block.
 struct Slabs([Slab; 2]);
 
 impl Slabs {
@@ -53,7 +53,7 @@ impl Slabs {
         Self::new(c, c.input, stretch(1), stretch(2))
     }
 
-    /// Every position of the output that an input is linked with.
+    /// All output positions that depend on some input.
     fn output(c: &Conv) -> Self {
         Self::new(c, c.output, linked(c, 1, 0..c.input[1]), linked(c, 2, 0..c.input[2]))
     }
@@ -62,19 +62,19 @@ impl Slabs {
         &self.0[usize::from(channels(c, block) < CHANNELS)]
     }
 
-    /// Either of them: they differ in nothing but the number of channels.
+    /// Either layout: they differ only in the number of channels.
     fn any(&self) -> &Slab {
         &self.0[0]
     }
 }
 
-/// Where each output pixel starts in an input slab.
+/// Offset in an input slab of each output pixel's window.
 fn pixel_offsets(c: &Conv, slab: &Slab) -> Vec<usize> {
     let (row, col) = (c.stride[1] * slab.row_pitch(), c.stride[2] * slab.pitch());
     (0..c.output_size()).map(|p| p / c.output[2] * row + p % c.output[2] * col).collect()
 }
 
-/// The weights, for each block `[tap][channel]`.
+/// Packed weights, for each block `[tap][channel]`.
 ///
 /// # Safety
 /// `w` is the weight of `c`.
@@ -89,16 +89,16 @@ unsafe fn pack<T: Storage<Compute = f32>>(c: &Conv, w: *const T) -> Vec<f32> {
     packed
 }
 
-/// Results that share their taps.
+/// Results with the same taps.
 struct Class {
-    /// Where each result starts in the slab, and its place among the results.
+    /// Start in the slab, and index among the results, of each result.
     pixels: Vec<usize>,
     places: Vec<usize>,
-    /// Offset in the slab and in the packed weights.
+    /// Tap offsets in the slab and in the packed weights.
     taps: Vec<(usize, usize)>,
 }
 
-/// Images and blocks of channels, each a slab combined class by class.
+/// Loops over images and blocks of channels; each slab is combined class by class.
 ///
 /// # Safety
 /// `src` has channels of the slabs' image and `dst` channels of `size` pixels for every image; `weights` are packed;
@@ -171,7 +171,7 @@ pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *co
     let [_, height, width] = c.input;
     let (top, left) = (linked(c, 1, 0..height).0, linked(c, 2, 0..width).0);
     let mut classes = Vec::new();
-    // Input positions of equal remainder modulo the stride see the same taps, one output apart.
+    // Input positions with equal remainder modulo the stride have the same taps, one output apart.
     for first_row in 0..c.stride[1].min(height) {
         for first_col in 0..c.stride[2].min(width) {
             let (mut pixels, mut places, mut taps) = (Vec::new(), Vec::new(), Vec::new());

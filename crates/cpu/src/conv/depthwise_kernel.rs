@@ -1,8 +1,8 @@
-//! Kernels of depthwise convolutions: a vector holds a pixel of neighbouring channels, and so does one of weights.
+//! Kernels of depthwise convolutions: lanes of image and weight vectors are adjacent channels.
 
 use super::simd::{Simd, Vector};
 
-/// Channels of a block, the most lanes any level has.
+/// Channels per block: the maximum number of lanes of any level.
 pub(super) const CHANNELS: usize = 16;
 
 /// `out[places[i] + l] = start[l] + Σ_(offset, weight) weights[weight + l] · image[pixels[i] + offset + l]`, where `l`

@@ -10,10 +10,10 @@ use super::weights::{Lanes, pack_all};
 use crate::pool;
 use std::ops::Range;
 
-/// Slabs are cut so that they stay in the second-level cache.
+/// Maximum size of a slab, so that it stays in the L2 cache.
 const SLAB_BYTES: usize = 512 << 10;
 
-/// Rows of a panel that stay in the first-level cache while many pixels pass by.
+/// Maximum rows of a panel, so that it stays in the L1 cache while many pixels are processed.
 const DEPTH: usize = 128;
 
 /// How many output rows (of a convolution reading `per_row` elements a row, with `reach` rows beyond the first) a slab
@@ -24,30 +24,30 @@ fn rows_per_slab<E>(rows: usize, stride: usize, reach: usize, per_row: usize) ->
     rows.div_ceil(rows.div_ceil(most).max(1)).max(1)
 }
 
-/// How many ways to cut the panels of one slab so that all threads have work.
+/// Number of parts into which the panels of one slab are split so that all threads have work.
 fn panel_cuts(tasks: usize, panels: usize) -> usize {
     (2 * pool::num_threads()).div_ceil(tasks.max(1)).min(panels).max(1)
 }
 
-/// Pixels that make the weights worth fetching.
+/// Minimum pixels that pay for loading the weights.
 const PIXELS: usize = 96;
 
-/// How many small images to take together.
+/// Number of small images that are processed together.
 fn images_together(c: &Conv, pixels: usize) -> usize {
     PIXELS.div_ceil(pixels.max(1)).clamp(1, c.batch)
 }
 
-/// Into how many packs to cut the batch, an even share for every thread.
+/// Number of packs into which the batch is split, an equal share for every thread.
 fn packs(c: &Conv, together: usize) -> usize {
     c.batch.div_ceil(together).next_multiple_of(pool::num_threads()).min(c.batch)
 }
 
-/// The same rows in each of `images` copies, `stride` elements apart.
+/// The same rows in each of `images` copies with this stride.
 fn in_every_image(rows: &[usize], images: usize, stride: usize) -> Vec<usize> {
     (0..images).flat_map(|image| rows.iter().map(move |row| row + image * stride)).collect()
 }
 
-/// `out[c_rows[i]] = Σ_taps Σ_channels slab · panel`, in stretches short enough to keep the panel's rows cached.
+/// `out[c_rows[i]] = Σ_taps Σ_channels slab · panel`, in ranges short enough to keep the panel's rows cached.
 ///
 /// # Safety
 /// As the formula of [`Product`] says, with segments of `depth`.
@@ -74,7 +74,7 @@ pub(super) unsafe fn contract<E: Compute>(p: &Product<E>) {
     }
 }
 
-/// The slab an output row range of the forward pass reads.
+/// The slab that the forward pass reads for a range of output rows.
 fn input_slab(c: &Conv, depth: usize, rows: Range<usize>) -> Slab {
     let planes =
         (0..c.kernel[0]).map(|k| (depth * c.stride[0] + k * c.dilation[0]) as isize - c.padding[0] as isize).collect();
@@ -95,7 +95,7 @@ pub(super) fn tap_offsets(c: &Conv, slab: &Slab) -> Vec<usize> {
         .collect()
 }
 
-/// Rows of the output one slab serves, forward and in the weight gradient.
+/// Output rows per slab, in the forward pass and in the weight gradient.
 fn output_rows<E>(c: &Conv) -> usize {
     let cols = (c.output[2] - 1) * c.stride[2] + (c.kernel[2] - 1) * c.dilation[2] + 1;
     let per_row = c.kernel[0] * cols * c.group_inputs().next_multiple_of(16);
@@ -174,8 +174,8 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
     });
 }
 
-/// The kernel positions that link input positions `at, at + stride, …` of one dimension with outputs, each with the
-/// output position it gives to `at`.
+/// Kernel positions that connect the input positions `at, at + stride, …` of one dimension to outputs, each with the
+/// output position that it connects to `at`.
 pub(super) fn taps_of(c: &Conv, dim: usize, at: usize) -> Vec<(usize, isize)> {
     let stride = c.stride[dim] as isize;
     (0..c.kernel[dim])
@@ -186,7 +186,7 @@ pub(super) fn taps_of(c: &Conv, dim: usize, at: usize) -> Vec<(usize, isize)> {
         .collect()
 }
 
-/// First output position, and how many, that inputs `range` of one dimension are linked with.
+/// First output position connected to the inputs `range` of one dimension, and their number.
 pub(super) fn linked(c: &Conv, dim: usize, range: Range<usize>) -> (isize, usize) {
     let stride = c.stride[dim] as isize;
     let reach = ((c.kernel[dim] - 1) * c.dilation[dim]) as isize;
@@ -211,7 +211,7 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
     let (col, col_count) = linked(c, 2, 0..cols);
     let per_row = c.kernel[0] * col_count * outputs.next_multiple_of(16);
     let reach = (c.kernel[1] - 1) * c.dilation[1] / c.stride[1] + 1;
-    // The slab's rows advance once every `stride` rows of the input.
+    // The slab's rows advance once per `stride` rows of the input.
     let rows = rows_per_slab::<E<T>>(height.div_ceil(c.stride[1]), 1, reach, per_row) * c.stride[1];
     let slabs = height.div_ceil(rows);
     let packs = packs(c, images_together(c, rows * cols / (c.stride[1] * c.stride[2])));
@@ -232,7 +232,7 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
         let pixels = rows * cols;
         let mut copy = Scratch::new::<E<T>>(images.len() * slab.room());
         let mut out = Scratch::new::<E<T>>(images.len() * pixels * width);
-        // Input positions of equal remainder modulo the stride see the same taps, one output apart.
+        // Input positions with equal remainder modulo the stride have the same taps, one output apart.
         let mut classes = Vec::new();
         for first_row in start..(start + c.stride[1]).min(start + rows) {
             let row_taps = taps_of(c, 1, first_row);
@@ -262,7 +262,7 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
                 classes.push((segments, a_rows, c_rows));
             }
         }
-        // SAFETY: the slab holds every output linked with these rows; this task alone writes these rows of these
+        // SAFETY: the slab holds every output connected to these rows; this task alone writes these rows of these
         // channels.
         unsafe {
             for (i, image) in images.clone().enumerate() {
@@ -311,7 +311,7 @@ pub(super) unsafe fn backward_weight<T: Storage>(c: &Conv, x: *const T, dy: *con
     let boxes = c.batch.div_ceil(together) * depths * slabs;
     let (x, dy) = (Shared::of(x), Shared::of(dy));
     let sums = Sums { blocks: c.groups * panels, block: inputs * taps * width, parts: boxes };
-    // SAFETY: a task adds to the sum it is given and to nothing else; the sums are laid out as `finish` expects.
+    // SAFETY: a task writes only to its own sum; the sums are laid out as `finish` expects.
     let mut partial = unsafe {
         sums.collect::<E<T>>(|block, boxes, sum| {
             let (group, panel) = (block / panels, block % panels);
@@ -344,7 +344,7 @@ pub(super) unsafe fn backward_weight<T: Storage>(c: &Conv, x: *const T, dy: *con
     unsafe { sums.finish(partial.ptr::<E<T>>(), c, dw, inputs, |panel| (panel, 0)) }
 }
 
-/// Adds the share of the same rows of some images to `sum`, laid out `[input channel][tap][lane]`.
+/// Adds the contribution of the same rows of some images to `sum`, laid out `[input channel][tap][lane]`.
 ///
 /// # Safety
 /// `left` are the slab's copies, `right` the output gradient of their pixels, panel-wide; `sum` is as large as said.

@@ -5,9 +5,9 @@ use crate::isa::Isa;
 use rushlight_core::Element;
 use rushlight_core::half::{bf16, f16};
 
-/// A type convolutions are computed in.
+/// A compute type of convolutions.
 pub(super) trait Compute: Element + std::ops::AddAssign + std::ops::Mul<Output = Self> {
-    /// Elements in a row of a right-operand panel.
+    /// Elements per row of a right-operand panel.
     const PANEL: usize = PANEL_BYTES / size_of::<Self>();
 
     /// # Safety
@@ -31,10 +31,10 @@ pub(super) struct Transpose<'a, E> {
     pub bias: *const E,
 }
 
-/// A type tensors are stored in.
+/// A storage type of tensors.
 pub(super) trait Storage: Copy + Send + Sync + 'static {
     type Compute: Compute;
-    /// Whether the two types are the same, so that no conversion is needed.
+    /// Whether the two types are the same, so that conversion is a copy.
     const DIRECT: bool;
 
     /// # Safety
@@ -183,7 +183,7 @@ impl Storage for f16 {
     }
 }
 
-/// Rows staged at a time when a transposing copy also converts.
+/// Rows per block of a transposing copy that also converts.
 const STAGED: usize = 16;
 
 /// [`Compute::transpose`] from stored elements, without bias.

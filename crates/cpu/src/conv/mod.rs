@@ -1,8 +1,8 @@
 //! Convolution: forward, input gradient, weight gradient and bias gradient.
 //!
-//! All paths copy a part of the image into scratch memory in the layout their kernel wants and round once when the
-//! result is written. `f32`, `f64` and `f16` are computed in `f32` or `f64`, and so is bf16 where there is no AMX. The
-//! channel-last path (`direct`) serves every shape.
+//! All paths copy a part of the image into scratch memory, in the layout of their kernel, and round once when they
+//! write the result. `f32` and `f64` are computed in their own type, `f16` in `f32`, and so is bf16 on machines without
+//! AMX. The channel-last path (`direct`) supports every shape.
 
 mod bias;
 mod depthwise;
@@ -47,7 +47,7 @@ pub struct Conv {
     pub out_channels: usize,
     /// Independent groups of channels.
     pub groups: usize,
-    /// Depth, height and width of the input; dimensions that are not used are 1.
+    /// Depth, height and width of the input; unused dimensions are 1.
     pub input: [usize; 3],
     /// Size of the kernel.
     pub kernel: [usize; 3],
@@ -87,7 +87,7 @@ impl Conv {
         self.out_channels / self.groups
     }
 
-    /// The bias in the type computed in, if there is one.
+    /// The bias in the compute type, if there is one.
     ///
     /// # Safety
     /// `bias` is null or the bias.
@@ -101,14 +101,14 @@ impl Conv {
         Some(wide)
     }
 
-    /// Whether there is nothing to compute: some tensor is empty.
+    /// Whether a tensor is empty, so that there is nothing to compute.
     fn is_empty(&self) -> bool {
         [self.batch, self.in_channels, self.out_channels, self.groups, self.input_size(), self.output_size()]
             .contains(&0)
     }
 }
 
-/// The paths of a storage type: those that compute in `f32` have more of them.
+/// Dispatch of a storage type: types that compute in `f32` have more paths.
 trait Paths: Storage {
     /// # Safety
     /// For all three: the pointers are the tensors `c` describes, none of them empty; `bias` may be null.
@@ -117,8 +117,8 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-/// Half types and `f32`: channels as lanes for small depthwise images, pixels as lanes where channels are few, tiles
-/// for bf16 where the machine has them, Winograd's filtering for most 3 × 3 kernels.
+/// Half types and `f32`: channels as lanes for small depthwise images, pixels as lanes for few channels, AMX tiles for
+/// bf16, Winograd's filtering for most 3 × 3 kernels.
 macro_rules! single_paths {
     ($($t:ty),*) => {$(
         // SAFETY (all blocks): the arguments are passed on.
@@ -171,7 +171,7 @@ impl Paths for f64 {
     }
 }
 
-/// Runs `$body` with `$T` the element type of a dtype convolutions know.
+/// Runs `$body` with `$T` bound to the element type of a floating dtype.
 macro_rules! with_float {
     ($c:expr, $T:ident => $body:expr) => {
         match $c.dtype {

@@ -1,4 +1,4 @@
-//! Convolutions over few channels: first layers, and groups of few channels down to depthwise.
+//! Convolutions with few channels: first layers, and grouped convolutions down to depthwise.
 
 use super::Conv;
 use super::direct::{linked, taps_of};
@@ -10,21 +10,21 @@ use super::sums::Sums;
 use crate::pool;
 use std::ops::Range;
 
-/// Bands are cut so that their planes stay in the second-level cache.
+/// Maximum size of a band's planes, so that they stay in the L2 cache.
 const BAND_BYTES: usize = 512 << 10;
 
-/// What the weight gradient sweeps over between two visits of its sums.
+/// Elements that the weight gradient processes between two updates of its sums.
 const SWEEP_BYTES: usize = 48 << 10;
 
-/// Multiplications worth a task.
+/// Minimum multiplications per task.
 const GRAIN: usize = 1 << 18;
 
-/// Whether the image has no depth.
+/// Whether the image is two-dimensional.
 pub(super) fn flat(c: &Conv) -> bool {
     c.input[0] == 1 && c.kernel[0] == 1 && c.output[0] == 1 && c.padding[0] == 0
 }
 
-/// Whether channels are few and rows long enough that pixels make the better vectors.
+/// Whether there are few channels and rows are long enough for pixels as lanes.
 pub(super) fn suits(c: &Conv) -> bool {
     let reach = (c.kernel[2] - 1) * c.dilation[2] / c.stride[2];
     flat(c)
@@ -33,19 +33,19 @@ pub(super) fn suits(c: &Conv) -> bool {
         && c.output[2] >= 4
 }
 
-/// Whether the open sums of the weight gradient stay in cache.
+/// Whether the weight gradient's partial sums stay in cache.
 pub(super) fn suits_weight(c: &Conv) -> bool {
     suits(c) && c.group_inputs() * c.group_outputs() * c.taps() * LANES * size_of::<f32>() <= 256 << 10
 }
 
-/// Rows of a band: all `rows`, or as many as leave `channels` planes of `per_row` elements a row in cache.
+/// Rows per band: all `rows`, or as many as keep `channels` planes of `per_row` elements a row in cache.
 fn band_rows(rows: usize, stride: usize, reach: usize, per_row: usize) -> usize {
     let fit = BAND_BYTES / size_of::<f32>() / per_row.max(1);
     let most = fit.saturating_sub(reach).max(1) * stride;
     rows.div_ceil(rows.div_ceil(most))
 }
 
-/// The residues modulo the stride of one dimension's taps; for each tap, its residue and offset.
+/// Remainders modulo the stride of one dimension's taps; for each tap, its remainder and offset.
 fn phases(c: &Conv, dim: usize) -> (Vec<usize>, Vec<(usize, usize)>) {
     let mut used: Vec<usize> = Vec::new();
     let taps = (0..c.kernel[dim]).map(|k| {
@@ -61,7 +61,7 @@ fn phases(c: &Conv, dim: usize) -> (Vec<usize>, Vec<(usize, usize)>) {
     (used, taps)
 }
 
-/// The planes output rows `rows` are computed from, and the offset of each tap in them.
+/// The planes from which output rows `rows` are computed, and the offset of each tap in them.
 fn input_planes(c: &Conv, rows: Range<usize>) -> (Planes, Vec<usize>) {
     let stretches = |dim: usize, start: usize, count: usize| -> (Vec<Stretch>, Vec<(usize, usize)>) {
         let (used, taps) = phases(c, dim);
@@ -82,7 +82,7 @@ fn input_planes(c: &Conv, rows: Range<usize>) -> (Planes, Vec<usize>) {
     (planes, offsets)
 }
 
-/// Output rows of a band, forward and in the weight gradient.
+/// Output rows per band, in the forward pass and in the weight gradient.
 fn output_band(c: &Conv) -> usize {
     let reach = (c.kernel[1] - 1) * c.dilation[1] / c.stride[1];
     let width = c.output[2] + (c.kernel[2] - 1) * c.dilation[2] / c.stride[2];
@@ -90,16 +90,16 @@ fn output_band(c: &Conv) -> usize {
     band_rows(c.output[1], 1, reach, c.group_inputs() * copies * width)
 }
 
-/// Results that share their taps: every `step`-th row and column from `first` on.
+/// Results with the same taps: every `step`-th row and column from `first` on.
 struct Class {
     taps: Vec<usize>,
-    /// Where each tap of each source channel starts in the planes.
+    /// Offset in the planes of each tap of each source channel.
     offsets: Vec<usize>,
     rows: Stretch,
     cols: Stretch,
 }
 
-/// Offsets in each channel's planes, from those in one.
+/// Offsets in every channel's planes, from those in one channel.
 fn in_every_channel(planes: &Planes, channels: usize, offsets: &[usize]) -> Vec<usize> {
     let mut all = Vec::with_capacity(channels * offsets.len());
     for channel in 0..channels {
@@ -110,7 +110,7 @@ fn in_every_channel(planes: &Planes, channels: usize, offsets: &[usize]) -> Vec<
 
 /// Weights of one class: for each block of result channels `[source channel][tap][channel of the block]`.
 ///
-/// `at(result, source)` is where the taps of a pair of channels start in `w`.
+/// `at(result, source)` is the offset in `w` of the taps of a pair of channels.
 fn pack(class: &Class, to: usize, from: usize, w: &[f32], at: impl Fn(usize, usize) -> usize, dst: &mut Vec<f32>) {
     for block in blocks(to) {
         for source in 0..from {
@@ -121,7 +121,7 @@ fn pack(class: &Class, to: usize, from: usize, w: &[f32], at: impl Fn(usize, usi
     }
 }
 
-/// Result channels, cut into even blocks of at most [`ROWS`].
+/// Result channels, split into equal blocks of at most [`ROWS`].
 fn blocks(to: usize) -> impl Iterator<Item = Range<usize>> {
     let count = to.div_ceil(ROWS);
     (0..count).map(move |block| to * block / count..to * (block + 1) / count)
@@ -135,7 +135,7 @@ struct Band<'a> {
     classes: &'a [Class],
     /// Width of a row of the result.
     width: usize,
-    /// Elements from one channel of the result to the next.
+    /// Channel stride of the result.
     plane: usize,
 }
 
@@ -156,7 +156,7 @@ impl Band<'_> {
             let mut out = Scratch::new::<f32>(ROWS * out_pitch);
             for block in blocks(self.to) {
                 let mut start = [0.0; ROWS];
-                // SAFETY: the planes hold every tap of these pixels, and slack; the rows are this band's.
+                // SAFETY: the planes hold every tap of these pixels, plus slack; the rows belong to this band.
                 unsafe {
                     if !bias.is_null() {
                         block.clone().enumerate().for_each(|(i, channel)| start[i] = *bias.add(channel));
@@ -180,7 +180,7 @@ impl Band<'_> {
         }
     }
 
-    /// Drops the row ends and puts the rest in place.
+    /// Drops the row ends and copies the rest to the result.
     ///
     /// # Safety
     /// `out` has the class's pixels at the planes' pitch, `dst` is a channel's first row.
@@ -205,7 +205,7 @@ impl Band<'_> {
     }
 }
 
-/// The weight in `f32`.
+/// The weight as `f32`.
 ///
 /// # Safety
 /// `w` is the weight of `c`.
@@ -216,7 +216,7 @@ unsafe fn widen_weight<T: Storage<Compute = f32>>(c: &Conv, w: *const T) -> Vec<
     wide
 }
 
-/// Images and groups worth a task when each costs so many multiplications.
+/// Images and groups per task, given the multiplications of each.
 pub(super) fn grain(multiplications: usize) -> usize {
     (GRAIN / multiplications.max(1)).max(1)
 }
@@ -353,7 +353,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
     let height = c.output[1];
     let band = output_band(c);
     let bands = height.div_ceil(band);
-    // Small images go several at a time, so that the sums stay in registers for longer.
+    // Small images are processed several at a time, so that the sums stay in registers longer.
     let volume = (inputs * c.input_size() + outputs * c.output_size()) * size_of::<f32>();
     let together = if bands > 1 { 1 } else { (SWEEP_BYTES / volume).clamp(1, c.batch) };
     let packs = c.batch.div_ceil(together);
@@ -365,7 +365,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
             let mut current: Option<Sweep> = None;
             for part in parts {
                 let (index, pack) = (part % bands, part / bands);
-                // What has to be zero changes only from band to band.
+                // Which elements must be zero changes only between bands.
                 let sweep = match &mut current {
                     Some(sweep) if bands == 1 => sweep,
                     _ => {
@@ -383,7 +383,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
     unsafe { close::<T>(&sums, partial.ptr(), c, dw) }
 }
 
-/// The copies one band of the weight gradient works on.
+/// Scratch copies of one band of the weight gradient.
 struct Sweep {
     images: Planes,
     gradients: Planes,
@@ -415,7 +415,7 @@ impl Sweep {
         Self { images, gradients, offsets, rows: rows.len(), image_copies, gradient_copies }
     }
 
-    /// Adds the share of some images, no more than the sweep was made for.
+    /// Adds the contribution of some images, at most as many as the sweep was sized for.
     ///
     /// # Safety
     /// `x` and `dy` are the tensors of `c`, `sum` is laid out as [`Accumulate`] says.
@@ -457,7 +457,7 @@ impl Sweep {
     }
 }
 
-/// Adds splits in order, then lanes, and writes the gradient.
+/// Adds the splits in order, then the lanes, and writes the gradient.
 ///
 /// # Safety
 /// `sums` are laid out `[split][group][input channel, tap][filter][lane]`, `dw` is the weight's gradient.

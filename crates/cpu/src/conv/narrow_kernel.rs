@@ -1,18 +1,17 @@
-//! Kernels for few channels: a vector holds neighbouring pixels of one channel.
+//! Kernels for few channels: a vector holds adjacent pixels of one channel.
 //!
-//! Rows of the padded image follow each other in memory, and so do the rows of the result: at the same pitch every tap
-//! is a constant distance away, and the image is one long row. The few pixels at the row ends that mean nothing are
-//! dropped later.
+//! Rows of the padded image are contiguous, and so are rows of the result. With the same pitch, every tap has a
+//! constant offset, and the image is one long row. The few meaningless pixels at the row ends are dropped later.
 
 use super::simd::{Simd, Vector};
 
-/// Result channels, or filters, a register tile holds.
+/// Result channels, or filters, per register tile.
 pub(super) const ROWS: usize = 6;
 
-/// Pixels a kernel may read and write past the end.
+/// Pixels that a kernel may read and write past the end.
 pub(super) const SLACK: usize = 16;
 
-/// Lanes of the sums of the weight gradient, the most any level uses.
+/// Lanes of the weight gradient's sums: the maximum of any level.
 pub(super) const LANES: usize = 16;
 
 /// `out[i·out_pitch + p] = bias[i] + Σ_k weights[k·rows + i] · image[offsets[k] + p]`, for `rows` up to [`ROWS`].

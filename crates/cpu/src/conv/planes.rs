@@ -1,9 +1,9 @@
-//! Padded copies of a band of an image, channel by channel, for the kernels that take pixels as lanes.
+//! Padded copies of a band of an image, channel by channel, for the kernels with pixels as lanes.
 
 use super::element::Storage;
 use super::narrow_kernel::{SLACK, move_rows};
 
-/// A stretch of positions of one dimension: `first, first + step, …`, in the source's coordinates.
+/// A range of positions of one dimension: `first, first + step, …`, in the source's coordinates.
 #[derive(Clone, Copy)]
 pub(super) struct Stretch {
     pub first: isize,
@@ -12,7 +12,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The part `low..high` of the indices whose positions are in `0..size`.
+    /// The index range `low..high` whose positions are in `0..size`.
     fn inside(&self, size: usize) -> (usize, usize) {
         let step = self.step as isize;
         let low = (-self.first).max(0).unsigned_abs().div_ceil(self.step).min(self.count);
@@ -25,12 +25,12 @@ impl Stretch {
     }
 }
 
-/// The planes of one band: for each channel one for each pair of a row stretch and a column stretch. With a stride,
-/// every remainder of the position has a plane of its own, so that neighbours in a plane are neighbours in the result.
+/// The planes of one band: for each channel, one per pair of a row range and a column range. With a stride, every
+/// remainder of the position has its own plane, so that elements adjacent in a plane are adjacent in the result.
 pub(super) struct Planes {
     pub rows: Vec<Stretch>,
     pub cols: Vec<Stretch>,
-    /// Zeros after each channel.
+    /// Zero padding after each channel.
     pub gap: usize,
 }
 
@@ -43,12 +43,12 @@ impl Planes {
         self.rows[0].count * self.pitch()
     }
 
-    /// Elements from channel to channel.
+    /// Channel stride in elements.
     pub(super) fn channel(&self) -> usize {
         self.rows.len() * self.cols.len() * self.plane() + self.gap
     }
 
-    /// Elements `channels` channels need.
+    /// Number of elements for `channels` channels.
     pub(super) fn room(&self, channels: usize) -> usize {
         channels * self.channel() + self.pitch() + SLACK
     }
@@ -60,7 +60,7 @@ impl Planes {
         unsafe { std::ptr::write_bytes(dst, 0, self.room(channels)) }
     }
 
-    /// Copies what the image covers; the rest was cleared and stays so.
+    /// Copies the part that the image covers; the rest was zeroed before.
     ///
     /// # Safety
     /// `src` is the first of `channels` planes of `size`; `dst` has [`room`](Self::room) and was cleared.

@@ -2,13 +2,13 @@
 
 use super::simd::{Simd, Vector};
 
-/// Rows of the left operand a register tile holds.
+/// Rows of the left operand per register tile.
 const ROWS: usize = 6;
 
 /// Bytes of one row of a right-operand panel: 64 `f32` or 32 `f64`.
 pub(super) const PANEL_BYTES: usize = 256;
 
-/// Where one stretch of the contraction starts in both operands.
+/// Start of one segment of the contraction in both operands.
 #[derive(Clone, Copy)]
 pub(super) struct Segment {
     pub a: usize,
@@ -17,7 +17,7 @@ pub(super) struct Segment {
 
 /// `c[i][j] (+)= Σ_segments Σ_k a[a_rows[i] + segment.a + k·a_step] · b[segment.b + k·PANEL + j]`, for `j < lanes`.
 ///
-/// Lanes up to the next multiple of the vector length are computed and written too; `c` rows are `PANEL` wide.
+/// Lanes up to the next multiple of the vector length are computed and written too; rows of `c` are `PANEL` wide.
 pub(super) struct Product<'a, E> {
     pub a: *const E,
     pub a_rows: &'a [usize],
@@ -38,7 +38,7 @@ unsafe fn kernel<E: Copy + Default, I: Simd<E>>(p: &Product<E>) {
     let rows = p.a_rows.len();
     let blocks = rows.div_ceil(ROWS);
     for block in 0..blocks {
-        // Even blocks: no thin last one that would starve the multipliers.
+        // Equal blocks: a thin last block would leave multipliers idle.
         let (start, end) = (rows * block / blocks, rows * (block + 1) / blocks);
         let mut lane = 0;
         while lane < p.lanes {
@@ -108,7 +108,7 @@ unsafe fn tile<E: Copy + Default, I: Simd<E>, const M: usize, const N: usize>(p:
             let c = p.c.add(*p.c_rows.get_unchecked(row + i) + lane);
             for j in 0..N {
                 let c = c.add(j * I::V::LANES);
-                // Adding the finished sum, not continuing from the old one, keeps the error of long sums small.
+                // Adding the finished sum, instead of continuing from the old one, keeps the error of long sums small.
                 let total = if p.accumulate { I::V::load(c).add(acc[i][j]) } else { acc[i][j] };
                 total.store(c);
             }

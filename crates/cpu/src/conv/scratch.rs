@@ -1,4 +1,4 @@
-//! Working memory that outlives a call: fresh pages would cost more than the arithmetic.
+//! Scratch memory that is reused across calls: fresh pages would cost more than the arithmetic.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer of initialised but arbitrary bytes, given back to its thread when dropped.
+/// A buffer with initialised but arbitrary bytes, returned to its thread when dropped.
 pub(super) struct Scratch(Vec<Line>);
 
 impl Scratch {
@@ -21,7 +21,7 @@ impl Scratch {
     pub(super) fn new<E: Copy>(len: usize) -> Self {
         let lines = (len * size_of::<E>()).div_ceil(64);
         let reused = FREE.with_borrow_mut(|free| {
-            // The smallest that fits; when none does, the largest makes way for a larger one.
+            // Takes the smallest buffer that fits; if none does, replaces the largest by a larger one.
             let fits = (0..free.len()).filter(|&i| free[i].len() >= lines).min_by_key(|&i| free[i].len());
             let choice = fits.or_else(|| (0..free.len()).max_by_key(|&i| free[i].len()))?;
             Some(free.swap_remove(choice))
@@ -43,12 +43,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A larger buffer than asked for would hide accesses beyond its end.
+        // A buffer larger than requested would hide accesses beyond its end.
         if cfg!(rushlight_exact_alloc) {
             return;
         }
         let buffer = std::mem::take(&mut self.0);
-        // The thread may be ending, its list gone.
+        // If the thread is ending, its list is gone.
         let _ = FREE.try_with(|free| free.borrow_mut().push(buffer));
     }
 }
@@ -57,7 +57,7 @@ impl Drop for Scratch {
 #[derive(Clone, Copy)]
 pub(super) struct Shared<T>(*mut T);
 
-// SAFETY: every task reads what no task writes, or writes a part that is its own.
+// SAFETY: no task reads what another writes, and each task writes only its own part.
 unsafe impl<T> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Shared<T> {}

@@ -29,15 +29,15 @@ pub(super) trait Vector: Copy {
     }
 }
 
-/// The vector of `E` at a level, and how many of them a kernel keeps side by side.
+/// The vector of `E` at a level, and the number of vectors that a kernel keeps side by side.
 pub(super) trait Simd<E>: Isa {
     type V: Vector<Elem = E>;
-    /// Vectors per accumulator row: six rows of them, the row of the right operand and one broadcast fill the register
+    /// Vectors per accumulator row: six such rows, the row of the right operand and one broadcast fill the register
     /// file.
     const ACROSS: usize;
 }
 
-/// A vector the compiler lowers to whatever the build targets.
+/// A portable vector, lowered by the compiler to the build's target.
 #[derive(Clone, Copy)]
 pub(super) struct Plain<E, const N: usize>([E; N]);
 

@@ -2,8 +2,8 @@
 
 use super::element::{Storage, transpose_in};
 
-/// A box of one image: some planes, a stretch of rows and of columns, all channels of a group side by side for each
-/// pixel. What is outside the image is zero, so that kernels never test for borders.
+/// A box of one image: some planes, a range of rows and of columns, and all channels of a group, adjacent for each
+/// pixel. Positions outside the image are zero, so kernels need no border tests.
 pub(super) struct Slab {
     /// The image's depth index of each plane.
     planes: Vec<isize>,
@@ -11,10 +11,10 @@ pub(super) struct Slab {
     cols: usize,
     channels: usize,
     image: [usize; 3],
-    /// Where the box starts in the image.
+    /// Origin of the box in the image.
     row: isize,
     col: isize,
-    /// The first image row in the box, and how many there are.
+    /// First image row in the box, and their number.
     first: usize,
     present: usize,
     /// Offset in a plane of the slab for each image pixel of those rows; pixels outside the box go past its end.
@@ -47,7 +47,7 @@ impl Slab {
         slab
     }
 
-    /// Elements from one pixel to the next: whole vectors of channels.
+    /// Pixel stride: whole vectors of channels.
     pub(super) fn pitch(&self) -> usize {
         self.channels.next_multiple_of(16)
     }
@@ -64,13 +64,13 @@ impl Slab {
         self.planes.len() * self.plane_pitch()
     }
 
-    /// Elements of scratch the slab needs, pixels that are cut off included.
+    /// Scratch elements that the slab needs, including pixels that are cut off.
     pub(super) fn room(&self) -> usize {
         let cut = if self.at.iter().any(|&a| a == self.len()) { self.len() + self.pitch() } else { self.pitch() };
         self.len() + cut
     }
 
-    /// Sets what the image does not cover to zero. It stays so: filling touches only what the image covers.
+    /// Zeroes the positions that the image does not cover. They stay zero: filling writes only the covered positions.
     ///
     /// # Safety
     /// `dst` has [`room`](Self::room) elements.
@@ -97,7 +97,7 @@ impl Slab {
         }
     }
 
-    /// Copies the box out of `image`, the group's first channel.
+    /// Copies the box from `image`, which points to the group's first channel.
     ///
     /// # Safety
     /// `image` has `channels` planes stacks of the image's size, `dst` has [`room`](Self::room) elements and was

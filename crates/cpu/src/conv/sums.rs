@@ -1,4 +1,4 @@
-//! Weight gradients, summed over the batch in an order that the number of threads does not change.
+//! Weight gradients, summed over the batch in an order that does not depend on the number of threads.
 
 use super::Conv;
 use super::element::{Compute, Storage, transpose_out};
@@ -6,7 +6,7 @@ use super::scratch::{Scratch, Shared};
 use crate::pool;
 use std::ops::Range;
 
-/// A weight gradient being summed: `blocks` independent blocks, each a sum over `parts` of the batch.
+/// Accumulator of a weight gradient: `blocks` independent blocks, each a sum over `parts` of the batch.
 ///
 /// The parts are split by the problem's size alone and added in order: the bits do not depend on the number of threads.
 pub(super) struct Sums {
@@ -17,12 +17,12 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Enough tasks for a few threads, without sums that outgrow the activations.
+    /// Number of splits: enough tasks for a few threads, without sums larger than the activations.
     pub(super) fn splits(&self) -> usize {
         16usize.div_ceil(self.blocks.max(1)).min(self.parts).max(1)
     }
 
-    /// Runs `add(block, parts, sum)` over the pool; the sums are zero at first.
+    /// Runs `add(block, parts, sum)` over the pool; the sums start at zero.
     ///
     /// # Safety
     /// `add` writes only to its sum.
@@ -42,9 +42,9 @@ impl Sums {
         sums
     }
 
-    /// Adds the splits in order and writes the gradient. `place` says of a block which panel of filters it belongs to
-    /// and its first input channel; it has `channels` of them (the last of a panel may have fewer) and is laid out
-    /// `[input channel][tap][lane]`.
+    /// Adds the splits in order and writes the gradient. `place` maps a block to its panel of filters and its first
+    /// input channel; a block has `channels` of them (the last of a panel may have fewer) and is laid out `[input
+    /// channel][tap][lane]`.
     ///
     /// # Safety
     /// `sums` comes from [`collect`](Self::collect), `dw` is the weight's gradient, and the places are all of it, each

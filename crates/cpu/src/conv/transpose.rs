@@ -14,7 +14,7 @@ pub(super) unsafe fn avx512(t: &Transpose<f32>) {
         for column in (0..columns).step_by(16) {
             let width = (columns - column).min(16);
             let load = mask(width);
-            // SAFETY: masked-off lanes are not touched; all others are the formula's addresses.
+            // SAFETY: masked-off lanes are not accessed; all others are the formula's addresses.
             unsafe {
                 let bias = if t.bias.is_null() {
                     _mm512_setzero_ps()

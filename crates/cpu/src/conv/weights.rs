@@ -6,12 +6,12 @@ use super::scratch::{Scratch, Shared};
 use crate::pool;
 use std::ops::Range;
 
-/// Which channels are the lanes of a panel; the others are its rows.
+/// The channels that are lanes of a panel; the others are its rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lanes {
-    /// Output channels: what the forward pass multiplies with.
+    /// Output channels, for the forward pass.
     Outputs,
-    /// Input channels: what the input gradient multiplies with.
+    /// Input channels, for the input gradient.
     Inputs,
 }
 
@@ -51,7 +51,7 @@ pub(super) unsafe fn pack<T: Storage>(
                 transpose_in::<T>(src, inputs * taps, count, dst, &at);
             }
         }
-        // The lanes are neighbours already.
+        // The lanes are adjacent already.
         Lanes::Inputs if taps == 1 => {
             for (i, output) in rows.enumerate() {
                 // SAFETY: `count` input channels of one filter.
@@ -82,7 +82,7 @@ pub(super) unsafe fn pack_all<T: Storage>(c: &Conv, lanes: Lanes, w: *const T) -
     let panel_len = c.taps() * rows * width;
     let mut packed = Scratch::new::<T::Compute>(c.groups * panels * panel_len);
     let (src, dst) = (Shared::of(w), Shared::new(packed.ptr::<T::Compute>()));
-    // A piece is large enough to be worth a task, and small enough to share out a single panel.
+    // A piece is large enough for a task, and small enough that a single panel can be split.
     let piece = 64;
     let pieces = rows.div_ceil(piece);
     pool::parallel_for(c.groups * panels * pieces, |task| {

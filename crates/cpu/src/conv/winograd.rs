@@ -1,7 +1,7 @@
 //! 3 × 3 convolutions of stride one by Winograd's minimal filtering: a quarter of the multiplications.
 //!
-//! Each group of tiles is carried through all steps while it is in cache: channel-last slab, image transform, one
-//! product per point, result transform, output.
+//! Each group of tiles goes through all steps while it is in cache: channel-last slab, image transform, one product per
+//! point, result transform, output.
 
 use super::Conv;
 use super::direct::contract;
@@ -18,23 +18,23 @@ use std::ops::Range;
 /// Outputs of a tile in each direction.
 const TILE: usize = 4;
 
-/// Tiles carried through the steps together.
+/// Tiles per group.
 const GROUP: usize = 48;
 
-/// Transformed weights held at a time.
+/// Maximum bytes of transformed weights at a time.
 const WEIGHT_BYTES: usize = 10 << 20;
 
-/// Channels of a weight panel transformed as one task.
+/// Channels of a weight panel transformed per task.
 const PIECE: usize = 16;
 
 const WIDTH: usize = <f32 as Compute>::PANEL;
 
-/// Elements from one point to the next: a line more than the data, since equal distances would crowd a few cache sets.
+/// Point stride: one cache line more than the data, because equal distances would use only a few cache sets.
 fn point_stride(len: usize) -> usize {
     len + 16
 }
 
-/// Whether the convolution has the right shape, and enough of it to gain by the detour.
+/// Whether the convolution has the right shape, and is large enough to gain from the transforms.
 pub(super) fn suits(c: &Conv) -> bool {
     let shape = c.kernel == [1, 3, 3]
         && c.stride == [1; 3]
@@ -44,12 +44,13 @@ pub(super) fn suits(c: &Conv) -> bool {
         && c.padding[0] == 0;
     let [_, height, width] = c.output;
     let tiles = height.div_ceil(TILE) * width.div_ceil(TILE);
-    // Tiles that overhang the image, and transforms shared by few channels, eat the gain.
+    // Tiles that overhang the image, and transforms shared by few channels, cancel the gain.
     let full = height * width * 9 >= tiles * POINTS * 2;
     shape && full && c.in_channels >= 16 && c.out_channels >= 16 && c.batch * tiles >= 16
 }
 
-/// The output of a pass cut into tiles, and the tiles into groups: some tile rows of one image, or some whole images.
+/// Split of a pass's output into tiles, and of the tiles into groups: some tile rows of one image, or some whole
+/// images.
 struct Tiling {
     batch: usize,
     /// Tile rows and columns of an image.
@@ -99,7 +100,7 @@ impl Group {
         self.images.len() * self.tiles_per_image(tiling)
     }
 
-    /// One square for each tile of an image, `pitch` elements a tile on the point side.
+    /// One square per tile of an image; `pitch` is the tile stride on the point side.
     fn squares(&self, tiling: &Tiling, slab: &Slab, pitch: usize) -> Vec<Square> {
         let cols = tiling.tiles[1];
         (0..self.tiles_per_image(tiling))
@@ -111,7 +112,7 @@ impl Group {
     }
 }
 
-/// A tensor to be taken tile by tile: the channels of one block, from image to image.
+/// A tensor that is processed tile by tile: the channels of one block, and the image stride.
 struct Source<T> {
     data: *const T,
     channels: usize,
@@ -119,8 +120,8 @@ struct Source<T> {
     size: [usize; 2],
 }
 
-/// Brings the tiles of a group to points, `dst[point][tile][channel]`, where a tile of `reach` pixels starts `pad`
-/// before its output.
+/// Transforms the tiles of a group to points, `dst[point][tile][channel]`; a tile of `reach` pixels starts `pad` before
+/// its output.
 ///
 /// # Safety
 /// The source is as described; `dst` has room for every point.
@@ -166,11 +167,11 @@ struct Pass {
     from_size: [usize; 2],
     to_size: [usize; 2],
     pad: [isize; 2],
-    /// The lanes of the weight's panels: the channels of the result.
+    /// The panels' lanes: the channels of the result.
     lanes: Lanes,
 }
 
-/// What a pass works on; `points` are the transformed weights of the panels at hand.
+/// Operands of a pass; `points` are the transformed weights of the current panels.
 struct Operands<T> {
     src: *const T,
     points: *const f32,
@@ -256,7 +257,7 @@ impl Pass {
         }
     }
 
-    /// Brings some channels of a panel to points, `[point][channel][lane]`.
+    /// Transforms some channels of a panel to points, `[point][channel][lane]`.
     ///
     /// # Safety
     /// `w` is the weight of `c`; `points` has room for the whole panel.
@@ -272,7 +273,7 @@ impl Pass {
         let mut packed = Scratch::new::<f32>(9 * tap);
         let squares: Vec<Square> =
             (0..channels.len()).map(|i| Square { src: i * WIDTH, dst: i * WIDTH, rows: 6, cols: 6 }).collect();
-        // The input gradient is a convolution with the kernel turned by half a turn.
+        // The input gradient is a convolution with the kernel rotated by 180°.
         let (start, sign) = if self.lanes == Lanes::Inputs { (8 * tap, -1) } else { (0, 1) };
         // SAFETY: nine taps of these channels, forwards or backwards.
         unsafe {
@@ -288,7 +289,7 @@ impl Pass {
         }
     }
 
-    /// Carries a group of tiles through all steps, for some panels of the result's channels.
+    /// Runs all steps for a group of tiles and some panels of the result's channels.
     ///
     /// # Safety
     /// The operands are those of [`run`](Self::run).

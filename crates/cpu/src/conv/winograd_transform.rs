@@ -1,8 +1,8 @@
 //! The small linear maps of Winograd's minimal filtering for 3 × 3 kernels and 4 × 4 tiles.
 //!
-//! A tile is evaluated, as a polynomial in each direction, at 0, ±¾, ±1½ and infinity; products are taken point by
-//! point. These points keep the rounding error within about twice that of plain summation (0, ±1, ±2 would make it five
-//! times), and their powers are exact in `f32`. The sign pairs share the even and the odd half of their sums.
+//! A tile is evaluated, as a polynomial in each direction, at 0, ±¾, ±1½ and infinity; products are computed point by
+//! point. These points keep the rounding error within about twice that of direct summation (0, ±1, ±2 would make it
+//! five times), and their powers are exact in `f32`. Sign pairs share the even and the odd half of their sums.
 
 use super::simd::{Simd, Vector};
 
@@ -105,7 +105,7 @@ impl<const N: usize> Map for Outcome<N> {
     }
 }
 
-/// One square to transform: where it starts, and how much of the result is wanted.
+/// One square to transform: its start, and the part of the result that is needed.
 #[derive(Clone, Copy)]
 pub(super) struct Square {
     pub src: usize,
@@ -114,7 +114,7 @@ pub(super) struct Square {
     pub cols: usize,
 }
 
-/// Many squares, each element a run of `lanes` channels. Strides count elements from row to row and from column to
+/// Many squares; each element is a run of `lanes` channels. Strides are in elements, from row to row and from column to
 /// column.
 pub(super) struct Transform<'a> {
     pub src: *const f32,

@@ -1,4 +1,4 @@
-//! The activations an epilogue may apply, written so that loops over them become vector code.
+//! Activations of the epilogue, written so that the compiler vectorises loops over them.
 
 const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 const CUBIC: f64 = 0.044_715;
@@ -54,9 +54,9 @@ fn erfc_f32(z: f32) -> f32 {
 #[inline(always)]
 pub(super) fn gelu_f32(x: f32) -> f32 {
     let tail = erfc_f32(x.abs() * std::f32::consts::FRAC_1_SQRT_2);
-    // The tail itself is the factor on the negative side, where 1 + erf would cancel.
+    // On the negative side the tail itself is the factor: 1 + erf would cancel.
     let factor = if x < 0.0 { tail } else { 2.0 - tail };
-    // An underflowed tail makes −∞ a NaN without the comparison.
+    // Without the comparison an underflowed tail would turn −∞ into NaN.
     if x == f32::NEG_INFINITY { 0.0 } else { 0.5 * x * factor }
 }
 
@@ -91,7 +91,7 @@ mod tests {
             ] {
                 let error = (got as f64 - want).abs();
                 assert!(error <= 2e-5 * want.abs() + 1e-37, "{x}: {got} for {want}");
-                // Rounding of the exponent's argument grows far out in the tail; near zero it must be invisible.
+                // The rounding error of the exponent's argument grows in the tail; near zero it must not be visible.
                 if x.abs() < 1.5 {
                     assert!(error <= 6e-7 * want.abs(), "{x}: {got} for {want}");
                 }

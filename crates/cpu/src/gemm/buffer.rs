@@ -1,12 +1,12 @@
-//! Packing buffers, kept by each thread between products.
+//! Packing buffers that each thread reuses between products.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 
 const HUGE_PAGE: usize = 2 << 20;
-/// Buffers from this size on get whole huge pages: repeated reads should not miss the TLB.
+/// Buffers from this size on use huge pages, to avoid TLB misses on repeated reads.
 const LARGE: usize = 256 << 10;
-/// Larger buffers go back to the system after use.
+/// Larger buffers are freed after use.
 const KEEP: usize = 64 << 20;
 
 /// An uninitialised block of memory, aligned for vector and tile loads.
@@ -77,7 +77,7 @@ thread_local! {
 /// Calls `f` with this thread's buffer for `purpose`, at least `len` elements large and not initialised.
 pub(super) fn with_buffer<T, R>(purpose: Use, len: usize, f: impl FnOnce(*mut T) -> R) -> R {
     let bytes = len.saturating_mul(size_of::<T>()).max(1);
-    // Taken out while in use: a product that starts inside another on the same thread gets a fresh one.
+    // Taken out while in use: a nested product on the same thread gets a fresh one.
     let mut buffer = BUFFERS.with(|all| all[purpose as usize].replace(Buffer::EMPTY));
     buffer.grow(bytes);
     let result = f(buffer.ptr.cast());

@@ -1,7 +1,7 @@
-//! The blocked product: B is packed once for all, each task packs its rows of A and walks tiles.
+//! The blocked product: B is packed once for all tasks; each task packs its rows of A and loops over tiles.
 //!
-//! Every element of C is the sum over the same blocks of K in the same order, however rows and columns are shared out,
-//! so results do not depend on the number of threads.
+//! Every element of C is the sum over the same blocks of K in the same order, however rows and columns are split, so
+//! results do not depend on the number of threads.
 
 use super::buffer::{Use, with_buffer};
 use super::kernel::{Acc, Kernel, Task};
@@ -14,13 +14,13 @@ use crate::pool;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Packed B is kept below this many bytes by working on a part of the columns at a time.
+/// Maximum bytes of packed B; larger problems are processed by column ranges.
 const PACKED_B_BYTES: usize = 24 << 20;
-/// Packed B of this many bytes leaves room for more in the second-level cache.
+/// Packed B up to this size leaves room in the L2 cache.
 const OWN_B_BYTES: usize = 1 << 19;
-/// Packed A of this many bytes stays in that cache next to the streamed data.
+/// Packed A up to this size stays in the L2 cache next to the streamed data.
 const PACKED_A_BYTES: usize = 3 << 19;
-/// Columns per thread from which packing the same rows twice pays.
+/// Minimum columns per thread that pay for packing the same rows twice.
 const COLUMNS_EACH: usize = 192;
 /// Minimum length of a task: scheduling a shorter one costs more than it saves.
 const TASK_MICROSECONDS: usize = 4;
@@ -42,7 +42,7 @@ fn with_task_buffers<K: Kernel>(
     with_buffer(Use::PackedA, height * blocks.padded::<K>(), |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
 }
 
-/// Everything a task needs besides packed B, for all of these columns.
+/// Inputs of a task besides packed B, for all of these columns.
 struct Work<'a, K: Kernel> {
     problem: &'a Problem<K::Elem>,
     sums_only: Option<*mut Acc<K>>,
@@ -52,7 +52,7 @@ struct Work<'a, K: Kernel> {
 }
 
 impl<K: Kernel> Work<'_, K> {
-    /// Runs it on this thread.
+    /// Runs the task on this thread.
     ///
     /// # Safety
     /// As for [`serial`], and `b` holds the described columns.
@@ -119,7 +119,7 @@ pub(super) unsafe fn serial_product<K: Kernel>(p: &Problem<K::Elem>) {
     unsafe { serial::<K>(p, None) }
 }
 
-/// How many columns of B are packed at a time.
+/// Number of columns of B that are packed at a time.
 fn columns_per_pack<K: Kernel>(p: &Problem<K::Elem>) -> usize {
     let strip_bytes = K::NR * p.k.next_multiple_of(K::K_UNIT) * size_of::<K::Packed>();
     let strips = (PACKED_B_BYTES / strip_bytes).max(COLUMNS_AT_ONCE / K::NR);
@@ -137,12 +137,12 @@ impl<P> Shared<P> {
     }
 }
 
-/// Multiply-adds of a product worth handing to another thread.
+/// Minimum multiply-adds for another thread to pay.
 pub(super) fn task_work<K: Kernel>() -> usize {
     TASK_MICROSECONDS * K::RATE
 }
 
-/// One product over the whole pool.
+/// Computes one product on the whole pool.
 ///
 /// # Safety
 /// The pointers of the problem are valid and the machine has the kernel's features. k is not 0.
@@ -157,11 +157,11 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
         // SAFETY: the caller's promise.
         return unsafe { share_out_rows::<K>(p, blocks) };
     }
-    // Where packed A stays in a thread's cache, every thread packs it for itself and packs the columns it takes:
-    // cheaper than packing for each other, since a line another core has written comes slowly.
+    // If packed A stays in a thread's cache, every thread packs A itself and packs the columns it takes: that is
+    // cheaper than sharing packed data, because a line written by another core arrives slowly.
     let small = p.m.saturating_mul(blocks.padded::<K>()) <= PACKED_A_BYTES / size_of::<K::Packed>();
     if small && p.n >= 2 * K::NR * threads {
-        // All pack the operand that costs less, and share out the other.
+        // All threads pack the cheaper operand, and split the other.
         let row_blocks = match a_packs_fast::<K>(p) {
             true => 1,
             false if p.n > p.m => (COLUMNS_EACH * threads).div_ceil(p.n).min(threads),
@@ -185,7 +185,7 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     });
 }
 
-/// Shares the rows of C out over the pool, a few at a time, so that all threads end together; each packs all of B for
+/// Splits the rows of C over the pool, a few at a time, so that all threads end together; each packs all of B for
 /// itself.
 ///
 /// # Safety
@@ -219,13 +219,13 @@ fn a_packs_fast<K: Kernel>(p: &Problem<K::Elem>) -> bool {
     p.a.row_stride == 1 || (K::COPIES_ROWS && p.a.col_stride == 1)
 }
 
-/// Shares these columns of C out over the pool, in blocks of about `height` rows.
+/// Splits these columns of C over the pool, in blocks of about `height` rows.
 ///
 /// # Safety
 /// As for [`parallel`].
 unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Range<usize>, b: Source<K::Packed>) {
     let threads = pool::num_threads();
-    // Only kernels of whole tiles lose by a block that ends inside one.
+    // Only kernels that always write whole tiles lose by a block that ends inside one.
     let height = if K::WHOLE_TILES { height.next_multiple_of(K::MR) } else { height };
     let row_blocks = p.m.div_ceil(height);
     let shares = threads.div_ceil(row_blocks);
@@ -256,7 +256,7 @@ fn pack_b_parallel<K: Kernel>(
     columns: &Range<usize>,
     packed_b: &Shared<K::Packed>,
 ) {
-    // Several strips at a time, so that rows of B are read in runs of cache lines, but a share for every thread.
+    // Several strips at a time, so that rows of B are read in runs of cache lines, but at least one share per thread.
     let strips = columns.len().div_ceil(K::NR) * blocks.count();
     let step = (strips / (2 * pool::num_threads())).clamp(1, 8) * K::NR;
     let parts = columns.len().div_ceil(step);
@@ -270,8 +270,8 @@ fn pack_b_parallel<K: Kernel>(
     });
 }
 
-/// A product as `blocked` computes it. If C can hold partial sums, it goes block by block of K: rows of one block stay
-/// in the caches, and threads redistribute each block.
+/// Computes a product as `blocked` does. If C can hold partial sums, it loops over blocks of K: rows of one block stay
+/// in the caches, and threads rebalance after each block.
 ///
 /// # Safety
 /// As for [`parallel`].
@@ -288,7 +288,7 @@ pub(super) unsafe fn by_blocks<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe 
     }
 }
 
-/// C when there is nothing to sum: `act(beta · C + bias)`.
+/// C for an empty K: `act(beta · C + bias)`.
 ///
 /// # Safety
 /// C and bias are valid and the machine has the kernel's features.
@@ -310,8 +310,8 @@ pub(super) unsafe fn without_sums<K: Kernel>(p: &Problem<K::Elem>) {
     unsafe { K::enter(Rows::<K>(p)) }
 }
 
-/// Transposes the problem where that is faster: kernels write rows of C, so its columns should have unit stride; and
-/// one strip of rows times a matrix contiguous along K is computed transposed, so the matrix is not packed.
+/// Transposes the problem if that is faster. Kernels write rows of C, so its columns should have unit stride. A single
+/// strip of rows times a matrix that is contiguous along K is computed transposed, so that the matrix is not packed.
 pub(super) fn oriented<K: Kernel>(p: Problem<K::Elem>) -> Problem<K::Elem> {
     let Matrix { row_stride, col_stride, .. } = p.c;
     let turned = p.transposed();

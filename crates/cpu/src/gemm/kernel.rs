@@ -5,10 +5,10 @@ use super::scalar::{Accumulator, Scalar};
 use crate::isa::{Avx2, Avx512, Isa, Portable};
 use std::marker::PhantomData;
 
-/// The accumulator of a kernel.
+/// The accumulator type of a kernel.
 pub(super) type Acc<K> = <<K as Kernel>::Elem as Scalar>::Acc;
 
-/// Code that is compiled for the instruction set of the kernel it works with.
+/// Code that is compiled for the instruction set of its kernel.
 pub(super) trait Task {
     /// Must be `#[inline(always)]`, together with everything generic it calls.
     ///
@@ -25,7 +25,7 @@ pub(super) trait Features: Isa {
 }
 
 impl Features for Portable {
-    // Not inlined: a task is compiled once, however many places run it.
+    // Not inlined, so that a task is compiled once.
     unsafe fn enter(task: impl Task) {
         // SAFETY: the caller's promise; nothing beyond the build's own target is used.
         unsafe { task.run() }
@@ -73,30 +73,30 @@ pub(super) struct Strip<T> {
     pub k: usize,
 }
 
-/// The rows of A that a tile multiplies.
+/// Rows of A for a tile.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "other machines' kernels read packed rows only"))]
 pub(super) struct Left<P> {
     pub ptr: *const P,
     /// Row stride of an unpacked operand; `None` if it is packed.
     pub row_stride: Option<isize>,
-    /// Whether the rows are read this once: those below come next.
+    /// Whether these rows are read only once; the rows below come next.
     pub once: bool,
 }
 
-/// Where a microkernel leaves its tile: `C = alpha · tile + beta · C + bias`, with C unread when beta is 0.
+/// Destination of a tile: `C = alpha · tile + beta · C + bias`; C is not read if beta is 0.
 #[derive(Clone, Copy)]
 pub(super) struct Target<Acc> {
     pub ptr: *mut Acc,
-    /// Elements between rows; columns are adjacent.
+    /// Row stride in elements; columns are adjacent.
     pub stride: isize,
     pub alpha: Acc,
     pub beta: Acc,
-    /// One value for each column; null without a bias, and if C does not hold the sums itself.
+    /// One value per column; null without a bias, and if C does not hold the sums itself.
     pub bias: *const Acc,
 }
 
-/// A microkernel with the packed layouts it reads.
+/// A microkernel and its packed layouts.
 pub(super) trait Kernel: Sized + Send + Sync + 'static {
     type Elem: Scalar;
     type Packed: Copy;
@@ -106,9 +106,9 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     const NR: usize;
     /// Packed strips are padded with zeros to a multiple of this many k.
     const K_UNIT: usize;
-    /// How deep a block of K is at most; decides the order of summation.
+    /// Maximum depth of a block of K; determines the order of summation.
     const KC: usize;
-    /// How many rows of A one task packs at most.
+    /// Maximum rows of A that one task packs.
     const MC: usize;
     /// Whether `tile` writes all MR × NR elements whatever `rows` and `cols` say, and takes only alpha 1 and beta 0 or
     /// 1.
@@ -120,7 +120,7 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     const ALONG_ROWS: bool = false;
     /// Whether `enter` compiles fused multiply-adds.
     const FMA: bool;
-    /// Roughly how many multiply-adds one thread does in a microsecond: decides how finely work is shared out.
+    /// Approximate multiply-adds per microsecond of one thread; determines how finely work is split.
     const RATE: usize;
 
     /// Runs a task with the kernel's features.
@@ -158,7 +158,7 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
         ahead: *const u8,
     );
 
-    /// Whether `tile` reads MR rows of this A without packing, for a product with `n` columns and a K of this size.
+    /// Whether `tile` reads MR rows of this A without packing, for a product with `n` columns and this K.
     #[inline(always)]
     fn reads_in_place(_a: &Matrix<*const Self::Elem>, _n: usize, _k: usize) -> bool {
         false
@@ -197,7 +197,7 @@ pub(super) unsafe fn narrow_each<T: Scalar>(from: *const T::Acc, to: *mut T, len
     }
 }
 
-/// The sum of `x[i] · y[i]`, in lanes that the compiler makes vectors of.
+/// Dot product in lanes that the compiler vectorises.
 ///
 /// # Safety
 /// Both pointers are readable for `len`.
@@ -242,7 +242,7 @@ pub(super) unsafe fn dot_in_lanes<T: Scalar, const FMA: bool>(len: usize, x: *co
     lanes[0]
 }
 
-/// `a · b + c` as the kernel's features allow.
+/// `a · b + c`, fused if the kernel's features include FMA.
 #[inline(always)]
 pub(super) fn fma<K: Kernel>(a: Acc<K>, b: Acc<K>, c: Acc<K>) -> Acc<K> {
     if K::FMA { a.mul_add::<true>(b, c) } else { a.mul_add::<false>(b, c) }
@@ -325,7 +325,7 @@ pub(super) unsafe fn write_tile<Acc: Accumulator, const MR: usize, const NR: usi
     }
 }
 
-/// The kernel written in plain Rust, vectorised by the compiler for the instruction set `I`.
+/// The portable kernel in plain Rust, vectorised by the compiler for the instruction set `I`.
 pub(super) struct Plain<T, I>(PhantomData<(T, I)>);
 
 impl<T: Scalar, I: Features> Kernel for Plain<T, I> {

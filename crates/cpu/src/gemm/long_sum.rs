@@ -1,4 +1,4 @@
-//! Products with a small result and a long sum: K is cut into pieces.
+//! Products with a small result and a long sum: K is split into pieces.
 
 use super::buffer::{Use, with_buffer};
 use super::driver::{Shared, serial};
@@ -7,17 +7,17 @@ use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
 use crate::pool;
 
-/// K is cut into pieces of at least this many when the result is too small to share out.
+/// Minimum length of a piece of K.
 const PIECE: usize = 4096;
-/// And into at most this many pieces.
+/// Maximum number of pieces.
 const PIECES: usize = 128;
 
-/// Results with at most this many rows and columns are computed as sums side by side: they would leave most of a tile
-/// of the kernels empty.
+/// Results with at most this many rows and columns are computed as independent sums: they would leave most of a
+/// kernel's tile empty.
 const FEW: usize = 8;
 /// Steps of K gathered at a time.
 const STEPS: usize = 256;
-/// Parts of each sum that are kept apart.
+/// Number of independent parts of each sum.
 const LANES: usize = 16;
 
 /// Whether the product is a long sum into a small result.
@@ -123,7 +123,7 @@ impl<K: Kernel> Task for FewSums<'_, K> {
     }
 }
 
-/// Rows of `from`, steps `start..start + steps`; the steps after those are zero up to the end of the last vector.
+/// Copies rows of `from`, steps `start..start + steps`, padded with zeros to a whole vector.
 ///
 /// # Safety
 /// `from` has `count` rows, no more than [`FEW`], and these columns.
@@ -168,7 +168,7 @@ unsafe fn gather<K: Kernel>(
     }
 }
 
-/// `C` rows whose elements lie side by side.
+/// Deinterleaves `C` rows.
 ///
 /// # Safety
 /// `steps` times `C` elements at `from`.

@@ -1,7 +1,7 @@
 //! The matrix product: `C = act(alpha · A·B + beta · C + bias)`, batched, for any strides.
 //!
 //! [`gemm`] picks a microkernel by dtype and instruction set once per call. Large products run blocked and packed
-//! (`driver`), products with a vector run straight over their operands (`vector`).
+//! (`driver`); products with a vector read their operands in place (`vector`).
 
 mod activation;
 mod buffer;
@@ -56,9 +56,9 @@ pub enum BiasAxis {
 pub struct Bias {
     /// Its first element.
     pub ptr: *const u8,
-    /// Elements from one value to the next.
+    /// Stride in elements.
     pub stride: isize,
-    /// Which axis of C it runs along.
+    /// The axis of C along which it runs.
     pub per: BiasAxis,
 }
 
@@ -70,7 +70,7 @@ pub struct Bias {
 pub struct Gemm {
     /// Of A, B, C and bias. Half types accumulate in `f32`, integers wrap.
     pub dtype: DType,
-    /// How many products.
+    /// Number of products.
     pub batch: usize,
     /// Rows of A and C.
     pub m: usize,
@@ -129,7 +129,7 @@ pub unsafe fn gemm(spec: &Gemm) {
     }
 }
 
-/// Shares a batch out over the pool.
+/// Splits a batch over the pool.
 ///
 /// # Safety
 /// As for [`gemm`], and the machine has the kernel's features.
@@ -160,7 +160,7 @@ unsafe fn run<K: Kernel>(spec: &Gemm) {
     }
 }
 
-/// One product, in the way that suits its shape; `blocked` is how the usual shapes are computed.
+/// Computes one product by the method for its shape; `blocked` handles the usual shapes.
 ///
 /// # Safety
 /// As for [`run`].
@@ -182,7 +182,7 @@ unsafe fn product<K: Kernel>(p: &Problem<K::Elem>, blocked: unsafe fn(&Problem<K
     }
 }
 
-/// A batch that multiplies one B, with rows that continue from product to product, is a single product with more rows.
+/// A batch that shares B, and whose rows continue from product to product, is a single product with more rows.
 fn with_batch_folded(mut spec: Gemm) -> Gemm {
     let continues = |s: [isize; 3], rows: usize| s[0] == s[1] * rows as isize;
     let row_bias = spec.bias.is_some_and(|b| b.per == BiasAxis::Row);

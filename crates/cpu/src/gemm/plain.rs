@@ -1,4 +1,4 @@
-//! Microkernels for architectures without any of their own.
+//! Microkernels for architectures without dedicated ones.
 
 use super::kernel::Plain;
 use super::{Gemm, run};

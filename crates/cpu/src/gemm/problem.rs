@@ -67,7 +67,7 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
-    /// The product `index` further in the batch, given the batch strides of A, B and C.
+    /// The product at `index`, given the batch strides of A, B and C.
     pub(super) fn at(mut self, batch_strides: [isize; 3], index: usize) -> Self {
         let index = index as isize;
         self.a.ptr = self.a.ptr.wrapping_offset(index * batch_strides[0]);
@@ -89,8 +89,8 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
-    /// The part of the product over `depth` of K from `k0` on: the first part scales C, the others add to it, the
-    /// last finishes.
+    /// The part of the product over `depth` of K from `k0` on: the first part scales C, the others add to it, the last
+    /// applies the epilogue.
     pub(super) fn over(&self, k0: usize, depth: usize) -> Self {
         let last = k0 + depth == self.k;
         let along_k = |ptr: *const T, stride: isize| ptr.wrapping_offset(k0 as isize * stride);
@@ -105,7 +105,7 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
-    /// The bias from column `col` on when its values are adjacent, one for each column: kernels add it to sums that go
+    /// The bias from column `col` on if it has one adjacent value per column: kernels add it to sums that go
     /// to C.
     #[inline(always)]
     pub(super) fn bias_of_columns(&self, col: usize) -> Option<*const T> {

@@ -1,4 +1,4 @@
-//! Element types and the types they are accumulated in.
+//! Element types and their accumulator types.
 
 use super::Activation;
 use super::activation;
@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 /// An element as stored in memory.
 pub(super) trait Scalar: Copy + Send + Sync + 'static {
-    /// The type sums are kept in.
+    /// The accumulator type.
     type Acc: Accumulator;
     /// Whether `Acc` is the element type itself, so that C can hold partial sums.
     const IS_ACC: bool;
@@ -14,14 +14,14 @@ pub(super) trait Scalar: Copy + Send + Sync + 'static {
     fn narrow(acc: Self::Acc) -> Self;
 }
 
-/// A type sums are kept in.
+/// An accumulator type.
 pub(super) trait Accumulator: Scalar<Acc = Self> + PartialEq {
     const ZERO: Self;
     const ONE: Self;
     fn from_f64(v: f64) -> Self;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    /// `self * x + y`, in one rounding when the kernel is compiled with fused multiply-add.
+    /// `self * x + y`, with a single rounding if the kernel is compiled with FMA.
     fn mul_add<const FMA: bool>(self, x: Self, y: Self) -> Self;
     fn activate(values: &mut [Self], activation: Activation);
 }
@@ -63,7 +63,7 @@ macro_rules! float_accumulator {
             fn activate(values: &mut [$t], activation: Activation) {
                 match activation {
                     Activation::None => {}
-                    // A comparison that NaN fails keeps NaN, as PyTorch does.
+                    // This form of the comparison keeps NaN, as PyTorch does.
                     Activation::Relu => values.iter_mut().for_each(|v| *v = if *v < 0.0 { 0.0 } else { *v }),
                     Activation::Gelu => values.iter_mut().for_each(|v| *v = $gelu(*v)),
                     Activation::GeluTanh => values.iter_mut().for_each(|v| *v = $gelu_tanh(*v)),
@@ -136,7 +136,7 @@ impl Scalar for bf16 {
     fn widen(self) -> f32 {
         f32::from_bits((self.to_bits() as u32) << 16)
     }
-    // Free of branches, unlike the conversions of `half`, so that loops over it become vector code.
+    // Branch-free, unlike the conversions of `half`, so that loops over it vectorise.
     #[inline(always)]
     fn narrow(acc: f32) -> bf16 {
         let bits = acc.to_bits();

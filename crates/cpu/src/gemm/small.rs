@@ -1,8 +1,8 @@
-//! Products of 8- and 16-bit integers, without microkernels of their own: those would be nine more to compile.
+//! Products of 8- and 16-bit integers. They have no microkernels: those would be nine more to compile.
 //!
 //! Sums modulo 2³² agree with sums modulo 2⁸ and 2¹⁶ in their low bits. So matrices are widened block by block: bytes
-//! to `f32`, whose products are several times as quick as those of `i32` and exact as long as no sum exceeds 2²⁴,
-//! others to `i32`. A vector times a matrix, which is bound by memory, reads the matrix in place.
+//! to `f32`, whose products are several times as fast as those of `i32` and exact as long as no sum exceeds 2²⁴; others
+//! to `i32`. A vector times a matrix is bound by memory, so it reads the matrix in place.
 
 use super::buffer::{Use, with_buffer};
 use super::driver::Shared;
@@ -12,16 +12,16 @@ use crate::isa::Isa;
 use crate::{multiversion, pool};
 use rushlight_core::DType;
 
-/// Elements of an operand widened at a time: they stay in the second-level cache.
+/// Elements of an operand that are widened at a time, so that they stay in the L2 cache.
 const BLOCK: usize = 1 << 18;
-/// Elements worth a task.
+/// Minimum elements per task.
 const TASK: usize = 1 << 15;
-/// Columns that a vector is multiplied with at a time.
+/// Columns per step of a vector product.
 const COLUMNS: usize = 1024;
 
 /// An integer narrower than its sums.
 pub(super) trait Small: Copy + Send + Sync + 'static {
-    /// As many products of two have a sum of at most 2²⁴; 0 where that would be too few to be of use.
+    /// Number of products whose sum is at most 2²⁴; 0 if that is too few to be useful.
     const EXACT: usize;
     fn widen(self) -> i32;
     /// Keeps the low bits.
@@ -45,7 +45,7 @@ macro_rules! small {
 }
 small!(i16 0, i8 1024, u8 256);
 
-/// What elements are widened to.
+/// The type that elements are widened to.
 trait Widened: Copy {
     fn of(value: i32) -> Self;
 }
@@ -76,10 +76,10 @@ struct Matrices<T> {
 unsafe impl<T> Sync for Matrices<T> {}
 
 impl<T: Small> Matrices<T> {
-    /// The part from a product, row and column on.
+    /// The part starting at a product, row and column.
     fn part(self, first: [usize; 3], sizes: [usize; 3]) -> Self {
         let offset = (0..3).map(|d| first[d] as isize * self.strides[d]).sum();
-        // One that all products share is there once.
+        // A matrix shared by all products is present once.
         let items = if self.strides[0] == 0 { 1 } else { sizes[0] };
         Matrices { ptr: self.ptr.wrapping_offset(offset), sizes: [items, sizes[1], sizes[2]], ..self }
     }
@@ -122,7 +122,7 @@ impl<T: Small> Matrices<T> {
 }
 
 multiversion! {
-    /// Widens `n` elements with this step.
+    /// Widens `n` elements with this stride.
     ///
     /// # Safety
     /// `from` is readable, and `to` writable for `n` elements.
@@ -183,7 +183,7 @@ unsafe fn block<T: Small>(spec: &Gemm, first @ [item, i, j]: [usize; 3], sizes @
             } else if n == 1 {
                 vector_product(&b.transposed(), &a.transposed(), sums);
             } else if T::EXACT > 0 {
-                // Part by part of `k`, each exact.
+                // In ranges of `k`, each exact.
                 with_buffer(Use::WidePart, c.len(), |part: *mut f32| {
                     for from in (0..k.max(1)).step_by(T::EXACT) {
                         let k = T::EXACT.min(k - from);
@@ -191,7 +191,7 @@ unsafe fn block<T: Small>(spec: &Gemm, first @ [item, i, j]: [usize; 3], sizes @
                         widened_product(DType::F32, items, &a, &b, part);
                         let (part, sums) = (Shared(part), Shared(sums));
                         pool::parallel_ranges(c.len(), TASK, |start, end| {
-                            // SAFETY: tasks add up different elements, all of which the product has written.
+                            // SAFETY: tasks add to different elements, all of which the product has written.
                             add_part(part.get().add(start), end - start, from == 0, sums.get().add(start));
                         });
                     }
@@ -243,7 +243,7 @@ unsafe fn widened_product<T: Small, W: Widened>(
 }
 
 multiversion! {
-    /// Adds integers that are held as `f32` to sums, or writes them if they are the first.
+    /// Adds integers held as `f32` to sums, or writes them for the first range.
     ///
     /// # Safety
     /// `n` elements at both, those of `part` integers of at most 2²⁴.
@@ -309,7 +309,7 @@ unsafe fn times_columns_kernel<T: Small, I: Isa>(
             let sums = std::slice::from_raw_parts_mut(sums, count);
             sums.fill(0);
             let term = |p: usize, j: usize| (*x.add(p)).wrapping_mul((*b.offset(p as isize * row).add(j)).widen());
-            // Four rows at a time: each sum is loaded and stored once for them.
+            // Four rows at a time: each sum is loaded and stored once per four rows.
             let fours = k / 4 * 4;
             for p in (0..fours).step_by(4) {
                 for (j, sum) in sums.iter_mut().enumerate() {
@@ -330,7 +330,7 @@ unsafe fn times_columns_kernel<T: Small, I: Isa>(
                     sum.wrapping_add((*x.add(p)).wrapping_mul((*b.offset(p as isize * step)).widen()))
                 })
             };
-            // A constant step becomes vector code.
+            // A constant stride vectorises.
             sums.add(j).write(if row == 1 { dot(1) } else { dot(row) });
         }
     }
@@ -346,7 +346,7 @@ multiversion! {
     ) = times_columns_kernel;
 }
 
-/// Writes `act(alpha · sums + beta · C + bias)` to a part of C, of which the first row and column are `at`.
+/// Writes `act(alpha · sums + beta · C + bias)` to the part of C that starts at `at`.
 ///
 /// # Safety
 /// The part is writable (readable unless beta is 0), the bias readable, and `sums` are the part's, dense.
@@ -378,7 +378,7 @@ unsafe fn store<T: Small>(spec: &Gemm, at: [usize; 2], sums: *mut i32, c: &Matri
                     };
                     value = value.wrapping_add((*bias.get().offset(place as isize * stride)).widen());
                 }
-                // An activation sees the narrow value.
+                // Activations apply to the narrow value.
                 let mut value = [T::narrow(value).widen()];
                 if activation != Activation::None {
                     i32::activate(&mut value, activation);

@@ -1,4 +1,4 @@
-//! One thread's share of a product: tasks that pack strips and walk tiles.
+//! Tasks of the blocked product: pack strips and loop over tiles.
 
 use super::Activation;
 use super::kernel::{Acc, Kernel, Left, Strip, Target, Task};
@@ -8,17 +8,17 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// About how many columns a task finishes before it continues: their strips stay in the second-level cache.
+/// Approximate number of columns that a task finishes at a time, so that their strips stay in the L2 cache.
 pub(super) const COLUMNS_AT_ONCE: usize = 512;
-/// The same when several blocks of K follow each other: the sums between them stay in that cache too.
+/// The same if there are several blocks of K: the sums between them stay in the L2 cache too.
 const COLUMNS_WITH_SUMS: usize = 256;
 
-/// The same, in whole strips.
+/// The same in whole strips.
 pub(super) fn columns_at_once<K: Kernel>(blocks: KBlocks) -> usize {
     (if blocks.count() == 1 { COLUMNS_AT_ONCE } else { COLUMNS_WITH_SUMS }).next_multiple_of(K::NR)
 }
 
-/// Columns that a task packs itself take this many bytes at a time: they leave room in that cache for its rows.
+/// Bytes of columns that a task packs at a time, which leaves room in the L2 cache for its rows.
 const ON_THE_WAY_BYTES: usize = 192 << 10;
 
 /// How many columns a task packs at a time, in whole strips: more for rows of tiles, and where a row of B is read as
@@ -30,7 +30,7 @@ pub(super) fn columns_on_the_way<K: Kernel>(p: &Problem<K::Elem>, blocks: KBlock
     K::NR * if K::ALONG_ROWS { most } else { strips.clamp(2, most) }
 }
 
-/// K cut into equal blocks by its size alone.
+/// K split into equal blocks, by its size alone.
 #[derive(Clone, Copy)]
 pub(super) struct KBlocks {
     pub k: usize,
@@ -51,35 +51,35 @@ impl KBlocks {
         let start = index * self.depth;
         (start, self.depth.min(self.k - start))
     }
-    /// K of the packed form.
+    /// The padded K of the packed form.
     pub fn padded<K: Kernel>(self) -> usize {
         self.k.next_multiple_of(K::K_UNIT)
     }
 }
 
-/// The source of B's tiles.
+/// Source of B's tiles.
 #[derive(Clone)]
 pub(super) enum Source<P> {
-    /// Packed before, for these columns: block after block of K, strip after strip.
+    /// Packed before, for these columns: block by block of K, strip by strip.
     Packed { ptr: *const P, columns: Range<usize> },
-    /// Each task packs the columns it has taken, a block of K at a time.
+    /// Each task packs the columns it has taken, one block of K at a time.
     OnTheWay,
 }
 
 // SAFETY: packed data is only read.
 unsafe impl<P> Sync for Source<P> {}
 
-/// Columns shared out evenly among tasks; one that has done its own share helps with the others'.
+/// Columns split evenly among tasks; a task that has finished its own share takes columns of the others'.
 ///
-/// Shares are the same in every call of the same shape: a thread finds its last output in its cache.
-/// Aligned to avoid false sharing between neighbours.
+/// Shares are the same in every call with the same shape, so a thread finds its last output in its cache. Aligned to
+/// avoid false sharing.
 #[repr(align(128))]
 pub(super) struct Parts {
     /// The next column of each share.
     pub next: SmallVec<[AtomicUsize; 8]>,
     pub columns: Range<usize>,
     pub share: usize,
-    /// How many columns are taken at a time.
+    /// Number of columns taken at a time.
     pub step: usize,
 }
 
@@ -99,7 +99,7 @@ impl Parts {
     fn end(&self, share: usize) -> usize {
         self.columns.end.min(self.columns.start + (share + 1) * self.share)
     }
-    /// The next columns for the task whose own share is `mine`.
+    /// The next columns for the task with share `mine`.
     pub fn take(&self, mine: usize) -> Option<Range<usize>> {
         let shares = self.next.len();
         (0..shares).map(|i| (mine + i) % shares).find_map(|share| {
@@ -110,38 +110,38 @@ impl Parts {
     }
 }
 
-/// Whether C can take partial sums itself: it has their type and its columns are adjacent.
+/// Whether C can hold partial sums: it has the accumulator type and adjacent columns.
 #[inline(always)]
 pub(super) fn sums_fit_c<K: Kernel>(p: &Problem<K::Elem>) -> bool {
     K::Elem::IS_ACC && p.c.col_stride == 1 && !K::WHOLE_TILES
 }
 
-/// Values of the largest tile that is written column by column.
+/// Elements of the largest tile that is written column by column.
 const TILE: usize = 512;
 
-/// Whether only columns of C are contiguous.
+/// Whether C is contiguous along columns only.
 #[inline(always)]
 fn turned_over<T: Scalar>(p: &Problem<T>) -> bool {
     p.c.row_stride == 1 && p.c.col_stride != 1
 }
 
-/// Computes rows of C on one thread, for the columns it gets hold of.
+/// Computes rows of C on one thread, for the columns that it takes.
 pub(super) struct BlockTask<'a, K: Kernel> {
     pub problem: &'a Problem<K::Elem>,
-    /// Where the sums of the whole of K go when not to the problem's C: scaled by nothing, no epilogue.
+    /// Destination of the sums over all of K if not the problem's C: not scaled, no epilogue.
     pub sums_only: Option<*mut Acc<K>>,
     pub rows: Range<usize>,
     pub parts: &'a Parts,
     pub share: usize,
     pub b: Source<K::Packed>,
-    /// Room for the columns packed on the way.
+    /// Buffer for the columns that the task packs.
     pub packed_b: *mut K::Packed,
     pub packed_a: *mut K::Packed,
     pub sums: *mut Acc<K>,
 }
 
 impl<K: Kernel> BlockTask<'_, K> {
-    /// How many rows, from the first on, the kernel reads without packing.
+    /// Number of leading rows that the kernel reads without packing.
     #[inline(always)]
     fn rows_in_place(&self) -> usize {
         let suits = K::reads_in_place(&self.problem.a, self.problem.n, self.problem.k);
@@ -163,7 +163,7 @@ impl<K: Kernel> BlockTask<'_, K> {
             k: depth,
         };
         let lanes = self.rows.start + first..self.rows.end;
-        // SAFETY: rows and k are inside A; the room begins with the rows that are read in place.
+        // SAFETY: rows and k are inside A; the buffer begins with the rows that are read in place.
         unsafe { pack_strips::<K, true>(from, lanes, to.add(first * depth.next_multiple_of(K::K_UNIT))) };
     }
 
@@ -174,7 +174,7 @@ impl<K: Kernel> BlockTask<'_, K> {
     #[inline(always)]
     unsafe fn finish(&self, i: usize, j: usize, rows: usize, cols: usize, sums: Target<Acc<K>>, in_c: bool) {
         let p = self.problem;
-        // Sums of C have their bias if it is one of columns.
+        // Sums in C already include a bias along columns.
         let has_bias = in_c && (p.bias.is_none() || p.bias_of_columns(j).is_some());
         if in_c && (self.sums_only.is_some() || has_bias && p.activation == Activation::None) {
             return;
@@ -249,8 +249,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                 let j1 = columns.end.min(j0 + at_once);
                 let padded = depth.next_multiple_of(K::K_UNIT);
                 let last = block + 1 == blocks.count();
-                // The first of the strips from j0 on, for this block of K.
-                // SAFETY: the packed columns hold these; the room was sized for as many as are taken at a time.
+                // The first of the strips from j0 on, for this block of K. SAFETY: the packed columns include these;
+                // the buffer was sized for as many as are taken at a time.
                 let strips = unsafe {
                     match &self.b {
                         Source::Packed { ptr, columns } => {
@@ -265,7 +265,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                 };
                 let (down, across) = (height / K::MR, (j1 - j0).div_ceil(K::NR));
                 let (outer, inner) = if K::ALONG_ROWS { (down, across) } else { (across, down) };
-                // Every tile prefetches its share of the next part of shared B: the next strip, or along rows the next
+                // Every tile prefetches a part of the next shared B: the next strip, or along rows the next
                 // block.
                 let strip_bytes = K::NR * padded * size_of::<K::Packed>();
                 let ahead_step = strip_bytes / down;
@@ -311,7 +311,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                     if last && self.sums_only.is_none() {
                                         p.prefetch_tile(i, j, rows, cols);
                                     }
-                                    // Tiles that wait for the next block of K are consecutive.
+                                    // Tiles that continue in the next block of K are stored consecutively.
                                     let at = if blocks.count() == 1 { 0 } else { column * height + row * K::NR };
                                     let ptr = self.sums.add(at);
                                     let (alpha, beta) = (Acc::<K>::ONE, Acc::<K>::ZERO);
@@ -336,8 +336,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
     }
 }
 
-/// Packs lanes (rows of A, or else columns of B), strip after strip. `from` is where lane 0 begins, with the width of a
-/// strip and the depth of a block of K.
+/// Packs lanes (rows of A or columns of B), strip by strip. `from` is the address of lane 0, the width of a strip and
+/// the depth of a block of K.
 ///
 /// # Safety
 /// The lanes and the block are inside the matrix, and `to` has room for the padded lanes over the padded depth.
@@ -345,7 +345,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
 unsafe fn pack_strips<K: Kernel, const ROWS: bool>(from: Strip<K::Elem>, lanes: Range<usize>, to: *mut K::Packed) {
     let (width, depth) = (from.lanes, from.k);
     let padded = depth.next_multiple_of(K::K_UNIT);
-    // Where lanes are adjacent, a few k at a time: neighbouring strips share their pages and lines.
+    // If lanes are adjacent, packs a few k at a time: adjacent strips share pages and cache lines.
     let step = if from.lane_stride == 1 { 16usize.next_multiple_of(K::K_UNIT) } else { depth };
     for k in (0..depth).step_by(step) {
         for lane in lanes.clone().step_by(width) {
@@ -365,7 +365,7 @@ unsafe fn pack_strips<K: Kernel, const ROWS: bool>(from: Strip<K::Elem>, lanes: 
     }
 }
 
-/// Packs these columns of one block of K (its start and depth), strip after strip.
+/// Packs these columns of one block of K (its start and depth), strip by strip.
 ///
 /// # Safety
 /// The columns and the block are inside B, and `to` has room for the padded columns over the padded depth.
@@ -391,7 +391,7 @@ unsafe fn pack_columns<K: Kernel>(
 pub(super) struct PackTask<'a, K: Kernel> {
     pub problem: &'a Problem<K::Elem>,
     pub block: (usize, usize),
-    /// The columns packed in all, and those of this task.
+    /// All columns packed, and those of this task.
     pub columns: Range<usize>,
     pub part: Range<usize>,
     pub to: *mut K::Packed,

@@ -1,4 +1,4 @@
-//! Products with a vector: one pass over the unpacked matrix, bound by memory alone.
+//! Products with a vector: one pass over the unpacked matrix, bound by memory.
 
 use super::buffer::{Use, with_buffer};
 use super::driver::Shared;
@@ -8,20 +8,20 @@ use super::scalar::{Accumulator, Scalar};
 use crate::pool;
 use std::ops::Range;
 
-/// Columns a task sums side by side.
+/// Columns that a task accumulates together.
 const COLUMNS: usize = 1024;
-/// Elements of B worth a task.
+/// Minimum elements of B per task.
 const TASK_ELEMENTS: usize = 1 << 16;
 
-/// Computes a product with one row in A. Pieces of K are cut by the sizes alone and added in order, so the result does
-/// not depend on the number of threads.
+/// Computes a product with one row in A. K is split by the sizes alone and pieces are added in order, so the result
+/// does not depend on the number of threads.
 ///
 /// # Safety
 /// The pointers of the problem are valid, m is 1, k is not 0, and the machine has the kernel's features.
 pub(super) unsafe fn one_row<K: Kernel>(p: &Problem<K::Elem>) {
     let walk = if p.b.row_stride == 1 || p.b.col_stride != 1 { Walk::Columns } else { Walk::Rows };
     let (columns, depth) = match walk {
-        // A long column is cut only when there are too few of them to share out.
+        // A long column is split only if there are too few columns for all threads.
         Walk::Columns if p.n >= 64 => ((TASK_ELEMENTS / p.k).clamp(1, COLUMNS), p.k),
         Walk::Columns => (1.max(TASK_ELEMENTS / p.k), TASK_ELEMENTS.min(p.k)),
         Walk::Rows => (COLUMNS.min(p.n), (4 * TASK_ELEMENTS / COLUMNS.min(p.n)).min(p.k)),
@@ -50,7 +50,7 @@ pub(super) unsafe fn one_row<K: Kernel>(p: &Problem<K::Elem>) {
     });
 }
 
-/// In which direction B is read.
+/// Direction in which B is read.
 #[derive(Clone, Copy)]
 enum Walk {
     /// Down each column: dot products.
@@ -148,7 +148,7 @@ unsafe fn add_rows<K: Kernel>(len: usize, x: *const Acc<K>, rows: *const K::Elem
     unsafe {
         let row = |p: usize| rows.offset(p as isize * stride);
         let mut p = 0;
-        // Four rows at a time: each sum is loaded and stored once for them.
+        // Four rows at a time: each sum is loaded and stored once per four rows.
         while p + 4 <= len {
             let (x0, x1, x2, x3) = (*x.add(p), *x.add(p + 1), *x.add(p + 2), *x.add(p + 3));
             let (r0, r1, r2, r3) = (row(p), row(p + 1), row(p + 2), row(p + 3));

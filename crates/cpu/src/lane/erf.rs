@@ -5,7 +5,7 @@ use crate::isa::Isa;
 
 /// Error function.
 ///
-/// One form for all sizes, `1 - exp(log(1 - erf(x)))`: a second one for small numbers would double the work of every
+/// One form for all magnitudes, `1 - exp(log(1 - erf(x)))`: a second form for small numbers would double the work of every
 /// element.
 #[inline(always)]
 pub fn erf<I: Isa>(x: f32) -> f32 {
@@ -27,7 +27,7 @@ pub fn erf<I: Isa>(x: f32) -> f32 {
     (if a > ONE_FROM { 1.0 } else { one_minus_exp::<I>(log) }).copysign(x)
 }
 
-/// The normal distribution function, to some 2e-7: enough for a factor between one half and one, in half the time of
+/// The normal distribution function with an error of about 2e-7: enough for a factor between 0.5 and 1, in half the time of
 /// `erf`.
 #[inline(always)]
 pub fn normal_cdf<I: Isa>(x: f32) -> f32 {

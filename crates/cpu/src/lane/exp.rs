@@ -80,7 +80,7 @@ pub fn one_minus_exp<I: Isa>(x: f32) -> f32 {
     /// As `EXPM1_TAIL`, in fewer terms, to a quarter of a unit.
     const TAIL: [f32; 5] = [0.499_999_97, 0.166_665_43, 0.041_667_2, 8.366_52e-3, 1.388_252_2e-3];
     let (n, i) = nearest::<I>(x, LOG2_E);
-    // ln 2 in one part: its error grows with n, but counts for less with every halving.
+    // ln 2 in one part: the error grows with n, but its effect halves with every n.
     let r = fma::<I>(n, -LN_2, x);
     let s = power_of_two(i);
     fma::<I>(-s, fma::<I>(r * r, poly::<I, 5>(r, TAIL), r), 1.0 - s)
@@ -89,7 +89,7 @@ pub fn one_minus_exp<I: Isa>(x: f32) -> f32 {
 /// The logistic function.
 #[inline(always)]
 pub fn sigmoid<I: Isa>(x: f32) -> f32 {
-    // Of the two equal forms the one whose exponential cannot overflow.
+    // Of the two equivalent forms, use the one whose exponential cannot overflow.
     let e = exp::<I>(-x.abs());
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }

@@ -44,7 +44,7 @@ fn hurwitz_zeta(s: f64, q: f64) -> f64 {
     if q <= 0.0 && q == q.floor() {
         return f64::INFINITY;
     }
-    // Far below zero the terms left out of the first loop vanish; skip to where they count.
+    // Far below zero the leading terms vanish; start where they matter.
     const FAR: f64 = -1e6;
     let mut a = if q < FAR { q - q.floor() + FAR } else { q };
     let mut sum = 0.0;

@@ -4,7 +4,7 @@
 #[inline(always)]
 pub fn f16_to_f32(h: u16) -> f32 {
     let magnitude = (h as u32 & 0x7FFF) << 13;
-    // With the exponent field moved over, the value is 2^112 too small; the product also normalises denormals.
+    // With the exponent field shifted, the value is 2^112 too small; the product also normalises denormals.
     let finite = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
     let bits = if magnitude >= 0x0F80_0000 { magnitude | 0x7F80_0000 } else { finite.to_bits() };
     f32::from_bits(bits | (h as u32 & 0x8000) << 16)

@@ -120,7 +120,7 @@ macro_rules! integer {
             }
         }
         impl<I: Isa> Lane<$t, I> {
-            /// `f(self, b)` with a divisor that is not zero, or zero.
+            /// `f(self, b)` if `b` is not zero, else zero.
             #[inline(always)]
             fn divided(self, b: Self, f: impl Fn($t, $t) -> $t) -> Self {
                 let y = f(self.0, if b.0 == 0 { 1 } else { b.0 });

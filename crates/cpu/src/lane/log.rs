@@ -72,7 +72,7 @@ pub fn log10<I: Isa>(x: f32) -> f32 {
 pub fn log1p<I: Isa>(x: f32) -> f32 {
     let u = 1.0 + x;
     let (k, rounded) = split(u);
-    // 2^-k (1 + x) - 1 with x taken whole; once 1 + x rounds to x there is nothing to gain, and 2^-k may leave the
+    // 2^-k (1 + x) - 1 without rounding 1 + x; if 1 + x rounds to x there is nothing to gain, and 2^-k may leave the
     // range.
     let s = power_of_two(k.wrapping_neg());
     let f = if x > 1e9 { rounded } else { fma::<I>(x, s, s - 1.0) };

@@ -1,11 +1,11 @@
 //! Scalar mathematics written so that the compiler can vectorise it.
 //!
-//! Every function is a pure, branch-free expression over one element: put in a loop inside a kernel compiled for an
+//! Every function is a pure, branch-free expression over one element: in a loop inside a kernel compiled for an
 //! [`Isa`], it becomes vector code for that level. Other kernels call the free functions, such as [`exp::<I>`](exp());
-//! op rows run on [`Lane`], which gives them the same functions through the traits of `rushlight_core::rows`.
+//! op rows run on [`Lane`], which provides the same functions through the traits of `rushlight_core::rows`.
 //!
-//! `f32` functions in common use are computed in `f32` (module `exp`, `log`, `erf`, `trig`), the others through `f64`
-//! (`wide`). `f64` functions but sine and cosine, and those of the gamma family, are calls of scalar functions.
+//! Common `f32` functions are computed in `f32` (modules `exp`, `log`, `erf`, `trig`), the others through `f64`
+//! (`wide`). `f64` functions other than sine and cosine, and the gamma family, call scalar functions.
 
 mod erf;
 mod exp;
@@ -29,7 +29,7 @@ pub use wide::{acos, acosh, asin, asinh, atan, atan2, atanh, cosh, erfc, erfinv,
 use crate::isa::Isa;
 use std::marker::PhantomData;
 
-/// One element of a vector, as an op row sees it.
+/// One element of a vector, the number type of op rows on the CPU.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Lane<T, I>(pub T, PhantomData<I>);
@@ -42,13 +42,13 @@ impl<T, I: Isa> Lane<T, I> {
     }
 }
 
-/// `a * b + c`, fused where that is one instruction.
+/// `a * b + c`, fused if that is one instruction.
 #[inline(always)]
 pub fn fma<I: Isa>(a: f32, b: f32, c: f32) -> f32 {
     if I::FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// `a * b + c`, fused where that is one instruction.
+/// `a * b + c`, fused if that is one instruction.
 #[inline(always)]
 pub fn fma64<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
     if I::FMA { a.mul_add(b, c) } else { a * b + c }
@@ -56,7 +56,7 @@ pub fn fma64<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
 
 /// The polynomial with coefficients `c`, constant first, at `x`.
 ///
-/// Terms are paired up (Estrin's scheme): a chain of dependent steps as long as Horner's would leave vector units
+/// Terms are paired (Estrin's scheme): Horner's long chain of dependent steps would leave vector units
 /// waiting.
 #[inline(always)]
 fn poly<I: Isa, const N: usize>(x: f32, c: [f32; N]) -> f32 {

@@ -19,7 +19,7 @@ fn ulps(got: f32, want: f64) -> f64 {
     (got as f64 - want).abs() / (exponent - 23.0).exp2()
 }
 
-/// Every bit pattern a step of a prime apart, so that all exponents and signs come up.
+/// Bit patterns with a prime stride, so that all exponents and signs occur.
 fn samples() -> impl Iterator<Item = f32> {
     let special =
         [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE, 1e-45, f32::MAX];
@@ -96,7 +96,7 @@ fn normal_distribution() {
 
 #[test]
 fn angles() {
-    // Vector levels where they are good, the level for any angle everywhere.
+    // Vector levels within their range, the any-angle level everywhere.
     fn both(x: f32, f: impl Fn(f32) -> f32, any: impl Fn(f32) -> f32) -> [f32; 2] {
         if x.abs() > super::LARGEST_ANGLE && x.is_finite() { [any(x), any(x)] } else { [f(x), any(x)] }
     }

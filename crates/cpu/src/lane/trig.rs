@@ -1,6 +1,7 @@
 //! Sine, cosine and tangent in `f32`, sine and cosine in `f64`.
 //!
-//! Vector levels are good to the last bits for angles up to [`LARGEST_ANGLE`]; the level [`AnyAngle`] is for all.
+//! Vector levels are accurate to the last bits for angles up to [`LARGEST_ANGLE`]; the level [`AnyAngle`] for all
+//! angles.
 
 use super::{fma, fma64, poly, poly64};
 use crate::isa::Isa;
@@ -38,7 +39,7 @@ const fn bits_from(start: i32) -> u64 {
     out
 }
 
-/// Largest angle that the vector levels reduce exactly; they do so up to three times that.
+/// Largest angle for the vector levels; their reduction is exact up to three times that.
 pub const LARGEST_ANGLE: f32 = 5e5;
 
 /// Largest angle in `f64` that the vector levels reduce exactly.

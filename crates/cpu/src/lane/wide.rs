@@ -1,4 +1,4 @@
-//! Functions of `f32` that are used seldom, computed through `f64`: half as many lanes, no care for the last bits.
+//! Rarely used functions of `f32`, computed through `f64`: half as many lanes, but no care for the last bits.
 //!
 //! The `f64` helpers are good to about 1e-10, which rounds to within one unit of an `f32`.
 

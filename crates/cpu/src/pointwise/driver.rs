@@ -11,12 +11,12 @@ use std::mem::MaybeUninit;
 
 /// Elements a kernel is called with at most.
 pub const CHUNK: usize = 1024;
-/// Rows shorter than this are worked on several at a time.
+/// Shorter rows are processed several at a time.
 const SHORT_ROW: usize = 256;
-/// Outputs of at least this many bytes are written past the caches: their start would be gone from them anyway.
+/// Outputs from this size on bypass the caches: their start would be evicted anyway.
 pub(super) const STREAM_BYTES: usize = 32 << 20;
 
-/// The target of unused inputs' pointers.
+/// Target of the pointers of unused inputs.
 pub(super) static UNUSED: [u64; CHUNK] = [0; CHUNK];
 
 /// A kernel and its operands.
@@ -29,24 +29,24 @@ pub(super) struct Job<'a> {
     pub writes: DType,
     pub params: [f64; 4],
     pub out: View<'a>,
-    /// Elements that are worth a second thread.
+    /// Minimum elements for a second thread to pay.
     pub parallel_from: usize,
 }
 
-/// How a chunk of an input gets to the kernel.
+/// How a kernel gets a chunk of an input.
 #[derive(Clone, Copy, PartialEq)]
 enum Access {
-    /// Its memory is in the form that the kernel reads.
+    /// Read in place: the memory has the kernel's layout and dtype.
     Direct,
-    /// It is the same for every chunk: gathered once per task.
+    /// The same for every chunk: gathered once per task.
     Constant,
-    /// It is gathered for every chunk.
+    /// Gathered for every chunk.
     Gather,
     /// The op has no such input.
     Unused,
 }
 
-/// Room for a chunk. The padding keeps neighbours from meeting at the same page offset.
+/// A buffer for a chunk. The padding gives adjacent buffers different page offsets.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Buffer {
@@ -62,11 +62,11 @@ struct Plan {
     read_size: [usize; INPUTS],
     out: Strided,
     write_size: usize,
-    /// Whether the kernel writes to its final place.
+    /// Whether the kernel writes to the output directly.
     out_direct: bool,
-    /// Whether chunks, gathered in a buffer, go past the caches.
+    /// Whether chunks, gathered in a buffer, bypass the caches.
     stream: bool,
-    /// Positions per chunk where rows are short (whole rows), else 0: chunks then stay within a row.
+    /// Positions per chunk if rows are short (whole rows), else 0: chunks then stay within a row.
     span: usize,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn run(job: &Job) {
 }
 
 impl Plan {
-    /// Chunks a row is cut into, where rows are long.
+    /// Chunks per row, if rows are long.
     fn pieces(&self) -> usize {
         inner(&self.nest).div_ceil(CHUNK)
     }

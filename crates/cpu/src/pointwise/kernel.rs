@@ -7,7 +7,7 @@ use rushlight_core::{DType, Element, Pointwise};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// Most inputs a kernel has: a derivative's incoming gradient, three inputs and the output.
+/// Maximum inputs of a kernel: a derivative's incoming gradient, three inputs and the output.
 pub(super) const INPUTS: usize = 5;
 
 /// `n` results from contiguous inputs. Inputs the op does not use still point to `n` readable elements; the output
@@ -18,10 +18,10 @@ pub(super) type Kernel = unsafe fn(n: usize, inputs: &[*const u8; INPUTS], out: 
 pub(super) trait Body: 'static {
     /// Type of the results.
     type Out: Copy;
-    /// Whether it is worth code for 512-bit vectors.
+    /// Whether a version for 512-bit vectors pays.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AVX-512 has them"))]
     const WIDE: bool;
-    /// An input that is an angle, which vector code takes up to a bound only.
+    /// An input that is an angle; vector code supports angles only up to a bound.
     const ANGLE: Option<Angle> = None;
     /// Result `i`.
     ///
@@ -30,11 +30,11 @@ pub(super) trait Body: 'static {
     unsafe fn at<I: Isa>(inputs: &[*const u8; INPUTS], i: usize, params: &[f64; 4]) -> Self::Out;
 }
 
-/// An input that is an angle, and its type.
+/// The index of an angle input, and its type.
 #[derive(Clone, Copy)]
 pub(super) enum Angle {
     F32(usize),
-    /// With the bound.
+    /// Its bound is passed along.
     F64(usize, f64),
 }
 
@@ -71,7 +71,7 @@ const fn angle(op: Pointwise, dtype: DType, input: usize) -> Option<Angle> {
     }
 }
 
-/// Whether an op is worth code for 512-bit vectors: in `f32`, and where its `f64` code is bound by arithmetic.
+/// Whether a version for 512-bit vectors pays: in `f32`, and in `f64` if the op is bound by arithmetic.
 const fn wide(op: Pointwise, dtype: DType) -> bool {
     matches!(dtype, DType::F32) || angle(op, dtype, 0).is_some()
 }
@@ -80,7 +80,7 @@ const fn wide(op: Pointwise, dtype: DType) -> bool {
 /// As [`Kernel`] says.
 #[inline(always)]
 unsafe fn each<B: Body, I: Isa>(n: usize, inputs: &[*const u8; INPUTS], out: *mut u8, params: &[f64; 4]) {
-    // Being a unique reference, `out` tells the compiler that results need no order against loads.
+    // As a unique reference, `out` tells the compiler that stores need no order against loads.
     #[inline(always)]
     unsafe fn fill<B: Body, I: Isa>(out: &mut [MaybeUninit<B::Out>], inputs: [*const u8; INPUTS], params: [f64; 4]) {
         for (i, y) in out.iter_mut().enumerate() {
@@ -91,7 +91,7 @@ unsafe fn each<B: Body, I: Isa>(n: usize, inputs: &[*const u8; INPUTS], out: *mu
     // SAFETY: the caller gives `n` writable elements that nothing else reads, and inputs as long.
     unsafe {
         let out = std::slice::from_raw_parts_mut(out.cast(), n);
-        // Constant but for the few ops that have angles, so that nothing is compiled twice for the others.
+        // A constant except for the few ops with angles, so that nothing is compiled twice for the others.
         if const { B::ANGLE.is_some() } && B::ANGLE.is_some_and(|angle| angle.any_large(inputs, n)) {
             return fill::<B, AnyAngle>(out, *inputs, *params);
         }

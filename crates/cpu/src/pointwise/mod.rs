@@ -1,4 +1,4 @@
-//! Pointwise ops: a compiled loop per op and dtype, and a driver that brings operands of any strides and dtypes to it.
+//! Pointwise ops: a compiled loop per op and dtype, and a driver that feeds it operands of any strides and dtypes.
 
 pub(crate) mod convert;
 mod driver;
@@ -17,9 +17,9 @@ use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, View};
 use std::mem::MaybeUninit;
 
-/// Elements from which on two threads are worth it.
+/// Elements from which two threads pay.
 pub(crate) const PARALLEL_FROM: usize = 32_768;
-/// The same for ops that compute more than they move.
+/// The same for ops that are bound by arithmetic.
 pub(crate) const PARALLEL_FROM_HEAVY: usize = 8_192;
 
 /// A row of the op table (see `Backend::pointwise`).
@@ -94,13 +94,14 @@ fn run<'a>(
     }
 }
 
-/// Up to this many elements go to the kernel in one call.
+/// Maximum elements per kernel call.
 const SMALL: usize = 64;
 const _: () = assert!(SMALL <= CHUNK);
 
 /// Runs the kernel if all tensors are contiguous and of the kernel's dtypes; otherwise returns false.
 ///
-/// This is the hot path of small tensors: it avoids iterator adapters, which builds with little inlining would call.
+/// This is the hot path of small tensors: it avoids iterator adapters, which builds with little inlining would not
+/// inline.
 #[inline]
 fn run_flat(job: &Job) -> bool {
     let (out, writes) = (job.out, job.writes);
@@ -148,7 +149,7 @@ fn run_flat(job: &Job) -> bool {
 struct Flat {
     kernel: Kernel,
     inputs: [*const u8; INPUTS],
-    /// Bytes from one element to the next; zero where every chunk is the same.
+    /// Strides in bytes; zero for inputs that are the same for every chunk.
     steps: [usize; INPUTS],
     out: *mut u8,
     out_step: usize,
@@ -161,7 +162,7 @@ struct Flat {
 unsafe impl Sync for Flat {}
 
 impl Flat {
-    /// [`Flat::run`] in long chunks. Not inlined: the room for them would make every small op step through pages of
+    /// [`Flat::run`] in long chunks. Not inlined: their buffers would make every small op touch pages of
     /// stack.
     ///
     /// # Safety

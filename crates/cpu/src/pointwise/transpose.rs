@@ -2,7 +2,7 @@
 
 use crate::isa::Isa;
 
-/// Side of the tiles a large transpose is cut into: 16 lines of a tile's rows and columns fit the first-level cache.
+/// Side of the tiles of a large transpose: 16 lines of a tile's rows and columns fit the L1 cache.
 pub(crate) const TILE: usize = 64;
 
 /// `dst[r * dst_stride + c] = src[c * src_stride + r]` for `r < rows` and `c < cols`.
@@ -84,7 +84,7 @@ unsafe fn block(src: *const u32, src_stride: usize, dst: *mut u32, dst_stride: u
     }
 }
 
-/// `C` rows, element by element side by side.
+/// Interleaves `C` rows.
 ///
 /// # Safety
 /// As [`join`].

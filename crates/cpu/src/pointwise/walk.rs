@@ -1,10 +1,10 @@
-//! Walking the elements of strided operands in linear pieces.
+//! Iteration over the elements of strided operands in linear pieces.
 
 use super::convert::Convert;
 use rushlight_core::Dims;
 use rushlight_core::layout::Nest;
 
-/// Dimensions ordered so that the strides of the output fall, which makes runs longest where memory is written.
+/// Dimensions in descending order of the output's strides, which makes contiguous writes longest.
 pub(crate) fn by_output_stride<const N: usize>(shape: &[usize], strides: [&[usize]; N]) -> Nest<N> {
     let out = strides[N - 1];
     if out.is_sorted_by(|a, b| a >= b) {
@@ -47,7 +47,7 @@ pub(crate) fn offset<const N: usize>(nest: &Nest<N>, i: usize, mut position: usi
     out
 }
 
-/// Cuts the positions `start..start + len` into blocks of evenly spaced rows: `f(position, rows, cols)`.
+/// Splits the positions `start..start + len` into blocks of evenly spaced rows: `f(position, rows, cols)`.
 fn blocks<const N: usize>(nest: &Nest<N>, start: usize, len: usize, mut f: impl FnMut(usize, usize, usize)) {
     let rank = nest.shape.len();
     let cols = inner(nest);

@@ -1,16 +1,15 @@
-//! Crew: the workers of a pool, and how regions get them.
+//! Crew: the workers of a pool, and their assignment to regions.
 //!
 //! Share `i` of a region belongs to worker `i`; the caller has share 0. The caller offers the region to the worker in
-//! the middle, which offers it on to the upper half, and so on: a region wakes the workers of its shares and no others,
-//! after log2 of their number of steps. The caller never waits for a worker that has not begun: with no tasks left it
-//! withdraws the offer.
+//! the middle, which recruits the upper half, and so on. A region wakes the workers of its shares and no others, in
+//! log2(workers) steps. The caller never waits for a worker that has not begun: when no tasks are left, it withdraws
+//! the offer.
 //!
-//! Where a share's worker has other work, an idle one is its substitute. If none is idle, the region is listed as an
-//! opening: workers that run out of work join it, and half of the missing ones leave their region for it after their
-//! present task. So regions of several threads share the workers. Nested regions take idle workers only.
+//! If a share's worker is busy, an idle one substitutes for it. If none is idle, the region is listed as an opening:
+//! workers that run out of work join it, and half of the missing ones leave their region for it after their current
+//! task. So regions of several threads share the workers. Nested regions use idle workers only.
 //!
-//! Nobody waits for a thread that could wait for it: a caller waits for tasks that run, and these wait at most for
-//! regions of their own.
+//! No deadlock: a caller waits only for running tasks, and these wait at most for regions of their own.
 
 use super::mailbox::{Call, Mailbox, Role};
 use super::region::{Region, Task, halves};
@@ -19,38 +18,38 @@ use super::topology::Nodes;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::*;
 
-/// Threads of a region, including the caller, at most: the hardware threads of two sockets with 128 cores.
+/// Maximum threads of a region, including the caller: the hardware threads of two sockets with 128 cores.
 pub const MAX_THREADS: usize = 512;
 
-/// Turns that a worker looks for work before it parks: some 0.2 ms on current chips, so that the next region of a
-/// training step finds it awake.
+/// Spin iterations before a worker parks: about 0.2 ms on current chips, so that the next region of a training step
+/// finds it awake.
 #[cfg(not(loom))]
 const SPINS: u32 = 4_000;
 #[cfg(loom)]
 const SPINS: u32 = 0;
 
 pub struct Crew {
-    /// By number; the first is unused, as the caller is thread 0 of its region.
+    /// Mailboxes by worker number; the first is unused, because the caller is thread 0 of its region.
     pub(super) workers: Box<[Mailbox]>,
-    /// Workers there are, 0 not counted. Changed under `spawning`.
+    /// Number of workers, not counting 0. Changed under `spawning`.
     count: AtomicUsize,
     spawning: Mutex<()>,
-    /// Threads of the latest region: how workers are placed, and whether they may spin.
+    /// Threads of the latest region: determines placement of workers, and whether they may spin.
     threads: AtomicUsize,
     /// Cores this process may use.
     cores: usize,
     nodes: Option<Nodes>,
     openings: Mutex<Vec<Opening>>,
-    /// The number of places in `openings`, and of urgent ones, for reading without the lock.
+    /// Number of places in `openings`, and of urgent ones, readable without the lock.
     pub(super) places: AtomicUsize,
     pub(super) urgent: AtomicUsize,
 }
 
-/// Places for workers in a region that is short of them.
+/// Vacancies for workers in a region that is short of them.
 struct Opening {
     region: *const Region,
     places: usize,
-    /// Workers leave other regions for this one.
+    /// Urgent: workers leave other regions for this one.
     urgent: bool,
 }
 
@@ -61,7 +60,7 @@ unsafe impl Send for Opening {}
 thread_local! {
     /// Whether this thread runs a task: its regions are nested.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// A region of this thread that is not in use.
+    /// A region of this thread, kept for reuse.
     static SPARE: Cell<Option<Box<Region>>> = const { Cell::new(None) };
 }
 
@@ -107,7 +106,7 @@ impl Crew {
     }
 
     /// Runs `task(0)`, …, `task(tasks - 1)`, each once, over at most `threads` threads. A task's panic continues in the
-    /// caller when no thread runs a task any more.
+    /// caller after all running tasks have ended.
     pub fn run(self: &Arc<Self>, threads: usize, tasks: usize, task: Task) {
         let threads = threads.min(self.workers.len());
         let mut region = take_spare();
@@ -129,12 +128,12 @@ impl Crew {
         }
     }
 
-    /// More threads than cores: who spins may keep another from running.
+    /// More threads than cores: a spinning thread may keep another from running.
     fn is_crowded(&self) -> bool {
         self.threads.load(Relaxed) > self.cores
     }
 
-    /// Starts workers until there are `wanted`; returns how many there are.
+    /// Starts workers until there are `wanted`; returns their number.
     #[inline]
     fn ensure(self: &Arc<Self>, wanted: usize) -> usize {
         match self.count.load(Acquire) {
@@ -159,7 +158,7 @@ impl Crew {
         count
     }
 
-    /// Offers the region to the workers of the shares after `own` up to `until`, through some of them.
+    /// Offers the region to the workers of the shares after `own` up to `until`; some of them recruit the others.
     #[inline]
     fn recruit(self: &Arc<Self>, region: &Region, own: usize, until: usize) {
         let mut missing = 0;
@@ -177,17 +176,17 @@ impl Crew {
         }
     }
 
-    /// Finds other workers for shares whose own have other work.
+    /// Finds substitutes for busy workers of shares.
     #[cold]
     fn substitute(self: &Arc<Self>, region: &Region, mut missing: usize) {
         if !region.nested {
-            // Before the look at idle workers: one that goes to sleep meanwhile is seen, or sees this.
+            // Before checking for idle workers: a worker that goes to sleep meanwhile is seen by us, or sees this.
             self.open(region, missing - missing / 2, false);
             self.open(region, missing / 2, true);
         }
         // Set before any offer: the caller looks for substitutes if there may be one.
         region.has_substitutes.store(true, Relaxed);
-        // The workers there are, then as many new ones as are still missing.
+        // The existing workers first, then new ones if some are still missing.
         let mut tried = 0;
         while missing > 0 && tried < region.limit - 1 {
             let wanted = if tried == 0 { 0 } else { (tried + missing).min(region.limit - 1) };
@@ -204,8 +203,8 @@ impl Crew {
         }
     }
 
-    /// Waits until no worker uses the region any more. A worker recruits only ones of higher number, so
-    /// once it has left, all whom it could bring are seen behind it.
+    /// Waits until no worker uses the region any more. A worker recruits only workers of higher number, so waiting in
+    /// ascending order sees every recruited worker.
     #[inline]
     fn join(&self, region: &Region, until: usize) {
         let mut backoff = Backoff::default();
@@ -217,7 +216,7 @@ impl Crew {
             }
         };
         settle(1..until);
-        // Those who recruit have left: no substitute comes after this.
+        // All recruiters have left: no substitute can come after this.
         if region.has_substitutes.load(Relaxed) {
             settle(1..region.limit);
         }
@@ -229,7 +228,7 @@ impl Crew {
         }
     }
 
-    /// Lists places for workers in a region. Called by threads that are in the region.
+    /// Lists vacancies of a region. Called by threads that are in the region.
     fn open(&self, region: &Region, places: usize, urgent: bool) {
         if places == 0 {
             return;
@@ -270,8 +269,8 @@ impl Crew {
         }
     }
 
-    /// Takes a place in a listed region; the thread is its guest until it says otherwise. A thread that is in a region
-    /// goes only to another, and where it is urgent.
+    /// Takes a vacancy in a listed region and registers the thread as its guest. A thread that is in a region moves
+    /// only to another, urgent one.
     #[cold]
     fn take_place(&self, from: Option<&Region>) -> Option<*const Region> {
         let mut openings = lock(&self.openings);
@@ -285,7 +284,7 @@ impl Crew {
         Some(opening.region)
     }
 
-    /// Runs tasks of a region as a worker. Returns another region that was left for, with a place taken.
+    /// Runs tasks of a region as a worker. Returns another region that the worker left for, with its vacancy taken.
     fn assist(&self, region: &Region, number: usize) -> Option<*const Region> {
         let next = Cell::new(None);
         region.run_tasks(number, || {
@@ -302,7 +301,7 @@ impl Crew {
         next.get()
     }
 
-    /// A worker's life.
+    /// Main loop of a worker.
     fn serve(self: Arc<Self>, number: usize) {
         set_inside(true);
         let mailbox = &self.workers[number];

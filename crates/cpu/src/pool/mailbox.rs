@@ -1,6 +1,6 @@
-//! Mailbox: a worker waits here for a region.
+//! Mailbox: the slot in which a worker receives a region.
 //!
-//! One word holds the worker's state, and every transfer of a region is a compare-and-swap of it, so an offer is taken
+//! One word holds the worker's state, and every transfer of a region is a compare-and-swap of it, so an offer is accepted
 //! by its worker or withdrawn by its caller, never both:
 //!
 //! ```text
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::*;
 const IDLE: usize = 0;
 /// Parked: an offer must unpark it.
 const ASLEEP: usize = 1;
-/// Helps a region that it found in the list of openings.
+/// Helps a region from the list of openings.
 const BUSY: usize = 2;
 /// Shutting down.
 #[cfg(any(test, loom))]
@@ -32,7 +32,7 @@ const SUBSTITUTE: usize = 2;
 /// Any address of a region is above this.
 const LARGEST_STATE: usize = 7;
 
-/// Why a worker was woken.
+/// Reason of a worker's wake-up.
 pub enum Call {
     /// A region was offered and taken. It stays alive until [`Mailbox::leave`].
     Region(*const Region, Role),
@@ -42,21 +42,21 @@ pub enum Call {
     Quit,
 }
 
-/// The role in which a worker is offered a region.
+/// Role in which a worker is offered a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// As the thread of its share, which recruits others. Made once to a worker in a region.
+    /// Owner of its share, which recruits others. Offered once per worker and region.
     Member,
-    /// In place of another worker. It recruits no other.
+    /// Substitute for another worker. It recruits no other.
     Substitute,
 }
 
 #[repr(align(128))]
 pub struct Mailbox {
     state: AtomicUsize,
-    /// Set before the worker counts as there.
+    /// Set before the worker is counted.
     thread: OnceLock<Thread>,
-    /// Offers made to this worker.
+    /// Offers made to this worker so far.
     #[cfg(test)]
     pub offers: std::sync::atomic::AtomicUsize,
 }
@@ -71,13 +71,13 @@ impl Mailbox {
         }
     }
 
-    /// Names the thread that an offer has to unpark.
+    /// Registers the thread that an offer has to unpark.
     pub fn set_thread(&self, thread: Thread) {
         let _ = self.thread.set(thread);
     }
 
-    /// Gives the region to the worker if it has nothing else; false if it has. The offering thread keeps the region
-    /// alive until [`settle`](Mailbox::settle) says that the worker is done with it.
+    /// Offers the region to the worker; false if it is busy. The offering thread keeps the region alive until
+    /// [`settle`](Mailbox::settle) returns true.
     #[inline]
     pub fn offer(&self, region: *const Region, role: Role) -> bool {
         let offered = region.expose_provenance() | if role == Role::Substitute { SUBSTITUTE } else { 0 };
@@ -101,7 +101,7 @@ impl Mailbox {
         false
     }
 
-    /// Takes an offer back if the worker has not begun. True once the worker has nothing to do with the region (any
+    /// Withdraws an offer if the worker has not begun. True once the worker does not use the region (any
     /// more).
     #[inline]
     pub fn settle(&self, region: *const Region) -> bool {
@@ -110,7 +110,7 @@ impl Mailbox {
         if state & !(TAKEN | SUBSTITUTE) != region.addr() {
             return true;
         }
-        // An offered worker is awake, or has been woken.
+        // A worker with an offer is awake, or has been woken.
         state & TAKEN == 0 && self.state.compare_exchange(state, IDLE, Relaxed, Relaxed).is_ok()
     }
 
@@ -158,13 +158,13 @@ impl Mailbox {
         self.state.compare_exchange(state, BUSY, Relaxed, Relaxed).is_ok()
     }
 
-    /// The worker's last word on a region: it may be gone from now on. `busy`: no offers yet.
+    /// Ends the worker's use of a region, which may be freed from now on. `busy`: accepts no offers yet.
     #[inline]
     pub fn leave(&self, busy: bool) {
         self.state.store(if busy { BUSY } else { IDLE }, Release);
     }
 
-    /// Ends the worker as soon as it has nothing to do.
+    /// Makes the worker exit when it is idle.
     #[cfg(any(test, loom))]
     pub fn quit(&self) {
         loop {

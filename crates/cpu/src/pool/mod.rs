@@ -1,13 +1,12 @@
 //! The one thread pool of the process.
 //!
 //! [`parallel_for`] runs the tasks of a region on the calling thread and on workers. Every thread begins with a share
-//! of the tasks, the same in every region of that size, and then helps with the others'. Workers spin for a moment
-//! after each region, so that the next one of a training step starts in well under a microsecond, then park. The
-//! sharing of workers among regions is in `crew`, the transfer of a region to a worker in `mailbox`, the
-//! placement on cores in `topology`.
+//! of the tasks, the same in every region of that size, and then takes tasks of other shares. Workers spin for a moment
+//! after each region, so that the next one of a training step starts in well under a microsecond, then park. Module
+//! `crew` assigns workers to regions, `mailbox` transfers a region to a worker, `topology` places workers on cores.
 //!
 //! Guarantees for every region:
-//! - Results do not depend on the number of threads or on who runs which task.
+//! - Results do not depend on the number of threads or on which thread runs a task.
 //! - It wakes as many workers as it has tasks, less one, and waits only for those that have begun one.
 //! - Nested regions use idle workers; regions of several threads share the workers; none of them can wait for each
 //!   other.
@@ -30,7 +29,7 @@ use crew::{Crew, MAX_THREADS};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use sync::Arc;
 
-/// The pool, nothing before its first use. A child of `fork` has none of its parent's threads and starts without one,
+/// The pool; null before first use. A child of `fork` has none of its parent's threads and starts without one,
 /// too.
 static CREW: AtomicPtr<Arc<Crew>> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -60,7 +59,7 @@ fn make_crew() -> &'static Arc<Crew> {
     match CREW.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
         // SAFETY: nobody frees it.
         Ok(_) => unsafe { &*fresh },
-        // SAFETY: another thread was quicker: ours is unknown to anybody, and theirs stays.
+        // SAFETY: another thread was faster: ours was not published, and theirs stays.
         Err(theirs) => unsafe {
             drop(Box::from_raw(fresh));
             &*theirs
@@ -68,7 +67,7 @@ fn make_crew() -> &'static Arc<Crew> {
     }
 }
 
-/// Cores that affinity and cgroup leave us.
+/// Number of cores that affinity and cgroup allow.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }

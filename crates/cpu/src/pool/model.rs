@@ -7,8 +7,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Places that one task each writes to, without any synchronisation of their own. Loom reports a second writer, and a
-/// reader that is not ordered after the writer.
+/// Cells that one task each writes, without synchronisation of their own. Loom reports a second writer, and a reader
+/// that is not ordered after the writer.
 struct Places(Vec<UnsafeCell<usize>>);
 
 // SAFETY: loom checks every access.
@@ -87,7 +87,7 @@ fn a_nested_region() {
     });
 }
 
-/// Two callers want the one worker: it goes to one and, through the list of openings, to the other.
+/// Two callers compete for the one worker: it helps one and, through the list of openings, the other.
 #[test]
 fn two_callers_share_a_worker() {
     explore(1, |crew| {
@@ -98,14 +98,14 @@ fn two_callers_share_a_worker() {
     });
 }
 
-/// Two callers, two workers: the second caller finds a substitute for the worker that is taken.
+/// Two callers, two workers: the second caller finds a substitute for the busy worker.
 #[test]
 fn two_callers_have_a_worker_each() {
     explore(1, |crew| callers(crew, 2));
 }
 
-/// Urgent openings, and a worker that leaves one region for another. The interleavings are too many to run them all:
-/// those that fit in a minute.
+/// Urgent openings, and a worker that leaves one region for another. There are too many interleavings to run all: the
+/// run is limited to a minute.
 #[test]
 fn two_callers_share_two_workers() {
     let mut builder = builder(1);
@@ -113,7 +113,7 @@ fn two_callers_share_two_workers() {
     explore_with(builder, |crew| callers(crew, 3));
 }
 
-/// A panic in any task reaches the caller, and the pool works on.
+/// A panic in any task reaches the caller, and the pool stays usable.
 #[test]
 fn a_panic() {
     explore(2, |crew| {

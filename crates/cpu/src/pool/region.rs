@@ -1,4 +1,4 @@
-//! Region: one call of `parallel_for`, with its tasks shared out.
+//! Region: one call of `parallel_for`, with its tasks split into shares.
 
 use super::sync::{AtomicBool, AtomicUsize, Mutex, lock};
 use std::any::Any;
@@ -7,25 +7,25 @@ use std::sync::atomic::Ordering::*;
 pub type Task<'a> = &'a (dyn Fn(usize) + Sync);
 type Payload = Box<dyn Any + Send>;
 
-/// The tasks of one call of `parallel_for`. It lives on the caller's side; workers see it between taking it and leaving
+/// The tasks of one call of `parallel_for`. The caller owns it; workers use it between accepting and leaving
 /// it.
 #[repr(align(128))]
 pub struct Region {
     task: *const (dyn Fn(usize) + Sync),
-    /// Tasks of a share, and how many shares have one more.
+    /// Tasks per share, and the number of shares that have one more.
     per_share: usize,
     longer: usize,
     /// Workers below this number may take part.
     pub limit: usize,
-    /// Opened by a task of another region: it uses idle workers only.
+    /// Whether a task of another region opened it: it then uses idle workers only.
     pub nested: bool,
-    /// Workers other than those of the shares were offered the region.
+    /// Whether substitutes were offered the region.
     pub has_substitutes: AtomicBool,
-    /// The region is, or was, in the list of openings.
+    /// Whether the region is, or was, in the list of openings.
     pub listed: AtomicBool,
-    /// The caller has taken it off the list for good. Read and written under the list's lock.
+    /// Whether the caller has removed it from the list for good. Accessed under the list's lock.
     pub closed: AtomicBool,
-    /// Workers that came through the list of openings and have not left.
+    /// Number of guests: workers that came through the list of openings and have not left.
     pub guests: AtomicUsize,
     failed: AtomicBool,
     payload: Mutex<Option<Payload>>,
@@ -33,12 +33,12 @@ pub struct Region {
     share: Vec<Share>,
 }
 
-/// The tasks that one thread begins with, on a cache line of their own.
+/// The tasks of one share, on a separate cache line.
 #[repr(align(128))]
 struct Share {
-    /// The next task to run; at the end of the share, or beyond, when no task is left.
+    /// The next task to run; at the end of the share, or beyond, if none is left.
     next: AtomicUsize,
-    /// Workers from this share's up to this one are this worker's to recruit.
+    /// Workers from this share's up to this one are recruited by this worker.
     recruits: AtomicUsize,
 }
 
@@ -69,8 +69,8 @@ impl Region {
         }
     }
 
-    /// Shares out `tasks` over at most `threads`. Equal arguments give equal shares: a thread finds in its cache, and
-    /// in its NUMA node's memory, its output of the last region of this size.
+    /// Splits `tasks` over at most `threads`. Equal arguments give equal shares: a thread finds in its cache, and in
+    /// its NUMA node's memory, its output of the last region of this size.
     ///
     /// # Safety
     /// The region is used by [`run_tasks`](Region::run_tasks) only while `task` lives.
@@ -105,13 +105,13 @@ impl Region {
         self.share[share].recruits.store(until, Relaxed);
     }
 
-    /// Up to which worker the worker of a share recruits.
+    /// Last worker that the worker of a share recruits.
     pub fn recruits(&self, share: usize) -> usize {
         self.share[share].recruits.load(Relaxed)
     }
 
-    /// Runs the tasks of the thread's own share, then the rest of the others'. Stops when `stop` returns true after a
-    /// task: others do the rest. Returns whether it was stopped. A panic ends the region and is kept for
+    /// Runs the tasks of the thread's own share, then those left in other shares. Stops if `stop` returns true after a
+    /// task; other threads do the rest. Returns whether it was stopped. A panic ends the region and is kept for
     /// [`take_panic`](Region::take_panic).
     pub fn run_tasks(&self, worker: usize, stop: impl Fn() -> bool) -> bool {
         // SAFETY: the caller of `set_up` keeps the task alive while threads are in here.
@@ -138,16 +138,16 @@ impl Region {
         })
     }
 
-    /// Keeps the first panic and leaves no task to be begun.
+    /// Keeps the first panic and drops all tasks that have not begun.
     fn fail(&self, payload: Payload) {
         let surplus = {
             let mut first = lock(&self.payload);
             if first.is_none() { first.replace(payload) } else { Some(payload) }
         };
-        // Half of the numbers are left for threads that add to it.
+        // Leaves half of the number range for threads that still add to it.
         self.share[..self.shares].iter().for_each(|share| share.next.store(usize::MAX / 2, Relaxed));
         self.failed.store(true, Relaxed);
-        // A payload may panic when dropped, and this thread must leave the region in any case.
+        // Dropping a payload may panic, and this thread must leave the region in any case.
         std::mem::forget(surplus);
     }
 
@@ -161,8 +161,9 @@ impl Region {
     }
 }
 
-/// The shares that the thread of share `own` offers, up to `until`: the middle one with the upper half, then the
-/// middle of the rest. So the caller makes log2(shares) offers, and no thread is more than that many offers away.
+/// The shares to which the thread of share `own` offers the region, up to `until`: the middle one, which recruits the
+/// upper half, then the middle of the rest. So the caller makes log2(shares) offers, and every thread is reached in at
+/// most as many steps.
 pub fn halves(own: usize, mut until: usize) -> impl Iterator<Item = (usize, usize)> {
     std::iter::from_fn(move || {
         (own + 1 < until).then(|| {

@@ -45,8 +45,8 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
-/// Waits for another thread's task: spins, then yields, then sleeps for a sixteenth of the time waited so far, so that
-/// a long wait costs no core and ends at most a sixteenth late.
+/// Waits for another thread's task: spins, then yields, then sleeps for 1/16 of the time waited so far, so that a long
+/// wait uses no core and ends at most 1/16 late.
 #[derive(Default)]
 pub struct Backoff {
     turns: u32,
@@ -61,10 +61,10 @@ impl Backoff {
         thread::yield_now();
     }
 
-    /// `crowded`: there are more threads than cores, so the one waited for may need this one.
+    /// `crowded`: there are more threads than cores, so the awaited thread may need this core.
     #[cfg(not(loom))]
     pub fn wait(&mut self, crowded: bool) {
-        // Some 10 µs: on a busy machine the thread waited for may have to run on this core.
+        // About 10 µs: on a busy machine the awaited thread may need this core.
         const SPINS: u32 = 200;
         const YIELDS: u32 = 1_000;
         self.turns += 1;

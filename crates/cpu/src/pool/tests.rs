@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Waits for something that another thread does; a test that waits in vain fails instead of hanging.
+/// Polls until another thread has done something; fails after a timeout instead of hanging.
 fn await_that(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "timed out waiting until {what}");
         thread::yield_now();
     }
 }
@@ -26,7 +26,7 @@ impl TestCrew {
         Self(Crew::new(2, None, max_threads))
     }
 
-    /// A region of as many tasks as threads, which must all run at once. Returns the thread of each task.
+    /// Runs a region with as many tasks as threads, which must all run concurrently. Returns the thread of each task.
     fn meet(&self, threads: usize) -> Vec<String> {
         let (present, names) = (AtomicUsize::new(0), Mutex::new(vec![String::new(); threads]));
         self.0.run(threads, threads, &|i| {
@@ -67,7 +67,7 @@ fn every_index_runs_once_from_many_threads() {
     });
 }
 
-/// Regions of several threads, nested, of all sizes, some with panics: tasks run once, and nobody waits for ever.
+/// Regions of several threads, nested, of all sizes, some with panics: every task runs once, without deadlock.
 #[test]
 fn concurrent_and_nested_regions_of_all_sizes_end() {
     let crew = TestCrew::new(8);
@@ -97,7 +97,7 @@ fn concurrent_and_nested_regions_of_all_sizes_end() {
     assert_eq!(crew.meet(8).len(), 8);
 }
 
-/// The child of a process whose pool is at work has threads of its own.
+/// A forked child of a process whose pool is running starts its own threads.
 #[cfg(unix)]
 #[test]
 fn a_forked_child_gets_a_pool_of_its_own() {
@@ -130,7 +130,7 @@ fn a_panic_reaches_the_caller_and_all_threads_go_on() {
     let crew = TestCrew::new(4);
     let workers = crew.meet(4);
     assert_eq!(workers.iter().collect::<HashSet<_>>().len(), 4);
-    // In the caller's share, in a worker's, in all.
+    // Panics in the caller's share, in a worker's, in all.
     for culprit in [0..1, 3..4, 0..4] {
         let present = AtomicUsize::new(0);
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -162,7 +162,7 @@ fn tasks_after_a_panic_are_not_begun() {
     assert!(caught.is_err() && begun.load(Relaxed) <= 2000);
 }
 
-/// With 63 workers in existence, a region wakes those of its own shares and no others.
+/// With 63 workers, a region wakes those of its own shares and no others.
 #[test]
 fn a_region_wakes_only_the_workers_it_needs() {
     let crew = TestCrew::new(64);
@@ -180,12 +180,13 @@ fn a_region_wakes_only_the_workers_it_needs() {
     assert_eq!(crew.meet(64)[33], "rushlight-33");
     let offers = crew.offers();
     assert!(offers[0] == 0 && offers[1..].iter().all(|&n| n == 1), "{offers:?}");
-    // Fewer threads wanted than there are.
+    // Fewer threads requested than exist.
     assert_eq!(crew.meet(5).len(), 5);
     assert_eq!(crew.offers().iter().sum::<usize>(), 4);
 }
 
-/// The tree of offers for up to 512 threads: everybody is reached once, in few steps, and nobody makes many offers.
+/// The tree of offers for up to 512 threads: every thread is reached once, in few steps, and no thread makes many
+/// offers.
 #[test]
 fn offers_spread_in_logarithmic_time() {
     for threads in (2..=512).chain([1000]) {
@@ -221,13 +222,13 @@ fn nested_regions_use_idle_workers() {
     });
 }
 
-/// One thread's region holds all workers; another's gets some of them before it ends.
+/// One thread's region holds all workers; another thread's region gets some of them before the first ends.
 #[test]
 fn a_long_region_gives_workers_to_another_threads() {
     let crew = TestCrew::new(4);
     let (begun, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|s| {
-        // A loader: two tasks for each thread, the second of which ends only after the other region.
+        // A loader: two tasks per thread; the second ends only after the other region.
         s.spawn(|| {
             crew.0.run(4, 8, &|i| {
                 begun.fetch_add(1, Relaxed);
@@ -251,7 +252,7 @@ fn a_long_region_gives_workers_to_another_threads() {
     assert_eq!(crew.meet(4).len(), 4);
 }
 
-/// Regions of two threads side by side, with workers for both.
+/// Regions of two threads run concurrently, with workers for both.
 #[test]
 fn concurrent_regions_use_different_workers() {
     let crew = TestCrew::new(4);

@@ -1,9 +1,9 @@
-//! Topology: which cores belong to which NUMA node, and the node of each worker.
+//! Topology: cores of each NUMA node, and the node of each worker.
 //!
-//! A page is placed on the node whose core writes to it first. Shares of regions of a size are the same each time, so a
-//! worker that stays on its node finds its earlier output there. On a machine of several nodes a worker is therefore
-//! bound to the cores of one, if the process may use them; the kernel still chooses among these. With
-//! one node, nothing is bound.
+//! A page is placed on the node whose core writes to it first. Shares of regions of equal size are the same each time,
+//! so a worker that stays on its node finds its earlier output there. On a machine with several nodes a worker is
+//! therefore bound to the cores of one node, if the process may use them; the kernel still chooses among these. With
+//! one node, no thread is bound.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ struct Node {
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 impl Nodes {
-    /// The nodes, from the files under `/sys` that `read` gives, of the cores in `allowed`. The one with the core
-    /// `home`, where the caller of regions runs, comes first, then the others of its socket, then the other sockets'.
-    /// `None` if there is one node, or no telling.
+    /// The nodes of the cores in `allowed`, from the files under `/sys` that `read` returns. The node of the core
+    /// `home`, where the caller of regions runs, comes first, then the others of its socket, then those of other
+    /// sockets. `None` if there is one node, or the topology is unknown.
     fn parse(read: impl Fn(&str) -> Option<String>, allowed: &Cores, home: Option<usize>) -> Option<Self> {
         let online = list(&read("/sys/devices/system/cpu/online")?)?;
         let mut nodes = Vec::new();
@@ -44,7 +44,8 @@ impl Nodes {
         (nodes.len() > 1).then_some(Self(nodes))
     }
 
-    /// The node of thread `number` out of `threads`: neighbours share a node, and nodes get threads as they have cores.
+    /// The node of thread `number` out of `threads`: adjacent threads share a node, and nodes get threads in proportion
+    /// to their cores.
     fn node(&self, number: usize, threads: usize) -> &Node {
         let total: usize = self.0.iter().map(|node| node.cores.len()).sum();
         // The middle of the thread's share of all cores.
@@ -58,7 +59,7 @@ impl Nodes {
     }
 }
 
-/// Numbers in the kernel's format: `0-3,8,10-11`. `None` if it is something else.
+/// Parses a list in the kernel's format: `0-3,8,10-11`. `None` if it is malformed.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn list(text: &str) -> Option<Cores> {
     let mut numbers = Cores::new();
@@ -66,7 +67,7 @@ fn list(text: &str) -> Option<Cores> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| text.trim().parse::<usize>().ok();
         let (first, last) = (number(first)?, number(last)?);
-        // More than any kernel has would only be a way to run out of memory.
+        // Bounds memory use: no kernel has more.
         if first > last || last >= 1 << 16 {
             return None;
         }
@@ -77,7 +78,7 @@ fn list(text: &str) -> Option<Cores> {
 
 #[cfg(all(target_os = "linux", not(loom)))]
 impl Nodes {
-    /// This machine's nodes, as far as the calling thread may use them. `OMP_PROC_BIND=false` leaves workers unbound.
+    /// The nodes of this machine that the calling thread may use. `OMP_PROC_BIND=false` leaves workers unbound.
     pub fn detect() -> Option<Self> {
         if std::env::var("OMP_PROC_BIND").is_ok_and(|bind| bind.trim().eq_ignore_ascii_case("false")) {
             return None;
@@ -121,7 +122,7 @@ impl Nodes {
 mod tests {
     use super::*;
 
-    /// A tree under `/sys`: lines of a path, a space, and what the file holds.
+    /// A tree under `/sys`: lines of a path, a space, and the file's contents.
     fn tree(text: &str) -> impl Fn(&str) -> Option<String> {
         let files: std::collections::HashMap<String, String> = text
             .lines()
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(summary(&nodes), [(0, 0, 6), (1, 1, 2)]);
         assert_eq!(spread(&nodes, 8), [0, 0, 0, 0, 0, 0, 1, 1]);
         assert!(nodes.0.iter().all(|node| node.cores.is_subset(&allowed)));
-        // Bound to one socket by its launcher, a process needs no binding of ours.
+        // A process bound to one socket by its launcher needs no binding from us.
         assert_eq!(Nodes::parse(tree(TWO_SOCKETS), &(16..32).collect(), Some(16)), None);
     }
 
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn offline_cores_and_nodes_without_cores_are_left_out() {
-        // Node 1's second half is offline; node 2 is memory only, as that of an accelerator or of CXL.
+        // Node 1's second half is offline; node 2 has only memory, like an accelerator's or CXL's.
         let text = "cpu/online 0-7,8-11\nnode/online 0-2\nnode/node0/cpulist 0-7\nnode/node1/cpulist 8-15\nnode/node2/cpulist \n\
             cpu/cpu0/topology/physical_package_id 0\ncpu/cpu8/topology/physical_package_id 1";
         let nodes = Nodes::parse(tree(text), &all(), None).unwrap();

@@ -1,7 +1,7 @@
-//! Maximum pooling. Outputs of a row are lanes of vectors.
+//! Maximum pooling. Outputs of a row are vector lanes.
 //!
-//! Columns a stride apart are brought together first, so that a tap of neighbouring outputs is one vector. Positions
-//! outside the input are negative infinity, which never wins.
+//! Columns with equal remainder modulo the stride are made adjacent first, so that a tap of adjacent outputs is one
+//! vector. Positions outside the input are negative infinity, which never wins.
 
 use super::{Axis, Fixed, Geometry};
 use crate::float::{Float, Shared, load_row, narrow, out_row, store_row};
@@ -12,9 +12,9 @@ use rushlight_core::{Element, Error, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Numbers below this are exact in every compute type: a tap's number is kept with its value.
+/// Maximum taps: below this a tap's number is exact in every compute type, and is stored with its value.
 const MOST_TAPS: usize = 1 << 24;
-/// Cells beyond a few planes' worth that a task may use.
+/// Extra cells that a task may use.
 const SPARE_CELLS: usize = 1 << 16;
 /// A register of the compute type.
 type Vector<T, I> = <<T as Float>::Acc as Real>::V<I>;
@@ -38,14 +38,14 @@ pub(super) unsafe fn forward<T: Float>(g: &Geometry, x: *const T, y: *mut T, ind
     });
 }
 
-/// The assignment of uniform windows' columns to lanes.
+/// Assignment of columns to lanes for uniform windows.
 struct Columns {
     fixed: Fixed,
-    /// Cells of the columns that have the same remainder by the stride.
+    /// Number of cells of columns with equal remainder modulo the stride.
     length: usize,
-    /// Where the taps of the first output are among the cells of a row.
+    /// Positions of the first output's taps among the cells of a row.
     taps: Vec<usize>,
-    /// Where the taps of a window are, from its first row and the column of its first tap on.
+    /// Positions of a window's taps, relative to its first row and the column of its first tap.
     places: Vec<isize>,
 }
 
@@ -77,7 +77,7 @@ impl Columns {
         self.fixed.stride * self.length
     }
 
-    /// Brings an input row into its cells. Those of the padding are left alone.
+    /// Copies an input row into its cells. Padding cells are not written.
     fn spread<R: Real>(&self, row: &[R], cells: &mut [R]) {
         let (stride, padding) = (self.fixed.stride, self.fixed.padding);
         if stride == 1 {
@@ -157,7 +157,7 @@ unsafe fn rows_in_lanes_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// Output rows, counted through all planes.
+    /// Computes output rows, numbered over all planes.
     ///
     /// # Safety
     /// As for [`forward`]; the rows are among the outputs'.
@@ -166,13 +166,13 @@ multiversion! {
     ) = rows_in_lanes_kernel;
 }
 
-/// Where a window of nothing but negative infinities has its maximum: its first position, -1 where it has none.
+/// Position of the maximum in a window with only negative infinities: its first position, or -1 if it is empty.
 fn first_place(g: &Geometry, (start, taps): (usize, usize), j: usize) -> i64 {
     let (first, count) = g.cols.spans[j];
     if taps > 0 && count > 0 { (start * g.cols.size + first) as i64 } else { -1 }
 }
 
-/// Output rows, counted through all planes, of windows that differ, are very large or very far apart.
+/// Computes output rows, numbered over all planes, for windows that are not uniform, very large or far apart.
 ///
 /// # Safety
 /// As for [`forward`]; the rows are among the outputs'.

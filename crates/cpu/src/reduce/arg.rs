@@ -1,4 +1,4 @@
-//! Largest or smallest along a dimension, and where.
+//! Largest or smallest element along a dimension, and its index.
 
 use super::fold::{Absorbed, Fold, Max, Min};
 use super::item::{Item, Wide, with_item};
@@ -10,13 +10,13 @@ use rushlight_core::backend::ArgReduce;
 use rushlight_core::{Result, View};
 use std::mem::MaybeUninit;
 
-/// Elements folded at once.
+/// Elements per vectorised step.
 const CHUNK: usize = TILE_COLUMNS;
-/// Elements of a line searched as one piece when lines are few.
+/// Elements per piece of a line, if lines are few.
 const PIECE: usize = 64 << 10;
-/// Elements a task should have at least.
+/// Minimum elements per task.
 const TASK: usize = 32 << 10;
-/// Lines side by side in memory that are searched together.
+/// Adjacent lines that are searched together.
 const COLUMNS: usize = 256;
 
 /// An order in which NaN comes first.
@@ -46,7 +46,7 @@ pub fn arg_reduce(op: ArgReduce, x: View, dim: usize, values: View, indices: Vie
     Ok(())
 }
 
-/// Where the operands start.
+/// Addresses of the operands.
 #[derive(Clone, Copy)]
 struct Places<T> {
     x: *const T,
@@ -129,13 +129,13 @@ fn run<T: Item, B: Best<T>>(x: View, dim: usize, values: View, indices: View) {
     }
 }
 
-/// The better one; the first if neither is.
+/// The better one; the first on a tie.
 #[inline(always)]
 fn first_best<T: Item, B: Best<T>>(a: (T::Wide, usize), b: (T::Wide, usize)) -> (T::Wide, usize) {
     if B::better(b.0, a.0) { b } else { a }
 }
 
-/// The best of positions `start..end` of a line, which are some.
+/// The best of positions `start..end` of a line, which is not empty.
 ///
 /// # Safety
 /// They are readable, `step` elements apart.
@@ -191,7 +191,7 @@ multiversion! {
     unsafe fn best_chunk<T: Item, B: Best<T>>(x: *const T, n: usize) -> (T::Wide, usize) = best_chunk_kernel, wide when size_of::<T>() == 4;
 }
 
-/// Lines side by side, `step` elements from one position to the next.
+/// Adjacent lines; `step` is the stride between positions.
 #[inline(always)]
 unsafe fn best_columns_kernel<T: Item, B: Best<T>, I: Isa>(
     x: *const T,
@@ -202,7 +202,7 @@ unsafe fn best_columns_kernel<T: Item, B: Best<T>, I: Isa>(
 ) {
     let mut values = [T::Wide::ZERO; COLUMNS];
     let mut indices = [0u32; COLUMNS];
-    // Indices are kept in 32 bits, so that they fit lanes; longer lines take several rounds.
+    // Indices have 32 bits to fit the lanes; longer lines take several rounds.
     const ROUND: usize = 1 << 30;
     for round in (0..n).step_by(ROUND) {
         // SAFETY: the caller guarantees `columns <= COLUMNS` lines of `n` elements.

@@ -1,6 +1,6 @@
-//! The reductions: how each folds an element, a lane and a partial result.
+//! The reductions: how each accumulates an element, a lane and a partial result.
 //!
-//! Elements are folded into lanes of the element's wide type, a tile at a time; lanes are
+//! Elements are accumulated into lanes of the element's wide type, a tile at a time; lanes are
 //! then absorbed into 8-byte words (`f64` for floats, `i64` for integers and counts), in which partial results are
 //! joined.
 
@@ -34,7 +34,7 @@ impl Param for f64 {
     }
 }
 
-/// A fold over elements of type `T`.
+/// A reduction of elements of type `T`.
 pub trait Fold<T: Item>: 'static {
     /// The accumulator of elements.
     type Lane: Copy;
@@ -52,7 +52,7 @@ pub trait Fold<T: Item>: 'static {
     fn join(a: Self::Word, b: Self::Word) -> Self::Word;
 }
 
-/// Wide types and the words they are absorbed into.
+/// Wide types and their words.
 pub trait Absorbed: Wide {
     type Word: Word + Wide;
     fn word(self) -> Self::Word;
@@ -127,7 +127,7 @@ impl Float for f64 {
 pub trait FloatItem: Item<Wide: Float> {}
 impl<T: Item<Wide: Float>> FloatItem for T {}
 
-/// A fold whose lanes and words combine by one operation of [`Wide`], applied to a term made of each element.
+/// A reduction whose lanes and words combine by one operation of [`Wide`], applied to a term per element.
 macro_rules! folds {
     ($($(#[$doc:meta])* $name:ident: $bound:path, $aux:ty, $empty:ident, $combine:ident,
         |$lane:ident, $x:ident, $p:ident| $step:expr;)*) => {$(
@@ -180,7 +180,7 @@ folds! {
     SumExp: Float, T::Wide, ZERO, add, |lane, x, p| lane.add(x.sub(p).exp::<I>());
 }
 
-/// How many elements are not zero. NaN is not zero.
+/// Number of nonzero elements. NaN is nonzero.
 pub struct Count;
 impl<T: Item> Fold<T> for Count {
     type Lane = u32;

@@ -3,13 +3,13 @@
 use half::{bf16, f16};
 use rushlight_core::Element;
 
-/// A type accumulations are carried out in. Integers wrap.
+/// An accumulator type. Integers wrap.
 pub trait Wide: Copy + Send + Sync + PartialOrd + PartialEq + 'static {
     const ZERO: Self;
     const ONE: Self;
-    /// Not above any value.
+    /// The smallest value.
     const LOWEST: Self;
-    /// Not below any value.
+    /// The largest value.
     const HIGHEST: Self;
     fn add(self, b: Self) -> Self;
     fn mul(self, b: Self) -> Self;

@@ -1,8 +1,8 @@
 //! Vectorised kernels behind one table of function pointers per reduction and dtype, so that the drivers are compiled
 //! once.
 //!
-//! A partial result is one to three words. Partial results of `width` neighbouring outputs are stored in planes: word
-//! `k` of output `j` at `k * plane + j`.
+//! A partial result is one to three words. Partial results of `width` adjacent outputs are stored in planes: word `k`
+//! of output `j` is at `k * plane + j`.
 
 use super::fold::{self, Absorbed, Float, FloatItem, Fold, Param};
 use super::item::{Item, Wide, with_item};
@@ -12,32 +12,32 @@ use rushlight_core::backend::Reduce;
 use rushlight_core::{DType, Error, Result};
 use std::mem::MaybeUninit;
 
-/// Most columns of a tile.
+/// Maximum columns of a tile.
 pub const TILE_COLUMNS: usize = 1024;
-/// Most rows of a tile: bounds the rounding error of `f32` lanes.
+/// Maximum rows of a tile: bounds the rounding error of `f32` lanes.
 pub const TILE_ROWS: usize = 64;
 
 /// A reduction compiled for one dtype. `param` is the exponent where there is one.
 pub struct Kernels {
     /// Words of a partial result.
     pub words: usize,
-    /// The partial result of nothing.
+    /// The partial result of no elements.
     pub empty: [u64; 3],
-    /// Joins all of a tile into the words at `acc` (plane 1).
+    /// Combines all of a tile into the words at `acc` (plane 1).
     ///
     /// Safety: the tile is readable and not empty, `acc` writable for `words` words.
     pub whole: unsafe fn(tile: Tile, param: f64, acc: *mut u64),
-    /// Joins the columns of a tile into the words of as many outputs, which have all joined as many elements before.
+    /// Combines the columns of a tile into the words of as many outputs, which all have the same element count so far.
     ///
     /// Safety: the tile is readable and not empty, `acc` writable for `words` planes.
     pub columns: unsafe fn(tile: Tile, param: f64, acc: *mut u64, plane: usize),
-    /// Joins partial results, `a` with `b` into `a`, for `width` outputs.
+    /// Combines partial results, `b` into `a`, for `width` outputs.
     ///
     /// Safety: both are valid for `words` planes and do not overlap.
     pub join: unsafe fn(a: *mut u64, a_plane: usize, b: *const u64, b_plane: usize, width: usize),
 }
 
-/// `rows <= TILE_ROWS` rows of `columns <= TILE_COLUMNS` neighbouring elements, `stride` elements apart.
+/// `rows <= TILE_ROWS` rows of `columns <= TILE_COLUMNS` adjacent elements, with stride `stride`.
 #[derive(Clone, Copy)]
 pub struct Tile {
     pub x: *const u8,
@@ -61,7 +61,7 @@ impl<L> Lanes<L> {
     }
 }
 
-/// The steps' argument for each column.
+/// The steps' argument of each column.
 trait Aux<A>: Copy {
     /// # Safety
     /// `column` is one of the tile's.
@@ -89,7 +89,7 @@ impl<A: Copy> Aux<A> for Each<A> {
     }
 }
 
-/// Folds `ROWS` rows into the lanes, or, if they are the first, starts the lanes with them.
+/// Accumulates `ROWS` rows into the lanes, or initialises the lanes with them if they are the first.
 #[inline(always)]
 unsafe fn fold_rows<T: Item, F: Fold<T>, I: Isa, const ROWS: usize, const FIRST: bool>(
     tile: Tile,
@@ -110,8 +110,8 @@ unsafe fn fold_rows<T: Item, F: Fold<T>, I: Isa, const ROWS: usize, const FIRST:
     }
 }
 
-/// Folds each column into its lane. Four rows at a time: lanes are loaded and stored less often, and memory is faster
-/// at reading several places at once.
+/// Accumulates each column into its lane. Four rows at a time: lanes are loaded and stored less often, and several
+/// memory streams are faster than one.
 #[inline(always)]
 unsafe fn fold_columns<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>, lanes: *mut F::Lane) {
     // SAFETY: the caller's promise.
@@ -134,7 +134,7 @@ unsafe fn fold_columns<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F:
     }
 }
 
-/// Folds all of a tile into one lane, the columns pairwise.
+/// Reduces all of a tile into one lane, the columns pairwise.
 #[inline(always)]
 unsafe fn fold_whole<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>) -> F::Lane {
     const LAST: usize = 16;
@@ -172,7 +172,7 @@ unsafe fn fold_whole<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::A
     }
 }
 
-/// All of a tile folded into one lane, for folds that need nothing else.
+/// Reduces all of a tile into one lane, for reductions that need nothing else.
 ///
 /// # Safety
 /// The tile is readable and not empty.
@@ -182,7 +182,7 @@ pub unsafe fn whole<T: Item, F: Fold<T, Aux = ()>, I: Isa>(tile: Tile) -> F::Lan
     unsafe { fold_whole::<T, F, I>(tile, Same(())) }
 }
 
-// ---- folds of one word
+// ---- reductions with one word
 
 #[inline(always)]
 unsafe fn simple_whole_kernel<T: Item, F: Fold<T>, I: Isa>(tile: Tile, param: f64, acc: *mut u64) {
@@ -279,7 +279,7 @@ unsafe fn variance_columns_kernel<T: FloatItem, I: Isa>(tile: Tile, _param: f64,
             *centres.add(j) = T::Wide::from_param((*sums.add(j)).word() * inverse);
         }
         fold_columns::<T, fold::SumSquaredDistance, I>(tile, Each(centres.cast_const()), squares);
-        // All columns have seen as many rows, so the weights of the update are the same.
+        // All columns have the same number of rows, so the weights of the update are equal.
         let before = *acc;
         let (share, product) = (rows / (before + rows), before * rows / (before + rows));
         for j in 0..tile.columns {
@@ -325,7 +325,7 @@ type LogSum = [f64; 2];
 #[inline(always)]
 fn join_log_sums([max_a, a]: LogSum, [max_b, b]: LogSum) -> LogSum {
     let max = max_a.larger(max_b);
-    // Equal ones may both be infinite, where the difference would be NaN; an empty sum needs no scaling.
+    // Equal maxima may both be infinite, and their difference NaN; an empty sum needs no scaling.
     let scaled = |m: f64, sum: f64| if m == max || sum == 0.0 { sum } else { sum * (m - max).exp() };
     [max, scaled(max_a, a) + scaled(max_b, b)]
 }
@@ -336,7 +336,7 @@ fn shift<F: Float>(max: F) -> F {
     if max > F::LOWEST && max < F::HIGHEST { max } else { F::ZERO }
 }
 
-/// The two words, where an infinite or NaN maximum decides alone.
+/// The two words; an infinite or NaN maximum alone decides the result.
 #[inline(always)]
 fn log_sum<F: Float>(max: F, sum: F) -> LogSum {
     let sum = if max > F::LOWEST && max < F::HIGHEST {

@@ -1,9 +1,9 @@
 //! Reductions over any dimensions of any layout.
 //!
-//! The loops are split into kept and reduced ones (`plan`) and one of two strategies is taken: *rows* folds
-//! neighbouring elements of one output at a time, *tiles* folds rows of many outputs at once. Where memory order suits
-//! neither, elements are first gathered into a small buffer. How the work is cut depends on the shape alone, so results
-//! do not depend on the number of threads.
+//! The loops are split into kept and reduced ones (`plan`). There are two strategies: *rows* reduces adjacent elements
+//! of one output at a time, *tiles* reduces rows of many outputs at once. If memory order suits neither, elements are
+//! first gathered into a small buffer. The split of the work depends on the shape alone, so results do not depend on
+//! the number of threads.
 
 mod arg;
 pub(crate) mod fold;
@@ -21,13 +21,13 @@ use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Dims, Element, Error, Result, View, with_dtype};
 use std::mem::MaybeUninit;
 
-/// Elements a task should have at least, for the pool's overhead not to matter.
+/// Minimum elements per task.
 const TASK: usize = 32 << 10;
-/// Elements of one output or tile that are reduced as one piece when there are too few outputs to share out.
+/// Elements of one output or tile that are reduced as one piece if there are too few outputs for all threads.
 const PIECE: usize = 64 << 10;
-/// With this many tasks, outputs are shared out and not cut into pieces.
+/// Number of tasks from which outputs are not split into pieces.
 const ENOUGH_TASKS: usize = 16;
-/// Neighbouring elements of one output folded at once, as a tile of four rows; also the size of a gathering buffer.
+/// Adjacent elements of one output reduced at once, as a tile of four rows; also the size of a gather buffer.
 const CHUNK: usize = 4 * TILE_COLUMNS;
 /// Columns of a gathered tile; the buffer takes `CHUNK` elements.
 const GATHERED_COLUMNS: usize = 256;
@@ -103,8 +103,8 @@ pub(crate) fn count_nonzero(x: View) -> Result<usize> {
     Ok(count as usize)
 }
 
-/// The p-norm of all elements of all tensors, taken as one vector. They are cut into pieces whose partial results are
-/// joined in order.
+/// The p-norm of all elements of all tensors, taken as one vector. They are split into pieces whose partial results are
+/// combined in order.
 pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
     let op = Reduce::Norm { p };
     let mut pieces = 0;
@@ -131,7 +131,7 @@ pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
             Ok((pieces, job))
         })
         .collect::<Result<SmallVec<[(usize, Job); 4]>>>()?;
-    // All floats share the words of partial results.
+    // All floats use the same words for partial results.
     let kernels = kernels::select(op, out.dtype)?;
     let mut partial: SmallVec<[[u64; 3]; 16]> = SmallVec::from_elem(kernels.empty, pieces + 1);
     let slots = Slots(partial.as_mut_ptr().cast());
@@ -141,7 +141,7 @@ pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
         let stop = (start + PIECE).min(job.per_output);
         let acc = slots.at(3 * i);
         if stop - start == PIECE && matches!(job.reduced[..], [Dim { x: 1, .. }]) {
-            // Four places at once keep more of the memory busy than one.
+            // Four memory streams use more bandwidth than one.
             let stride = PIECE / 4;
             for at in (0..stride).step_by(TILE_COLUMNS) {
                 let x = job.x.wrapping_add((start + at) * job.size);
@@ -183,7 +183,7 @@ struct Job {
     kept: Loops,
     reduced: Loops,
     outputs: usize,
-    /// Elements reduced to each output.
+    /// Number of elements reduced to each output.
     per_output: usize,
 }
 
@@ -193,7 +193,7 @@ unsafe impl Sync for Job {}
 /// A gathered chunk; aligned for any element.
 type Buffer = MaybeUninit<[u64; CHUNK]>;
 
-/// A set of neighbouring outputs reduced together.
+/// A set of adjacent outputs that are reduced together.
 #[derive(Clone, Copy)]
 struct Block {
     start: usize,
@@ -223,14 +223,14 @@ impl Job {
             let width = GATHERED_COLUMNS.min(self.outputs);
             self.share(self.outputs.div_ceil(GATHERED_COLUMNS), width, block, Self::gathered_tile);
         } else {
-            // Several outputs a block save on bookkeeping, as long as there are blocks enough to share out.
+            // Several outputs per block save bookkeeping, if there are enough blocks for all threads.
             let width = (self.outputs / 64).clamp(1, 64);
             let block = |b: usize| Block { start: b * width, width: width.min(self.outputs - b * width) };
             self.share(self.outputs.div_ceil(width), width, block, Self::rows);
         }
     }
 
-    /// Shares `blocks` of about `width` outputs out to the pool, cutting the reduced dimension into pieces if blocks
+    /// Distributes `blocks` of about `width` outputs over the pool, splitting the reduced dimension into pieces if blocks
     /// are few. `part(job, block, start, end, acc)` joins positions `start..end` of the reduced loops into the words at
     /// `acc`.
     fn share(
@@ -300,7 +300,7 @@ impl Job {
         }
     }
 
-    /// One output, whose words are at `acc`.
+    /// One output; its words are at `acc`.
     fn row(&self, output: usize, start: usize, end: usize, acc: *mut u64) {
         let (offset, _) = plan::offsets(&self.kept, output);
         let x = self.x.wrapping_add(offset * self.size);
@@ -317,7 +317,7 @@ impl Job {
                 }
                 return;
             }
-            // Where runs are short, several make a tile.
+            // If runs are short, several form a tile.
             let outer = self.reduced.len().checked_sub(2).map(|i| self.reduced[i]);
             let outer = outer.filter(|_| inner.size <= TILE_COLUMNS);
             let mut at = start;
@@ -342,8 +342,8 @@ impl Job {
         }
     }
 
-    /// Joins `n <= CHUNK` neighbouring elements into one output: long ones as four rows, which read memory in four
-    /// places, the rest as rows of whole vectors.
+    /// Combines `n <= CHUNK` adjacent elements into one output: long runs as four rows, which are four memory streams,
+    /// the rest as rows of whole vectors.
     ///
     /// # Safety
     /// They are readable; `acc` holds the words of one output.
@@ -364,12 +364,12 @@ impl Job {
         }
     }
 
-    /// Number of adjacent short rows of `width` elements that are folded side by side.
+    /// Number of adjacent short rows of `width` elements that are reduced together.
     fn groups(&self, width: usize, inner: Dim) -> usize {
         if width < 64 && inner.x == width { (512 / width).min(inner.size / 8).max(1) } else { 1 }
     }
 
-    /// Neighbouring outputs whose elements are neighbours, too.
+    /// Adjacent outputs whose elements are adjacent, too.
     fn tile(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
         let (offset, _) = plan::offsets(&self.kept, block.start);
         let x = self.x.wrapping_add(offset * self.size);
@@ -414,7 +414,7 @@ impl Job {
         }
     }
 
-    /// Neighbouring outputs whose elements have any strides.
+    /// Adjacent outputs whose elements have any strides.
     fn gathered_tile(&self, block: Block, start: usize, end: usize, acc: &mut [u64]) {
         let width = block.width;
         let rows_at_once = (CHUNK / width).min(TILE_ROWS);
@@ -469,7 +469,7 @@ fn finish(op: Reduce, n: usize, acc: &mut [u64], plane: usize, width: usize) {
             let divisor = (count - correction).max(0.0);
             for (w, &squares) in first.iter_mut().zip(&rest[plane..]) {
                 let squares = f64::from_bits(squares);
-                // Rounding may leave a hair below zero.
+                // Rounding may make this slightly negative.
                 *w = (if squares < 0.0 { 0.0 } else { squares } / divisor).to_bits();
             }
         }
@@ -485,7 +485,7 @@ fn finish(op: Reduce, n: usize, acc: &mut [u64], plane: usize, width: usize) {
     }
 }
 
-/// Writes `f64` or `i64` results `step` elements apart.
+/// Writes `f64` or `i64` results with stride `step`.
 ///
 /// # Safety
 /// `out` is writable at these places.
@@ -498,7 +498,7 @@ unsafe fn store<O: Element>(results: &[u64], float: bool, out: *mut O, step: usi
     }
 }
 
-/// Where tasks write their partial results.
+/// Buffer for the tasks' partial results.
 struct Slots(*mut u64);
 // SAFETY: tasks write disjoint parts.
 unsafe impl Sync for Slots {}

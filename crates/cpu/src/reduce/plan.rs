@@ -4,7 +4,7 @@ use rushlight_core::Dims;
 use rushlight_core::layout::Nest;
 use rushlight_core::smallvec::SmallVec;
 
-/// One loop: its length, and how far a step goes in the input and in the output, in elements.
+/// One loop: its length, and its strides in the input and in the output, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dim {
     pub size: usize,
@@ -30,7 +30,7 @@ pub fn split(shape: &[usize], x: &[usize], out: &[usize], reduced: &[bool]) -> (
         }
     }
     for loops in [&mut kept, &mut inner] {
-        // An expanded dimension has no place in the order of strides; outermost it disturbs least.
+        // An expanded dimension has no position in the order of strides; outermost is best.
         loops.sort_by_key(|d| (std::cmp::Reverse(if d.x == 0 { usize::MAX } else { d.x }), std::cmp::Reverse(d.out)));
         merge(loops);
     }
@@ -51,7 +51,7 @@ fn merge(loops: &mut Loops) {
     loops.truncate(last + 1);
 }
 
-/// The lines along `dim` of several operands, ordered by the first one's strides: which line is where. `shape[dim]` is
+/// The lines along `dim` of several operands, ordered by the first one's strides: the position of each line. `shape[dim]` is
 /// left out.
 pub fn lines<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) -> Nest<N> {
     let mut order: Dims = (0..shape.len()).filter(|&d| d != dim).collect();

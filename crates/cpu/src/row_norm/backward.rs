@@ -161,7 +161,7 @@ struct Factors<R> {
     stream: bool,
 }
 
-/// Rows reduced together, so that weights and column sums are read and written once for all of them.
+/// Rows processed together, so that weights and column sums are read and written once for all of them.
 const TOGETHER: usize = 4;
 
 #[inline(always)]
@@ -301,7 +301,7 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// Gradient by (part of) a row, from the output's, the row and the addend, unless that is null.
+    /// Gradient of (a part of) a row, from the output's gradient, the row and the addend, unless that is null.
     ///
     /// # Safety
     /// As many elements at each and at `dx` as there are weights; `dx` overlaps none.

@@ -1,4 +1,4 @@
-//! Vectors as arrays, for levels and types without intrinsics of ours.
+//! Vectors as arrays, for levels and types without intrinsics here.
 
 use super::{Real, Simd};
 use crate::isa::Isa;

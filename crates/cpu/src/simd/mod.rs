@@ -1,4 +1,4 @@
-//! Vectors of floats for the kernels whose speed depends on registers being used exactly as written.
+//! Float vectors for kernels whose speed depends on exact register use.
 //!
 //! A kernel is generic over the level ([`Vectors`], an extension of [`Isa`]) and the compute type ([`Real`]); `R::V<I>`
 //! is the widest vector of that type at that level. `f32` on x86-64, and both types on ARM, are written with
@@ -32,11 +32,11 @@ pub trait Real:
     fn exp(self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
-    /// `self * a + b`, in one rounding where the level has an instruction for it.
+    /// `self * a + b`, with a single rounding if the level has FMA.
     fn fma<I: Isa>(self, a: Self, b: Self) -> Self;
-    /// Adding and taking off this number rounds to an integer, whose bits it leaves lowest.
+    /// Adding and subtracting this number rounds to an integer, which is then in the low bits.
     const MAGIC: Self;
-    /// Outside these `exp` is zero or infinite.
+    /// Beyond these bounds `exp` is zero or infinite.
     const EXP_BOUNDS: [Self; 2];
     /// ln 2 in two parts, the first with trailing zeros so that a small integer times it is exact.
     const LN2: [Self; 2];
@@ -124,7 +124,7 @@ pub trait Simd:
     /// # Safety
     /// As for `store`, with `n` elements.
     unsafe fn store_part(self, p: *mut Self::Elem, n: usize);
-    /// Writes past the caches where the level can; ordered by [`fence`].
+    /// Non-temporal store, if the level has one; ordered by [`fence`].
     ///
     /// # Safety
     /// As for `store`; `p` is aligned to the vector.
@@ -135,7 +135,7 @@ pub trait Simd:
     fn max(self, b: Self) -> Self;
     /// The smaller in each lane; `b` where either is NaN.
     fn min(self, b: Self) -> Self;
-    /// Takes `v` and its mark in lanes where `v` is larger or NaN.
+    /// Takes `v` and its tag in lanes where `v` is larger or NaN.
     fn take_larger(&mut self, mark: &mut Self, v: Self, mark_of_v: Self);
     /// Square root.
     fn sqrt(self) -> Self;
@@ -299,7 +299,7 @@ pub fn total<V: Simd>(a: [V; 4]) -> V::Elem {
     ((a[0] + a[1]) + (a[2] + a[3])).sum()
 }
 
-/// Brings a cache line near before it is needed. Any address will do: none is read.
+/// Prefetches a cache line. Any address is allowed.
 #[inline(always)]
 pub fn prefetch<R>(p: *const R) {
     #[cfg(target_arch = "x86_64")]

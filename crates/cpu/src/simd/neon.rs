@@ -115,7 +115,7 @@ fn scale_f64(v: float64x2_t, n: float64x2_t) -> float64x2_t {
 pub(crate) unsafe fn transpose4(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        // Written out: `array::from_fn` and `map` are calls that are not always inlined.
+        // Unrolled by hand: `array::from_fn` and `map` are calls that are not always inlined.
         let row = |i: usize| vld1q_f32(from.add(i * row));
         let [a, b, c, d] = transposed4([row(0), row(1), row(2), row(3)]);
         vst1q_f32(to, a);
@@ -208,7 +208,7 @@ macro_rules! pair {
             }
             #[inline(always)]
             unsafe fn stream(self, p: *mut $e) {
-                // Lines written whole are not read first on ARM: a plain store does.
+                // ARM does not read lines that are written whole, so a plain store is enough.
                 unsafe { self.store(p) }
             }
             #[inline(always)]
@@ -335,8 +335,8 @@ pub(crate) fn narrow_f16x4(v: float32x4_t) -> uint16x4_t {
     out
 }
 
-/// Runs `vectors(i)` for the elements `i..i + 8` of each whole vector of `0..n`, of which the last may overlap the one
-/// before; fewer than eight elements are `single(i)` each.
+/// Runs `vectors(i)` for the elements `i..i + 8` of each whole vector of `0..n`; the last vector may overlap the one
+/// before. Fewer than eight elements use `single(i)` each.
 #[inline(always)]
 fn by_eight(n: usize, vectors: impl Fn(usize), single: impl Fn(usize)) {
     if n < 8 {

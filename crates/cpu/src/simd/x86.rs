@@ -33,7 +33,7 @@ macro_rules! operators {
 operators! { F32x8: Add add _mm256_add_ps; Sub sub _mm256_sub_ps; Mul mul _mm256_mul_ps; Div div _mm256_div_ps; }
 operators! { F32x16: Add add _mm512_add_ps; Sub sub _mm512_sub_ps; Mul mul _mm512_mul_ps; Div div _mm512_div_ps; }
 
-/// The first `n` of sixteen lanes.
+/// Mask of the first `n` of sixteen lanes.
 #[inline(always)]
 fn mask16(n: usize) -> __mmask16 {
     ((1u32 << n) - 1) as __mmask16

@@ -11,21 +11,21 @@ use std::ops::{Add, Div, Mul, Sub};
 /// Elements of half types widened at once.
 pub const BLOCK: usize = 1024;
 
-/// Prefetch distance in elements. Roots and quotients keep the core from prefetching far enough: Adam is a
-/// quarter faster so.
+/// Prefetch distance in elements. Roots and divisions keep the core from prefetching far enough: this makes Adam 25%
+/// faster.
 const AHEAD: usize = 512;
 
-/// The parameters of an update, without its tensors.
+/// The scalars of an update, without its tensors.
 #[derive(Clone, Copy)]
 pub struct Factors {
-    /// Of the gradient; negative to maximize.
+    /// Scale of the gradient; negative to maximize.
     pub grad: f64,
     pub weight_decay: f64,
     pub shrink: f64,
     pub rule: UpdateRule,
 }
 
-/// A vector as the rows of `core/src/rows/update.rs` compute with it.
+/// Vector type for the rows of `core/src/rows/update.rs`.
 #[derive(Clone, Copy)]
 struct Lanes<V>(V);
 
@@ -134,7 +134,7 @@ multiversion! {
 unsafe fn scale_kernel<T: Float, I: Vectors>(factor: Option<f64>, x: *mut T, n: usize) -> bool {
     let zero = <T::Acc as Real>::V::<I>::splat(T::Acc::ZERO);
     let by = <T::Acc as Real>::V::<I>::splat(T::Acc::lit(factor.unwrap_or(1.0)));
-    // Zero times anything that is not finite is NaN, which stays in the sum.
+    // Zero times a non-finite number is NaN, which stays in the sum.
     let mut seen = [zero; 4];
     let mut scratch = Scratch::<T::Acc, BLOCK>::new();
     let mut at = 0;
@@ -160,7 +160,7 @@ unsafe fn scale_kernel<T: Float, I: Vectors>(factor: Option<f64>, x: *mut T, n: 
     seen == seen
 }
 multiversion! {
-    /// Multiplies `n` neighbouring elements by a factor, if there is one, and says whether all were finite.
+    /// Multiplies `n` adjacent elements by a factor, if there is one, and returns whether all were finite.
     ///
     /// # Safety
     /// `n` elements at `x`.

@@ -1,7 +1,7 @@
 //! Lists of tensors changed in one parallel pass: optimizer steps, and scaling with a check for values that are not
 //! finite.
 //!
-//! Tensors are cut into pieces that the pool's threads take as they come, so small ones cost no more than a few
+//! Tensors are split into pieces that the pool's threads take dynamically, so many small ones cost no more than a few
 //! large ones. An element's result does not depend on where a piece begins: results do not depend on the number of
 //! threads.
 
@@ -15,9 +15,9 @@ use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Error, Result, View, with_dtype};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Elements of a piece.
+/// Elements per piece.
 pub const PIECE: usize = 1 << 16;
-/// Fewer elements than this, in all tensors together, are not worth another thread.
+/// Fewer elements than this, in all tensors together, use one thread.
 const FEW: usize = 1 << 15;
 
 /// Calls `f(tensor, start, end)` for pieces that cover all elements of tensors of the given sizes.
@@ -28,7 +28,7 @@ fn each_piece(sizes: impl Iterator<Item = usize> + Clone, f: impl Fn(usize, usiz
         }
         return;
     }
-    // Where each tensor's pieces end among all pieces.
+    // Cumulative number of pieces of the tensors.
     let mut pieces = 0;
     let ends: SmallVec<[(usize, usize); 64]> = sizes
         .map(|size| {
@@ -44,7 +44,7 @@ fn each_piece(sizes: impl Iterator<Item = usize> + Clone, f: impl Fn(usize, usiz
     });
 }
 
-/// The value of an operand of one element.
+/// The value of a one-element operand.
 fn number(op: &str, operand: Operand) -> Result<f64> {
     match operand {
         Operand::Scalar(s) => Ok(s.to_f64()),
@@ -58,7 +58,7 @@ fn number(op: &str, operand: Operand) -> Result<f64> {
     }
 }
 
-/// Does a piece, from element `start` to `end`, of an update that was checked.
+/// Runs a checked update on a piece, from element `start` to `end`.
 type Run = unsafe fn(update: &ParamUpdate, grad_scale: f64, start: usize, end: usize);
 
 /// The kernel for an update, after checking its views.
@@ -91,7 +91,7 @@ unsafe fn run<T: Float>(update: &ParamUpdate, grad_scale: f64, start: usize, end
             kernel::update::<T::Acc>(factors, param.cast(), grad.cast(), state.map(|s| s.map(|s| s.cast())), n)
         };
     }
-    // The kernel is compiled for wide types only: half types go through a block of them.
+    // The kernel is compiled for wide types only: half types are converted in blocks.
     let mut scratch: [Scratch<T::Acc, BLOCK>; 5] = std::array::from_fn(|_| Scratch::new());
     let [wide_param, wide_grad, wide_state @ ..] = scratch.each_mut().map(|s| s.as_mut_ptr());
     for from in (0..n).step_by(BLOCK) {

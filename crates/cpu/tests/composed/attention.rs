@@ -19,7 +19,7 @@ impl Case {
         Self { sizes, causal: false, mask: None, dropout: 0.0 }
     }
 
-    /// Heads are innermost but one, as a projection leaves them.
+    /// `[batch, length, heads, size]` in memory, as a projection leaves them.
     fn tensor(
         self,
         e: &'static dyn Backend,
@@ -37,7 +37,7 @@ impl Case {
         self.run_into(e, dtype, false)
     }
 
-    /// Gradients are contiguous, or have their heads innermost but one like the inputs.
+    /// Gradients are contiguous, or `[batch, length, heads, size]` in memory like the inputs.
     fn run_into(self, e: &'static dyn Backend, dtype: DType, interleaved: bool) -> Vec<Tensor> {
         let [batch, heads, kv_heads, l, s, d, dv] = self.sizes;
         let q = self.tensor(e, dtype, heads, l, d, 1);
@@ -90,7 +90,7 @@ fn attention() {
     }
 }
 
-/// Default bodies take what only other engines take in kernels: gradients of any strides.
+/// Default bodies also support features that only other engines have kernels for: gradients of any strides.
 #[test]
 fn gradients_of_any_strides() {
     let case = Case { causal: true, ..Case::plain([2, 4, 2, 7, 9, 5, 3]) };
@@ -114,7 +114,7 @@ fn more_rows_than_a_block() {
     compare("attention in blocks", |e| case.run(e, DType::F32));
 }
 
-/// With values that are the identity, the output shows every weight: the same are dropped.
+/// With the identity as values, the output shows every weight: both drop the same ones.
 #[test]
 fn dropout_is_bit_equal() {
     let [l, s] = [13, 11];

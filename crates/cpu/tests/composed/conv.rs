@@ -86,7 +86,7 @@ fn convolutions() {
             dilation: [2, 1, 1],
             dims: 3,
         },
-        // Rows and columns at the end that no window reaches.
+        // Trailing rows and columns that no window reaches.
         Case {
             channels: [2, 1, 1, 1],
             input: [1, 8, 10],
@@ -115,7 +115,7 @@ fn convolutions() {
     compare("convolution in blocks", |e| large.run(e, DType::F32));
 }
 
-/// Default bodies take what only other engines take in kernels: images and weights with their channels innermost.
+/// Default bodies also support features that only other engines have kernels for: channels-last images and weights.
 #[test]
 fn channels_innermost() {
     let e = rushlight_cpu::composed();
@@ -163,7 +163,7 @@ fn pools() -> Vec<Pool> {
         pool([8, 9], [4, 4], fixed([2, 2], [2, 2], [0, 0], [1, 1], true, None)),
         pool([7, 9], [4, 5], fixed([3, 3], [2, 2], [1, 1], [1, 1], true, None)),
         pool([7, 9], [4, 5], fixed([3, 3], [2, 2], [1, 1], [1, 1], false, None)),
-        // Windows that hang over the padding, as rounding sizes up leaves them.
+        // Windows that extend past the padding (`ceil_mode`).
         pool([6, 6], [4, 4], fixed([3, 3], [2, 2], [1, 1], [1, 1], true, None)),
         pool([7, 7], [3, 3], fixed([3, 3], [2, 2], [0, 0], [1, 1], true, Some(5))),
         pool([9, 10], [5, 4], fixed([2, 3], [2, 2], [1, 1], [2, 2], true, None)),

@@ -26,7 +26,7 @@ fn cross_entropy() {
                     let statistics = [0; 3].map(|_| Tensor::out(e, wide(dtype), &[ROWS]));
                     let [loss, row_weight, lse] = statistics.each_ref().map(|t| t.view());
                     e.cross_entropy(&spec, loss, row_weight, lse).unwrap();
-                    // What comes in for rows that are ignored does not count.
+                    // The incoming gradients of ignored rows do not matter.
                     let dloss =
                         Tensor::new(e, wide(dtype), &[ROWS], |i| if i % 3 == 1 { f64::NAN } else { number(2, i) });
                     let dlogits = Tensor::out(e, dtype, &[ROWS, CLASSES]);

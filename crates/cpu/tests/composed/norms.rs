@@ -56,7 +56,7 @@ fn rows() {
     }
 }
 
-/// Rows normalised with a second result as `bf16`, which only the default body gives; both results.
+/// Normalises rows with a second result as `bf16`, which only the default body writes; returns both results.
 fn in_two_dtypes(e: &'static dyn Backend) -> Result<[Tensor; 2]> {
     let spec = RowNorm { rows: 3, cols: 8, eps: 1e-5, rms: false };
     let x = Tensor::random(e, DType::F32, &[3, 8], 1);
@@ -73,7 +73,7 @@ fn rows_in_two_dtypes() {
     assert_eq!(low.values(), rounded);
 }
 
-/// A run of the suite on the default bodies cannot be one on the kernels by mistake.
+/// Checks that a run of the suite on the default bodies does not use the kernels.
 #[test]
 fn the_variable_chooses_the_engine() {
     let composed = std::env::var_os("RUSHLIGHT_CPU_COMPOSED").is_some_and(|v| v == "1");

@@ -38,7 +38,7 @@ impl Tensor {
         Self::new(engine, dtype, shape, |i| number(seed, i))
     }
 
-    /// Memory for a result.
+    /// A result tensor.
     pub fn out(engine: &'static dyn Backend, dtype: DType, shape: &[usize]) -> Self {
         Self::new(engine, dtype, shape, |_| 77.0)
     }
@@ -96,7 +96,7 @@ pub fn number(seed: u64, i: usize) -> f64 {
     f64::from(rushlight_core::rng::uniform_f32(word)) * 4.0 - 2.0
 }
 
-/// What results of a dtype may differ by, relative to the largest of them.
+/// Tolerance of a dtype, relative to the largest value.
 pub fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-12,

@@ -4,7 +4,7 @@ use rushlight_core::rng::uniform_f32;
 use rushlight_core::{DType, Element, Layout, Philox};
 use rushlight_cpu::attention::*;
 
-/// A problem in words: sizes and options. The mask is none, `bool` or floating, of full size or one row for all
+/// A problem: sizes and options. The mask is none, `bool` or floating, of full size or one row for all
 /// queries.
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -12,7 +12,8 @@ struct Case {
     causal: bool,
     mask: Option<(DType, bool)>,
     dropout: f64,
-    /// Heads innermost but one, as a projection leaves them, instead of outermost but one.
+    /// `[batch, length, heads, size]` in memory, as a projection leaves them, instead of `[batch, heads, length,
+    /// size]`.
     interleaved: bool,
 }
 
@@ -140,7 +141,7 @@ impl<T: Float> Data<T> {
         (out.storage_to_vec(), lse.to_vec(), gradients.each_ref().map(Array::to_vec))
     }
 
-    /// Straight from the definition, in `f64`.
+    /// Computed from the definition, in `f64`.
     fn reference(&self) -> (Vec<f64>, Vec<f64>, [Vec<f64>; 3]) {
         let Sizes { batch, heads, kv_heads, l, s, d, dv } = self.sizes;
         let [q, k, v] = [0, 1, 2].map(|i| wide(&self.tensors[i]));

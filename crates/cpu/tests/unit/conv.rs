@@ -97,7 +97,7 @@ impl Case {
     fn new(c: Conv, seed: u64) -> Self {
         let mut r = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 77);
         let mut draw = |n: usize| -> Vec<f64> {
-            // What the dtype can hold, so that the only error is the computation's.
+            // Rounded to the dtype, so that the only error is the computation's.
             (0..n).map(|_| with_dtype!(c.dtype, T => T::from_f64(r.value()).to_f64())).collect()
         };
         let x = draw(c.batch * c.in_channels * c.input_size());
@@ -155,7 +155,7 @@ impl Case {
         let c = &self.c;
         let cast = |v: &[f64]| -> Vec<T> { v.iter().map(|&v| T::from_f64(v)).collect() };
         let (x, w, bias, dy) = (cast(&self.x), cast(&self.w), cast(&self.bias), cast(&self.dy));
-        // What was there before must not matter.
+        // Previous contents must not matter.
         let stale = |n: usize| vec![T::from_f64(7.5); n];
         let (mut y, mut dx) = (stale(dy.len()), stale(x.len()));
         let (mut dw, mut db) = (stale(w.len()), stale(bias.len()));
@@ -177,7 +177,7 @@ impl Case {
             _ => 8e-3,
         };
         for ((name, want), got) in ["y", "dx", "dw", "db"].iter().zip(self.expected()).zip(self.actual()) {
-            // The error of a sum is relative to its terms: the root mean square stands for their size.
+            // The error of a sum is relative to its terms; their root mean square is used as their size.
             let scale = (want.iter().map(|v| v * v).sum::<f64>() / want.len().max(1) as f64).sqrt().max(1e-3);
             for (i, (w, g)) in want.iter().zip(&got).enumerate() {
                 let error = (w - g).abs() / scale.max(w.abs());
@@ -227,7 +227,7 @@ fn every_level_and_dtype_agrees_with_a_plain_loop() {
     isa::force(isa::detected());
 }
 
-/// Convolutions that tiles take where the machine has them: every remainder of channels, rows and columns.
+/// Convolutions that use AMX tiles if the machine has them: every remainder of channels, rows and columns.
 fn tile_shapes() -> Vec<Conv> {
     let mut r = Random(5);
     let mut shapes = vec![
@@ -238,7 +238,7 @@ fn tile_shapes() -> Vec<Conv> {
         square(5, (130, 32), 7, 3, 1, 0),
         square(2, (16, 16), 150, 3, 1, 1),
         square(1, (64, 64), 120, 3, 2, 1),
-        // A kernel so long that the weight gradient is left to the other path.
+        // A kernel so long that the weight gradient uses the other path.
         conv(DType::F32, 1, (16, 16, 1), [1, 1, 1600], [1, 1, 500], [1; 3], [0; 3], [1; 3]),
     ];
     for _ in 0..40 {

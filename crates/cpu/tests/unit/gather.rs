@@ -86,7 +86,7 @@ fn scalars_and_halves_and_faults() {
     let out = Array::contiguous(&[4], vec![1i32; 4]);
     scatter(Scatter::Add, 0, index.view(), Operand::Scalar(Scalar::Int(5)), out.view()).unwrap();
     assert_eq!(out.to_vec::<i32>(), [6, 1, 6, 6]);
-    // A thousand small additions are not rounded away one by one.
+    // A thousand small additions are not lost to rounding.
     let index = Array::over(vec![0i64], Layout::contiguous(&[1]).unwrap().expand(&[1000]).unwrap());
     let out = Array::contiguous(&[1], vec![half::bf16::from_f32(256.0)]);
     scatter(Scatter::Add, 0, index.view(), Operand::Scalar(Scalar::Float(0.25)), out.view()).unwrap();
@@ -101,7 +101,7 @@ fn scalars_and_halves_and_faults() {
     );
     let e = scatter(Scatter::Set, 0, index.view(), Operand::Tensor(out.view()), x.view()).unwrap_err();
     assert_eq!(e.to_string(), "index 7 is out of bounds for dimension 0 with size 5");
-    // Of many, too, and in every line; negative ones do not count from the end.
+    // The same for many indices, in every line; negative ones do not count from the end.
     for index in [-1i64, 5] {
         let message = format!("index {index} is out of bounds for dimension 0 with size 5");
         let counts = Array::contiguous(&[5], vec![0i64; 5]);

@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// A matrix or vector inside a larger block of memory.
+/// A matrix or vector inside a larger buffer.
 #[derive(Clone)]
 struct Operand<T> {
     data: Vec<T>,
@@ -42,7 +42,7 @@ struct Operand<T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
     Rows,
-    /// Rows that start at multiples of 64 bytes when they are that long.
+    /// Rows of at least 64 bytes start at multiples of 64 bytes.
     Aligned,
     Columns,
     Padded,
@@ -199,7 +199,7 @@ fn check<T: Element>(case: Case, random: &mut Random) {
 const DTYPES: [DType; 9] =
     [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::I16, DType::I8, DType::U8];
 
-/// Calls `f` with every level, bf16 path and 2 threads set, and puts the settings back.
+/// Calls `f` with every level, bf16 path and 2 threads, and restores the settings.
 fn with_each_engine(mut f: impl FnMut()) {
     let _turn = crate::testing::turn();
     let before = isa::level();
@@ -273,7 +273,7 @@ fn layouts_and_epilogues() {
             let bias = [None, Some((BiasAxis::Row, 1)), Some((BiasAxis::Column, 1)), Some((BiasAxis::Column, 3))];
             let bias = bias[random.below(4)];
             let dtype = DTYPES[round % DTYPES.len()];
-            // Integers: GELU has no meaning to compare.
+            // Integers: there is no reference for GELU.
             let activation = activations[random.below(if dtype.is_int() { 2 } else { 4 })];
             let case = Case { sizes, shapes, alpha, beta, bias, activation };
             with_dtype!(dtype, T => check::<T>(case, &mut random));
@@ -339,7 +339,7 @@ fn long_sums_and_vectors() {
 fn a_long_k_goes_block_by_block() {
     let mut random = Random(12);
     with_each_engine(|| {
-        // Shared out by rows and by columns; A read in place and packed from either layout.
+        // Split by rows and by columns; A read in place and packed from either layout.
         for (m, n, k) in [(300, 70, 3000), (160, 300, 2600), (640, 40, 1100), (90, 420, 1600)] {
             for (a, b, bias, activation) in [
                 (Shape::Rows, Shape::Rows, None, Activation::None),

@@ -1,8 +1,8 @@
-//! The engine's unit tests, as a program beside the library: tests inside it would have every kernel compiled a second
+//! The engine's unit tests, as a separate program: tests inside it would have every kernel compiled a second
 //! time.
 //!
-//! Most go through the engine's public modules. Small modules whose tests look inside them are compiled into this
-//! program, with those tests; they find their neighbours under the names these have in the library.
+//! Most use the engine's public modules. Small modules with white-box tests are compiled into this program, together
+//! with those tests; their imports resolve to the library's modules of the same names.
 
 use rushlight_cpu::{backend, isa, lane, multiversion, pool};
 

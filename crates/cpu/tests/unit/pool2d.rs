@@ -35,7 +35,7 @@ fn fixed(
     Pool { planes: 3, input, output, window }
 }
 
-/// Input positions of output `o`, and the count an average divides by in this dimension.
+/// Input positions of output `o`, and the divisor of an average in this dimension.
 fn taps(spec: &Pool, dim: usize, o: usize) -> (Vec<usize>, usize) {
     let size = spec.input[dim];
     match spec.window {
@@ -156,7 +156,7 @@ fn matches_the_definition() {
 
 #[test]
 fn dilated_maxima() {
-    // The last two have windows wholly in the padding.
+    // The last two have windows entirely in the padding.
     for spec in [
         fixed([12, 15], [3, 2], [2, 1], [1, 1], [2, 3], false, true, None),
         fixed([12, 15], [3, 3], [2, 3], [1, 1], [2, 2], true, true, None),

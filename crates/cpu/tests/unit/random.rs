@@ -119,7 +119,7 @@ fn dropout_in_one_pass() {
 fn threads_do_not_matter() {
     let d = Distribution::Uniform { low: -0.7, high: 1.9 };
     let out = drawn(d, DType::F32, 50_000).to_f64();
-    // Any part drawn alone is the same.
+    // Any part drawn separately is the same.
     let alone = Array::new(DType::F32, &[4096], |_| 0.0);
     random(d, Philox { offset: STREAM.offset.wrapping_add(8192 / 4), ..STREAM }, alone.view()).unwrap();
     assert_eq!(alone.to_f64(), out[8192..12_288]);

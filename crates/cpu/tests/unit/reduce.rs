@@ -77,7 +77,7 @@ fn expected(op: Reduce, v: &[f64]) -> f64 {
     }
 }
 
-/// What each output reduces, by plain loops.
+/// The elements of each output, by plain loops.
 fn groups(x: &Array, reduced: &[bool]) -> Vec<Vec<f64>> {
     let shape = x.layout.shape();
     let outputs = shape.iter().zip(reduced).filter(|&(_, &r)| !r).map(|(&n, _)| n).product();
@@ -121,7 +121,7 @@ fn check(op: Reduce, x: &Array, reduced: &[bool]) {
     let got = out.to_f64();
     assert_eq!(groups.len(), got.len());
     for (g, v) in got.iter().zip(&groups) {
-        // Products of many numbers leave every range.
+        // Products of many numbers overflow every dtype.
         if op != Reduce::Prod || v.len() <= 8 {
             close(*g, expected(op, v), out_dtype(op, dtype), &(op, dtype, &x.layout, reduced));
         }
@@ -210,7 +210,7 @@ fn special_values() {
             }
             check(op, &Array::contiguous(&[n], v.clone()), &[true]);
             check(op, &Array::contiguous(&[n, 1], v.clone()), &[true, false]);
-            // Side by side in columns.
+            // Adjacent columns.
             let wide: Vec<f32> = v.iter().flat_map(|&x| vec![x; 40]).collect();
             check(op, &Array::contiguous(&[n, 40], wide), &[true, false]);
         }
@@ -223,7 +223,7 @@ fn special_values() {
     assert!(value(Reduce::Var { correction: 1.0 }, vec![3.0]).is_nan());
     assert_eq!(value(Reduce::Var { correction: 5.0 }, vec![3.0, 4.0]), inf);
     assert_eq!(value(Reduce::LogSumExp, vec![1000.0, 1000.0]), 1000.0 + 2f32.ln());
-    // A large mean does not swallow the variance.
+    // A large mean does not cancel the variance.
     let v: Vec<f32> = (0..100_000).map(|i| 10_000.0 + (i % 2) as f32).collect();
     assert!((value(Reduce::Var { correction: 0.0 }, v) - 0.25).abs() < 1e-6);
     // Ten million ones and tenths.

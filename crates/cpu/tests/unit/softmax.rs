@@ -67,7 +67,7 @@ fn matches_the_definition() {
                 let y = run(log, dims, &x);
                 close(&y, &reference(log, dims, &wide(&x)), tolerance::<T>());
                 let dy = numbers::<T>(90 + seed as u64, x.len(), 1.0);
-                // Long sums of gradients cancel: what is left carries their rounding.
+                // Long sums of gradients cancel: the result has the rounding error of the terms.
                 let slack = if dims == LONG_ROW { 30.0 } else { 1.0 };
                 close(&run_backward(log, dims, &dy, &y), &reference_backward(log, dims, &wide(&dy), &wide(&y)), slack * tolerance::<T>());
             }

@@ -4,7 +4,7 @@ use rushlight_core::{Element, Operand, Scalar, View};
 use rushlight_cpu::reduce::foreach_norm;
 use rushlight_cpu::update::*;
 
-/// The rules as written down, one number at a time.
+/// The rules by their formulas, one number at a time.
 fn reference(rule: UpdateRule, shrink: f64, decay: f64, p: &mut f64, g: f64, s: &mut [Option<f64>; 3]) {
     *p *= shrink;
     let g = g + decay * *p;
@@ -51,7 +51,7 @@ fn reference(rule: UpdateRule, shrink: f64, decay: f64, p: &mut f64, g: f64, s: 
 const SGD: UpdateRule = UpdateRule::Sgd { decay: 0.9, gain: 0.8, step: 0.1, grad_step: 0.05 };
 const ADAM: UpdateRule = UpdateRule::Adam { beta1: 0.9, beta2: 0.99, eps: 0.1, root: 1.5, step: 0.1, grad_step: 0.02 };
 const RMSPROP: UpdateRule = UpdateRule::RmsProp { decay: 0.9, gain: 0.1, eps: 0.1, momentum: 0.5, step: 0.1 };
-/// Rules with how many states, which of them there.
+/// Rules with the number of their states, and which of them exist.
 const CASES: [(UpdateRule, [bool; 3]); 10] = [
     (SGD, [false, false, false]),
     (SGD, [true, false, false]),
@@ -128,7 +128,7 @@ fn lists_of_any_sizes_do_not_depend_on_threads() {
         let settings: Vec<Setting> = sizes.iter().map(|&n| Setting::new::<f32>(n, [true, true, false])).collect();
         let updates: Vec<ParamUpdate> = settings.iter().map(|s| s.update(ADAM)).collect();
         update(&updates, Operand::Scalar(Scalar::Float(1.0))).unwrap();
-        // Each as if it were alone.
+        // Each as if it were the only one.
         for (setting, &n) in settings.iter().zip(&sizes) {
             let alone = Setting::new::<f32>(n, [true, true, false]);
             update(&[alone.update(ADAM)], Operand::Scalar(Scalar::Float(1.0))).unwrap();
@@ -181,7 +181,7 @@ fn what_is_not_finite_is_found_anywhere() {
                     foreach_scale(Some(Operand::Scalar(Scalar::Float(2.0))), &[clean.view(), bad.view()], Some(found.view())).unwrap();
                     assert_eq!(found.get(0), 1.0);
                     close(&clean.to_vec::<T>(), &wide(&numbers::<T>(6, 3, 1.0)).iter().map(|v| 2.0 * v).collect::<Vec<_>>(), tolerance::<T>());
-                    // Once found, it stays so.
+                    // Once set, it stays set.
                     foreach_scale(None, &[clean.view()], Some(found.view())).unwrap();
                     assert_eq!(found.get(0), 1.0);
                 }

@@ -1,4 +1,4 @@
-//! Modules of the library whose tests look inside them.
+//! Modules of the library with white-box tests.
 // They are linted with the library.
 #![allow(unused, clippy::all)]
 

@@ -1,7 +1,7 @@
 //! One process's share of a dataset.
 
 use super::{Indices, Sampler, Share, permutation};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 
 /// The part of a dataset that one of several processes reads, by the rules of PyTorch's class of this name.
 ///
@@ -44,30 +44,17 @@ impl DistributedSampler {
         Ok(Self { len, num_replicas, rank, shuffle: true, seed: 0, drop_last: false, padded: true, resumed: None })
     }
 
-    /// Whether the order is random.
-    pub fn shuffle(mut self, shuffle: bool) -> Self {
-        self.shuffle = shuffle;
-        self
-    }
-
-    /// Sets the seed, which must be the same in all processes.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Whether samples that do not divide evenly are left out, rather than some repeated.
-    pub fn drop_last(mut self, drop_last: bool) -> Self {
-        self.drop_last = drop_last;
-        self
-    }
-
-    /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once
-    /// and the first processes may read one more than the others: exact evaluation needs this. PyTorch always
-    /// pads or drops.
-    pub fn padded(mut self, padded: bool) -> Self {
-        self.padded = padded;
-        self
+    setters! {
+        /// Whether the order is random.
+        shuffle: bool;
+        /// Sets the seed, which must be the same in all processes.
+        seed: u64;
+        /// Whether samples that do not divide evenly are left out, rather than some repeated.
+        drop_last: bool;
+        /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once
+        /// and the first processes may read one more than the others: exact evaluation needs this. PyTorch always
+        /// pads or drops.
+        padded: bool;
     }
 
     /// Where an epoch begins.

@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// Counts what the current thread holds, so that tests can bound it.
+/// Counts the heap of the current thread, so that tests can bound it.
 struct Counting;
 
 thread_local! {
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most heap that some work takes.
+/// Peak heap of a computation.
 fn heap_of(work: impl FnOnce()) -> isize {
     let (now, _) = HELD.get();
     HELD.set((now, now));
@@ -50,7 +50,7 @@ fn heap_of(work: impl FnOnce()) -> isize {
     HELD.get().1 - now
 }
 
-/// The readers' names, and which fixtures are theirs.
+/// The readers' names and their fixtures.
 const READERS: [(&str, &str); 11] = [
     ("pt", ".pt"),
     ("safetensors", ".safetensors"),
@@ -81,7 +81,7 @@ fn fixtures(folder: &str, ending: &str) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Heap that a file of this size may take: some tens of bytes for each of its bytes, and the unpackers' tables.
+/// Maximum heap for a file of this size: a few tens of bytes per byte, and the decompressors' tables.
 fn allowed(bytes: usize) -> isize {
     (1 << 20) + 400 * bytes as isize
 }
@@ -121,13 +121,13 @@ fn mutations_are_values_or_errors() {
                 }
                 let mut outcome = Ok(());
                 let heap = heap_of(|| outcome = readers::read(name, &bytes));
-                // The copy of an expanded tensor is the test's own doing.
+                // The copy of an expanded tensor is made by the test itself.
                 let limit = allowed(bytes.len()) + (32 << 20);
                 assert!(heap < limit, "{} in round {round}: {heap} bytes of heap", path.display());
                 outcomes[usize::from(outcome.is_ok())] += 1;
             }
         }
-        // Both ways through the reader were taken.
+        // Both outcomes occurred.
         assert!(outcomes.iter().all(|&n| n > 5), "{name}: {outcomes:?} errors and values");
     }
 }

@@ -14,7 +14,7 @@ impl Random {
     }
 }
 
-/// Some changes of one kind: of the length, of any bytes, or of bytes in the part that says what the file holds.
+/// Some changes of one kind: of the length, of any bytes, or of bytes in the part that describes the contents.
 pub fn mutate(name: &str, bytes: &mut Vec<u8>, kind: usize, random: &mut Random) {
     for _ in 0..=random.below(3) {
         let place = match kind {
@@ -29,7 +29,7 @@ pub fn mutate(name: &str, bytes: &mut Vec<u8>, kind: usize, random: &mut Random)
     }
 }
 
-/// A change within `place` that moves nothing: it gets past the outer format, whose offsets still fit.
+/// A change within `place` that keeps all offsets: it passes the outer format.
 fn overwrite(bytes: &mut [u8], place: Range<usize>, random: &mut Random) {
     let at = place.start + random.below(place.len());
     let room = place.end - at;
@@ -63,7 +63,7 @@ fn shift(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Where a file says what it holds: the pickle, the header.
+/// The part of a file that describes its contents: the pickle, the header.
 fn header(name: &str, bytes: &[u8]) -> Range<usize> {
     let field = |at: usize| bytes.get(at..at + 2).map_or(0, |b| usize::from(u16::from_le_bytes([b[0], b[1]])));
     let place = match name {

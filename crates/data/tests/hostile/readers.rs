@@ -1,5 +1,5 @@
-//! Every reader of files that need not be trusted, as a function of bytes. `main.rs` drives them with a corpus and
-//! mutations of it, and the programs in `fuzz` with whatever libFuzzer finds.
+//! Every reader of untrusted files, as a function of bytes. `main.rs` runs them on a corpus and mutations of it, and
+//! the programs in `fuzz` on libFuzzer's inputs.
 
 use rushlight_core::{Error, Result};
 use rushlight_data::download::{UnpackLimits, unpack_tar_gz};
@@ -10,7 +10,7 @@ use rushlight_tensor::state::Value;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Reads as far as it goes: tensors are copied, so that a view outside of its memory would be seen.
+/// Reads everything: tensors are copied, so that a view outside of its memory is detected.
 pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name {
         "pt" => touch(&pt::from_bytes(bytes)?),
@@ -45,7 +45,7 @@ impl Scratch {
     fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // In memory where that is possible: these are tens of thousands of files.
+        // In memory if possible: there are tens of thousands of files.
         let memory = Some(PathBuf::from("/dev/shm")).filter(|folder| folder.is_dir());
         let place = memory.unwrap_or_else(std::env::temp_dir);
         Self(place.join(format!("rushlight-hostile-{}-{number}", std::process::id())))
@@ -58,7 +58,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A folder with just these files, each time when called for the same purpose.
+/// A directory with exactly these files, the same one for each purpose.
 fn folder(purpose: &str, files: &[(&str, &[u8])]) -> Result<PathBuf> {
     thread_local!(static SCRATCH: Scratch = Scratch::new());
     let folder = SCRATCH.with(|scratch| scratch.0.join(purpose));
@@ -102,7 +102,7 @@ fn image(bytes: &[u8]) -> Result<()> {
     read_image(&folder("image", &[("image", bytes)])?.join("image"), limits)?.to_vec::<u8>().map(drop)
 }
 
-/// A tar archive, whose first header gets the checksum that lets it pass, packed.
+/// A compressed tar archive whose first header gets a valid checksum.
 fn archive(bytes: &[u8]) -> Result<()> {
     let mut bytes = bytes.to_vec();
     if let Some(header) = bytes.get_mut(..512) {

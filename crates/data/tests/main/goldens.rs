@@ -53,7 +53,7 @@ fn transforms() {
         .unwrap();
         let expected = tensor(&case["out"]);
         assert_eq!((out.shape(), out.dtype()), (expected.shape(), expected.dtype()), "{op} {args}");
-        // Bytes may differ by one where sums in another order fall on the other side of a half.
+        // Bytes may differ by one if sums in another order round differently.
         let tolerance = if out.dtype() == DType::U8 { 1.0 } else { 2e-6 };
         let (a, b) = (out.to_vec::<f64>().unwrap(), expected.to_vec::<f64>().unwrap());
         let off = a.iter().zip(&b).filter(|(a, b)| a != b).count();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Samples that say where they come from and what they drew.
+/// Samples that contain their index and what they drew.
 struct Random(usize);
 
 impl Dataset for Random {
@@ -23,7 +23,7 @@ impl Dataset for Random {
         Ok((index as i64, 0.0))
     }
     fn get_with(&self, index: usize, rng: &mut SampleRng) -> Result<(i64, f64)> {
-        // Later samples are quicker, so that workers finish out of order.
+        // Later samples are faster, so that workers finish out of order.
         std::thread::sleep(Duration::from_micros(200 * (self.0 - index) as u64 / self.0 as u64));
         Ok((index as i64, rng.uniform()))
     }
@@ -159,7 +159,7 @@ fn leaving_early_stops_the_workers() {
         let count = Arc::new(AtomicUsize::new(0));
         let loader = DataLoader::new(Counted(count.clone())).batch_size(10).workers(2).prefetch(2).build().unwrap();
         assert_eq!(loader.iter().take(taken).filter(|b| b.is_ok()).count(), taken);
-        // The iterator is gone, and with it the workers, who were at most four batches ahead.
+        // The iterator is dropped, and with it the workers, which were at most four batches ahead.
         let read = count.load(Ordering::Relaxed);
         assert!(read <= 10 * (taken + 4), "{read} samples read for {taken} batches");
         drop(loader);
@@ -202,7 +202,7 @@ fn streams_in_turn() {
         let errors: Vec<String> = loader.iter().filter_map(|b| b.err()).map(|e| e.to_string()).collect();
         assert_eq!(errors.len(), 1);
         assert!(errors[0].contains("panicked: bad number"), "{}", errors[0]);
-        // An endless stream that nobody reads to the end.
+        // An endless stream that is never read to the end.
         let endless = DataLoader::iterable(Numbers { end: i64::MAX, bad: None }).workers(workers).build().unwrap();
         assert_eq!(endless.iter().take(3).count(), 3);
     }
@@ -261,7 +261,7 @@ fn a_job_of_another_size_reads_what_is_left_of_an_epoch() {
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen, all, "{parts:?}");
-        // The next epoch is whole again.
+        // The next epoch is complete again.
         let (mut next, _) = read_share(parts[parts.len() - 1], 4, usize::MAX, saved.as_ref(), false);
         next.sort_unstable();
         next.dedup();

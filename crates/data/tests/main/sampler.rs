@@ -19,7 +19,7 @@ fn random_order() {
     let permutation = Tensor::randperm_from(&Generator::new(9 + 3), 50).unwrap().to_vec::<i64>().unwrap();
     assert_eq!(order(&sampler, 3), permutation.iter().map(|&i| i as usize).collect::<Vec<_>>());
     assert_eq!(order(&sampler.clone().num_samples(5), 3)[..], order(&sampler, 3)[..5]);
-    // More than there are: whole permutations, then part of one.
+    // More than the dataset has: whole permutations, then part of one.
     let many = order(&RandomSampler::new(4).seed(1).num_samples(10), 0);
     for round in many.chunks_exact(4) {
         let mut round = round.to_vec();

@@ -1,4 +1,4 @@
-//! Transforms: what is random, and what is refused.
+//! Transforms: randomness and rejected arguments.
 
 use rushlight_core::DType;
 use rushlight_data::transform::*;
@@ -45,7 +45,7 @@ fn flips_and_crops() {
     assert_eq!(crop(&image(), 1, 2, [2, 2]).unwrap().to_vec::<u8>().unwrap()[..4], [7, 8, 12, 13]);
     let padded = Pad::sides(1, 0, 0, 1).mode(PadMode::Constant(9.into())).apply(&image(), &mut rng).unwrap();
     assert_eq!((padded.shape(), row(&padded)), (&[3, 5, 6][..], vec![9, 0, 1, 2, 3]));
-    // Every place of a random crop is reached.
+    // Every position of a random crop occurs.
     let places: std::collections::BTreeSet<u8> = (0..200)
         .map(|_| RandomCrop::new([3, 3]).apply(&image(), &mut rng).unwrap().to_vec::<u8>().unwrap()[0])
         .collect();
@@ -81,7 +81,7 @@ fn random_areas_stay_within_bounds() {
         assert_eq!(RandomResizedCrop::new(7).apply(&big, &mut rng).unwrap().shape(), [3, 7, 7]);
     }
     assert_eq!(big.sum(..).unwrap().item::<i64>().unwrap(), 0, "the image given stays as it is");
-    // No crop of this shape fits, so the middle is taken.
+    // No crop of this shape fits, so the centre is used.
     let flat = Tensor::zeros_with([1, 2, 300], DType::U8).unwrap();
     let narrow = RandomResizedCrop::new(5).ranges((0.9, 1.0), (0.1, 0.2)).unwrap();
     assert_eq!(narrow.apply(&flat, &mut rng).unwrap().shape(), [1, 5, 5]);

@@ -1,4 +1,4 @@
-//! Image sets in small files of the official formats, whole and damaged.
+//! Image datasets in small files of the official formats, intact and damaged.
 
 use crate::TempDir;
 use flate2::{Compression, write::GzEncoder};
@@ -128,7 +128,7 @@ fn damaged_files_are_errors() {
     assert!(images(&good).is_ok());
     assert!(images(&good[..good.len() - 1]).is_err() && images(&[]).is_err() && images(&good[..7]).is_err());
     assert!(images(&[&good[..], &[0]].concat()).is_err());
-    // Headers that claim more than memory has, with nothing behind them.
+    // Headers that claim more than memory has, without data behind them.
     assert!(images(&idx(&[u32::MAX; 3], &[])).is_err());
     assert!(images(&idx(&[1, 1 << 14, 1 << 14], &[])).is_err());
     assert!(images(&idx(&[1, 4], &[1, 2, 3, 4])).is_err());
@@ -204,7 +204,7 @@ fn synthetic_images_can_be_told_apart() {
     assert_eq!((data.len(), data.images().shape()), (40, &[40, 3, 32, 32][..]));
     assert!(data.images().equal(Cifar10::synthetic(40, 7).unwrap().images()).unwrap());
     assert!(!data.images().equal(Cifar10::synthetic(40, 8).unwrap().images()).unwrap());
-    // The mean colours alone already tell an image's class.
+    // The mean colours already determine an image's class.
     let colour = |i: usize| -> Vec<f64> {
         let pixels = data.get(i).unwrap().0.to_vec::<f64>().unwrap();
         pixels.chunks(1024).map(|c| c.iter().sum::<f64>() / 1024.0).collect()

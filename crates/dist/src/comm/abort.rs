@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Set once, when the job cannot continue. Every wait looks at it.
+/// Set once, when the job cannot continue. Every wait checks it.
 #[derive(Default)]
 pub(crate) struct Abort {
     raised: AtomicBool,
     reason: Mutex<String>,
-    /// Ranks of the world that have left in good order: who waits for one of them waits in vain.
+    /// Ranks of the world that have left cleanly: waiting for one of them is an error.
     departed: Mutex<HashSet<usize>>,
     /// Actions to run when it is raised.
     callbacks: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
@@ -33,7 +33,7 @@ impl Abort {
         }
     }
 
-    /// Has something done when it is raised, on another thread; at once if it is.
+    /// Registers an action for that moment; it runs on another thread, at once if the job was aborted already.
     pub(crate) fn on_raise(&self, callback: impl FnOnce() + Send + 'static) {
         let _reason = self.reason.lock().unwrap_or_else(|e| e.into_inner());
         if self.is_raised() {
@@ -62,7 +62,7 @@ impl Abort {
     }
 }
 
-/// How long one collective may take.
+/// Deadline of one collective.
 pub(crate) struct Limit<'a> {
     pub(crate) abort: &'a Abort,
     pub(crate) deadline: Instant,
@@ -77,7 +77,7 @@ impl<'a> Limit<'a> {
         Self { abort, deadline: Instant::now() + timeout.min(far), timeout, background: false }
     }
 
-    /// An error if the job was aborted, or if the time is over: then it says for whom this rank waited.
+    /// Returns an error if the job was aborted or the deadline has passed; the latter names the rank waited for.
     pub(crate) fn check(&self, waiting_for: impl FnOnce() -> String) -> Result<()> {
         self.abort.check()?;
         if Instant::now() >= self.deadline {

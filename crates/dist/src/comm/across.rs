@@ -58,7 +58,7 @@ impl Communicator {
         }
     }
 
-    /// All-reduce of some ranks, of which this is one.
+    /// All-reduce over a list of ranks that includes this one.
     unsafe fn all_reduce_among(&mut self, ranks: &[usize], data: Span, how: Reduction, call: &Call) -> Result<()> {
         let Some(at) = ranks.iter().position(|&r| r == self.rank) else { return Ok(()) };
         // SAFETY: see above the impl.
@@ -95,8 +95,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Latency: pairs at doubling distance exchange everything. Ranks beyond the largest power of two hand theirs to
-    /// a partner first.
+    /// Latency: pairs at doubling distance exchange all data. Ranks beyond the largest power of two first send theirs
+    /// to a partner.
     unsafe fn recursive_doubling(
         &mut self,
         ranks: &[usize],
@@ -142,8 +142,8 @@ impl Communicator {
         leaders
     }
 
-    /// Ranks that take part in the tree between nodes, and the index on this node of its rank in it. Without shared
-    /// memory every rank takes part.
+    /// Ranks of the tree between nodes, and the index on this node of its member. Without shared memory every rank is a
+    /// member.
     fn tree(&self, root: usize) -> (Vec<usize>, usize) {
         if self.nodes.iter().any(|ranks| ranks.len() > 1) && self.shared_everywhere() {
             let leaders = self.leaders(root);
@@ -293,7 +293,7 @@ impl Communicator {
         }
     }
 
-    /// Dissemination: after each step every rank knows of twice as many.
+    /// Dissemination: each step doubles the number of ranks that every rank has heard from.
     pub(super) fn barrier_across(&mut self, call: &Call) -> Result<()> {
         let (n, at) = (self.size, self.rank);
         let mut distance = 1;

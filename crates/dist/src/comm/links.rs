@@ -1,8 +1,8 @@
 //! Connections between pairs of ranks, made when first used.
 //!
-//! A message is a header (kind, tag, length, the sender's signature) and its bytes. Messages of one kind and tag
-//! arrive in order. Messages that arrive before they are requested are kept, also while this rank is sending: so two
-//! ranks that both send first do not wait for each other forever.
+//! A message is a header (kind, tag, length, the sender's signature) and its bytes. Messages of one kind and tag arrive
+//! in order. Messages that arrive early are stored, also while this rank is sending: two ranks that both send first do
+//! not deadlock.
 
 use super::abort::Limit;
 use super::reduce::Span;
@@ -21,13 +21,13 @@ use std::time::Duration;
 
 /// Header: kind and tag as one number, length, signature.
 const HEADER: usize = 16 + Signature::BYTES;
-/// Connections whose handshake may be under way at a time.
+/// Maximum concurrent handshakes.
 const MAX_HANDSHAKES: usize = 64;
-/// How long the kernel waits before abort and deadline are looked at again.
+/// Interval at which a wait in the kernel checks for abort and deadline.
 const SLICE_MS: i32 = 50;
-/// How many of this rank's collectives are remembered.
+/// Number of this rank's collectives that are remembered.
 const HISTORY: usize = 64;
-/// The longest message. A longer announcement is garbage.
+/// Maximum length of a message. A longer announcement is invalid.
 const MAX_MESSAGE: u64 = 1 << 40;
 
 /// The purpose of a message: a collective, or a send with its tag.
@@ -42,7 +42,7 @@ impl Channel {
     }
 }
 
-/// This process's listener, and the connections that have come to it.
+/// This process's listener and the connections it has accepted.
 pub(crate) struct Endpoint {
     port: u16,
     state: Arc<Arrivals>,
@@ -58,7 +58,7 @@ struct Arrivals {
 }
 
 impl Endpoint {
-    /// Listens on all interfaces, or on loopback alone.
+    /// Listens on all interfaces, or on loopback only.
     pub(crate) fn listen(secret: Secret, loopback: bool) -> Result<Self> {
         let (v6, v4) = if loopback {
             (Ipv6Addr::LOCALHOST, Ipv4Addr::LOCALHOST)
@@ -103,7 +103,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.state.stop.store(true, Relaxed);
-        // A connection to ourselves ends the wait for one.
+        // A connection to ourselves ends the wait in `accept`.
         let _ = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, self.port).into(), Duration::from_secs(1))
             .or_else(|_| TcpStream::connect_timeout(&(Ipv6Addr::LOCALHOST, self.port).into(), Duration::from_secs(1)));
     }
@@ -124,7 +124,7 @@ fn accept_all(listener: &TcpListener, state: &Arc<Arrivals>) {
         }
         state.handshakes.fetch_add(1, Relaxed);
         let shared = state.clone();
-        // A thread for the handshake, so that a silent stranger holds up nobody.
+        // A thread per handshake, so that a silent stranger blocks nobody.
         let spawned = std::thread::Builder::new().name("rushlight-handshake".into()).spawn(move || {
             match greet(stream, &shared.secret) {
                 Ok((key, stream)) => {
@@ -153,7 +153,7 @@ fn greet(mut stream: TcpStream, secret: &Secret) -> std::io::Result<((u64, u32),
     Ok(((group, rank), stream))
 }
 
-/// Where a rank can be reached.
+/// Addresses of a rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// Its rank in the world, for messages.
@@ -167,7 +167,7 @@ struct Link {
     stream: TcpStream,
     head: [u8; HEADER],
     head_len: usize,
-    /// A message that is arriving: its channel, signature, length, and the bytes if it was not requested yet.
+    /// An incoming message: its channel, signature, length, and the bytes if it was not requested yet.
     arriving: Option<Arriving>,
     kept: HashMap<Channel, VecDeque<(Signature, Vec<u8>)>>,
 }
@@ -177,7 +177,7 @@ struct Arriving {
     signature: Signature,
     len: usize,
     got: usize,
-    /// The transfer that takes it, or `None` if it is kept.
+    /// The transfer that receives it, or `None` if it is stored.
     taker: Option<usize>,
     kept: Vec<u8>,
 }
@@ -188,7 +188,7 @@ pub(crate) struct Transfer {
     channel: Channel,
     span: Span,
     sends: bool,
-    /// Bytes done, the header included.
+    /// Bytes transferred, including the header.
     done: usize,
     complete: bool,
 }
@@ -227,7 +227,7 @@ pub(crate) struct Links {
     /// `None` in a world of one process.
     endpoint: Option<Arc<Endpoint>>,
     links: Vec<Option<Link>>,
-    /// This rank's last collectives: a rank that sends may be ahead of the one that finds out that they differ.
+    /// This rank's last collectives: the sender may be ahead of the rank that detects the mismatch.
     history: VecDeque<Signature>,
 }
 
@@ -237,7 +237,7 @@ impl Links {
         Self { group, rank, peers, endpoint, links, history: VecDeque::new() }
     }
 
-    /// Connects to a rank: the higher of the two dials.
+    /// Connects to a rank: the higher of the two connects.
     fn open(&mut self, peer: usize, limit: &Limit) -> Result<()> {
         if self.links[peer].is_some() {
             return Ok(());
@@ -275,7 +275,7 @@ impl Links {
         }
     }
 
-    /// Runs transfers, all at a time, until the last is done.
+    /// Runs transfers concurrently until all are done.
     ///
     /// # Safety
     /// The spans are valid throughout, and nothing else writes to those received into or sent from.
@@ -486,7 +486,7 @@ fn check_message(
             own.text()
         )));
     }
-    // Both ranks compare the collective with the same number.
+    // Both ranks compare the collectives with the same number.
     let (differ, theirs_text) = ("the ranks called different collectives", theirs.text());
     Err(Error::value(match history.iter().find(|s| s.number == theirs.number).filter(|s| !s.matches(theirs)) {
         Some(earlier) => {

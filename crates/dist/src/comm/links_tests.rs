@@ -57,7 +57,7 @@ fn garbage_and_strangers_do_not_disturb() {
 fn malformed_messages_are_errors() {
     let secret = Secret::new("right");
     let (mut a, b) = pair(&secret);
-    // A rank that proves the secret and then talks nonsense.
+    // A rank that proves the secret and then sends garbage.
     let port = a.endpoint.as_ref().unwrap().port();
     let mut stream = crate::store::dial((Ipv4Addr::LOCALHOST, port).into(), &secret, Purpose::Link).unwrap();
     stream.write_all(&[&9u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[0xff; HEADER]].concat()).unwrap();
@@ -66,8 +66,8 @@ fn malformed_messages_are_errors() {
     drop(b);
 }
 
-/// A rank that proves the secret and sends messages that are almost right: bytes changed, cut off, repeated, out of
-/// order, lengths that lie. Each ends in a value or an error, soon, and takes no more memory than was sent.
+/// A rank that proves the secret and sends corrupted messages: bytes changed, cut off, repeated, out of order, wrong
+/// lengths. Each ends in a value or an error, soon, and takes no more memory than was sent.
 #[test]
 fn mutated_messages_are_values_or_errors() {
     let secret = Secret::new("right");
@@ -88,7 +88,7 @@ fn mutated_messages_are_values_or_errors() {
         let port = ends.port();
         let peer = |rank| Peer { rank, addresses: vec![Ipv4Addr::LOCALHOST.into()], port };
         let mut links = Links::new(9, 0, vec![peer(0), peer(1)], Some(ends));
-        // One or more messages, of which the first that belongs to the collective is wanted: 33 bytes.
+        // One or more messages; the receiver expects the first that belongs to the collective: 33 bytes.
         let mut bytes = Vec::new();
         for _ in 0..1 + next(3) {
             let channel = if next(3) == 0 { Channel::tagged(next(3) as u32) } else { Channel::COLLECTIVE };

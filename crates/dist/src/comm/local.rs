@@ -19,7 +19,7 @@ impl Shared {
 
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (count, index) = (self.count, self.index);
-        // From the next on, so that the ranks do not all read the same slot at a time.
+        // Starts with the next rank, so that the ranks do not all read the same slot at once.
         (1..count).map(move |step| (index + step) % count)
     }
 
@@ -41,7 +41,7 @@ impl Shared {
             let (count, index) = (self.count, self.index);
             let total = rounds(data.len, SLOT);
             let mut previous = Span::EMPTY;
-            // A round shows this rank's chunk and its finished part of the chunk before.
+            // A round publishes this rank's chunk and its finished part of the previous chunk.
             for round in 0..=total {
                 self.begin(&call.signature, &call.limit)?;
                 let chunk = data.part(round * SLOT, SLOT);
@@ -74,8 +74,8 @@ impl Shared {
         }
     }
 
-    /// Two ranks: each reads all data of the other and computes the whole result. That moves no more bytes between
-    /// cores than halves and their results would. A round publishes a chunk before the previous one is combined.
+    /// Two ranks: each reads all data of the other and computes the whole result. That moves as many bytes between
+    /// cores as exchanging halves and their results. A round publishes a chunk before the previous one is combined.
     unsafe fn all_reduce_pair(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
         let (index, other) = (self.index, 1 - self.index);
         let total = rounds(data.len, SLOT);
@@ -97,7 +97,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Everyone reduces everything, in the same order.
+    /// Every rank reduces everything, in the same order.
     unsafe fn all_reduce_small(&mut self, data: Span, how: Reduction, call: &Call) -> Result<()> {
         self.begin(&call.signature, &call.limit)?;
         // SAFETY: see above the impl.
@@ -203,7 +203,7 @@ impl Shared {
     pub(crate) unsafe fn all_to_all(&mut self, inputs: &[Span], outputs: &[Span], call: &Call) -> Result<()> {
         let share = self.share();
         let mut longest = inputs.iter().map(|i| i.len).max().unwrap_or(0);
-        // Nobody knows all lengths: a first round finds the longest.
+        // No rank knows all lengths: a first round finds the longest.
         self.begin(&call.signature, &call.limit)?;
         // SAFETY: see above the impl; a slot has room for a number, aligned.
         unsafe {

@@ -26,14 +26,14 @@ pub(crate) use signature::Signature;
 
 use rushlight_core::{DType, Result};
 
-/// The largest message that is latency rather than bandwidth.
+/// Maximum size of a message that is bound by latency.
 const SMALL: usize = 16 << 10;
 
 /// One rank's end of a group: collectives on bytes in the CPU's memory.
 ///
 /// # Safety
-/// Spans are valid and nothing else uses them until a method returns; if that is with an error, and
-/// [`Transport::holds_memory`], for ever.
+/// Spans are valid and nothing else uses them until a method returns. If it returns an error and
+/// [`Transport::holds_memory`], the memory must stay valid for ever.
 pub(crate) trait Transport: Send {
     /// This rank in the group.
     fn rank(&self) -> usize;
@@ -49,7 +49,7 @@ pub(crate) trait Transport: Send {
         false
     }
 
-    /// Comes before every collective. Sends and receives have none.
+    /// Runs before every collective, but not before sends and receives.
     fn begin(&mut self, _: &Call) -> Result<()> {
         Ok(())
     }
@@ -59,7 +59,7 @@ pub(crate) trait Transport: Send {
 
     unsafe fn broadcast(&mut self, data: Span, root: usize, call: &Call) -> Result<()>;
 
-    /// Leaves `data` alone on ranks other than the root.
+    /// Does not change `data` on ranks other than the root.
     unsafe fn reduce(&mut self, data: Span, how: Reduction, root: usize, call: &Call) -> Result<()>;
 
     /// Output `i` has the length of rank `i`'s input.
@@ -76,7 +76,7 @@ pub(crate) trait Transport: Send {
     /// The root has an input for each rank, the others none.
     unsafe fn scatter(&mut self, inputs: &[Span], output: Span, root: usize, call: &Call) -> Result<()>;
 
-    /// Sends and receives between pairs, all at a time. A list of sends alone does not wait for their receivers.
+    /// Sends and receives between pairs, concurrently. A list of sends alone does not wait for their receivers.
     unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()>;
 
     fn barrier(&mut self, call: &Call) -> Result<()>;
@@ -90,7 +90,7 @@ pub(crate) struct Communicator {
     nodes: Vec<Vec<usize>>,
     /// This rank's node.
     node: usize,
-    /// Memory shared with the other ranks of the node; `None` if there are none or it could not be had.
+    /// Memory shared with the other ranks of the node; `None` if there are none or it is unavailable.
     shared: Option<Shared>,
     links: Links,
     scratch: Vec<u64>,
@@ -161,7 +161,7 @@ impl Reduction {
         }
     }
 
-    /// The same without its last step.
+    /// The same without the last step.
     pub(crate) fn partial(self) -> Self {
         Self { op: if self.op == ReduceOp::Mean { ReduceOp::Sum } else { self.op }, ..self }
     }
@@ -198,7 +198,7 @@ impl Communicator {
         self.shared.as_mut().filter(|_| alone)
     }
 
-    /// Bytes to work in, aligned for every dtype.
+    /// A buffer of bytes, aligned for every dtype.
     fn scratch(&mut self, len: usize) -> Span {
         self.scratch.resize(self.scratch.len().max(len.div_ceil(8)), 0);
         Span { ptr: self.scratch.as_mut_ptr().cast(), len }

@@ -44,7 +44,7 @@ macro_rules! integer {
 }
 integer!(i64 i32 i16 i8 u8);
 
-/// A run of bytes of this process or of a shared segment. Its creator guarantees that the bytes exist while
+/// A byte range of this process or of a shared segment. Its creator guarantees that the bytes exist while
 /// it is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -62,7 +62,7 @@ impl Span {
         Span { ptr: bytes.as_mut_ptr(), len: bytes.len() }
     }
 
-    /// A part of it; beyond its end the part is cut off.
+    /// A subrange, truncated at the end of the range.
     pub(crate) fn part(self, start: usize, len: usize) -> Span {
         let start = start.min(self.len);
         Span { ptr: self.ptr.wrapping_add(start), len: len.min(self.len - start) }
@@ -88,7 +88,7 @@ pub(crate) unsafe fn reduce(dtype: DType, op: ReduceOp, acc: Span, src: Span) {
     unsafe { combine::<false>(dtype, op, acc, src) }
 }
 
-/// `acc = src op acc`: where the order matters, the other side of [`reduce`].
+/// `acc = src op acc`: the opposite order of [`reduce`], for ops that are not commutative.
 ///
 /// # Safety
 /// As for [`reduce`].
@@ -120,7 +120,7 @@ unsafe fn combine<const SWAPPED: bool>(dtype: DType, op: ReduceOp, acc: Span, sr
             }
             DType::F16 => halves::<f16, SWAPPED>(op, acc, src, n),
             DType::BF16 => halves::<bf16, SWAPPED>(op, acc, src, n),
-            // Refused before: no reduction of the carried dtypes.
+            // Rejected earlier: there are no reductions of carried dtypes.
             _ => {}
         }
     }
@@ -152,7 +152,7 @@ pub(crate) unsafe fn reduce_last(
             };
             match (op, ranks.is_power_of_two()) {
                 (ReduceOp::Sum, _) => last(acc, src, copy, |sum| sum),
-                // The same number, and multiplying is quicker.
+                // The same result, and multiplication is faster.
                 (_, true) => last(acc, src, copy, |sum| sum * (1.0 / ranks as $t)),
                 (_, false) => last(acc, src, copy, |sum| sum / ranks as $t),
             }
@@ -182,7 +182,7 @@ fn last<T: Copy + std::ops::Add<Output = T>>(
     }
 }
 
-/// Loops with the op known outside, so that each is vectorised.
+/// The op is matched outside the loops, so that each loop is vectorised.
 unsafe fn plain<T: Number, const SWAPPED: bool>(op: ReduceOp, acc: Span, src: Span, n: usize) {
     // SAFETY: by the contract of `reduce`.
     let (acc, src) = unsafe {

@@ -5,8 +5,8 @@
 //! has published `t - 2` has read all it needs of round `t - 4`: a rank enters round `t`, and writes to its slot again,
 //! when all flags have reached `t - 2`.
 //!
-//! Each round carries a signature of its collective. A rank compares signatures when it reads a slot, and for ranks
-//! that it reads nothing from, at most two rounds later.
+//! Each round carries a signature of its collective. A rank compares signatures when it reads a slot; for ranks whose
+//! slots it does not read, at most two rounds later.
 
 use super::abort::Limit;
 use super::reduce::Span;
@@ -21,19 +21,19 @@ use std::time::{Duration, Instant};
 pub(crate) const SLOT: usize = 128 << 10;
 /// Slots of a rank.
 const DEPTH: u32 = 4;
-/// How many rounds a rank may be ahead of the slowest.
+/// Maximum number of rounds a rank may be ahead of the slowest.
 const LEAD: u32 = 2;
-/// First bytes of a segment: a random value, by which a rank knows that it has opened the right one.
+/// First bytes of a segment: a random value by which a rank recognises the right segment.
 const HEADER: usize = 4096;
 /// How long to spin on a flag before waiting in the kernel, if every rank has its own core.
 const SPIN: Duration = Duration::from_micros(60);
-/// The same for a thread that works in the background: the core is the program's.
+/// The same for a background thread, which should leave the core to the program.
 const SPIN_IN_BACKGROUND: Duration = Duration::from_micros(3);
-/// Looks at a flag between looks at the clock.
+/// Checks of a flag between checks of the clock.
 const LOOKS: u32 = 32;
 /// Number of yields before waiting in the kernel, if ranks share cores.
 const YIELDS: u32 = 8;
-/// How long the kernel waits before abort and deadline are looked at again.
+/// Interval at which a wait in the kernel checks for abort and deadline.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// A rank's state, visible to the other ranks of its node.
@@ -41,7 +41,7 @@ const SLICE: Duration = Duration::from_millis(20);
 struct Control {
     /// The round it has published.
     flag: AtomicU32,
-    /// How many wait in the kernel for it.
+    /// Number of threads that wait in the kernel for it.
     sleepers: AtomicU32,
     /// The core on which it published.
     core: AtomicU32,
@@ -54,13 +54,13 @@ struct Control {
 /// A set of cores, a bit for each.
 type Cores = [u64; 16];
 
-/// The core that the calling thread runs on, for the moment.
+/// The core that the calling thread currently runs on.
 fn current_core() -> u32 {
     // SAFETY: no memory is involved.
     unsafe { libc::sched_getcpu() as u32 }
 }
 
-/// The cores that the calling thread may run on; none if the kernel does not tell.
+/// The cores that the calling thread may run on; empty if the kernel does not report them.
 fn own_cores() -> Cores {
     let mut cores = [0; 16];
     // SAFETY: as many bytes as said, to write to.
@@ -90,7 +90,7 @@ pub(crate) struct Shared {
     /// Ranks in the group, for messages.
     ranks: Vec<usize>,
     round: u32,
-    /// The last round in which each rank is known to have done the same as this one.
+    /// The last round in which each rank is known to have called the same collective as this one.
     compared: Vec<u32>,
     /// Whether ranks share cores.
     crowded: bool,
@@ -106,7 +106,7 @@ fn segment_bytes(count: usize) -> usize {
 }
 
 impl Shared {
-    /// Makes a segment; returns it with the path by which others of this user open it.
+    /// Creates a segment; returns it with the path by which other processes of this user open it.
     pub(crate) fn create(cookie: &[u8; 32], index: usize, ranks: &[usize]) -> Result<(Self, String)> {
         let len = segment_bytes(ranks.len());
         // SAFETY: the name ends with a zero; a new descriptor or -1 comes back.
@@ -203,7 +203,7 @@ impl Shared {
             self.crowded = self.is_crowded();
         }
         for other in self.others() {
-            // Before the first rounds there are none, and flags have reached those.
+            // Before the first rounds there are none, and the flags start beyond them.
             self.wait_for(other, next.wrapping_sub(LEAD), limit)?;
             self.compare(other, next.wrapping_sub(LEAD))?;
         }
@@ -215,7 +215,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Shows this rank's slot to the others.
+    /// Publishes this rank's slot.
     pub(crate) fn publish(&self) {
         let flag = self.flag(self.index);
         self.core(self.index).store(current_core(), Ordering::Relaxed);
@@ -286,7 +286,7 @@ impl Shared {
             }
             let slice = libc::timespec { tv_sec: 0, tv_nsec: SLICE.as_nanos() as i64 };
             self.sleepers(other).fetch_add(1, Ordering::SeqCst);
-            // A flag that is published after this line finds the sleeper, or the kernel finds the flag changed.
+            // A flag that is published after this line wakes the sleeper, or the kernel sees that the flag has changed.
             fence(Ordering::SeqCst);
             if flag.load(Ordering::Acquire) == seen {
                 // SAFETY: the flag is a futex word within the mapping; the time lives through the call.
@@ -296,7 +296,7 @@ impl Shared {
         }
     }
 
-    /// Watches a rank's flag for a while, without the kernel; whether it has come to a round.
+    /// Polls a rank's flag for a while in user space. Returns whether it has reached a round.
     fn watch(&self, other: usize, round: u32, background: bool) -> bool {
         let flag = self.flag(other);
         let look = || {
@@ -304,7 +304,7 @@ impl Shared {
             reached(flag.load(Ordering::Acquire), round)
         };
         if self.crowded {
-            // The other rank may need this very core.
+            // The other rank may need this core.
             return (0..YIELDS).any(|_| {
                 (0..LOOKS).any(|_| look()) || {
                     std::thread::yield_now();
@@ -321,8 +321,8 @@ impl Shared {
             if start.elapsed() > patience {
                 return false;
             }
-            // Other programs may have driven both to one core: then it waits for this one. Neither sleeps, so that the
-            // kernel sees that they belong apart.
+            // Other programs may have pushed both ranks to one core, and the other waits for it. Yielding instead of
+            // sleeping lets the kernel see that both are runnable and separate them.
             if self.core(other).load(Ordering::Relaxed) == current_core() {
                 std::thread::yield_now();
             }
@@ -343,7 +343,7 @@ impl Shared {
     }
 }
 
-/// Whether a flag has come to a round; both count on past their largest value.
+/// Whether a flag has reached a round; both wrap around.
 fn reached(flag: u32, round: u32) -> bool {
     flag.wrapping_sub(round) as i32 >= 0
 }

@@ -13,14 +13,15 @@ pub(crate) struct Signature {
     text: [u8; TEXT],
 }
 
-/// Bytes of a description that travel.
+/// Bytes of a description that are sent.
 const TEXT: usize = 110;
 
 impl Signature {
     /// Bytes on the wire.
     pub(crate) const BYTES: usize = size_of::<Signature>();
 
-    /// Of a description that is the same on all ranks if they do the same. Long ones are cut, but compared whole.
+    /// Signature of a description that is equal on all ranks if they call the same. Long descriptions are truncated; a
+    /// hash covers the whole.
     pub(crate) fn new(description: &str) -> Self {
         let hash = Sha256::digest(description.as_bytes());
         let mut end = description.len().min(TEXT);
@@ -72,7 +73,7 @@ mod tests {
         let b = Signature::from_bytes(&a.to_bytes());
         assert!(a.matches(&b) && b.number == 7 && long.starts_with(&b.text()));
         assert!(!a.matches(&Signature::new(&(long + "x"))));
-        // Whatever bytes another process has left there.
+        // Arbitrary bytes from another process.
         assert_eq!(Signature::from_bytes(&[0xff; Signature::BYTES]).text().chars().count(), TEXT);
     }
 }

@@ -11,7 +11,7 @@ pub struct P2p {
     pub tensor: Tensor,
     /// The other rank.
     pub peer: usize,
-    /// Tells messages between the same ranks apart.
+    /// Distinguishes messages between the same ranks.
     pub tag: u32,
     /// Whether this rank sends.
     pub sends: bool,
@@ -23,7 +23,7 @@ pub struct P2p {
 pub enum Collective {
     /// Combines each tensor with the other ranks', in place.
     AllReduce {
-        /// The tensors, each combined with the one at its place on the other ranks.
+        /// The tensors, each combined with the tensor at its index on the other ranks.
         tensors: Vec<Tensor>,
         /// How.
         op: ReduceOp,
@@ -32,16 +32,16 @@ pub enum Collective {
     Broadcast {
         /// Read on the root, written elsewhere.
         tensors: Vec<Tensor>,
-        /// Whose values are copied.
+        /// The rank whose values are copied.
         root: usize,
     },
     /// Combines the ranks' tensors on the root.
     Reduce {
-        /// Written on the root alone.
+        /// Written on the root only.
         tensor: Tensor,
         /// How.
         op: ReduceOp,
-        /// Which rank gets the result.
+        /// The rank that gets the result.
         root: usize,
     },
     /// Collects every rank's tensor on every rank. Shapes may differ.
@@ -51,7 +51,7 @@ pub enum Collective {
         /// This rank's.
         input: Tensor,
     },
-    /// Combines the ranks' lists and gives each rank the tensor at its own place.
+    /// Combines the ranks' lists and gives each rank the tensor at its own index.
     ReduceScatter {
         /// This rank's result.
         output: Tensor,
@@ -85,7 +85,7 @@ pub enum Collective {
         /// Who gives.
         root: usize,
     },
-    /// Sends and receives, all at a time.
+    /// Sends and receives, concurrently.
     P2p(Vec<P2p>),
     /// Waits for all ranks.
     Barrier,

@@ -1,4 +1,4 @@
-//! The engine of tensors on accelerators: collectives on the device's own stream.
+//! The engine for tensors on accelerators: collectives on a separate stream of the device.
 //!
 //! The vendor's library (NCCL, RCCL) moves data if every rank has its own device. Ranks of one machine that share a
 //! device use shared device memory. Everything else (CPU tensors, objects, barriers)
@@ -68,7 +68,7 @@ enum Way {
     Host,
 }
 
-/// The best way that all ranks can go, and why it is not the best of all.
+/// The best transport that all ranks support, and why it is not the best of all.
 fn choose(cards: &[Card]) -> (Way, Option<String>) {
     let sharing = (0..cards.len()).find_map(|i| {
         let same = |j: &usize| cards[*j].node == cards[i].node && cards[*j].identity == cards[i].identity;
@@ -163,7 +163,7 @@ impl DeviceGroup {
         made.map(Some)
     }
 
-    /// Says once, on one rank, why collectives do not go by the vendor's library.
+    /// Prints once, on one rank, why collectives do not use the vendor's library.
     fn say(&self, device: Device, what: &str, why: Option<&str>) {
         if self.rank() == 0 && self.host.name() == "world" {
             let why = why.map_or(String::new(), |why| format!(": {why}"));
@@ -171,7 +171,7 @@ impl DeviceGroup {
         }
     }
 
-    /// A value that one rank made, or the failure it met, on all ranks.
+    /// Shares a value that one rank made, or its error, with all ranks.
     fn agreed<T>(&self, made: Result<T>, what: &str) -> Result<T> {
         let failed = made.as_ref().err().map(|e| e.to_string()).unwrap_or_default();
         let reasons = self.host.all_gather_object(failed.as_bytes())?;
@@ -184,7 +184,7 @@ impl DeviceGroup {
         }
     }
 
-    /// Joins the library's communicator on a thread: a rank that dies meanwhile ends the wait.
+    /// Joins the library's communicator on a separate thread: if a rank dies meanwhile, the wait ends.
     fn join_library(&self, device: Device, id: Vec<u8>, rank: usize, size: usize) -> Result<Arc<dyn DeviceComm>> {
         let engine: &'static dyn Collectives = rushlight_engines::backend(device)?
             .collectives()
@@ -220,7 +220,7 @@ impl DeviceGroup {
             let reason = job.fail(&format!("{description}: {e}"), e.kind());
             Error::new(e.kind(), format!("{description} (group {}, rank {}): {reason}", self.name(), self.rank()))
         })?;
-        // Messages between two ranks are nobody else's concern.
+        // Messages between two ranks concern no other rank.
         if self.size() > 1 && !matches!(collective, Collective::P2p(_)) {
             self.host.compare(&description)?;
         }
@@ -231,7 +231,7 @@ impl DeviceGroup {
         let ops: Vec<_> = lowered.ops.iter().map(Op::on_device).collect();
         let started = comm.start(&ops).map_err(|e| {
             let reason = match e.kind() {
-                // This rank's own mistake, before anything was sent.
+                // An error of this rank alone, before anything was sent.
                 ErrorKind::Unsupported | ErrorKind::OutOfMemory => e.to_string(),
                 kind => job.fail(&format!("{description}: {e}"), kind),
             };
@@ -375,7 +375,7 @@ impl OnDevice {
         Self { work, after: Mutex::new(lowered.after), _tensors: lowered.ops, job }
     }
 
-    /// Has the calling thread's stream wait.
+    /// Makes the calling thread's stream wait.
     pub(super) fn wait(&self) -> Result<()> {
         self.job.abort.check()?;
         self.work.join()?;
@@ -383,7 +383,7 @@ impl OnDevice {
         rushlight_tensor::autograd::no_grad(|| after.iter().try_for_each(|(to, from)| to.copy_(from).map(drop)))
     }
 
-    /// Has the host wait, until a time.
+    /// Makes the host wait, until a deadline.
     pub(super) fn wait_until(&self, deadline: Instant) -> Result<bool> {
         while !self.work.query()? {
             self.job.abort.check()?;

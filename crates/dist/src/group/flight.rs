@@ -1,17 +1,17 @@
-//! The flight record: the last collectives of a rank, for when something went wrong.
+//! The flight record: the last collectives of a rank, for post-mortem analysis.
 
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How many collectives are remembered.
+/// Number of collectives that are remembered.
 const KEPT: usize = 256;
 
-/// Where a collective is.
+/// State of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Waits for its turn.
+    /// Queued.
     Queued,
     /// Under way.
     Started,

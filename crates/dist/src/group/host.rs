@@ -29,7 +29,7 @@ struct Inner {
     changed: Condvar,
     record: Arc<Mutex<FlightRecord>>,
     ranks: Vec<usize>,
-    /// Collectives so far that all ranks take part in, the same number on all of them.
+    /// Number of collectives of all ranks so far; equal on all of them.
     collectives: AtomicU64,
 }
 
@@ -144,7 +144,7 @@ impl ProcessGroup for HostGroup {
         let sequence = queue.sequence;
         lock(&inner.record).call(sequence, collective.describe());
         if !background && queue.waiting.is_empty() && !queue.busy {
-            // Nobody is before it: run here, without the way to the other thread and back. The transport is taken
+            // The queue is empty: run here and avoid the switch to the other thread and back. The transport is locked
             // first, so that nothing overtakes.
             let mut transport = lock(&inner.transport);
             drop(queue);
@@ -213,7 +213,7 @@ impl Inner {
             let aborted = self.job.abort.is_raised();
             let mut reason = e.to_string();
             if !aborted && reason.starts_with("timed out") {
-                // The rank we wait for may itself be waiting: ask all ranks which one is missing.
+                // The rank we wait for may itself be waiting: query all ranks to find the missing one.
                 if let Some(late) = self.job.roll_call(&self.name, &self.ranks, sequence) {
                     reason = format!("timed out after {} s: not here: {late}", self.timeout.as_secs_f32());
                 }
@@ -223,7 +223,7 @@ impl Inner {
             if !aborted {
                 // Only the rank that detected the failure prints it.
                 let text = format!("rushlight: {}", lock(&self.record));
-                // In one piece: other ranks may share the terminal.
+                // In a single write: other ranks may share the terminal.
                 eprint!("{text}");
             }
             self.job.write_records();

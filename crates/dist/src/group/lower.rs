@@ -42,7 +42,7 @@ pub(super) struct Lowered {
     pub(super) ops: Vec<Op>,
     /// Tensors that the operations write to.
     pub(super) written: Vec<Tensor>,
-    /// Copies to be made when the operations are done: where to, and from where.
+    /// Copies to make when the operations are done: destination and source.
     pub(super) after: Vec<(Tensor, Tensor)>,
 }
 
@@ -64,7 +64,7 @@ impl Lowered {
         })
     }
 
-    /// The tensor itself if it is contiguous; else a copy that is contiguous, from which it is written at the end.
+    /// The tensor itself if it is contiguous; else a contiguous copy, which is copied back at the end.
     fn flat(&mut self, t: &Tensor, access: Access) -> Result<Tensor> {
         let t = t.detach();
         if t.is_contiguous() {
@@ -83,8 +83,8 @@ impl Lowered {
         Ok(copy)
     }
 
-    /// One tensor that holds all of the list one after another: their common memory, if they are consecutive; else a
-    /// copy, from which they are written at the end.
+    /// One tensor that holds the list contiguously: their common memory, if they are consecutive; else a copy, which is
+    /// copied back at the end.
     fn joined(&mut self, list: &[Tensor], access: Access) -> Result<Tensor> {
         let first = list[0].detach();
         let each = first.numel();
@@ -234,7 +234,7 @@ mod tests {
             Lowered::new(&Collective::AllGather { outputs, input: Tensor::ones([2]).unwrap() }, 1, 3).unwrap();
         assert!(matches!(&lowered.ops[..], [Op::AllGather { output, .. }] if output.shares_storage(&whole)));
         assert!(lowered.after.is_empty() && lowered.written.len() == 1);
-        // Tensors of their own are copied from a joined one.
+        // Separate tensors are copied from a joined one.
         let gather = Collective::AllGather { outputs: list(3), input: Tensor::ones([2]).unwrap() };
         assert_eq!(Lowered::new(&gather, 1, 3).unwrap().after.len(), 3);
     }

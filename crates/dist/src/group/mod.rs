@@ -23,16 +23,16 @@ use std::time::Duration;
 
 /// Ranks that communicate. An engine implements [`ProcessGroup::submit`]; the named collectives are built on it.
 ///
-/// All ranks of a group must call the same collectives in the same order. A rank that calls another one, or with
-/// other shapes, is named in the error of every rank; so is one that dies, or does not arrive before the timeout. After
-/// such an error the group cannot be used any more.
+/// All ranks of a group must call the same collectives in the same order. If a rank calls another one, passes other
+/// shapes, dies, or does not arrive before the timeout, the error on every rank names it. After such an error the group
+/// cannot be used any more.
 ///
 /// Collectives are not recorded by autograd. A tensor that is not contiguous is copied before and after.
 ///
-/// Tensors on accelerators use the vendor's library (NCCL, RCCL) or, if ranks of one machine share a device,
-/// shared device memory; on a separate stream, also within captured steps. There, messages between two
-/// ranks are matched by their order alone, not by their tags, as with NCCL in PyTorch. `RUSHLIGHT_DEVICE_COLLECTIVES`
-/// overrides the choice: `library`, `shared`, or `host` for copies to and from the CPU's memory.
+/// Tensors on accelerators use the vendor's library (NCCL, RCCL) or, if ranks of one machine share a device, shared
+/// device memory, on a separate stream, also within captured steps. There, messages between two ranks are matched by
+/// order, not by tag, as with NCCL in PyTorch. `RUSHLIGHT_DEVICE_COLLECTIVES` overrides the choice: `library`,
+/// `shared`, or `host` for copies through the CPU's memory.
 pub trait ProcessGroup: Send + Sync {
     /// This rank in the group.
     fn rank(&self) -> usize;
@@ -49,7 +49,7 @@ pub trait ProcessGroup: Send + Sync {
     /// Ranks of the world that are in the group, in its order.
     fn ranks(&self) -> &[usize];
 
-    /// How long a collective may take.
+    /// Timeout of a collective.
     fn timeout(&self) -> Duration;
 
     /// Runs a collective, or starts it if `background`. Collectives of one group run in the order in which they were
@@ -59,7 +59,7 @@ pub trait ProcessGroup: Send + Sync {
     /// The last collectives.
     fn flight_record(&self) -> FlightRecord;
 
-    /// Runs a collective to its end.
+    /// Runs a collective and waits for it.
     fn run(&self, collective: Collective) -> Result<()> {
         self.submit(collective, false)?.wait()
     }
@@ -89,7 +89,7 @@ pub trait ProcessGroup: Send + Sync {
         self.run(Collective::AllGather { outputs: outputs.to_vec(), input: input.clone() })
     }
 
-    /// Collects tensors of one shape as the parts of one, along its first dimension.
+    /// Concatenates tensors of one shape along the first dimension of the output.
     fn all_gather_into_tensor(&self, output: &Tensor, input: &Tensor) -> Result<()> {
         let outputs = even_parts("all_gather_into_tensor", output, self.size(), input)?;
         self.run(Collective::AllGather { outputs, input: input.clone() })
@@ -111,7 +111,7 @@ pub trait ProcessGroup: Send + Sync {
         self.run(Collective::AllToAll { outputs: outputs.to_vec(), inputs: inputs.to_vec() })
     }
 
-    /// [`ProcessGroup::all_to_all`] of the parts of one tensor, along its first dimension; of equal size unless said
+    /// [`ProcessGroup::all_to_all`] of the parts of one tensor, along its first dimension; of equal size unless given
     /// otherwise.
     fn all_to_all_single(
         &self,
@@ -141,8 +141,8 @@ pub trait ProcessGroup: Send + Sync {
 
     /// Sends a tensor to a rank, which must receive one of the same size with the same tag.
     ///
-    /// From the CPU's memory a message goes out whether or not the other rank receives yet. On an accelerator the
-    /// stream waits for the receiver once its buffer is full: ranks that send to each other at a time use
+    /// From the CPU's memory a message is sent whether or not the other rank receives yet. On an accelerator the stream
+    /// waits for the receiver once its buffer is full: ranks that send to each other at the same time use
     /// [`batch_p2p`](ProcessGroup::batch_p2p), as with NCCL.
     fn send(&self, tensor: &Tensor, to: usize, tag: u32) -> Result<()> {
         self.run(Collective::P2p(vec![P2p { tensor: tensor.clone(), peer: to, tag, sends: true }]))
@@ -153,7 +153,7 @@ pub trait ProcessGroup: Send + Sync {
         self.run(Collective::P2p(vec![P2p { tensor: tensor.clone(), peer: from, tag, sends: false }]))
     }
 
-    /// Starts sends and receives that continue together; PyTorch's `batch_isend_irecv`.
+    /// Starts sends and receives that run concurrently; PyTorch's `batch_isend_irecv`.
     fn batch_p2p(&self, all: Vec<P2p>) -> Result<Work> {
         self.submit(Collective::P2p(all), true)
     }
@@ -176,8 +176,7 @@ fn split(call: &str, whole: &Tensor, n: usize) -> Result<Vec<Tensor>> {
     (0..n).map(|i| whole.detach().narrow(0, (i * rows / n) as isize, rows / n)).collect()
 }
 
-/// The parts of a tensor that holds one of `like`'s shape for each rank, either one after another or along a
-/// dimension of their own.
+/// The parts of a tensor that holds one of `like`'s shape for each rank, concatenated or stacked.
 fn even_parts(call: &str, whole: &Tensor, n: usize, like: &Tensor) -> Result<Vec<Tensor>> {
     if whole.numel() != like.numel() * n || whole.dtype() != like.dtype() {
         return Err(Error::shape(format!(

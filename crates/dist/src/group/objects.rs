@@ -1,4 +1,4 @@
-//! Collectives on byte strings of any length, by which fronts send their objects.
+//! Collectives on byte strings of any length, with which front ends send their objects.
 
 use super::ProcessGroup;
 use rushlight_core::{DType, Error, Result};
@@ -8,11 +8,11 @@ use rushlight_tensor::Tensor;
 pub trait Objects {
     /// Every rank's bytes, on every rank.
     fn all_gather_object(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
-    /// The root's bytes; others pass none.
+    /// The root's bytes; other ranks pass an empty slice.
     fn broadcast_object(&self, bytes: Option<&[u8]>, root: usize) -> Result<Vec<u8>>;
-    /// Every rank's bytes on the root, nothing elsewhere.
+    /// Every rank's bytes on the root, an empty list elsewhere.
     fn gather_object(&self, bytes: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>>;
-    /// This rank's of the root's list; others pass none.
+    /// This rank's element of the root's list; other ranks pass none.
     fn scatter_object(&self, list: Option<&[Vec<u8>]>, root: usize) -> Result<Vec<u8>>;
     /// Sends bytes to a rank.
     fn send_object(&self, bytes: &[u8], to: usize, tag: u32) -> Result<()>;
@@ -59,7 +59,7 @@ impl<G: ProcessGroup + ?Sized> Objects for G {
     }
 
     fn gather_object(&self, bytes: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
-        // Lengths first, then everyone's padded to the longest: gathered tensors have one shape.
+        // Lengths first, then the data padded to the longest: gathered tensors have one shape.
         let lengths = Tensor::empty_with([self.size()], DType::I64)?;
         self.all_gather_into_tensor(&lengths, &length(bytes)?)?;
         let lengths = lengths.to_vec::<i64>()?;

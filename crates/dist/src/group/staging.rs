@@ -5,14 +5,14 @@ use rushlight_core::{Device, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 
-/// A tensor whose bytes are at hand.
+/// A tensor whose bytes are accessible to the host.
 pub(super) struct Staged {
     tensor: Tensor,
     copy: Option<Tensor>,
 }
 
 impl Staged {
-    /// Of a tensor that is read, or read and written.
+    /// For a tensor that is read, or read and written.
     pub(super) fn new(tensor: &Tensor) -> Result<Self> {
         let tensor = tensor.detach();
         if tensor.device() == Device::Cpu && tensor.is_contiguous() {

@@ -1,4 +1,4 @@
-//! Handles of collectives that continue while the program does.
+//! Handles of asynchronous collectives.
 
 use super::device::OnDevice;
 use super::lower::Lowered;
@@ -8,9 +8,9 @@ use rushlight_core::{Error, Result};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// A collective that was started. Its tensors must not be used until [`Work::wait`] returns.
+/// An asynchronous collective. Its tensors must not be used until [`Work::wait`] returns.
 #[derive(Clone)]
-#[must_use = "the collective's result is there when wait() returns"]
+#[must_use = "the result is available after wait() returns"]
 pub struct Work(Inner);
 
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Work {
         work
     }
 
-    /// A collective that a device's stream was given.
+    /// A collective that was issued on a device's stream.
     pub(super) fn on_device(work: Arc<dyn DeviceWork>, lowered: Lowered, job: Arc<Job>) -> Self {
         Self(Inner::Device(Arc::new(OnDevice::new(work, lowered, job))))
     }
@@ -68,7 +68,7 @@ impl Work {
         }
     }
 
-    /// [`Work::wait`] with a timeout, after which the collective still continues. The host waits, wherever the tensors
+    /// [`Work::wait`] with a timeout; the collective continues after it. The host waits, wherever the tensors
     /// are.
     pub fn wait_for(&self, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
@@ -90,7 +90,7 @@ impl Work {
         }
     }
 
-    /// Whether it is done, well or not.
+    /// Whether it has ended, successfully or not.
     pub fn is_completed(&self) -> bool {
         match &self.0 {
             Inner::Host(state) => state.result.lock().unwrap_or_else(|e| e.into_inner()).is_some(),

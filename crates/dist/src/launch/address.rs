@@ -1,4 +1,4 @@
-//! Where ranks meet: host, port and network interface.
+//! Rendezvous address: host, port and network interface.
 
 use super::{Environment, Launch, Launcher};
 use rushlight_core::{Error, Result};
@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Where the store of a job listens.
+/// Address of a job's store.
 ///
 /// Without MASTER_PORT there are several candidate ports, the same in every process of the job. Rank 0 listens on the
-/// first that is free; the others try them in turn and know their own store by its proof of the job's secret. So two
-/// jobs on one host cannot meet by mistake.
+/// first free one; the others try them in turn and recognise their own store by its proof of the job's secret. So two
+/// jobs on one host cannot connect to each other by mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendezvous {
     /// Rank 0's host: an address or a name.
@@ -25,7 +25,7 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// The meeting point of a launch, by MASTER_ADDR and MASTER_PORT where they are set, else by the job's hosts and
+    /// The rendezvous of a launch, from MASTER_ADDR and MASTER_PORT if they are set, else from the job's hosts and
     /// name.
     pub fn new(launch: &Launch, env: &Environment) -> Result<Self> {
         let (host, why_host) = match env.get("MASTER_ADDR") {
@@ -73,14 +73,13 @@ impl Rendezvous {
     }
 }
 
-/// Ports of a job: 16 between 15000 and 32767, which is below the usual ephemeral range, at places that follow from
-/// the job's name.
+/// Ports of a job: 16 between 15000 and 32767, which is below the usual ephemeral range, derived from the job's name.
 pub fn candidate_ports(job: &str) -> Vec<u16> {
     let mut ports = Vec::with_capacity(16);
     for round in 0u8.. {
         for pair in Sha256::new().chain_update([round]).chain_update(job).finalize().chunks_exact(2) {
             let port = 15000 + u16::from_le_bytes([pair[0], pair[1]]) % (32768 - 15000);
-            // PyTorch's defaults are taken by others more often than not.
+            // PyTorch's default ports are often in use.
             if !ports.contains(&port) && port != 29400 && port != 29500 {
                 ports.push(port);
             }
@@ -103,8 +102,8 @@ pub fn ephemeral_range(env: &Environment) -> std::ops::RangeInclusive<u16> {
     }
 }
 
-/// The process that started all ranks of this node: the nearest ancestor that is a launcher's, else the parent. With
-/// its start time, as process numbers come again.
+/// The process that started all ranks of this node: the nearest ancestor that is a launcher, else the parent. With its
+/// start time, because process numbers are reused.
 fn launcher_process() -> String {
     const NAMES: [&str; 10] = [
         "hydra_pmi_proxy",
@@ -141,7 +140,7 @@ fn launcher_process() -> String {
 pub struct Interface {
     /// Its name: `eth0`.
     pub name: String,
-    /// An address; an interface with several is listed as often.
+    /// An address; an interface with several addresses has several entries.
     pub address: IpAddr,
 }
 
@@ -238,7 +237,7 @@ fn preferred(all: &[Interface]) -> Option<Interface> {
         .map(|(_, i)| i.clone())
 }
 
-/// Addresses of a host, without waiting for DNS longer than `limit`.
+/// Resolves a host, without waiting for DNS longer than `limit`.
 ///
 /// Literal addresses, this host's own name and names in `/etc/hosts` need no DNS. A lookup that is still running at
 /// the limit continues in a separate thread and its answer is dropped.

@@ -3,7 +3,7 @@
 use super::{Environment, Launch};
 use rushlight_core::{Device, Result};
 
-/// Which of the devices that the process sees is this rank's.
+/// The device of this rank among those that the process sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChoice {
     /// Its index among the visible devices.
@@ -12,7 +12,7 @@ pub struct DeviceChoice {
     pub reason: String,
 }
 
-/// Variables by which launchers narrow the devices a process sees, with the separator between devices.
+/// Variables with which launchers restrict the devices of a process, with the separator between devices.
 const VISIBLE: [&str; 4] = ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"];
 
 /// Chooses a rank's device from its local rank and the devices that the launcher left visible.
@@ -49,9 +49,8 @@ pub fn choose_device(launch: &Launch, env: &Environment, count: usize) -> Option
     }
 }
 
-/// This process's device, known before it meets the other ranks: the accelerator that follows from its local rank and
-/// from the devices that the launcher left visible, or the CPU without one. [`World::device`](crate::World::device)
-/// returns the same afterwards.
+/// This process's device, known before rendezvous: the accelerator selected by its local rank among the devices that
+/// the launcher left visible, or the CPU without one. [`World::device`](crate::World::device) returns the same later.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 /// Environment variables, host name, and the few files that launchers leave behind.
 ///
-/// [`Environment::current`] reads the process's own; [`Environment::recorded`] is one written down elsewhere, which
-/// touches nothing of this machine.
+/// [`Environment::current`] reads the process's own; [`Environment::recorded`] is a recording, which accesses nothing
+/// of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     vars: BTreeMap<String, String>,

@@ -2,7 +2,7 @@
 
 use rushlight_core::{Error, Result};
 
-/// More hosts than any machine has: a longer list is a mistake, not a job.
+/// Maximum number of hosts: a longer list is a mistake.
 const MAX_HOSTS: usize = 1 << 20;
 
 /// Expands Slurm's node lists: `n[1-3,7]`, `rack[0-1]n[08-11],login1`. Leading zeros are kept.

@@ -23,30 +23,30 @@ pub use table::Launcher;
 use rushlight_core::{Error, Result};
 use table::{ROWS, Row, in_slurm_step};
 
-/// This process's place in its world, and how it was found.
+/// Rank and world size of this process, and how they were found.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Who started us.
+    /// The launcher.
     pub launcher: Launcher,
-    /// This process, counted over all.
+    /// Global rank.
     pub rank: usize,
-    /// Number of processes.
+    /// World size.
     pub world_size: usize,
-    /// This process, counted on its node; `None` if the launcher does not say.
+    /// Local rank; `None` if the launcher does not report it.
     pub local_rank: Option<usize>,
-    /// Number of processes on this node; `None` if the launcher does not say.
+    /// Number of processes on this node; `None` if the launcher does not report it.
     pub local_size: Option<usize>,
-    /// This node; `None` if the launcher does not say.
+    /// Index of this node; `None` if the launcher does not report it.
     pub node_rank: Option<usize>,
-    /// Number of nodes; `None` if the launcher does not say.
+    /// Number of nodes; `None` if the launcher does not report it.
     pub nodes: Option<usize>,
     /// Hosts of the job, rank 0's first; empty if unknown.
     pub hosts: Vec<String>,
-    /// A name no other job of this cluster has, as far as the launcher gives one.
+    /// A name that is unique among the jobs of this cluster, if the launcher provides one.
     pub job: String,
     /// A random value that the launcher gave to this job's processes only.
     pub launcher_secret: Option<String>,
-    /// Facts the detection rests on, for people.
+    /// Facts that led to the result, for messages.
     pub reasons: Vec<String>,
     /// A probable omission of the user, such as `srun` in a batch script.
     pub advice: Option<String>,
@@ -67,7 +67,7 @@ pub fn detect_from(env: &Environment) -> Result<Launch> {
     reconcile(launch, env)
 }
 
-/// The first variable that is set. All others that are set must be equal to it.
+/// The first variable that is set. All others that are set must have the same value.
 fn agreed(env: &Environment, names: &[&'static str]) -> Result<Option<(usize, &'static str)>> {
     let mut first: Option<(usize, &'static str)> = None;
     for &name in names {
@@ -238,7 +238,7 @@ fn check(launch: &Launch) -> Result<()> {
     below("the local size less one", launch.local_size.map(|n| n.saturating_sub(1)), Some(launch.world_size))
 }
 
-/// Hosts of the job around a launcher that does not tell them, if the ranks are on several.
+/// Hosts of the enclosing job, for launchers that do not report them, if the ranks are on several.
 fn job_hosts(launch: &Launch, env: &Environment) -> Result<Vec<String>> {
     if launch.is_one_node() {
         return Ok(Vec::new());
@@ -288,7 +288,7 @@ fn reconcile(launch: Launch, env: &Environment) -> Result<Launch> {
     }
 }
 
-/// No launcher: one process. In an allocation that has room for more, with advice.
+/// No launcher: one process. In an allocation with room for more, with advice.
 fn single(env: &Environment) -> Launch {
     let tasks = env.number("SLURM_NTASKS").ok().flatten().or(env.number("SLURM_NPROCS").ok().flatten()).unwrap_or(1);
     let allocation = env.get("SLURM_JOB_ID").is_some() && !in_slurm_step(env);
@@ -337,7 +337,7 @@ impl Launch {
         Ok(launch)
     }
 
-    /// Whether the launcher says that all ranks are on this node.
+    /// Whether the launcher reports that all ranks are on this node.
     pub fn is_one_node(&self) -> bool {
         self.nodes == Some(1) || self.local_size == Some(self.world_size)
     }

@@ -1,4 +1,4 @@
-//! The secret by which the processes of a job know each other.
+//! The secret with which the processes of a job authenticate each other.
 
 use super::{Launch, Rendezvous};
 use crate::store::auth::hmac;
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The variable by which a launcher or a user hands a secret to all processes of a job.
+/// The variable with which a launcher or a user passes a secret to all processes of a job.
 pub const SECRET_VARIABLE: &str = "RUSHLIGHT_JOB_SECRET";
 
 /// 32 bytes that all processes of a job have and no others. Never printed.
@@ -45,10 +45,10 @@ pub(crate) fn random_bytes() -> Result<[u8; 32]> {
     Ok(bytes)
 }
 
-/// The secret of a job, and its source: RUSHLIGHT_JOB_SECRET, the launcher's own, or derived from the
-/// job's name and a key that is in the user's home and only the user can read.
+/// The secret of a job, and its source: RUSHLIGHT_JOB_SECRET, the launcher's own, or derived from the job's name and a
+/// key in the user's home directory that only the user can read.
 ///
-/// The key is made on first use. Nodes that do not share the home directory need RUSHLIGHT_JOB_SECRET.
+/// The key is created on first use. Nodes that do not share the home directory need RUSHLIGHT_JOB_SECRET.
 pub fn job_secret(launch: &Launch, meeting: &Rendezvous) -> Result<(Secret, String)> {
     if let Ok(text) = std::env::var(SECRET_VARIABLE)
         && !text.is_empty()

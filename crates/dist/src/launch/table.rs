@@ -52,13 +52,13 @@ impl fmt::Display for Launcher {
     }
 }
 
-/// Names of variables, the one to believe first. All that are set must agree.
+/// Names of variables in order of preference. All that are set must agree.
 type Names = &'static [&'static str];
 
 /// A launcher's variables.
 pub(super) struct Row {
     pub launcher: Launcher,
-    /// The row applies if of every list one variable is set.
+    /// The row applies if one variable of every list is set.
     pub requires: &'static [Names],
     pub rank: Names,
     pub size: Names,
@@ -79,7 +79,7 @@ impl Row {
     }
 }
 
-/// Slurm's numbers of the steps that are the batch script and the interactive shell: no `srun` of the user's.
+/// Slurm's numbers of the steps that are the batch script and the interactive shell: not started by `srun`.
 const NOT_A_TASK: [&str; 2] = ["4294967291", "4294967290"];
 
 /// Whether `srun` started this process, rather than a batch script or a shell of the allocation.
@@ -92,8 +92,8 @@ const NONE: Names = &[];
 
 /// Innermost first: `torchrun` may run inside `mpiexec`, which may run inside a Slurm step.
 ///
-/// Hydra is known by MPI_LOCALRANKID: Slurm's `--mpi=pmi2` and Flux set PMI_RANK and PMI_SIZE as well. A Hydra inside
-/// a Slurm step must come before Slurm: there SLURM_PROCID counts Hydra's proxies, not the ranks.
+/// Hydra is recognised by MPI_LOCALRANKID: Slurm's `--mpi=pmi2` and Flux set PMI_RANK and PMI_SIZE as well. A Hydra
+/// inside a Slurm step must come before Slurm: there SLURM_PROCID counts Hydra's proxies, not the ranks.
 pub(super) const ROWS: &[Row] = &[
     Row {
         launcher: Launcher::Torchrun,
@@ -123,7 +123,7 @@ pub(super) const ROWS: &[Row] = &[
         launcher: Launcher::Pals,
         requires: &[&["PALS_RANKID"]],
         rank: &["PALS_RANKID"],
-        // Completed in `complete_pals`: PALS exports no size that can be relied upon.
+        // Completed in `complete_pals`: PALS exports no reliable size.
         size: NONE,
         local_rank: &["PALS_LOCAL_RANKID"],
         local_size: &["PALS_LOCAL_SIZE"],
@@ -196,7 +196,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         launcher: Launcher::Slurm,
         requires: &[&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]],
-        // With --mpi=pmi2 and --mpi=pmix Slurm says it twice. A Hydra that does not set MPI_LOCALRANKID shows as a
+        // With --mpi=pmi2 and --mpi=pmix Slurm sets both. A Hydra that does not set MPI_LOCALRANKID shows as a
         // contradiction here.
         rank: &["SLURM_PROCID", "PMI_RANK", "PMIX_RANK"],
         size: &["SLURM_STEP_NUM_TASKS"],

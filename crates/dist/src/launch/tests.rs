@@ -1,5 +1,5 @@
-//! Recorded environments of every launcher, written from their documentation and from what MPICH, Open MPI, Intel MPI
-//! and Slurm were seen to set.
+//! Recorded environments of every launcher, written from their documentation and from the variables that MPICH, Open
+//! MPI, Intel MPI and Slurm were observed to set.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn the_innermost_launcher_wins() {
     assert_eq!(place(&launch(&dawn)), (Launcher::Hydra, 1, 4, Some(3), Some(4)));
     assert_eq!(launch(&format!("{SLURM}\n{TORCHRUN}")).launcher, Launcher::Torchrun);
     assert_eq!(launch(&format!("{SLURM}\n{OPEN_MPI}")).launcher, Launcher::OpenMpi);
-    // srun --mpi=pmi2 sets what Hydra sets, but for the local rank.
+    // srun --mpi=pmi2 sets the same variables as Hydra, except for the local rank.
     let pmi2 = format!("{SLURM}\nPMI_RANK=2\nPMI_SIZE=4\nPMI_FD=8\nPMI_JOBID=7.0");
     assert_eq!(place(&launch(&pmi2)), (Launcher::Slurm, 2, 4, Some(0), Some(2)));
 }

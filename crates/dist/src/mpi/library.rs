@@ -1,4 +1,4 @@
-//! Finding libmpi: the one in use already, the launcher's own, or the system's.
+//! Finding libmpi: the one already loaded, the launcher's own, or the system's.
 
 use super::abi::{Constants, Family, Functions, family};
 use crate::launch::{Environment, Launcher, detect_from};
@@ -11,7 +11,8 @@ pub(super) const VARIABLE: &str = "RUSHLIGHT_MPI_LIBRARY";
 /// RTLD_NOLOAD: opens a library only if it is loaded already.
 const LOADED_ONLY: i32 = libc::RTLD_NOLOAD;
 
-/// Names of MPICH's relatives, and of Open MPI. The standard ABI comes last: a launcher's own library is a safer match.
+/// Names of MPICH and derivatives, and of Open MPI. The standard ABI comes last: a launcher's own library is a safer
+/// match.
 const MPICH_NAMES: [&str; 5] =
     ["libmpi.so.12", "libmpich.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi_abi.so.1"];
 const OPEN_MPI_NAMES: [&str; 2] = ["libmpi.so.40", "libmpi_abi.so.1"];
@@ -54,7 +55,7 @@ pub(super) fn open(env: &Environment) -> Result<Mpi> {
             },
             Err(e) => {
                 let reason = e.to_string();
-                // The system's text repeats the name.
+                // The system's message repeats the name.
                 let reason = reason.strip_prefix(&format!("{name}: ")).unwrap_or(&reason).to_owned();
                 tried.push(format!("{name} ({why}): {reason}"));
             }
@@ -70,7 +71,7 @@ pub(super) fn open(env: &Environment) -> Result<Mpi> {
     )))
 }
 
-/// Takes the functions and constants of an open library, which stays open.
+/// Loads the functions and constants of an open library, which stays open.
 fn bind(library: Library, path: &str) -> std::result::Result<Mpi, String> {
     let functions = Functions::load(&library)?;
     let version = functions.version();
@@ -106,7 +107,7 @@ fn candidates(env: &Environment) -> Vec<(PathBuf, i32, &'static str)> {
     list
 }
 
-/// Names to look for, those that fit the launcher first.
+/// Names to look for, those of the launcher's family first.
 fn names(env: &Environment) -> Vec<&'static str> {
     let launcher = detect_from(env).map(|launch| launch.launcher).ok();
     let open_mpi = launcher == Some(Launcher::OpenMpi)

@@ -28,16 +28,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long the end of the process waits for MPI_Finalize. Ranks that died do not come to it.
+/// How long the end of the process waits for MPI_Finalize. Dead ranks never reach it.
 const FINALIZE_PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of sends that are under way before further ones wait.
+/// Maximum bytes of buffered sends; further ones wait.
 const MAX_SENDING: usize = 256 << 20;
 
 static RUNTIME: Mutex<State> = Mutex::new(State::Unused);
 
 enum State {
     Unused,
-    /// Initialising has begun and never ended.
+    /// Initialisation has begun and not returned.
     Stuck,
     Running(Arc<Runtime>),
 }
@@ -55,7 +55,7 @@ pub(crate) struct Runtime {
     /// The largest tag.
     max_tag: u64,
     owner: Arc<Owner>,
-    /// Set by the first failure. MPI may hold requests that never end.
+    /// Set by the first failure. MPI may hold requests that never complete.
     failed: AtomicBool,
     ops: Mutex<HashMap<(DType, ReduceOp), Handle>>,
     sends: Mutex<Sends>,
@@ -63,7 +63,7 @@ pub(crate) struct Runtime {
     process: u32,
 }
 
-/// Sends whose data was copied, so that their callers need not wait.
+/// Sends whose data was copied, so that their callers do not wait.
 #[derive(Default)]
 struct Sends {
     under_way: Vec<(Handle, Vec<u8>)>,
@@ -71,7 +71,7 @@ struct Sends {
     has_thread: bool,
 }
 
-/// The thread for calls that block.
+/// The thread for blocking calls.
 #[derive(Default)]
 struct Owner {
     tasks: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
@@ -192,7 +192,7 @@ impl Runtime {
         format!("{} ({}, handles of {:?})", self.mpi.version, self.mpi.path, self.mpi.family)
     }
 
-    /// Compares MPI's rank and size with the launcher's. Where the launcher says nothing, or less, MPI is believed.
+    /// Compares MPI's rank and size with the launcher's. If the launcher does not report them, MPI's are used.
     pub(crate) fn reconcile(&self, launch: Result<Launch>, place: Option<(usize, usize)>) -> Result<Launch> {
         let wrong = |what: String| {
             Err(Error::value(format!(
@@ -233,7 +233,7 @@ impl Runtime {
         }
     }
 
-    /// Runs a call that blocks until all ranks concerned have come.
+    /// Runs a call that blocks until all participating ranks have called it.
     fn blocking<T: Send + 'static>(
         &self,
         name: &str,
@@ -244,7 +244,7 @@ impl Runtime {
         self.owner.run(wait, call).inspect_err(|_| self.failed.store(true, Relaxed))?
     }
 
-    /// An operation of this library's own, made when it is first used.
+    /// An operation of this library, created on first use.
     fn op(&self, dtype: DType, op: ReduceOp) -> Result<Handle> {
         let mut ops = lock(&self.ops);
         if let Some(handle) = ops.get(&(dtype, op)) {
@@ -259,7 +259,7 @@ impl Runtime {
         Ok(handle)
     }
 
-    /// Takes over a send whose bytes are its own. A thread sees it through: MPI makes no progress by itself.
+    /// Takes over a send that owns its bytes. A thread completes it: MPI makes no progress by itself.
     fn keep_sending(self: &Arc<Self>, request: Handle, bytes: Vec<u8>) -> Result<()> {
         let mut sends = lock(&self.sends);
         sends.bytes += bytes.len();
@@ -310,7 +310,7 @@ impl Runtime {
     }
 }
 
-/// Opens the library and initialises MPI, unless somebody has.
+/// Opens the library and initialises MPI, unless another library has.
 fn initialise(env: &Environment) -> Result<Started> {
     let mpi = library::open(env)?;
     let (f, c) = (&mpi.functions, &mpi.constants);
@@ -355,15 +355,15 @@ fn initialise(env: &Environment) -> Result<Started> {
     let max_tag = match has_tag != 0 && !tag.is_null() {
         // SAFETY: MPI returns the address of its own integer.
         true => unsafe { *tag }.max(32767) as u64,
-        // The least that MPI promises.
+        // The minimum that MPI guarantees.
         false => 32767,
     };
     Ok(Started { rank: rank as usize, size: size as usize, max_tag, ours: initialised == 0, mpi })
 }
 
-/// Finalizes MPI when the process ends in good order. Launchers take a rank that does not for one that crashed.
+/// Finalizes MPI when the process ends cleanly. Launchers treat a rank that does not as crashed.
 ///
-/// No thread-local variables exist any more here.
+/// Thread-local variables are gone at this point.
 extern "C" fn finalize_at_exit() {
     let Ok(state) = RUNTIME.try_lock() else { return };
     let State::Running(runtime) = &*state else { return };

@@ -1,4 +1,4 @@
-//! A group's collectives by MPI.
+//! A group's collectives over MPI.
 
 mod messages;
 
@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// The most bytes that one call of MPI is given; MPI counts in 32 bits. RUSHLIGHT_MPI_CHUNK sets another limit.
+/// Maximum bytes per MPI call; MPI counts in 32 bits. RUSHLIGHT_MPI_CHUNK sets another limit.
 const CHUNK: usize = 256 << 20;
-/// Messages of an all-to-all under way at a time, each way.
+/// Concurrent messages of an all-to-all, in each direction.
 const WINDOW: usize = 16;
 /// The tag of messages within collectives. Tags of sends are one higher than the program's.
 const INTERNAL: c_int = 0;
-/// Polls before a wait gives its processor away, and before it sleeps between them.
+/// Polls before a wait yields its processor, and before it sleeps between polls.
 const SPINS: u32 = 500;
 const YIELDS: u32 = 20_000;
-/// How long a collective may still run after a rank of its group has left.
+/// How long a collective may continue after a rank of its group has left.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// One rank's end of a group over MPI.
@@ -35,7 +35,7 @@ pub(crate) struct MpiTransport {
     chunk: usize,
 }
 
-/// Spans one after another in memory.
+/// Contiguous spans.
 fn joined(spans: &[Span]) -> Option<Span> {
     let first = spans.iter().find(|span| span.len > 0)?;
     let mut end = first.ptr;
@@ -55,7 +55,7 @@ fn overlap(a: Span, b: Span) -> bool {
     a_at < b_at + b.len && b_at < a_at + a.len
 }
 
-/// Lengths and distances from the first, in units of `unit` bytes.
+/// Lengths and offsets from the first, in units of `unit` bytes.
 fn places(spans: &[Span], unit: usize) -> (Vec<c_int>, Vec<c_int>) {
     let counts: Vec<c_int> = spans.iter().map(|span| (span.len / unit) as c_int).collect();
     let mut displacements = Vec::with_capacity(counts.len());
@@ -68,7 +68,7 @@ fn places(spans: &[Span], unit: usize) -> (Vec<c_int>, Vec<c_int>) {
 }
 
 impl MpiTransport {
-    /// The group of all ranks of MPI_COMM_WORLD, of which this is `rank`.
+    /// The group of all ranks of MPI_COMM_WORLD; this process is `rank`.
     pub(crate) fn world(runtime: &Arc<Runtime>, rank: usize, limit: &Limit) -> Result<Self> {
         let shared = runtime.clone();
         let made = runtime.blocking("MPI_Comm_split", limit, move || {
@@ -89,7 +89,7 @@ impl MpiTransport {
         Self::new(runtime, made, rank, (0..size).collect())
     }
 
-    /// A group of some ranks of this one's. They alone call this.
+    /// A group of some ranks of this one. Only they call this.
     pub(crate) fn subgroup(
         world: Handle,
         runtime: &Arc<Runtime>,
@@ -99,7 +99,7 @@ impl MpiTransport {
         limit: &Limit,
     ) -> Result<Self> {
         let (shared, list) = (runtime.clone(), ranks.iter().map(|r| *r as c_int).collect::<Vec<_>>());
-        // The tag keeps groups apart that are made at a time by threads of the same ranks.
+        // The tag separates groups that threads of the same ranks make concurrently.
         let tag = (id % 32768) as c_int;
         let made = runtime.blocking("MPI_Comm_create_group", limit, move || {
             let f = &shared.mpi.functions;
@@ -137,7 +137,7 @@ impl MpiTransport {
         self.comm
     }
 
-    /// Bytes to work in, aligned for every dtype.
+    /// A buffer of bytes, aligned for every dtype.
     fn scratch(&mut self, len: usize) -> Span {
         self.scratch.resize(self.scratch.len().max(len.div_ceil(8)), 0);
         Span { ptr: self.scratch.as_mut_ptr().cast(), len }
@@ -194,7 +194,7 @@ impl MpiTransport {
         result
     }
 
-    /// Starts a call of MPI and waits for it. `start` gets the request to fill.
+    /// Starts an MPI call and waits for it. `start` gets the request to fill.
     ///
     /// # Safety
     /// As for [`MpiTransport::wait`].
@@ -209,7 +209,7 @@ impl MpiTransport {
         unsafe { self.wait(&mut request, name, call) }
     }
 
-    /// Datatype and operation of a reduction. MPI's own sums are used where they mean the same as ours.
+    /// Datatype and operation of a reduction. MPI's own sums are used if they have our semantics.
     fn reduction(&self, how: Reduction) -> Result<(Handle, Handle)> {
         let c = &self.runtime.mpi.constants;
         let op = how.partial().op;
@@ -237,7 +237,7 @@ impl MpiTransport {
         (share, longest.div_ceil(share))
     }
 
-    /// All ranks' signatures, when they are known to differ.
+    /// All ranks' signatures, after a mismatch was detected.
     fn mismatch(&mut self, call: &Call) -> Error {
         let mut all = vec![[0u8; Signature::BYTES]; self.size];
         all[self.rank] = call.signature.to_bytes();
@@ -256,7 +256,7 @@ impl MpiTransport {
         }
         let told =
             |index: usize| format!("rank {} called {}", self.ranks[index], Signature::from_bytes(&all[index]).text());
-        // The first few, and every rank that does something else than the first.
+        // The first few ranks, and every rank whose call differs from the first.
         let first = Signature::from_bytes(&all[0]);
         let odd = |index: &usize| *index < 4 || !Signature::from_bytes(&all[*index]).matches(&first);
         let list: Vec<String> = (0..self.size).filter(odd).take(16).map(told).collect();
@@ -284,7 +284,7 @@ impl Transport for MpiTransport {
         self.runtime.failed.load(Relaxed)
     }
 
-    /// Compares the ranks' calls first: with a mismatch MPI would hang or write out of bounds.
+    /// Compares the ranks' calls first: after a mismatch MPI would hang or write out of bounds.
     fn begin(&mut self, call: &Call) -> Result<()> {
         let hash = call.signature.hash() as i64;
         let mut extremes = Box::new([hash, !hash]);
@@ -299,7 +299,7 @@ impl Transport for MpiTransport {
             std::mem::forget(extremes);
             return Err(e);
         }
-        // The largest and the smallest are the same.
+        // Equal if the largest and the smallest are the same.
         if extremes[0] == !extremes[1] { Ok(()) } else { Err(self.mismatch(call)) }
     }
 
@@ -425,7 +425,7 @@ impl Transport for MpiTransport {
         let (n, at) = (self.size, self.rank);
         // SAFETY: see above the impl.
         unsafe { outputs[at].copy_from(inputs[at]) };
-        // Only the two ranks of a pair know how much they exchange, so there is no collective of MPI's to call.
+        // Only the two ranks of a pair know their sizes, so no MPI collective applies.
         for first in (1..n).step_by(WINDOW) {
             let mut messages = Vec::new();
             for step in first..n.min(first + WINDOW) {
@@ -512,7 +512,7 @@ impl Transport for MpiTransport {
 }
 
 impl MpiTransport {
-    /// Places for parts, one after another in memory of this transport.
+    /// Slots for parts, contiguous in memory of this transport.
     fn stage(&mut self, parts: &[Span]) -> Vec<Span> {
         let mut rest = self.scratch(parts.iter().map(|part| part.len).sum::<usize>().max(8));
         let places = parts.iter().map(|part| {
@@ -563,7 +563,7 @@ impl Drop for MpiTransport {
         let (runtime, mut comm) = (self.runtime.clone(), self.comm);
         self.runtime.owner.submit(move || {
             let mut finalised = 0;
-            // SAFETY: nobody starts anything on this communicator any more; sends under way end by themselves.
+            // SAFETY: no call uses this communicator any more; pending sends complete by themselves.
             unsafe {
                 (runtime.mpi.functions.finalized)(&mut finalised);
                 if finalised == 0 {

@@ -36,13 +36,13 @@ impl PeriodicModelAverager {
         }
     }
 
-    /// Steps at the beginning in which nothing is averaged, as gradients still are.
+    /// Number of initial steps without averaging, while gradients are still averaged.
     pub fn warmup_steps(mut self, steps: usize) -> Self {
         self.warmup = steps;
         self
     }
 
-    /// Counts a step; averages if it is time, and says whether it did.
+    /// Counts a step; averages parameters if it is due. Returns whether it did.
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<bool> {
         let step = self.step;
         self.step += 1;

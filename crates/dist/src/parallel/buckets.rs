@@ -3,19 +3,19 @@
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::Tensor;
 
-/// Bytes of the first bucket at most: communication starts while backward is young.
+/// Maximum bytes of the first bucket: a small one starts communication early in backward.
 const FIRST_BYTES: usize = 1 << 20;
 
-/// Bytes at whose multiples gradients begin in a bucket: kernels write whole vectors there.
+/// Alignment of gradients in a bucket, in bytes: kernels write whole vectors there.
 const ALIGNMENT: usize = 64;
 
 /// Gradients of some parameters, of one dtype on one device.
 pub(super) struct Bucket {
-    /// All of them, flat, with small gaps between.
+    /// The flat tensor of all gradients, with small gaps for alignment.
     pub(super) flat: Tensor,
-    /// Which parameters, in order, and the place of each in the flat tensor, in its shape.
+    /// The parameters in order, and a view of the flat tensor in the shape of each.
     pub(super) members: Vec<(usize, Tensor)>,
-    /// Parameters whose gradients have not come yet.
+    /// Parameters whose gradients have not arrived yet.
     pub(super) pending: usize,
 }
 
@@ -75,7 +75,7 @@ mod tests {
         let parameters = [make(300_000, f), make(10, f), make(4, DType::F64), make(700_000, f), make(5, f)];
         let buckets = divide(&[4, 3, 2, 1, 0], &parameters, 4 << 20).unwrap();
         let lists: Vec<Vec<usize>> = buckets.iter().map(|b| b.members.iter().map(|m| m.0).collect()).collect();
-        // The first bucket is full at 1 MiB; doubles have one of their own.
+        // The first bucket is full at 1 MiB; doubles have a separate one.
         assert_eq!(lists, [vec![4], vec![3, 1, 0], vec![2]]);
         let members = || buckets.iter().flat_map(|b| b.members.iter().map(move |(_, place)| (b, place)));
         assert!(members().all(|(b, place)| place.shares_storage(&b.flat)));

@@ -1,4 +1,4 @@
-//! Data parallel in Horovod's manner: the optimizer, not the module, averages gradients.
+//! Data parallelism in Horovod's manner: the optimizer, not the module, averages gradients.
 
 use super::CommHook;
 use crate::comm::ReduceOp;
@@ -32,7 +32,7 @@ pub fn broadcast_parameters(tensors: &[Tensor], group: &dyn ProcessGroup, root: 
     Ok(())
 }
 
-/// The tensor combined with the other ranks', as a new one.
+/// All-reduce into a new tensor.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_dist as dist; }
@@ -95,7 +95,7 @@ struct Shared {
 struct State {
     /// Backward passes since the last step, by parameter.
     came: Vec<u32>,
-    /// Gradients that wait to be sent, and their bytes.
+    /// Gradients pending to be sent, and their bytes.
     waiting: Vec<usize>,
     bytes: usize,
     /// Running all-reduces: each gradient's parameter and the tensor sent.
@@ -122,7 +122,7 @@ impl<O> DistributedOptimizer<O> {
         DistributedOptimizerBuilder { optimizer, shared }
     }
 
-    /// Waits until all gradients are averaged. A parameter without a gradient takes part with zeros.
+    /// Waits until all gradients are averaged. A parameter without a gradient contributes zeros.
     pub fn synchronize(&self) -> Result<()> {
         no_grad(|| self.shared.synchronize())
     }
@@ -141,19 +141,19 @@ impl<O> DistributedOptimizerBuilder<O> {
         self
     }
 
-    /// In which dtype gradients travel.
+    /// The dtype in which gradients are sent.
     pub fn compression(mut self, compression: CommHook) -> Self {
         self.shared.compression = compression;
         self
     }
 
-    /// Backward passes whose gradients are added up before they are sent; 1 by default.
+    /// Backward passes whose gradients are accumulated before they are sent; 1 by default.
     pub fn backward_passes_per_step(mut self, passes: u32) -> Self {
         self.shared.passes = passes;
         self
     }
 
-    /// Hooks into the parameters.
+    /// Registers hooks on the parameters.
     pub fn build(self) -> Result<DistributedOptimizer<O>> {
         let Self { optimizer, mut shared } = self;
         if shared.passes == 0 {
@@ -203,7 +203,7 @@ impl Shared {
         if state.came[index] == self.passes { self.add(&mut state, index) } else { Ok(()) }
     }
 
-    /// Sends a gradient along with those that wait, once they are enough.
+    /// Queues a gradient, and sends all queued ones once there are enough.
     fn add(&self, state: &mut State, index: usize) -> Result<()> {
         let parameter = &self.parameters[index].1;
         let first = state.waiting.first().map(|&i| &self.parameters[i].1);
@@ -253,7 +253,7 @@ impl Shared {
         let mut guard = self.state();
         let state = &mut *guard;
         for index in 0..self.parameters.len() {
-            // Gradients with missing passes are sent as they are now.
+            // Gradients with missing passes are sent as they are.
             if state.came[index] < self.passes {
                 self.add(state, index)?;
             }

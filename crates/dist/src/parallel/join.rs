@@ -6,7 +6,7 @@ use crate::group::{Collective, ProcessGroup};
 use rushlight_core::Result;
 use rushlight_tensor::Tensor;
 
-/// Ends the mode in which iterations begin with a count of those who still have data.
+/// Ends the mode in which every iteration begins with a count of the ranks that still have data.
 pub(super) struct Joining<'a>(&'a Reducer);
 
 impl Drop for Joining<'_> {
@@ -20,7 +20,7 @@ pub(super) fn enter(reducer: &Reducer) -> Joining<'_> {
     Joining(reducer)
 }
 
-/// How many ranks begin an iteration now, and the first of them.
+/// Number of ranks that begin an iteration now, and the first of them.
 pub(super) fn count_active(group: &dyn ProcessGroup, active: bool) -> Result<(usize, usize)> {
     let flags = Tensor::zeros([group.size()])?;
     let own = Tensor::new([active as u8 as f32])?;
@@ -30,7 +30,7 @@ pub(super) fn count_active(group: &dyn ProcessGroup, active: bool) -> Result<(us
     Ok((flags.iter().filter(|&&f| f != 0.0).count(), first))
 }
 
-/// Goes along with the others until none has data, then takes over the state of a rank that was among the last.
+/// Shadows the others' collectives until no rank has data, then copies the state of a rank that was among the last.
 pub(super) fn shadow(reducer: &Reducer, buffers: &[Tensor], state: Vec<Tensor>) -> Result<()> {
     let group = reducer.group();
     let mut last = None;
@@ -45,7 +45,7 @@ pub(super) fn shadow(reducer: &Reducer, buffers: &[Tensor], state: Vec<Tensor>) 
         }
         reducer.shadow()?;
     }
-    // Those who trained to the end have seen nobody else do so: they agree with the others on the first of them.
+    // Ranks that trained to the end agree with the others on the first of them.
     let mine = Tensor::new([last.map_or(group.size() as f32, |first| first as f32)])?;
     group.all_reduce(&mine, ReduceOp::Min)?;
     let root = mine.item::<f64>()? as usize;

@@ -1,4 +1,4 @@
-//! Data parallel: every rank trains a copy of the model on its own part of the data.
+//! Data parallelism: every rank trains a copy of the model on its own part of the data.
 
 mod averager;
 mod buckets;
@@ -64,13 +64,13 @@ impl<M: Module> Builder<M> {
         self
     }
 
-    /// Whether parameters may have no part in a loss. Each forward pass then searches the graph for them.
+    /// Whether parameters may be unused in a loss. Each forward pass then searches the graph for them.
     pub fn find_unused_parameters(mut self, find: bool) -> Self {
         self.settings.find_unused = find;
         self
     }
 
-    /// Promises that every iteration uses the same parameters, equally often. They are found in the first.
+    /// Promises that every iteration uses the same parameters, equally often. The first iteration finds them.
     pub fn static_graph(mut self, is_static: bool) -> Self {
         self.settings.static_graph = is_static;
         self
@@ -82,7 +82,7 @@ impl<M: Module> Builder<M> {
         self
     }
 
-    /// How gradients travel.
+    /// Compression of gradients.
     pub fn comm_hook(mut self, hook: CommHook) -> Self {
         self.settings.hook = hook;
         self
@@ -136,7 +136,7 @@ impl<M: Module> DistributedDataParallel<M> {
         self.reducer.group()
     }
 
-    /// A forward pass of any kind. The tensors it returns are those that the loss is made of.
+    /// A forward pass of any signature. The returned tensors are those that the loss depends on.
     pub fn call<T: Outputs>(&self, forward: impl FnOnce(&M) -> Result<T>) -> Result<T> {
         let records = is_grad_enabled();
         if records {
@@ -160,8 +160,8 @@ impl<M: Module> DistributedDataParallel<M> {
         self.group().run(Collective::Broadcast { tensors, root: 0 })
     }
 
-    /// While the guard lives, gradients accumulate on this rank without all-reduce, until a later pass
-    /// without the guard.
+    /// While the guard lives, gradients accumulate on this rank without all-reduce, until a later pass without the
+    /// guard.
     ///
     /// ```
     /// # use rushlight_dist::DistributedDataParallel;
@@ -180,9 +180,9 @@ impl<M: Module> DistributedDataParallel<M> {
         self.reducer.no_sync()
     }
 
-    /// Runs a training loop whose number of iterations differs from rank to rank. Ranks that are done early continue
-    /// communicating, with gradients of zero, until the last is done; then all take over the parameters of the rank
-    /// that trained longest.
+    /// Runs a training loop whose number of iterations differs between ranks. Ranks that finish early keep
+    /// communicating, with zero gradients, until the last has finished; then all copy the parameters of the rank that
+    /// trained longest.
     pub fn join<T>(&self, training: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let _guard = join::enter(&self.reducer);
         let result = training(self)?;
@@ -194,7 +194,7 @@ impl<M: Module> DistributedDataParallel<M> {
     }
 }
 
-/// The output of a forward pass: tensors, alone or together.
+/// The output of a forward pass: a tensor or several.
 pub trait Outputs {
     /// The tensors in it.
     fn tensors(&self) -> Vec<&Tensor>;
@@ -239,7 +239,7 @@ impl<M: Module> Module for DistributedDataParallel<M> {
     }
 }
 
-/// The state of the module within, without a prefix: a checkpoint is restored with and without data parallel.
+/// The state of the wrapped module, without a prefix: a checkpoint loads with and without data parallelism.
 impl<M: Module> Stateful for DistributedDataParallel<M> {
     fn state(&self) -> Result<Value> {
         Ok(self.module.state_dict().into())

@@ -1,4 +1,4 @@
-//! PowerSGD: gradients are sent as products of two thin matrices.
+//! PowerSGD: gradients are sent as products of two low-rank factors.
 //!
 //! Vogels, Karimireddy and Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization"
 //! (2019). The approximation error is added to the next gradient.
@@ -13,7 +13,7 @@ use rushlight_tensor::Tensor;
 const MIN_COMPRESSION: usize = 2;
 /// Keeps a column of zeros finite when it is normalised.
 const TINY: f64 = 1e-30;
-/// A unit column of which less is left is a sum of those before it.
+/// If less of a unit column is left, it is linearly dependent on those before it.
 const NOISE: f64 = 1e-3;
 
 /// State of a bucket between iterations.
@@ -24,7 +24,7 @@ pub(super) struct Memory {
     factors: Vec<(usize, Tensor)>,
 }
 
-/// Rows and columns of a gradient as a matrix, and the rank of its approximation; `None` if it is not worth it.
+/// Rows and columns of a gradient as a matrix, and the rank of its approximation; `None` if compression does not pay.
 fn matrix(shape: &[usize], rank: usize) -> Option<(usize, usize, usize)> {
     let (&rows, rest) = shape.split_first()?;
     let columns: usize = rest.iter().product();
@@ -32,7 +32,7 @@ fn matrix(shape: &[usize], rank: usize) -> Option<(usize, usize, usize)> {
     (shape.len() > 1 && (rows + columns) * rank * MIN_COMPRESSION < rows * columns).then_some((rows, columns, rank))
 }
 
-/// Numbers that are the same on all ranks, without a pattern that a gradient could have.
+/// Pseudo-random numbers, equal on all ranks.
 fn start(columns: usize, rank: usize, place: usize, like: &Tensor) -> Result<Tensor> {
     let number = |i: usize| {
         let mut x = ((i + 1) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(place as u64);
@@ -44,15 +44,15 @@ fn start(columns: usize, rank: usize, place: usize, like: &Tensor) -> Result<Ten
     Tensor::from_slice(&numbers, [columns, rank])?.to_dtype(like.dtype())?.to(like.device())
 }
 
-/// Makes the columns orthonormal, one after another.
+/// Makes the columns orthonormal (Gram-Schmidt).
 fn orthogonalise(matrix: &Tensor, rank: usize) -> Result<()> {
     for i in 0..rank {
         let column = matrix.narrow(1, i as isize, 1)?;
         let length = || column.square()?.sum_dims([0], true)?.sqrt();
         column.div_(&length()?.add(TINY)?)?;
         if i > 0 {
-            // A column that depends on the earlier ones leaves only rounding noise, which must be made orthogonal to
-            // them, or set to zero if nothing remains.
+            // A column that depends on the earlier ones leaves only rounding noise, which is orthogonalised again, or
+            // set to zero if nothing remains.
             let former = matrix.narrow(1, 0, i)?;
             column.sub_(&former.matmul(&former.transpose(0, 1)?.matmul(&column)?)?)?;
             let length = length()?;
@@ -120,7 +120,7 @@ pub(super) fn reduce(
     for (first, (gradient, second)) in firsts.iter().zip(&matrices) {
         gradient.copy_(&first.matmul(&second.transpose(0, 1)?)?)?;
     }
-    // Gradients that travelled whole have left nothing out.
+    // Gradients that were sent uncompressed have no error.
     memory.error.sub_(flat)?;
     for (place, (_, gradient)) in bucket.members.iter().enumerate() {
         if memory.factors.iter().all(|(p, _)| *p != place) {

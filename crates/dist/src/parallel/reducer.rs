@@ -1,9 +1,9 @@
 //! The reducer: sends gradients in buckets while backward runs.
 //!
-//! Hooks of the parameters tell when a gradient is there. Backward writes most gradients to their places in the buckets
-//! (`Tensor::set_grad_home`); the rest of a bucket is copied there when it is sent, and becomes a view of it. Whole
-//! buckets are sent in order, the same on all ranks. A callback at the end of backward waits for them. After the first
-//! iteration the buckets are made again in the order in which gradients came on rank 0.
+//! Hooks of the parameters signal that a gradient is complete. Backward writes most gradients directly to their slices
+//! of the buckets (`Tensor::set_grad_home`); the others are copied when the bucket is sent, and become views of it.
+//! Full buckets are sent in order, the same on all ranks. A callback at the end of backward waits for them. After the
+//! first iteration the buckets are rebuilt in the order in which gradients arrived on rank 0.
 
 use super::buckets::{self, Bucket};
 use super::power_sgd;
@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How gradients travel.
+/// Compression of gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommHook {
     /// Uncompressed.
@@ -25,10 +25,10 @@ pub enum CommHook {
     Fp16,
     /// As `bfloat16`, half the bytes of `float32`.
     Bf16,
-    /// Matrices as products of two thin ones, by PowerSGD; the approximation error is added to the next gradients. A
-    /// captured step does not change mode: record it after `start_iteration`.
+    /// Matrices as products of two low-rank factors, by PowerSGD; the approximation error is added to the next
+    /// gradients. A captured step does not change mode: record it after `start_iteration`.
     PowerSgd {
-        /// Columns of the thin matrices: 1 to 4.
+        /// Rank of the factors: 1 to 4.
         rank: usize,
         /// Number of initial iterations with uncompressed gradients; the first ones matter most.
         start_iteration: usize,
@@ -56,7 +56,7 @@ pub(super) struct Reducer {
     group: Arc<dyn ProcessGroup>,
     settings: Settings,
     state: Mutex<State>,
-    /// How many [`NoSync`] guards there are.
+    /// Number of living [`NoSync`] guards.
     silent: Arc<AtomicUsize>,
     hooks: Mutex<Vec<HookHandle>>,
 }
@@ -72,24 +72,24 @@ impl Drop for NoSync {
 
 struct State {
     buckets: Vec<Bucket>,
-    /// The bucket and the place in it of each parameter.
+    /// Bucket of each parameter, and its index there.
     places: Vec<(usize, usize)>,
     /// Whether this iteration communicates.
     sync: bool,
-    /// Whether a gradient has come in this iteration.
+    /// Whether a gradient has arrived in this iteration.
     under_way: bool,
     /// Number of times each parameter's gradient has arrived in this iteration.
     came: Vec<u32>,
     /// Number of arrivals that complete a gradient: 1, except in static graphs.
     expected: Vec<u32>,
-    /// Parameters found to have no part in this iteration.
+    /// Parameters found to be unused in this iteration.
     unused: Vec<bool>,
-    /// Parameters in the order in which their gradients came.
+    /// Parameters in the order in which their gradients arrived.
     order: Vec<usize>,
     /// The next bucket to send.
     next: usize,
     sent: Vec<(Work, Option<Tensor>)>,
-    /// Iterations that have communicated.
+    /// Number of iterations that have communicated.
     iterations: usize,
     /// PowerSGD's state of each bucket.
     memories: Vec<Option<power_sgd::Memory>>,
@@ -110,7 +110,7 @@ impl Reducer {
         settings: Settings,
     ) -> Result<Arc<Self>> {
         let n = parameters.len();
-        // Gradients come roughly in the reverse order of the forward pass.
+        // Gradients arrive roughly in the reverse order of the forward pass.
         let order: Vec<usize> = (0..n).rev().collect();
         let buckets = buckets::divide(&order, &parameters, settings.bucket_bytes)?;
         give_homes(&buckets, &parameters)?;
@@ -179,7 +179,7 @@ impl Reducer {
         let joins = state.joins && state.sync;
         drop(state);
         if joins {
-            // Those who have run out of data learn that others have not.
+            // Tells ranks that have run out of data that others have not.
             super::join::count_active(&*self.group, true)?;
         }
         Ok(())
@@ -208,7 +208,7 @@ impl Reducer {
             state.under_way = true;
             let reducer = self.clone();
             queue_callback(move || no_grad(|| reducer.finish()))?;
-            // Parameters without a part are as good as there.
+            // Unused parameters count as arrived.
             for unused in (0..state.unused.len()).filter(|&i| state.unused[i]).collect::<Vec<_>>() {
                 self.complete(state, unused)?;
             }
@@ -235,7 +235,7 @@ impl Reducer {
         self.complete(state, index)
     }
 
-    /// Counts a gradient and sends the buckets that are whole.
+    /// Counts a gradient and sends the buckets that are full.
     fn complete(&self, state: &mut State, index: usize) -> Result<()> {
         let (bucket, _) = state.places[index];
         state.buckets[bucket].pending -= 1;
@@ -268,7 +268,7 @@ impl Reducer {
         foreach::copy_(&from.iter().collect::<Vec<_>>(), &to)
     }
 
-    /// Sends the next bucket: in the background, unless nothing is left to do meanwhile.
+    /// Sends the next bucket: in the background, unless it is the last.
     fn send(&self, state: &mut State) -> Result<()> {
         let last = state.next + 1 == state.buckets.len();
         let next = state.next;
@@ -348,7 +348,7 @@ impl Reducer {
         Ok(())
     }
 
-    /// A parameter that no rank used keeps the gradient it had; one that another rank used gets the mean.
+    /// A parameter that no rank used keeps its gradient; one that another rank used gets the mean.
     fn restore_unused(&self, state: &mut State) -> Result<()> {
         let used: Vec<u8> = state.unused.iter().map(|unused| !unused as u8).collect();
         let used = Tensor::from_slice(&used, [used.len()])?;
@@ -361,8 +361,8 @@ impl Reducer {
         Ok(())
     }
 
-    /// After the first iteration: buckets in the order of arrival on rank 0. With parameters to be searched for each
-    /// time that order means little.
+    /// After the first iteration: buckets in the order of arrival on rank 0. If unused parameters are searched for each
+    /// time, that order means little.
     fn settle(&self, state: &mut State) -> Result<()> {
         if state.settled {
             return Ok(());
@@ -388,7 +388,7 @@ impl Reducer {
             return Ok(());
         }
         let buckets = buckets::divide(&order, &self.parameters, self.settings.bucket_bytes)?;
-        // Gradients move along, so that the old buckets can go.
+        // Gradients move along, so that the old buckets can be freed.
         for (index, place) in buckets.iter().flat_map(|b| &b.members) {
             let parameter = &self.parameters[*index].1;
             if let Some(grad) = parameter.grad()
@@ -429,7 +429,7 @@ impl Reducer {
 }
 
 impl State {
-    /// As before the first gradient.
+    /// Resets to the state before the first gradient.
     fn begin(&mut self) {
         self.under_way = false;
         self.next = 0;
@@ -452,7 +452,7 @@ impl Drop for Reducer {
     }
 }
 
-/// Has backward write gradients to their places.
+/// Makes backward write gradients to their slices.
 fn give_homes(buckets: &[Bucket], parameters: &[(String, Tensor)]) -> Result<()> {
     buckets.iter().flat_map(|b| &b.members).try_for_each(|(i, place)| parameters[*i].1.set_grad_home(Some(place)))
 }

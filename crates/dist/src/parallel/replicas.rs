@@ -6,12 +6,12 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::{HookHandle, no_grad};
 use std::ops::Deref;
 
-/// A module on several devices of one process: each takes a part of every batch.
+/// Replicates a module on several devices of one process: each device processes a part of every batch.
 ///
 /// The first device's module is the one that is trained. Its values are copied to the others before each forward pass;
-/// gradients of the others are added to its own as they come. Outputs are on the first device. Work of GPUs overlaps,
-/// as launches do not wait. One process for each device ([`DistributedDataParallel`](super::DistributedDataParallel))
-/// is quicker and overlaps communication.
+/// gradients of the others are added to its own as they arrive. Outputs are on the first device. Work of GPUs overlaps,
+/// because launches are asynchronous. One process per device
+/// ([`DistributedDataParallel`](super::DistributedDataParallel)) is faster and overlaps communication.
 ///
 /// ```
 /// # mod rushlight {
@@ -38,7 +38,7 @@ pub struct DataParallel<M> {
 }
 
 impl<M: Module> DataParallel<M> {
-    /// Makes a module on each device. The first one's values are everyone's.
+    /// Makes a module on each device. All get the values of the first.
     pub fn new(devices: &[Device], mut make: impl FnMut(Device) -> Result<M>) -> Result<Self> {
         if devices.is_empty() {
             return Err(Error::value("DataParallel: at least one device is needed"));
@@ -93,7 +93,7 @@ impl<M: Module> DataParallel<M> {
         })
     }
 
-    /// A forward pass of any kind over parts of `input`, divided along its first dimension.
+    /// A forward pass of any signature over parts of `input`, split along its first dimension.
     pub fn call(&self, input: &Tensor, forward: impl Fn(&M, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let rows = input.shape().first().copied().unwrap_or(0);
         let parts = self.devices.len().min(rows.max(1));

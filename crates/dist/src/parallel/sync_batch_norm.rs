@@ -35,7 +35,7 @@ impl Function for Sum {
 
 /// Normalises each channel over the batches of all ranks of a group and all spatial dimensions.
 ///
-/// In training by the statistics of all ranks, which running ones follow; in evaluation by the running ones, as
+/// Training uses the statistics of all ranks and updates the running ones; evaluation uses the running ones, as
 /// `BatchNorm1d` to `BatchNorm3d` do, whose state dicts it shares. Ranks may have batches of different sizes.
 ///
 /// ```
@@ -57,7 +57,7 @@ pub struct SyncBatchNorm {
     pub running_mean: Buffer,
     /// The variance by channel, over batches.
     pub running_var: Buffer,
-    /// How many batches were seen.
+    /// Number of batches seen.
     pub num_batches_tracked: Buffer,
     group: Arc<dyn ProcessGroup>,
     features: usize,
@@ -95,7 +95,7 @@ impl SyncBatchNorm {
         self
     }
 
-    /// Mean and variance of all ranks' batches, and how many elements of a channel there are.
+    /// Mean and variance of all ranks' batches, and the number of elements per channel.
     fn statistics(&self, x: &Tensor, dims: &[isize]) -> Result<(Tensor, Tensor, Tensor)> {
         let sum = |x: &Tensor| -> Result<Tensor> { Ok(apply(Sum(self.group.clone()), &[x])?.remove(0)) };
         let count = Tensor::full_with([1], (x.numel() / self.features) as f64, (x.dtype(), x.device()))?;

@@ -4,8 +4,8 @@ use crate::group::{Objects, ProcessGroup};
 use rushlight_core::{Error, Result};
 use rushlight_nn::Module;
 
-/// Checks that parameters and buffers have equal names, dtypes and shapes on all ranks. The error names the first that
-/// differs, and the ranks.
+/// Checks that parameters and buffers have equal names, dtypes and shapes on all ranks. The error names the first
+/// difference and the ranks.
 pub(super) fn same_everywhere(module: &dyn Module, group: &dyn ProcessGroup) -> Result<()> {
     let parameters = module.named_parameters().into_iter().map(|(name, p)| {
         let frozen = if p.requires_grad() { "" } else { ", frozen" };

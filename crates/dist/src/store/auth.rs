@@ -48,7 +48,7 @@ pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     outer.finalize().into()
 }
 
-/// Equality in a time that does not depend on where the first difference is.
+/// Constant-time equality.
 pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && std::hint::black_box(a.iter().zip(b).fold(0u8, |acc, (x, y)| acc | (x ^ y))) == 0
 }

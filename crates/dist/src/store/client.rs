@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How much longer than the server a client waits for an answer.
+/// How much longer than the server's timeout a client waits for an answer.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A key-value store in one process of the job, which all others reach over TCP.
@@ -41,7 +41,7 @@ pub struct TcpStore {
 }
 
 impl TcpStore {
-    /// Starts a server on the first free port of `ports` (0 is any) and connects to it.
+    /// Starts a server on the first free port of `ports` (0 means any) and connects to it.
     pub fn host(ports: &[u16], loopback: bool, secret: Secret) -> Result<Self> {
         let server = StoreServer::start(ports, loopback, secret.clone())?;
         let mut store = Self::connect("127.0.0.1", &[server.port()], secret.clone())
@@ -50,12 +50,12 @@ impl TcpStore {
         Ok(store)
     }
 
-    /// Connects to a server, waiting until it is there for the default timeout.
+    /// Connects to a server; retries until it is up or the default timeout has passed.
     pub fn connect(host: &str, ports: &[u16], secret: Secret) -> Result<Self> {
         Self::connect_within(host, ports, secret, DEFAULT_TIMEOUT)
     }
 
-    /// The store of a launch's meeting point: rank 0 is the server.
+    /// The store of a launch's rendezvous: rank 0 is the server.
     pub fn meet(meeting: &Rendezvous, rank: usize, secret: Secret, timeout: Duration) -> Result<Self> {
         let store = if rank == 0 {
             let env = Environment::current();
@@ -94,7 +94,7 @@ impl TcpStore {
                                     timeout: AtomicU64::new(millis(DEFAULT_TIMEOUT)),
                                 });
                             }
-                            // With a single port there is no other store this could be.
+                            // With a single port this must be the job's store.
                             Err(e) if e.kind() == ErrorKind::PermissionDenied && ports.len() == 1 => {
                                 return Err(Error::io(format!(
                                     "store: {address} refused this process: {e}. All processes of a job need the same RUSHLIGHT_JOB_SECRET, or a home \
@@ -119,7 +119,7 @@ impl TcpStore {
         }
     }
 
-    /// Another connection to the same store, for a thread that waits while others continue.
+    /// Another connection to the same store, for a thread that blocks while others continue.
     pub fn another(&self) -> Result<Self> {
         let host = self.address.ip().to_string();
         let mut store =
@@ -134,7 +134,7 @@ impl TcpStore {
         self.address.port()
     }
 
-    /// This machine's address on the way to the server.
+    /// This machine's address on the route to the server.
     pub fn local_ip(&self) -> Option<std::net::IpAddr> {
         let stream = self.stream.lock().unwrap_or_else(|e| e.into_inner());
         stream.as_ref()?.local_addr().ok().map(|a| a.ip())
@@ -149,13 +149,13 @@ impl TcpStore {
         self.server.as_deref()
     }
 
-    /// Has the server set a key when this connection ends without notice: the death of a process becomes a key others
+    /// Makes the server set a key when this connection ends without notice: the death of a process becomes a key that others
     /// wait for.
     pub fn lease(&self, key: &str, value: &[u8]) -> Result<()> {
         self.call(Op::Lease, &[key.as_bytes(), value], self.timeout()).map(drop)
     }
 
-    /// Takes the lease back, before leaving on purpose.
+    /// Releases the lease, before leaving on purpose.
     pub fn release(&self) -> Result<()> {
         self.call(Op::Lease, &[], self.timeout()).map(drop)
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A store that appends its changes to a file, which every process reads on from where it was.
+/// A store that appends its changes to a file; every process reads new records from its last position.
 ///
 /// The file is readable by its owner alone. It is removed when `world_size` processes have dropped their store.
 pub struct FileStore {
@@ -25,16 +25,16 @@ pub struct FileStore {
 struct State {
     file: Arc<File>,
     table: Table,
-    /// How far the file has been read.
+    /// Position up to which the file has been read.
     position: u64,
 }
 
-/// Counts processes that are done with the file.
+/// Counts processes that have finished with the file.
 const LEFT: &str = "\0left";
 
 impl FileStore {
-    /// Opens the store in `path`, which is made if it is not there. All processes need the same path, and a path that
-    /// no earlier run has left a file at.
+    /// Opens the store in `path`, which is created if missing. All processes need the same path, and no earlier run may
+    /// have left a file there.
     pub fn open(path: impl AsRef<Path>, world_size: Option<usize>) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let file = OpenOptions::new()
@@ -150,7 +150,7 @@ impl Drop for FileStore {
         if let Some(world) = self.world_size
             && self.add(LEFT, 1).is_ok_and(|left| left as usize >= world)
         {
-            // Another process may have removed it first; there is nobody to tell.
+            // Another process may have removed it first; errors are ignored.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Stores without a network: a map, and a part of another store.
+//! Stores without a network: a map, and a prefix view of another store.
 
 use super::table::{Op, Outcome, Table};
 use super::{DEFAULT_TIMEOUT, Store, millis, timed_out};

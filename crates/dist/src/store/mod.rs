@@ -1,8 +1,8 @@
-//! Key-value stores by which the processes of a job find each other.
+//! Key-value stores with which the processes of a job rendezvous.
 //!
 //! A store implements one method, [`Store::call`]; PyTorch's operations are built on it. [`TcpStore`] is a server in
-//! one process and clients in the others, [`FileStore`] a file on a shared file system, [`HashStore`] a map within one
-//! process, [`PrefixStore`] a part of another store.
+//! one process with clients in the others, [`FileStore`] a file on a shared file system, [`HashStore`] a map within one
+//! process, [`PrefixStore`] a namespace of another store.
 
 pub(crate) mod auth;
 mod client;
@@ -40,13 +40,13 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub trait Store: Send + Sync {
-    /// Runs an operation. Those that wait do so for `timeout` at most.
+    /// Runs an operation. Waiting operations block for at most `timeout`.
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>>;
 
-    /// How long operations wait.
+    /// Timeout of operations.
     fn timeout(&self) -> Duration;
 
-    /// Sets how long operations wait.
+    /// Sets the timeout of operations.
     fn set_timeout(&self, timeout: Duration);
 
     /// Sets a key.
@@ -59,7 +59,7 @@ pub trait Store: Send + Sync {
         one(self.call(Op::Get, &[key.as_bytes()], self.timeout())?)
     }
 
-    /// Adds to a key's number, which is 0 if it is not set, and returns the sum.
+    /// Adds to a key's number, which starts at 0, and returns the sum.
     fn add(&self, key: &str, amount: i64) -> Result<i64> {
         let amount = amount.to_string();
         decimal(one(self.call(Op::Add, &[key.as_bytes(), amount.as_bytes()], self.timeout())?)?)
@@ -88,7 +88,7 @@ pub trait Store: Send + Sync {
         Ok(one(self.call(Op::Check, &keys, self.timeout())?)? == [1])
     }
 
-    /// Deletes a key; whether it was there.
+    /// Deletes a key. Returns whether it existed.
     fn delete_key(&self, key: &str) -> Result<bool> {
         Ok(one(self.call(Op::Delete, &[key.as_bytes()], self.timeout())?)? == [1])
     }
@@ -125,7 +125,7 @@ fn decimal(text: Vec<u8>) -> Result<i64> {
     number.ok_or_else(|| Error::io("store: the answer is not a number"))
 }
 
-/// The error of an operation that waited in vain.
+/// The error of an operation that timed out.
 fn timed_out(op: Op, args: &[impl AsRef<[u8]>], timeout: Duration) -> Error {
     let keys: Vec<String> = args
         .iter()
@@ -147,8 +147,7 @@ fn millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Parses bytes as both sides of a connection may send them: a client's requests, applied to an empty
-/// store, and a server's replies. Returns for any bytes. For fuzzing.
+/// Parses arbitrary bytes as a client's requests, applied to an empty store, and as a server's replies. For fuzzing.
 #[doc(hidden)]
 pub fn read_messages(bytes: &[u8]) {
     let mut table = table::Table::default();

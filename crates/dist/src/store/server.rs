@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 /// How long a connection may take to prove the secret.
 const GREETING_TIME: Duration = Duration::from_secs(10);
-/// How many connections may be without proof at a time.
+/// Maximum number of unauthenticated connections.
 const MAX_STRANGERS: usize = 1024;
-/// Tokens of epoll that are no connections.
+/// Epoll tokens that are not connections.
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
 
-/// The process that holds a job's keys and values. Dropping it closes all connections.
+/// The server that holds a job's keys and values. Dropping it closes all connections.
 pub struct StoreServer {
     port: u16,
     shared: Arc<Shared>,
@@ -37,10 +37,10 @@ struct Shared {
 }
 
 impl StoreServer {
-    /// Listens on the first port that is free; 0 takes any.
+    /// Listens on the first free port; 0 means any.
     ///
-    /// The server answers on all interfaces, as only connections that prove the secret get further than its greeting;
-    /// on `loopback` others do not reach it at all.
+    /// The server answers on all interfaces, because only connections that prove the secret get past its greeting; with
+    /// `loopback` only this machine can connect.
     pub fn start(ports: &[u16], loopback: bool, secret: Secret) -> Result<Self> {
         net::raise_descriptor_limit();
         let listener = listen(ports, loopback)?;
@@ -64,14 +64,14 @@ impl StoreServer {
         self.port
     }
 
-    /// How many connections were refused for a wrong or missing proof.
+    /// Number of connections refused for a wrong or missing proof.
     pub fn refused(&self) -> u64 {
         self.shared.refused.load(Relaxed)
     }
 }
 
 impl StoreServer {
-    /// Closes all connections and the port, which another server may listen on at once.
+    /// Closes all connections and the port, which another server can use at once.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
         // SAFETY: the descriptor is open; an eventfd takes eight bytes.
@@ -93,7 +93,7 @@ fn listen(ports: &[u16], loopback: bool) -> Result<TcpListener> {
     let hosts: [IpAddr; 2] = if loopback {
         [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
     } else {
-        // A listener of `::` takes IPv4 too, unless the machine is set otherwise.
+        // A listener on `::` accepts IPv4 too, unless the machine is configured otherwise.
         [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()]
     };
     let mut last = None;
@@ -101,7 +101,7 @@ fn listen(ports: &[u16], loopback: bool) -> Result<TcpListener> {
         for host in hosts {
             match TcpListener::bind((host, port)) {
                 Ok(listener) => return Ok(listener),
-                // The other family would find the same port in use, or worse, would not.
+                // The other family would find the same port in use, or worse, would get it.
                 Err(e) if e.kind() == ErrorKind::AddrInUse => {
                     last = Some(e);
                     break;
@@ -118,7 +118,7 @@ enum Phase {
     /// Has not proved the secret yet.
     Stranger(Challenge),
     Ready,
-    /// Waits for a key.
+    /// Waiting for a key.
     Blocked {
         op: Op,
         args: Vec<Vec<u8>>,
@@ -142,7 +142,7 @@ struct Connection {
 
 /// Why a connection is closed.
 enum Close {
-    /// The other side went away or was dropped for misbehaving after its proof.
+    /// The peer disconnected, or was dropped for misbehaving after its proof.
     Ended,
     /// It never proved the secret.
     Refused(&'static str),
@@ -226,7 +226,7 @@ impl Serving {
                 Err(e)
                     if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) =>
                 {
-                    // No descriptor is free: the connection stays in the queue until one is.
+                    // No descriptor is free: the connection stays in the backlog until one is.
                     std::thread::sleep(Duration::from_millis(10));
                     return;
                 }
@@ -265,7 +265,7 @@ impl Serving {
         }
     }
 
-    /// Reads, answers and writes as far as a connection allows.
+    /// Reads, answers and writes until the connection would block.
     fn progress(&mut self, token: u64) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         match self.advance(token, &mut connection) {
@@ -298,7 +298,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Handles one message of the input; false if there is no whole one.
+    /// Handles one message of the input; false if it is incomplete.
     fn handle(&mut self, token: u64, c: &mut Connection) -> Result<bool, Close> {
         if let Phase::Stranger(challenge) = &c.phase {
             let Some(answer) = c.input.first_chunk::<ANSWER>() else { return Ok(false) };
@@ -416,7 +416,7 @@ impl Serving {
                 self.log_refusal(c.peer, why);
             }
         }
-        // Closing the descriptor takes it out of epoll.
+        // Closing the descriptor removes it from epoll.
         drop(c.stream);
         if let Some((key, value)) = c.lease {
             // The first report counts.
@@ -428,7 +428,7 @@ impl Serving {
 
     fn log_refusal(&self, peer: SocketAddr, why: &str) {
         let count = self.shared.refused.fetch_add(1, Relaxed) + 1;
-        // A scan of ports must not fill the log.
+        // A port scan must not fill the log.
         if count <= 10 || count.is_power_of_two() {
             eprintln!("rushlight: the store refused a connection from {peer}: {why} ({count} so far)");
         }
@@ -450,7 +450,7 @@ fn flush(c: &mut Connection) -> Result<(), Close> {
             Err(_) => return Err(Close::Ended),
         }
     }
-    // Buffers of large answers are given back.
+    // Frees the buffers of large answers.
     c.output = Vec::new();
     c.written = 0;
     Ok(())

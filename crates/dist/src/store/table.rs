@@ -1,4 +1,4 @@
-//! The operations of a store on a map in memory. Every store applies them by the same code.
+//! The operations of a store on a map in memory, shared by all stores.
 
 use rushlight_core::{Error, Result};
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ impl Op {
 /// The outcome of an operation.
 pub(crate) enum Outcome {
     Done(Vec<Vec<u8>>),
-    /// A key is missing: try again when it is there.
+    /// A key is missing: retry when it is set.
     Blocked(Vec<u8>),
 }
 

@@ -119,7 +119,7 @@ fn strangers_get_nothing() {
         let wrong =
             TcpStore::connect_within("127.0.0.1", &[store.port()], Secret::new("wrong"), Duration::from_secs(20));
         assert!(wrong.err().unwrap().to_string().contains("refused"));
-        // Among several ports another job's store is passed over.
+        // Among several ports another job's store is skipped.
         let other = TcpStore::host(&[0], true, Secret::new("other")).unwrap();
         let found = TcpStore::connect("127.0.0.1", &[other.port(), store.port()], Secret::new("right")).unwrap();
         assert_eq!(found.get("key").unwrap(), b"treasure");
@@ -164,8 +164,8 @@ fn garbage_is_survived() {
     });
 }
 
-/// Requests that are almost right: bytes changed, cut off, repeated, lengths that lie. The server answers or closes the
-/// connection; it neither ends nor takes memory as it is told.
+/// Corrupted requests: bytes changed, cut off, repeated, wrong lengths. The server answers or closes the connection; it
+/// neither stops nor allocates what a length claims.
 #[test]
 fn mutated_requests_are_survived() {
     watched(|| {
@@ -194,7 +194,7 @@ fn mutated_requests_are_survived() {
                 1 => bytes.truncate(next(bytes.len())),
                 2 => bytes = bytes.repeat(2 + next(3)),
                 _ => {
-                    // A length within, or the whole one, that promises up to 4 GiB.
+                    // A length field, inner or outer, that claims up to 4 GiB.
                     let at = if next(2) == 0 { 0 } else { next(bytes.len() - 3) };
                     bytes[at..at + 4].copy_from_slice(&(u32::MAX >> next(32)).to_le_bytes());
                 }
@@ -221,7 +221,7 @@ fn many_connections_and_slow_starters() {
         // SAFETY: the structure is valid for the call.
         unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
         let many = 2000.min((limit.rlim_cur as usize).saturating_sub(1000) / 2).max(100);
-        // Strangers that never say anything hold nobody up.
+        // Silent strangers block nobody.
         let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
         let clients: Vec<TcpStore> =
             (0..many).map(|_| TcpStore::connect("127.0.0.1", &[port], secret.clone()).unwrap()).collect();

@@ -119,7 +119,7 @@ fn movements(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     for dtype in DType::COMPUTED {
         let (mut checks, start) = (Checks::default(), Instant::now());
-        // Bytes are moved alike whatever they mean: the largest for one dtype of each width.
+        // Data movement does not depend on the dtype: large sizes are tested for one dtype of each width.
         let each_width = [DType::F32, DType::BF16, DType::I64, DType::Bool].contains(&dtype);
         for &n in if each_width { &SIZES[..] } else { &SIZES[..4] } {
             let what = format!("{dtype} {n} on {rank}");
@@ -142,7 +142,7 @@ fn movements(world: &World) -> Result<()> {
             let parts: Vec<Tensor> = (0..size).map(|r| host(dtype, r, n)).collect();
             checks.add(&whole, &join(&parts)?, &what);
 
-            // Uneven: rank r has r elements more.
+            // Uneven: rank r has r additional elements.
             let uneven = (0..size).map(|r| empty(n + r)).collect::<Result<Vec<_>>>()?;
             world.all_gather(&uneven, &tensor(dtype, rank, n + rank))?;
             for (r, output) in uneven.iter().enumerate() {
@@ -178,7 +178,7 @@ fn movements(world: &World) -> Result<()> {
             }
             let got = empty(n)?;
             if device() == Device::Cpu {
-                // Everyone sends first: messages wait at their destination.
+                // All ranks send first: messages wait at their destination.
                 world.send(&own, next, 7)?;
                 world.recv(&got, before, 7)?;
             } else {
@@ -188,7 +188,7 @@ fn movements(world: &World) -> Result<()> {
             checks.add(&got, &host(dtype, before, n), &what);
         }
         for &n in if each_width { &[0usize, 1, 5, 70_001][..] } else { &[0, 1, 97] } {
-            // Uneven: rank r gets r elements more.
+            // Uneven: rank r gets r additional elements.
             let inputs: Vec<Tensor> = (0..size).map(|r| tensor(dtype, rank, n + r)).collect();
             let output = zeros(dtype, n + rank)?;
             world.reduce_scatter(&output, &inputs, ReduceOp::Product)?;
@@ -210,8 +210,8 @@ fn messages(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
     let zeros = |n: usize| zeros(DType::F32, n);
-    // Tags may be received in another order. On devices messages keep theirs, and a second one waits for the receiver
-    // of the first: one rank of the ring has to receive before it sends.
+    // Tags may be received in another order. On devices messages keep their order, and a second one waits for the
+    // receiver of the first: one rank of the ring has to receive before it sends.
     let (a, b) = (tensor(DType::F32, rank, 10), tensor(DType::F32, rank + 1, 20));
     let (x, y) = (zeros(10)?, zeros(20)?);
     let send = || world.send(&a, next, 1).and_then(|()| world.send(&b, next, 2));
@@ -227,7 +227,7 @@ fn messages(world: &World) -> Result<()> {
     }
     same(&x, &tensor(DType::F32, before, 10), "tag 1");
     same(&y, &tensor(DType::F32, before + 1, 20), "tag 2");
-    // Larger than what sockets hold, both ways at once.
+    // Larger than socket buffers, in both directions at once.
     let (out, into) = (tensor(DType::F32, rank, 3_000_000), zeros(3_000_000)?);
     let p2p = |t: &Tensor, peer, sends| P2p { tensor: t.clone(), peer, tag: 0, sends };
     world.batch_p2p(vec![p2p(&out, next, true), p2p(&into, before, false)])?.wait()?;
@@ -241,7 +241,7 @@ fn messages(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// More than goes at a time through device memory that ranks share.
+/// More than fits shared device memory at a time.
 fn larger_than_a_lane(world: &World) -> Result<()> {
     let (rank, size, n) = (world.rank(), world.size(), 3_000_001);
     let (mut checks, start) = (Checks::default(), Instant::now());
@@ -264,7 +264,7 @@ fn larger_than_a_lane(world: &World) -> Result<()> {
 fn the_rest(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     world.barrier()?;
-    // In the background, several at a time, and one that waits behind them.
+    // Asynchronous, several at a time, and one queued behind them.
     let tensors: Vec<Tensor> = (0..5).map(|i| tensor(DType::F32, rank, 1000 * i + 1)).collect();
     let works = tensors
         .iter()
@@ -317,7 +317,7 @@ fn the_rest(world: &World) -> Result<()> {
     let x = Tensor::new([rank as f32])?.to(device())?;
     group.broadcast(&x, 0)?;
     assert_eq!((group.rank(), x.item::<f64>()?), (size - 1 - rank, (size - 1) as f64));
-    // Mistakes that one rank can see by itself do no harm to the group.
+    // Errors that one rank detects locally do no harm to the group.
     assert!(world.broadcast(&x, size).unwrap_err().to_string().contains("root"));
     assert!(world.send(&x, rank, 0).is_err());
     assert!(device() == Device::Cpu || world.all_gather(&vec![x.to(Device::Cpu)?; size], &x).is_err());

@@ -8,7 +8,7 @@ use rushlight_nn::{Forward, Linear, Module};
 use rushlight_tensor::{Capture, Tensor, autograd::no_grad};
 use std::time::{Duration, Instant};
 
-/// Rows of a step: numbered through all ranks.
+/// Rows of a step, numbered over all ranks.
 fn rows(step: usize, from: usize, count: usize) -> Tensor {
     let values: Vec<f32> = (0..count * 6).map(|i| (((step * 1000 + from * 6 + i) * 37) as f32).sin()).collect();
     Tensor::from_slice(&values, [count, 6]).unwrap().to(device()).unwrap()
@@ -55,7 +55,7 @@ fn captured(world: &World, hook: CommHook, tolerance: f32) {
             .unwrap();
         assert!(loss.item::<f32>().unwrap().is_finite());
     }
-    // OpenCL devices run steps as they are.
+    // OpenCL devices run steps without capture.
     assert_eq!(capture.graphs(), !matches!(device(), Device::Cpu | Device::Xpu(_)) as usize);
     let expected = alone(size, 8).unwrap();
     for (p, expected) in ddp.parameters().iter().zip(expected) {
@@ -78,7 +78,7 @@ fn captured_steps_of_two_ranks() {
     });
 }
 
-/// Every collective that a step may hold, recorded and replayed, beside others that are not.
+/// Every collective that a step may contain, recorded and replayed, next to collectives that are not recorded.
 #[test]
 fn recorded_collectives() {
     Ranks::new("devices::recorded_collectives", 2).run(|world| {
@@ -114,7 +114,7 @@ fn recorded_collectives() {
     });
 }
 
-/// The error that ends a job comes by a later call at the latest.
+/// The error that ends a job is reported by a later call at the latest.
 fn next_error(world: &World) -> String {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -137,7 +137,7 @@ fn another_shape_is_named() {
             Ok(()) => next_error(&world),
         };
         assert!(message.contains("rank 1 called all_reduce(sum) float32 [5]"), "{message}");
-        // The device is free again.
+        // The device is usable again.
         assert_eq!(x(2).to_vec::<f32>().unwrap(), [1.0; 2]);
     });
 }

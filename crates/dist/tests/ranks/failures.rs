@@ -1,4 +1,4 @@
-//! Ranks that die, hang, leave or do something else are named on every other rank.
+//! Ranks that die, hang, leave or call something else are named on every other rank.
 
 use crate::support::Ranks;
 use rushlight_dist::ReduceOp;
@@ -25,7 +25,7 @@ fn mismatch(test: &'static str, nodes: usize) {
         };
         let message = error.unwrap_err().to_string();
         names(&message, &["different collectives", "float32 [4]", "rank 1 called all_reduce(sum) float32 [5]"]);
-        // The group is of no more use, and says why.
+        // The group cannot be used any more, and reports why.
         names(&world.barrier().unwrap_err().to_string(), &["different collectives"]);
     });
 }
@@ -35,7 +35,7 @@ fn mismatch_on_one_node() {
     mismatch("failures::mismatch_on_one_node", 1);
 }
 
-/// The root of a broadcast sends and continues. What it has called is named all the same, and not what it calls next.
+/// The root of a broadcast sends and continues. The error names that call, not its next one.
 fn a_root_that_has_gone_on(test: &'static str, nodes: usize) {
     Ranks::new(test, 2).nodes(nodes).run(|world| {
         let error = match world.rank() {
@@ -59,7 +59,7 @@ fn another_collective_between_nodes() {
     a_root_that_has_gone_on("failures::another_collective_between_nodes", 2);
 }
 
-/// Both ranks only send: they find out by the next collective.
+/// Both ranks only send: the next collective detects it.
 fn nobody_waits(test: &'static str, nodes: usize) {
     Ranks::new(test, 2).nodes(nodes).run(|world| {
         let sent = match world.rank() {
@@ -140,7 +140,7 @@ fn hang(test: &'static str, nodes: usize) {
         world.barrier().unwrap();
         if world.rank() == 2 {
             std::thread::sleep(Duration::from_secs(5));
-            // It, too, learns why.
+            // It, too, gets the reason.
             names(&world.barrier().unwrap_err().to_string(), &["timed out"]);
             return;
         }

@@ -6,7 +6,7 @@ use rushlight_dist::ReduceOp;
 use rushlight_tensor::Tensor;
 use std::process::{Command, Stdio};
 
-/// The namespaces of one test, which end with this value.
+/// The network namespaces of one test, removed when dropped.
 struct Hosts(String);
 
 fn ip(arguments: &str) -> Result<(), String> {
@@ -48,8 +48,8 @@ impl Drop for Hosts {
     }
 }
 
-/// Ranks in turn on two hosts; they meet at the first one's address. Not permitted in most containers: then skipped,
-/// in CI as well.
+/// Ranks alternate between two hosts; they rendezvous at the first one's address. Not permitted in most containers:
+/// then skipped, in CI as well.
 fn two_hosts(test: &'static str, short: &'static str, ranks: Ranks) -> Option<(Ranks, Option<Hosts>)> {
     if std::env::var_os("RUSHLIGHT_TEST_HOSTS").is_some() {
         return Some((ranks, None));
@@ -90,7 +90,7 @@ fn collectives_between_hosts() {
     }
 }
 
-/// The cable is cut: neither side gets a word from the other, and both must say so.
+/// The cable is cut: neither side hears from the other, and both must report it.
 #[test]
 fn a_cut_cable() {
     let test = "hosts::a_cut_cable";

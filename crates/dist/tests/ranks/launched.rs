@@ -1,4 +1,4 @@
-//! Programs without a word about ranks, under launchers, or under variables as launchers set them.
+//! Programs without distributed code, under launchers, or under variables that launchers set.
 
 use crate::launchers::Launched;
 use crate::support::Ranks;
@@ -25,7 +25,7 @@ fn home() -> (&'static str, String) {
     ("HOME", home.display().to_string())
 }
 
-/// Hydra on one node says neither where nor by what secret to meet.
+/// Hydra on one node provides neither rendezvous nor secret.
 fn hydra(rank: usize) -> Vec<(&'static str, String)> {
     let rank = rank.to_string();
     vec![
@@ -50,7 +50,7 @@ fn hydra_on_one_node() {
     }
 }
 
-/// The port of torchrun's agent: somebody else listens there, and never answers.
+/// The port of torchrun's agent: another program listens there, and never answers.
 fn agent_port() -> u16 {
     static AGENT: OnceLock<TcpListener> = OnceLock::new();
     AGENT.get_or_init(|| TcpListener::bind("127.0.0.1:0").unwrap()).local_addr().unwrap().port()

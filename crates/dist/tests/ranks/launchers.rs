@@ -1,4 +1,4 @@
-//! Real launchers: where they are, and how they start this test binary once for each rank.
+//! Real launchers: their paths, and how they start this test binary once for each rank.
 
 use rushlight_dist::{Init, World};
 use std::path::{Path, PathBuf};
@@ -30,16 +30,16 @@ pub struct Launched {
     backend: &'static str,
     timeout: Duration,
     variables: Vec<(&'static str, String)>,
-    /// How many ranks must report at least ([`report`]), if they are expected to end badly.
+    /// Minimum number of ranks that must report ([`report`]), if they are expected to fail.
     fails: Option<usize>,
-    /// Whether no rank meets the others.
+    /// Whether the rendezvous must fail on every rank.
     refused: bool,
     /// Ranks that must report before the launcher learns that any has ended.
     survivors: &'static [usize],
 }
 
-/// Runs a rank and hides its end from the launcher until all survivors have reported, or a minute is over: launchers
-/// end the other ranks of one that dies.
+/// Runs a rank and hides its end from the launcher until all survivors have reported, or a minute has passed: launchers
+/// kill the other ranks when one dies.
 const HIDE: &str = r#""$@"; i=0; while [ $i -lt 600 ]; do all=yes; for r in $SURVIVORS; do [ -e "$SEEN$r" ] || all=no; done
     [ $all = yes ] && exit 0; i=$((i + 1)); sleep 0.1; done"#;
 
@@ -79,13 +79,13 @@ impl Launched {
         self
     }
 
-    /// Ranks may end badly; so many at least must report that they have seen what they should ([`report`]).
+    /// Ranks may fail; at least this many must report that they have seen the expected error ([`report`]).
     pub fn fails(mut self, reports: usize) -> Self {
         self.fails = Some(reports);
         self
     }
 
-    /// These ranks must report ([`report_as`]); the launcher does not learn of any rank's end before.
+    /// These ranks must report ([`report_as`]); the launcher does not see any rank's end before.
     pub fn survivors(mut self, survivors: &'static [usize]) -> Self {
         self.survivors = survivors;
         self.fails(survivors.len())
@@ -108,7 +108,7 @@ impl Launched {
         self
     }
 
-    /// Has every rank fail to meet the others, with an error that `body` looks at.
+    /// Requires that the rendezvous fails on every rank, with an error that `body` checks.
     pub fn refused(mut self, body: impl FnOnce(&str)) {
         if self.is_rank() {
             let error = Init::new().timeout(self.timeout).backend(self.backend).build().err();
@@ -145,7 +145,7 @@ impl Launched {
             command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
         }
         if self.launcher == "impi" {
-            // Within one machine; it would look for a fabric.
+            // Within one machine; otherwise it would look for a fabric.
             command.env("I_MPI_ROOT", installed().join("impi")).env("I_MPI_FABRICS", "shm");
         }
         Some(command)
@@ -182,7 +182,7 @@ impl Launched {
     }
 }
 
-/// Says that a rank of a test that ends badly has seen what it should.
+/// Reports that a rank of a failing test has seen the expected error.
 pub fn report() {
     eprintln!("reported by a rank");
 }
@@ -194,7 +194,7 @@ pub fn report_as(rank: usize) {
     std::fs::write(format!("{seen}{rank}"), "").expect("a file");
 }
 
-/// Runs a command to its end. Returns whether it ended well, and what it wrote.
+/// Runs a command to its end. Returns whether it succeeded, and its output.
 pub fn watch(mut command: Command) -> (bool, String) {
     let name = format!("{command:?}");
     let log = std::env::temp_dir().join(format!("rushlight-launched-{}-{:?}", std::process::id(), Instant::now()));

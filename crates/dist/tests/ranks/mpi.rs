@@ -60,7 +60,7 @@ fn collectives_of_one_process() {
     Launched::new("mpi::collectives_of_one_process", "mpich", 1).run(everything);
 }
 
-/// A launcher and the library of another MPI: ranks that would each be alone.
+/// A launcher with the library of another MPI: each rank would be alone.
 #[test]
 fn a_library_of_another_launcher() {
     let other = Launched::new("", "openmpi", 2).library("libmpi.so.40");
@@ -91,7 +91,7 @@ fn mismatch_under_open_mpi() {
     mismatch("mpi::mismatch_under_open_mpi", "openmpi");
 }
 
-/// A rank that dies is named by both others, by us: the launcher does not learn of it in time.
+/// Both other ranks name a rank that dies, through our detection: the launcher does not see it in time.
 fn death(test: &'static str, launcher: &'static str) {
     Launched::new(test, launcher, 3).survivors(&[0, 2]).run(|world| {
         world.barrier().unwrap();

@@ -9,7 +9,7 @@ use rushlight_dist::{
 use rushlight_nn::{BatchNorm1d, Forward, Linear, Member, MemberMut, Module, Parameter};
 use rushlight_tensor::{Tensor, autograd::no_grad};
 
-/// Two layers, of which the second is used when asked for, and a scale nobody uses.
+/// Two layers, the second used on request, and an unused scale.
 struct Net {
     first: Linear,
     second: Linear,
@@ -45,7 +45,7 @@ impl Module for Net {
     }
 }
 
-/// Batch `step` of all ranks: rows are numbered through.
+/// Batch `step` of all ranks: rows are numbered over all ranks.
 fn batch(step: usize, from: usize, rows: usize) -> Tensor {
     let values: Vec<f64> = (0..rows * 6).map(|i| (((step * 1000 + from * 6 + i) * 37) as f64).sin()).collect();
     Tensor::from_slice(&values, [rows, 6]).unwrap().to(device()).unwrap()
@@ -68,7 +68,7 @@ fn close(a: f64, b: f64, what: &str) {
 }
 
 fn model(rank: usize) -> Net {
-    // Every rank begins with its own values: rank 0's count.
+    // Every rank begins with its own values; rank 0's are broadcast.
     manual_seed(rank as u64);
     Net::new().unwrap()
 }
@@ -112,7 +112,7 @@ fn trained(world: &World, ddp: &DistributedDataParallel<Net>, both: bool) -> Res
 fn equal_to_one_process(world: World) {
     let rank = world.rank();
     let wrap = || DistributedDataParallel::new(model(rank), world.group().clone());
-    // The spare parameter has no part: without being told so, it is an error that names it.
+    // The spare parameter is unused: without `find_unused_parameters` the error names it.
     let ddp = wrap().build().unwrap();
     let loss = ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum(..).unwrap();
     let message = loss.backward().unwrap_err().to_string();
@@ -132,7 +132,7 @@ fn equal_to_one_process(world: World) {
     frozen.spare.tensor().clone().requires_grad_(false).unwrap();
     let ddp = DistributedDataParallel::new(frozen, world.group().clone()).bucket_cap_mb(1e-4).build().unwrap();
     trained(&world, &ddp, true).unwrap();
-    // Gradients are views of the buckets: the two of a layer are neighbours in memory.
+    // Gradients are views of the buckets: the two of a layer are adjacent in memory.
     ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum(..).unwrap().backward().unwrap();
     let grad = |p: &Parameter| p.grad().unwrap();
     assert!(grad(&ddp.module().second.weight).shares_storage(&grad(ddp.module().second.bias.as_ref().unwrap())));
@@ -156,7 +156,7 @@ fn accumulation_hooks_and_buffers() {
         manual_seed(rank as u64);
         let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
         let x = |s: usize, r: usize| batch(s, 4 * r, 4).to_dtype(DType::F32).unwrap();
-        // Two passes kept local, then one that is not: the mean of the sums.
+        // Two local passes, then one with communication: the mean of the sums.
         let ddp = DistributedDataParallel::new(layer, world.group().clone()).build().unwrap();
         for s in 0..3 {
             let guard = (s < 2).then(|| ddp.no_sync());
@@ -178,7 +178,7 @@ fn accumulation_hooks_and_buffers() {
             let total: f64 = (0..size).map(|r| x(0, r).sum(..).unwrap().item::<f64>().unwrap()).sum();
             assert!((grad(&ddp) - total / size as f64).abs() < 0.1, "{hook:?}");
         }
-        // Rank 0's running statistics are everyone's at the next forward pass.
+        // Rank 0's running statistics are broadcast at the next forward pass.
         let norm = BatchNorm1d::new(6).build().unwrap().to(device()).unwrap();
         let ddp = DistributedDataParallel::new(norm, world.group().clone()).build().unwrap();
         ddp.forward(&x(0, rank)).unwrap().sum(..).unwrap().backward().unwrap();
@@ -250,7 +250,7 @@ fn low_rank_gradients() {
         for s in 0..4 {
             for model in [&ddp, &plain] {
                 model.parameters().iter().for_each(Tensor::zero_grad);
-                // The gradient of the weight is an outer product, so nothing is lost.
+                // The gradient of the weight is an outer product, so compression is exact.
                 model.forward(&batch(s, 4 * rank, 4)).unwrap().sum(..).unwrap().backward().unwrap();
             }
             for (a, b) in ddp.parameters().iter().zip(plain.parameters()) {
@@ -258,7 +258,7 @@ fn low_rank_gradients() {
                 assert!(difference.max(..).unwrap().item::<f64>().unwrap() < 1e-6, "step {s}");
             }
         }
-        // What is lost comes later: over many steps the sums agree.
+        // The error feedback catches up: over many steps the sums agree.
         let (mut lossy, mut exact) = (0.0, 0.0);
         for s in 0..200 {
             for (model, total) in [(&ddp, &mut lossy), (&plain, &mut exact)] {
@@ -359,7 +359,7 @@ fn an_optimizer_that_averages() {
             close(sum, expected, "parameter");
         }
         drop(optimizer);
-        // Several passes, in half precision on the way.
+        // Several passes, sent in half precision.
         let mut optimizer = wrap(2).compression(CommHook::Fp16).build().unwrap();
         for s in 0..2 {
             net.run(&batch(s, 4 * rank, 4), true).unwrap().sum(..).unwrap().backward().unwrap();

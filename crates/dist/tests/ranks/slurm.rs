@@ -9,18 +9,18 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Set for ranks: who should have started them.
+/// Set for ranks: the launcher that should have started them.
 const EXPECTED: &str = "RUSHLIGHT_TEST_LAUNCHER";
 const TEST: &str = "slurm::two_nodes";
 
-/// A controller and two node daemons, which end with this value.
+/// A controller and two node daemons, stopped when dropped.
 struct Cluster {
     directory: PathBuf,
     daemons: Vec<Child>,
 }
 
 impl Cluster {
-    /// Nodes are called by addresses of the loopback, which every rank can resolve.
+    /// Nodes are named by loopback addresses, which every rank can resolve.
     fn start() -> Option<Self> {
         let programs = ["slurmctld", "slurmd", "srun", "sbatch", "salloc", "sinfo"].map(on_path);
         let [Some(controller), Some(node), .., Some(info)] = &programs else { return None };
@@ -73,7 +73,7 @@ impl Cluster {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        // Whoever runs the tests in a job of a real Slurm must not be asked about it.
+        // Hide the variables of a real Slurm job that runs the tests.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SLURM") {
                 command.env_remove(name);
@@ -89,11 +89,11 @@ impl Cluster {
         ["controller.log", "node-127.0.0.1.log", "node-127.0.0.2.log"].map(read).join("\n")
     }
 
-    /// What the ranks of a command said, sorted.
+    /// The output of a command's ranks, sorted.
     fn run(&self, program: &str, arguments: &[&str], expected: &str) -> Vec<String> {
         let mut command = self.command(program);
         command.args(arguments).env(EXPECTED, expected).current_dir(&self.directory);
-        // srun is no part of an MPI: which library it is for must be said.
+        // srun belongs to no MPI: the library has to be named.
         let library = Launched::new(TEST, "mpich", 1).library_path("libmpi.so.12");
         if expected == "slurm mpi" && library.exists() {
             command.env("RUSHLIGHT_MPI_LIBRARY", library);
@@ -129,7 +129,7 @@ impl Drop for Cluster {
     }
 }
 
-/// What a rank does: meets the others, over TCP between the nodes, and says who it is.
+/// Body of a rank: joins the others, over TCP between the nodes, and prints its rank.
 fn rank(expected: &str) {
     let node = std::env::var("SLURMD_NODENAME").unwrap_or_default();
     let backend = if expected.ends_with("mpi") { "mpi" } else { "tcp" };
@@ -146,7 +146,7 @@ fn rank(expected: &str) {
     assert_eq!(x.sum(..).unwrap().item::<f64>().unwrap(), 70_001.0 * total);
     let local = (world.local_rank(), world.local_size());
     let advice = if world.launch().advice.is_some() { ", with advice" } else { "" };
-    // In one piece: ranks share the output.
+    // In a single write: ranks share the output.
     let line = format!("\nsaid: {}/{} {}/{}{advice}\n", world.rank(), world.size(), local.0, local.1);
     eprint!("{line}");
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// How long a test may take before its processes are killed.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// The device that tensors are on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. All ranks share it. Panics if a device is
-/// named that is not there.
+/// The device of the tensors: `RUSHLIGHT_TEST_DEVICE`, else the CPU. All ranks share it. Panics if the named device is
+/// missing.
 pub fn device() -> Device {
     let name = std::env::var("RUSHLIGHT_TEST_DEVICE").unwrap_or("cpu".into());
     let device = name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device");
@@ -26,13 +26,13 @@ pub struct Ranks {
     count: usize,
     nodes: usize,
     timeout: Duration,
-    /// Ranks that are expected to end badly.
+    /// Ranks that are expected to fail.
     victims: &'static [usize],
     /// Variables of each rank.
     variables: fn(usize) -> Vec<(&'static str, String)>,
-    /// What comes before the command of each rank.
+    /// Command prefix of each rank.
     prefix: Box<dyn Fn(usize) -> Vec<String>>,
-    /// Whether they are a launcher's; otherwise the test says who is which rank.
+    /// Whether a launcher's variables determine the ranks; otherwise the test does.
     launched: bool,
 }
 
@@ -51,7 +51,7 @@ impl Ranks {
         }
     }
 
-    /// Has the ranks believe that they are on so many nodes, in turn.
+    /// Simulates so many nodes; ranks alternate between them.
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
@@ -69,7 +69,7 @@ impl Ranks {
         self
     }
 
-    /// Has the ranks find out by a launcher's variables who they are and where they meet.
+    /// Makes the ranks detect rank and rendezvous from a launcher's variables.
     pub fn launched(mut self, variables: fn(usize) -> Vec<(&'static str, String)>) -> Self {
         self.launched = true;
         self.with(variables)
@@ -81,7 +81,7 @@ impl Ranks {
         self
     }
 
-    /// Has other programs start the ranks.
+    /// Starts the ranks through other programs.
     pub fn prefix(mut self, prefix: impl Fn(usize) -> Vec<String> + 'static) -> Self {
         self.prefix = Box::new(prefix);
         self
@@ -112,7 +112,7 @@ impl Ranks {
                 .args([self.test, "--exact", "--nocapture", "--include-ignored"])
                 .env("RUSHLIGHT_TEST_PLACE", format!("{rank} {}", file.display()))
                 .env("RUSHLIGHT_NUM_THREADS", "1")
-                // Nodes that are not real have one GPU in truth, which their ranks do not know.
+                // Simulated nodes share one GPU, which their ranks do not know.
                 .envs((self.nodes > 1).then_some(("RUSHLIGHT_DEVICE_COLLECTIVES", "host")))
                 .envs((self.variables)(rank))
                 .stdout(Stdio::null())

@@ -1,7 +1,8 @@
 //! Factorisations and triangular systems by a vendor's libraries (cuSOLVER and cuBLAS, rocSOLVER and rocBLAS). Problems
-//! that the libraries do not support, or that the CPU solves faster, are declined: the tensor layer then uses the CPU.
+//! that the libraries do not support, or that the CPU solves faster, return an error; the tensor layer then uses the
+//! CPU.
 //!
-//! The libraries' matrices are column-major: to them, ours are transposed.
+//! The libraries' matrices are column-major, so they see ours transposed.
 
 mod orthogonal;
 mod solve;
@@ -19,13 +20,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 pub enum Routine {
     /// The Cholesky factor of an `n` by `n` matrix, in its lower triangle.
     Potrf { n: usize, a: DevicePtr },
-    /// LU factors of an `n` by `n` matrix, and its exchanged rows ([`Solver::swaps`]).
+    /// LU factors of an `n` by `n` matrix, and its row swaps ([`Solver::swaps`]).
     Getrf { n: usize, a: DevicePtr, swaps: DevicePtr },
-    /// Solves systems with such factors, or with the transposed matrix's, in place. Says nothing of the matrix.
+    /// Solves systems with such factors, or with those of the transposed matrix, in place. Has no status.
     Getrs { transposed: bool, n: usize, columns: usize, a: DevicePtr, swaps: DevicePtr, x: DevicePtr },
-    /// R and the reflections of Q of an `m` by `n` matrix, and the reflections' factors. Says nothing of the matrix.
+    /// R and the reflections of Q of an `m` by `n` matrix, and the reflections' factors. Has no status.
     Geqrf { m: usize, n: usize, a: DevicePtr, tau: DevicePtr },
-    /// The first `n` columns of Q from `k` reflections of `m` elements. Says nothing of the matrix.
+    /// The first `n` columns of Q from `k` reflections of `m` elements. Has no status.
     Orgqr { m: usize, n: usize, k: usize, a: DevicePtr, tau: DevicePtr },
     /// Eigenvalues of a symmetric matrix, whose upper triangle is read, and its eigenvectors in place.
     Syevd { vectors: bool, n: usize, a: DevicePtr, values: DevicePtr },
@@ -33,12 +34,12 @@ pub enum Routine {
     Gesvd { vectors: Vectors, m: usize, n: usize, a: DevicePtr, values: DevicePtr, u: DevicePtr, vt: DevicePtr },
 }
 
-/// Which singular vectors are wanted.
+/// Singular vectors to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
     /// None.
     Absent,
-    /// As many as values.
+    /// As many as singular values.
     Reduced,
     /// All.
     Full,
@@ -48,23 +49,23 @@ pub enum Vectors {
 pub struct Room {
     /// On the device.
     pub device: DevicePtr,
-    /// How much of it.
+    /// Bytes on the device.
     pub device_bytes: usize,
     /// On the host.
     pub host: *mut u8,
-    /// How much of it.
+    /// Bytes on the host.
     pub host_bytes: usize,
 }
 
 /// A library of factorisations for one device. Routines run on matrices of `f32` or `f64`, whose sizes fit 32 bits.
 pub trait Solver: Send + 'static {
-    /// The integers in which [`Routine::Getrf`] notes exchanged rows: `I32` or `I64`.
+    /// Integer dtype of the row swaps of [`Routine::Getrf`]: `I32` or `I64`.
     fn swaps(&self) -> DType;
-    /// Where routines go from now on.
+    /// Sets the stream of later routines.
     fn set_stream(&mut self, stream: Handle) -> Result<()>;
     /// Workspace bytes of a routine on the device and on the host.
     fn room(&mut self, routine: &Routine, dtype: DType) -> Result<[usize; 2]>;
-    /// Runs a routine; its status for the matrix, zero on success, goes to `info`.
+    /// Runs a routine; its status for the matrix, zero on success, is written to `info`.
     ///
     /// # Safety
     /// The addresses hold arrays of the routine's sizes; the workspace is as large as
@@ -72,24 +73,24 @@ pub trait Solver: Send + 'static {
     unsafe fn run(&mut self, routine: &Routine, dtype: DType, room: &Room, info: DevicePtr) -> Result<()>;
 }
 
-/// `X A = B` for a batch, by columns, in place of B: a triangular A of `n` rows, B and X of `rows` rows.
+/// `X A = B` for a batch, column-major, in place of B: a triangular A of `n` rows, B and X of `rows` rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Triangle {
     pub upper: bool,
-    /// Whether the diagonal counts as ones.
+    /// Whether the diagonal is taken as ones.
     pub unit: bool,
     pub rows: usize,
     pub n: usize,
     pub count: usize,
     pub dtype: DType,
-    /// Where A and B are; with more than one, where lists of their addresses are.
+    /// Addresses of A and B; for a batch, addresses of lists of addresses.
     pub a: DevicePtr,
     pub b: DevicePtr,
 }
 
 /// A library of triangular systems for one device.
 pub trait Triangular: Send + 'static {
-    /// Whether recorded steps may have its calls.
+    /// Whether its calls can be part of a recorded step.
     fn records(&self) -> bool;
     /// Solves a batch.
     ///
@@ -120,7 +121,7 @@ struct Batch {
     m: usize,
     n: usize,
     dtype: DType,
-    /// Whether there is no batch, so that errors name no element of one.
+    /// Whether there are no batch dimensions, so that errors name no batch element.
     single: bool,
 }
 
@@ -130,7 +131,7 @@ impl Batch {
         start + (i * elements * self.dtype.size()) as u64
     }
 
-    /// Fails for the first matrix that a routine said something of.
+    /// Returns an error for the first matrix with a nonzero status.
     fn all_well(&self, call: &str, infos: &[i32], why: impl Fn(i32) -> String) -> Result<()> {
         let Some((i, &info)) = infos.iter().enumerate().find(|&(_, &info)| info != 0) else { return Ok(()) };
         let element = if self.single { String::new() } else { format!("(Batch element {i}): ") };
@@ -138,7 +139,7 @@ impl Batch {
     }
 }
 
-/// A view with rows for columns.
+/// A transposed view.
 fn turned(v: View) -> Layout {
     let rank = v.layout.rank();
     v.layout.transpose(rank - 2, rank - 1)
@@ -152,7 +153,7 @@ fn address(v: View) -> DevicePtr {
     v.ptr() as u64
 }
 
-/// `RUSHLIGHT_CUDA_SOLVER`: 0 for the CPU, 1 for the GPU, whatever the size.
+/// `RUSHLIGHT_CUDA_SOLVER`: 0 selects the CPU, 1 the GPU, whatever the size.
 fn choice() -> Option<bool> {
     static CHOICE: OnceLock<Option<bool>> = OnceLock::new();
     *CHOICE.get_or_init(|| match std::env::var("RUSHLIGHT_CUDA_SOLVER").as_deref() {
@@ -166,8 +167,8 @@ fn choice() -> Option<bool> {
     })
 }
 
-/// Whether the GPU is quicker than the CPU with copies both ways: measured on an H200 next to a CPU with 16 cores. The
-/// solver takes long for small matrices, and handles them one by one, where the CPU handles one per core at a time.
+/// Whether the GPU is faster than the CPU with copies both ways: measured on an H200 next to a CPU with 16 cores. The
+/// solver is slow for small matrices and handles them one by one; the CPU handles one per core in parallel.
 fn pays(op: Linalg, b: &Batch) -> bool {
     let least = match op {
         Linalg::SolveTriangular { .. } => 0,
@@ -194,7 +195,7 @@ impl Routines {
 }
 
 impl Factorisations for Routines {
-    /// A factorisation of every matrix of a batch; see [`Linalg`]. The error says so if it is declined.
+    /// A factorisation of every matrix of a batch; see [`Linalg`]. Returns an error if the CPU should compute it.
     fn linalg(&'static self, gpu: &Gpu, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         let declined = || Error::unsupported(format!("{op:?} is not computed on {}; use the CPU", gpu.device()));
         let Some(a) = inputs.first().filter(|a| a.layout.rank() >= 2) else { return Err(declined()) };
@@ -275,7 +276,7 @@ impl On<'_> {
         Ok(bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
-    /// Fails if a matrix, or its lower triangle, has a number that is not finite: routines that iterate would not end
+    /// Fails if a matrix, or its lower triangle, has a non-finite number: iterative routines would not terminate
     /// well.
     fn must_be_finite(&self, call: &str, a: View, lower: bool) -> Result<()> {
         let b = &self.b;

@@ -10,17 +10,17 @@ impl On<'_> {
         let (m, n, k) = (b.m, b.n, q.shape().last().copied().unwrap_or(0));
         let reflections = m.min(n);
         let tau = self.temporary(&[b.count, reflections], b.dtype)?;
-        // Both of shape […, columns, rows]: by columns.
+        // Both of shape […, columns, rows]: column-major.
         let work = self.packed(with(a, &turned(a)))?;
         let (matrix, scales) = (address(work.view()), address(tau.view()));
         self.each(|i| Routine::Geqrf { m, n, a: b.at(matrix, i, m * n), tau: b.at(scales, i, reflections) })?;
         let rank = work.view().layout.rank();
         let first = |t: &Temporary, dim: usize, count: usize| t.view().layout.slice(dim, 0, count, 1);
-        // R: the first k rows, without the part below the diagonal.
+        // R: the upper triangle of the first k rows.
         let head = first(&work, rank - 1, k).transpose(rank - 2, rank - 1);
         self.copy(with(work.view(), &head), r)?;
         self.keep_triangle(r, true)?;
-        // Q, in as many columns as are wanted.
+        // Q, with the requested number of columns.
         let mut shape = a.shape().to_vec();
         (shape[rank - 2], shape[rank - 1]) = (k, m);
         let columns = self.temporary(&shape, b.dtype)?;
@@ -44,8 +44,8 @@ impl On<'_> {
         let b = &self.b;
         let call = if vectors.is_some() { "linalg.svd" } else { "linalg.svdvals" };
         self.must_be_finite(call, a, false)?;
-        // The routine needs matrices at least as high as wide. Read as column-major, a wide one of ours is high, and
-        // its U and V are our Vh and U by rows.
+        // The routine needs at least as many rows as columns. Read as column-major, a wide row-major matrix is tall,
+        // and its U and V are our row-major Vh and U.
         let wide = b.m < b.n;
         let work = if wide { self.packed(a)? } else { self.packed(with(a, &turned(a)))? };
         let (rows, columns) = (b.m.max(b.n), b.m.min(b.n));
@@ -59,7 +59,7 @@ impl On<'_> {
             (None, Some([u, vh])) => (address(vh), address(u)),
             (None, None) => (0, 0),
         };
-        // Columns of the high side's vectors: as many as values, or all.
+        // Number of vectors of the taller side: as many as values, or all.
         let wanted = vectors
             .map_or(0, |[u, vh]| if wide { vh.shape()[vh.layout.rank() - 2] } else { *u.shape().last().unwrap_or(&0) });
         let kind = match vectors {
@@ -93,7 +93,7 @@ impl On<'_> {
         self.must_be_finite(call, a, true)?;
         let work = self.packed(a)?;
         let (matrix, found) = (address(work.view()), address(values));
-        // By columns, our lower triangle is the upper one.
+        // In column-major order our lower triangle is the upper one.
         let infos = self.each(|i| Routine::Syevd {
             vectors: vectors.is_some(),
             n: b.n,

@@ -6,7 +6,7 @@ use crate::driver::DevicePtr;
 use rushlight_core::{DType, Result, View};
 
 impl On<'_> {
-    /// Factors of the transposed matrices and the rows exchanged; the routine's status for each.
+    /// LU factors of the transposed matrices, the row swaps, and the routine's status for each matrix.
     fn lu(&self, a: View) -> Result<(Temporary, Temporary, Vec<i32>)> {
         let kind = lock(self.solver).swaps();
         let (b, factors, rows) = (&self.b, self.packed(a)?, self.temporary(&[self.b.count, self.b.n], kind)?);
@@ -58,7 +58,7 @@ impl On<'_> {
             )
         })?;
         self.fill_identities(out, self.b.n)?;
-        // The transposed matrix's inverse by columns is the matrix's by rows.
+        // The column-major inverse of the transposed matrix is the row-major inverse of the matrix.
         self.solve_factored((&factors, &rows), true, (address(out), self.b.n))
     }
 
@@ -76,7 +76,7 @@ impl On<'_> {
     }
 
     pub(super) fn cholesky(&self, a: View, l: View) -> Result<()> {
-        // Quicker with the lower triangle as the library sees it.
+        // Faster with the library's lower triangle.
         let (b, work) = (&self.b, self.packed(with(a, &turned(a)))?);
         let matrix = address(work.view());
         let infos = self.each(|i| Routine::Potrf { n: b.n, a: b.at(matrix, i, b.n * b.n) })?;
@@ -91,7 +91,7 @@ impl On<'_> {
     }
 }
 
-/// `A X = rhs` with triangles of A. In transposed form the unknown is on the left, and the other triangle is read.
+/// `A X = rhs` with a triangular A. Transposed, the unknown is on the left, and the library reads the other triangle.
 pub(super) fn triangular(
     gpu: &Gpu,
     library: &'static Shared<dyn Triangular>,
@@ -119,7 +119,7 @@ pub(super) fn triangular(
         a: address(a),
         b: address(x),
     };
-    // A batch is given by the addresses of its matrices.
+    // A batch is passed as a list of matrix addresses.
     let places = gpu.temporary(&[2, b.count], DType::I64)?;
     if b.count > 1 {
         let list = address(places.view());
@@ -129,6 +129,6 @@ pub(super) fn triangular(
         }
         [t.a, t.b] = lists;
     }
-    // SAFETY: matrices of n by n, and of n by as many columns, where the addresses say.
+    // SAFETY: the addresses are those of n by n matrices and of right-hand sides with n rows.
     gpu.submit(move |_, stream| unsafe { lock(library).solve(&t, stream) })
 }

@@ -32,7 +32,7 @@ fn the_old_file_stays_until_the_new_one_is_whole() {
 fn large_files_are_whole_too() {
     let folder = Folder::new("atomic-large");
     let bytes: Vec<u8> = (0..40 << 20).map(|i: u32| (i >> 10) as u8).collect();
-    // Also in the place of another large one, which is freed aside.
+    // Also replacing another large file, which is freed in the background.
     for _ in 0..2 {
         let mut file = AtomicFile::create(folder.path("file")).unwrap();
         file.write_all(&bytes).unwrap();
@@ -85,13 +85,13 @@ fn permissions_are_kept() {
         assert_eq!((mode(), fs::read(&path).unwrap()), (kept, b"new".to_vec()), "{kept:o}");
         fs::remove_file(&path).unwrap();
     }
-    // A new file has those that any new file has.
+    // A new file has the default permissions.
     fs::write(folder.path("plain"), "").unwrap();
     AtomicFile::create(&path).unwrap().replace().unwrap();
     assert_eq!(mode(), fs::metadata(folder.path("plain")).unwrap().permissions().mode() & 0o777);
 }
 
-/// Not a test of its own: the process that the next one kills in the middle of a save.
+/// Not a test: the process that the next one kills in the middle of a save.
 #[test]
 fn child_save() {
     let Ok(path) = std::env::var("RUSHLIGHT_TEST_SAVE") else { return };
@@ -119,7 +119,7 @@ fn the_next_save_removes_what_a_killed_one_left() {
         assert!(start.elapsed().as_secs() < 50 && child.try_wait().unwrap().is_none(), "the child does not write");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    // While it lives, nobody touches its file.
+    // While it lives, no other process touches its file.
     AtomicFile::create(&path).unwrap().replace().unwrap();
     rushlight_io::atomic::remove_leftovers(folder.path(""));
     assert_eq!(folder.names().len(), 2);

@@ -41,7 +41,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the fixtures' `ramp` makes.
+/// The values of the fixtures' `ramp`.
 pub fn ramp(shape: &[usize], dtype: DType) -> Vec<f64> {
     let n: usize = shape.iter().product();
     (0..n).map(|i| (i % 7) as f64).map(|x| if dtype == DType::Bool { x % 2.0 } else { x }).collect()

@@ -44,7 +44,7 @@ fn views_keep_strides_and_share_memory() {
     assert_eq!((state["empty_int"].shape(), state["empty_int"].dtype()), (&[0][..], DType::I64));
     assert!(state["same"].is_same(base) && state["row"].shares_storage(base));
 
-    // Changes go through the views, and not into the file.
+    // Changes are visible through the views, but not in the file.
     state["row"].fill_(9.0).unwrap();
     assert_eq!(base.select(0, 2).unwrap().to_vec::<f32>().unwrap(), [9.0; 6]);
     assert_ramp(&load("views.pt").to_state_dict().unwrap()["base"], &[4, 6], DType::F32);
@@ -88,7 +88,7 @@ fn a_checkpoint_of_model_and_optimizer() {
     let model = checkpoint.get("model").unwrap().to_state_dict().unwrap();
     assert_eq!(model["0.weight"].shape(), [4, 3]);
     assert_eq!(model["1.num_batches_tracked"].item::<i64>().unwrap(), 2);
-    // The same state dict by way of another format and library.
+    // The same state dict through another format and library.
     let other = rushlight_io::safetensors::load(fixture("model.safetensors")).unwrap();
     assert_eq!(other.len(), model.len());
     for (name, tensor) in &model {
@@ -179,7 +179,7 @@ fn what_is_written_is_read() {
     let (base, columns) = (back.get("base").unwrap().as_tensor().unwrap(), back.get("columns").unwrap());
     assert!(columns.as_tensor().unwrap().shares_storage(base));
 
-    // Saving over the file that is mapped leaves the tensors as they are.
+    // Saving over the mapped file does not change the tensors.
     let kept = base.to_vec::<f32>().unwrap();
     pt::save(&Value::None, &path).unwrap();
     assert_eq!(base.to_vec::<f32>().unwrap(), kept);

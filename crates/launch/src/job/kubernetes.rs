@@ -1,4 +1,4 @@
-//! Kubernetes: an Indexed Job, a headless service by which its pods find each other, and their secret.
+//! Kubernetes: an Indexed Job, a headless service with which its pods find each other, and their secret.
 
 use super::{Job, REQUEUE_CODE};
 use rushlight_core::{Error, Result};
@@ -31,7 +31,7 @@ impl Job {
             format!("--max-restarts={}", self.max_restarts),
         ];
         command.extend(self.module.then(|| "-m".to_owned()));
-        // Kubernetes puts variables in the place of $(NAME).
+        // Kubernetes substitutes $(NAME) by variables.
         command.extend(self.program.iter().map(|word| word.replace("$(", "$$(")));
         // Every value is quoted as JSON, which YAML contains.
         let q = |text: &str| json!(text).to_string();
@@ -85,7 +85,7 @@ impl Job {
         if !limits.is_empty() {
             y += &format!("        resources:\n          limits:\n{limits}");
         }
-        // Ranks of a pod share memory, for which 64 MiB is too little.
+        // Ranks of a pod share memory; the default of 64 MiB is too small.
         y += "        volumeMounts:\n        - name: shm\n          mountPath: /dev/shm\n      volumes:\n      - name: shm\n        emptyDir:\n          medium: Memory\n";
         Ok(y)
     }

@@ -7,11 +7,11 @@ use super::Scheduler;
 pub(super) struct Machine {
     pub name: &'static str,
     pub scheduler: Scheduler,
-    /// Devices of a node as programs see them: tiles of Intel's GPUs, dies of AMD's.
+    /// Devices per node as programs see them: tiles of Intel GPUs, dies of AMD GPUs.
     pub gpus: usize,
-    /// GPUs of a node as the scheduler counts them.
+    /// GPUs per node as the scheduler counts them.
     pub cards: usize,
-    /// Processors of a node that jobs may use; 0 leaves it to the scheduler.
+    /// Processors per node that jobs may use; 0 leaves it to the scheduler.
     pub cpus: usize,
     /// Whether `cpus` counts per requested GPU instead of per node.
     pub cpus_by_gpu: bool,
@@ -19,7 +19,7 @@ pub(super) struct Machine {
     /// Directives that every job there needs.
     pub directives: &'static [&'static str],
     pub variables: &'static [(&'static str, &'static str)],
-    /// A folder on the node's own disk or memory.
+    /// A directory on the node's local disk or memory.
     pub local_folder: &'static str,
 }
 

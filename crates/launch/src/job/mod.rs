@@ -19,7 +19,7 @@ use std::process::Stdio;
 /// (`EX_TEMPFAIL`)
 pub const REQUEUE_CODE: i32 = 75;
 
-/// Who runs the job.
+/// The scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheduler {
     Slurm,
@@ -36,7 +36,7 @@ impl Scheduler {
         ("kubernetes", Scheduler::Kubernetes),
     ];
 
-    /// The command that takes a script from its standard input.
+    /// The command that reads a script from its standard input.
     fn submit_command(self) -> &'static [&'static str] {
         match self {
             Scheduler::Slurm => &["sbatch"],
@@ -53,7 +53,7 @@ struct Job {
     scheduler: Scheduler,
     name: String,
     nodes: usize,
-    /// With fewer nodes than these the job waits for others.
+    /// Minimum nodes: with fewer the job waits for others.
     least_nodes: usize,
     gpus_per_node: usize,
     /// Processors per node to request, if the user sets them.

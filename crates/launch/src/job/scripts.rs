@@ -3,7 +3,7 @@
 use super::{Job, REQUEUE_CODE};
 use std::path::Path;
 
-/// A word as a shell reads it back.
+/// Quotes a word for the shell.
 pub(super) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -13,7 +13,7 @@ pub(super) fn quote(word: &str) -> String {
     }
 }
 
-/// Takes the exit code of a command, or the one that the launchers wrote.
+/// Reads the exit code of a command, or the one that the launchers wrote.
 const READ_CODE: &str =
     "code=$?\nif [ -s \"$code_file\" ]; then code=$(cat \"$code_file\"); rm -f \"$code_file\"; fi\n";
 
@@ -130,7 +130,7 @@ impl Job {
         (s, launcher, program)
     }
 
-    /// Names the file that gets the job's exit code.
+    /// Names the file for the job's exit code.
     fn code_file(&self, job: &str, starter: &str) -> String {
         format!(
             "# {starter} may hide the job's exit code, behind a lost launcher or a signal: it is written to a file.\n\
@@ -313,7 +313,7 @@ impl Job {
         s + "exit \"$code\"\n"
     }
 
-    /// Submits this script again where a scheduler does not requeue at a job's own wish.
+    /// Submits this script again, for schedulers that do not requeue on a job's request.
     fn resubmit(&self, command: &str) -> String {
         if !self.requeue {
             return String::new();

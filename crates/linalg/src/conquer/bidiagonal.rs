@@ -1,24 +1,24 @@
 //! Singular values and vectors of upper bidiagonal matrices.
 //!
-//! A block is `n` rows of the matrix and the `n` or `n + 1` columns they reach. Without its middle row a block falls
-//! into two, of one column more than rows; with the right vectors of both the middle row becomes `z`, and the block
-//! the matrix `diag(0, d)` with `z` as its first row. Its singular values are the roots of
-//! `1 + Σ zⱼ²/(dⱼ² - σ²) = 0` (Gu and Eisenstat; LAPACK's `bdsdc`). Column `middle` of the right vectors is the null
-//! vector of the upper block, and stands for the zero of the diagonal.
+//! A block has `n` rows of the matrix and the `n` or `n + 1` columns where they are nonzero. Removing its middle row
+//! splits a block into two blocks with one column more than rows. Multiplied by the right vectors of both, the middle
+//! row becomes `z`, and the block becomes the matrix `diag(0, d)` with first row `z`. Its singular values are the roots
+//! of `1 + Σ zⱼ²/(dⱼ² - σ²) = 0` (Gu and Eisenstat; LAPACK's `bdsdc`). Column `middle` of the right vectors is the null
+//! vector of the upper block; it belongs to the zero of the diagonal.
 
 use super::*;
 
-/// A problem of one size, with the memory to solve it and the solution.
+/// A problem of one size: input, workspace and solution.
 pub struct BidiagonalProblem<T> {
-    /// The diagonal; after [`BidiagonalProblem::solve`] the singular values, in no order.
+    /// The diagonal; after [`BidiagonalProblem::solve`] the singular values, unsorted.
     pub diagonal: Vec<f64>,
-    /// The entries beside the diagonal, and one more.
+    /// The superdiagonal, and one more entry.
     pub beside: Vec<f64>,
-    /// The singular values' indices, ascending by value, after [`BidiagonalProblem::solve`].
+    /// After [`BidiagonalProblem::solve`]: indices of the singular values in ascending order.
     pub order: Vec<usize>,
-    /// Left and right vectors; none if only values are wanted.
+    /// Left and right vectors; `None` for values only.
     vectors: Option<(Basis<T>, Basis<T>)>,
-    /// Of the right vectors.
+    /// First and last rows of the right vectors.
     ends: Ends,
     z: Vec<f64>,
     support: Vec<Support>,
@@ -31,13 +31,13 @@ pub struct BidiagonalProblem<T> {
     scratch: Vec<f64>,
 }
 
-/// The rows of a block, with the one in the middle that connects its halves.
+/// The rows of a block, and the middle row that couples its halves.
 #[derive(Clone, Copy)]
 struct Block {
     start: usize,
     middle: usize,
     end: usize,
-    /// Whether there is a column more than rows.
+    /// Whether the block has one column more than rows.
     wide: bool,
 }
 
@@ -102,7 +102,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
         }
     }
 
-    /// A block of one row: its length, and the rotation that takes it to the first column.
+    /// A block of one row: its norm, and the rotation that moves it to the first column.
     fn solve_row(&mut self, row: usize, wide: bool) {
         self.order[row] = row;
         let (d, e) = (self.diagonal[row], if wide { self.beside[row] } else { 0.0 });
@@ -143,7 +143,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
         self.secular.z.clear();
         self.secular.z.extend(join.kept.iter().map(|&c| self.z[c]));
         self.secular.solve();
-        // The coefficients are now those of the roots.
+        // `solve` has replaced the coefficients by those of the computed roots.
         join.kept.iter().zip(&self.secular.z).for_each(|(&c, &z)| self.z[c] = z);
         join.group(|c| self.support[c], Some(middle));
         join.gather(&self.diagonal, &self.z);
@@ -158,7 +158,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
                 for (i, (left, right)) in factors.enumerate() {
                     let norm = secular.vector(i, &join.poles, &join.z, &mut self.scratch).sqrt();
                     narrow(&self.scratch, 1.0 / norm, right);
-                    // The left vector is that times the poles, and -1 for the middle row.
+                    // The left vector is the right one times the poles, with -1 for the middle row.
                     self.scratch.iter_mut().zip(&join.poles).for_each(|(x, &pole)| *x *= pole);
                     self.scratch[lead] = -1.0;
                     let norm = dot(&self.scratch, &self.scratch).sqrt();
@@ -173,7 +173,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
                 factor.iter_mut().for_each(|x| *x /= norm);
             }),
         }
-        // The roots come first, then what was left alone; both ascend.
+        // The roots come first, then the deflated values; both ascend.
         self.scratch.clear();
         self.scratch.extend((0..count).map(|i| secular.value(i)));
         self.scratch.extend(join.unchanged.iter().map(|&c| self.diagonal[c]));
@@ -182,8 +182,8 @@ impl<T: Scalar> BidiagonalProblem<T> {
         self.order[start..end].copy_from_slice(&self.sorted);
     }
 
-    /// Leaves out what needs no joining: coefficients that are negligible, and one of two poles that are as good as
-    /// equal, whose columns are rotated so that its coefficient vanishes. The pole of the middle row stays.
+    /// Deflation: removes negligible coefficients, and one of two nearly equal poles after rotating their columns so
+    /// that its coefficient vanishes. The pole of the middle row stays.
     fn deflate(&mut self, block: Block, row_size: f64) {
         let Block { start, middle, end, wide } = block;
         let columns = start..end + usize::from(wide);
@@ -191,7 +191,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
         let largest = self.sorted.last().map_or(0.0, |&c| self.diagonal[c]);
         let tolerance = 4.0 * T::EPSILON.to_f64() * largest.max(row_size);
         if wide {
-            // The null vectors of both halves: a rotation leaves one for the middle row and one for the block.
+            // A rotation combines the null vectors of both halves into one for the middle row and one for the block.
             let length = self.z[middle].hypot(self.z[end]);
             if length > 0.0 {
                 let (cos, sin) = (self.z[middle] / length, self.z[end] / length);
@@ -230,7 +230,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
             self.join.unchanged.push(p);
         }
         self.join.kept.extend(candidate);
-        // The equation needs a coefficient for the zero, and room between it and the next pole.
+        // The equation needs a nonzero coefficient at the pole zero, and a gap between it and the next pole.
         if let Some(&next) = self.join.kept.get(1) {
             if self.z[middle].abs() <= tolerance {
                 self.z[middle] = tolerance.copysign(self.z[middle]);

@@ -1,8 +1,8 @@
 //! Divide and conquer for tridiagonal eigenproblems and bidiagonal singular value problems.
 //!
-//! Both halves of the problem are solved, and joined through the secular equation. What the halves have in common with
-//! the whole need not be computed again ("deflation"), the rest is a matrix product: 4/3 n³ operations at most, and n²
-//! if only values are wanted. Numbers are f64, vectors have the element type.
+//! Both halves of the problem are solved, then joined by the secular equation. Eigenpairs that the halves share with
+//! the whole are kept ("deflation"); the others cost a matrix product: 4/3 n³ operations at most, n² for values only.
+//! Scalars are f64, vectors have the element type.
 
 mod bidiagonal;
 mod secular;
@@ -20,7 +20,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 use secular::Secular;
 use std::ops::Range;
 
-/// Which rows of a column of a block-diagonal matrix of two blocks may differ from zero.
+/// The row blocks in which a column of a block-diagonal matrix of two blocks can be nonzero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Support {
     Top,
@@ -34,7 +34,7 @@ impl Support {
     }
 }
 
-/// A square matrix, column-major, built up from blocks on its diagonal.
+/// A square column-major matrix, assembled from blocks on its diagonal.
 struct Basis<T> {
     ld: usize,
     columns: Aligned<T>,
@@ -88,8 +88,8 @@ impl<T: Scalar> Basis<T> {
         whole.subrows_mut(rows.start, rows.len()).as_dyn_stride_mut()
     }
 
-    /// Joins two blocks, in the rows `top` and `bottom` that follow each other: the columns `join.grouped` times
-    /// `factors` become the first columns of the joined block, unchanged columns follow.
+    /// Joins two blocks in the adjacent row ranges `top` and `bottom`: the columns `join.grouped` times `factors`
+    /// become the first columns of the joined block; unchanged columns follow.
     fn join(&mut self, top: Range<usize>, bottom: Range<usize>, join: &Join, factors: &[T], scratch: &mut Vec<T>) {
         let count = join.grouped.len();
         let (rows, first) = (top.start..bottom.end, top.start);
@@ -117,7 +117,7 @@ impl<T: Scalar> Basis<T> {
     }
 }
 
-/// First and last rows of the blocks of a matrix of vectors: all that is needed of it if only values are wanted.
+/// First and last rows of the blocks of a matrix of vectors: all that computing values needs of it.
 struct Ends {
     first: Vec<f64>,
     last: Vec<f64>,
@@ -134,7 +134,7 @@ impl Ends {
         }
     }
 
-    /// As [`Basis::join`], with the columns of the factors taken from `factor` one by one.
+    /// Like [`Basis::join`], with the columns of the factors produced one by one by `factor`.
     fn join(&mut self, start: usize, join: &Join, scratch: &mut Vec<f64>, mut factor: impl FnMut(usize, &mut [f64])) {
         let count = join.grouped.len();
         scratch.clear();
@@ -155,20 +155,20 @@ impl Ends {
     }
 }
 
-/// Which columns take part in joining two blocks, in which order.
+/// The columns that take part in joining two blocks, and their order.
 #[derive(Default)]
 struct Join {
-    /// Columns that take part, in the order of the poles.
+    /// Columns that take part, ordered by pole.
     kept: Vec<usize>,
-    /// The same, by support: those of the top block first, those of the bottom block last.
+    /// The same columns ordered by support: the top block's first, the bottom block's last.
     grouped: Vec<usize>,
-    /// How many of [`Join::grouped`] have entries in both.
+    /// Number of [`Join::grouped`] columns with entries in both blocks.
     joint: usize,
-    /// How many of [`Join::grouped`], from the first on, have entries in the top rows.
+    /// Number of leading [`Join::grouped`] columns with entries in the top rows.
     in_top: usize,
-    /// How many of [`Join::grouped`], up to the last, have entries in the bottom rows.
+    /// Number of trailing [`Join::grouped`] columns with entries in the bottom rows.
     in_bottom: usize,
-    /// Columns that stay as they are.
+    /// Columns that are not changed.
     unchanged: Vec<usize>,
     /// Poles and coefficients in the order of [`Join::grouped`].
     poles: Vec<f64>,
@@ -181,7 +181,7 @@ impl Join {
         self.unchanged.clear();
     }
 
-    /// Orders the kept columns by support. `lead` comes first of those with both supports.
+    /// Orders the kept columns by support. `lead` comes first among the columns with both supports.
     fn group(&mut self, support: impl Fn(usize) -> Support, lead: Option<usize>) {
         self.grouped.clear();
         let mut sizes = [0; 3];
@@ -198,7 +198,7 @@ impl Join {
         self.in_bottom = sizes[1] + sizes[2];
     }
 
-    /// Takes the poles and coefficients of the grouped columns.
+    /// Copies the poles and coefficients of the grouped columns.
     fn gather(&mut self, poles: &[f64], z: &[f64]) {
         self.poles.clear();
         self.poles.extend(self.grouped.iter().map(|&c| poles[c]));
@@ -207,19 +207,20 @@ impl Join {
     }
 }
 
-/// How precisely roots are sought. For f32 more digits than it has are enough; for f64, all there are.
+/// Tolerance of the roots: a few digits beyond f32's precision for f32, full precision for f64.
 fn secular_tolerance<T: Scalar>() -> f64 {
     (1e-3 * T::EPSILON.to_f64()).max(0.5 * f64::EPSILON)
 }
 
-/// Divides all numbers by a power of two that leaves the largest between one and two, and returns it. Numbers so small
-/// that products of a few of them would vanish become zero; they are far below the precision of the largest.
+/// Divides all numbers by a power of two so that the largest is between one and two, and returns the divisor. Numbers
+/// so small that products of a few of them would underflow become zero; they are far below the precision of the
+/// largest.
 fn normalise(diagonal: &mut [f64], beside: &mut [f64]) -> f64 {
     let largest = diagonal.iter().chain(beside.iter()).fold(0.0, |m: f64, x| m.max(x.abs()));
     if largest < f64::MIN_POSITIVE || !largest.is_finite() {
         return 1.0;
     }
-    // The exponent alone.
+    // Keeps the exponent bits only.
     let scale = f64::from_bits(largest.to_bits() & 0x7FF0_0000_0000_0000);
     for x in diagonal.iter_mut().chain(beside) {
         *x = if x.abs() < 1e-40 * scale { 0.0 } else { *x / scale };
@@ -234,15 +235,15 @@ fn narrow<T: Scalar>(values: &[f64], factor: f64, out: &mut [T]) {
     }
 }
 
-/// The indices `first` and `second` by ascending value; each range ascends but for rounding.
+/// Indices of the ranges `first` and `second` by ascending value; each range ascends except for rounding.
 fn sort_joined(values: &[f64], first: Range<usize>, second: Range<usize>, out: &mut Vec<usize>) {
     out.clear();
     out.extend(first.chain(second));
-    // Two ascending runs: a merge for the standard library's sort.
+    // Two ascending runs: the standard library's sort merges them.
     out.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
 }
 
-/// The numbers `first..` and `second..` merged: indices by ascending value, each list being so already.
+/// Merges two sorted index lists by ascending value.
 fn merge_sorted(values: &[f64], first: &[usize], second: &[usize], out: &mut Vec<usize>) {
     out.clear();
     let (mut i, mut j) = (0, 0);

@@ -1,27 +1,27 @@
 //! The secular equation `1/ρ + Σ zⱼ²/(pⱼ - λ) = 0`, whose roots are the eigenvalues of `diag(p) + ρ z zᵀ`.
 //!
-//! Roots and poles interlace. A root is sought as its distance from the nearer pole, so that its distances from all
-//! poles, and with them the eigenvectors, have full relative precision. The eigenvectors are those of a `z` that has
-//! the computed roots as its exact ones (Gu and Eisenstat, by Löwner's formula): they are orthogonal to working
+//! Roots and poles interlace. A root is represented by its distance from the nearer pole, so that its distances from
+//! all poles, and with them the eigenvectors, have full relative precision. The eigenvectors are those of a `z` that
+//! has the computed roots as its exact ones (Gu and Eisenstat, by Löwner's formula): they are orthogonal to working
 //! precision however close the roots are. All of this is in f64; `n²` operations for a step of all roots, three or four
 //! steps.
 
 use crate::simd::kernels::{pole_distances, secular_products, secular_sums, secular_vector};
 
-/// A secular equation, its roots, and the memory for both.
+/// A secular equation, its roots, and the workspace.
 #[derive(Default)]
 pub struct Secular {
-    /// The poles, ascending and apart. If [`Secular::squared`], the equation has their squares.
+    /// The poles, ascending and distinct. If [`Secular::squared`], the equation has their squares.
     pub poles: Vec<f64>,
-    /// Whether poles and roots stand for their squares, as singular values do.
+    /// Whether poles and roots enter the equation squared, as singular values do.
     squared: bool,
-    /// The coefficients, none of them zero. [`Secular::solve`] replaces them by those that belong to its roots.
+    /// The coefficients, all nonzero. [`Secular::solve`] replaces them by those that match its roots.
     pub z: Vec<f64>,
     /// `1/ρ`, positive.
     pub rho_inverse: f64,
     /// The relative precision of the roots' distances from their poles.
     tolerance: f64,
-    /// Per root the index of the pole it is counted from, and its distance.
+    /// For each root the index of its reference pole and the distance from it.
     roots: Vec<(usize, f64)>,
     squares: Vec<f64>,
     distances: Vec<f64>,
@@ -34,7 +34,7 @@ impl Secular {
         Self { squared, tolerance, ..Self::default() }
     }
 
-    /// How many roots there are.
+    /// Number of roots.
     pub fn len(&self) -> usize {
         self.poles.len()
     }
@@ -66,10 +66,10 @@ impl Secular {
         if self.squared { pole + distance / (pole + (pole * pole + distance).max(0.0).sqrt()) } else { pole + distance }
     }
 
-    /// Writes `zⱼ/(pⱼ - λᵢ)` for the poles and coefficients given, in any order, and returns the sum of the squares.
+    /// Writes `zⱼ/(pⱼ - λᵢ)` for the given poles and coefficients, in any order, and returns the sum of the squares.
     pub fn vector(&mut self, i: usize, poles: &[f64], z: &[f64], out: &mut [f64]) -> f64 {
         if let [z] = z {
-            // Also where `z` is zero or its square vanishes.
+            // Also if `z` is zero or its square underflows.
             out[0] = 1f64.copysign(-*z);
             return 1.0;
         }
@@ -78,7 +78,7 @@ impl Secular {
         secular_vector(z, &self.distances, distance, out)
     }
 
-    /// The coefficients whose exact roots are those found: `zⱼ² = Π (λᵢ - pⱼ) / Π (pᵢ - pⱼ)`, up to a common factor
+    /// The coefficients whose exact roots are the computed ones: `zⱼ² = Π (λᵢ - pⱼ) / Π (pᵢ - pⱼ)`, up to a common factor
     /// `1/ρ`.
     fn restore_coefficients(&mut self) {
         let products = &mut self.squares;
@@ -106,7 +106,7 @@ impl Secular {
         }
         let last = i + 1 == count;
         let (p, q) = if last { (i - 1, i) } else { (i, i + 1) };
-        // The equation in the middle of the interval says which half has the root.
+        // The sign of the equation at the midpoint tells which half contains the root.
         let mut origin = i;
         pole_distances(&self.poles, self.poles[origin], self.squared, &mut self.distances);
         let width = if last { squares.iter().sum::<f64>() / self.rho_inverse } else { self.distances[q] };
@@ -114,7 +114,7 @@ impl Secular {
         let at_middle = self.evaluate(p, middle);
         let mut rest = at_middle.value;
         rest -= squares[p] / (self.distances[p] - middle) + squares[q] / (self.distances[q] - middle);
-        // A little more than the half: the root may be the middle but for rounding.
+        // Slightly more than half: the root may be the midpoint except for rounding.
         let margin = 1e-3 * middle;
         let (mut low, mut high) = match (at_middle.value < 0.0, last) {
             (false, _) => (0.0, middle + margin),
@@ -126,7 +126,7 @@ impl Secular {
             }
         };
         let (dp, dq) = (self.distances[p], self.distances[q]);
-        // The two poles with all other terms as they are in the middle.
+        // The two nearest poles, with all other terms evaluated at the midpoint.
         let mut at =
             quadratic_root(rest, rest * (dp + dq) + squares[p] + squares[q], squares[p] * dq + squares[q] * dp, last);
         if !(low < at && at < high) {
@@ -181,7 +181,7 @@ impl Secular {
     }
 }
 
-/// The equation at a point, apart for the poles on either side.
+/// The value at a point, split into the poles on either side.
 struct Evaluation {
     value: f64,
     left: f64,

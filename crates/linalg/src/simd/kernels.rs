@@ -1,7 +1,7 @@
 //! The vector loops of the reductions to tridiagonal and bidiagonal form and of the secular equation.
 //!
-//! Vectors and columns that belong together have one length, a multiple of [`PAD`], and zeros as padding, so no loop
-//! has a remainder. Loops start at the multiple of a register below the first row that counts.
+//! Vectors and columns used together have one length, a multiple of [`PAD`], and are padded with zeros, so no loop has
+//! a remainder. Loops start at the register boundary at or below the first row in use.
 
 use super::{PAD, Vector, vectorised};
 use crate::real::Scalar;
@@ -16,27 +16,28 @@ vectorised! {
     /// Replaces columns `x` and `y` by `cos x + sin y` and `cos y - sin x`.
     pub fn rotate<T>(x: &mut [T], y: &mut [T], cos: T, sin: T) = rotate_kernel;
 
-    /// One step of the reduction of a symmetric matrix, over the columns and rows from `first` on: subtracts
-    /// `v wᵀ + w vᵀ` of the step before, and writes `y = A x`, in one pass over the lower triangle of `a`.
+    /// One step of the reduction of a symmetric matrix, over the columns and rows from `first` on: subtracts `v wᵀ + w
+    /// vᵀ` of the previous step and writes `y = A x`, in one pass over the lower triangle of `a`.
     ///
-    /// `a` has `v.len()` columns of that length. The blocks on its diagonal, of one register, hold both triangles.
-    /// Columns before `first` in the same block are touched, and so are the elements of `y` before `first`, which then
-    /// hold nothing of use. `x` is zero there.
+    /// `a` has `v.len()` columns of that length. The diagonal blocks, one register wide, hold both triangles. The step
+    /// also writes to columns before `first` in the same block and to the elements of `y` before `first`; those values
+    /// are meaningless. `x` is zero there.
     pub fn symmetric_step<T>(a: &mut [T], n: usize, first: usize, v: &[T], w: &[T], x: &[T], y: &mut [T])
         = symmetric_step_kernel;
 
     /// One step of the reduction to bidiagonal form, over columns `first..cols` and the rows from `first - 1` on:
-    /// subtracts `v yᵀ + x uᵀ` of the step before, and from the result, `A`, finds the products with the new left
+    /// subtracts `v yᵀ + x uᵀ` of the previous step, and from the result, `A`, computes the products with the new left
     /// reflector `I - tau next nextᵀ`: `y = tau Aᵀ next`, the row `row = A[first - 1] - yᵀ`, and `z = A row`.
     ///
-    /// The pass is one: a group of columns is in the first-level cache when `z` needs it. Elements of `z` before
-    /// `first` hold nothing of use.
+    /// The step is a single pass: a group of columns is still in the L1 cache when `z` needs it. Elements of `z` before
+    /// `first` are meaningless.
     pub fn bidiagonal_step<T>(
         a: &mut [T], rows: usize, first: usize, cols: usize, v: &[T], x: &[T], u: &[T], next: &[T], tau: T,
         y: &mut [T], row: &mut [T], z: &mut [T],
     ) = bidiagonal_step_kernel;
 
-    /// Applies the reflector `I - tau v vᵀ` to the columns of `a`, `ld` elements each, of which it acts on the last.
+    /// Applies the reflector `I - tau v vᵀ` to the last `v.len()` elements of the columns of `a`, which have `ld`
+    /// elements each.
     pub fn reflect_columns<T>(a: &mut [T], ld: usize, v: &[T], tau: T) = reflect_columns_kernel;
 
     /// `Σ z²/(pole - at)` and `Σ z²/(pole - at)²`, the terms of the secular equation; `squares` are the `z²`.
@@ -120,7 +121,7 @@ fn rotate_kernel<T: Scalar, V: Vector<T>>(x: &mut [T], y: &mut [T], cos: T, sin:
     }
 }
 
-/// Columns that a pass takes together, so that the vectors beside them are loaded once for all.
+/// Number of columns per pass; the vectors are loaded once for all of them.
 const GROUP: usize = 4;
 
 #[inline(always)]
@@ -135,7 +136,7 @@ fn symmetric_step_kernel<T: Scalar, V: Vector<T>>(
 ) {
     let (lanes, ld) = (V::LANES, v.len());
     assert!(ld.is_multiple_of(PAD) && n <= ld && a.len() == ld * ld && w.len() == ld && x.len() == ld && y.len() == ld);
-    // The block on the diagonal is a register's square, or a group's if that is larger.
+    // The diagonal block is a register wide, or a group if that is wider.
     let block = lanes.max(GROUP);
     y.fill(T::ZERO);
     let (a, v, w, x, y) = (a.as_mut_ptr(), v.as_ptr(), w.as_ptr(), x.as_ptr(), y.as_mut_ptr());
@@ -146,7 +147,7 @@ fn symmetric_step_kernel<T: Scalar, V: Vector<T>>(
         // in whole registers; all vectors have `ld` elements.
         unsafe {
             let mut columns = [a; GROUP];
-            // No closures: they would not be compiled for the registers in use.
+            // No closures here: the compiler would not compile them for this instruction set.
             let zero = V::splat(T::ZERO);
             let (mut vs, mut ws, mut xs) = ([zero; GROUP], [zero; GROUP], [zero; GROUP]);
             for c in 0..GROUP {

@@ -1,7 +1,7 @@
 //! Vector registers of `f32` and `f64`, and kernels compiled once for each instruction set.
 //!
-//! The widest set of the machine is chosen once at run time; `RUSHLIGHT_CPU_ISA` (`portable`, `avx2`, `avx512`) may
-//! name a lower one, as it does for the CPU engine. Products of whole matrices are faer's, which chooses by itself.
+//! The widest set that the machine has is chosen once at run time; `RUSHLIGHT_CPU_ISA` (`portable`, `avx2`, `avx512`)
+//! may name a lower one, as for the CPU engine. faer computes products of whole matrices and chooses its set by itself.
 
 pub mod kernels;
 
@@ -25,15 +25,15 @@ pub trait Vector<T>: Copy {
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn div(self, other: Self) -> Self;
-    /// `self * factor + add`, rounded once where the instruction set can.
+    /// `self * factor + add`, with a single rounding if the instruction set has FMA.
     fn mul_add(self, factor: Self, add: Self) -> Self;
-    /// `add - self * factor`, rounded once where the instruction set can.
+    /// `add - self * factor`, with a single rounding if the instruction set has FMA.
     fn neg_mul_add(self, factor: Self, add: Self) -> Self;
     /// The sum of the elements.
     fn sum(self) -> T;
 }
 
-/// Registers of a build's own instruction set, which the compiler makes from arrays.
+/// Portable registers: arrays that the compiler vectorises.
 macro_rules! array_vector {
     ($($t:ident $lanes:literal)*) => {$(
         impl Vector<$t> for [$t; $lanes] {
@@ -141,7 +141,7 @@ macro_rules! x86_vector {
             fn sum(self) -> $t {
                 let mut lanes = [0.0; $lanes];
                 unsafe { $store(lanes.as_mut_ptr(), self) };
-                // Halves onto halves: as few dependent additions as there can be.
+                // Adds halves pairwise, which gives the shortest dependency chain.
                 let mut width = $lanes / 2;
                 while width > 0 {
                     for i in 0..width {
@@ -259,7 +259,7 @@ macro_rules! vectorised {
 }
 pub(crate) use vectorised;
 
-/// Elements of a cache line, and of the widest register, of `f32`: rows of working matrices are padded to a multiple.
+/// Elements of a cache line, and of the widest register, of `f32`: rows of workspace matrices are padded to a multiple.
 pub const PAD: usize = 16;
 
 /// `n` rounded up to a multiple of [`PAD`].
@@ -267,7 +267,7 @@ pub fn padded(n: usize) -> usize {
     n.next_multiple_of(PAD)
 }
 
-/// A zeroed slice that starts at a cache line, so that no register is loaded from two.
+/// A zeroed slice aligned to a cache line, so that no load crosses two lines.
 pub struct Aligned<T> {
     memory: Vec<T>,
     start: usize,

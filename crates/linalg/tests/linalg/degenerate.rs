@@ -186,7 +186,7 @@ fn zero_matrices() {
     }
 }
 
-/// A column of zeros is passed over as LAPACK does: `R` keeps its place.
+/// A column of zeros is skipped as in LAPACK: `R` keeps its position.
 #[test]
 fn qr_of_a_zero_column() {
     let (mut q, mut r) = ([9.0; 4], [9.0; 4]);

@@ -9,7 +9,7 @@ const SHAPES: [(usize, usize); 12] =
     [(1, 1), (1, 5), (5, 1), (4, 3), (3, 4), (17, 16), (40, 33), (33, 40), (150, 20), (20, 150), (64, 64), (150, 140)];
 const BATCH: usize = 2;
 
-/// A matrix rounded to the element type, so that f64 arithmetic sees what the function saw.
+/// A matrix rounded to the element type, so that f64 arithmetic uses the function's input.
 fn matrices<T: Element>(seed: u64, count: usize) -> (Vec<T>, Vec<f64>) {
     let narrow = T::narrow(&noise(seed, count));
     let wide = T::widen(&narrow);
@@ -50,7 +50,7 @@ fn lu() {
 }
 
 fn solve_case<T: Element>(n: usize) {
-    // A heavy diagonal keeps the condition small, so that the residual is a matter of rounding.
+    // A dominant diagonal keeps the condition number small, so that the residual is only rounding.
     let mut dense = noise(7 + n as u64, BATCH * n * n);
     dense.chunks_exact_mut(n * n).for_each(|a| a.iter_mut().step_by(n + 1).for_each(|d| *d += n as f64));
     let a = T::narrow(&dense);
@@ -118,7 +118,7 @@ fn symmetric_case<T: Element>(n: usize) {
     assert_close(&matmul(&l, &transposed(&l, n, n), n, n, n), &definite, tolerance);
 
     for lower in [true, false] {
-        // The other triangle must not be looked at.
+        // The other triangle must not be read.
         let poisoned: Vec<f64> = (0..n * n)
             .map(|e| if e / n == e % n || (e / n > e % n) == lower { definite[e] } else { f64::NAN })
             .collect();

@@ -101,7 +101,7 @@ fn matrices_that_need_no_reduction() {
         // Wilkinson's matrix, whose largest eigenvalues are pairs that agree to all digits.
         ("Wilkinson", at(&|i, j| if i == j { i.abs_diff(n / 2) as f64 } else { f64::from(beside(i, j)) })),
         ("second difference", at(&|i, j| if i == j { 2.0 } else { -f64::from(beside(i, j)) })),
-        // Blocks that know nothing of each other.
+        // Decoupled blocks.
         ("blocks", at(&|i, j| if i / 7 == j / 7 { 1.0 + f64::from(i == j) } else { 0.0 })),
         ("anti-diagonal", at(&|i, j| f64::from(i + j + 1 == n))),
         ("graded", at(&|i, j| 10f64.powi(-((i + j) as i32) / 4))),
@@ -153,7 +153,7 @@ fn results_are_the_same_every_time() {
     assert_eq!(run(), run());
 }
 
-/// The other instruction sets, in processes of their own since the set is chosen once.
+/// The other instruction sets, in separate processes because the set is chosen once.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_instruction_set() {

@@ -54,9 +54,9 @@ pub fn assert_close(actual: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// An element type seen from f64, so that one test serves both.
+/// An element type as f64, so that one test covers both.
 pub trait Element: rushlight_linalg::Real + Default {
-    /// What an error of a few roundings looks like.
+    /// Tolerance of a few roundings.
     const TOLERANCE: f64;
     fn narrow(values: &[f64]) -> Vec<Self>;
     fn widen(values: &[Self]) -> Vec<f64>;

@@ -3,7 +3,7 @@
 use super::{check_channels, check_positive, parameters, unless};
 use crate::python::tuple;
 use crate::{Forward, Module, Parameter, factory_options, locate};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::{ConvOptions, Options, PadMode, Padding, Sizes, Tensor};
 
 /// Contents of a convolution's padding.
@@ -152,40 +152,19 @@ fn kind<const D: usize>() -> &'static str {
 factory_options!(ConvNdBuilder<D>);
 
 impl<const D: usize> ConvNdBuilder<D> {
-    /// Steps of the kernel; 1 by default.
-    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
-        self.stride = stride.into();
-        self
-    }
-
-    /// Padding on both sides: numbers, [`Padding::Same`] or [`Padding::Valid`]; 0 by default.
-    pub fn padding(mut self, padding: impl Into<Padding>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Distance between the kernel's taps; 1 by default.
-    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
-        self.dilation = dilation.into();
-        self
-    }
-
-    /// Independent groups of channels; 1 by default.
-    pub fn groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
-    }
-
-    /// Whether to add a bias; true by default.
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Contents of the padding; zeros by default.
-    pub fn padding_mode(mut self, padding_mode: PaddingMode) -> Self {
-        self.padding_mode = padding_mode;
-        self
+    setters! {
+        /// Steps of the kernel; 1 by default.
+        stride: into Sizes;
+        /// Padding on both sides: numbers, [`Padding::Same`] or [`Padding::Valid`]; 0 by default.
+        padding: into Padding;
+        /// Distance between the kernel's taps; 1 by default.
+        dilation: into Sizes;
+        /// Independent groups of channels; 1 by default.
+        groups: usize;
+        /// Whether to add a bias; true by default.
+        bias: bool;
+        /// Contents of the padding; zeros by default.
+        padding_mode: PaddingMode;
     }
 
     /// Makes the layer, with PyTorch's initial values.

@@ -3,7 +3,7 @@
 use super::{check_channels, check_positive, parameters, unless};
 use crate::python::tuple;
 use crate::{Forward, InModule, Module, Parameter, factory_options, locate};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::{ConvTransposeOptions, Options, Sizes, Tensor};
 
 /// The transpose of a convolution over `D` spatial dimensions: [`ConvTranspose1d`], [`ConvTranspose2d`],
@@ -164,40 +164,19 @@ fn kind<const D: usize>() -> &'static str {
 factory_options!(ConvTransposeNdBuilder<D>);
 
 impl<const D: usize> ConvTransposeNdBuilder<D> {
-    /// Stride: distance between the outputs of two neighbouring inputs; 1 by default.
-    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
-        self.stride = stride.into();
-        self
-    }
-
-    /// Taken off the output on both sides; 0 by default.
-    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Added to the output on one side; 0 by default.
-    pub fn output_padding(mut self, output_padding: impl Into<Sizes>) -> Self {
-        self.output_padding = output_padding.into();
-        self
-    }
-
-    /// Distance between the kernel's taps; 1 by default.
-    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
-        self.dilation = dilation.into();
-        self
-    }
-
-    /// Independent groups of channels; 1 by default.
-    pub fn groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
-    }
-
-    /// Whether to add a bias; true by default.
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
+    setters! {
+        /// Stride: distance between the outputs of two neighbouring inputs; 1 by default.
+        stride: into Sizes;
+        /// Taken off the output on both sides; 0 by default.
+        padding: into Sizes;
+        /// Added to the output on one side; 0 by default.
+        output_padding: into Sizes;
+        /// Distance between the kernel's taps; 1 by default.
+        dilation: into Sizes;
+        /// Independent groups of channels; 1 by default.
+        groups: usize;
+        /// Whether to add a bias; true by default.
+        bias: bool;
     }
 
     /// Makes the layer, with PyTorch's initial values.

@@ -1,7 +1,7 @@
 //! Connectionist temporal classification: the probability of a label sequence, over all its alignments with the input.
 
 use crate::Module;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::autograd::{Context, Function, apply};
 use rushlight_tensor::{Reduction, Tensor, where_};
 use std::sync::Arc;
@@ -32,22 +32,13 @@ impl CTCLoss {
         Self { blank: 0, zero_infinity: false, reduction: Reduction::Mean }
     }
 
-    /// The blank class; 0 by default.
-    pub fn blank(mut self, blank: usize) -> Self {
-        self.blank = blank;
-        self
-    }
-
-    /// Whether targets that are too long for their inputs cost nothing instead of infinity.
-    pub fn zero_infinity(mut self, zero_infinity: bool) -> Self {
-        self.zero_infinity = zero_infinity;
-        self
-    }
-
-    /// How the sequences' losses are reduced; by default to their mean, after division by the target's length.
-    pub fn reduction(mut self, reduction: Reduction) -> Self {
-        self.reduction = reduction;
-        self
+    setters! {
+        /// The blank class; 0 by default.
+        blank: usize;
+        /// Whether targets that are too long for their inputs cost nothing instead of infinity.
+        zero_infinity: bool;
+        /// How the sequences' losses are reduced; by default to their mean, after division by the target's length.
+        reduction: Reduction;
     }
 
     /// The loss, see [`ctc_loss`].

@@ -1,6 +1,6 @@
 //! Generation of tokens: sampling, and the cache of keys and values that makes each step cost one token.
 
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Result, setters};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{AttentionOptions, Tensor};
 
@@ -169,34 +169,17 @@ impl Generate {
         Self { max_new_tokens, temperature: 1.0, top_k: None, top_p: None, do_sample: true, use_cache: true }
     }
 
-    /// Divides the logits: below 1 likelier tokens gain, above 1 they lose.
-    pub fn temperature(mut self, temperature: f64) -> Self {
-        self.temperature = temperature;
-        self
-    }
-
-    /// Draws from the `k` likeliest tokens alone.
-    pub fn top_k(mut self, k: impl Into<Option<usize>>) -> Self {
-        self.top_k = k.into();
-        self
-    }
-
-    /// Draws from the fewest likeliest tokens whose probabilities sum up to `p`.
-    pub fn top_p(mut self, p: impl Into<Option<f64>>) -> Self {
-        self.top_p = p.into();
-        self
-    }
-
-    /// Draws tokens (the default), or takes the likeliest each time.
-    pub fn do_sample(mut self, do_sample: bool) -> Self {
-        self.do_sample = do_sample;
-        self
-    }
-
-    /// Whether keys and values of earlier tokens are kept (the default) or recomputed for each token.
-    pub fn use_cache(mut self, use_cache: bool) -> Self {
-        self.use_cache = use_cache;
-        self
+    setters! {
+        /// Divides the logits: below 1 likelier tokens gain, above 1 they lose.
+        temperature: f64;
+        /// Draws from the `k` likeliest tokens alone.
+        top_k: into Option<usize>;
+        /// Draws from the fewest likeliest tokens whose probabilities sum up to `p`.
+        top_p: into Option<f64>;
+        /// Draws tokens (the default), or takes the likeliest each time.
+        do_sample: bool;
+        /// Whether keys and values of earlier tokens are kept (the default) or recomputed for each token.
+        use_cache: bool;
     }
 
     fn check(&self, tokens: &Tensor) -> Result<()> {

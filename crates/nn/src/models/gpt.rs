@@ -112,18 +112,8 @@ pub struct GptBuilder {
     tie_weights: bool,
 }
 
-macro_rules! options {
-    ($($(#[$doc:meta])* $name:ident: $ty:ty;)*) => {$(
-        $(#[$doc])*
-        pub fn $name(mut self, $name: $ty) -> Self {
-            self.$name = $name;
-            self
-        }
-    )*};
-}
-
 impl GptBuilder {
-    options! {
+    rushlight_core::setters! {
         /// Number of blocks, 12 by default.
         n_layer: usize;
         /// Attention heads of a block, 12 by default.

@@ -129,50 +129,38 @@ pub struct LlamaBuilder {
 
 crate::factory_options!(LlamaBuilder);
 
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $ty:ty $(, from $value:ident)?;)*) => {
-        impl LlamaBuilder {$(
-            $(#[$doc])*
-            pub fn $name(mut self, $name: $ty) -> Self {
-                self.$name = $name $(.$value())?;
-                self
-            }
-        )*}
-    };
-}
-
-setters! {
-    /// Size of a token's vector, 4096 by default.
-    hidden_size: usize;
-    /// Size inside the feed-forward layers, 11008 by default.
-    intermediate_size: usize;
-    /// Number of layers, 32 by default.
-    num_hidden_layers: usize;
-    /// Heads of the queries, 32 by default.
-    num_attention_heads: usize;
-    /// Heads of the keys and values, each serving several heads of the queries; as many as the queries by default.
-    num_key_value_heads: impl Into<Option<usize>>, from into;
-    /// Features of a head; `hidden_size / num_attention_heads` by default.
-    head_dim: impl Into<Option<usize>>, from into;
-    /// Longest sequence, 2048 by default.
-    max_position_embeddings: usize;
-    /// Epsilon of the norms, added to the mean square; 1e-6 by default.
-    rms_norm_eps: f64;
-    /// Base of the rotary frequencies, 10000 by default.
-    rope_theta: f64;
-    /// Changed rotary frequencies for long contexts; none by default.
-    rope_scaling: impl Into<Option<RopeScaling>>, from into;
-    /// Whether attention's projections have biases; not by default.
-    attention_bias: bool;
-    /// Whether the feed-forward layers have biases; not by default.
-    mlp_bias: bool;
-    /// Whether tokens are read and predicted by the same weights; not by default.
-    tie_word_embeddings: bool;
-    /// Standard deviation of the initial weights, 0.02 by default.
-    initializer_range: f64;
-}
-
 impl LlamaBuilder {
+    rushlight_core::setters! {
+        /// Size of a token's vector, 4096 by default.
+        hidden_size: usize;
+        /// Size inside the feed-forward layers, 11008 by default.
+        intermediate_size: usize;
+        /// Number of layers, 32 by default.
+        num_hidden_layers: usize;
+        /// Heads of the queries, 32 by default.
+        num_attention_heads: usize;
+        /// Heads of the keys and values, each serving several heads of the queries; as many as the queries by default.
+        num_key_value_heads: into Option<usize>;
+        /// Features of a head; `hidden_size / num_attention_heads` by default.
+        head_dim: into Option<usize>;
+        /// Longest sequence, 2048 by default.
+        max_position_embeddings: usize;
+        /// Epsilon of the norms, added to the mean square; 1e-6 by default.
+        rms_norm_eps: f64;
+        /// Base of the rotary frequencies, 10000 by default.
+        rope_theta: f64;
+        /// Changed rotary frequencies for long contexts; none by default.
+        rope_scaling: into Option<RopeScaling>;
+        /// Whether attention's projections have biases; not by default.
+        attention_bias: bool;
+        /// Whether the feed-forward layers have biases; not by default.
+        mlp_bias: bool;
+        /// Whether tokens are read and predicted by the same weights; not by default.
+        tie_word_embeddings: bool;
+        /// Standard deviation of the initial weights, 0.02 by default.
+        initializer_range: f64;
+    }
+
     /// Makes the model, with Hugging Face's initial values.
     pub fn build(self) -> Result<Llama> {
         let (hidden, heads) = (self.hidden_size, self.num_attention_heads);

@@ -2,7 +2,7 @@
 
 use crate::init::{self, FanMode, Nonlinearity};
 use crate::{BatchNorm2d, Conv2d, Forward, Linear, Module, Sequential, locate};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::{MaxPool, Tensor};
 
 /// Two 3×3 convolutions around a shortcut.
@@ -77,23 +77,14 @@ impl ResNet {
 }
 
 impl ResNetBuilder {
-    /// How many classes there are, 1000 by default.
-    pub fn num_classes(mut self, num_classes: usize) -> Self {
-        self.num_classes = num_classes;
-        self
-    }
-
-    /// Channels of the first stage, 64 by default; each stage doubles them.
-    pub fn width(mut self, width: usize) -> Self {
-        self.width = width;
-        self
-    }
-
-    /// Whether images are some 224×224 (the default), so that a first convolution of 7×7 and a pooling make them a
-    /// quarter as large, or 32×32: a first convolution of 3×3 keeps their size.
-    pub fn large_images(mut self, large_images: bool) -> Self {
-        self.large_images = large_images;
-        self
+    setters! {
+        /// How many classes there are, 1000 by default.
+        num_classes: usize;
+        /// Channels of the first stage, 64 by default; each stage doubles them.
+        width: usize;
+        /// Whether images are some 224×224 (the default), so that a first convolution of 7×7 and a pooling make them a
+        /// quarter as large, or 32×32: a first convolution of 3×3 keeps their size.
+        large_images: bool;
     }
 
     /// Makes the network, with torchvision's initial values.

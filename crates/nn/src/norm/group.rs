@@ -3,7 +3,7 @@
 use super::affine;
 use crate::python::{boolean, float};
 use crate::{Forward, InModule, Module, Parameter, factory_options};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::{Options, Tensor};
 
 /// Normalises groups of channels of each sample, then scales and shifts by channel.
@@ -51,22 +51,13 @@ impl GroupNorm {
 factory_options!(GroupNormBuilder);
 
 impl GroupNormBuilder {
-    /// Added to the variance; 1e-5 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// Whether to scale and shift; true by default.
-    pub fn affine(mut self, affine: bool) -> Self {
-        self.affine = affine;
-        self
-    }
-
-    /// Whether to shift if it scales; true by default.
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
+    setters! {
+        /// Added to the variance; 1e-5 by default.
+        eps: f64;
+        /// Whether to scale and shift; true by default.
+        affine: bool;
+        /// Whether to shift if it scales; true by default.
+        bias: bool;
     }
 
     /// Makes the layer.

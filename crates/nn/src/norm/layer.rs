@@ -3,7 +3,7 @@
 use super::affine;
 use crate::python::{boolean, float, optional_float, tuple};
 use crate::{Forward, InModule, Module, Parameter, factory_options};
-use rushlight_core::Result;
+use rushlight_core::{Result, setters};
 use rushlight_tensor::{Options, Tensor};
 
 /// The sizes of the last dimensions, over which a norm goes: one number or several.
@@ -86,22 +86,13 @@ impl LayerNorm {
 factory_options!(LayerNormBuilder);
 
 impl LayerNormBuilder {
-    /// Added to the variance; 1e-5 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// Whether to scale and shift; true by default.
-    pub fn elementwise_affine(mut self, elementwise_affine: bool) -> Self {
-        self.elementwise_affine = elementwise_affine;
-        self
-    }
-
-    /// Whether to shift if it scales; true by default.
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
+    setters! {
+        /// Added to the variance; 1e-5 by default.
+        eps: f64;
+        /// Whether to scale and shift; true by default.
+        elementwise_affine: bool;
+        /// Whether to shift if it scales; true by default.
+        bias: bool;
     }
 
     /// Makes the layer.

@@ -5,7 +5,7 @@ use super::deep_copies;
 use crate::{
     Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options, locate,
 };
-use rushlight_core::Result;
+use rushlight_core::{Result, setters};
 use rushlight_tensor::{Options, Tensor};
 
 /// The optional arguments of a decoder's forward; masks as in [`MultiheadAttentionOptions`].
@@ -20,41 +20,20 @@ pub struct DecoderMasks<'a> {
 }
 
 impl<'a> DecoderMasks<'a> {
-    /// Which positions of the target see which.
-    pub fn tgt_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.tgt_mask = mask.into();
-        self
-    }
-
-    /// Which positions of the target see which of the memory.
-    pub fn memory_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.memory_mask = mask.into();
-        self
-    }
-
-    /// Which positions of the target no other sees, `[batch, length]`.
-    pub fn tgt_key_padding_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.tgt_key_padding_mask = mask.into();
-        self
-    }
-
-    /// Which positions of the memory are not seen, `[batch, length]`.
-    pub fn memory_key_padding_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.memory_key_padding_mask = mask.into();
-        self
-    }
-
-    /// Whether a position of the target sees itself and earlier ones only; a `tgt_mask` given as well must agree.
-    pub fn tgt_is_causal(mut self, is_causal: bool) -> Self {
-        self.tgt_is_causal = is_causal;
-        self
-    }
-
-    /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` given as well must
-    /// agree.
-    pub fn memory_is_causal(mut self, is_causal: bool) -> Self {
-        self.memory_is_causal = is_causal;
-        self
+    setters! {
+        /// Which positions of the target see which.
+        tgt_mask: into Option<&'a Tensor>;
+        /// Which positions of the target see which of the memory.
+        memory_mask: into Option<&'a Tensor>;
+        /// Which positions of the target no other sees, `[batch, length]`.
+        tgt_key_padding_mask: into Option<&'a Tensor>;
+        /// Which positions of the memory are not seen, `[batch, length]`.
+        memory_key_padding_mask: into Option<&'a Tensor>;
+        /// Whether a position of the target sees itself and earlier ones only; a `tgt_mask` given as well must agree.
+        tgt_is_causal: bool;
+        /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` given as well must
+        /// agree.
+        memory_is_causal: bool;
     }
 }
 

@@ -5,7 +5,7 @@ use super::deep_copies;
 use crate::{
     Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, factory_options, locate,
 };
-use rushlight_core::Result;
+use rushlight_core::{Result, setters};
 use rushlight_tensor::{Options, Tensor};
 
 /// The optional arguments of an encoder's forward; masks as in [`MultiheadAttentionOptions`].
@@ -17,22 +17,13 @@ pub struct EncoderMasks<'a> {
 }
 
 impl<'a> EncoderMasks<'a> {
-    /// Which positions see which.
-    pub fn src_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.src_mask = mask.into();
-        self
-    }
-
-    /// Which positions no other sees, `[batch, length]`.
-    pub fn src_key_padding_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.src_key_padding_mask = mask.into();
-        self
-    }
-
-    /// Whether a position sees itself and earlier ones only; a `src_mask` given as well must agree.
-    pub fn is_causal(mut self, is_causal: bool) -> Self {
-        self.is_causal = is_causal;
-        self
+    setters! {
+        /// Which positions see which.
+        src_mask: into Option<&'a Tensor>;
+        /// Which positions no other sees, `[batch, length]`.
+        src_key_padding_mask: into Option<&'a Tensor>;
+        /// Whether a position sees itself and earlier ones only; a `src_mask` given as well must agree.
+        is_causal: bool;
     }
 }
 

@@ -16,7 +16,7 @@ pub use encoder::{
 
 use crate::{Module, factory_options, init, locate};
 use config::{LayerConfig, layer_options};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::{Options, Tensor};
 
 /// The optional arguments of [`Transformer::forward_with`]; masks as in
@@ -131,28 +131,15 @@ impl TransformerBuilder {
         self
     }
 
-    /// The encoder's layers.
-    pub fn num_encoder_layers(mut self, layers: usize) -> Self {
-        self.num_encoder_layers = layers;
-        self
-    }
-
-    /// The decoder's layers.
-    pub fn num_decoder_layers(mut self, layers: usize) -> Self {
-        self.num_decoder_layers = layers;
-        self
-    }
-
-    /// An encoder of the caller's instead of one from the other options.
-    pub fn custom_encoder(mut self, encoder: impl Into<Option<TransformerEncoder>>) -> Self {
-        self.custom_encoder = encoder.into();
-        self
-    }
-
-    /// A decoder of the caller's instead of one from the other options.
-    pub fn custom_decoder(mut self, decoder: impl Into<Option<TransformerDecoder>>) -> Self {
-        self.custom_decoder = decoder.into();
-        self
+    setters! {
+        /// The encoder's layers.
+        num_encoder_layers: usize;
+        /// The decoder's layers.
+        num_decoder_layers: usize;
+        /// An encoder of the caller's instead of one from the other options.
+        custom_encoder: into Option<TransformerEncoder>;
+        /// A decoder of the caller's instead of one from the other options.
+        custom_decoder: into Option<TransformerDecoder>;
     }
 
     /// Makes the model; all matrices, including those of custom parts, start from Xavier's uniform values, as in

@@ -5,7 +5,7 @@ use rushlight_core::Result;
 use rushlight_nn::*;
 use rushlight_tensor::{InterpolateMode, Padding, Tensor};
 
-/// A module and how to call it.
+/// A module and its call.
 pub struct Built {
     pub module: Box<dyn Module>,
     run: Box<dyn Fn(&dyn Module, &[Tensor]) -> Result<Vec<Tensor>>>,
@@ -28,7 +28,7 @@ fn layer<F: Forward>(layer: F) -> Result<Built> {
     called(layer, |layer, x| Ok(vec![layer.forward(&x[0])?]))
 }
 
-/// A pooling that may give indices too.
+/// A pooling layer that can also return indices.
 fn with_indices<F: Forward>(
     layer: F,
     indices: bool,

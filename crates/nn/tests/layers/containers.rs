@@ -27,7 +27,7 @@ fn sequences_name_their_layers_and_refuse_bad_names() -> Result<()> {
         assert!(Sequential::new().add_module(name, ReLU).is_err());
     }
     assert!(Sequential::new().append(ReLU).add_module("0", ReLU).err().unwrap().to_string().contains("already"));
-    // A number that is taken is passed over.
+    // A number in use is skipped.
     assert_eq!(Sequential::new().add_module("1", ReLU)?.append(Tanh).names(), ["1", "2"]);
     let x = Tensor::ones([2])?;
     assert!(Sequential::new().forward(&x)?.is_same(&x));

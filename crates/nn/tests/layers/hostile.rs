@@ -1,4 +1,4 @@
-//! Arguments that make no sense are errors that say so.
+//! Invalid arguments are errors that say so.
 
 use rushlight_core::Result;
 use rushlight_nn::*;

@@ -15,7 +15,7 @@ fn goldens() -> Value {
     serde_json::from_str(GOLDENS).unwrap()
 }
 
-/// Compares a tensor's distribution with what PyTorch's looked like, as far as chance allows.
+/// Compares a tensor's distribution with PyTorch's, within statistical error.
 fn compare(what: &str, ours: &Tensor, theirs: &Value) -> Result<()> {
     let shape: Vec<u64> = theirs["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
     assert_eq!(ours.shape().iter().map(|&n| n as u64).collect::<Vec<_>>(), shape, "{what}");
@@ -28,7 +28,7 @@ fn compare(what: &str, ours: &Tensor, theirs: &Value) -> Result<()> {
     // Both are samples: six deviations of their difference. Other tests draw from the same generator meanwhile.
     near("mean", t.mean(..)?.item()?, 8.5 * std / count.sqrt() + 1e-7);
     near("std", t.std_dims(.., 0.0, false)?.item()?, 8.5 * std / count.sqrt() + 1e-7);
-    // The extremes of uniform values lie at their bounds; those of normal ones are left to chance.
+    // The extremes of uniform values are near their bounds; those of normal ones vary too much.
     if (of("max") - of("min")) < 3.8 * std {
         near("min", t.min(..)?.item()?, 80.0 * std / count + 1e-6);
         near("max", t.max(..)?.item()?, 80.0 * std / count + 1e-6);
@@ -182,7 +182,7 @@ fn what_cannot_be_filled_says_why() -> Result<()> {
         let error = result.unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
-    // Sizes without elements are nothing to fill.
+    // Tensors without elements have nothing to fill.
     let empty = Tensor::zeros([0, 5, 3])?;
     init::kaiming_uniform_(&empty, FanMode::FanIn, Nonlinearity::Relu)?;
     init::xavier_uniform_(&empty, 1.0)?;

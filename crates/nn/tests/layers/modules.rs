@@ -1,4 +1,4 @@
-//! What the derive makes of structs, and what follows for every module.
+//! The `Module` derive, and rules of every module.
 
 use rushlight_core::{DType, Result};
 use rushlight_nn::{
@@ -159,7 +159,7 @@ fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
     assert_eq!(state["num_batches_tracked"].dtype(), DType::I64);
     let frozen: Vec<bool> = norm.parameters().iter().map(|p| p.requires_grad()).collect();
     assert_eq!(frozen, [true, false]);
-    // Gradients go along.
+    // Gradients are converted too.
     let layer = Linear::new(2, 1).bias(false).build()?;
     layer.forward(&Tensor::ones([1, 2])?)?.sum(..)?.backward()?;
     let grad = layer.to(DType::F64)?.weight.grad().unwrap();
@@ -391,7 +391,7 @@ fn errors_say_in_which_module_they_happened() -> Result<()> {
     assert_eq!(net.forward(&Tensor::ones([1, 4])?).unwrap_err().module(), None);
     net.blocks.parameters();
     net.eval();
-    // The walk from further out counts, whichever came last.
+    // The outer path wins, whichever was set last.
     net.blocks.parameters();
     let error = net.forward(&Tensor::ones([1, 4])?).unwrap_err();
     assert_eq!(error.module(), Some("blocks.2.inner"));

@@ -1,11 +1,11 @@
-//! A layer's options as the goldens have them: PyTorch's keyword arguments.
+//! A layer's options in the goldens: PyTorch's keyword arguments.
 
 use rushlight_tensor::{OutputSize, Reduction, Sizes, Tensor};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Options by name; every one must be asked for.
+/// Options by name; every one must be read.
 pub struct Options {
     values: BTreeMap<String, Value>,
     tensors: BTreeMap<String, Tensor>,
@@ -90,7 +90,7 @@ impl Options {
         }
     }
 
-    /// Fails where an option was not asked for: the test would not test it.
+    /// Fails if an option was not read: the test would not cover it.
     pub fn all_asked(&self, layer: &str) {
         for name in self.values.keys().chain(self.tensors.keys()) {
             assert!(self.asked.borrow().contains(name), "{layer}: option {name} is not used");

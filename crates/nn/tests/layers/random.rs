@@ -1,4 +1,4 @@
-//! What layers draw at random.
+//! Random layers.
 
 use rushlight_core::Result;
 use rushlight_nn::{
@@ -30,7 +30,7 @@ fn dropout_zeroes_and_scales() -> Result<()> {
 
 #[test]
 fn channel_dropout_drops_whole_channels() -> Result<()> {
-    // Layer, input, and how many leading dimensions choose.
+    // Layer, input, and the number of leading dimensions that are dropped independently.
     let cases: [(Box<dyn Forward>, Vec<usize>, usize); 6] = [
         (Box::new(Dropout1d::new(0.5).build()?), vec![20, 20, 5], 2),
         (Box::new(Dropout1d::new(0.5).build()?), vec![400, 5], 1),

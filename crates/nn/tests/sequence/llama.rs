@@ -111,7 +111,7 @@ fn caches_change_no_answer() -> Result<()> {
         assert_eq!(other_batch.module(), Some("transformer.h.0.attn"));
         cache.clear();
         close(&gpt.forward_cached(&tokens, &mut cache)?, &whole, "after clear");
-        // Beyond the longest sequence, which the window of the last tokens serves.
+        // Beyond the longest sequence, with the window of the last tokens.
         let greedy = Generate::new(8).do_sample(false);
         let (a, b) = (gpt.generate(&tokens, &greedy)?, gpt.generate(&tokens, &greedy.clone().use_cache(false))?);
         assert_eq!(a.shape(), [2, 17]);
@@ -128,7 +128,7 @@ fn nucleus_sampling_keeps_the_likeliest() -> Result<()> {
     let gpt = Gpt::new(50).n_layer(1).n_head(2).n_embd(8).block_size(16).build()?;
     let tokens = Tensor::zeros_with([4, 1], DType::I64)?;
     let likeliest = gpt.generate(&tokens, &Generate::new(6).do_sample(false))?;
-    // So small a share that the first token alone fills it.
+    // So small a fraction that the first token alone fills it.
     let drawn = gpt.generate(&tokens, &Generate::new(6).top_p(1e-6))?;
     assert_eq!(drawn.to_vec::<i64>()?, likeliest.to_vec::<i64>()?);
     assert_eq!(gpt.generate(&tokens, &Generate::new(6).top_p(0.9).top_k(5))?.shape(), [4, 7]);

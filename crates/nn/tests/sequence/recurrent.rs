@@ -152,7 +152,7 @@ fn layers_can_be_differentiated_twice() {
         gradcheck(forward, inputs, 1e-6, 1e-5, 1e-3).unwrap();
         gradgradcheck(forward, inputs, 1e-6, 1e-5, 1e-3).unwrap();
     };
-    // Squares: what comes back into the layer depends on its input too.
+    // Squares: the incoming gradient depends on the layer's input too.
     let lstm = LSTM::new(2, 2).bidirectional(true).dtype(DType::F64).build().unwrap();
     let run = |x: &[Tensor]| {
         let (out, (h, c)) = lstm.forward(&x[0], Some((&x[1], &x[2])))?;

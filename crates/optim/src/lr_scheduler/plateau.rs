@@ -5,7 +5,7 @@ use super::set_lrs;
 use crate::Optimizer;
 use crate::lr_scheduler::PerGroup;
 use crate::options::Field;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::capture::refuse_host;
 use rushlight_tensor::state::{Dict, Stateful, Value};
 
@@ -67,52 +67,23 @@ pub struct ReduceLROnPlateauBuilder {
 }
 
 impl ReduceLROnPlateauBuilder {
-    /// Whether less (the default) or more is better.
-    pub fn mode(mut self, mode: PlateauMode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// Factor of a reduction, 0.1 by default.
-    pub fn factor(mut self, factor: f64) -> Self {
-        self.factor = factor;
-        self
-    }
-
-    /// Steps without improvement that are allowed, 10 by default.
-    pub fn patience(mut self, patience: usize) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// The least change that is an improvement, 1e-4 by default.
-    pub fn threshold(mut self, threshold: f64) -> Self {
-        self.threshold = threshold;
-        self
-    }
-
-    /// How an improvement is measured, relatively by default.
-    pub fn threshold_mode(mut self, threshold_mode: ThresholdMode) -> Self {
-        self.threshold_mode = threshold_mode;
-        self
-    }
-
-    /// Steps to wait after a reduction, none by default.
-    pub fn cooldown(mut self, cooldown: usize) -> Self {
-        self.cooldown = cooldown;
-        self
-    }
-
-    /// The lowest rate, for all groups or for each; 0 by default.
-    pub fn min_lr(mut self, min_lr: impl Into<PerGroup>) -> Self {
-        self.min_lr = min_lr.into();
-        self
-    }
-
-    /// Smaller reductions are not made, 1e-8 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
+    setters! {
+        /// Whether less (the default) or more is better.
+        mode: PlateauMode;
+        /// Factor of a reduction, 0.1 by default.
+        factor: f64;
+        /// Steps without improvement that are allowed, 10 by default.
+        patience: usize;
+        /// The least change that is an improvement, 1e-4 by default.
+        threshold: f64;
+        /// How an improvement is measured, relatively by default.
+        threshold_mode: ThresholdMode;
+        /// Steps to wait after a reduction, none by default.
+        cooldown: usize;
+        /// The lowest rate, for all groups or for each; 0 by default.
+        min_lr: into PerGroup;
+        /// Smaller reductions are not made, 1e-8 by default.
+        eps: f64;
     }
 
     /// The schedule for an optimizer.

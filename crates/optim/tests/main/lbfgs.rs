@@ -25,7 +25,7 @@ trait Sign {
 }
 
 impl Sign for Tensor {
-    /// The loss, negative if it is to be maximized, after its backward.
+    /// The loss, negated to maximize, after its backward.
     fn backward_of(self, maximize: bool) -> Result<Tensor> {
         let loss = if maximize { self.neg()? } else { self };
         loss.backward()?;
@@ -62,7 +62,7 @@ fn steps_are_pytorchs() {
         let mut optimizer = build(&case["options"], [a.clone(), b.clone()]);
         for (step, row) in case["rows"].as_array().unwrap().iter().enumerate() {
             if step == 2 {
-                // On with another optimizer from the state of the first.
+                // Another optimizer continues from the state of the first.
                 let state = optimizer.state_dict().unwrap();
                 optimizer = build(&case["options"], [a.clone(), b.clone()]);
                 optimizer.load_state_dict(&state).unwrap();

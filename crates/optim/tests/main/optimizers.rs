@@ -1,4 +1,4 @@
-//! Every optimizer step by step, its state dict, and what all of them promise.
+//! Every optimizer step by step, its state dict, and the rules of all optimizers.
 
 use crate::support::{cases, close, dtype, flat, same, tensor, value};
 use rushlight_core::{DType, Result};
@@ -131,7 +131,7 @@ fn run(json: &'static Json) {
         let golden = format!("optimizer/{name}/state/{key}");
         close(&golden, &flat(&tensors), &flat(&[tensor(&golden)]), case.tolerance());
     }
-    // From the halfway state on, another optimizer does the same, bit for bit.
+    // From the halfway state on, another optimizer continues the same, bit for bit.
     let last = flat(&case.params);
     let (params, saved) = halfway.unwrap();
     let again = Case { params: params.into_iter().map(|p| p.requires_grad_(true).unwrap()).collect(), ..case };

@@ -63,7 +63,7 @@ fn misused_scalers_say_so() {
     half.set_grad(Some(half.zeros_like().unwrap())).unwrap();
     let mut optimizer = Sgd::new([half]).build().unwrap();
     assert!(scaler.unscale_(&mut optimizer).unwrap_err().to_string().contains("FP16"));
-    // Off, it is not there.
+    // Disabled, it has no effect.
     let mut off = GradScaler::new().enabled(false);
     assert_eq!(off.get_scale(), 1.0);
     assert!(off.step(&mut optimizer).unwrap());

@@ -200,7 +200,7 @@ fn rates_and_states_are_pytorchs() {
             }
         }
         same(name, &scheduler.state().state().unwrap(), &value(&case["state"]));
-        // On from halfway with others of the same kind, and from PyTorch's own last state.
+        // Others of the same kind continue from halfway, and from PyTorch's own last state.
         let (opt_state, state) = halfway.unwrap();
         let mut opt = optimizer(base);
         let mut scheduler = build(spec, &mut *opt);

@@ -1,4 +1,4 @@
-//! PyTorch's answers, read once.
+//! PyTorch's answers, loaded once.
 
 use rushlight_core::DType;
 use rushlight_tensor::Tensor;
@@ -93,7 +93,7 @@ pub fn near(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!(got == want || (got - want).abs() <= tolerance * (want.abs() + 1e-3), "{what}: {got}, not {want}");
 }
 
-/// Compares flat numbers, with a tolerance relative to each, and to one for those that are smaller.
+/// Compares numbers, with a tolerance relative to each, or to one if it is smaller.
 #[track_caller]
 pub fn close(what: &str, got: &[f64], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");

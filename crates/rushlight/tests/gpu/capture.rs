@@ -1,4 +1,4 @@
-//! Captured steps give what steps give that are not.
+//! Captured steps give the same results as steps without capture.
 
 use super::{device, turn};
 use rushlight::capture::GraphRecording;
@@ -7,7 +7,7 @@ use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LrScheduler};
 use rushlight::prelude::*;
 use rushlight::{capture, default_generator, state::Value};
 
-/// A network with what a step may hold: dropout, norms with running statistics, an embedding.
+/// A network with typical parts of a step: dropout, norms with running statistics, an embedding.
 #[derive(Module)]
 struct Net {
     embedding: Embedding,
@@ -43,7 +43,7 @@ fn batch(step: usize, size: usize, device: Device) -> Result<[Tensor; 2]> {
     Ok([numbers(1, 11)?, numbers(5, 5)?])
 }
 
-/// What is left of a run: losses, parameters, the optimizer's state, the generator's.
+/// The results of a run: losses, parameters, the optimizer's state, the generator's.
 #[derive(PartialEq, Debug)]
 pub struct Trace {
     losses: Vec<u32>,
@@ -164,7 +164,7 @@ fn shapes_are_captured_apart() -> Result<()> {
     Ok(())
 }
 
-/// Attention over one joint projection, whose gradients lie as it does.
+/// Attention over one joint projection, whose gradients have its layout.
 #[test]
 fn attention_is_captured() -> Result<()> {
     let _turn = turn();
@@ -386,7 +386,7 @@ fn recordings_give_their_memory_back() -> Result<()> {
             Ok(y)
         })?);
     }
-    // Each call's output is its own.
+    // Each call has its own output.
     for (i, sum) in sums.iter().enumerate() {
         assert_eq!(sum.item::<f32>()?, (64 * 256 * 256 * i) as f32);
     }

@@ -1,13 +1,13 @@
-//! Kernels that nobody has compiled: launches wait for them, in order, while the program continues.
+//! Kernels that are not compiled yet: launches are queued, in order, while the program continues.
 //!
-//! Each test runs in a process of its own, which finds no compiled kernels.
+//! Each test runs in a separate process, which finds no compiled kernels.
 
 use super::capture::train;
 use super::{device, turn};
 use rushlight::prelude::*;
 use std::process::Command;
 
-/// Whether this process is to do the test's work: else another is started that does, unless the device is the CPU.
+/// Whether this process runs the test's body: otherwise it starts another one that does, unless the device is the CPU.
 fn alone(test: &str) -> Option<Device> {
     const NAME: &str = "RUSHLIGHT_TEST_FIRST_USE";
     if std::env::var_os(NAME).is_some_and(|v| *v == *test) {
@@ -64,7 +64,7 @@ const OPS: [fn(&Tensor) -> Result<Tensor>; 12] = [
     |x| x.log1p(),
 ];
 
-/// Each op on other numbers, whose memory is free, and used again, long before the op runs.
+/// Each op on other numbers, whose memory is freed, and reused, long before the op runs.
 fn all_ops(device: Device) -> Result<Vec<Tensor>> {
     let one = |(i, op): (usize, &fn(&Tensor) -> Result<Tensor>)| {
         let numbers = (0..64 * 32).map(|n| ((n * (i + 3)) % 97) as f64 / 97.0);
@@ -106,7 +106,7 @@ fn threads_and_streams_keep_their_order() -> Result<()> {
     side.synchronize()?;
     assert!(side.query()?);
     assert_eq!(y.item::<f32>()?, 4.0 * f64::from(1 << 20) as f32);
-    // Other libraries give these streams work: from here on nothing waits.
+    // Other libraries use these streams: from here on launches are synchronous with compilation.
     assert_ne!(main.handle()?, side.handle()?);
     let z = x.log2()?;
     main.synchronize()?;

@@ -15,7 +15,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. Panics if a device is named that is not there.
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. Panics if the named device is missing.
 fn device() -> Device {
     let name = std::env::var("RUSHLIGHT_TEST_DEVICE").unwrap_or("cpu".into());
     let device = name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device");

@@ -43,7 +43,7 @@ fn streams_run_side_by_side() -> Result<()> {
     x.record_stream(&side)?;
     let done = side.record_event()?;
     done.wait()?;
-    // Made on the side stream, read on the main one: dropped, its memory waits for both.
+    // Made on the side stream, read on the main one: after the drop, its memory waits for both.
     let sum = y.sum(..)?.item::<f32>()?;
     assert_eq!(sum, 512.0 * 512.0);
     assert!(done.query()? && side.query()?);
@@ -69,7 +69,7 @@ fn memory_waits_for_the_stream_that_uses_it() -> Result<()> {
         made.record()?;
         side.wait_event(&made)?;
         let sum = side.scope(|| {
-            // Long enough for the main stream to come by.
+            // Long enough for the main stream to overtake.
             let busy = Tensor::ones_with([1024, 1024], device)?;
             for _ in 0..10 {
                 busy.matmul(&busy)?;
@@ -78,7 +78,7 @@ fn memory_waits_for_the_stream_that_uses_it() -> Result<()> {
         })?;
         x.record_stream(&side)?;
         drop(x);
-        // Would take the block, and write over it, if it were free.
+        // Would reuse the block, and overwrite it, if it were free.
         let other = Tensor::full_with([1 << 20], -1.0, device)?;
         let expected = f64::from(round) * f64::from(1 << 20);
         assert_eq!(side.scope(|| sum.item::<f64>())?, expected);
@@ -125,7 +125,7 @@ fn pinned_memory_copies_without_waiting() -> Result<()> {
     assert!(pinned.equal(&x)?);
     let there = pinned.to_with(&device, true)?;
     drop(pinned);
-    // The block is not used again before the copy is done.
+    // The block is not reused before the copy is done.
     let other = Tensor::zeros_with([1 << 18], DType::I64)?.pin_memory()?;
     assert!(there.to(Device::Cpu)?.equal(&x)?);
     assert!(other.to(device)?.sum(..)?.item::<i64>()? == 0);
@@ -146,7 +146,7 @@ fn copies_between_devices() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };
     let x = Tensor::arange(0, 1000, 1)?.to(device)?;
     let y = Tensor::zeros_with([1000], (DType::I64, device))?;
-    // One device stands for two: the path is the same.
+    // One device in both roles: the path is the same.
     let backend = y.storage().backend();
     assert!(backend.copy_from_peer(x.storage(), 0, y.storage(), 8000)?);
     assert!(x.equal(&y)?);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rushlight");
 
-/// Where a program of the search path is, or one that `scripts/launchers` has installed.
+/// Path of a program on the search path, or of one that `scripts/launchers` has installed.
 fn find(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/launchers/mpich/bin");
@@ -24,7 +24,7 @@ fn executable(folder: &Folder, name: &str, text: &str) {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
 }
 
-/// A process group that ends with a test.
+/// A process group that is killed when dropped.
 struct Family(i32);
 
 impl Drop for Family {
@@ -33,8 +33,8 @@ impl Drop for Family {
     }
 }
 
-/// PBS itself is nowhere to be had: its variables are made up, `mpiexec` is a real one, and `qsub` takes notes. Hydra's
-/// exit code after a signal is 0 whatever its processes say.
+/// PBS is not available: the test sets its variables, uses a real `mpiexec`, and a `qsub` that records its arguments.
+/// Hydra's exit code after a signal is 0 whatever its processes return.
 #[test]
 fn a_pbs_script_warns_the_ranks_and_submits_itself_again() {
     let Some(hydra) = find(&["mpiexec.mpich", "mpiexec.hydra"]) else {
@@ -75,7 +75,7 @@ fn a_pbs_script_warns_the_ranks_and_submits_itself_again() {
     let waiting = std::thread::spawn(move || job.wait_with_output().expect("its output"));
     let ready = || ["ready0", "ready1"].iter().all(|name| folder.path(name).exists());
     until("the ranks start", || ready() || waiting.is_finished(), String::new);
-    // What `timeout` does when its time has come, it also does by the signal itself.
+    // Sends the signal that `timeout` would send.
     children(pid).into_iter().for_each(|timeout| kill(timeout, "USR1"));
     until("the job ends", || waiting.is_finished(), String::new);
     let output = waiting.join().expect("its output");

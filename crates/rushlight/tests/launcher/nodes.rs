@@ -33,7 +33,7 @@ fn a_fixed_order_is_kept() {
         let options = ["--nnodes=2", "--master-addr=127.0.0.1", "--node-rank", rank, "--master-port", &port];
         Launcher::start(&options, "echo $RANK $GROUP_RANK $MASTER_ADDR:$MASTER_PORT", &folder)
     };
-    // The second node comes first.
+    // The second node starts first.
     let second = node("1");
     let first = node("0");
     let ((a, out_a, err_a), (b, out_b, err_b)) = (first.finish(), second.finish());
@@ -61,7 +61,7 @@ fn an_elastic_job_goes_on_without_a_lost_node_and_takes_in_a_new_one() {
     let endpoint = endpoint();
     let options =
         ["--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=1", "--rdzv-id=e", "--rdzv-endpoint", &endpoint];
-    // Ranks stay until told to end. The first to find the file `fail` fails by it.
+    // Ranks run until they are told to end. The first to find the file `fail` fails.
     let script = "echo world $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; echo $$ > $F/pid$$; \
         while [ ! -e $F/finish ]; do if mv $F/fail $F/failed 2> /dev/null; then exit 5; fi; sleep 0.02; done";
     let first = Launcher::start(&options, script, &folder);
@@ -70,7 +70,7 @@ fn an_elastic_job_goes_on_without_a_lost_node_and_takes_in_a_new_one() {
     let count = |l: &Launcher, text: &str| l.out().matches(text).count();
     second.until("a world of two nodes", |l| count(l, "world 4 restart 0") == 2);
     first.until("a world of two nodes", |l| count(l, "world 4 restart 0") == 2);
-    // A node is lost with all its processes: no failure.
+    // A node is lost with all its processes: not a failure.
     children(second.pid()).into_iter().for_each(|agent| kill(agent, "KILL"));
     second.signal("KILL");
     first.until("a world of one node", |l| count(l, "world 2 restart 0") == 2);

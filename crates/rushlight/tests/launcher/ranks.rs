@@ -107,7 +107,7 @@ fn a_program_that_is_not_there_is_no_reason_to_restart() {
     assert_eq!(err.matches("/no/such/program cannot be started").count(), 1, "{err}");
 }
 
-/// Ranks with children, some in sessions of their own, all of which note their process numbers and stay.
+/// Ranks with children, some in separate sessions; all record their process numbers and keep running.
 const FAMILY: &str = "sleep 1000 & echo $! > $F/pid-child$RANK; setsid sh -c 'echo $$ > $F/pid-far$RANK; exec sleep 1000' & \
     echo $$ > $F/pid-rank$RANK; while :; do sleep 0.05; done";
 
@@ -189,7 +189,7 @@ fn ranks_that_ignore_a_signal_are_killed_after_the_grace_period() {
     assert_eq!(code, Some(137), "{err}");
 }
 
-/// The library's detection understands what the launcher says, with its store and its secret.
+/// The library detects the launcher, its store and its secret.
 #[test]
 fn ranks_meet_in_a_process_group() {
     if std::env::var_os("TORCHELASTIC_RUN_ID").is_some() {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test gives up and kills what it started.
+/// Timeout after which a test kills what it started.
 const WATCHDOG: Duration = Duration::from_secs(180);
 
 /// A folder that is removed at the end of a test.
@@ -38,21 +38,21 @@ impl Drop for Folder {
 /// A running `rushlight run`.
 pub struct Launcher {
     child: Child,
-    /// Standard output and standard error as they came.
+    /// Standard output and standard error so far.
     text: Arc<Mutex<(String, String)>>,
     readers: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Launcher {
-    /// Starts `rushlight run` with options, and `sh -c script` as the program. The folder is the home and, as `$F`,
-    /// where scripts meet.
+    /// Starts `rushlight run` with options, and `sh -c script` as the program. The directory is the home and, as `$F`,
+    /// the scripts' shared directory.
     pub fn start(options: &[&str], script: &str, folder: &Folder) -> Self {
         Self::start_program(options, &["sh", "-c", script], folder)
     }
 
     /// Starts `rushlight run` with options and a program.
     pub fn start_program(options: &[&str], program: &[&str], folder: &Folder) -> Self {
-        // Tests in the background of a script inherit ignored signals, which the launcher leaves ignored.
+        // Tests in the background of a script inherit ignored signals, which the launcher keeps ignored.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT,QUIT,HUP", env!("CARGO_BIN_EXE_rushlight")]);
         command.arg("run").args(options).args(program);
@@ -141,7 +141,7 @@ impl Drop for Launcher {
 pub fn until(what: &str, holds: impl Fn() -> bool, seen: impl Fn() -> String) {
     let deadline = Instant::now() + WATCHDOG;
     while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}; seen: {}", seen());
+        assert!(Instant::now() < deadline, "timed out waiting: {what}; seen: {}", seen());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -151,7 +151,7 @@ pub fn kill(pid: i32, signal: &str) {
     assert!(status.success(), "kill -{signal} {pid}");
 }
 
-/// Whether a process runs: it exists and is no zombie.
+/// Whether a process runs: it exists and is not a zombie.
 pub fn runs(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))

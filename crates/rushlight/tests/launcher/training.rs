@@ -1,4 +1,4 @@
-//! Whole jobs: a training run that ranks share, killed and preempted.
+//! Whole jobs: a distributed training run, killed and preempted.
 
 use crate::support::{Folder, Launcher, until};
 use rushlight::dist::DistributedDataParallel;
@@ -62,7 +62,7 @@ fn train(text: &str) -> Result<i32> {
     Ok(0)
 }
 
-/// Not a test of its own: the program.
+/// Not a test: the program.
 #[test]
 fn job() {
     if let Ok(text) = std::env::var(VARIABLE) {
@@ -97,7 +97,7 @@ fn one_ranks_signal_stops_all_after_the_same_step() {
         let name = format!("stopped-{signal}");
         let launcher = start(&["--nproc-per-node=2"], &folder, &name, 120, 5);
         launcher.until("training begins", |_| has_checkpoint(&folder.path(&name)));
-        // The launcher forwards a signal to all; here it comes to one rank only.
+        // The launcher forwards a signal to all; here only one rank receives it.
         let agent = crate::support::children(launcher.pid())[0];
         crate::support::kill(crate::support::children(agent)[1], signal);
         let (code, out, err) = launcher.finish();
@@ -118,7 +118,7 @@ fn has_checkpoint(folder: &Path) -> bool {
     entries.map(|entry| entry.path().join("manifest.json")).any(|manifest| manifest.exists())
 }
 
-/// A node is lost for good; the job continues with the other, and takes in a new one when it comes to the next restart.
+/// A node is lost for good; the job continues with the other, and admits a new one at the next restart.
 #[test]
 fn an_elastic_job_goes_on_with_other_sizes() {
     let folder = Folder::new("sizes");
@@ -140,7 +140,7 @@ fn script(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
 }
 
-/// Runs one of the project's scripts. Returns what it printed; nothing if the machine lacks what it needs.
+/// Runs one of the project's scripts. Returns its output; `None` if the machine lacks a requirement.
 fn run_script(name: &str, arguments: &[&str], steps: usize, pause: usize) -> Option<String> {
     let program = program("{checkpoints}", "{export}", steps, pause);
     let words: Vec<&str> = arguments.iter().copied().chain(program.iter().map(String::as_str)).collect();

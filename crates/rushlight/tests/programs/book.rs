@@ -36,7 +36,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The targets of a page's links: what follows `](`.
+/// The targets of a page's links, after `](`.
 fn links(text: &str) -> Vec<&str> {
     text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
 }
@@ -123,7 +123,7 @@ fn settings_and_scripts_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Comments and files of a length that people read.
+/// Comments and files have a readable length.
 #[test]
 fn sources_are_readable() {
     const COLUMNS: usize = 120;

@@ -1,8 +1,8 @@
-//! Models and optimizers by files: what PyTorch saved continues here as it did there, and what is saved here continues
-//! after loading.
+//! Exchange of models and optimizers by files: state that PyTorch saved continues here as it did there, and state saved
+//! here continues after loading.
 //!
-//! `tests/fixtures/exchange.py` wrote the files, and with `--check` reads those that these tests write, if
-//! RUSHLIGHT_EXCHANGE says where to.
+//! `tests/fixtures/exchange.py` wrote the files; with `--check` it reads those that these tests write to the directory
+//! RUSHLIGHT_EXCHANGE, if set.
 
 use rushlight::io;
 use rushlight::nn::models::{Gpt, ResNet};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const STEPS: usize = 3;
 
-/// A model and how it is called.
+/// A model and its call.
 struct Model {
     module: Arc<dyn Module>,
     forward: Box<dyn Fn(&[Tensor]) -> Result<Tensor>>,
@@ -119,7 +119,7 @@ fn tensors(value: &Value) -> Result<Vec<Tensor>> {
     value.as_list()?.iter().map(|t| t.as_tensor().cloned()).collect()
 }
 
-/// Loads a model and its optimizer; output and next step must be those in the file.
+/// Loads a model and its optimizer; output and next step must equal those in the file.
 fn model_goes_on(path: &Path, name: &str) -> Result<()> {
     let file = io::load(path.join(format!("{name}.pt")))?;
     let (model, mut optimizer, _) = build(name)?;
@@ -151,7 +151,7 @@ fn optimizers_go_on(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A value as it is now: state dicts share the tensors they were made from.
+/// A snapshot of a value: state dicts share the tensors they were made from.
 fn copied(value: &Value) -> Result<Value> {
     Ok(match value {
         Value::Tensor(t) => no_grad(|| t.detach().copy())?.into(),

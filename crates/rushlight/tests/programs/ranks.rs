@@ -1,4 +1,4 @@
-//! The example programs as two ranks, with no word about ranks in their code but the library's.
+//! The example programs as two ranks; their code has no distributed logic besides the library's.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// How long the ranks of a program may take before they are killed.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// An example that was built with this test; skipped without it, unless CI must have it.
+/// An example built with this test; skipped if missing, but an error in CI.
 fn example(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().expect("this program");
     let file = own.parent().and_then(Path::parent).expect("a build directory").join("examples").join(name);
@@ -18,7 +18,7 @@ fn example(name: &str) -> Option<PathBuf> {
     file.exists().then_some(file)
 }
 
-/// Runs an example as two ranks and returns what each wrote.
+/// Runs an example as two ranks and returns the output of each.
 fn run(name: &str, arguments: &[&str]) -> Option<[String; 2]> {
     let program = example(name)?;
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
@@ -59,7 +59,7 @@ fn run(name: &str, arguments: &[&str]) -> Option<[String; 2]> {
     Some(texts)
 }
 
-/// Both ranks end well, and the first alone says how an epoch went.
+/// Both ranks succeed, and only the first reports the epochs.
 fn trains(name: &str, arguments: &[&str], says: &str) {
     if let Some([first, second]) = run(name, arguments) {
         assert!(first.contains(says) && !second.contains(says), "{name}:\n{first}\n{second}");

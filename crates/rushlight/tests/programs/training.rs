@@ -4,9 +4,9 @@
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;
 
-/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. A device that is named must be there.
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. The named device must exist.
 fn device() -> Device {
-    // The answers are of full precision.
+    // The answers have full precision.
     rushlight::set_allow_tf32_conv(false);
     match std::env::var("RUSHLIGHT_TEST_DEVICE") {
         Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),

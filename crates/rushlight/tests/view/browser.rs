@@ -1,6 +1,6 @@
 //! The page in headless Chromium, driven by the DevTools protocol over a pipe.
 //!
-//! `RUSHLIGHT_UI_PICTURES=DIR` has the test leave pictures of every view there, to be looked at.
+//! `RUSHLIGHT_UI_PICTURES=DIR` makes the test write pictures of every view there, for inspection.
 
 use crate::support::*;
 use serde_json::{Value as Json, json};
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// A browser, or nothing and the reason.
+/// A browser, or `None` with the reason printed.
 fn chromium() -> Option<String> {
     let named = std::env::var("RUSHLIGHT_CHROMIUM").ok().filter(|path| !path.is_empty());
     let names = ["chromium", "chromium-browser", "google-chrome"].map(String::from);
@@ -29,12 +29,12 @@ fn chromium() -> Option<String> {
 
 struct Browser {
     child: Child,
-    /// Closed, it ends the browser.
+    /// Closing it ends the browser.
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     calls: u64,
     session: Option<String>,
-    /// Errors of the page: exceptions, and what it or the browser logged as an error or warning.
+    /// Errors of the page: exceptions, and errors or warnings in its log.
     errors: Vec<String>,
     _profile: Folder,
 }
@@ -43,7 +43,7 @@ impl Browser {
     fn start(program: &str, name: &str) -> Self {
         let profile = Folder::new(&format!("profile-{name}"));
         let mut command = Command::new("bash");
-        // The protocol is on descriptors 3 and 4. A browser that hangs is ended, and with it the test.
+        // The protocol uses descriptors 3 and 4. A hanging browser is killed, and the test fails.
         command.args([
             "-c",
             "exec timeout -s KILL 150 \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null",
@@ -114,7 +114,7 @@ impl Browser {
     fn until(&mut self, expression: &str) {
         let deadline = std::time::Instant::now() + WATCHDOG / 2;
         loop {
-            // A page that is just being left or opened cannot answer.
+            // A page that is being left or opened cannot answer.
             let question = json!({"expression": expression, "returnByValue": true});
             if self.ask("Runtime.evaluate", question)["result"]["result"]["value"] == true {
                 return;
@@ -191,7 +191,7 @@ fn every_view_is_drawn() {
     );
     assert_eq!(page.value("document.querySelectorAll('[data-chart=\"loss\"] .nonfinite').length"), 10);
     assert_eq!(page.value("document.querySelector('#runs').textContent.includes('<img src=x')"), true, "shown as text");
-    // A run that is left out has no curve; the address knows.
+    // A deselected run has no curve; the address contains the selection.
     page.value("document.querySelector('#runs input').click()");
     page.until(
         "document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 3 && location.hash.includes('hide=')",
@@ -206,7 +206,7 @@ fn every_view_is_drawn() {
         page.until(&format!("location.hash.includes('x={axis}') && document.querySelector('[data-chart=\"val/loss\"] path.curve').getAttribute('d').length > 20"));
     }
     assert_ne!(page.value("document.querySelector('[data-chart=\"loss\"] path.curve').getAttribute('d')"), before);
-    // What is written meanwhile appears by itself.
+    // New data appears by itself.
     let path = folder.0.join("run-1/metrics.jsonl");
     let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("the file");
     file.write_all(b"{\"step\":300,\"epoch\":4,\"time\":1700001300,\"appeared\":1}\n").expect("a row");
@@ -253,7 +253,7 @@ fn every_view_is_drawn() {
     assert!(page.errors.is_empty(), "{:#?}", page.errors);
 }
 
-/// Of many runs the newest are shown first; all, if asked for.
+/// Of many runs the newest are shown first; all on request.
 #[test]
 fn many_runs_are_shown_a_few_at_first() {
     let Some(program) = chromium() else { return };

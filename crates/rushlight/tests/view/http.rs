@@ -1,4 +1,4 @@
-//! The server without a browser: data, access, hostile requests.
+//! The server without a browser: data, access control, hostile requests.
 
 use crate::support::*;
 use std::io::{BufRead, BufReader, Write};
@@ -98,7 +98,7 @@ fn hostile_requests_get_nothing() {
         assert!([Some("404"), Some("400")].contains(&code), "{target}: {head}");
         assert!(!String::from_utf8_lossy(&body).contains("secret") && !body.starts_with(b"root:"), "{target}");
     }
-    // A page of another site whose name leads here.
+    // DNS rebinding: a page of another site whose name resolves to this machine.
     let (head, _) = server.send(b"GET /api/runs HTTP/1.1\r\nHost: evil.example:6060\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 421"), "{head}");
     for (request, code) in [
@@ -108,12 +108,12 @@ fn hostile_requests_get_nothing() {
         ([b"GET /".to_vec(), vec![b'a'; 1 << 20], b" HTTP/1.1\r\n\r\n".to_vec()].concat(), "431"),
     ] {
         let (head, _) = server.send(&request);
-        // A connection that is reset before all was read has no answer.
+        // A connection that is reset before everything was read has no answer.
         assert!(head.is_empty() || head.contains(code), "{code}: {head}");
     }
     let (head, body) = server.send(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.contains(" 200 ") && head.contains("default-src 'none'") && body.is_empty(), "{head}");
-    // More idle connections than there are places: they are ended in time, and the server continues.
+    // More idle connections than slots: they time out, and the server continues.
     let mut idle: Vec<_> = (0..150).map(|_| server.connect()).collect();
     idle.iter_mut().for_each(|stream| {
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nX-Slow: ");
@@ -141,7 +141,7 @@ fn a_token_is_asked_for_and_not_told() {
     let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
     assert_eq!(server.status("/api/runs", &cookie), 200);
     assert_eq!(server.status("/api/runs", &format!("Authorization: Bearer {TOKEN}\r\n")), 200);
-    // One made at the start goes to a file of the user's where standard output is no terminal.
+    // A generated token is written to a private file if standard output is not a terminal.
     let home = folder.0.join("home");
     std::fs::create_dir_all(&home).expect("a folder");
     let server = Server::start(&folder.0, &["--token"], &[("HOME", &home.display().to_string())]);
@@ -169,7 +169,7 @@ fn wrong_arguments_are_said() {
     assert!(code == Some(1) && text.contains("cannot listen"), "{text}");
 }
 
-/// A file of TensorBoard's own writer, in TensorFlow 2's manner.
+/// A file of TensorBoard's own writer, in TensorFlow 2's format.
 #[test]
 fn event_files_of_other_programs() {
     let Some(python) = std::env::var_os("RUSHLIGHT_TENSORBOARD_PYTHON").filter(|python| !python.is_empty()) else {

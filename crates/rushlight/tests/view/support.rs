@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_rushlight");
-/// How long anything may take before a test gives up.
+/// Timeout of a test.
 pub const WATCHDOG: Duration = Duration::from_secs(120);
-/// The name of a run that would be markup, were it not shown as text.
+/// A run name with markup, which must be shown as text.
 pub const HOSTILE: &str = "<img src=x onerror=document.pwned=1>&'";
 
 /// A folder that is removed at the end of a test.
@@ -85,7 +85,7 @@ pub fn make_runs(root: &Path) {
 pub struct Server {
     child: Child,
     pub port: u16,
-    /// What it said at the start.
+    /// Its start message.
     pub said: String,
 }
 
@@ -101,7 +101,7 @@ impl Server {
             let read = out.read_line(&mut said).expect("a line");
             assert!(read > 0, "the server ended: {said}");
         }
-        // Read on, so that it never writes to a closed pipe.
+        // Keeps reading, so that it never writes to a closed pipe.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let address = said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
         let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
@@ -168,7 +168,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

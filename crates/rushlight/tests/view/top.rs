@@ -1,11 +1,11 @@
-//! `rushlight top`, with libraries that answer as the vendors' do.
+//! `rushlight top`, with mock vendor libraries.
 
 use crate::support::*;
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Compiles the imitations into a folder, by the names of the real ones.
+/// Compiles the mock libraries into a directory, under the names of the real ones.
 fn fakes(folder: &Path) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/view/fakes");
     for (source, library) in
@@ -95,7 +95,7 @@ fn a_broken_library_is_said() {
     assert!(text.contains("! NVML: nvmlInit failed with code 9: the driver is not loaded"), "{text}");
 }
 
-/// Drawn on a terminal, which `script` gives it, it ends with `q` and puts the screen back.
+/// On a terminal, which `script` provides, it ends with `q` and restores the screen.
 #[test]
 fn a_terminal_is_put_back() {
     if Command::new("script").arg("--version").output().is_err() {
@@ -118,7 +118,7 @@ fn a_terminal_is_put_back() {
             *seen.lock().unwrap() += &String::from_utf8_lossy(&buffer[..n]);
         }
     });
-    // Two drawings have the utilisation of the time between.
+    // Two frames show the utilisation of the time between.
     until("it draws", || (text.lock().unwrap().matches("Imaginary A1").count() > 1).then_some(()));
     std::io::Write::write_all(&mut input, b"q").expect("a key");
     until("it ends", || child.try_wait().expect("a state"));
@@ -154,7 +154,7 @@ fn ranks_gather_their_nodes() {
     assert_eq!(lines[0]["gpus"].as_array().map(Vec::len), Some(4));
 }
 
-/// The nodes of a job on a real Slurm, whose two nodes are this machine by other names.
+/// The nodes of a job on a real Slurm whose two nodes are this machine under other names.
 #[test]
 fn nodes_of_a_slurm_job() {
     const JOB: &str = r#"

@@ -9,7 +9,7 @@ use rushlight_core::backend::Attention;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::rng::default_generator;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Dims, Error, Layout, Philox, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Philox, Result, setters};
 
 /// The optional arguments of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Copy, Default)]
@@ -22,35 +22,18 @@ pub struct AttentionOptions<'a> {
 }
 
 impl<'a> AttentionOptions<'a> {
-    /// A mask that broadcasts to `[.., queries, keys]`: `bool` (true takes part), or a float that is added to the
-    /// scores.
-    pub fn attn_mask(mut self, mask: impl Into<Option<&'a Tensor>>) -> Self {
-        self.attn_mask = mask.into();
-        self
-    }
-
-    /// The probability of dropping an attention weight; 0 by default. Applied whenever set: pass 0 in evaluation.
-    pub fn dropout_p(mut self, p: f64) -> Self {
-        self.dropout_p = p;
-        self
-    }
-
-    /// Whether query `i` sees keys `0..=i` only.
-    pub fn is_causal(mut self, is_causal: bool) -> Self {
-        self.is_causal = is_causal;
-        self
-    }
-
-    /// The factor of the scores; `1 / sqrt(head size)` by default.
-    pub fn scale(mut self, scale: impl Into<Option<f64>>) -> Self {
-        self.scale = scale.into();
-        self
-    }
-
-    /// Whether keys and values may have fewer heads, each serving several neighbouring query heads.
-    pub fn enable_gqa(mut self, enable: bool) -> Self {
-        self.enable_gqa = enable;
-        self
+    setters! {
+        /// A mask that broadcasts to `[.., queries, keys]`: `bool` (true takes part), or a float that is added to the
+        /// scores.
+        attn_mask: into Option<&'a Tensor>;
+        /// The probability of dropping an attention weight; 0 by default. Applied whenever set: pass 0 in evaluation.
+        dropout_p: f64;
+        /// Whether query `i` sees keys `0..=i` only.
+        is_causal: bool;
+        /// The factor of the scores; `1 / sqrt(head size)` by default.
+        scale: into Option<f64>;
+        /// Whether keys and values may have fewer heads, each serving several neighbouring query heads.
+        enable_gqa: bool;
     }
 }
 

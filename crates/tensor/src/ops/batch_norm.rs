@@ -5,7 +5,7 @@ use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record_masked, recording};
 use rushlight_core::backend::BatchNorm;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Error, Layout, Result, View};
+use rushlight_core::{DType, Error, Layout, Result, View, setters};
 
 /// The arguments of [`Tensor::batch_norm`] besides the input.
 #[derive(Clone, Copy)]
@@ -34,46 +34,21 @@ impl Default for BatchNormOptions<'_> {
 }
 
 impl<'a> BatchNormOptions<'a> {
-    /// The running mean: read in evaluation, updated in place in training.
-    pub fn running_mean(mut self, mean: impl Into<Option<&'a Tensor>>) -> Self {
-        self.running_mean = mean.into();
-        self
-    }
-
-    /// The running variance (unbiased): read in evaluation, updated in place in training.
-    pub fn running_var(mut self, var: impl Into<Option<&'a Tensor>>) -> Self {
-        self.running_var = var.into();
-        self
-    }
-
-    /// Scale by channel.
-    pub fn weight(mut self, weight: impl Into<Option<&'a Tensor>>) -> Self {
-        self.weight = weight.into();
-        self
-    }
-
-    /// Shift by channel.
-    pub fn bias(mut self, bias: impl Into<Option<&'a Tensor>>) -> Self {
-        self.bias = bias.into();
-        self
-    }
-
-    /// Whether statistics come from the batch; `false` by default.
-    pub fn training(mut self, training: bool) -> Self {
-        self.training = training;
-        self
-    }
-
-    /// The weight of the batch's statistics in the running ones; 0.1 by default.
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.momentum = momentum;
-        self
-    }
-
-    /// Added to the variance; 1e-5 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
+    setters! {
+        /// The running mean: read in evaluation, updated in place in training.
+        running_mean: into Option<&'a Tensor>;
+        /// The running variance (unbiased): read in evaluation, updated in place in training.
+        running_var: into Option<&'a Tensor>;
+        /// Scale by channel.
+        weight: into Option<&'a Tensor>;
+        /// Shift by channel.
+        bias: into Option<&'a Tensor>;
+        /// Whether statistics come from the batch; `false` by default.
+        training: bool;
+        /// The weight of the batch's statistics in the running ones; 0.1 by default.
+        momentum: f64;
+        /// Added to the variance; 1e-5 by default.
+        eps: f64;
     }
 }
 
@@ -104,46 +79,21 @@ impl Default for InstanceNormOptions<'_> {
 }
 
 impl<'a> InstanceNormOptions<'a> {
-    /// The running mean, updated in place from the input's statistics.
-    pub fn running_mean(mut self, mean: impl Into<Option<&'a Tensor>>) -> Self {
-        self.running_mean = mean.into();
-        self
-    }
-
-    /// The running variance (unbiased), updated in place from the input's statistics.
-    pub fn running_var(mut self, var: impl Into<Option<&'a Tensor>>) -> Self {
-        self.running_var = var.into();
-        self
-    }
-
-    /// Scale by channel.
-    pub fn weight(mut self, weight: impl Into<Option<&'a Tensor>>) -> Self {
-        self.weight = weight.into();
-        self
-    }
-
-    /// Shift by channel.
-    pub fn bias(mut self, bias: impl Into<Option<&'a Tensor>>) -> Self {
-        self.bias = bias.into();
-        self
-    }
-
-    /// Whether statistics come from the input; `true` by default.
-    pub fn use_input_stats(mut self, use_input_stats: bool) -> Self {
-        self.use_input_stats = use_input_stats;
-        self
-    }
-
-    /// The weight of the input's statistics in the running ones; 0.1 by default.
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.momentum = momentum;
-        self
-    }
-
-    /// Added to the variance; 1e-5 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
+    setters! {
+        /// The running mean, updated in place from the input's statistics.
+        running_mean: into Option<&'a Tensor>;
+        /// The running variance (unbiased), updated in place from the input's statistics.
+        running_var: into Option<&'a Tensor>;
+        /// Scale by channel.
+        weight: into Option<&'a Tensor>;
+        /// Shift by channel.
+        bias: into Option<&'a Tensor>;
+        /// Whether statistics come from the input; `true` by default.
+        use_input_stats: bool;
+        /// The weight of the input's statistics in the running ones; 0.1 by default.
+        momentum: f64;
+        /// Added to the variance; 1e-5 by default.
+        eps: f64;
     }
 
     /// Normalisation by running statistics, which is batch norm's in evaluation.

@@ -36,9 +36,10 @@ pub(crate) fn check_promotion(args: &[Arg]) -> Result<()> {
 /// The error for dtypes that do not combine, in PyTorch's words.
 ///
 /// ```
-/// use rushlight_core::DType;
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::unpromoted; }
+/// use rushlight::DType;
 /// assert!(!DType::U16.promotes(DType::I32));
-/// let error = rushlight_tensor::unpromoted(DType::U16, DType::I32);
+/// let error = rushlight::unpromoted(DType::U16, DType::I32);
 /// assert!(error.to_string().contains("uint16 and int32"));
 /// ```
 pub fn unpromoted(a: DType, b: DType) -> Error {

@@ -9,7 +9,7 @@ use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Dims, Error, Result};
+use rushlight_core::{Dims, Error, Result, setters};
 
 /// Zeros around a convolution's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,28 +44,15 @@ impl Default for ConvOptions {
 }
 
 impl ConvOptions {
-    /// Steps of the kernel; 1 by default.
-    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
-        self.stride = stride.into();
-        self
-    }
-
-    /// Zeros on both sides, or [`Padding::Same`]; none by default.
-    pub fn padding(mut self, padding: impl Into<Padding>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Distance between the kernel's taps; 1 by default.
-    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
-        self.dilation = dilation.into();
-        self
-    }
-
-    /// Independent groups of channels; 1 by default.
-    pub fn groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
+    setters! {
+        /// Steps of the kernel; 1 by default.
+        stride: into Sizes;
+        /// Zeros on both sides, or [`Padding::Same`]; none by default.
+        padding: into Padding;
+        /// Distance between the kernel's taps; 1 by default.
+        dilation: into Sizes;
+        /// Independent groups of channels; 1 by default.
+        groups: usize;
     }
 }
 
@@ -86,34 +73,17 @@ impl Default for ConvTransposeOptions {
 }
 
 impl ConvTransposeOptions {
-    /// Stride: distance between the outputs of two neighbouring inputs; 1 by default.
-    pub fn stride(mut self, stride: impl Into<Sizes>) -> Self {
-        self.stride = stride.into();
-        self
-    }
-
-    /// Taken off the output on both sides; 0 by default.
-    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Added to the output on one side; 0 by default.
-    pub fn output_padding(mut self, output_padding: impl Into<Sizes>) -> Self {
-        self.output_padding = output_padding.into();
-        self
-    }
-
-    /// Distance between the kernel's taps; 1 by default.
-    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
-        self.dilation = dilation.into();
-        self
-    }
-
-    /// Independent groups of channels; 1 by default.
-    pub fn groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
+    setters! {
+        /// Stride: distance between the outputs of two neighbouring inputs; 1 by default.
+        stride: into Sizes;
+        /// Taken off the output on both sides; 0 by default.
+        padding: into Sizes;
+        /// Added to the output on one side; 0 by default.
+        output_padding: into Sizes;
+        /// Distance between the kernel's taps; 1 by default.
+        dilation: into Sizes;
+        /// Independent groups of channels; 1 by default.
+        groups: usize;
     }
 }
 

@@ -7,7 +7,7 @@ use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::CrossEntropy;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_core::{DType, Dims, Error, Result, setters};
 
 /// The optional arguments of [`Tensor::cross_entropy_with`] and [`Tensor::nll_loss`].
 #[derive(Clone, Copy)]
@@ -25,28 +25,15 @@ impl Default for CrossEntropyOptions<'_> {
 }
 
 impl<'a> CrossEntropyOptions<'a> {
-    /// A weight per class.
-    pub fn weight(mut self, weight: impl Into<Option<&'a Tensor>>) -> Self {
-        self.weight = weight.into();
-        self
-    }
-
-    /// The class index to ignore; -100 by default.
-    pub fn ignore_index(mut self, ignore_index: i64) -> Self {
-        self.ignore_index = ignore_index;
-        self
-    }
-
-    /// Label smoothing: the share of the target spread over all classes, from 0 to 1; 0 by default.
-    pub fn label_smoothing(mut self, label_smoothing: f64) -> Self {
-        self.label_smoothing = label_smoothing;
-        self
-    }
-
-    /// How the losses are reduced; by default to their mean. The mean over class indices is weighted.
-    pub fn reduction(mut self, reduction: Reduction) -> Self {
-        self.reduction = reduction;
-        self
+    setters! {
+        /// A weight per class.
+        weight: into Option<&'a Tensor>;
+        /// The class index to ignore; -100 by default.
+        ignore_index: i64;
+        /// Label smoothing: the share of the target spread over all classes, from 0 to 1; 0 by default.
+        label_smoothing: f64;
+        /// How the losses are reduced; by default to their mean. The mean over class indices is weighted.
+        reduction: Reduction;
     }
 }
 

@@ -6,7 +6,7 @@ use crate::Tensor;
 use crate::autograd::{record, recording};
 use rushlight_core::backend::{Resample, ResampleAxis, Sampling};
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Device, Dims, Error, Result};
+use rushlight_core::{DType, Device, Dims, Error, Result, setters};
 
 /// How values between positions are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,22 +47,13 @@ impl InterpolateOptions {
         Self { scale_factor: Some(SmallVec::from_slice(factors.as_ref())), ..Self::default() }
     }
 
-    /// How values between positions are found; [`InterpolateMode::Nearest`] by default.
-    pub fn mode(mut self, mode: InterpolateMode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// Whether the centres of the corner elements are aligned instead of their edges; for the modes other than nearest.
-    pub fn align_corners(mut self, align: impl Into<Option<bool>>) -> Self {
-        self.align_corners = align.into();
-        self
-    }
-
-    /// Whether positions follow from the sizes alone and not from the factor.
-    pub fn recompute_scale_factor(mut self, recompute: bool) -> Self {
-        self.recompute_scale_factor = recompute;
-        self
+    setters! {
+        /// How values between positions are found; [`InterpolateMode::Nearest`] by default.
+        mode: InterpolateMode;
+        /// Whether the centres of the corner elements are aligned instead of their edges; for the modes other than nearest.
+        align_corners: into Option<bool>;
+        /// Whether positions follow from the sizes alone and not from the factor.
+        recompute_scale_factor: bool;
     }
 }
 

@@ -5,7 +5,7 @@ use crate::autograd::no_grad;
 use crate::{Tensor, amp};
 use rushlight_core::backend::Reduce;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Error, Pointwise, Result};
+use rushlight_core::{Error, Pointwise, Result, setters};
 use std::f64::consts::TAU;
 
 /// How the elements' losses are reduced.
@@ -352,27 +352,14 @@ impl Default for TripletMargin {
 }
 
 impl TripletMargin {
-    /// By how much the positive must be nearer; 1 by default.
-    pub fn margin(mut self, margin: f64) -> Self {
-        self.margin = margin;
-        self
-    }
-
-    /// The norm distances are measured in; 2 by default.
-    pub fn p(mut self, p: f64) -> Self {
-        self.p = p;
-        self
-    }
-
-    /// Added to differences; 1e-6 by default.
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// Whether the distance of positive and negative is used if it is smaller than that of anchor and negative.
-    pub fn swap(mut self, swap: bool) -> Self {
-        self.swap = swap;
-        self
+    setters! {
+        /// By how much the positive must be nearer; 1 by default.
+        margin: f64;
+        /// The norm distances are measured in; 2 by default.
+        p: f64;
+        /// Added to differences; 1e-6 by default.
+        eps: f64;
+        /// Whether the distance of positive and negative is used if it is smaller than that of anchor and negative.
+        swap: bool;
     }
 }

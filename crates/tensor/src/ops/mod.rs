@@ -1,5 +1,6 @@
 //! Every op: its shape rule, dtype rule and derivative, by family.
 
+mod arithmetic;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 mod bounds;

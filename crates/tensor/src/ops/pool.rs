@@ -10,7 +10,7 @@ use crate::Tensor;
 use crate::autograd::{Saved, record, record_many, recording};
 use rushlight_core::backend::{Pool, Window};
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_core::{DType, Dims, Error, Result, setters};
 
 /// The window of a maximum pooling: `MaxPool::new(3).stride(2).padding(1)`, or just the kernel's size where a `MaxPool`
 /// is taken.
@@ -35,22 +35,13 @@ impl MaxPool {
         self
     }
 
-    /// Positions added on both sides, which never win; 0 by default.
-    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Distance between the window's positions; 1 by default.
-    pub fn dilation(mut self, dilation: impl Into<Sizes>) -> Self {
-        self.dilation = dilation.into();
-        self
-    }
-
-    /// Whether a last window that is only partly filled counts.
-    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
-        self.ceil_mode = ceil_mode;
-        self
+    setters! {
+        /// Positions added on both sides, which never win; 0 by default.
+        padding: into Sizes;
+        /// Distance between the window's positions; 1 by default.
+        dilation: into Sizes;
+        /// Whether a last window that is only partly filled counts.
+        ceil_mode: bool;
     }
 }
 
@@ -91,22 +82,13 @@ impl AvgPool {
         self
     }
 
-    /// Zeros on both sides; 0 by default.
-    pub fn padding(mut self, padding: impl Into<Sizes>) -> Self {
-        self.padding = padding.into();
-        self
-    }
-
-    /// Whether a last window that is only partly filled counts.
-    pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
-        self.ceil_mode = ceil_mode;
-        self
-    }
-
-    /// Whether padding counts in the average; true by default.
-    pub fn count_include_pad(mut self, count: bool) -> Self {
-        self.count_include_pad = count;
-        self
+    setters! {
+        /// Zeros on both sides; 0 by default.
+        padding: into Sizes;
+        /// Whether a last window that is only partly filled counts.
+        ceil_mode: bool;
+        /// Whether padding counts in the average; true by default.
+        count_include_pad: bool;
     }
 
     /// Divides sums by `divisor` instead of the window's size.

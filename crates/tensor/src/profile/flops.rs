@@ -54,7 +54,8 @@ pub fn counted_calls<T>(f: impl FnOnce() -> T) -> Result<(T, Vec<CountedCall>), 
 /// counted as they reach the engine. The error says that the profiler is at work already.
 ///
 /// ```
-/// use rushlight_tensor::{Tensor, profile::count_flops};
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, profile::count_flops};
 /// let x = Tensor::ones([4, 8])?;
 /// let (y, flops) = count_flops(|| x.matmul(&x.t()?))?;
 /// assert_eq!(flops, 2 * 4 * 4 * 8);

@@ -1,8 +1,8 @@
-//! Which ops can be part of a captured step: all of them, forward and backward, but those whose results depend on
-//! values that the host must see.
+//! Which ops can be part of a captured step: all of them, forward and backward, except those whose results depend on
+//! values that the host must read.
 //!
-//! On the CPU nothing is recorded: there each op runs with every transfer refused. `RUSHLIGHT_TEST_DEVICE=cuda` records
-//! each op on the GPU.
+//! The CPU records nothing: there each op runs with all transfers forbidden. `RUSHLIGHT_TEST_DEVICE=cuda` records each
+//! op on the GPU.
 
 use crate::support::{self, Case, ops};
 use rushlight_core::{Device, ErrorKind, Result};
@@ -25,7 +25,7 @@ const NEED_THE_HOST: &[(&str, &str)] = &[
     ("unique_consecutive", "the result is as long as there are runs"),
 ];
 
-/// Ops that a GPU refuses besides: it has no kernel of its own for them, or leaves small factorisations to the CPU.
+/// Ops that a GPU also rejects: it has no kernel for them, or leaves small factorisations to the CPU.
 const NEED_THE_CPU: &[&str] =
     &["cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "qr", "slogdet", "solve", "svd", "svdvals"];
 
@@ -53,7 +53,7 @@ const FAMILIES: &[&str] = &[
     "ternary",
 ];
 
-/// An op and its gradients; what it returns.
+/// An op and its gradients; returns its results.
 fn run(case: &Case, op: ops::Op) -> Result<Vec<Tensor>> {
     let outputs = op(&case.args)?;
     let Some((dys, _)) = &case.grad else { return Ok(outputs) };
@@ -81,7 +81,7 @@ fn cases(family: &str) -> Vec<Case> {
     chosen
 }
 
-/// Runs the case as part of a step, where that is refused says so.
+/// Runs the case as part of a step; returns the error if that is rejected.
 fn captured(case: &Case, op: ops::Op, device: Device) -> Result<()> {
     if device.is_cpu() {
         return without_host(|| run(case, op)).map(|_| ());
@@ -115,7 +115,7 @@ fn every_op_can_be_captured() {
                     refused.insert(case.id.clone(), e.to_string());
                 }
             }
-            // Answers are compared elsewhere.
+            // Other tests compare the results.
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
-//! No public op is without a test: the sources of the ops are compared with the goldens and with the words of the
-//! tests. What neither has anywhere else is tested here: in-place twins, other names, likenesses.
+//! No public op is without a test: the op names in the sources are compared with the goldens and with the identifiers
+//! of the tests. Ops that neither covers elsewhere are tested here: in-place variants and aliases.
 
 use crate::support::{data, ops};
 use rushlight_core::rng::Generator;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Public functions under `src/ops` that are no ops, with the reason.
+/// Public functions under `src/ops` that are not ops, with the reason.
 const NO_OPS: &[(&str, &str)] = &[
     ("alike", "a rule of operands, which rows name"),
     ("no_zero_divisor", "a rule of operands, which rows name"),
@@ -50,7 +50,7 @@ fn block<'a>(text: &'a str, head: &str) -> Option<&'a str> {
     Some(&body[..body.find("\n}")?])
 }
 
-/// The names of public functions in a source file, those that its macros make included.
+/// The names of public functions in a source file, including those made by its macros.
 fn public_functions(text: &str) -> BTreeSet<String> {
     let text = text.split("#[cfg(test)]").next().unwrap_or("");
     let mut names: BTreeSet<String> = BTreeSet::new();
@@ -66,7 +66,7 @@ fn public_functions(text: &str) -> BTreeSet<String> {
             continue;
         }
         for line in block(text, &format!("{name}! {{")).unwrap_or("").lines() {
-            // Parameters in parentheses are no names.
+            // Parameters in parentheses are not names.
             let outside = line.split("//").next().unwrap_or("").split('(').enumerate().map(|(i, part)| match i {
                 0 => part,
                 _ => part.split_once(')').map_or("", |(_, rest)| rest),
@@ -101,7 +101,7 @@ fn every_public_op_is_tested() {
             recorded.extend(cases.iter().map(|case| case["op"].as_str().unwrap().to_string()));
         }
     }
-    // The table of ops counts as a test only as far as there are goldens for it.
+    // The table of ops counts as a test only if there are goldens for it.
     let idle: Vec<&str> = ops::all().map(|(name, _)| name).filter(|&name| !recorded.contains(name)).collect();
     assert!(idle.is_empty(), "no goldens for {idle:?} (tests/goldens/cases)");
 

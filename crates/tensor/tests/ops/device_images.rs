@@ -1,4 +1,4 @@
-//! Images with their channels innermost, and batch norms with what follows them, on another device than the CPU.
+//! Channels-last images, and batch norms with the ops that follow them, on another device than the CPU.
 
 use crate::device::{agree, device, learn, randn, turn};
 use rushlight_core::{DType, Result};
@@ -35,7 +35,7 @@ fn pooling_with_channels_innermost() -> Result<()> {
     Ok(())
 }
 
-/// What follows a batch norm.
+/// The ops that follow a batch norm.
 #[derive(Clone, Copy, Debug)]
 enum After {
     Relu,
@@ -48,12 +48,12 @@ enum After {
     Kept,
     /// The normalised tensor is added to itself.
     Twice,
-    /// Something else comes between.
+    /// Another op comes between.
     Between,
 }
 
-/// Runs one case: values, running statistics and gradients. With `apart`, the device is waited for after every call and
-/// gradients are looked at on the way, so that each op has a kernel of its own.
+/// Runs one case: values, running statistics and gradients. With `apart`, every call is synchronised and gradients are
+/// read in between, so that each op runs its own kernel.
 fn normalise(after: After, x: &Tensor, apart: bool, recorded: bool) -> Result<Vec<Tensor>> {
     let device = x.device();
     let gap = || if apart { synchronize(&device) } else { Ok(()) };
@@ -65,11 +65,11 @@ fn normalise(after: After, x: &Tensor, apart: bool, recorded: bool) -> Result<Ve
     let short = leaf(x.detach().neg()?.to_dtype(DType::F32)?.cos()?.to_dtype(x.dtype())?)?;
     let x = leaf(x.clone())?;
     let running = [Tensor::zeros_with([channels], (stat, device))?, Tensor::ones_with([channels], (stat, device))?];
-    // A tensor that is not a leaf: in-place ops may change it.
+    // Not a leaf, so that in-place ops may change it.
     let shortcut = short.mul(1.0)?;
     let norm = BatchNormOptions::default().weight(&w).bias(&b).training(true);
     let norm = norm.running_mean(&running[0]).running_var(&running[1]);
-    // What a network norms is dropped as soon as nothing needs it.
+    // The input of the norm is dropped as soon as nothing needs it.
     let y = x.mul(2.0)?.batch_norm(&norm)?;
     gap()?;
     if apart && recorded {
@@ -164,7 +164,7 @@ fn batch_norms_with_what_follows() -> Result<()> {
     Ok(())
 }
 
-/// A block of a residual network whose shortcut's gradient is added by a product.
+/// A block of a residual network; a product adds the shortcut's gradient.
 #[test]
 fn residual_blocks() -> Result<()> {
     let _turn = turn();
@@ -178,8 +178,7 @@ fn residual_blocks() -> Result<()> {
     })
 }
 
-/// Gradients of a ReLU large enough to be held back: those of the batch norm before it, of a sum before it, and of
-/// nothing like it.
+/// Gradients of a ReLU large enough to be deferred: after a batch norm, after a sum, and after neither.
 #[test]
 fn gradients_of_large_relus() -> Result<()> {
     let _turn = turn();
@@ -202,7 +201,7 @@ fn gradients_of_large_relus() -> Result<()> {
     Ok(())
 }
 
-/// A captured step sees its inputs in the memory order of the first ones, whatever order later ones have and wherever
+/// A captured step gets its inputs in the memory order of the recorded ones, whatever order later ones have and wherever
 /// they are.
 #[test]
 fn captured_steps_keep_the_memory_order_of_inputs() -> Result<()> {

@@ -4,14 +4,14 @@ use crate::device::{device, turn};
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::Tensor;
 
-/// The largest relative distance of positive numbers from `want`.
+/// The largest relative error of positive numbers.
 fn error(got: &Tensor, want: &Tensor) -> Result<f64> {
     let (got, want) = (got.to_vec::<f64>()?, want.to_vec::<f64>()?);
     assert_eq!(got.len(), want.len());
     Ok(got.iter().zip(&want).map(|(a, b)| (a / b - 1.0).abs()).fold(0.0, f64::max))
 }
 
-/// Sums over many elements lose no more digits than the CPU engine's: training amplifies what they lose.
+/// Long sums are as precise as the CPU engine's: training amplifies errors.
 #[test]
 fn long_sums_are_as_exact_as_the_cpus() -> Result<()> {
     let _turn = turn();
@@ -41,7 +41,7 @@ fn long_sums_are_as_exact_as_the_cpus() -> Result<()> {
     Ok(())
 }
 
-/// Pinned memory is copied without waiting, and is not used again before the copy is done.
+/// Pinned memory is copied asynchronously, and not reused before the copy is done.
 #[test]
 fn pinned_memory() -> Result<()> {
     let _turn = turn();

@@ -1,6 +1,6 @@
-//! First and second derivatives of every op with goldens, against differences, in `float64`.
+//! First and second derivatives of every op with goldens, against finite differences, in `float64`.
 //!
-//! The cases are the goldens': a new op is covered by adding some. What is left out is listed below with the reason.
+//! The cases are the goldens': adding some covers a new op. Excluded cases are listed below with the reason.
 
 use crate::support;
 use crate::support::{Args, Case, load, ops};
@@ -10,13 +10,12 @@ use rushlight_tensor::autograd::{gradcheck, gradgradcheck, no_grad};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Cases with more input elements than this take long and say no more than smaller ones. An op's smallest case is
-/// checked whatever its size.
+/// Larger cases take long and show no more than smaller ones. An op's smallest case is checked whatever its size.
 const FIRST_ORDER_LIMIT: usize = 40;
 const SECOND_ORDER_LIMIT: usize = 20;
 
-/// Inputs at which a derivative is a matter of convention, as differences straddle a kink, a jump or the end of a
-/// domain. By op, with what is special about an input.
+/// Inputs at which a derivative is a convention, because differences straddle a kink, a jump or the end of a domain. By
+/// op, with a predicate of the input.
 type Special = fn(&[f64]) -> bool;
 const KINKS: &[(&[&str], &str, Special)] = &[
     (&["*"], "infinite or NaN inputs have no differences", |x| x.iter().any(|v| !v.is_finite())),
@@ -101,7 +100,7 @@ fn has_ties(x: &[f64]) -> bool {
     sorted.windows(2).any(|w| w[0] == w[1])
 }
 
-/// Cases that are left out one by one.
+/// Individually excluded cases.
 const CASES: &[(&str, &str)] = &[
     ("clamp/5/", "bounds that cross: every element is at a bound"),
     ("clamp/17/", "bounds that meet each other and the elements"),
@@ -126,10 +125,10 @@ const CASES: &[(&str, &str)] = &[
     ("masked_fill/2/", "filled with infinity, which has no differences"),
 ];
 
-/// Ops without a derivative worth the name: zero almost everywhere, and goldens that sit on the jumps.
+/// Ops whose derivative is zero almost everywhere, and whose goldens are at the jumps.
 const STEPS: &[&str] = &["round"];
 
-/// Ops that also give statistics, which are not differentiated: only the first output is.
+/// Ops that also return statistics, which are not differentiated: only the first output is.
 const WITH_STATISTICS: &[&str] = &["batch_norm"];
 
 /// Ops over symmetric matrices read one triangle but have a symmetric derivative: a difference has to move both
@@ -151,7 +150,7 @@ fn left_out(case: &Case, values: &[Vec<f64>]) -> Option<&'static str> {
     })
 }
 
-/// The case's call as a function of the inputs it differentiates by, in `float64`.
+/// The case's call as a function of its differentiated inputs, in `float64`.
 struct Subject {
     args: Args,
     inputs: Vec<Tensor>,
@@ -198,13 +197,13 @@ impl Subject {
         }
     }
 
-    /// The elements that are differentiated by.
+    /// The elements to differentiate by.
     fn values(&self) -> Vec<Vec<f64>> {
         self.inputs.iter().map(|t| t.to_vec().unwrap()).collect()
     }
 }
 
-/// The size of each op's smallest case that is not left out.
+/// The size of each op's smallest case that is not excluded.
 fn smallest(cases: &[Case]) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
     for case in cases.iter().filter(|case| case.grad.is_some()) {

@@ -1,4 +1,4 @@
-//! Arguments that make no sense: every op answers with a value or an error that says something, and never panics.
+//! Invalid arguments: every op returns a value or a meaningful error, and never panics.
 
 use crate::support::{Args, Case, Item, load, ops};
 use rushlight_core::{DType, ErrorKind, Result};
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Call = Box<dyn Fn() -> Result<Vec<Tensor>>>;
 
-/// What a call did that it must not do.
+/// A violation by a call.
 fn misbehaviour(call: impl FnOnce() -> Result<Vec<Tensor>>) -> Option<String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(_)) => None,
@@ -22,7 +22,7 @@ fn misbehaviour(call: impl FnOnce() -> Result<Vec<Tensor>>) -> Option<String> {
     }
 }
 
-/// Tensors to put in the place of any other.
+/// Tensors that replace any other.
 fn hostile_tensors() -> Vec<(&'static str, Tensor)> {
     let counting = |shape: &[usize]| {
         let count: usize = shape.iter().product();
@@ -52,7 +52,7 @@ fn hostile_tensors() -> Vec<(&'static str, Tensor)> {
     out
 }
 
-/// Sizes among these are either small or more than any machine has.
+/// Sizes among these are either small or larger than any machine's memory.
 fn hostile_values(like: &Value) -> Vec<Value> {
     let ints = [0, 1, -1, 2, 7, -9, 1 << 44, -(1 << 44), i64::MAX, i64::MIN];
     match like {
@@ -70,7 +70,7 @@ fn hostile_values(like: &Value) -> Vec<Value> {
     }
 }
 
-/// The same call with one argument replaced, in every way we know.
+/// The same call with one argument replaced, in every known way.
 fn mutations(args: &Args, tensors: &[(&'static str, Tensor)]) -> Vec<(String, Args)> {
     let mut out = Vec::new();
     let replacements = |item: &Item| -> Vec<(String, Item)> {
@@ -151,7 +151,7 @@ fn abuse(family: &str) {
             calls += 1;
             let outcome = misbehaviour(|| {
                 let outputs = op(&args)?;
-                // What can be differentiated is.
+                // Differentiates if possible.
                 for out in outputs.iter().filter(|o| o.requires_grad() && o.numel() > 0) {
                     out.sum(..)?.backward_with(rushlight_tensor::autograd::Backward::default().retain_graph(true))?;
                 }

@@ -4,7 +4,7 @@ use rushlight_core::{DType, Result};
 use rushlight_tensor::autograd::{checkpoint, grad};
 use rushlight_tensor::*;
 
-/// What `tests/goldens/amp.py` calls by this name.
+/// The case of this name in `tests/goldens/amp.py`.
 fn case(name: &str, x: &Tensor, y: &Tensor, b: &Tensor, i: &Tensor, v: &Tensor) -> Result<Tensor> {
     let classes = Tensor::new([0i64, 1, 2])?;
     let mean = Reduction::Mean;
@@ -83,7 +83,7 @@ fn several_steps_within_one_region() -> Result<()> {
             x.linear(&w, None)?.sum(..)?.backward()?;
             assert_eq!(w.grad().unwrap().item::<f32>()?, step as f32);
         }
-        // A change in place is seen although the old value was converted before.
+        // An in-place change is seen although the old value was converted before.
         autograd::no_grad(|| w.fill_(3.0).map(|_| ()))?;
         assert_eq!(x.linear(&w, None)?.item::<f32>()?, 3.0);
         Ok(())

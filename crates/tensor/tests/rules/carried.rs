@@ -1,4 +1,4 @@
-//! `uint16` to `uint64` and 8-bit floats: conversion, movement, the few ops they have, and the refusal of the others.
+//! `uint16` to `uint64` and 8-bit floats: conversion, movement, the few ops they have, and the rejection of the others.
 
 use rushlight_core::rng::Philox;
 use rushlight_core::{DType, ErrorKind, Scalar, float8};
@@ -58,7 +58,7 @@ fn eight_bit_floats_convert_as_in_pytorch() {
         for ((x, ours), theirs) in inputs.iter().zip(encoded).zip(expected) {
             assert_eq!(ours, *theirs, "{dtype} of {x} ({:#x})", x.to_bits());
         }
-        // By way of other dtypes, strided, and in place.
+        // Through other dtypes, strided, and in place.
         let halves = numbers.to_dtype(DType::BF16).unwrap();
         let wide = halves.to_dtype(DType::F32).unwrap().to_dtype(dtype).unwrap();
         assert_eq!(codes(&halves.to_dtype(dtype).unwrap()), codes(&wide));

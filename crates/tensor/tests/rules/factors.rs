@@ -1,4 +1,4 @@
-//! LU factors: singular and oblong matrices, and pivots that are not LAPACK's.
+//! LU factors: singular and rectangular matrices, and pivots that are not LAPACK's.
 
 use rushlight_core::{DType, ErrorKind, Result};
 use rushlight_tensor::{Tensor, lu_unpack};

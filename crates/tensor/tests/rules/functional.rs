@@ -309,7 +309,7 @@ fn attention_twice() -> Result<()> {
     twice(&[&[3, 2], &[4, 2], &[4, 2]], |x| x[0].scaled_dot_product_attention(&x[1], &x[2], &plain))
 }
 
-/// The fused kernel and the composed form drop the same weights: they number them alike.
+/// The fused kernel and the composed form drop the same weights: they use the same numbering.
 #[test]
 fn attention_dropout_is_the_same_in_both_forms() -> Result<()> {
     let (q, k, v) = (values(&[2, 3, 5, 4], 1)?, values(&[2, 3, 6, 4], 2)?, values(&[2, 3, 6, 4], 3)?);

@@ -1,6 +1,6 @@
 //! Indexing, gathering and scattering: forms, errors and gradients that PyTorch's recorded cases do not cover.
 
-// Ranges that end before they start are part of what is tested.
+// Ranges that end before they start are tested on purpose.
 #![allow(clippy::reversed_empty_ranges)]
 
 use rushlight_core::{DType, ErrorKind, Result};
@@ -101,7 +101,7 @@ fn masks() -> Result<()> {
     let last = Tensor::new([true, false, false, true])?;
     assert_eq!(x.i((Ellipsis, &last))?.shape(), [2, 3, 2]);
     assert_eq!(x.i((&rows, index(&[3, 0, 1, 2])?))?.to_vec::<i64>()?, [11, 12, 17, 22]);
-    // A lone truth value adds a dimension of size one or zero.
+    // A single `bool` adds a dimension of size one or zero.
     assert_eq!(x.i(Tensor::scalar(true)?)?.shape(), [1, 2, 3, 4]);
     assert_eq!(x.i(Tensor::scalar(false)?)?.shape(), [0, 2, 3, 4]);
     Ok(())

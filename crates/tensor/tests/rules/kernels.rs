@@ -1,4 +1,4 @@
-//! Kernels that choose their way by size, on problems large enough for each way, against plain loops.
+//! Kernels with several strategies by size, on problems for each strategy, against plain loops.
 
 use rushlight_core::{DType, Result, rng};
 use rushlight_tensor::{InterpolateMode, InterpolateOptions, Tensor};
@@ -44,7 +44,7 @@ fn flips_of_every_block_size() -> Result<()> {
                 want.extend((0..columns).rev().map(|c| plain[r * columns + c]));
             }
             assert_eq!(at(&x.flip([0, 1])?)?, want);
-            // A view with strides gives what its copy gives.
+            // A strided view gives the same as its copy.
             assert_eq!(at(&x.t()?.flip([0])?)?, at(&x.t()?.contiguous()?.flip([0])?)?);
         }
     }
@@ -106,7 +106,7 @@ fn resized_by_bands_and_by_planes() -> Result<()> {
     rng::manual_seed(6);
     use InterpolateMode::{Bicubic, Bilinear};
     for mode in [Bilinear, Bicubic] {
-        // One plane of several bands; the same rows as many planes, of one column more each.
+        // One plane of several bands; the same rows as many planes, each with one more column.
         let x = Tensor::randn_with([1, 1, 90, 70], DType::F64)?.requires_grad_(true)?;
         let options = InterpolateOptions::size([301, 203]).mode(mode);
         let y = x.interpolate(&options)?;

@@ -1,7 +1,8 @@
-//! What holds for tensors beyond PyTorch's recorded answers: the tape, views, text, autocast, and ops case by case.
+//! Rules of tensors beyond PyTorch's recorded answers: the tape, views, text, autocast, and ops case by case.
 
 mod amp;
 mod autograd;
+mod autograd_functions;
 mod carried;
 mod display;
 mod factors;
@@ -17,7 +18,7 @@ mod reduction;
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Tests that draw from the default generator take turns: it is the process's.
+/// Tests that draw from the default generator take turns, because it is process-wide.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|e| e.into_inner())

@@ -1,4 +1,4 @@
-//! Formulas of operators: operands of every kind, one error at the end, gradients as of the methods.
+//! Operator expressions: operands of every kind, one error at the end, gradients equal to the methods'.
 
 use rushlight_core::{DType, ErrorKind, Result, Scalar};
 use rushlight_tensor::{Expr, Tensor};
@@ -35,7 +35,7 @@ fn numbers_of_every_kind_are_operands() -> Result<()> {
     assert_eq!(values(&x * Scalar::from(3u16)), [6.0, 12.0]);
     assert_eq!(values(Scalar::from(3usize) - &x), [1.0, -1.0]);
     assert_eq!(values(7 % Tensor::new([4, 5])?), [3.0, 2.0]);
-    // Dtypes as of the methods: integers divide to floats, a number's width does not count.
+    // Dtypes equal the methods': integers divide to floats, a number's width does not count.
     let n = Tensor::new([1, 2])?;
     assert_eq!((&n + 1u8).eval()?.dtype(), DType::I64);
     assert_eq!((&n * 0.5).eval()?.dtype(), DType::F32);
@@ -178,7 +178,7 @@ fn copies_are_deep_where_they_say_so() -> Result<()> {
     assert_eq!(copy.grad().unwrap().to_vec::<f32>()?, [3.0, 3.0]);
     assert!(!copy.grad().unwrap().shares_storage(&x.grad().unwrap()));
     assert!((&x * 1.0).eval()?.deepcopy().is_err());
-    // The advice of the error helps.
+    // The error's advice works.
     let error = x.add_(1.0).unwrap_err().to_string();
     assert!(error.contains("x.copy()?"), "{error}");
     assert_eq!(x.copy()?.add_(1.0)?.to_vec::<f32>()?, [2.0, 3.0]);

@@ -1,4 +1,4 @@
-//! Products of batches whose dimensions do not merge: heads viewed from one projection.
+//! Batched products whose dimensions do not merge: heads viewed from one projection.
 
 use rushlight_core::{DType, Result};
 use rushlight_tensor::Tensor;
@@ -16,7 +16,7 @@ fn close(a: &Tensor, b: &Tensor) -> Result<()> {
 
 #[test]
 fn batches_that_do_not_merge_equal_packed_ones() -> Result<()> {
-    // Few heads are walked over, many small ones packed; either dimension may be the larger.
+    // A loop runs over few heads, many small ones are packed; either dimension may be the larger.
     for (batch, count, time, width) in
         [(2, 3, 5, 4), (9, 2, 3, 2), (2, 9, 3, 2), (16, 16, 2, 1), (1, 4, 3, 2), (5, 1, 3, 2)]
     {

@@ -30,7 +30,7 @@ fn same(tensor: &Tensor, model: &Model) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A step of a chain of views; numbers are cut to the shape they meet.
+/// A step of a chain of views; numbers are clamped to the shape.
 #[derive(Clone, Debug)]
 enum Step {
     Permute(u64),
@@ -70,7 +70,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..8)
 }
 
-/// Applies a step to both; `None` where the shape does not allow it.
+/// Applies a step to both; `None` if the shape does not allow it.
 fn apply(step: &Step, t: &Tensor, m: &Model) -> Option<(Result<Tensor>, Model)> {
     let rank = m.shape.len();
     let dim = |d: usize| (rank > 0).then(|| d % rank);
@@ -267,7 +267,7 @@ fn sums_over_any_dimensions() {
     });
 }
 
-/// One place in an index; numbers are cut to the dimension they meet.
+/// One component of an index; numbers are clamped to the dimension.
 #[derive(Clone, Debug)]
 enum Place {
     Int(isize),
@@ -290,7 +290,7 @@ fn places() -> impl Strategy<Value = Vec<Place>> {
     prop::collection::vec(place, 0..4)
 }
 
-/// The index for a tensor of a shape, and what it means to the model.
+/// The index for a tensor of a shape, and its equivalent for the model.
 fn index_for(shape: &[usize], places: &[Place]) -> Option<(Vec<IndexItem>, Vec<model::Pick>)> {
     let (mut items, mut picks) = (Vec::new(), Vec::new());
     let mut dim = 0;
@@ -333,7 +333,7 @@ fn index_for(shape: &[usize], places: &[Place]) -> Option<(Vec<IndexItem>, Vec<m
                 picks.push(model::Pick::List(list.iter().map(|&i| wrap(i)).collect()));
             }
             Place::Mask(mask) => {
-                // With other lists a mask must have as many places as they: kept to the cases without.
+                // With other lists a mask must have as many true elements as they have: tested only without them.
                 lists += 2;
                 let mask: Vec<bool> = (0..size).map(|i| mask[i % mask.len()]).collect();
                 picks.push(model::Pick::List((0..size).filter(|&i| mask[i]).collect()));
@@ -342,7 +342,7 @@ fn index_for(shape: &[usize], places: &[Place]) -> Option<(Vec<IndexItem>, Vec<m
             Place::NewAxis => {}
         }
     }
-    // An integer beside lists is itself a list, which the model does not know.
+    // An integer next to lists is itself a list, which the model does not support.
     let ints = places.iter().any(|p| matches!(p, Place::Int(_)));
     let masks = places.iter().filter(|p| matches!(p, Place::Mask(_))).count();
     if ints && lists > 0 || masks > 0 && lists > 2 {
@@ -376,7 +376,7 @@ fn assigning_by_index() {
         let mut expected = m.clone();
         places.data.iter().for_each(|&i| expected.data[i as usize] = -7);
         same(&filled, &expected)?;
-        // Distinct values, where no place is written twice.
+        // Distinct values, where no position is written twice.
         let mut targets = places.data.clone();
         targets.sort_unstable();
         if targets.windows(2).all(|w| w[0] != w[1]) {

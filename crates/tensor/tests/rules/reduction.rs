@@ -24,7 +24,7 @@ fn close(got: &[f64], want: &[f64], tolerance: f64) {
     }
 }
 
-/// First and second derivatives of `f` (weighted to a number) against differences.
+/// First and second derivatives of `f` (reduced to a scalar) against finite differences.
 fn check(at: &[f64], shape: &[usize], f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
     let weigh = |t: &Tensor, phase: f64| -> Result<Tensor> {
         let w = Tensor::from_iter((0..t.numel()).map(|i| (i as f64 * 0.7 + phase).sin() + 1.5))?.reshape(t.shape())?;

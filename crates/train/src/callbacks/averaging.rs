@@ -1,4 +1,4 @@
-//! Averages of weights: exponential, and of the last epochs.
+//! Weight averaging: exponential, and over the last epochs.
 
 use super::Callback;
 use crate::run::Run;
@@ -10,13 +10,13 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::{Dict, Stateful, Value};
 
-/// Keeps an exponential moving average of the parameters, validates with it, and leaves it in the model at the end.
+/// Keeps an exponential moving average of the parameters, validates with it, and copies it to the model at the end.
 pub struct EmaWeights {
     decay: f64,
     every: u64,
     last: Option<u64>,
     ema: Option<Ema>,
-    /// From a checkpoint, until the model is known.
+    /// State from a checkpoint, until the model is known.
     restored: Option<Value>,
     applied: bool,
 }
@@ -90,8 +90,8 @@ impl Callback for EmaWeights {
     }
 }
 
-/// Averages the parameters of the last epochs (stochastic weight averaging) and leaves the average in the model at the
-/// end. Statistics of batch norm are not recomputed. The schedule sets the learning rate.
+/// Averages the parameters of the last epochs (stochastic weight averaging) and copies the average to the model at the
+/// end. Batch norm statistics are not recomputed. The schedule sets the learning rate.
 pub struct StochasticWeightAveraging {
     start: u64,
     averages: Vec<(String, Tensor)>,
@@ -100,7 +100,7 @@ pub struct StochasticWeightAveraging {
 }
 
 impl StochasticWeightAveraging {
-    /// Averages from this epoch on, which counts from 0.
+    /// Averages from this epoch on (counted from 0).
     pub fn new(start_epoch: u64) -> Self {
         Self { start: start_epoch, averages: Vec::new(), count: 0, restored: None }
     }

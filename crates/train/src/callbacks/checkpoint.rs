@@ -1,14 +1,15 @@
-//! When a run saves checkpoints, and which are kept.
+//! When a run saves checkpoints, and which it keeps.
 
 use super::Mode;
 use crate::checkpoint::CheckpointsBuilder;
+use rushlight_core::setters;
 use std::path::PathBuf;
 
-/// When a run saves a checkpoint, and how many stay; options are Lightning's. Pass it to
+/// When a run saves a checkpoint, and how many it keeps; options are Lightning's. Pass it to
 /// [`TrainerBuilder::checkpoint`](crate::TrainerBuilder::checkpoint).
 ///
-/// Without options: after every epoch, the three newest stay. A checkpoint is complete: the run continues from any of
-/// them as if it had never stopped.
+/// Default: after every epoch, keeping the three newest. A checkpoint is complete: the run continues from any of them
+/// as if it had never stopped.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_train as train; }
@@ -36,7 +37,7 @@ impl Default for ModelCheckpoint {
 }
 
 impl ModelCheckpoint {
-    /// After every epoch; the three newest stay.
+    /// After every epoch, keeping the three newest.
     pub fn new() -> Self {
         Self {
             directory: None,
@@ -51,25 +52,25 @@ impl ModelCheckpoint {
         }
     }
 
-    /// Where checkpoints go; `checkpoints` in the run's directory by default.
+    /// Directory of checkpoints; `checkpoints` in the run's directory by default.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// The logged value that says which checkpoints are the best.
+    /// The logged value that determines the best checkpoints.
     pub fn monitor(mut self, name: impl Into<String>, mode: Mode) -> Self {
         self.monitor = Some((name.into(), mode));
         self
     }
 
-    /// How many stay because they are the best: 1 by default. Needs [`ModelCheckpoint::monitor`].
+    /// Number of best checkpoints to keep: 1 by default. Needs [`ModelCheckpoint::monitor`].
     pub fn save_top_k(mut self, k: usize) -> Self {
         self.top_k = k;
         self
     }
 
-    /// How many of the newest stay: 3 by default, and at least 1.
+    /// Number of newest checkpoints to keep: 3 by default, and at least 1.
     pub fn keep_last(mut self, keep: usize) -> Self {
         self.keep_last = keep;
         self
@@ -87,23 +88,14 @@ impl ModelCheckpoint {
         self
     }
 
-    /// Saves the current state when training ends with an error. The state may be faulty, so the checkpoint goes to a
-    /// separate folder `exception`.
-    pub fn on_exception(mut self, save: bool) -> Self {
-        self.on_exception = save;
-        self
-    }
-
-    /// Whether files are written while training continues; true by default.
-    pub fn background(mut self, background: bool) -> Self {
-        self.background = background;
-        self
-    }
-
-    /// How many saves in a row may fail before training does.
-    pub fn tolerate(mut self, failures: usize) -> Self {
-        self.tolerate = failures;
-        self
+    setters! {
+        /// Saves the current state when training ends with an error. The state may be faulty, so the checkpoint goes to a
+        /// separate directory `exception`.
+        on_exception: bool;
+        /// Whether files are written while training continues; true by default.
+        background: bool;
+        /// Number of consecutive failed saves that training tolerates.
+        tolerate: usize;
     }
 
     pub(crate) fn due_after_step(&self, step: u64) -> bool {

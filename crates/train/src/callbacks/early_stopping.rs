@@ -7,7 +7,7 @@ use rushlight_core::{Error, Result};
 use rushlight_nn::Module;
 use rushlight_tensor::state::{Dict, Value};
 
-/// Ends a run when a logged value has not become better for some validations; options and defaults are Lightning's.
+/// Ends a run when a logged value has not improved for some validations; options and defaults are Lightning's.
 #[derive(Clone, Debug)]
 pub struct EarlyStopping {
     monitor: String,
@@ -23,7 +23,7 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Watches a logged value, which should fall; gives up after three validations without a lower one.
+    /// Watches a logged value, which should fall; the patience is three validations.
     pub fn new(monitor: impl Into<String>) -> Self {
         Self {
             monitor: monitor.into(),
@@ -45,19 +45,19 @@ impl EarlyStopping {
         self
     }
 
-    /// Checks without a better value after which the run ends.
+    /// Patience: checks without improvement after which the run ends.
     pub fn patience(mut self, patience: u64) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How much better a value must be to count.
+    /// Minimum improvement that counts.
     pub fn min_delta(mut self, min_delta: f64) -> Self {
         self.min_delta = min_delta.abs();
         self
     }
 
-    /// Whether a value that is not finite ends the run at once; true by default.
+    /// Whether a non-finite value ends the run at once; true by default.
     pub fn check_finite(mut self, check_finite: bool) -> Self {
         self.check_finite = check_finite;
         self

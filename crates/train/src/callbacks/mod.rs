@@ -1,4 +1,4 @@
-//! Callbacks: actions of a run besides training.
+//! Callbacks: extensions of a training run.
 
 mod averaging;
 mod checkpoint;
@@ -46,7 +46,7 @@ impl Mode {
     }
 }
 
-/// Actions of a run besides training. Every process of a run calls the same callbacks.
+/// Extension of a training run. Every process of a run calls the same callbacks.
 ///
 /// ```
 /// # mod rushlight {
@@ -76,7 +76,7 @@ impl Mode {
 /// ```
 #[allow(unused_variables)]
 pub trait Callback: Send {
-    /// The name under which checkpoints keep its state, and the name in messages.
+    /// The name under which checkpoints store its state, and the name in messages.
     fn name(&self) -> &str;
 
     /// Before the first batch, when model, optimizers and loggers are ready and a checkpoint was restored.
@@ -151,12 +151,12 @@ pub trait Callback: Send {
         Ok(())
     }
 
-    /// State that checkpoints keep.
+    /// State that checkpoints save.
     fn state(&self) -> Result<Value> {
         Ok(Value::None)
     }
 
-    /// Goes back to a state of [`Callback::state`].
+    /// Restores a state of [`Callback::state`].
     fn load_state(&mut self, state: &Value) -> Result<()> {
         Ok(())
     }

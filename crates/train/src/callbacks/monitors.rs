@@ -113,8 +113,8 @@ impl Callback for GradientNorm {
     }
 }
 
-/// Logs samples and batches per second, the share of time spent waiting for data, and with the operations of a sample
-/// known, those per second.
+/// Logs samples and batches per second, the fraction of time spent waiting for data, and, if the operations of a sample
+/// are known, operations per second.
 #[derive(Clone, Debug)]
 pub struct ThroughputMonitor {
     every: u64,
@@ -147,7 +147,7 @@ impl ThroughputMonitor {
         self
     }
 
-    /// Peak operations per second of the device. The achieved share is then logged as `throughput/utilisation`.
+    /// Peak operations per second of the device. The achieved fraction is then logged as `throughput/utilisation`.
     pub fn peak_flops(mut self, flops: f64) -> Self {
         self.peak_flops = Some(flops);
         self
@@ -187,7 +187,7 @@ impl Callback for ThroughputMonitor {
     }
 
     fn on_validation_end(&mut self, _: &mut Run, _: &dyn Module) -> Result<()> {
-        // Time of validation is not training's.
+        // Excludes the time of validation.
         self.since = None;
         Ok(())
     }
@@ -263,7 +263,7 @@ impl Callback for DeviceStatsMonitor {
     }
 }
 
-/// Ends a run after a training time, which includes the run's earlier processes.
+/// Ends a run after a training time, which includes earlier processes of the run.
 #[derive(Clone, Debug)]
 pub struct Timer {
     duration: Duration,

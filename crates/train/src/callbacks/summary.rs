@@ -1,4 +1,4 @@
-//! The model as a table.
+//! Model summary as a table.
 
 use super::Callback;
 use crate::run::Run;
@@ -9,17 +9,17 @@ use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::profile::{self, CountedCall};
 use std::collections::HashMap;
 
-/// Prints the model's parts at the beginning: kind, shapes of parameters, their number, and the floating-point
+/// Prints the model's modules at the beginning: kind, shapes of parameters, their number, and the floating-point
 /// operations of a forward pass on one sample.
 ///
-/// Counted are products with a parameter: two for each weight of a linear layer, times the positions it is
-/// applied at, which [`ModelSummary::positions`] sets for sequences. Convolutions need [`ModelSummary::positions`] as
-/// well: their output's pixels. [`ModelSummary::traced`] counts them instead.
+/// Counts products with a parameter: two per weight of a linear layer, times the positions where it is applied, which
+/// [`ModelSummary::positions`] sets for sequences. Convolutions need [`ModelSummary::positions`] as well: the pixels of
+/// their output. [`ModelSummary::traced`] counts them instead.
 #[derive(Clone, Debug)]
 pub struct ModelSummary {
     depth: usize,
     positions: u64,
-    /// Modules by name, and operations on one sample that are their own.
+    /// Modules by name, and their own operations on one sample.
     traced: Option<Vec<(String, f64)>>,
 }
 
@@ -30,7 +30,7 @@ impl Default for ModelSummary {
 }
 
 impl ModelSummary {
-    /// The model's direct parts.
+    /// The model's direct children.
     pub fn new() -> Self {
         Self { depth: 1, positions: 1, traced: None }
     }
@@ -41,16 +41,16 @@ impl ModelSummary {
         self
     }
 
-    /// At how many positions of a sample weights are applied: the length of a sequence, or the pixels of an output.
+    /// Number of positions of a sample where weights are applied: the length of a sequence, or the pixels of an output.
     pub fn positions(mut self, positions: u64) -> Self {
         self.positions = positions.max(1);
         self
     }
 
-    /// Runs a forward pass of the model on a batch of `samples` samples and counts the operations of the products,
-    /// convolutions and attention that reach the engine, for one sample. A call belongs to the module whose parameter
-    /// it reads. One without a parameter, as attention, belongs to the smallest module that holds both the module
-    /// before and the one after it. Fails if the profiler is already running or the forward pass fails.
+    /// Runs a forward pass of the model on a batch of `samples` samples and counts the operations of products,
+    /// convolutions and attention in the engine, per sample. A call is attributed to the module whose parameter it
+    /// reads. A call without a parameter, such as attention, is attributed to the smallest module that contains the
+    /// modules before and after it. Fails if the profiler is already running or the forward pass fails.
     ///
     /// ```
     /// # mod rushlight {
@@ -149,7 +149,7 @@ impl ModelSummary {
         }
     }
 
-    /// Operations of a module and its parts: counted by the trace, or estimated from its parameters.
+    /// Operations of a module and its children: counted by the trace, or estimated from its parameters.
     fn operations(&self, module: &dyn Module, path: &str) -> f64 {
         match &self.traced {
             Some(traced) => traced.iter().filter(|(name, _)| is_within(name, path)).map(|(_, flops)| flops).sum(),
@@ -157,7 +157,7 @@ impl ModelSummary {
         }
     }
 
-    /// Operations of products with the parameters of a module: matrices and kernels; looking a row up is none.
+    /// Operations of products with the parameters of a module: matrices and kernels; an embedding lookup has none.
     fn flops(&self, module: &dyn Module) -> f64 {
         let mut flops = 0.0;
         module.members(&mut |_, member| match member {
@@ -171,8 +171,8 @@ impl ModelSummary {
     }
 }
 
-/// Which module the parameter at an address belongs to. Where two modules share one, an embedding, which only looks
-/// rows up, gives way.
+/// The module that owns the parameter at an address. If two modules share one, an embedding, which only looks rows up,
+/// does not count.
 fn note_owners(module: &dyn Module, path: &str, owners: &mut HashMap<usize, String>) {
     let embeds = module.type_name().contains("Embedding");
     module.members(&mut |name, member| match member {
@@ -191,19 +191,19 @@ fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Whether a module is another, or a part of it; the whole model has no name.
+/// Whether a module is another, or contained in it; the whole model has no name.
 fn is_within(name: &str, path: &str) -> bool {
     path.is_empty() || name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The smallest module that holds two others.
+/// The smallest module that contains two others.
 fn enclosing(a: Option<&String>, b: Option<&String>) -> String {
     let (Some(a), Some(b)) = (a, b) else { return String::new() };
     let common = a.split('.').zip(b.split('.')).take_while(|(x, y)| x == y).map(|(x, _)| x);
     common.collect::<Vec<_>>().join(".")
 }
 
-/// `1.2 M` rather than digits to count.
+/// Formats as `1.2 M`.
 fn short(n: f64) -> String {
     match n {
         0.0 => "-".into(),

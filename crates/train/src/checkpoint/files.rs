@@ -1,4 +1,4 @@
-//! A directory of checkpoints: single files, and folders of shards that a manifest makes one.
+//! A directory of checkpoints: single files, and directories of shards with a manifest.
 
 use super::{Best, Position};
 use rushlight_core::{Error, Philox, Result};
@@ -16,7 +16,7 @@ pub const FORMAT: &str = "rushlight-checkpoint-1";
 const SHARDED_FORMAT: &str = "rushlight-sharded-checkpoint-1";
 const SHARD_FORMAT: &str = "rushlight-shard-1";
 
-/// A checkpoint: a file, or a folder with a manifest. It may be damaged.
+/// A checkpoint: a file, or a directory with a manifest. It may be damaged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub step: u64,
@@ -24,12 +24,12 @@ pub struct Entry {
     pub is_folder: bool,
 }
 
-/// The name of a checkpoint without `.pt`.
+/// The base name of a checkpoint, without `.pt`.
 pub fn name(step: u64) -> String {
     format!("{PREFIX}{step:012}")
 }
 
-/// The manifest that makes a folder of shards a checkpoint. It is written last.
+/// The manifest of a directory of shards. It is written last and completes the checkpoint.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     /// Unique for every save and stored in every shard.
@@ -41,7 +41,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Writes the manifest, so that the folder becomes a checkpoint, and removes files of earlier saves of this step.
+    /// Writes the manifest, which completes the checkpoint, and removes files of earlier saves of this step.
     pub fn commit(&self, folder: &Path) -> Result<()> {
         let shards: Vec<_> = self.shards.iter().map(|(file, bytes)| json!({"file": file, "bytes": bytes})).collect();
         // As text: JSON has no infinity.
@@ -56,7 +56,7 @@ impl Manifest {
         let named: HashSet<&str> = self.shards.iter().map(|(file, _)| file.as_str()).chain([MANIFEST]).collect();
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name().to_str().is_none_or(|name| !named.contains(name)) {
-                // A stray file harms nothing.
+                // A stray file is harmless.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -101,7 +101,7 @@ pub struct Shard {
     pub skeleton: Option<Value>,
     /// Tensors by their number.
     pub tensors: Vec<(usize, Value)>,
-    /// Parts that are this rank's own.
+    /// Parts that belong to this rank only.
     pub sharded: Dict,
 }
 
@@ -135,17 +135,17 @@ pub fn read_shard(folder: &Path, manifest: &Manifest, rank: usize, verify: bool)
     if is_ours { Ok(shard) } else { Err(failed(Error::io("it belongs to another checkpoint"))) }
 }
 
-/// A checkpoint that was read.
+/// A loaded checkpoint.
 pub struct Loaded {
     pub position: Position,
     pub metric: Option<f64>,
-    /// The random generators of the ranks that saved it.
+    /// Random generators of the ranks that saved it.
     pub random: Vec<Philox>,
     /// Parts by name.
     pub state: Value,
 }
 
-/// Reads a checkpoint of either kind. Files are mapped; with `verify`, every checksum of a single file is compared.
+/// Reads a checkpoint of either kind. Files are mapped; with `verify`, every checksum of a single file is checked.
 pub fn load(entry: &Entry, verify: bool) -> Result<Loaded> {
     if !entry.is_folder {
         let state = read_file(&entry.path, verify)?;
@@ -183,7 +183,7 @@ fn read_file(path: &Path, verify: bool) -> Result<Value> {
     }
 }
 
-/// Compares the checksums of the shards that fall to `rank` of `ranks`; a single file falls to rank 0.
+/// Checks the checksums of the shards assigned to `rank` of `ranks`; a single file is assigned to rank 0.
 pub fn verify(entry: &Entry, rank: usize, ranks: usize) -> Result<()> {
     if !entry.is_folder {
         return if rank == 0 { read_file(&entry.path, true).map(drop) } else { Ok(()) };
@@ -192,7 +192,7 @@ pub fn verify(entry: &Entry, rank: usize, ranks: usize) -> Result<()> {
     (rank..manifest.shards.len()).step_by(ranks).try_for_each(|i| read_shard(&entry.path, &manifest, i, true).map(drop))
 }
 
-/// Parts that each rank saved for itself, of all ranks.
+/// Per-rank parts, of all ranks.
 pub fn sharded(entry: &Entry, part: &str) -> Result<Vec<Value>> {
     let of = |state: &Value| -> Result<Value> { Ok(state.get("sharded")?.get(part)?.clone()) };
     if !entry.is_folder {
@@ -202,7 +202,7 @@ pub fn sharded(entry: &Entry, part: &str) -> Result<Vec<Value>> {
     (0..manifest.shards.len()).map(|rank| of(&read_shard(&entry.path, &manifest, rank, false)?)).collect()
 }
 
-/// Writes a value so that it appears whole or not at all. Returns the size.
+/// Writes a value atomically. Returns the size.
 pub fn write(state: &Value, path: &Path) -> Result<u64> {
     let mut file = AtomicFile::create(path)?;
     pt::write(state, &mut file).map_err(|e| e.within(&format!("save '{}'", path.display())))?;
@@ -233,7 +233,7 @@ fn file_metric(state: &Value) -> Option<f64> {
     state.as_dict().ok()?.get(&Key::from("metric"))?.as_float().ok()
 }
 
-/// The step in a name, and whether the name is a folder's.
+/// The step in a name, and whether the name is a directory's.
 fn parse(name: &str) -> Option<(u64, bool)> {
     let rest = name.strip_prefix(PREFIX)?;
     let (digits, is_folder) = rest.strip_suffix(".pt").map_or((rest, true), |digits| (digits, false));
@@ -255,7 +255,7 @@ fn scan(directory: &Path) -> Result<Vec<Entry>> {
     Ok(found)
 }
 
-/// Folders without a manifest are saves that were never completed.
+/// Directories without a manifest are incomplete saves.
 fn is_complete(entry: &Entry) -> bool {
     !entry.is_folder || entry.path.join(MANIFEST).exists()
 }
@@ -265,18 +265,18 @@ pub fn list(directory: &Path) -> Result<Vec<Entry>> {
     Ok(scan(directory)?.into_iter().filter(is_complete).collect())
 }
 
-/// Removes folders of saves that were never completed.
+/// Removes directories of incomplete saves.
 pub fn remove_incomplete(directory: &Path) -> Result<()> {
     scan(directory)?.iter().filter(|entry| !is_complete(entry)).try_for_each(remove)
 }
 
-/// Gives a damaged checkpoint a name that is never read.
+/// Renames a damaged checkpoint so that it is never read.
 pub fn set_aside(path: &Path) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".damaged");
     let name = PathBuf::from(name);
     if name.is_dir() {
-        // Left by an earlier failure at the same step: a folder cannot be moved over it.
+        // Left by an earlier failure at the same step: a directory cannot be renamed over it.
         let _ = std::fs::remove_dir_all(&name);
     }
     std::fs::rename(path, name).map_err(|e| Error::io(format!("cannot set '{}' aside: {e}", path.display())))
@@ -284,7 +284,7 @@ pub fn set_aside(path: &Path) -> Result<()> {
 
 fn remove(entry: &Entry) -> Result<()> {
     let removed = if entry.is_folder {
-        // Without its manifest the folder is no checkpoint any more, whatever happens next.
+        // Without its manifest the directory is no checkpoint any more, whatever happens next.
         let manifest = std::fs::remove_file(entry.path.join(MANIFEST));
         manifest.or_else(missing_is_fine).and_then(|()| std::fs::remove_dir_all(&entry.path))
     } else {
@@ -297,7 +297,7 @@ fn missing_is_fine(e: std::io::Error) -> std::io::Result<()> {
     if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) }
 }
 
-/// Removes all but the newest `keep` and the best, if some of those are to stay.
+/// Removes all but the newest `keep` and, if configured, the best.
 pub fn prune(directory: &Path, keep: usize, best: Option<(usize, Best)>) -> Result<()> {
     let entries = list(directory)?;
     let old = entries.len().saturating_sub(keep);
@@ -306,7 +306,7 @@ pub fn prune(directory: &Path, keep: usize, best: Option<(usize, Best)>) -> Resu
         let mut ranked: Vec<(f64, &Entry)> =
             entries.iter().filter_map(|entry| Some((metric(entry)?, entry))).filter(|(m, _)| !m.is_nan()).collect();
         let sign = if best == Best::Lowest { 1.0 } else { -1.0 };
-        // Among equals the newer one.
+        // On a tie, the newer one.
         ranked.sort_by(|(a, x), (b, y)| (sign * a).total_cmp(&(sign * b)).then(y.step.cmp(&x.step)));
         kept.extend(ranked.iter().take(count).map(|(_, entry)| entry.path.as_path()));
     }

@@ -14,10 +14,10 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-/// Names of entries that are ours.
+/// Reserved names of entries.
 const RESERVED: [&str; 6] = ["format", "epoch", "step", "random", "metric", "sharded"];
 
-/// How far a run has come.
+/// Position of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The epoch the run is in.
@@ -26,7 +26,7 @@ pub struct Position {
     pub step: u64,
 }
 
-/// Which metric is the best one.
+/// Which metric is best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Best {
     /// The lowest, as of a loss.
@@ -35,7 +35,7 @@ pub enum Best {
     Highest,
 }
 
-/// Options of [`Checkpoints::save_with`]: values saved besides the parts.
+/// Options of [`Checkpoints::save_with`]: values saved in addition to the parts.
 #[derive(Clone, Copy, Default)]
 pub struct SaveOptions<'a> {
     metric: Option<f64>,
@@ -48,14 +48,13 @@ impl<'a> SaveOptions<'a> {
         Self::default()
     }
 
-    /// The metric that [`CheckpointsBuilder::keep_best`] compares. Of a job's ranks, rank 0's counts.
+    /// The metric that [`CheckpointsBuilder::keep_best`] compares. In a job of several ranks, rank 0's counts.
     pub fn metric(mut self, metric: f64) -> Self {
         self.metric = Some(metric);
         self
     }
 
-    /// Parts of which every rank has its own: an optimizer's shard, a sampler's place. They are read back by
-    /// [`Restored::load_sharded`].
+    /// Per-rank parts: an optimizer's shard, a sampler's position. [`Restored::load_sharded`] reads them back.
     pub fn sharded(mut self, parts: &'a [(&'a str, &'a dyn Stateful)]) -> Self {
         self.sharded = parts;
         self
@@ -65,16 +64,15 @@ impl<'a> SaveOptions<'a> {
 /// The result of [`Checkpoints::restore`].
 #[derive(Debug)]
 pub struct Restored {
-    /// Where the run continues.
+    /// Position at which the run continues.
     pub position: Position,
-    /// The file or folder it came from.
+    /// The file or directory it was loaded from.
     pub path: PathBuf,
-    /// Newer checkpoints that were damaged, and their errors. They are renamed with
-    /// a suffix `.damaged`.
+    /// Newer checkpoints that were damaged, and their errors. They are renamed with a suffix `.damaged`.
     pub skipped: Vec<(PathBuf, Error)>,
-    /// The metric it was saved with.
+    /// The metric saved with it.
     pub metric: Option<f64>,
-    /// How many ranks saved it.
+    /// Number of ranks that saved it.
     pub world_size: usize,
     entry: Entry,
     rank: usize,
@@ -97,7 +95,7 @@ impl Restored {
         part.load_state(&shards[self.rank]).map_err(within)
     }
 
-    /// The shards of a part that every rank saved for itself, by rank.
+    /// The shards of a per-rank part, by rank.
     pub fn shards(&self, name: &str) -> Result<Vec<Value>> {
         files::sharded(&self.entry, name).map_err(|e| e.within(&format!("restore '{}'", self.path.display())))
     }
@@ -109,7 +107,7 @@ impl Restored {
 /// and the state of the random generator. A run killed at any moment continues from the newest complete checkpoint and
 /// ends with the same weights, bit by bit.
 ///
-/// A program that runs alone writes one file a checkpoint, `checkpoint-STEP.pt`, which `torch.load` reads.
+/// A single process writes one file per checkpoint, `checkpoint-STEP.pt`, which `torch.load` reads.
 ///
 /// ```
 /// # mod rushlight {
@@ -138,10 +136,10 @@ impl Restored {
 /// # Jobs of several ranks
 ///
 /// With [`CheckpointsBuilder::world`] all ranks save one checkpoint together, in a directory that their nodes share.
-/// Every rank calls `save` and `restore` alike; `parts` must be the same on every rank, as in data-parallel
-/// training. Each rank writes its share of the tensors to a file of a folder `checkpoint-STEP`; when all are
-/// on the disk, rank 0 writes `manifest.json`. A folder without a manifest is no checkpoint, so a job killed in the
-/// middle of a save continues from the one before.
+/// Every rank calls `save` and `restore` alike; `parts` must be the same on every rank, as in data-parallel training.
+/// Each rank writes its share of the tensors to a file in a directory `checkpoint-STEP`; when all are on disk, rank 0
+/// writes `manifest.json`. A directory without a manifest is not a checkpoint, so a job killed in the middle of a save
+/// continues from the previous one.
 ///
 /// A checkpoint is restored by any number of ranks, including one. Random generators continue if the
 /// world has the same size; additional ranks get their own streams, derived from rank 0's.
@@ -183,7 +181,7 @@ pub struct Checkpoints {
     writing: Option<JoinHandle<Result<()>>>,
 }
 
-/// How many checkpoints stay.
+/// Number of checkpoints kept.
 #[derive(Clone, Copy, Debug)]
 struct Keep {
     newest: usize,
@@ -201,8 +199,8 @@ pub struct CheckpointsBuilder {
 }
 
 impl CheckpointsBuilder {
-    /// How many checkpoints stay; older ones are removed after a new one is whole. Three by default: the
-    /// newest may be damaged.
+    /// Number of checkpoints to keep; older ones are removed after a new one is complete. Three by default: the newest
+    /// may be damaged.
     pub fn keep(mut self, keep: usize) -> Self {
         self.keep.newest = keep;
         self
@@ -214,22 +212,22 @@ impl CheckpointsBuilder {
         self
     }
 
-    /// Writes on another thread: [`Checkpoints::save`] returns when the state is copied, of a job's ranks each its
-    /// share. An error shows at the next call. A save waits for the one before.
+    /// Writes on another thread: [`Checkpoints::save`] returns when the state is copied (in a job of several ranks,
+    /// this rank's share). An error is reported by the next call. A save waits for the previous one.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self
     }
 
-    /// How many saves in a row may fail before that is an error. Failures are printed; the last whole checkpoint stays
-    /// the newest. None by default. [`Checkpoints::finish`] returns every error.
+    /// Number of consecutive failed saves that are tolerated. Failures are printed; the last complete checkpoint stays
+    /// the newest. Zero by default. [`Checkpoints::finish`] returns every error.
     pub fn tolerate(mut self, failures: usize) -> Self {
         self.tolerate = failures;
         self
     }
 
-    /// The ranks that save together: all of a world's. In a world of one this changes nothing. Ranks that have several
-    /// `Checkpoints` must build them in the same order.
+    /// The ranks that save together: all ranks of a world. In a world of one this has no effect. Ranks that have
+    /// several `Checkpoints` must build them in the same order.
     #[cfg(target_os = "linux")]
     pub fn world(mut self, world: &rushlight_dist::World) -> Self {
         use std::sync::Arc;
@@ -285,7 +283,7 @@ impl Checkpoints {
         self.save_with(position, parts, SaveOptions::new())
     }
 
-    /// [`Checkpoints::save`] with a metric, or with parts of which every rank has its own.
+    /// [`Checkpoints::save`] with a metric, or with per-rank parts.
     pub fn save_with(
         &mut self,
         position: Position,
@@ -334,7 +332,7 @@ impl Checkpoints {
         }
         state.extend(parts);
         let state = Value::Dict(state);
-        // Training continues changing the tensors: the thread gets its own.
+        // Training continues to change the tensors, so the thread gets copies.
         let state = if self.background { shards::copied(&state)? } else { state };
         let path = self.directory.join(format!("{}.pt", files::name(position.step)));
         let (directory, keep) = (self.directory.clone(), self.keep);
@@ -371,7 +369,7 @@ impl Checkpoints {
         Ok(Box::new(move || ranks.save(save, &directory, position, metric, shard, fingerprint, keep)))
     }
 
-    /// Counts a save's result, and passes an error on if there were too many in a row.
+    /// Counts a save's result, and returns the error if there were too many in a row.
     fn judge(&mut self, result: Result<()>) -> Result<()> {
         let Err(e) = result else {
             self.failures = 0;
@@ -390,7 +388,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Waits until a checkpoint being written in the background is whole.
+    /// Waits until a background save is complete.
     pub fn finish(&mut self) -> Result<()> {
         match self.writing.take().map(JoinHandle::join) {
             None => Ok(()),
@@ -436,12 +434,12 @@ impl Checkpoints {
         }
         default_generator().set_state(stream(&loaded.random, rank));
         if rank == 0 {
-            // Later checkpoints of this run have lower numbers than the damaged ones: those must not be taken for the
+            // Later checkpoints of this run have lower numbers than the damaged ones, which must not be mistaken for the
             // newest.
             for (damaged, _) in &skipped {
                 files::set_aside(damaged)?;
             }
-            // A run killed after writing its last checkpoint had no time to.
+            // A run killed after writing its last checkpoint had no time to remove older ones.
             files::prune(&self.directory, self.keep.newest, self.keep.best)?;
         }
         let world_size = loaded.random.len();
@@ -449,7 +447,7 @@ impl Checkpoints {
         Ok(Some(Restored { position, path, skipped, metric, world_size, entry, rank, size }))
     }
 
-    /// The checkpoints, oldest first: files, or folders of shards. They may be damaged.
+    /// The checkpoints, oldest first: files, or directories of shards. They may be damaged.
     pub fn list(&self) -> Result<Vec<PathBuf>> {
         Ok(files::list(&self.directory)?.into_iter().map(|entry| entry.path).collect())
     }
@@ -473,8 +471,8 @@ impl Drop for Checkpoints {
     }
 }
 
-/// Reads a checkpoint that a run has saved: a file, or a folder of shards, which are put together. The result has an
-/// entry for each part; [`rushlight_io::save`] makes one `.pt` file of it.
+/// Reads a checkpoint that a run has saved: a file, or a directory of shards, which are merged. The result has an entry
+/// for each part; [`rushlight_io::save`] writes it as one `.pt` file.
 pub fn load_checkpoint(path: impl AsRef<Path>) -> Result<Value> {
     let path = path.as_ref();
     let entry = Entry { step: 0, path: path.to_path_buf(), is_folder: path.is_dir() };
@@ -482,7 +480,7 @@ pub fn load_checkpoint(path: impl AsRef<Path>) -> Result<Value> {
     files::verify(&entry, 0, 1).and_then(|()| files::load(&entry, false)).map(|loaded| loaded.state).map_err(within)
 }
 
-/// The newest checkpoint that is whole, and the damaged ones before it.
+/// The newest complete checkpoint, and the damaged ones before it.
 fn find(directory: &Path) -> Result<(Option<Entry>, Vec<(Entry, Error)>)> {
     let mut skipped = Vec::new();
     for entry in files::list(directory)?.into_iter().rev() {
@@ -494,7 +492,7 @@ fn find(directory: &Path) -> Result<(Option<Entry>, Vec<(Entry, Error)>)> {
     Ok((None, skipped))
 }
 
-/// The random stream of a rank: the saved one, or for an additional rank a new one with its own seed.
+/// The random stream of a rank: the saved one, or a new one with its own seed for an additional rank.
 fn stream(saved: &[Philox], rank: usize) -> Philox {
     let first = saved.first().copied().unwrap_or(Philox { seed: 0, offset: 0 });
     saved.get(rank).copied().unwrap_or_else(|| {

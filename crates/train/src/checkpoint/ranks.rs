@@ -1,8 +1,8 @@
-//! How the ranks of a job save and restore one checkpoint: messages under keys that all of them see.
+//! How the ranks of a job save and restore one checkpoint: messages through the job's store.
 //!
-//! Writing continues in the background, while the program's collectives do: so ranks talk through the job's store,
-//! never by collectives. Nobody waits inside the store, whose connection others share: readers look again and again, at
-//! growing intervals.
+//! Writing continues in the background, concurrently with the program's collectives, so ranks communicate through the
+//! job's store, never by collectives. No call blocks in the store, whose connection is shared: readers poll, at growing
+//! intervals.
 
 use super::files::{self, Entry, Manifest, Shard};
 use super::{Keep, Position};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Keys and values that all ranks see.
 pub trait Board: Send + Sync {
     fn post(&self, key: &str, text: &str) -> Result<()>;
-    /// The text of a key, if it is set.
+    /// The value of a key, if it is set.
     fn look(&self, key: &str) -> Result<Option<String>>;
     fn remove(&self, key: &str) -> Result<()>;
     /// Adds 1 to a key's number.
@@ -43,7 +43,7 @@ impl Board for Arc<dyn rushlight_dist::store::Store> {
     }
 }
 
-/// Says why the job cannot continue, if it cannot.
+/// Returns why the job cannot continue, if so.
 pub type Failure = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// This rank among those that save together.
@@ -55,7 +55,7 @@ pub struct Ranks {
     pub failure: Failure,
     /// Distinguishes several [`Checkpoints`](super::Checkpoints) of one job.
     pub prefix: String,
-    /// How long the slowest rank may take.
+    /// Timeout for the slowest rank.
     pub patience: Duration,
 }
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Ranks {
     }
 }
 
-/// A rank's report on its part: nothing, or an error.
+/// A rank's report on its part: empty, or an error.
 fn told(result: &Result<String>) -> String {
     match result {
         Ok(text) => format!("ok {text}"),
@@ -110,7 +110,7 @@ impl Ranks {
         }
     }
 
-    /// Every rank's part, collected by rank 0, whose verdict all ranks return.
+    /// Collects every rank's report on rank 0; all ranks return its verdict.
     fn agree(
         &self,
         tail: &str,
@@ -143,12 +143,12 @@ impl Ranks {
         keys.extend((1..self.size).map(|rank| format!("{tail}/{rank}")));
         keys.extend(also.iter().map(|name| format!("{tail}/{name}")));
         for key in keys {
-            // Keys that stay cost a few bytes.
+            // Keys that are not removed cost a few bytes.
             let _ = self.board.remove(&self.key(&key));
         }
     }
 
-    /// Writes this rank's shard of save number `save`; rank 0 makes the folder a checkpoint when all are written. The
+    /// Writes this rank's shard of save number `save`; rank 0 completes the checkpoint when all shards are written. The
     /// result is the same on every rank.
     pub fn save(
         &self,
@@ -208,14 +208,14 @@ impl Ranks {
         };
         let result = self.agree(&tail, own, decide, give_up);
         if rank == 0 && save > 0 {
-            // Everyone has begun this save, so nobody reads the last one's keys any more.
+            // Every rank has begun this save, so none reads the keys of the previous one any more.
             self.forget(&format!("save/{}", save - 1), &["id"]);
         }
         result.map_err(|e| e.within(&format!("save '{}'", folder.display())))
     }
 
-    /// The newest checkpoint that is whole, found together, and the damaged ones before it. Ranks share the work of
-    /// comparing checksums.
+    /// Finds the newest complete checkpoint together, and the damaged ones before it. Ranks share the work of checking
+    /// checksums.
     pub fn find(&self, restore: u64, directory: &Path) -> Result<(Option<Entry>, Vec<(Entry, Error)>)> {
         let mut skipped = Vec::new();
         let mut candidates = if self.rank == 0 { Some(files::list(directory)) } else { None };
@@ -273,7 +273,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a file that another rank has written is seen here: network file systems may take some seconds.
+/// Waits until a file written by another rank is visible here: network file systems may take seconds.
 fn await_file(path: &Path, bytes: u64, rank: usize) -> Result<()> {
     let since = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A state as shards: each of several ranks writes some of its tensors, one of them the rest.
+//! A state split into shards: each rank writes some of its tensors, one of them the rest.
 
 use rushlight_core::{Device, Error, Result};
 use rushlight_tensor::Tensor;
@@ -6,16 +6,16 @@ use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::{Dict, Value};
 use std::collections::HashMap;
 
-/// First item of the pair that replaces a tensor; the second is its number.
+/// First item of the pair that replaces a tensor; the second is its index.
 const MARK: &str = "rushlight.tensor";
 
-/// A state with numbers in the places of its tensors, and the tensors.
+/// A state with indices in place of its tensors, and the tensors.
 pub struct Split {
     pub skeleton: Value,
     pub tensors: Vec<Tensor>,
 }
 
-/// Takes the tensors out of a state. A tensor that occurs twice gets one number.
+/// Extracts the tensors from a state. A tensor that occurs twice gets one index.
 pub fn split(value: &Value) -> Result<Split> {
     let (mut tensors, mut numbers) = (Vec::new(), HashMap::new());
     let skeleton = replace(value, &mut |item| match item {
@@ -34,7 +34,7 @@ pub fn split(value: &Value) -> Result<Split> {
     Ok(Split { skeleton, tensors })
 }
 
-/// Puts tensors back into a skeleton.
+/// Inserts tensors into a skeleton.
 pub fn join(skeleton: &Value, tensors: &HashMap<usize, Tensor>) -> Result<Value> {
     replace(skeleton, &mut |item| match item {
         Value::Tuple(pair) => match marked(pair) {
@@ -76,8 +76,8 @@ fn bytes(t: &Tensor) -> usize {
     t.numel() * t.dtype().size()
 }
 
-/// The rank that writes each tensor: the largest first, each to the rank with the fewest bytes so far. All ranks come
-/// to the same answer if their tensors have the same sizes.
+/// Assigns tensors to ranks: the largest first, each to the rank with the fewest bytes so far. All ranks compute the
+/// same assignment if their tensors have the same sizes.
 pub fn assign(tensors: &[Tensor], ranks: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(bytes(&tensors[i])), i));
@@ -90,7 +90,7 @@ pub fn assign(tensors: &[Tensor], ranks: usize) -> Vec<usize> {
     writer
 }
 
-/// A number that is the same for ranks whose states have tensors of the same dtypes and shapes in the same order.
+/// A hash that is equal for ranks whose states have tensors of the same dtypes and shapes in the same order.
 pub fn fingerprint(tensors: &[Tensor]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut take = |number: u64| {

@@ -15,15 +15,15 @@ pub struct CsvLogger {
     columns: Vec<String>,
     /// Steps, epochs and cells.
     rows: Vec<(u64, u64, Vec<String>)>,
-    /// Rows that the file has already, under the columns there are.
+    /// Number of rows in the file under the current columns.
     written: usize,
 }
 
-/// Rows are written together, so that a long run's file is not opened at each step.
+/// Rows are written in batches, so that the file of a long run is not opened at each step.
 const MOST_WAITING: usize = 64;
 
 impl CsvLogger {
-    /// The file is made when the run starts.
+    /// The file is created when the run starts.
     pub fn new() -> Self {
         Self::default()
     }
@@ -52,7 +52,7 @@ impl CsvLogger {
     }
 }
 
-/// A cell that may hold commas, quotes and line breaks.
+/// Quotes a cell that may contain commas, quotes and line breaks.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -16,13 +16,13 @@ pub struct JsonLinesLogger {
 }
 
 impl JsonLinesLogger {
-    /// The file is made when the run starts.
+    /// The file is created when the run starts.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-/// A number as JSON can hold it.
+/// A number in a form that JSON supports.
 pub(crate) fn number(value: f64) -> Json {
     match Number::from_f64(value) {
         Some(number) => Json::Number(number),
@@ -32,7 +32,7 @@ pub(crate) fn number(value: f64) -> Json {
     }
 }
 
-/// Keeps the first rows. Should some be missing, as after a loss of power, the others are kept.
+/// Keeps the first rows. If some are missing, as after a power failure, keeps the others.
 fn keep_first(path: &Path, rows: u64) -> Result<()> {
     let Ok(file) = File::open(path) else { return Ok(()) };
     let mut kept = rushlight_io::atomic::AtomicFile::create(path)?;

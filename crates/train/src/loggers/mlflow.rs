@@ -1,4 +1,4 @@
-//! MLflow's file store: a folder of text files that its client and its page read.
+//! MLflow's file store: a directory of text files that its client and its web page read.
 
 use super::{Logger, Row, Start, cannot, now};
 use rushlight_core::{Error, Result};
@@ -10,15 +10,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The file in a run's directory that says which of the store's runs it is.
+/// The file in a run's directory with the ID of its MLflow run.
 const RUN_FILE: &str = "mlflow-run";
 
-/// Writes values and hyperparameters to a folder as MLflow's file store has them, without MLflow:
-/// `mlflow ui --backend-store-uri FOLDER` shows them (from version 3 on with `MLFLOW_ALLOW_FILE_STORE=true`). A resumed
-/// run continues with its run of the store. Histograms, images and text are left out.
+/// Writes values and hyperparameters to a directory in MLflow's file-store format, without MLflow: `mlflow ui
+/// --backend-store-uri FOLDER` shows them (from version 3 on with `MLFLOW_ALLOW_FILE_STORE=true`). A resumed run
+/// continues its MLflow run. Histograms, images and text are skipped.
 ///
 /// ```no_run
-/// use rushlight_train::{Trainer, loggers::MlflowLogger};
+/// # mod rushlight { pub use rushlight_train as train; }
+/// use rushlight::train::{Trainer, loggers::MlflowLogger};
 /// let trainer = Trainer::new().logger(MlflowLogger::new("mlruns").experiment("digits")).build()?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
@@ -44,7 +45,7 @@ struct Metric {
 }
 
 impl MlflowLogger {
-    /// A store in this folder, which MLflow calls `mlruns`. It is made when the run starts.
+    /// A store in this directory, which MLflow calls `mlruns`. It is created when the run starts.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), experiment: "Default".into(), run: None }
     }
@@ -127,7 +128,7 @@ impl StoredRun {
             }
         };
         let text = number(value);
-        // A resumed run logs what its checkpoint's step had logged already.
+        // Skip values that the checkpoint's step had logged already.
         if metric.last.as_ref().is_some_and(|(known, value)| *known == step && *value == text) {
             return Ok(());
         }
@@ -137,7 +138,7 @@ impl StoredRun {
         Ok(())
     }
 
-    /// Drops values of steps that a resumed run takes again.
+    /// Drops values of steps that a resumed run repeats.
     fn cut(&self, folder: &Path, step: u64) -> Result<()> {
         for entry in std::fs::read_dir(folder).map_err(|e| cannot("read", folder, e))?.flatten() {
             let path = entry.path();
@@ -210,7 +211,7 @@ fn milliseconds() -> u64 {
     (now() * 1e3) as u64
 }
 
-/// A number as Python reads it.
+/// A number in Python's notation.
 fn number(value: f64) -> String {
     match value {
         v if v.is_nan() => "nan".into(),
@@ -219,7 +220,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A name as MLflow allows it, which is also a path within the run's folder: other characters become `_`.
+/// A name that MLflow allows and that is a path within the run's directory: other characters become `_`.
 fn key(name: &str) -> String {
     let allowed = |c: char| if c.is_alphanumeric() || "_-. :".contains(c) { c } else { '_' };
     let part = |part: &str| match part {
@@ -229,7 +230,7 @@ fn key(name: &str) -> String {
     name.split('/').map(part).collect::<Vec<String>>().join("/")
 }
 
-/// The same for everyone who makes an experiment of this name at the same time.
+/// Equal for all processes that create an experiment of this name at the same time.
 fn experiment_id(name: &str, attempt: u64) -> String {
     let seed = 0xcbf2_9ce4_8422_2325 ^ attempt;
     let hash = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -246,7 +247,7 @@ fn is_id(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// A path as an address, its unusual bytes in hexadecimal.
+/// A path as a URL, with percent-encoding.
 fn uri(path: &Path) -> String {
     let mut text = "file://".to_owned();
     for byte in path.to_string_lossy().bytes() {
@@ -262,7 +263,7 @@ fn uri(path: &Path) -> String {
 /// A YAML string.
 fn quoted(text: &str) -> String {
     match text.chars().any(char::is_control) {
-        // JSON's strings are YAML's.
+        // JSON strings are valid YAML.
         true => Json::from(text).to_string(),
         false => format!("'{}'", text.replace('\'', "''")),
     }

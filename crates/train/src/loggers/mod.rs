@@ -1,4 +1,4 @@
-//! Loggers: where a run's values go.
+//! Loggers: destinations of a run's values.
 
 mod csv;
 mod jsonl;
@@ -19,7 +19,7 @@ use std::path::Path;
 /// Hyperparameters by name, as JSON values.
 pub type Hparams = Map<String, Json>;
 
-/// Values that belong to one step.
+/// Values of one step.
 pub struct Row<'a> {
     /// Optimizer steps done.
     pub step: u64,
@@ -29,7 +29,7 @@ pub struct Row<'a> {
     pub values: &'a [(String, f64)],
 }
 
-/// How far a run's log was when the checkpoint was saved that it continues from.
+/// Log position at which the checkpoint was saved that a run continues from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
     /// Optimizer steps done.
@@ -38,17 +38,17 @@ pub struct Resumed {
     pub rows: u64,
 }
 
-/// The start information of a logger.
+/// Start information for a logger.
 pub struct Start<'a> {
     /// The run's directory.
     pub directory: &'a Path,
-    /// Where a resumed run continues: values logged later are discarded.
+    /// Position at which a resumed run continues: values logged later are discarded.
     pub resumed: Option<Resumed>,
     /// The run's hyperparameters.
     pub hparams: &'a Hparams,
 }
 
-/// Where a run's values go. Only the first process of a run logs.
+/// Destination of a run's values. Only the first process of a run logs.
 #[allow(unused_variables)]
 pub trait Logger: Send {
     /// The logger's name, for messages.
@@ -60,25 +60,25 @@ pub trait Logger: Send {
     /// Values of a step.
     fn log(&mut self, row: &Row) -> Result<()>;
 
-    /// A distribution of values. Loggers that cannot show one leave it out.
+    /// A histogram. Loggers that cannot show one skip it.
     fn histogram(&mut self, name: &str, values: &Tensor, step: u64) -> Result<()> {
         Ok(())
     }
 
-    /// An image of shape `[C, H, W]`: floats from 0 to 1, or `u8`. Loggers that cannot show one leave it out.
+    /// An image of shape `[C, H, W]`: floats from 0 to 1, or `u8`. Loggers that cannot show one skip it.
     fn image(&mut self, name: &str, image: &Tensor, step: u64) -> Result<()> {
         Ok(())
     }
 
-    /// A text. Loggers that cannot show one leave it out.
+    /// A text. Loggers that cannot show one skip it.
     fn text(&mut self, name: &str, text: &str, step: u64) -> Result<()> {
         Ok(())
     }
 
-    /// Brings everything to its file.
+    /// Flushes everything to its file.
     fn flush(&mut self) -> Result<()>;
 
-    /// The run is over; its last values are given once more, for a comparison of runs.
+    /// The run is over; its last values are passed once more, for a comparison of runs.
     fn finish(&mut self, metrics: &[(String, f64)]) -> Result<()> {
         self.flush()
     }

@@ -1,11 +1,11 @@
-//! The share of samples whose class is named.
+//! Accuracy.
 
 use super::sums::{Sums, metric};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{Tensor, stack, where_};
 
-/// The share of samples whose class is named, or is among the `k` with the highest scores.
+/// The fraction of samples whose predicted class is right, or whose class is among the `k` with the highest scores.
 #[derive(Clone, Debug)]
 pub struct Accuracy {
     top_k: usize,
@@ -20,7 +20,7 @@ impl Default for Accuracy {
 }
 
 impl Accuracy {
-    /// Of the class with the highest score.
+    /// Accuracy of the class with the highest score.
     pub fn new() -> Self {
         Self { top_k: 1, ignore_index: None, sums: Sums::default() }
     }
@@ -31,14 +31,14 @@ impl Accuracy {
         self
     }
 
-    /// Leaves out samples of this class.
+    /// Ignores samples of this class.
     pub fn ignore_index(mut self, class: i64) -> Self {
         self.ignore_index = Some(class);
         self
     }
 
     /// Adds a batch. `predictions` are scores of shape `[N, C, …]` for classes of shape `[N, …]`; classes of the
-    /// targets' shape; or probabilities (or logits) of that shape, where 1 is predicted from a half on.
+    /// targets' shape; or probabilities (or logits) of that shape, with a threshold of one half.
     pub fn update(&self, predictions: &Tensor, target: &Tensor) -> Result<()> {
         no_grad(|| {
             let right = if self.top_k > 1 {
@@ -88,7 +88,7 @@ pub(super) fn labels(metric: &str, predictions: &Tensor, target: &Tensor) -> Res
     probabilities(predictions)?.gt(0.5)?.to_dtype(target.dtype())
 }
 
-/// Scores as probabilities: logits, which are known by values that probabilities cannot have, go through a sigmoid.
+/// Scores as probabilities: logits, recognised by values outside of 0 to 1, go through a sigmoid.
 pub(super) fn probabilities(scores: &Tensor) -> Result<Tensor> {
     let outside = scores.lt(0.0)?.logical_or(&scores.gt(1.0)?)?.any(..)?;
     where_(&outside, &scores.sigmoid()?, scores)

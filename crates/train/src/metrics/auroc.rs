@@ -1,4 +1,4 @@
-//! The area under the curve of true against false positives.
+//! Area under the ROC curve.
 
 use super::accuracy::{probabilities, shapes};
 use super::sums::{Pairs, metric};
@@ -6,22 +6,22 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 
-/// The area under the receiver operating characteristic, exact: all scores are kept. Of two classes, or the mean over
-/// each class against the others.
+/// The area under the receiver operating characteristic, exact: all scores are kept. Binary, or the mean over each
+/// class against the others.
 #[derive(Clone, Debug)]
 pub struct Auroc {
     classes: Option<usize>,
-    /// Scores and classes; of several classes the scores of a sample one after another.
+    /// Scores and classes; with several classes, the scores of a sample are adjacent.
     pairs: Pairs,
 }
 
 impl Auroc {
-    /// Of two classes, from the score of class 1.
+    /// Binary, from the score of class 1.
     pub fn binary() -> Self {
         Self { classes: None, pairs: Pairs::default() }
     }
 
-    /// Of several classes, each against the others; the mean of those that have samples.
+    /// Multiclass, one against the others; the mean over classes that have samples.
     pub fn multiclass(num_classes: usize) -> Self {
         Self { classes: Some(num_classes.max(1)), pairs: Pairs::default() }
     }
@@ -42,7 +42,7 @@ impl Auroc {
     }
 }
 
-/// The area, from scores and whether they are of the class; ties count half. `None` without samples on both sides.
+/// The area, from scores and whether they belong to the class; ties count half. `None` without samples on both sides.
 fn area(mut scored: Vec<(f64, bool)>) -> Option<f64> {
     scored.sort_by(|a, b| a.0.total_cmp(&b.0));
     let positive = scored.iter().filter(|(_, is)| *is).count() as f64;
@@ -50,7 +50,7 @@ fn area(mut scored: Vec<(f64, bool)>) -> Option<f64> {
     if positive == 0.0 || negative == 0.0 {
         return None;
     }
-    // Ranks of equal scores are their mean.
+    // Equal scores get the mean of their ranks.
     let (mut ranks, mut before) = (0.0, 0usize);
     for tied in scored.chunk_by(|a, b| a.0 == b.0) {
         let mean = before as f64 + (tied.len() as f64 + 1.0) / 2.0;

@@ -1,4 +1,4 @@
-//! Figures of the confusion matrix.
+//! Metrics of the confusion matrix.
 
 use super::accuracy::labels;
 use super::sums::{Sums, metric};
@@ -7,14 +7,14 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::{Tensor, where_};
 
-/// How the figures of classes become one.
+/// How the values of classes are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Average {
-    /// From the counts of all classes together.
+    /// Computed from the counts of all classes together.
     Micro,
-    /// The mean of the classes that occur.
+    /// The mean over the classes that occur.
     Macro,
-    /// The mean of the classes, each with its number of samples as weight.
+    /// The mean over the classes, weighted by their number of samples.
     Weighted,
 }
 
@@ -32,7 +32,7 @@ impl ConfusionMatrix {
         Self { classes: num_classes.max(1), ignore_index: None, sums: Sums::default() }
     }
 
-    /// Leaves out samples of this class.
+    /// Ignores samples of this class.
     pub fn ignore_index(mut self, class: i64) -> Self {
         self.ignore_index = Some(class);
         self
@@ -66,7 +66,7 @@ impl ConfusionMatrix {
         Ok(counts.chunks(self.classes).map(<[f64]>::to_vec).collect())
     }
 
-    /// Forgets all batches.
+    /// Resets the counts.
     pub fn reset(&self) -> Result<()> {
         self.sums.reset()
     }
@@ -117,13 +117,13 @@ macro_rules! figures {
                 Self { matrix: ConfusionMatrix::new(num_classes), average: Average::Macro }
             }
 
-            /// How the figures of classes become one.
+            /// How the values of classes are averaged.
             pub fn average(mut self, average: Average) -> Self {
                 self.average = average;
                 self
             }
 
-            /// Leaves out samples of this class.
+            /// Ignores samples of this class.
             pub fn ignore_index(mut self, class: i64) -> Self {
                 self.matrix = self.matrix.ignore_index(class);
                 self
@@ -138,7 +138,7 @@ macro_rules! figures {
                 $figure
             }
 
-            /// The figure of one class, over the batches of this process.
+            /// The value of one class, over the batches of this process.
             pub fn of_class(&self, class: usize) -> Result<f64> {
                 let counts = self.matrix.counts(&Ranks::alone())?;
                 let none = || Error::index(format!("{}: class {class} of {}", stringify!($name), counts.len()));
@@ -178,16 +178,16 @@ macro_rules! figures {
 }
 
 figures! {
-    /// The share of a class among the samples predicted to be of it.
+    /// The fraction of a class among the samples predicted to be of it.
     Precision = |right, wrong, _| divide(right, right + wrong);
-    /// The share of a class's samples that are predicted to be of it.
+    /// The fraction of a class's samples that are predicted to be of it.
     Recall = |right, _, missed| divide(right, right + missed);
     /// The harmonic mean of precision and recall.
     F1Score = |right, wrong, missed| divide(2.0 * right, 2.0 * right + wrong + missed);
 }
 
 metric!(ConfusionMatrix, sums, |this, ranks| {
-    // One number of it: the share on the diagonal.
+    // A single number: the fraction on the diagonal.
     let counts = this.counts(ranks)?;
     Ok(divide(counts.iter().map(|c| c[0]).sum(), counts.iter().map(|c| c[0] + c[2]).sum()))
 });

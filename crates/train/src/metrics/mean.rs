@@ -1,4 +1,4 @@
-//! Means of values.
+//! Means.
 
 use super::sums::{Sums, metric};
 use crate::ranks::Ranks;
@@ -10,14 +10,14 @@ use rushlight_tensor::state::{Dict, Value};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The mean of values, each with a weight.
+/// A weighted mean.
 #[derive(Clone, Debug, Default)]
 pub struct MeanMetric {
     sums: Sums,
 }
 
 impl MeanMetric {
-    /// Nothing has been added.
+    /// An empty mean.
     pub fn new() -> Self {
         Self::default()
     }
@@ -37,7 +37,7 @@ metric!(MeanMetric, sums, |this, ranks| {
     Ok(sums[0] / sums[1])
 });
 
-/// The mean of the last values, of this process and the others.
+/// The mean of the last values, over all processes.
 #[derive(Clone, Debug)]
 pub struct RunningMean {
     window: usize,

@@ -1,7 +1,7 @@
-//! Metrics: figures over an epoch that are exact for batches of different sizes and for several processes.
+//! Metrics over an epoch that are exact for batches of different sizes and for several processes.
 //!
-//! Names and values are torchmetrics'. Each metric accumulates sums, so a figure covers all samples
-//! together, not a mean of batches.
+//! Names and values are torchmetrics'. Each metric accumulates sums, so its value covers all samples together, not a
+//! mean of batches.
 //!
 //! ```
 //! # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_train as train; }
@@ -33,7 +33,7 @@ use crate::ranks::Ranks;
 use rushlight_core::Result;
 use rushlight_tensor::state::Value;
 
-/// A figure that is computed over many batches.
+/// A metric that is computed over many batches.
 ///
 /// A metric accumulates sums batch by batch; its value is computed from the sums of all processes. Clones share
 /// their state, so a model keeps one, updates it in its step and passes it to
@@ -43,7 +43,7 @@ pub trait Metric: Send + Sync {
     /// The value over all batches of all processes since the last reset.
     fn value(&self, ranks: &Ranks) -> Result<f64>;
 
-    /// Forgets all batches.
+    /// Resets the state.
     fn reset(&self) -> Result<()>;
 
     /// The accumulated state: a dictionary.

@@ -1,4 +1,4 @@
-//! Figures of predicted numbers.
+//! Regression metrics.
 
 use super::sums::{Sums, metric};
 use rushlight_core::{DType, Error, Result};
@@ -31,7 +31,7 @@ macro_rules! errors {
         }
 
         impl $name {
-            /// Nothing has been added.
+            /// An empty metric.
             pub fn new() -> Self {
                 Self::default()
             }
@@ -60,14 +60,14 @@ errors! {
     MeanAbsoluteError = |difference| difference.abs()?.sum(..)?;
 }
 
-/// R², the share of the targets' variance that the predictions explain.
+/// R², the fraction of the targets' variance that the predictions explain.
 #[derive(Clone, Debug, Default)]
 pub struct R2Score {
     sums: Sums,
 }
 
 impl R2Score {
-    /// Nothing has been added.
+    /// An empty metric.
     pub fn new() -> Self {
         Self::default()
     }

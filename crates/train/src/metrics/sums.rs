@@ -11,7 +11,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Numbers that are added up in `f64` where the data is. Clones are the same numbers.
+/// Sums in `f64` on the device of the data. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums(Arc<Mutex<Option<Tensor>>>);
 
@@ -73,7 +73,7 @@ impl Sums {
     }
 }
 
-/// Pairs of vectors that are kept whole, on the host, in `f64`. Clones are the same.
+/// Pairs of vectors that are kept completely, on the host, in `f64`. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pairs(Arc<Mutex<Vec<(Tensor, Tensor)>>>);
 
@@ -129,7 +129,7 @@ impl Pairs {
     }
 }
 
-/// Implements [`Metric`](super::Metric) for a metric whose field holds its state and whose `figure` computes its value
+/// Implements [`Metric`](super::Metric) for a metric whose field holds its state and whose `figure` method computes its value
 /// from it.
 macro_rules! metric {
     ($name:ident, $state:ident, |$this:ident, $ranks:ident| $read:expr) => {

@@ -1,4 +1,4 @@
-//! Figures of text: perplexity and BLEU.
+//! Text metrics: perplexity and BLEU.
 
 use super::sums::{Sums, metric};
 use rushlight_core::{DType, Error, Result};
@@ -14,12 +14,12 @@ pub struct Perplexity {
 }
 
 impl Perplexity {
-    /// Of all tokens.
+    /// Perplexity of all tokens.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Leaves out tokens of this number, such as padding.
+    /// Ignores tokens with this index, such as padding.
     pub fn ignore_index(mut self, token: i64) -> Self {
         self.ignore_index = Some(token);
         self
@@ -57,12 +57,13 @@ metric!(Perplexity, sums, |this, ranks| {
     Ok((sums[0] / sums[1]).exp())
 });
 
-/// BLEU: how many n-grams of a translation its references have, over a whole corpus. Texts are split at white space.
+/// BLEU: the fraction of a translation's n-grams that occur in its references, over a whole corpus. Texts are split at
+/// white space.
 #[derive(Clone, Debug)]
 pub struct BleuScore {
     n_gram: usize,
     smooth: bool,
-    /// Lengths of translations and references, then for each n the matching n-grams and all.
+    /// Lengths of translations and references, then for each n the matching n-grams and all n-grams.
     sums: Sums,
 }
 
@@ -84,7 +85,7 @@ impl BleuScore {
         self
     }
 
-    /// Counts one more for n-grams of two words and longer, as Lin and Och do.
+    /// Adds one to the counts of n-grams of two words and longer, as Lin and Och do.
     pub fn smooth(mut self, smooth: bool) -> Self {
         self.smooth = smooth;
         self
@@ -103,7 +104,7 @@ impl BleuScore {
         for (translation, references) in translations.iter().zip(references) {
             let words: Vec<&str> = translation.as_ref().split_whitespace().collect();
             let others: Vec<Vec<&str>> = references.iter().map(|r| r.as_ref().split_whitespace().collect()).collect();
-            // Of the references the one whose length is nearest counts, the first of several.
+            // The reference whose length is nearest counts, the first on a tie.
             let nearest = others.iter().map(Vec::len).min_by_key(|len| len.abs_diff(words.len()));
             let Some(nearest) = nearest else {
                 return Err(Error::value("BleuScore: a translation has no reference"));

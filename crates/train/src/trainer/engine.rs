@@ -1,4 +1,4 @@
-//! One training step: forward, backward, clipping and update, captured where the device can.
+//! One training step: forward, backward, clipping and update, captured if the device supports it.
 
 use super::options::{ClipAlgorithm, Options};
 use crate::batch::Batch;
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Why steps go without capture, once.
+    /// Prints once why steps are not captured.
     fn without_capture(&mut self, device: Device, why: &str) {
         self.capture.set_enabled(false);
         if !device.is_cpu() && !std::mem::replace(&mut self.told, true) {
@@ -147,7 +147,7 @@ impl Engine {
         Ok(Outcome { loss, logged: log.specs.into_iter().zip(values).collect() })
     }
 
-    /// Steps the optimizers with the gradients there are: an epoch of unknown length has ended between two steps.
+    /// Steps the optimizers with the current gradients: an epoch of unknown length has ended between two steps.
     pub(super) fn finish_accumulation<M: TrainModule>(&mut self, work: &mut Work<M>) -> Result<()> {
         let mut log = StepLog::default();
         let mut step = StepContext { place: work.place, log: &mut log, manual: None };
@@ -213,7 +213,7 @@ fn outputs(loss: Tensor, log: &StepLog) -> Vec<Tensor> {
     std::iter::once(loss).chain(logged).collect()
 }
 
-/// Looks at gradients, clips them and steps.
+/// Inspects gradients, clips them and steps.
 fn update(
     optimizers: &mut Optimizers,
     scaler: &mut Option<GradScaler>,

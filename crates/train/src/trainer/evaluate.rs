@@ -13,7 +13,7 @@ use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::Value;
 use std::time::Instant;
 
-/// The training switches of a model, to be put back: a frozen part may have been evaluating all along.
+/// The training flags of a model, to be restored: a frozen part may be in evaluation mode all along.
 struct Switches(Vec<bool>);
 
 impl Switches {
@@ -41,7 +41,7 @@ fn each_switch(module: &dyn Module, change: &mut dyn FnMut(bool) -> bool) {
 }
 
 impl Trainer {
-    /// Validates; the values of the epoch, which [`Trainer::metrics`] has too.
+    /// Runs validation; returns the values of the epoch, which [`Trainer::metrics`] has too.
     pub fn validate<'a, M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -54,7 +54,7 @@ impl Trainer {
         Ok(values)
     }
 
-    /// Tests; the values of the epoch, which [`Trainer::metrics`] has too.
+    /// Runs a test; returns the values of the epoch, which [`Trainer::metrics`] has too.
     pub fn test<'a, M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -69,7 +69,7 @@ impl Trainer {
         Ok(values)
     }
 
-    /// The model's answers to the batches of a loader, in their order. Under a launcher each process returns its own
+    /// The model's outputs for the batches of a loader, in order. Under a launcher each process returns its own
     /// share.
     pub fn predict<M: TrainModule>(&mut self, model: &mut M, loader: &mut DataLoader<M::Batch>) -> Result<Vec<Value>> {
         self.prepare_evaluation(model, &mut [loader])?;
@@ -128,7 +128,7 @@ impl Trainer {
         model.on_validation_start(&mut self.run)?;
         self.each(model, |callback, run, model| callback.on_validation_start(run, model))?;
         let result = self.evaluate(stage, model, loaders, limit);
-        // Averages that a callback has put in the model's place go whatever happened.
+        // Averages that a callback has copied to the model are removed even after an error.
         let values = match result {
             Ok(values) => values,
             Err(e) => {
@@ -143,7 +143,7 @@ impl Trainer {
         Ok(values)
     }
 
-    /// The few batches before training. Random numbers continue as if they had not been.
+    /// The sanity check before training. Random numbers continue as if it had not run.
     pub(super) fn sanity_check<M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -162,7 +162,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Goes over loaders; the values of the epoch.
+    /// Loops over loaders; returns the values of the epoch.
     fn evaluate<M: TrainModule>(
         &mut self,
         stage: Stage,

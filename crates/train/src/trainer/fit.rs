@@ -27,12 +27,12 @@ struct Fit<'a, 'b, M: TrainModule> {
     train: &'a DataLoader<M::Batch>,
     val: &'a mut [&'b mut DataLoader<M::Batch>],
     loss_spec: LogSpec,
-    /// Batches between validations within an epoch; `None` for its end only, whenever that comes.
+    /// Batches between validations within an epoch; `None` to validate only at its end.
     val_every: Option<u64>,
-    /// Whether gradients of earlier batches wait for a step.
+    /// Whether gradients of earlier batches are waiting for a step.
     accumulating: bool,
     step_time: Duration,
-    /// When the epoch began, or went on, and the samples before.
+    /// Time at which the epoch began or continued, and the samples before.
     epoch_start: (Instant, u64),
 }
 
@@ -41,7 +41,7 @@ struct Fit<'a, 'b, M: TrainModule> {
 enum Ended {
     /// All its batches are done.
     Whole,
-    /// Training stops within it.
+    /// Training stopped within it.
     Within,
 }
 
@@ -203,10 +203,10 @@ impl Trainer {
         Ok(preempted)
     }
 
-    /// Ends training within an epoch. All of it is in the checkpoint: the run could continue from here.
+    /// Ends training within an epoch. The checkpoint is complete: the run can continue from here.
     fn end_within<M: TrainModule>(&mut self, fit: &mut Fit<M>) -> Result<()> {
         if fit.accumulating {
-            // Gradients are not part of a checkpoint: the run will continue from the one before.
+            // Gradients are not part of a checkpoint: the run will continue from the previous one.
             return Ok(());
         }
         self.save_all(fit)?;
@@ -217,7 +217,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Whether training is over: a limit is reached, or a callback said so and the least was done. The same on all
+    /// Whether training is over: a limit is reached, or a callback requested it and the minimum was done. The same on all
     /// processes.
     fn is_done(&mut self) -> Result<bool> {
         let (run, options) = (&mut self.run, &self.options);
@@ -251,7 +251,7 @@ impl Trainer {
         self.progress.start_epoch(self.run.batch_idx, self.run.samples);
         fit.epoch_start = (Instant::now(), self.run.samples);
         let train = fit.train;
-        // The batches of an epoch follow from its number: overfitting reads the first ones again and again.
+        // The batches of an epoch depend on its number: overfitting reads the first ones again and again.
         let order = if self.options.overfit_batches.is_some() { 0 } else { self.run.epoch };
         let mut batches = train.epoch(order);
         loop {
@@ -372,7 +372,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Steps with the gradients of batches that an epoch of unknown length ended with.
+    /// Steps with the remaining gradients of an epoch of unknown length.
     fn step_leftover<M: TrainModule>(&mut self, fit: &mut Fit<M>) -> Result<()> {
         let place = self.place();
         for turn in fit.optimizers.turns() {
@@ -394,7 +394,7 @@ impl Trainer {
         fit.optimizers.step_schedules(Interval::Step, self.run.global_step, &|name| metrics.get(name).copied())
     }
 
-    /// Validates if it is time to and it was not done here already, as before a kill.
+    /// Validates if it is due and was not done here already, as before a kill.
     fn validate_if_due<M: TrainModule>(&mut self, fit: &mut Fit<M>, at_end: bool) -> Result<()> {
         let (epoch, batch) = (self.run.epoch, self.run.batch_idx);
         if fit.val.is_empty() || batch == 0 || fit.accumulating || self.options.limit_val_batches == Limit::Count(0) {
@@ -449,7 +449,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// A line for the epoch that stays.
+    /// A permanent line for the epoch.
     fn say_epoch(&mut self, (start, samples): (Instant, u64)) {
         let run = &self.run;
         let of = run.max_epochs.map_or(String::new(), |all| format!("/{all}"));
@@ -504,7 +504,7 @@ impl Trainer {
         }
     }
 
-    /// Whether training waited for data.
+    /// Reports whether training waited for data.
     fn report_benchmark<M: TrainModule>(&mut self, fit: &Fit<M>) {
         let (waited, worked) = (self.run.waited.as_secs_f64(), fit.step_time.as_secs_f64());
         let share = waited / (waited + worked).max(1e-9);

@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// Trains, validates, tests and predicts: Lightning's `Trainer`.
 ///
 /// The same program runs alone and, started by a launcher (`rushlight run`, `srun`, `mpiexec`, …), data parallel:
-/// loaders are shared among the processes, gradients averaged, values and metrics computed over all.
+/// processes share the loaders, gradients are averaged, values and metrics cover all processes.
 /// [`TrainModule`](crate::TrainModule) has an example.
 pub struct Trainer {
     options: Options,
@@ -45,20 +45,20 @@ pub struct Trainer {
     policies: Vec<ModelCheckpoint>,
     checkpoints: Vec<Checkpoints>,
     callbacks: Vec<Box<dyn Callback>>,
-    /// Until the run starts.
+    /// Present until the run starts.
     waiting: Vec<Box<dyn Logger>>,
     progress: Progress,
-    /// While it trains.
+    /// Present while it trains.
     profiling: Profiling,
-    /// While it trains in a directory.
+    /// Present while it trains in a directory.
     system_log: Option<SystemLog>,
     scaler: Option<GradScaler>,
     results: Results,
-    /// Epoch and batch at which the last validation was.
+    /// Epoch and batch of the last validation.
     validated: Option<(u64, u64)>,
     /// The checkpoint that the run continues from.
     resumed_from: Option<PathBuf>,
-    /// How far its log was, if it continues with the same log.
+    /// Log position of that checkpoint, if the run continues the same log.
     resumed: Option<Resumed>,
     watch: Watch,
     /// The exit code that requests another job.
@@ -97,7 +97,7 @@ impl Trainer {
                 device => device,
             },
         };
-        // Says at once if the device is not there.
+        // Reports at once that the device is missing.
         Tensor::zeros_with([1], device)?;
         if let Some(devices) = options.devices
             && devices != ranks.size()
@@ -149,7 +149,7 @@ impl Trainer {
         self.run.directory()
     }
 
-    /// The checkpoint that the run went on from.
+    /// The checkpoint that the run continued from.
     pub fn resumed_from(&self) -> Option<&Path> {
         self.resumed_from.as_deref()
     }
@@ -205,7 +205,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Finds or makes the run's directory, the same on all processes.
+    /// Finds or creates the run's directory, the same on all processes.
     fn open_directory(&mut self) -> Result<()> {
         if self.run.directory.is_some() {
             return Ok(());
@@ -239,7 +239,7 @@ impl Trainer {
         }
     }
 
-    /// Starts to log figures of this process and its device.
+    /// Starts to log statistics of this process and its device.
     fn open_system_log(&mut self) {
         let Some(directory) = self.run.directory.as_ref().filter(|_| self.options.system_metrics) else { return };
         self.system_log = SystemLog::start(directory, self.ranks.rank(), self.run.device);

@@ -12,12 +12,12 @@ use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How many batches of an epoch: a number of them, or a share.
+/// A number of batches of an epoch: a count, or a fraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// A number.
     Count(u64),
-    /// A share from 0 to 1.
+    /// A fraction from 0 to 1.
     Share(f64),
 }
 
@@ -73,20 +73,20 @@ pub enum ClipAlgorithm {
     Value,
 }
 
-/// Where a run begins.
+/// Where a run starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
-    /// At the beginning, in a new directory.
+    /// From the beginning, in a new directory.
     #[default]
     Never,
     /// At the newest complete checkpoint of the run of this name, or at the beginning without one. For jobs that may
     /// be killed.
     Auto,
-    /// At this checkpoint.
+    /// From this checkpoint.
     From(PathBuf),
 }
 
-/// Where a run computes.
+/// The device of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accelerator {
     /// The accelerator of this machine, else the CPU.
@@ -205,11 +205,11 @@ impl TrainerBuilder {
     setters! {
         /// Epochs to train for; 1000 unless steps or time are limited.
         max_epochs: u64, |x| Some(x);
-        /// Epochs that are trained whatever callbacks say.
+        /// Epochs that are trained even if a callback requests the end.
         min_epochs: u64, |x| x;
         /// Optimizer steps to train for.
         max_steps: u64, |x| Some(x);
-        /// Optimizer steps that are trained whatever callbacks say.
+        /// Optimizer steps that are trained even if a callback requests the end.
         min_steps: u64, |x| x;
         /// Time to train for, including earlier processes of the run.
         max_time: Duration, |x| Some(x);
@@ -220,11 +220,11 @@ impl TrainerBuilder {
         gradient_clip_val: f64, |x| Some(x);
         /// How gradients are clipped: by norm by default.
         gradient_clip_algorithm: ClipAlgorithm, |x| x;
-        /// Batches whose gradients are added up before an optimizer step.
+        /// Batches whose gradients are accumulated before an optimizer step.
         accumulate_grad_batches: u64, |x| x;
-        /// Where the run computes: on an accelerator if there is one.
+        /// The device of the run: an accelerator if there is one.
         accelerator: Accelerator, |x| x;
-        /// Whether parameters may have no part in a loss; data parallel then searches for them at each step.
+        /// Whether parameters may be unused in a loss; data parallelism then searches for them at each step.
         find_unused_parameters: bool, |x| x;
         /// Whether loaders are shared among processes; true by default. Those that are shared already are
         /// left alone.
@@ -235,28 +235,28 @@ impl TrainerBuilder {
         num_sanity_val_steps: u64, |x| x;
         /// Values of steps are logged every N steps; 50 by default.
         log_every_n_steps: u64, |x| x;
-        /// Demands a run that can be had again: a missing [`TrainerBuilder::seed`] is an error. The engines themselves
-        /// are always deterministic.
+        /// Requires a reproducible run: a missing [`TrainerBuilder::seed`] is an error. The engines themselves are
+        /// always deterministic.
         deterministic: bool, |x| x;
         /// Names the op whose gradient is not finite; a loss that is not finite is an error. Slow, and without capture.
         detect_anomaly: bool, |x| x;
-        /// Says at the end whether training waited for the loader. Steps are then timed one by one, each to its end.
+        /// Reports at the end whether training waited for the loader. Steps are then timed one by one, synchronously.
         benchmark: bool, |x| x;
-        /// Measures where the time of training goes: by the Trainer's actions, or as a trace of some steps.
+        /// Profiles training: by the Trainer's actions, or as a trace of some steps.
         profiler: RunProfiler, |x| Some(x);
         /// Whether steps on a GPU are recorded and replayed; true by default. Where a step cannot be, that is
         /// said once.
         capture: bool, |x| x;
         /// Seeds all random numbers when the Trainer is built.
         seed: u64, |x| Some(x);
-        /// Where the run begins: at the beginning by default.
+        /// Where the run starts: from the beginning by default.
         resume: Resume, |x| x;
-        /// Whether progress is shown; true by default; one line drawn again on a terminal, a line now and
-        /// then elsewhere.
+        /// Whether progress is shown; true by default. On a terminal one line is redrawn, elsewhere a line is printed
+        /// periodically.
         progress: bool, |x| x;
     }
 
-    /// Whether checkpoints are saved; true by default, where the run has a directory.
+    /// Whether checkpoints are saved; true by default, if the run has a directory.
     pub fn enable_checkpointing(mut self, enable: bool) -> Self {
         self.options.checkpointing = enable;
         self
@@ -267,8 +267,8 @@ impl TrainerBuilder {
         self.accelerator(Accelerator::Device(device))
     }
 
-    /// Devices of this node. A process uses one: more need as many processes, which `rushlight run` starts. The number
-    /// is compared with theirs.
+    /// Devices of this node. A process uses one: more devices need as many processes, which `rushlight run` starts. The
+    /// number is checked against theirs.
     pub fn devices(mut self, devices: usize) -> Self {
         self.options.devices = Some(devices);
         self
@@ -280,7 +280,7 @@ impl TrainerBuilder {
         self
     }
 
-    /// Batches of a training epoch: a number, or a share.
+    /// Batches of a training epoch: a count, or a fraction.
     pub fn limit_train_batches(mut self, limit: impl Into<Limit>) -> Self {
         self.options.limit_train_batches = limit.into();
         self
@@ -323,8 +323,7 @@ impl TrainerBuilder {
         self
     }
 
-    /// Where runs have their directories: `runs` by default. `None`: the run has none, and neither loggers
-    /// nor checkpoints.
+    /// Root of the run directories: `runs` by default. `None`: the run has no directory, no loggers and no checkpoints.
     pub fn run_directory(mut self, root: Option<PathBuf>) -> Self {
         self.options.root = root;
         self
@@ -350,7 +349,7 @@ impl TrainerBuilder {
         self
     }
 
-    /// Adds a way of saving checkpoints, in place of the default one.
+    /// Adds a checkpoint policy, in place of the default one.
     pub fn checkpoint(mut self, checkpoint: ModelCheckpoint) -> Self {
         self.checkpoints.push(checkpoint);
         self
@@ -368,13 +367,13 @@ impl TrainerBuilder {
         self
     }
 
-    /// Without loggers.
+    /// Disables loggers.
     pub fn no_loggers(mut self) -> Self {
         self.loggers = Some(Vec::new());
         self
     }
 
-    /// The Trainer. Under a launcher it meets the other processes of the run here.
+    /// Builds the Trainer. Under a launcher it joins the other processes of the run here.
     pub fn build(self) -> Result<Trainer> {
         let Self { mut options, mut checkpoints, callbacks, loggers } = self;
         check_strategy(&options.strategy)?;

@@ -12,7 +12,7 @@ use rushlight_tensor::state::{Dict, Key, Stateful, Value};
 use std::path::Path;
 use std::time::Duration;
 
-/// A state that is only carried.
+/// A state that is stored without interpretation.
 struct Held(Value);
 
 impl Stateful for Held {
@@ -182,7 +182,7 @@ impl Trainer {
         let number = |key: &str| -> Result<u64> { Ok(trainer.get(key)?.as_int()? as u64) };
         let (epoch, mut batch_idx, global_step, samples) =
             (number("epoch")?, number("batch_idx")?, number("global_step")?, number("samples")?);
-        // Another number of processes shares the rest of the epoch, in more or fewer batches; the loader ends it.
+        // Another number of processes splits the rest of the epoch into more or fewer batches; the loader ends it.
         batch_idx = batch_idx * number("world_size")? / self.ranks.size() as u64;
         let validated = match trainer.get("validated")? {
             Value::None => None,
@@ -205,7 +205,7 @@ impl Trainer {
         for callback in &mut self.callbacks {
             let key = unique(&seen, callback.name());
             seen.insert(key.as_str().into(), Value::None);
-            // A callback that is new to the run restarts.
+            // A callback that is new to the run starts fresh.
             match states.get(&Key::from(key.as_str())) {
                 None | Some(Value::None) => {}
                 Some(state) => callback.load_state(state).map_err(|e| e.within(&format!("callback {key}")))?,
@@ -226,7 +226,7 @@ impl Trainer {
     }
 }
 
-/// A callback's name, with a number after it if there was one of that name before.
+/// A callback's name, with a number appended if it is not unique.
 fn unique(taken: &Dict, name: &str) -> String {
     let mut key = name.to_owned();
     let mut n = 2;

@@ -1,4 +1,4 @@
-//! Before a run: which learning rate, how large a batch.
+//! Tuning before a run: learning rate and batch size.
 
 use super::Trainer;
 use super::engine::{Engine, Phase, Work};
@@ -15,7 +15,7 @@ use rushlight_tensor::state::{StateDict, Stateful};
 /// The result of [`Trainer::lr_find`].
 #[derive(Clone, Debug)]
 pub struct LrFinding {
-    /// Learning rates that were tried, rising.
+    /// Learning rates that were tried, ascending.
     pub lrs: Vec<f64>,
     /// The smoothed loss after each.
     pub losses: Vec<f64>,
@@ -23,7 +23,7 @@ pub struct LrFinding {
     pub suggestion: Option<f64>,
 }
 
-/// A model and the random generator as they were, to be put back.
+/// Snapshot of a model and the random generator, for restoring.
 struct Before {
     state: StateDict,
     random: Philox,
@@ -45,8 +45,8 @@ impl Before {
 }
 
 impl Trainer {
-    /// Tries learning rates from `min_lr` to `max_lr`, each for one batch, and suggests one. The model and the loader
-    /// are left as they were.
+    /// Tries learning rates from `min_lr` to `max_lr`, each for one batch, and suggests one. Restores the model and the
+    /// loader.
     ///
     /// The rates rise exponentially over `steps` batches; a loss four times the best ends the search. Schedules do not
     /// step.
@@ -100,7 +100,7 @@ impl Trainer {
             lrs.push(lr);
             losses.push(smooth);
         }
-        // The first few are unsettled, the last is where it went wrong.
+        // The first few are unsettled, the last has diverged.
         let skip = 10.min(losses.len() / 4);
         let steepest = (skip + 1..losses.len().saturating_sub(1))
             .map(|i| (losses[i + 1] - losses[i - 1], i))
@@ -110,8 +110,8 @@ impl Trainer {
         Ok(LrFinding { lrs, losses, suggestion })
     }
 
-    /// Doubles the loader's batch size until a step no longer fits the device's memory or `max` is reached, and leaves
-    /// the loader with the largest that did fit. The model is left as it was.
+    /// Doubles the loader's batch size until a step no longer fits the device's memory or `max` is reached, and sets
+    /// the loader to the largest that fits. Restores the model.
     pub fn scale_batch_size<M: TrainModule>(
         &mut self,
         model: &mut M,
@@ -148,7 +148,7 @@ impl Trainer {
                     break;
                 }
             }
-            // One batch has all samples: larger ones would be the same.
+            // One batch has all samples: a larger one would be the same.
             if train.len() == Some(1) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Callbacks that come with the Trainer.
+//! Built-in callbacks.
 
 use crate::support::*;
 use rushlight_core::Result;
@@ -68,7 +68,7 @@ fn averages_of_weights() -> Result<()> {
             false => averaged(EmaWeights::new(0.9), epochs, resume, saves(name)),
         };
         let (whole, last) = run(4, Resume::Never, &format!("whole-{swa}"))?;
-        // The checkpoint has the weights themselves, as a run without the callback.
+        // The checkpoint has the raw weights, like a run without the callback.
         let plain = averaged(LearningRateMonitor::new(), 4, Resume::Never, saves(&format!("plain-{swa}")))?;
         let weights = rushlight_train::load_checkpoint(last)?.get("model")?.to_state_dict()?;
         let net = Net::new()?;
@@ -94,7 +94,7 @@ fn a_summary_is_a_table() -> Result<()> {
     Ok(())
 }
 
-/// Where the time went, by the Trainer's actions and as a trace of steps.
+/// Profiles by the Trainer's actions and as a trace of steps.
 #[test]
 fn profilers_write_what_they_measured() -> Result<()> {
     let _turn = alone();
@@ -135,7 +135,7 @@ fn a_summary_counts_operations_of_each_part() -> Result<()> {
         let row = table.lines().find(|line| line.split_whitespace().next() == Some(name));
         row.unwrap_or_else(|| panic!("{name}: {table}")).split("  ").last().unwrap().trim().to_owned()
     };
-    // Two for each weight and position; scores and their product with values over half the pairs of positions.
+    // Two operations per weight and position; scores and their product with values over half of the pairs of positions.
     let (qkv, out, mlp) = (2 * 8 * 16 * 48, 2 * 8 * 16 * 16, 2 * 8 * 16 * 64);
     let attention = 2 * 2 * (8 * 8 / 2) * (8 + 8);
     assert_eq!(flops("c_attn"), format!("{:.1} k", f64::from(qkv) / 1e3));

@@ -80,8 +80,8 @@ fn a_run_has_a_directory() -> Result<()> {
     Ok(())
 }
 
-/// What the reader `tests/NAME/read.py` finds, by TensorBoard's or MLflow's own code; `None`, with the reason printed,
-/// where it is not installed.
+/// The output of the reader `tests/NAME/read.py`, which uses TensorBoard's or MLflow's own code; `None`, with the
+/// reason printed, if it is not installed.
 fn read_with(name: &str, arguments: &[&std::ffi::OsStr]) -> Option<Json> {
     let Some(python) = std::env::var_os("RUSHLIGHT_TENSORBOARD_PYTHON").filter(|python| !python.is_empty()) else {
         assert!(std::env::var_os("CI").is_none(), "RUSHLIGHT_TENSORBOARD_PYTHON is not set; scripts/test sets it");

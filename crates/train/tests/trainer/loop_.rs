@@ -12,7 +12,7 @@ use rushlight_train::{
 };
 use std::time::Duration;
 
-/// A loop as one writes it by hand.
+/// The equivalent handwritten loop.
 fn by_hand(
     epochs: u64,
     accumulate: usize,
@@ -216,7 +216,7 @@ fn several_optimizers_step_together_or_in_turn() -> Result<()> {
     for joint in [true, false] {
         let mut model = Alternating { net: Net::new()?, joint };
         let before = model.net.bits()?;
-        // Replays of a captured step do not call it, and the calls are counted.
+        // Replays of a captured step do not call it, so its calls are counted.
         let mut trainer = quiet().max_epochs(3).capture(false).build()?;
         trainer.fit(&mut model, &mut loader(24, false)?, Some(&mut loader(8, false)?))?;
         assert_eq!(model.net.count("turn 0"), 9);

@@ -1,4 +1,4 @@
-//! The Trainer: its loop against one written by hand, its options, its runs that are killed, its files.
+//! The Trainer: its loop against a handwritten one, its options, killed runs, its files.
 
 mod callbacks;
 mod logs;

@@ -74,7 +74,7 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
     std::fs::write(root.join(format!("end-{}", trainer.run().rank())), text.join("\n")).map_err(Error::from)
 }
 
-/// Not a test of its own: a rank.
+/// Not a test: a rank.
 #[test]
 fn child_rank() -> Result<()> {
     let Ok(root) = std::env::var("RUSHLIGHT_TEST_RANK") else { return Ok(()) };
@@ -124,7 +124,7 @@ fn ends(root: &Path, rank: usize) -> Vec<(String, f64)> {
 #[test]
 fn two_processes_train_as_one() {
     let (one, two, again) = (scratch("one"), scratch("two"), scratch("again"));
-    // Two processes with batches of 8 see what one sees in batches of 16.
+    // Two processes with batches of 8 see the same data as one with batches of 16.
     start(&one, 1, 16, false, 4);
     start(&two, 2, 8, false, 4);
     let (alone, first) = (ends(&one, 0), ends(&two, 0));

@@ -1,4 +1,4 @@
-//! Runs that are killed, and continue as if they had not been.
+//! Killed runs that continue as if they had not been killed.
 
 use crate::support::*;
 use rushlight_core::rng::manual_seed;
@@ -56,7 +56,7 @@ impl Callback for Die {
     }
 }
 
-/// A run with everything a run has: dropout, shuffling, a schedule, accumulation, a scaler, validation, values of the
+/// A run with all kinds of state: dropout, shuffling, a schedule, accumulation, a scaler, validation, values of the
 /// epoch.
 fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
     manual_seed(7);
@@ -85,7 +85,7 @@ fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
     std::fs::write(root.join("end"), text.join("\n")).map_err(Error::from)
 }
 
-/// Not a test of its own: the run that the others start as a process.
+/// Not a test: the run that the others start as a process.
 #[test]
 fn child_run() -> Result<()> {
     let Ok(root) = std::env::var("RUSHLIGHT_TEST_RUN") else { return Ok(()) };
@@ -154,7 +154,7 @@ fn a_killed_run_ends_with_the_same_weights_and_values() {
     }
 }
 
-/// A scheduler's signal: the run saves at the edge of the step and ends with the code that asks for another job, which
+/// A scheduler's signal: the run saves at the end of the step and exits with the requeue code; the next job
 /// continues.
 #[test]
 #[cfg(target_os = "linux")]

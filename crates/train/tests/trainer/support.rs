@@ -18,7 +18,7 @@ pub struct Net {
     first: Linear,
     drop: Dropout,
     second: Linear,
-    /// What happened, in order.
+    /// Events, in order.
     #[module(skip)]
     pub events: Mutex<Vec<String>>,
 }
@@ -111,7 +111,7 @@ pub fn scratch(name: &str) -> PathBuf {
     path
 }
 
-/// The same numbers in every test, whatever others draw from the process's generator meanwhile.
+/// The same numbers in every test, whatever others draw from the default generator meanwhile.
 pub fn data(samples: usize) -> Result<TensorDataset<(Tensor, Tensor)>> {
     let value = |i: usize, k: usize| ((i * 31 + k * 17) as f32 * 0.61).sin();
     let x: Vec<f32> = (0..samples * 8).map(|i| value(i / 8, i % 8)).collect();
@@ -131,13 +131,13 @@ pub fn alone() -> std::sync::MutexGuard<'static, ()> {
     turn
 }
 
-/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. A device that is named must be there.
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. The named device must exist.
 pub fn device() -> Device {
     std::env::var("RUSHLIGHT_TEST_DEVICE")
         .map_or(Device::Cpu, |name| name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"))
 }
 
-/// A Trainer that shows and writes nothing.
+/// A Trainer without output.
 pub fn quiet() -> TrainerBuilder {
     Trainer::new().run_directory(None).progress(false).device(device())
 }

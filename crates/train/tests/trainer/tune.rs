@@ -29,7 +29,7 @@ fn a_batch_size_is_found() -> Result<()> {
     let mut train = loader(96, true)?;
     assert_eq!(quiet().build()?.scale_batch_size(&mut net, &mut train, 40)?, 32);
     assert_eq!((train.batch_size(), train.len()), (Some(32), Some(3)));
-    // 128 samples are more than there are: the search ends with one batch of all.
+    // 128 samples are more than the dataset has: the search ends with one batch of all.
     assert_eq!(quiet().build()?.scale_batch_size(&mut net, &mut train, 1 << 20)?, 128);
     assert_eq!(net.bits()?, before);
     Ok(())

@@ -1,4 +1,4 @@
-//! Runs on the disk: found below a directory, read as they grow, kept in memory for the page.
+//! Runs on disk: found below a directory, read as they grow, kept in memory for the page.
 //!
 //! | module | what it does |
 //! |---|---|

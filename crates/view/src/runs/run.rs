@@ -17,7 +17,7 @@ const MAX_TEXTS: usize = 60;
 const MAX_TEXT: usize = 64 << 10;
 const MAX_HPARAMS: usize = 1_000;
 
-/// Sources of a curve's values. Later ones are preferred: they have all digits.
+/// Sources of a curve's values. Later ones are preferred: they have full precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// TensorBoard's event files.
@@ -28,7 +28,7 @@ pub enum Source {
     JsonLines,
 }
 
-/// A distribution of a step.
+/// A histogram of a step.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     /// The step.
@@ -39,7 +39,7 @@ pub struct Histogram {
     pub buckets: Buckets,
 }
 
-/// An image of a step: it stays in its file.
+/// An image of a step: its bytes stay in the file.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// The step.
@@ -48,7 +48,7 @@ pub struct Image {
     pub time: f64,
     /// The event file.
     pub file: PathBuf,
-    /// Where its bytes begin.
+    /// Offset of its bytes.
     pub offset: u64,
     /// Their number.
     pub len: usize,
@@ -68,11 +68,11 @@ pub struct Text {
 /// A run.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// Number by which the page knows the run.
+    /// Number that identifies the run in the page.
     pub id: u64,
-    /// The run's directory, from the root on.
+    /// The run's directory, relative to the root.
     pub name: String,
-    /// Count of changes.
+    /// Change counter.
     pub seq: u64,
     /// Curves by name.
     pub series: BTreeMap<String, (Source, Series)>,
@@ -128,7 +128,7 @@ impl Run {
         series.push(step, time, value, self.seq);
     }
 
-    /// Takes a row of metrics. Rows without a step are counted.
+    /// Adds a row of metrics. Rows without a step are numbered.
     pub fn row(&mut self, source: Source, row: &Row, count: i64) {
         let step = row.step.unwrap_or(count);
         let time = row.time.unwrap_or(f64::NAN);
@@ -141,7 +141,7 @@ impl Run {
         }
     }
 
-    /// Takes a row of a rank's own figures.
+    /// Adds a row of a rank's statistics.
     pub fn rank_row(&mut self, rank: u32, row: &Row) {
         if !self.ranks.contains_key(&rank) && self.ranks.len() >= MAX_RANKS {
             return;
@@ -157,7 +157,7 @@ impl Run {
         }
     }
 
-    /// Takes a value of an event file.
+    /// Adds a value of an event file.
     pub fn event(&mut self, file: &std::path::Path, value: EventValue) {
         let EventValue { wall_time: time, step, tag, content } = value;
         self.saw(time);
@@ -198,7 +198,7 @@ impl Run {
         }
     }
 
-    /// Takes hyperparameters; those known stay.
+    /// Adds hyperparameters; known ones are kept.
     pub fn add_hparams(&mut self, found: Map<String, Json>) {
         for (name, value) in found {
             if self.hparams.len() < MAX_HPARAMS {
@@ -207,7 +207,7 @@ impl Run {
         }
     }
 
-    /// Forgets all curves of a source, whose file was cut or replaced.
+    /// Drops all curves of a source whose file was truncated or replaced.
     pub fn forget(&mut self, source: Source) {
         let seq = self.seq;
         for (known, series) in self.series.values_mut() {
@@ -222,7 +222,7 @@ impl Run {
         }
     }
 
-    /// Forgets a rank's curves.
+    /// Drops a rank's curves.
     pub fn forget_rank(&mut self, rank: u32) {
         let seq = self.seq;
         for series in self.ranks.get_mut(&rank).into_iter().flat_map(BTreeMap::values_mut) {
@@ -231,7 +231,7 @@ impl Run {
     }
 }
 
-/// Adds an item of a name. Of too many every second is dropped, the first and the newest stay.
+/// Adds an item of a name. If there are too many, every second is dropped; the first and the newest stay.
 fn keep<T>(all: &mut BTreeMap<String, Vec<T>>, tag: String, item: T, most: usize) {
     if all.len() >= MAX_TAGS && !all.contains_key(&tag) {
         return;

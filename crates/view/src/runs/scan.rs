@@ -1,9 +1,9 @@
-//! Finding the directories of runs and their files.
+//! Finding run directories and their files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Bounds for a walk: a mistyped directory such as `/` must not be read whole.
+/// Bounds for a directory walk: a mistyped directory such as `/` must not be read completely.
 const MAX_DEPTH: usize = 8;
 const MAX_ENTRIES: usize = 200_000;
 const MAX_RUNS: usize = 2_000;
@@ -31,13 +31,13 @@ pub struct Files {
 }
 
 impl Files {
-    /// Whether the directory is that of a run.
+    /// Whether the directory is a run's.
     fn is_run(&self) -> bool {
         !self.events.is_empty() || self.json_lines.is_some() || self.csv.is_some() || self.config.is_some()
     }
 }
 
-/// Runs below a directory by their names, and whether there were more than a walk takes.
+/// Runs below a directory by their names, and whether there were more than the limit.
 pub fn scan(root: &Path) -> (BTreeMap<String, Files>, bool) {
     let mut walk = Walk { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()), ..Walk::default() };
     let top = walk.root.clone();
@@ -47,7 +47,7 @@ pub fn scan(root: &Path) -> (BTreeMap<String, Files>, bool) {
 
 #[derive(Default)]
 struct Walk {
-    /// Links are followed if they lead to something below it.
+    /// Links are followed if they point below it.
     root: PathBuf,
     found: BTreeMap<String, Files>,
     entries: usize,
@@ -55,8 +55,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// The entries of a directory with their names; links that lead out of the root, or to a directory (which could be
-    /// one above), are left out.
+    /// The entries of a directory with their names. Links that point out of the root, or to a directory (which could be
+    /// a parent), are skipped.
     fn entries(&mut self, path: &Path) -> Vec<(String, PathBuf, bool)> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {

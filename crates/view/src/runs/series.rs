@@ -1,6 +1,6 @@
 //! Points of a curve, thinned so that memory is bounded.
 
-/// More points than this are thinned to half.
+/// Maximum points; more are thinned to half.
 const MAX_POINTS: usize = 20_000;
 
 /// A value of a step.
@@ -10,17 +10,17 @@ pub struct Point {
     pub step: i64,
     /// Seconds since 1970.
     pub time: f64,
-    /// The value; may be not finite.
+    /// The value, possibly not finite.
     pub value: f64,
-    /// When the point arrived, in the run's count of changes.
+    /// Value of the run's change counter at arrival.
     pub seq: u64,
 }
 
-/// A curve. Points are in the order of their arrival, which is the order of steps unless the writer went back.
+/// A curve. Points are in order of arrival, which is the order of steps unless the writer went back.
 #[derive(Debug, Default)]
 pub struct Series {
     points: Vec<Point>,
-    /// The change that last removed points: earlier readers must read all points again.
+    /// The change that last removed points: a reader with an older state must read all points again.
     reset: u64,
     /// One of `stride` points is kept.
     stride: u32,
@@ -64,7 +64,7 @@ impl Series {
         }
     }
 
-    /// Takes away the points of a step and later ones.
+    /// Removes the points from a step on.
     pub fn purge(&mut self, step: i64, seq: u64) {
         let before = self.points.len();
         self.points.retain(|point| point.step < step);
@@ -82,13 +82,13 @@ impl Series {
         self.last
     }
 
-    /// Least and greatest value, if any was a number.
+    /// Minimum and maximum value, ignoring NaN.
     pub fn range(&self) -> Option<(f64, f64)> {
         (self.least <= self.greatest).then_some((self.least, self.greatest))
     }
 
-    /// Points that arrived after a change, and whether they are all of them, as earlier ones may have been taken away.
-    /// At most `most` points: of each group of neighbours the least and the greatest. `None` if nothing changed.
+    /// Points that arrived after a change, and whether they are all points, because earlier ones were removed. At most
+    /// `most` points: the minimum and maximum of each group of adjacent points. `None` if nothing changed.
     pub fn since(&self, seq: u64, most: usize) -> Option<(bool, Vec<Point>)> {
         let all = seq == 0 || self.reset > seq;
         let start = if all { 0 } else { self.points.partition_point(|point| point.seq <= seq) };
@@ -96,7 +96,7 @@ impl Series {
         if points.len() > most {
             points = extremes(&points, most);
         }
-        // The newest value is shown even if thinning leaves it out.
+        // The newest value is included even if thinning drops it.
         if let Some(last) = self.last.filter(|last| last.seq > seq || all)
             && points.last().is_none_or(|point| point.seq != last.seq || point.step != last.step)
         {
@@ -106,7 +106,7 @@ impl Series {
     }
 }
 
-/// At most some `most` points with the least and the greatest value of each group.
+/// At most about `most` points with the minimum and maximum of each group.
 fn extremes(points: &[Point], most: usize) -> Vec<Point> {
     let size = (2 * points.len()).div_ceil(most.max(2));
     let mut kept = Vec::with_capacity(most + 2);

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-/// Between looks at files, and between walks over directories.
+/// Intervals between polls of files, and between directory walks.
 const LOOK: Duration = Duration::from_millis(500);
 const WALK: Duration = Duration::from_secs(2);
-/// How much of all files is read between two looks at the clock, so that a page sees large directories fill up.
+/// Bytes read from all files between two checks of the clock, so that a page sees large directories fill up.
 const BUDGET: usize = 32 << 20;
 /// Largest description of a run, and largest CSV file.
 const MAX_DESCRIPTION: u64 = 4 << 20;
@@ -29,7 +29,7 @@ pub struct State {
     pub version: u64,
     /// Whether there were more runs or files than are read.
     pub cut: bool,
-    /// Whether everything there was at the beginning has been read.
+    /// Whether the initial contents have been read.
     pub loaded: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Nothing is read before a [`Watcher`] does.
+    /// Nothing is read before a [`Watcher`] runs.
     pub fn new(root: PathBuf) -> Arc<Self> {
         Arc::new(Self { root, state: Mutex::default(), changed: Condvar::new() })
     }
@@ -57,7 +57,7 @@ impl Store {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Waits until the version is another, or the time is over.
+    /// Waits until the version changes, or until a timeout.
     pub fn wait(&self, version: u64, time: Duration) -> MutexGuard<'_, State> {
         let guard = self.changed.wait_timeout_while(self.lock(), time, |state| state.version == version);
         guard.unwrap_or_else(|e| e.into_inner()).0
@@ -88,7 +88,7 @@ struct Reading {
     json_lines: Option<(Tail, i64)>,
     csv: Option<PathBuf>,
     ranks: Vec<(u32, Tail)>,
-    /// Times of files that are read whole.
+    /// Modification times of files that are read completely.
     times: HashMap<PathBuf, std::time::SystemTime>,
 }
 
@@ -101,7 +101,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Looks once at everything. Returns whether there was more than could be read at once.
+    /// Polls everything once. Returns whether there was more than could be read at once.
     pub fn look(&mut self, store: &Store) -> bool {
         if self.walked.is_none_or(|at| at.elapsed() >= WALK) {
             self.walk(store);
@@ -158,7 +158,7 @@ impl Watcher {
 }
 
 impl Reading {
-    /// Takes up new files and drops those that are gone.
+    /// Adds new files and removes missing ones.
     fn take(&mut self, files: &Files) {
         self.events.retain(|(tail, _)| files.events.iter().any(|path| path == tail.path()));
         for path in &files.events {
@@ -194,7 +194,7 @@ impl Reading {
             void |= read_events(tail, parser, budget, name, &change);
         }
         if void {
-            // One of several files was cut or replaced, and its data is mixed with the others': read all again.
+            // One of several files was truncated or replaced, and its data is mixed with the others': read all again.
             change(&mut |run| run.forget(Source::Events));
             for (tail, parser) in &mut self.events {
                 tail.restart();
@@ -213,7 +213,8 @@ impl Reading {
                         run.row(Source::JsonLines, &row, *count);
                     }
                     None => {
-                        run.problems.insert("metrics.jsonl".into(), "a line is no JSON object; it is left out".into());
+                        run.problems
+                            .insert("metrics.jsonl".into(), "a line is not a JSON object; it is skipped".into());
                     }
                 },
             });
@@ -301,7 +302,7 @@ fn read_events(
                 };
             });
         }
-        // A record that is not whole yet, or damaged, is tried again when the file changes.
+        // An incomplete or damaged record is retried when the file changes.
         if stuck {
             tail.wait();
             return false;
@@ -309,7 +310,7 @@ fn read_events(
     }
 }
 
-/// Reads the new whole lines of a file. The reader is given `None` if earlier lines are void.
+/// Reads new complete lines of a file. The reader gets `None` if earlier lines are void.
 fn read_lines(
     tail: &mut Tail,
     budget: &mut usize,
@@ -392,7 +393,7 @@ mod tests {
         watcher.look(&store);
         assert_eq!(values(&store, "b", "acc"), [0.5]);
         assert_eq!(store.lock().runs.values().find(|r| r.name == "a").unwrap().hparams["lr"], 0.1);
-        // A damaged file is said to be, and read on when it is whole.
+        // A damaged file is reported, and reading continues when it is repaired.
         let events = std::fs::read_dir(root.join("b")).unwrap().next().unwrap().unwrap().path();
         let whole = std::fs::read(&events).unwrap();
         std::fs::write(&events, [&whole[..], &[1; 40]].concat()).unwrap();

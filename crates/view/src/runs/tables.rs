@@ -2,9 +2,9 @@
 
 use serde_json::Value as Json;
 
-/// Longest line that is read; a file without ends of lines is none of metrics.
+/// Maximum length of a line; a file without newlines is not a metrics file.
 pub const MAX_LINE: usize = 4 << 20;
-/// Most values of one row.
+/// Maximum values of a row.
 const MAX_VALUES: usize = 20_000;
 
 /// The values of a row.
@@ -32,7 +32,7 @@ impl Row {
     }
 }
 
-/// A number, or the name of one that is not finite.
+/// A number, or the name of a non-finite one.
 fn number(value: &Json) -> Option<f64> {
     match value {
         Json::Number(n) => n.as_f64(),
@@ -47,7 +47,7 @@ fn number(value: &Json) -> Option<f64> {
     }
 }
 
-/// The row of a line of JSON; nothing if it is no object.
+/// The row of a JSON line; `None` if it is not an object.
 pub fn json_row(line: &[u8]) -> Option<Row> {
     let Json::Object(object) = serde_json::from_slice(line).ok()? else { return None };
     let mut row = Row::default();
@@ -59,7 +59,7 @@ pub fn json_row(line: &[u8]) -> Option<Row> {
     Some(row)
 }
 
-/// The whole lines of a piece of a file, and the bytes they take.
+/// The complete lines of a piece of a file, and their bytes.
 pub fn whole_lines(bytes: &[u8]) -> (impl Iterator<Item = &[u8]>, usize) {
     let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
     (bytes[..end].split(|b| *b == b'\n').filter(|line| !line.is_empty()), end)
@@ -73,7 +73,7 @@ pub fn csv_rows(text: &str) -> Vec<Row> {
         .map(|line| {
             let mut row = Row::default();
             for (name, cell) in names.iter().zip(cells(line)) {
-                // Rust reads every spelling of infinity and NaN that loggers use.
+                // Rust parses every spelling of infinity and NaN that loggers use.
                 if let Ok(value) = cell.trim().parse::<f64>() {
                     row.put(name, value);
                 }
@@ -83,7 +83,7 @@ pub fn csv_rows(text: &str) -> Vec<Row> {
         .collect()
 }
 
-/// The cells of a line. Quoted ones may hold commas and doubled quotes, not ends of lines: loggers write none.
+/// The cells of a line. Quoted ones may contain commas and doubled quotes, not newlines: loggers write none.
 fn cells(line: &str) -> Vec<String> {
     let (mut found, mut cell, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars().peekable();

@@ -1,25 +1,25 @@
-//! Reading a file that grows, and noticing when it was cut short or replaced.
+//! Reading a growing file, with detection of truncation and replacement.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How much is read of a file at once.
+/// Maximum bytes read from a file at once.
 const PIECE: usize = 1 << 20;
 
 /// Identifies a file: device and inode.
 type Identity = (u64, u64);
 
-/// A file and how far it was read.
+/// A file and the position up to which it was read.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
     offset: u64,
     identity: Option<Identity>,
-    /// Size and time of the last change when it was read last: an unchanged file is not opened again.
+    /// Size and modification time at the last read: an unchanged file is not opened again.
     seen: Option<(u64, Option<SystemTime>)>,
-    /// Bytes that the reader needs at once.
+    /// Minimum bytes that the reader needs next.
     needed: usize,
     /// Whether the reader cannot use the bytes so far: the file is read again when it changes.
     waiting: bool,
@@ -30,7 +30,7 @@ pub struct Tail {
 pub enum Grown {
     /// Nothing new.
     Nothing,
-    /// The file was cut short or replaced: everything read so far is void, and the next call restarts.
+    /// The file was truncated or replaced: everything read so far is void, and the next call restarts.
     Reset,
     /// Bytes from the offset on.
     Bytes(Vec<u8>),
@@ -48,7 +48,7 @@ fn identity(_: &std::fs::Metadata) -> Identity {
 }
 
 impl Tail {
-    /// Begins at the beginning.
+    /// Starts at the beginning.
     pub fn new(path: PathBuf) -> Self {
         Self { path, offset: 0, identity: None, seen: None, needed: 0, waiting: false }
     }
@@ -58,12 +58,12 @@ impl Tail {
         &self.path
     }
 
-    /// Where the bytes of the next piece begin.
+    /// Offset of the next piece.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads additions. A removed file is a reset; an unreadable one has no additions.
+    /// Reads appended bytes. A removed file is a reset; an unreadable one has no new bytes.
     pub fn poll(&mut self) -> Grown {
         let Ok(mut file) = self.open_changed() else {
             return if self.offset > 0 && !self.path.exists() { self.reset() } else { Grown::Nothing };
@@ -105,7 +105,7 @@ impl Tail {
         Grown::Reset
     }
 
-    /// Says how many bytes were used up and how many the next piece needs at least.
+    /// Reports the number of bytes consumed and the minimum size of the next piece.
     pub fn consume(&mut self, bytes: usize, needed: usize) {
         self.offset += bytes as u64;
         self.needed = needed;
@@ -117,12 +117,12 @@ impl Tail {
         bytes < PIECE.max(self.needed)
     }
 
-    /// Nothing can be done with the rest of the file until it changes.
+    /// The rest of the file cannot be used until it changes.
     pub fn wait(&mut self) {
         self.waiting = true;
     }
 
-    /// Begins at the beginning again.
+    /// Restarts at the beginning.
     pub fn restart(&mut self) {
         *self = Self::new(std::mem::take(&mut self.path));
     }

@@ -10,7 +10,7 @@ pub struct Access {
     port: u16,
 }
 
-/// Whether two texts are equal, in a time that does not depend on where they differ.
+/// Constant-time equality of texts.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0u8, |all, (x, y)| all | std::hint::black_box(x ^ y)) == 0
 }
@@ -23,7 +23,7 @@ pub fn random_token() -> std::io::Result<String> {
 }
 
 impl Access {
-    /// With a token everyone needs it; without, browsers of this machine are let in.
+    /// With a token every request needs it; without, requests from browsers on this machine are allowed.
     pub fn new(token: Option<String>, port: u16) -> Self {
         Self { token, port }
     }
@@ -36,7 +36,7 @@ impl Access {
     /// `None` if the request is allowed, otherwise the response.
     pub fn check(&self, request: &Request) -> Option<Response> {
         let Some(token) = &self.token else {
-            // A page of another site could have its name resolve to this machine: the browser then sends that name.
+            // DNS rebinding: another site could resolve its name to this machine; the browser then sends that name.
             return (!is_local(request.host.as_deref())).then(|| {
                 Response::text(421, "this server answers to localhost only; start it with --token for other names")
             });
@@ -47,7 +47,7 @@ impl Access {
         if request.cookies.iter().any(|(name, value)| *name == cookie && is_token(value))
             || bearer.is_some_and(is_token)
         {
-            // The token leaves the address, and with it the history of the browser.
+            // Redirects to an address without the token, which keeps it out of the browser's history.
             return (request.path == "/" && request.query("token").is_some()).then(|| Response::redirect("/"));
         }
         match request.query("token") {
@@ -67,7 +67,7 @@ impl Access {
     }
 }
 
-/// Whether a host is this machine by one of its own names.
+/// Whether a host is a local name of this machine.
 fn is_local(host: Option<&str>) -> bool {
     let Some(host) = host else { return false };
     let name = match host.strip_prefix('[') {

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Points of a curve in one answer.
+/// Maximum points of a curve in one response.
 const MAX_POINTS: usize = 2_000;
-/// Largest image that is sent, and most bytes of a log at once.
+/// Maximum size of an image, and maximum bytes of a log per response.
 const MAX_IMAGE: usize = 32 << 20;
 const MAX_LOG: u64 = 256 << 10;
 
@@ -38,7 +38,7 @@ fn with_run(store: &Store, request: &Request, act: impl FnOnce(&Run) -> Response
     Some(act(store.lock().runs.get(&id)?))
 }
 
-/// JSON has no numbers that are not finite: those are texts.
+/// JSON has no non-finite numbers: they are sent as strings.
 fn number(value: f64) -> Json {
     match Number::from_f64(value) {
         Some(number) => Json::Number(number),
@@ -196,12 +196,12 @@ fn log(store: &Store, request: &Request) -> Option<Response> {
 fn read_log(path: &Path, from: Option<u64>) -> std::io::Result<Json> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
-    // A log shorter than the last position has been replaced.
+    // A log shorter than the last position was replaced.
     let from = from.filter(|from| *from <= size).unwrap_or_else(|| size.saturating_sub(MAX_LOG));
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(MAX_LOG).read_to_end(&mut bytes)?;
-    // A character that is not whole is left for the next piece, unless it never will be.
+    // An incomplete UTF-8 character is left for the next piece, unless it is invalid.
     let whole = match std::str::from_utf8(&bytes) {
         Err(e) if e.error_len().is_none() && e.valid_up_to() > 0 => e.valid_up_to(),
         _ => bytes.len(),

@@ -1,19 +1,19 @@
-//! Just enough of HTTP/1.1: one GET or HEAD a connection, bounded in size and time.
+//! A minimal HTTP/1.1 server: one GET or HEAD per connection, bounded in size and time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A request and its headers must fit.
+/// Maximum size of a request with its headers.
 const MAX_REQUEST: usize = 16 << 10;
-/// A request must have arrived, and an answer gone, within these times.
+/// Timeouts for receiving a request and for sending a response.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
 /// A request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Whether only the headers are wanted.
+    /// Whether the request is HEAD.
     pub head: bool,
     /// The path, decoded.
     pub path: String,
@@ -44,7 +44,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// An answer of a status.
+    /// A response with a status.
     pub fn new(status: u16, kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status, kind, headers: Vec::new(), body: body.into() }
     }
@@ -59,13 +59,13 @@ impl Response {
         Self::new(200, "application/json", value.to_string())
     }
 
-    /// Adds a header; line ends cannot occur in one.
+    /// Adds a header; its value cannot contain newlines.
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.chars().filter(|c| !c.is_control()).collect()));
         self
     }
 
-    /// Where to look instead.
+    /// A redirect.
     pub fn redirect(to: &str) -> Self {
         Self::text(303, "").header("Location", to)
     }
@@ -91,7 +91,7 @@ impl Response {
         }
     }
 
-    /// The status line and the headers. Scripts, styles and data may come from this server only, and no other page may
+    /// The status line and the headers. Scripts, styles and data may only come from this server, and no other page may
     /// frame it.
     pub fn head(&self, length: Option<usize>) -> String {
         let mut head = format!("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", self.status, self.reason(), self.kind);
@@ -118,7 +118,7 @@ impl Response {
     }
 }
 
-/// Writes everything within a time, however slowly the other side reads.
+/// Writes everything within a timeout, however slowly the client reads.
 pub fn write_all(stream: &mut TcpStream, mut bytes: &[u8], time: Duration) -> std::io::Result<()> {
     let deadline = Instant::now() + time;
     while !bytes.is_empty() {
@@ -163,9 +163,9 @@ pub fn read(stream: &mut TcpStream) -> Result<Request, Option<Response>> {
     parse(&bytes[..end]).map_err(Some)
 }
 
-/// A request from its lines, without the empty one.
+/// Parses a request from its lines, without the empty one.
 pub fn parse(bytes: &[u8]) -> Result<Request, Response> {
-    let bad = |what: &str| Response::text(400, format!("no request of HTTP/1.1: {what}"));
+    let bad = |what: &str| Response::text(400, format!("not an HTTP/1.1 request: {what}"));
     let text = std::str::from_utf8(bytes).map_err(|_| bad("it is not text"))?;
     let mut lines = text.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
@@ -182,7 +182,7 @@ pub fn parse(bytes: &[u8]) -> Result<Request, Response> {
         _ => return Err(Response::text(405, "only GET is answered").header("Allow", "GET, HEAD")),
     };
     if !target.starts_with('/') {
-        return Err(bad("the target is no path"));
+        return Err(bad("the target is not a path"));
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut request = Request { head, path: decode(path, false), ..Request::default() };
@@ -207,7 +207,7 @@ pub fn parse(bytes: &[u8]) -> Result<Request, Response> {
     Ok(request)
 }
 
-/// Text whose bytes were written as `%XX`; in a query `+` is a space.
+/// Percent-decodes a text; in a query `+` is a space.
 fn decode(text: &str, plus: bool) -> String {
     let bytes = text.as_bytes();
     let mut found = Vec::with_capacity(bytes.len());

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Connections at once, and of those, pages that are kept current.
+/// Maximum connections, and among those, pages with live updates.
 const MAX_CONNECTIONS: usize = 96;
 const MAX_LIVE: usize = 48;
 /// Interval of keep-alive messages to a page: proxies cut idle connections.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Between two messages to a page.
+/// Minimum interval between two messages to a page.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Answers requests about a store.
@@ -29,13 +29,13 @@ pub struct Server {
     live: AtomicUsize,
 }
 
-/// A place among the connections, given back when dropped.
+/// A connection slot, released when dropped.
 struct Place<'a>(&'a AtomicUsize);
 
 impl<'a> Place<'a> {
     fn take(count: &'a AtomicUsize, most: usize) -> Option<Self> {
         let place = Self(count);
-        // A failed attempt is given back by the drop.
+        // Dropping a failed attempt releases its slot.
         (count.fetch_add(1, Relaxed) < most).then_some(place)
     }
 }
@@ -55,7 +55,7 @@ impl Server {
     /// Answers until the process ends.
     pub fn run(self: &Arc<Self>, listener: &TcpListener) {
         loop {
-            // No descriptor may be left for a moment: it passes.
+            // Out of file descriptors: temporary.
             let Ok((mut stream, _)) = listener.accept() else {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
@@ -106,7 +106,7 @@ impl Server {
         }
     }
 
-    /// Server-sent events: which runs have changed, as they do.
+    /// Server-sent events: the runs that have changed.
     fn keep_current(&self, stream: &mut TcpStream) {
         let Some(_place) = Place::take(&self.live, MAX_LIVE) else {
             let _ = Response::text(503, "too many pages are open").send(stream, false);

@@ -25,9 +25,9 @@ processors. q ends it. Where standard output is no terminal it prints once.
 
 Exit code: 0; 1 if the nodes of a job cannot be asked.";
 
-/// Seconds between the two samples of `--once`, which rates need.
+/// Seconds between the two samples of `--once`; rates need two.
 const ONCE: Duration = Duration::from_millis(500);
-/// Processes of the machine that are shown.
+/// Maximum processes shown.
 const PROCESSES: usize = 8;
 
 /// The command line's options.
@@ -82,7 +82,7 @@ struct Here {
 }
 
 impl Here {
-    /// The first sample is taken here, so that the next has rates.
+    /// Takes the first sample, so that the next has rates.
     fn new() -> Self {
         let mut monitor = Monitor::new();
         monitor.sample();
@@ -159,7 +159,7 @@ fn here(request: &Request) -> Result<(), String> {
     })
 }
 
-/// Prints a text. Returns whether anybody reads on.
+/// Prints a text. Returns whether the reader is still there.
 fn print(text: &str) -> bool {
     let mut out = std::io::stdout();
     writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
@@ -172,7 +172,7 @@ fn plain(nodes: &[Node]) -> String {
     screen.lines(nodes, 120).join("\n")
 }
 
-/// Draws again and again until the user quits or there is nothing more.
+/// Redraws until the user quits or there is nothing more.
 #[cfg(target_os = "linux")]
 fn show(interval: Duration, mut next: impl FnMut() -> Option<Vec<Node>>) -> Result<(), String> {
     let mut terminal = terminal::Terminal::open().map_err(|e| format!("the terminal cannot be used: {e}"))?;

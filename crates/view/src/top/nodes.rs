@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long the nodes of a job may take to answer first.
+/// Timeout for the first answer of a job's nodes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn node(json: &Json) -> Node {
@@ -40,7 +40,7 @@ pub fn of_ranks(request: &Request) -> Result<()> {
         for bytes in all {
             let line = String::from_utf8_lossy(&bytes).into_owned();
             let json: Json = serde_json::from_str(&line).unwrap_or_default();
-            // Several ranks of a node see the same.
+            // Ranks of one node report the same values.
             nodes.entry(json["host"].as_str().unwrap_or_default().to_owned()).or_insert(line);
         }
         Ok((nodes.into_values().collect(), world.rank() == 0))
@@ -48,7 +48,7 @@ pub fn of_ranks(request: &Request) -> Result<()> {
     let parse = |lines: &[String]| -> Vec<Node> {
         lines.iter().filter_map(|line| serde_json::from_str(line).ok()).map(|json: Json| node(&json)).collect()
     };
-    // The first rank says whether it continues: the others have no terminal to see.
+    // The first rank decides whether to continue: the others have no terminal.
     let goes_on = |own: bool| -> Result<bool> {
         let all = world.all_gather_object(&[u8::from(own)])?;
         Ok(all.first().is_some_and(|bytes| bytes == &[1]))
@@ -81,12 +81,12 @@ pub fn of_ranks(request: &Request) -> Result<()> {
     shown.map_err(rushlight_core::Error::io)
 }
 
-/// A step of a Slurm job that is ended with this process.
+/// A Slurm step that ends with this process.
 struct Step(Child);
 
 impl Drop for Step {
     fn drop(&mut self) {
-        // srun passes SIGTERM on and ends the tasks; killed, it could not.
+        // srun forwards SIGTERM and ends the tasks; after SIGKILL it could not.
         let pid = i32::try_from(self.0.id()).unwrap_or(0);
         if pid > 0 && !matches!(self.0.try_wait(), Ok(Some(_))) {
             // SAFETY: the process is our child, which has not been waited for.
@@ -125,7 +125,7 @@ pub fn of_job(request: &Request, job: &str, myself: &[OsString]) -> std::result:
     srun.arg(format!("--jobid={job}")).arg(format!("--nodes={nodes}")).arg(format!("--ntasks={nodes}"));
     srun.args(myself).args(["--json", "--interval"]).arg(request.interval.as_secs_f64().to_string());
     srun.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Launched from within another job, srun would take that one's settings.
+    // Launched from within another job, srun would use that job's settings.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy().into_owned();
         if text.starts_with("SLURM_") && text != "SLURM_CONF" {
@@ -175,7 +175,7 @@ pub fn of_job(request: &Request, job: &str, myself: &[OsString]) -> std::result:
     result.map_err(|e| format!("{e} {}", said.trim()).trim().to_owned())
 }
 
-/// Takes the lines that have arrived. Returns whether the channel is closed.
+/// Reads the available lines. Returns whether the channel is closed.
 fn collect(receiver: &Receiver<String>, known: &mut BTreeMap<String, String>) -> bool {
     let take = |line: String, known: &mut BTreeMap<String, String>| {
         if let Ok(json) = serde_json::from_str::<Json>(&line) {

@@ -3,7 +3,7 @@
 use rushlight_monitor::{Gpu, Host, HostProcess, Sample};
 use std::collections::{HashMap, VecDeque};
 
-/// Samples whose utilisation is shown behind a GPU.
+/// Number of past utilisation samples shown behind a GPU.
 const HISTORY: usize = 60;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -26,7 +26,7 @@ pub struct Screen {
 enum Color {
     Dim,
     Bold,
-    /// Green, amber or red, by how much of something is used.
+    /// Green, amber or red, by utilisation.
     Share(f64),
 }
 
@@ -39,7 +39,7 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-/// Names of devices and processes may hold anything, terminals' commands too.
+/// Removes control characters: names of devices and processes could contain terminal commands.
 fn clean(text: &str, most: usize) -> String {
     text.chars().filter(|c| !c.is_control()).take(most).collect()
 }
@@ -49,12 +49,12 @@ fn rounded(value: Option<f64>, unit: &str) -> String {
 }
 
 impl Screen {
-    /// With colours or without.
+    /// With or without colours.
     pub fn new(color: bool) -> Self {
         Self { color, history: HashMap::new() }
     }
 
-    /// Remembers the utilisation of a new sample.
+    /// Records the utilisation of a new sample.
     pub fn note(&mut self, nodes: &[Node]) {
         for (node, gpu) in nodes.iter().flat_map(|node| node.sample.gpus.iter().map(move |gpu| (node, gpu))) {
             let history = self.history.entry(key(node, gpu)).or_default();
@@ -83,7 +83,7 @@ impl Screen {
         self.paint(Color::Share(share), &"━".repeat(full)) + &self.paint(Color::Dim, &"─".repeat(width - full))
     }
 
-    /// The lines of all nodes, each of at most some columns.
+    /// The lines of all nodes, each limited to a number of columns.
     pub fn lines(&self, nodes: &[Node], columns: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for (i, node) in nodes.iter().enumerate() {
@@ -184,7 +184,7 @@ fn key(node: &Node, gpu: &Gpu) -> (String, String) {
     (node.sample.host.name.clone(), format!("{} {}", gpu.vendor, gpu.index))
 }
 
-/// A line of at most some columns; escape sequences take none, and colours end with the line.
+/// Truncates a line to a number of columns; escape sequences have none, and colours end with the line.
 fn cut(line: &str, columns: usize) -> String {
     let (mut width, mut escaped, mut colored) = (0, false, false);
     let mut text = String::new();

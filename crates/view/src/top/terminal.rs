@@ -1,10 +1,10 @@
-//! The terminal: another screen, keys without Enter, everything put back at the end.
+//! The terminal: alternate screen, raw keys, restored at the end.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Set by signals that end a program.
+/// Set by terminating signals.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn end(_: libc::c_int) {
@@ -17,15 +17,15 @@ extern "C" fn nothing(_: libc::c_int) {}
 pub enum Event {
     /// The user quits.
     Quit,
-    /// The terminal has another size.
+    /// The terminal was resized.
     Resized,
-    /// Nothing for the whole time.
+    /// Timeout.
     Time,
 }
 
 /// A terminal that is drawn on.
 pub struct Terminal {
-    /// Its settings before, if keys are read.
+    /// Original settings, if keys are read.
     before: Option<libc::termios>,
     last_size: (usize, usize),
 }
@@ -40,7 +40,7 @@ fn on_signal(signal: libc::c_int, act: extern "C" fn(libc::c_int)) {
 }
 
 impl Terminal {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub fn open() -> std::io::Result<Self> {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             on_signal(signal, end);
@@ -53,7 +53,7 @@ impl Terminal {
                 let mut settings: libc::termios = std::mem::zeroed();
                 if libc::tcgetattr(0, &mut settings) == 0 {
                     before = Some(settings);
-                    // Keys come at once and unseen, Ctrl-C and Ctrl-Z too: the screen must be put back first.
+                    // Raw mode without echo, also for Ctrl-C and Ctrl-Z: the screen must be restored first.
                     settings.c_lflag &= !(libc::ICANON | libc::ECHO | libc::ISIG);
                     libc::tcsetattr(0, libc::TCSANOW, &settings);
                 }
@@ -75,7 +75,7 @@ impl Terminal {
         self.last_size
     }
 
-    /// Draws lines from the top; those beyond the last row are left out.
+    /// Draws lines from the top; lines beyond the last row are skipped.
     pub fn draw(&self, lines: &[String], rows: usize) -> std::io::Result<()> {
         let mut text = String::from("\x1b[H");
         let (most, more) = if lines.len() > rows { (rows.saturating_sub(1), true) } else { (lines.len(), false) };
@@ -86,7 +86,7 @@ impl Terminal {
         if more {
             text += &format!("… {} more lines; q quits\x1b[K", lines.len() - most);
         } else {
-            // Without an end of line after the last row, which would scroll.
+            // No newline after the last row: it would scroll.
             text.truncate(text.len().saturating_sub(2));
         }
         text += "\x1b[J";
@@ -95,7 +95,7 @@ impl Terminal {
         out.flush()
     }
 
-    /// Waits for a key, another size, or the end of the time.
+    /// Waits for a key, a resize, or the timeout.
     pub fn wait(&mut self, time: Duration) -> Event {
         let deadline = Instant::now() + time;
         loop {
@@ -121,7 +121,7 @@ impl Terminal {
                 // SAFETY: the length is the buffer's.
                 let read = unsafe { libc::read(0, keys.as_mut_ptr().cast(), keys.len()) };
                 let keys = &keys[..usize::try_from(read).unwrap_or(0)];
-                // An end of input, q, Ctrl-C, Ctrl-D, or Escape alone.
+                // End of input, q, Ctrl-C, Ctrl-D, or Escape alone.
                 if keys.is_empty() || keys == [27] || keys.iter().any(|key| [b'q', b'Q', 3, 4].contains(key)) {
                     return Event::Quit;
                 }

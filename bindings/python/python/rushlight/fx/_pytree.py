@@ -16,7 +16,7 @@ def tree_flatten_spec(pytree, spec):
     if spec.type in SUPPORTED_NODES:
         children = SUPPORTED_NODES[spec.type](pytree, spec)
     else:
-        from ..utils._pytree import _apart
+        from ..utils._pytree import _node_parts
 
-        children = _apart(pytree)[2]
+        children = _node_parts(pytree)[2]
     return [leaf for child, inner in zip(children, spec.children_specs) for leaf in tree_flatten_spec(child, inner)]

@@ -17,7 +17,7 @@ class AffinityMode(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class NumaOptions:
-    """How the launcher binds ranks. Where the machine says nothing of NUMA nodes, all processors are taken for one."""
+    """How the launcher binds ranks. Without NUMA information all processors count as one node."""
 
     affinity_mode: AffinityMode
     should_fall_back_if_binding_fails: bool = False

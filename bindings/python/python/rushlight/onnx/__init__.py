@@ -1,4 +1,4 @@
-"""``torch.onnx``: models are not exported."""
+"""``torch.onnx``: export is not supported."""
 
 import enum
 
@@ -8,7 +8,7 @@ _REASON = "exporting is not supported; models run as they are, and torch.save ke
 
 
 def is_in_onnx_export():
-    """Whether a model is being exported: it never is."""
+    """Whether a model is being exported: always false."""
     return False
 
 

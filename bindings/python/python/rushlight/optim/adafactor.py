@@ -7,7 +7,7 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(_ByFormula):
-    """Divides by root mean squares that are kept for rows and columns of a matrix only, and bounds the size of updates."""
+    """Divides by root mean squares that are factored into rows and columns of a matrix, and bounds the size of updates."""
 
     _formula = "Adafactor"
 

@@ -23,7 +23,7 @@ class Adam(_ByFormula):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: parameters shrink by themselves."""
+    """Adam with decoupled weight decay: parameters shrink independently of the gradient."""
 
     def __init__(
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False, foreach=None,
@@ -60,7 +60,7 @@ class NAdam(_ByFormula):
 
 
 class RAdam(_ByFormula):
-    """Adam whose first steps are rectified for the few squares seen."""
+    """Adam whose first steps are rectified for the small number of squares seen."""
 
     _formula = "RAdam"
 

@@ -6,7 +6,7 @@ __all__ = ["ASGD"]
 
 
 class ASGD(_ByFormula):
-    """Gradient descent whose average over time, ``state[p]["ax"]``, is the result."""
+    """Gradient descent whose result is the average over time, ``state[p]["ax"]``."""
 
     _formula = "ASGD"
 

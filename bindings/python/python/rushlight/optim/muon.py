@@ -8,7 +8,7 @@ _RATIOS = ("original", "match_rms_adamw", "spectral_unclamped")
 
 
 class Muon(_ByFormula):
-    """The momentum of a matrix is replaced by the nearest orthogonal one, by Newton-Schulz iterations in bfloat16.
+    """Replaces the momentum of a matrix by the nearest orthogonal matrix, by Newton-Schulz iterations in bfloat16.
 
     For the matrices of hidden layers; embeddings, biases and heads are better left to ``AdamW``.
     """

@@ -1,4 +1,4 @@
-"""The class all optimizers share: parameter groups, state, hooks, and PyTorch's state dicts."""
+"""Base class of optimizers: parameter groups, state, hooks, and PyTorch's state dicts."""
 
 import copy
 import functools
@@ -17,7 +17,7 @@ _global_post_hooks = OrderedDict()
 
 
 class _RequiredParameter:
-    """Stands in ``defaults`` for an option that every group must give."""
+    """Marks an option in ``defaults`` that every group must give."""
 
     def __repr__(self):
         return "<required parameter>"
@@ -45,7 +45,7 @@ def register_optimizer_step_post_hook(hook):
 
 
 def _hooked(step):
-    """``step`` with the hooks around it. A step that calls its parent's runs them once."""
+    """``step`` with the hooks around it. A step that calls its parent's step runs them once."""
 
     @functools.wraps(step)
     def run(*args, **kwargs):
@@ -83,7 +83,7 @@ def _hooked(step):
 
 
 class Optimizer:
-    """Base class of optimizers. Subclasses give ``defaults`` (options by name) and write ``step``."""
+    """Base class of optimizers. Subclasses define ``defaults`` (options by name) and ``step``."""
 
     _optimizer_step_pre_hooks = _optimizer_step_post_hooks = OrderedDict()
     _stepping = False
@@ -149,11 +149,11 @@ class Optimizer:
         return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook, prepend=False):
-        """Calls ``hook(optimizer, state_dict)`` after ``state_dict``; what it returns takes its place."""
+        """Calls ``hook(optimizer, state_dict)`` after ``state_dict``; a returned dict replaces it."""
         return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook, prepend=False):
-        """Calls ``hook(optimizer, state_dict)`` before ``load_state_dict``; what it returns is loaded instead."""
+        """Calls ``hook(optimizer, state_dict)`` before ``load_state_dict``; a returned dict is loaded instead."""
         return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook, prepend=False):
@@ -182,7 +182,7 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict):
-        """Restores what ``state_dict`` returned, here or in PyTorch."""
+        """Restores a ``state_dict``, ours or PyTorch's."""
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
@@ -209,7 +209,7 @@ class Optimizer:
             hook(self)
 
     def zero_grad(self, set_to_none=True):
-        """Forgets the gradients of all parameters, or fills them with zeros."""
+        """Sets the gradients of all parameters to None, or to zeros."""
         if set_to_none:
             _C._forget_grads(self.param_groups)
             return
@@ -219,11 +219,11 @@ class Optimizer:
                     p.grad.detach_().zero_()
 
     def step(self, closure=None):
-        """Changes the parameters by their gradients. ``closure`` computes the loss and its gradients anew."""
+        """Updates the parameters by their gradients. ``closure`` recomputes the loss and its gradients."""
         raise NotImplementedError(f"{type(self).__name__} has no step(): a subclass of Optimizer must write one")
 
     def add_param_group(self, param_group):
-        """Adds parameters with options of their own; options not given are the optimizer's defaults."""
+        """Adds parameters with their own options; missing options are the optimizer's defaults."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
@@ -261,7 +261,7 @@ class Optimizer:
 
 
 def _fitted(param, value, key=None):
-    """A loaded value as the parameter needs it: on its device, of its dtype. Step counts stay as they are."""
+    """Converts a loaded value to the parameter's device and dtype. Step counts are unchanged."""
     if isinstance(value, Tensor):
         if key == "step":
             return value
@@ -274,7 +274,7 @@ def _fitted(param, value, key=None):
 
 
 def _call(closure):
-    """The loss by a closure, gradients being recorded."""
+    """Calls a closure with gradients enabled and returns its loss."""
     before = _C._set_grad_enabled(True)
     try:
         return closure()
@@ -283,7 +283,7 @@ def _call(closure):
 
 
 class _ByFormula(Optimizer):
-    """An optimizer whose step the engine carries out in one pass over all parameters; ``_formula`` names it."""
+    """An optimizer whose step the engine runs in one pass over all parameters; ``_formula`` names it."""
 
     def _step(self, closure=None):
         loss = None if closure is None else _call(closure)
@@ -295,7 +295,7 @@ class _ByFormula(Optimizer):
     def step(self, closure=None):
         """One step over all parameters that have a gradient. Returns the closure's loss, if there is a closure."""
         if closure is None and not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks or _global_post_hooks):
-            # The way of most steps, which small models feel.
+            # Fast path of most steps, which matters for small models.
             self._opt_called = True
             return _C._optim_step(self._formula, self.param_groups, self.state, self)
         return self._step_with_hooks(closure)
@@ -326,7 +326,7 @@ def _check_adam(lr, betas, eps, weight_decay, foreach=None, capturable=False):
 
 
 def _check_execution(differentiable, foreach=None, fused=None):
-    """Steps are always fused, so that ``foreach`` and ``fused`` ask for what is done anyway."""
+    """Steps are always fused, so ``foreach`` and ``fused`` have no effect."""
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:

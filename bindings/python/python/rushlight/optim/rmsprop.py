@@ -55,7 +55,7 @@ class Adagrad(_ByFormula):
             self.state[p] = {"step": _C.tensor(0.0, dtype=_C.float32), "sum": total}
 
     def share_memory(self):
-        """Puts the state into memory that forked processes share."""
+        """Moves the state to memory shared with forked processes."""
         for kept in self.state.values():
             kept["sum"].share_memory_()
 

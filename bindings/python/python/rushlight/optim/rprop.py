@@ -6,7 +6,7 @@ __all__ = ["Rprop"]
 
 
 class Rprop(_ByFormula):
-    """Every element has a step size of its own: it grows while the gradient keeps its sign and shrinks when that changes."""
+    """Every element has its own step size, which grows while the gradient keeps its sign and shrinks when the sign changes."""
 
     _formula = "Rprop"
 

@@ -6,7 +6,7 @@ __all__ = ["SGD"]
 
 
 class SGD(_ByFormula):
-    """Stochastic gradient descent, with momentum if asked for.
+    """Stochastic gradient descent, optionally with momentum.
 
     >>> import rushlight as torch
     >>> w = torch.tensor([1.0, 2.0], requires_grad=True)

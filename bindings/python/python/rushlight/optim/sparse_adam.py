@@ -1,4 +1,4 @@
-"""``SparseAdam``, for the error it raises."""
+"""``SparseAdam`` raises an error: it is not supported."""
 
 from .optimizer import Optimizer
 

@@ -61,7 +61,7 @@ def get_swa_avg_fn():
 
 
 class AveragedModel(Module):
-    """A copy of a model whose weights are averages; ``update_parameters`` takes in the model's weights as they are now."""
+    """A copy of a model with averaged weights; ``update_parameters`` adds the model's current weights."""
 
     def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
         super().__init__()
@@ -82,7 +82,7 @@ class AveragedModel(Module):
 
     @no_grad()
     def update_parameters(self, model):
-        """Takes the weights of ``model`` into the averages."""
+        """Adds the weights of ``model`` to the averages."""
         averages = self._averaged(self.module)
         currents = [current.detach().to(average.device) for average, current in zip(averages, self._averaged(model))]
         averages = [average.detach() for average in averages]
@@ -102,7 +102,7 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader, model, device=None):
-    """Computes the running statistics of batch normalisation anew from the batches of a loader."""
+    """Recomputes the running statistics of batch norms from the batches of a loader."""
     from ..nn.modules.batchnorm import _BatchNorm
 
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
@@ -125,7 +125,7 @@ def update_bn(loader, model, device=None):
 
 
 class SWALR(LRScheduler):
-    """Goes to a learning rate for averaging in some epochs and stays there."""
+    """Anneals to a learning rate for averaging over some epochs, then keeps it."""
 
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
         check_optimizer(optimizer)

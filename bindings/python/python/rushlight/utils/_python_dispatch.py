@@ -1,4 +1,4 @@
-"""``TorchDispatchMode``: a context that sees every function of ``torch`` as an op of ``torch.ops.aten``."""
+"""``TorchDispatchMode``: a context that intercepts every function of ``torch`` as an op of ``torch.ops.aten``."""
 
 from .. import _C
 from .._ops import packet
@@ -8,7 +8,7 @@ __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 
 
 class TorchDispatchMode(TorchFunctionMode):
-    """A mode that logs or counts ops. Unlike PyTorch's it sees functions as programs call them, not what they are made of."""
+    """A mode that logs or counts ops. Unlike PyTorch's it sees functions as programs call them, not their decomposition."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError(f"{type(self).__name__}: define __torch_dispatch__(self, func, types, args=(), kwargs=None)")
@@ -24,7 +24,7 @@ class TorchDispatchMode(TorchFunctionMode):
 
 
 def is_traceable_wrapper_subclass(t):
-    """Whether a tensor's class wraps other tensors and says how to take it apart."""
+    """Whether a tensor's class wraps other tensors and can be flattened."""
     return isinstance(t, _C.Tensor) and type(t) is not _C.Tensor and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
 
 
@@ -41,5 +41,5 @@ def _get_current_dispatch_mode():
 
 
 def return_and_correct_aliasing(func, args, kwargs, out):
-    """The result as it is: views know what they are views of."""
+    """Returns the result unchanged: views already know their base."""
     return out

@@ -1,276 +1,21 @@
-"""``torch.utils._pytree``: nested containers as lists of their leaves. Known to much public code though its name says private."""
+"""``torch.utils._pytree``: nested containers as lists of their leaves. Public libraries use it although its name is private."""
 
 import dataclasses
 import json
 import types
 from collections import OrderedDict, defaultdict, deque, namedtuple  # noqa: F401
-from typing import Any, Callable, NamedTuple, Optional
-
-Context = Any
-PyTree = Any
-
-# Keys: where a leaf is.
-
-
-@dataclasses.dataclass(frozen=True)
-class SequenceKey:
-    """A place in a list or tuple."""
-
-    idx: int
-
-    def __str__(self):
-        return f"[{self.idx!r}]"
-
-    def get(self, sequence):
-        return sequence[self.idx]
-
-
-@dataclasses.dataclass(frozen=True)
-class MappingKey:
-    """A key of a dictionary."""
-
-    key: Any
-
-    def __str__(self):
-        return f"[{self.key!r}]"
-
-    def get(self, mapping):
-        return mapping[self.key]
-
-
-@dataclasses.dataclass(frozen=True)
-class GetAttrKey:
-    """A field of a named tuple or an object."""
-
-    name: str
-
-    def __str__(self):
-        return f".{self.name}"
-
-    def get(self, obj):
-        return getattr(obj, self.name)
-
-
-KeyEntry = Any
-KeyPath = tuple
-
-
-def keystr(kp):
-    """A path of keys as code writes it."""
-    return "".join(str(key) for key in kp)
-
-
-def key_get(obj, kp):
-    """What is at a path."""
-    for key in kp:
-        obj = key.get(obj)
-    return obj
-
-
-# Kinds of nodes.
-
-
-class NodeDef(NamedTuple):
-    """How objects of a class are taken apart and put together."""
-
-    type: type
-    flatten_fn: Callable
-    unflatten_fn: Callable
-    flatten_with_keys_fn: Optional[Callable] = None
-
-
-class _Serialised(NamedTuple):
-    name: Optional[str]
-    to_dumpable: Optional[Callable]
-    from_dumpable: Optional[Callable]
-
-
-SUPPORTED_NODES = {}
-SUPPORTED_SERIALIZED_TYPES = {}
-SERIALIZED_TYPE_TO_PYTHON_TYPE = {}
-CONSTANT_NODES = set()
-BUILTIN_TYPES = frozenset({tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque})
-
-
-def register_pytree_node(
-    cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, to_dumpable_context=None, from_dumpable_context=None, flatten_with_keys_fn=None
-):
-    """Has a class of its own taken apart: ``flatten_fn(object)`` gives children and context, ``unflatten_fn(children, context)`` the reverse."""
-    if cls in SUPPORTED_NODES:
-        raise ValueError(f"{cls} is already registered as pytree node.")
-    _private_register_pytree_node(
-        cls, flatten_fn, unflatten_fn, serialized_type_name=serialized_type_name, to_dumpable_context=to_dumpable_context,
-        from_dumpable_context=from_dumpable_context, flatten_with_keys_fn=flatten_with_keys_fn,
-    )
-
-
-def _private_register_pytree_node(
-    cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, to_dumpable_context=None, from_dumpable_context=None, flatten_with_keys_fn=None
-):
-    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
-    name = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
-    SUPPORTED_SERIALIZED_TYPES[cls] = _Serialised(name, to_dumpable_context, from_dumpable_context)
-    SERIALIZED_TYPE_TO_PYTHON_TYPE[name] = cls
-
-
-_register_pytree_node = _private_register_pytree_node
-
-
-def _deregister_pytree_node(cls):
-    SUPPORTED_NODES.pop(cls, None)
-    SERIALIZED_TYPE_TO_PYTHON_TYPE.pop(getattr(SUPPORTED_SERIALIZED_TYPES.pop(cls, None), "name", None), None)
-
-
-def register_constant(cls):
-    """Has objects of a class be part of the structure, with no leaves."""
-    CONSTANT_NODES.add(cls)
-    register_pytree_node(cls, lambda x: ([], x), lambda children, context: context, flatten_with_keys_fn=lambda x: ([], x))
-
-
-def is_constant_class(cls):
-    return cls in CONSTANT_NODES
-
-
-def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
-    """Has the fields of a data class be its children."""
-    names = list(field_names) if field_names is not None else [f.name for f in dataclasses.fields(cls) if f.init and f.name not in (drop_field_names or ())]
-
-    def flatten(obj):
-        there = [name for name in names if getattr(obj, name) is not None]
-        return [getattr(obj, name) for name in there], [there, [name for name in names if name not in there]]
-
-    def with_keys(obj):
-        children, context = flatten(obj)
-        return [(GetAttrKey(name), child) for name, child in zip(context[0], children)], context
-
-    def unflatten(children, context):
-        return cls(**dict(zip(context[0], children)), **dict.fromkeys(context[1]))
-
-    _private_register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name, flatten_with_keys_fn=with_keys)
-
-
-def _list_flatten(d):
-    return d, None
-
-
-def _list_unflatten(values, context):
-    return list(values)
-
-
-def _list_flatten_with_keys(d):
-    return [(SequenceKey(i), v) for i, v in enumerate(d)], None
-
-
-def _tuple_flatten(d):
-    return list(d), None
-
-
-def _tuple_unflatten(values, context):
-    return tuple(values)
-
-
-_tuple_flatten_with_keys = _list_flatten_with_keys
-
-
-def _dict_flatten(d):
-    return list(d.values()), list(d.keys())
-
-
-def _dict_unflatten(values, context):
-    return dict(zip(context, values))
-
-
-def _dict_flatten_with_keys(d):
-    values, context = _dict_flatten(d)
-    return [(MappingKey(key), value) for key, value in zip(context, values)], context
-
-
-_ordereddict_flatten, _ordereddict_flatten_with_keys = _dict_flatten, _dict_flatten_with_keys
-
-
-def _ordereddict_unflatten(values, context):
-    return OrderedDict(zip(context, values))
-
-
-def _defaultdict_flatten(d):
-    values, context = _dict_flatten(d)
-    return values, [d.default_factory, context]
-
-
-def _defaultdict_unflatten(values, context):
-    return defaultdict(context[0], _dict_unflatten(values, context[1]))
-
-
-def _defaultdict_flatten_with_keys(d):
-    values, context = _defaultdict_flatten(d)
-    return [(MappingKey(key), value) for key, value in zip(context[1], values)], context
-
-
-def _deque_flatten(d):
-    return list(d), d.maxlen
-
-
-def _deque_unflatten(values, context):
-    return deque(values, maxlen=context)
-
-
-def _deque_flatten_with_keys(d):
-    return [(SequenceKey(i), v) for i, v in enumerate(d)], d.maxlen
-
-
-def _namedtuple_flatten(d):
-    return list(d), type(d)
-
-
-def _namedtuple_unflatten(values, context):
-    return context(*values)
-
-
-def _namedtuple_flatten_with_keys(d):
-    return [(GetAttrKey(name), value) for name, value in zip(d._fields, d)], type(d)
-
-
-for _kind, _name in (
-    (list, "list"), (tuple, "tuple"), (dict, "dict"), (OrderedDict, "ordereddict"), (defaultdict, "defaultdict"), (deque, "deque"), (namedtuple, "namedtuple"),
-):
-    _private_register_pytree_node(
-        _kind, globals()[f"_{_name}_flatten"], globals()[f"_{_name}_unflatten"], flatten_with_keys_fn=globals()[f"_{_name}_flatten_with_keys"],
-        serialized_type_name=f"collections.{_kind.__name__}" if _name not in ("list", "tuple", "dict") else f"builtins.{_name}",
-    )
-
-
-def is_namedtuple_class(cls):
-    """Whether a class was made by ``namedtuple``."""
-    return isinstance(cls, type) and issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple) and hasattr(cls, "_make")
-
-
-def is_namedtuple(obj):
-    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
-
-
-_is_namedtuple_instance = is_namedtuple_instance = lambda tree: is_namedtuple_class(type(tree))  # noqa: E731
-
-
-def is_structseq_class(cls):
-    """Whether a class is one of the interpreter's named tuples, such as ``time.struct_time``."""
-    return isinstance(cls, type) and cls.__base__ is tuple and isinstance(getattr(cls, "n_fields", None), int)
-
-
-def is_structseq(obj):
-    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
-
-
-def _get_node_type(tree):
-    kind = type(tree)
-    if kind in SUPPORTED_NODES:
-        return kind
-    # `torch.return_types` are named tuples whose class takes one tuple.
-    return namedtuple if is_namedtuple_class(kind) else kind
-
-
-def _is_leaf(tree, is_leaf=None):
-    return is_leaf is not None and is_leaf(tree) or _get_node_type(tree) not in SUPPORTED_NODES
-
+from typing import Any
+
+from ._pytree_nodes import (  # noqa: F401
+    BUILTIN_TYPES, CONSTANT_NODES, Context, GetAttrKey, KeyEntry, KeyPath, MappingKey, NodeDef, PyTree, SERIALIZED_TYPE_TO_PYTHON_TYPE,
+    SUPPORTED_NODES, SUPPORTED_SERIALIZED_TYPES, SequenceKey, _Serialised, _defaultdict_flatten, _defaultdict_flatten_with_keys,
+    _defaultdict_unflatten, _deque_flatten, _deque_flatten_with_keys, _deque_unflatten, _deregister_pytree_node, _dict_flatten,
+    _dict_flatten_with_keys, _dict_unflatten, _get_node_type, _is_leaf, _is_namedtuple_instance, _list_flatten, _list_flatten_with_keys,
+    _list_unflatten, _namedtuple_flatten, _namedtuple_flatten_with_keys, _namedtuple_unflatten, _ordereddict_flatten, _ordereddict_flatten_with_keys,
+    _ordereddict_unflatten, _private_register_pytree_node, _register_pytree_node, _tuple_flatten, _tuple_flatten_with_keys, _tuple_unflatten,
+    is_constant_class, is_namedtuple, is_namedtuple_class, is_namedtuple_instance, is_structseq, is_structseq_class, key_get, keystr,
+    register_constant, register_dataclass, register_pytree_node,
+)
 
 # Structures.
 
@@ -313,7 +58,7 @@ class TreeSpec:
         return tree_unflatten(leaves, self)
 
     def flatten_up_to(self, tree):
-        """The parts of a tree at the places of this structure's leaves."""
+        """The subtrees of a tree at the positions of this structure's leaves."""
         found = []
 
         def walk(spec, part):
@@ -375,7 +120,7 @@ def treespec_dict(mapping=(), **kwargs):
     return TreeSpec(dict, list(specs), list(specs.values()))
 
 
-# Taking apart and putting together.
+# Flattening and rebuilding.
 
 
 def _flatten(tree, leaves, is_leaf):
@@ -387,7 +132,7 @@ def _flatten(tree, leaves, is_leaf):
     return TreeSpec(kind, context, [_flatten(child, leaves, is_leaf) for child in children])
 
 
-def _apart(tree):
+def _node_parts(tree):
     """A node's type, context and children; None for leaves."""
     if _is_leaf(tree):
         return None
@@ -397,14 +142,14 @@ def _apart(tree):
 
 
 def tree_flatten(tree, is_leaf=None):
-    """The leaves of a tree, in order, and what is needed to put it together again."""
+    """The leaves of a tree, in order, and its structure."""
     leaves = []
     spec = _flatten(tree, leaves, is_leaf)
     return leaves, spec
 
 
 def tree_unflatten(leaves, treespec):
-    """The tree that ``tree_flatten`` took apart, with these leaves."""
+    """The tree of a structure with these leaves."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}.")
     leaves = list(leaves)
@@ -444,14 +189,14 @@ def tree_is_leaf(tree, is_leaf=None):
 
 
 def tree_map(func, tree, *rests, is_leaf=None):
-    """The tree with ``func`` of each leaf, and of what others have at its place."""
+    """The tree with ``func`` applied to each leaf and to the other trees' subtrees at its position."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [spec.flatten_up_to(other) for other in rests]
     return tree_unflatten([func(*group) for group in zip(leaves, *others)], spec)
 
 
 def tree_map_(func, tree, *rests, is_leaf=None):
-    """Calls ``func`` of each leaf. Returns the tree itself."""
+    """Calls ``func`` on each leaf. Returns the tree itself."""
     leaves, spec = tree_flatten(tree, is_leaf)
     for group in zip(leaves, *[spec.flatten_up_to(other) for other in rests]):
         func(*group)
@@ -464,13 +209,13 @@ def _chosen(kind):
 
 
 def map_only(type_or_types_or_pred, /):
-    """A decorator: a function for leaves of some types, others stay as they are."""
+    """A decorator that applies a function to leaves of some types only."""
     chosen = _chosen(type_or_types_or_pred)
     return lambda func: lambda leaf: func(leaf) if chosen(leaf) else leaf
 
 
 def tree_map_only(type_or_types_or_pred, /, func, tree, is_leaf=None):
-    """``tree_map`` for leaves of some types, or that a function chooses; others stay as they are."""
+    """``tree_map`` for leaves of some types, or for which a predicate holds; other leaves are unchanged."""
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
@@ -605,7 +350,7 @@ def treespec_loads(serialized):
 
 
 def treespec_pprint(treespec):
-    """A structure in words."""
+    """A structure as text."""
     return repr(tree_unflatten([_Star()] * treespec.num_leaves, treespec))
 
 

@@ -1,4 +1,4 @@
-"""``torch.utils.benchmark``: how long a statement takes."""
+"""``torch.utils.benchmark``: timing of statements."""
 
 import statistics
 import timeit as _timeit
@@ -25,7 +25,7 @@ class Measurement:
 
     @property
     def iqr(self):
-        """From the first quarter of the times to the third."""
+        """The interquartile range of the times."""
         if len(self.raw_times) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.times, n=4)
@@ -38,7 +38,7 @@ class Measurement:
 
 
 class Timer:
-    """Times a statement; work of an accelerator is waited for. On one thread unless told otherwise, as PyTorch's."""
+    """Times a statement, synchronising an accelerator. Uses one thread by default, like PyTorch's."""
 
     def __init__(
         self, stmt="pass", setup="pass", global_setup="", timer=_clock, globals=None, label=None, sub_label=None, description=None, env=None, num_threads=1,
@@ -68,7 +68,7 @@ class Timer:
         return self._timed(number, 1)
 
     def blocked_autorange(self, callback=None, min_run_time=0.2):
-        """Measurements for ``min_run_time`` seconds, of as many runs each as the clock needs."""
+        """Measurements for ``min_run_time`` seconds, each with as many runs as the clock's resolution needs."""
         number = 1
         while True:
             taken = self._timed(number, 1).raw_times[0]
@@ -83,7 +83,7 @@ class Timer:
         return Measurement(number, times, self._title)
 
     def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
-        """``blocked_autorange`` until the spread of the times is a small part of them, or the time is up."""
+        """``blocked_autorange`` until the spread of the times is small, or the time is up."""
         spent, found = min_run_time, None
         while found is None or found.iqr > threshold * found.median and spent < max_run_time:
             found = self.blocked_autorange(callback, spent)

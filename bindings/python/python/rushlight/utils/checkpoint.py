@@ -1,4 +1,4 @@
-"""Memory for time: discard the activations between two tensors and recompute them in backward. ``torch.utils.checkpoint``."""
+"""Activation checkpointing: discards activations and recomputes them in backward. ``torch.utils.checkpoint``."""
 
 import contextlib
 import enum
@@ -20,18 +20,18 @@ def noop_context_fn():
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable):
-    """Accepted: a function is run again to its end either way."""
+    """Accepted without effect: a function is always recomputed to its end."""
     yield
 
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """Accepted: errors always name the shapes that differ."""
+    """Accepted without effect: errors always name the shapes that differ."""
     yield
 
 
 def _flatten(value, tensors):
-    """Tensors inside lists, tuples and dicts taken out; returns a function that puts others in their places."""
+    """Extracts the tensors from lists, tuples and dicts; returns a function that inserts others."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return next
@@ -47,7 +47,7 @@ def _flatten(value, tensors):
 
 
 class _Run:
-    """A function with its arguments, as often as it is wanted under the same circumstances."""
+    """A function with its arguments, which can be recomputed under the same conditions."""
 
     def __init__(self, function, args, kwargs, preserve_rng_state, contexts):
         self.function = function
@@ -65,7 +65,7 @@ class _Run:
         return outputs
 
     def again(self, tensors):
-        """The outputs once more: with the random numbers and the precision of the first time, and recorded."""
+        """Recomputes the outputs with recording, with the random numbers and the precision of the first run."""
         now = _C.get_rng_state()
         precision = _C._set_autocast(self.precision)
         recording = _C._set_grad_enabled(True)
@@ -82,14 +82,14 @@ class _Run:
 
 
 class _Checkpoint(Function):
-    """Inputs are the function's tensors and, behind them, the leaves that it captured."""
+    """Inputs are the function's tensors and, after them, the leaves that it captured."""
 
     @staticmethod
     def forward(ctx, run, outputs, fixed, captured, *inputs):
         ctx.run, ctx.captured = run, captured
         ctx.shapes = [tuple(t.shape) for t in outputs]
         ctx.save_for_backward(*inputs[: len(inputs) - len(captured or ())])
-        # Handles of their own: an output may be an input, or appear twice.
+        # Separate handles: an output may be an input, or appear twice.
         results = tuple(t.detach() for t in outputs)
         ctx.mark_non_differentiable(*(r for r, keep in zip(results, fixed) if keep))
         ctx.set_materialize_grads(False)
@@ -109,12 +109,12 @@ class _Checkpoint(Function):
         pairs = [(t, g) for t, g in zip(outputs, gradients) if t.requires_grad and g is not None]
         outputs, gradients = [t for t, _ in pairs], [g for _, g in pairs]
         if ctx.captured is None:
-            # Reentrant: a backward of its own, which gives what the function captured its gradients there and then.
+            # Reentrant: a nested backward, which accumulates the gradients of captured leaves directly.
             if pairs:
                 _C._backward(outputs, gradients, None, False, None)
             return (None, None, None, None, *(leaf.grad if need else None for leaf, need in zip(leaves, needs)))
         wanted = [leaf for leaf, need in zip(leaves, needs) if need] + ctx.captured
-        # What the function captured may be in other graphs, too, which must stay usable.
+        # Captured tensors may belong to other graphs, too, which must stay usable.
         found = iter(_C._grad(outputs, wanted, gradients, True, False, True) if pairs else (None,) * len(wanted))
         return (None, None, None, None, *(next(found) if need else None for need in needs), *found)
 
@@ -161,8 +161,7 @@ def checkpoint(
     run = _Run(function, args, kwargs, preserve_rng_state, context_fn())
     if use_reentrant and not any(t.requires_grad for t in run.inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
-    # Recorded once and forgotten: so it is known which outputs depend on something that requires gradients, and on
-    # what.
+    # Recorded once and discarded, to find which outputs depend on tensors that require gradients, and on which.
     given = [t.detach().requires_grad_(t.requires_grad) for t in run.inputs]
     recording = _C._set_grad_enabled(not use_reentrant)
     try:
@@ -184,7 +183,7 @@ def checkpoint(
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
-    """Functions (or a ``Sequential``) one after the other in segments, of which all but the last are checkpointed."""
+    """Functions (or a ``Sequential``) in segments; all segments but the last are checkpointed."""
     if use_reentrant is None:
         warnings.warn("torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly.", stacklevel=2)
         use_reentrant = True
@@ -212,7 +211,7 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
 
 
 def get_device_states(*args):
-    """The accelerators of tensors among the arguments, and the states of their random numbers. One generator serves all devices."""
+    """The accelerators of tensors among the arguments, and their random states. One generator serves all devices."""
     from .. import Tensor, get_rng_state
     from ._pytree import tree_leaves
 
@@ -221,7 +220,7 @@ def get_device_states(*args):
 
 
 def set_device_states(devices, states, *, device_type=None):
-    """Goes back to such states."""
+    """Restores such states."""
     from .. import set_rng_state
 
     for state in states:
@@ -229,7 +228,7 @@ def set_device_states(devices, states, *, device_type=None):
 
 
 class CheckpointPolicy(enum.Enum):
-    """What is done with an op's values between the passes."""
+    """Policy for an op's values between the passes."""
 
     MUST_SAVE, PREFER_SAVE, MUST_RECOMPUTE, PREFER_RECOMPUTE, MUST_CPU_OFFLOAD = range(5)
 
@@ -243,7 +242,7 @@ def check_backward_validity(inputs):
 
 
 def detach_variable(inputs):
-    """Inputs outside the graph, which want gradients as before."""
+    """Detaches inputs; they require gradients as before."""
     return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)
 
 

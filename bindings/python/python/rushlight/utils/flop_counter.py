@@ -1,4 +1,4 @@
-"""``FlopCounterMode``: how many floating-point operations products, convolutions and attention take, forward and backward."""
+"""``FlopCounterMode``: counts floating-point operations of products, convolutions and attention, forward and backward."""
 
 import math
 from collections import defaultdict
@@ -28,7 +28,7 @@ def _aligned(a, b):
 
 
 def _conv(out, weight, transposed_input=None):
-    """Operations of a convolution: each output (input, if transposed) meets the kernel once for each channel."""
+    """Operations of a convolution: each output (input, if transposed) uses the kernel once for each channel."""
     places = out if transposed_input is None else transposed_input
     batch, spatial = places[0], math.prod(places[2:])
     return 2 * batch * spatial * math.prod(weight)
@@ -40,7 +40,7 @@ def _attention(q, k, v):
 
 
 class _Call:
-    """One counted call: its op, its operations, and those of its backward pass by each input."""
+    """One counted call: its op, its operations, and those of its backward pass with respect to each input."""
 
     def __init__(self, op, flops, backward_op=None, inputs=()):
         self.op, self.flops, self.backward_op, self.inputs = op, flops, backward_op or op, inputs
@@ -80,7 +80,7 @@ def _convolution_transposed(out, input, weight, *args, **kwargs):
 
 def _sdpa(out, query, key, value, *args, **kwargs):
     flops = _attention(query.shape, key.shape, value.shape)
-    # The backward pass recomputes the scores and makes four products.
+    # The backward pass recomputes the scores and computes four products.
     return _Call(ops.aten.scaled_dot_product_attention, flops, inputs=(query, key, value))
 
 
@@ -94,7 +94,7 @@ flop_registry = {}
 
 
 def register_flop_formula(targets, get_raw=False):
-    """A decorator: a function of sizes that gives the operations of an op of ``torch.ops``."""
+    """A decorator: registers a function of sizes that returns the operations of an op of ``torch.ops``."""
 
     def register(formula):
         for target in targets if isinstance(targets, (list, tuple)) else [targets]:
@@ -115,7 +115,7 @@ def _sizes(value):
 
 
 class FlopCounterMode(TorchFunctionMode):
-    """Counts while it is active, in all and by module.
+    """Counts while it is active, in total and by module.
 
     >>> import rushlight as torch
     >>> from rushlight.utils.flop_counter import FlopCounterMode
@@ -178,7 +178,7 @@ class FlopCounterMode(TorchFunctionMode):
         return result
 
     def _watch(self, result, call, modules):
-        """The gradient by each input takes as many operations as the value, attention's two and a half times as many for all three."""
+        """The gradient of each input takes as many operations as the value; attention's take two and a half times as many for all three."""
         if not result.requires_grad:
             return
         wanted = sum(t.requires_grad for t in call.inputs)

@@ -1,4 +1,4 @@
-"""Handles for functions that were registered somewhere: ``torch.utils.hooks``."""
+"""Handles of registered hooks: ``torch.utils.hooks``."""
 
 import itertools
 import weakref
@@ -7,7 +7,7 @@ _ids = itertools.count()
 
 
 class RemovableHandle:
-    """Takes a function out of the dictionary it was registered in; also a context manager that does so at its end."""
+    """Removes a hook from the dictionary it was registered in; also a context manager."""
 
     def __init__(self, hooks_dict, *, extra_dict=None):
         self.id = next(_ids)
@@ -16,7 +16,7 @@ class RemovableHandle:
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extra)
 
     def remove(self):
-        """Unregisters the function; a second call does nothing."""
+        """Removes the hook; a second call has no effect."""
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
             if hooks is not None:

@@ -1,4 +1,4 @@
-"""``torch.utils.model_zoo``, for the error it raises."""
+"""``torch.utils.model_zoo`` raises an error: downloads are not supported."""
 
 __all__ = ["load_url"]
 

@@ -1,4 +1,4 @@
-"""Images: what programs written for PyTorch import as ``torchvision``."""
+"""Images: the package that PyTorch programs import as ``torchvision``."""
 
 from .._version import vision_version as __version__  # noqa: F401
 
@@ -16,13 +16,13 @@ def __getattr__(name):
 
 
 def set_image_backend(backend):
-    """Accepted for ``PIL``: it is used where it is installed."""
+    """Accepted for ``PIL``: it is used if installed."""
     if backend != "PIL":
         raise ValueError(f"Invalid backend '{backend}'. Options are 'PIL'")
 
 
 def get_image_backend():
-    """The name of the package images come from."""
+    """The name of the image backend."""
     return "PIL"
 
 

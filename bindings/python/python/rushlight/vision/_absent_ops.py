@@ -1,4 +1,4 @@
-"""Ops of torchvision that are not there yet."""
+"""Unsupported ops of torchvision."""
 
 from .. import _absent
 
@@ -9,5 +9,5 @@ _NAMES = (
 
 
 def fill(namespace):
-    """Gives ``torchvision.ops`` their names."""
+    """Adds their names to ``torchvision.ops``."""
     _absent.fill(namespace, "torchvision.ops", "detection's kernels are not part of this version", _NAMES)

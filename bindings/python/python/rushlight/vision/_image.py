@@ -1,4 +1,4 @@
-"""Images as Pillow's where that is installed, else as a small class with the same attributes."""
+"""Pillow images if it is installed, else a small class with the same attributes."""
 
 import functools
 import sys
@@ -11,7 +11,7 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 class Image:
-    """An image of bytes: what datasets give where Pillow is not installed."""
+    """An image of bytes: the type of dataset samples if Pillow is not installed."""
 
     def __init__(self, pixels):
         """``pixels``: ``[channels, height, width]`` of uint8."""
@@ -86,7 +86,7 @@ class Image:
 
 @functools.cache
 def pil():
-    """``PIL.Image``, or None. Looked for once: a search that finds nothing costs more than an image."""
+    """``PIL.Image``, or None. The search runs once: a failing search costs more than an image."""
     try:
         from PIL import Image as module
     except ImportError:
@@ -99,12 +99,12 @@ def is_pil(image):
 
 
 def is_image(value):
-    """Whether a value is an image that is no tensor."""
+    """Whether a value is an image and not a tensor."""
     return isinstance(value, Image) or is_pil(value)
 
 
 def pixels(image):
-    """An image as ``[channels, height, width]``; a tensor as it is."""
+    """An image as ``[channels, height, width]``; a tensor unchanged."""
     if isinstance(image, Tensor):
         return image
     if isinstance(image, Image):
@@ -118,7 +118,7 @@ def pixels(image):
 
 
 def from_pixels(chw):
-    """Bytes as an image: Pillow's where it is installed."""
+    """Bytes as an image: Pillow's if it is installed."""
     module = pil()
     if module is None:
         return Image(chw.contiguous())
@@ -127,7 +127,7 @@ def from_pixels(chw):
 
 
 def like(image, chw):
-    """Pixels as the kind of image they came from."""
+    """Pixels converted to the type of image they came from."""
     if isinstance(image, Tensor):
         return chw
     return Image(chw.contiguous()) if isinstance(image, Image) else from_pixels(chw)

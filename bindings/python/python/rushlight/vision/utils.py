@@ -14,7 +14,7 @@ Tensor = _C.Tensor
 
 @no_grad()
 def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scale_each=False, pad_value=0.0):
-    """Images ``[count, channels, height, width]`` (or a list of them) side by side in one image."""
+    """Images ``[count, channels, height, width]`` (or a list of them) in a grid."""
     if isinstance(tensor, (list, tuple)):
         tensor = _C._torch.stack(list(tensor), 0)
     if not isinstance(tensor, Tensor):
@@ -70,7 +70,7 @@ def write_png(input, filename, compression_level=6):
     if channels not in kinds or not height or not width:
         raise ValueError(f"write_png: an image of shape {tuple(input.shape)} cannot be written")
     rows = input.permute((1, 2, 0)).reshape((height, width * channels))
-    # Each row begins with its filter: none.
+    # Each row begins with its filter type: none.
     rows = _C._torch.cat([_C._torch.zeros((height, 1), dtype=_C.uint8), rows], 1)
 
     def chunk(name, data):

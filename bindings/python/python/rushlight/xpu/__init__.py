@@ -1,4 +1,4 @@
-"""``torch.xpu``: what there is of accelerators under this name."""
+"""``torch.xpu``: Intel GPUs, and any other accelerator under this name."""
 
 from .. import _accelerator
 from . import amp  # noqa: F401
@@ -9,7 +9,7 @@ default_generators = ()
 
 
 class _XpuDeviceProperties(_accelerator.DeviceProperties):
-    """What is known of a device, under the names of PyTorch's class."""
+    """Properties of a device, under the names of PyTorch's class."""
 
     def __init__(self, device=None):
         super().__init__("xpu", device)
@@ -24,7 +24,7 @@ class _XpuDeviceProperties(_accelerator.DeviceProperties):
 
 
 def get_device_properties(device=None):
-    """What is known of the device."""
+    """The properties of the device."""
     _accelerator._notice("xpu")
     return _XpuDeviceProperties(device)
 
@@ -35,23 +35,23 @@ def get_device_name(device=None):
 
 
 def get_device_capability(device=None):
-    """What is known of the device, as a dictionary."""
+    """The properties of the device, as a dictionary."""
     found = get_device_properties(device)
     return {name: getattr(found, name) for name in ("name", "platform_name", "driver_version", "total_memory", "max_compute_units")}
 
 
 def get_gencode_flags():
-    """Options of a compiler ahead of time: none, as kernels are compiled when first used."""
+    """Options of ahead-of-time compilation: none, because kernels are compiled on first use."""
     return ""
 
 
 def is_tf32_supported():
-    """Whether products of float32 may be rounded to TF32: they are exact."""
+    """Whether products of float32 may be rounded to TF32: always false."""
     return False
 
 
 def memory_stats_as_nested_dict(device=None):
-    """Figures of the allocator, as dictionaries in each other."""
+    """Allocator statistics, as nested dictionaries."""
     nested = {}
     for name, value in memory_stats(device).items():  # noqa: F821
         *path, last = name.split(".")
@@ -81,7 +81,7 @@ def _lazy_init():
     """Devices start by themselves."""
 
 
-#: Names of PyTorch without a counterpart, and what to do instead.
+# Names of PyTorch without a counterpart, and what to do instead.
 _NONE = {
     "XPUGraph graph graph_pool_handle make_graphed_callables": "steps are not recorded on xpu; rushlight.capture runs them as they are",
     "XPUPluggableAllocator change_current_allocator MemPool use_mem_pool memory_snapshot": "the allocator is the engine's own; memory_stats has its figures",

@@ -1,4 +1,4 @@
-//! Tensor algebra over an engine's primitives, in which the default bodies are written.
+//! Tensor algebra over an engine's primitives, used by the default bodies.
 
 use crate::backend::{Backend, MatMul, Operand, Reduce, Storage, View};
 use crate::layout::broadcast_shapes;
@@ -196,7 +196,7 @@ impl<'a> Array<'a> {
         self.dtype
     }
 
-    // ---- other views of the same memory
+    // ---- views
 
     /// The same memory under a layout that is within it.
     pub fn with(&self, layout: Layout) -> Self {
@@ -220,7 +220,7 @@ impl<'a> Array<'a> {
         self.with(self.layout.slice(dim, start, len, 1))
     }
 
-    /// One entry of a dimension, which goes away.
+    /// One entry of a dimension, which is removed.
     pub fn select(&self, dim: usize, index: usize) -> Self {
         self.with(self.layout.select(dim, index))
     }
@@ -255,7 +255,7 @@ impl<'a> Array<'a> {
         self.engine().copy(from.view(), out.view())
     }
 
-    /// The elements as another dtype: this array itself if it has it, else a contiguous copy.
+    /// The elements converted to a dtype: this array itself if it has it, else a contiguous copy.
     pub fn to(&self, dtype: DType) -> Result<Self> {
         if self.dtype == dtype { Ok(self.clone()) } else { Ok(self.copied(dtype)?) }
     }
@@ -267,7 +267,7 @@ impl<'a> Array<'a> {
         Ok(out)
     }
 
-    /// In the type that arithmetic is carried out in.
+    /// Converted to the compute type.
     pub fn wide(&self) -> Result<Self> {
         self.to(self.dtype.compute())
     }
@@ -323,7 +323,7 @@ impl<'a> Array<'a> {
         isfinite Isfinite;
     }
 
-    /// `self ? a : b` of a `bool` array, to scratch memory of a dtype.
+    /// `self ? a : b` of a `bool` array, into scratch memory of a dtype.
     pub fn choose<'b>(&'b self, a: impl Into<Arg<'b>>, b: impl Into<Arg<'b>>, dtype: DType) -> Result<Array<'static>> {
         let (a, b) = (a.into(), b.into());
         let out = self.uninit(&joint(&[Arg::Array(self), a, b])?.0, dtype)?;

@@ -1,4 +1,4 @@
-//! Attention, a block of query rows at a time: only one block of the score matrix is stored at a time.
+//! Attention by blocks of query rows: only one block of the score matrix is stored at a time.
 
 use super::array::{Array, apply, choose, product};
 use super::per_block;
@@ -6,8 +6,8 @@ use super::random::dropped;
 use crate::backend::{Attention, Reduce, View};
 use crate::{DType, Error, Philox, Pointwise, Result};
 
-/// The operands in the dtype of statistics. Query heads are taken `kv_heads` at a time, those that are the `member`-th
-/// to share a key head, so that a batched product pairs each with its own keys.
+/// The operands in the dtype of statistics. Query heads are processed `kv_heads` at a time: the `member`-th heads that
+/// share each key head, so that a batched product pairs each with its own keys.
 struct Problem<'a> {
     q: Array<'a>,
     k: Array<'a>,
@@ -27,7 +27,7 @@ struct Problem<'a> {
 #[derive(Clone, Copy)]
 struct Block {
     image: usize,
-    /// Which of the query heads that share a key head.
+    /// Index among the query heads that share a key head.
     member: usize,
     first: usize,
     rows: usize,
@@ -130,12 +130,12 @@ pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
     p.each_block(|block| {
         let scores = p.scores(block)?;
         let best = scores.reduce(Reduce::Max, &[2])?;
-        // Where everything is masked out, any finite reference gives exponentials of zero.
+        // If every key is masked, any finite reference gives exponentials of zero.
         let reference = best.eq(f64::NEG_INFINITY)?.choose(0.0, &best, best.dtype())?;
         let weights = scores.sub(&reference)?.exp()?;
         let sum = weights.sum(&[2])?;
         reference.add(&sum.log()?)?.copy_to(&p.rows(&lse.unsqueeze(3), block))?;
-        // A row that sees nothing stays zero.
+        // A row with every key masked stays zero.
         let divisor = sum.eq(0.0)?.choose(1.0, &sum, sum.dtype())?;
         let v = p.v.select(0, block.image);
         let rows = v.uninit(&[p.kv_heads, block.rows, v.shape()[2]], v.dtype())?;
@@ -161,14 +161,14 @@ pub fn attention_backward(
     if p.s == 0 {
         return dq.fill(0.0);
     }
-    // Keys and values add up over blocks.
+    // Gradients of keys and values accumulate over blocks.
     let zeros = |like: &Array| like.full(like.shape(), p.q.dtype(), 0.0);
     let (dk_sum, dv_sum) = (zeros(&dk)?, zeros(&dv)?);
     p.each_block(|block| {
         let (q, k, v) = (p.rows(&p.q, block), p.k.select(0, block.image), p.v.select(0, block.image));
         let dout = p.rows(&dout, block);
         let lse = p.rows(&lse, block);
-        // A query that sees nothing has no probabilities: exp(-inf) = 0.
+        // A query with every key masked has no probabilities: exp(-inf) = 0.
         let lse = lse.eq(f64::NEG_INFINITY)?.choose(f64::INFINITY, &lse, lse.dtype())?;
         let probabilities = p.scores(block)?.sub(&lse)?.exp()?;
         let dp = probabilities.uninit(probabilities.shape(), probabilities.dtype())?;

@@ -1,8 +1,8 @@
 //! Convolution: windows unfolded to columns, a matrix product, and back.
 //!
-//! All three passes share one form. `x` unfolds to `columns [groups, in_channels / groups * taps, images *
-//! positions]`, the weight is `[groups, out_channels / groups, in_channels / groups * taps]`, and `y` is their
-//! product. Images are taken some at a time.
+//! All three passes share one form. `x` unfolds to `columns [groups, in_channels / groups * taps, images * positions]`,
+//! the weight is `[groups, out_channels / groups, in_channels / groups * taps]`, and `y` is their product. Images are
+//! processed in batches.
 
 use super::array::{Array, apply, product};
 use super::per_block;
@@ -46,12 +46,12 @@ impl Conv {
         Ok(sizes)
     }
 
-    /// How many images are unfolded at once.
+    /// Number of images unfolded at once.
     fn images(&self) -> usize {
         per_block(self.batch, self.groups * self.depth() * self.positions())
     }
 
-    /// Padded memory for some images, filled with zeros, and the part of it inside the padding.
+    /// Zeroed padded memory for some images, and the part of it inside the padding.
     fn padded_images(&self, like: &Array, images: usize, dtype: DType) -> Result<[Array<'static>; 2]> {
         let [depth, height, width] = self.padded()?;
         let whole = like.full(&[images, self.in_channels, depth, height, width], dtype, 0.0)?;
@@ -74,7 +74,7 @@ impl Conv {
         (0..self.taps()).try_for_each(|i| f(i, [i / (height * width), i / width % height, i % width]))
     }
 
-    /// Memory for columns: all of it as the product takes it, and by `[in_channels, taps, images, output..]`.
+    /// Memory for columns: as the product's operand, and as `[in_channels, taps, images, output..]`.
     fn columns(&self, like: &Array, images: usize, dtype: DType) -> Result<[Array<'static>; 2]> {
         let [depth, height, width] = self.output;
         let split = [self.in_channels, self.taps(), images, depth, height, width];
@@ -101,7 +101,7 @@ impl Conv {
     }
 }
 
-/// A tensor of images or a weight with all three spatial dimensions.
+/// A tensor of images, or a weight, with all three spatial dimensions.
 fn five(view: View) -> Array {
     let mut array = Array::of(view);
     while array.shape().len() < 5 {

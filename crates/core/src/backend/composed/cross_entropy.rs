@@ -8,11 +8,11 @@ use crate::{DType, Error, ErrorKind, Result};
 struct Rows<'a> {
     /// `[rows, classes]`, in the dtype of statistics.
     logits: Array<'a>,
-    /// The class of each row; any class where the row is ignored.
+    /// The class of each row; an arbitrary one if the row is ignored.
     class: Array<'static>,
     /// The logit of that class.
     logit: Array<'static>,
-    /// Whether the row counts.
+    /// Whether the row is not ignored.
     counts: Array<'static>,
     /// The weight of its class.
     weight: Option<Array<'static>>,
@@ -29,10 +29,10 @@ impl<'a> Rows<'a> {
         let logits = Array::dense(spec.logits, &[rows, classes])?.wide()?;
         let target = Array::dense(spec.target, &[rows, 1])?;
         let counts = target.ne(spec.ignore_index)?;
-        // Negative targets are no positions from the end: they are sent out of range, for the engine to report.
+        // Negative targets do not count from the end: they are mapped out of range, so that the engine reports them.
         let wanted = target.lt(0i64)?.choose(classes as i64, &target, DType::I64)?;
         let class = counts.choose(&wanted, 0i64, DType::I64)?;
-        // The backward pass does not use it, but has the targets checked so.
+        // The backward pass does not use it, but this checks the targets.
         let logit = pick(&logits, &class).map_err(|e| bad_target(spec, e))?;
         let weights = spec.weight.map(|w| Array::dense(w, &[1, classes])?.wide()).transpose()?;
         let weight_sum = match &weights {
@@ -110,7 +110,7 @@ pub fn cross_entropy_backward(spec: &CrossEntropy, lse: View, dloss: View, dlogi
     let (rows, classes) = (shape[0], shape[1]);
     let (lse, dloss) = (Array::dense(lse, &[rows, 1])?, Array::dense(dloss, &[rows, 1])?);
     let dlogits = Array::dense(dlogits, &[rows, classes])?;
-    // Gradient shares of the row's own class and of the uniform distribution.
+    // Gradient weights of the row's own class and of the uniform distribution.
     let plain = r.weighted(dloss.mul(1.0 - spec.label_smoothing)?)?;
     let uniform = dloss.mul(spec.label_smoothing / classes as f64)?;
     let scale = plain.add(&uniform.mul(&r.weight_sum)?)?;

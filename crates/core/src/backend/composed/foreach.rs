@@ -8,7 +8,7 @@ use crate::{Dims, Pointwise, Result};
 /// Default body of [`Backend::foreach_norm`](crate::Backend::foreach_norm).
 pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
     let out = Array::of(out);
-    // The norm of the norms; of those that count elements, the sum. Tensors without elements have no part in it.
+    // The norm of the norms; for the 0-norm, their sum. Empty tensors are skipped.
     let xs: Vec<&View> = xs.iter().filter(|x| x.numel() > 0).collect();
     let norms = out.uninit(&[xs.len()], out.dtype())?;
     for (i, x) in xs.into_iter().enumerate() {

@@ -11,7 +11,7 @@ pub fn arange(start: Scalar, step: Scalar, out: View) -> Result<()> {
     if n == 0 {
         return Ok(());
     }
-    // 0, 1, … in as many passes as the count has binary digits.
+    // 0, 1, … by doubling: as many passes as the count has binary digits.
     let count = out.full(&[n], DType::I64, 0.0)?;
     let mut have = 1;
     while have < n {
@@ -72,7 +72,7 @@ pub fn nonzero(x: View, out: View) -> Result<()> {
     let hit = x.ne(0i64)?.reshape(&[n])?;
     let rank = x.uninit(&[n], DType::I64)?;
     x.engine().scan(Scan::Sum, hit.copied(DType::I64)?.view(), 0, rank.view(), None)?;
-    // Each hit goes to its rank, everything else to a place past the last.
+    // Each hit is written at its rank, everything else one past the last.
     let place = hit.choose(&rank.sub(1i64)?, count as i64, DType::I64)?;
     let hits = x.full(&[count + 1], DType::I64, 0.0)?;
     let all = x.counting(n)?;

@@ -1,4 +1,4 @@
-//! Default bodies of the engine's fused families, made of its primitives.
+//! Default bodies of the engine's fused families, composed of its primitives.
 //!
 //! They let a new engine run whole models before it has a fused kernel, and are the reference that its fused kernels
 //! are tested against. They aim at few lines and exact semantics, not at speed: every step is a pass over memory.
@@ -36,10 +36,10 @@ pub use scan::scan;
 pub use softmax::{softmax, softmax_backward};
 pub use update::update;
 
-/// Elements of an intermediate that a family may hold at once; a single row or image may need more.
+/// Maximum elements of an intermediate; a single row or image may need more.
 const BLOCK: usize = 1 << 22;
 
-/// How many units of `unit` elements make a block; at least one, at most `count`.
+/// Number of units of `unit` elements per block; at least one, at most `count`.
 fn per_block(count: usize, unit: usize) -> usize {
     (BLOCK / unit.max(1)).clamp(1, count.max(1))
 }

@@ -19,7 +19,7 @@ fn reciprocal_deviation(centred: &Array, over: &[usize], eps: f64) -> Result<Arr
     centred.square()?.mean(over)?.add(eps)?.rsqrt()
 }
 
-/// `hat * weight + bias`, parameters taken under a shape that broadcasts, to the outputs.
+/// `hat * weight + bias`, with parameters reshaped to broadcast, written to the outputs.
 fn affine(hat: Array, [weight, bias]: [Option<View>; 2], shape: &[usize], outputs: &[&Array]) -> Result<()> {
     let mut y = hat;
     if let Some(weight) = weight {

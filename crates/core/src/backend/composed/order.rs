@@ -13,7 +13,7 @@ pub fn arg_reduce(op: ArgReduce, x: View, dim: usize, values: View, indices: Vie
         ArgReduce::Min => Reduce::Min,
     };
     let best = x.reduce(reduce, &[dim])?;
-    // The maximum of a row with a NaN is NaN, which equals nothing, so every NaN counts as a hit.
+    // The maximum of a row with a NaN is NaN, which equals nothing, so every NaN is a hit.
     let hit = x.eq(&best)?.or(&x.ne(&x)?)?;
     let n = x.shape()[dim];
     let mut along: Dims = Dims::from_elem(1, x.shape().len());
@@ -23,7 +23,7 @@ pub fn arg_reduce(op: ArgReduce, x: View, dim: usize, values: View, indices: Vie
     places.reduce(Reduce::Min, &[dim])?.copy_to(&indices)
 }
 
-/// The positions that sort each line along `dim`, of the input's shape. Lines are sorted by the host.
+/// The positions that sort each line along `dim`, of the input's shape. The host sorts the lines.
 fn sorted(x: &Array, dim: usize, descending: bool) -> Result<Array<'static>> {
     let mut order: Dims = (0..x.shape().len()).filter(|&d| d != dim).collect();
     order.push(dim);
@@ -37,7 +37,7 @@ fn sorted(x: &Array, dim: usize, descending: bool) -> Result<Array<'static>> {
         sort_lines(&lines.copied(DType::I64)?.download()?, n, descending, i64::from_ne_bytes, i64::cmp)
     };
     let places = x.uploaded(lines.shape(), &places)?;
-    // Back to the order the dimensions came in.
+    // Restores the order of the dimensions.
     let mut back: Dims = (0..order.len()).collect();
     back.sort_unstable_by_key(|&d| order[d]);
     Ok(places.permute(&back))
@@ -55,7 +55,7 @@ fn sort_lines<T>(
     for line in values.chunks(n.max(1)) {
         let from = out.len();
         out.extend(0..line.len() as i64);
-        // Stable either way.
+        // Stable in both directions.
         out[from..].sort_by(|&a, &b| {
             let order = compare(&line[a as usize], &line[b as usize]);
             if descending { order.reverse() } else { order }
@@ -104,7 +104,7 @@ pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Resul
     if out.numel() == 0 || n == 0 {
         return out.fill(0.0);
     }
-    // One row serves all values, or each row of values has its own.
+    // All values share one row, or each row of values has its own.
     let one_row = sorted.shape().len() == 1;
     let shape: Dims =
         if one_row { [1, values.numel()].into_iter().collect() } else { Dims::from_slice(values.shape()) };
@@ -116,11 +116,11 @@ pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Resul
     for _ in 0..=n.ilog2() {
         let open = low.lt(&high)?;
         let middle = low.add(&high)?.floor_divide(2i64)?;
-        // A search that has ended at the end looks at any element.
+        // A search that has ended at the end may read any element.
         let place = open.choose(&middle, 0i64, DType::I64)?;
         let here = flat.uninit(&shape, flat.dtype())?;
         flat.engine().gather(sorted.view(), dim, place.view(), here.view())?;
-        // Written so that NaN, as the value or in the row, sends the search to the right.
+        // Written so that a NaN, as the value or in the row, moves the search to the right.
         let stop = if right { flat.lt(&here)? } else { here.ge(&flat)? };
         let above = stop.choose(&low, &middle.add(1i64)?, DType::I64)?;
         let below = stop.choose(&middle, &high, DType::I64)?;

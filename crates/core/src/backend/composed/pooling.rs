@@ -39,7 +39,7 @@ impl Axis {
                     let first = padding.saturating_sub(start).div_ceil(dilation);
                     let places = (first..kernel).map(|tap| start + tap * dilation - padding);
                     let list: Vec<usize> = places.take_while(|&place| place < size).collect();
-                    // A window may hang over the padding too, which then does not count.
+                    // A window may extend past the padding; that part does not count.
                     let whole = kernel.min((size + 2 * padding).saturating_sub(start));
                     let count = if count_include_pad { whole } else { list.len() };
                     (list, count)
@@ -88,7 +88,7 @@ impl Windows {
         (0..self.spec.planes).step_by(step).try_for_each(|first| f(first, step.min(self.spec.planes - first)))
     }
 
-    /// Memory for some planes, `[rows + 1, columns + 1, planes]`, with one value everywhere, and the part that is not
+    /// Memory for some planes, `[rows + 1, columns + 1, planes]`, filled with one value, and the part that is not
     /// outside.
     fn planes(&self, like: &Array, planes: usize, value: f64) -> Result<[Array<'static>; 2]> {
         let [height, width] = self.spec.input;
@@ -113,7 +113,7 @@ impl Windows {
     fn factors(&self, like: &Array) -> Result<Array<'static>> {
         let [height, width] = self.spec.output;
         let count = |i: usize, j: usize| self.divisor.unwrap_or(self.counts[0][i] * self.counts[1][j]);
-        // Nothing is summed where nothing counts.
+        // Avoids a division by zero for empty windows.
         let counts: Vec<i64> =
             (0..height * width).map(|at| count(at / width.max(1), at % width.max(1)).max(1) as i64).collect();
         like.full(&[1, 1, 1], like.dtype().compute(), 1.0)?.div(&like.uploaded(&[height, width, 1], &counts)?)
@@ -151,7 +151,7 @@ pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
     windows.each_block(|first, count| {
         let elements = windows.elements(&x.slice(0, first, count), f64::NEG_INFINITY)?;
         let best = elements.reduce(Reduce::Max, &[2, 3])?;
-        // The first of equals, but the last of several that are not numbers.
+        // The first of equal elements, but the last of several NaN.
         let found = elements.eq(&best)?.choose(&after, last, DType::I64)?.reduce(Reduce::Min, &[2, 3])?;
         let nan = elements.isnan()?.choose(&before, -1i64, DType::I64)?.reduce(Reduce::Max, &[2, 3])?;
         let found = found.eq(last)?.choose(-1i64, &found, DType::I64)?;
@@ -166,8 +166,8 @@ pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Resu
     let (inside, outside) = (spec.input.iter().product::<usize>(), spec.output.iter().product::<usize>());
     let dy = Array::dense(dy, &[spec.planes, outside])?.wide()?;
     let indices = Array::dense(indices, &[spec.planes, outside])?;
-    // A window with nothing in it, position -1, gives to a place past the plane. Other positions outside the plane are
-    // sent beyond that, for the engine to report.
+    // An empty window, position -1, adds to an element past the plane. Other positions outside the plane are mapped
+    // beyond that, so that the engine reports them.
     let wrong = indices.lt(-1i64)?.or(&indices.ge(inside as i64)?)?;
     let checked = wrong.choose(inside as i64 + 1, &indices, DType::I64)?;
     let place = indices.eq(-1i64)?.choose(inside as i64, &checked, DType::I64)?;

@@ -5,8 +5,8 @@ use crate::backend::View;
 use crate::rng::Distribution;
 use crate::{DType, Error, Philox, Result};
 
-/// Where elements are dropped: `bool`, element `i` in row-major order by word `first + i` of the stream, true where
-/// its uniform is below `p`.
+/// Mask of dropped elements: `bool`, true if the uniform of word `first + i` of the stream is below `p`, for element
+/// `i` in row-major order.
 pub fn dropped(like: &Array, p: f64, stream: Philox, first: u64, shape: &[usize]) -> Result<Array<'static>> {
     // Streams begin at blocks of four words: words before the first are drawn and skipped.
     let (stream, skip) = (Philox { offset: stream.offset.wrapping_add(first / 4), ..stream }, (first % 4) as usize);

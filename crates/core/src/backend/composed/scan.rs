@@ -1,4 +1,4 @@
-//! Running reductions, in as many passes as the length has binary digits: each joins a stretch with the one before it.
+//! Running reductions, in as many passes as the length has binary digits: each combines a range with the one before it.
 
 use super::array::{Array, choose};
 use crate::backend::{Scan, View};
@@ -30,7 +30,7 @@ pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> 
         }
         _ => {}
     }
-    // Wide enough for stretches whose product or sum the prefixes themselves do not reach.
+    // Wide enough for ranges whose product or sum exceeds that of the prefixes.
     let now = x.copied(if integral { DType::I64 } else { DType::F64 })?;
     let sums = doubling(dim, [now], |[before], [here], [next]| {
         let joined = match op {
@@ -43,7 +43,7 @@ pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> 
     sums[0].copy_to(&out)
 }
 
-/// Running extremes and where the last of equals was; once NaN, always NaN.
+/// Running extremes and the index of the last of equals; NaN stays NaN.
 fn best(largest: bool, x: &Array, dim: usize, out: &Array, indices: &Array) -> Result<()> {
     let mut along = crate::Dims::from_elem(1, x.shape().len());
     along[dim] = x.shape()[dim];
@@ -59,7 +59,7 @@ fn best(largest: bool, x: &Array, dim: usize, out: &Array, indices: &Array) -> R
     places.copy_to(indices)
 }
 
-/// Joins each position of contiguous arrays with the one 1, 2, 4, … before it: `join(before, here, next)`.
+/// Combines each position of contiguous arrays with the one 1, 2, 4, … before it: `join(before, here, next)`.
 fn doubling<const N: usize>(
     dim: usize,
     mut now: [Array<'static>; N],

@@ -1,4 +1,4 @@
-//! Optimizer steps for engines without a kernel of their own: the rows of `rows/update.rs`, one op at a time.
+//! Optimizer steps for engines without a fused kernel: the rows of `rows/update.rs`, one op at a time.
 
 use super::array::{Arg, Array};
 use crate::backend::{Operand, ParamUpdate, View};
@@ -127,7 +127,7 @@ impl RuleVisitor for Step<'_, '_, '_> {
     }
 }
 
-/// In the type it is computed in.
+/// Converted to the compute type.
 fn array(view: View) -> Result<Array> {
     Array::of(view).wide()
 }

@@ -1,8 +1,9 @@
 //! The gradient by the weight: for every tap a product of the input, shifted by it, with the output's gradient, summed
 //! over pixels.
 //!
-//! Rows of the left operand are input channels, their terms pixels in order: what an image is already, but for the
-//! shift. A copy shifted by columns serves all taps of a kernel column, a row down being a number of terms further on.
+//! Rows of the left operand are input channels; their terms are pixels in order, which is the layout of an image except
+//! for the shift. A copy shifted by columns serves all taps of a kernel column, because moving down a row is a constant
+//! offset.
 
 use super::super::Conv;
 use super::super::scratch::{Scratch, Shared};
@@ -13,19 +14,19 @@ use crate::amx::with_tiles;
 use rushlight_core::half::bf16;
 use std::ops::Range;
 
-/// Input channels of a block.
+/// Input channels per block.
 const CHANNELS: usize = 64;
-/// Copies are cut so that they stay in the second-level cache, along with the sums.
+/// Maximum size of the copies, so that they stay in the L2 cache together with the sums.
 const COPY_BYTES: usize = 768 << 10;
-/// Copies of one row that take more, for kernels of hundreds of columns over long rows, are not worth making.
+/// Copies of one row that are larger than this (kernels of hundreds of columns over long rows) do not pay.
 const MOST_BYTES: usize = 16 << 20;
 
-/// How the output's pixels are cut into parts: some rows of one image, or some whole images. By the problem's size
+/// Split of the output's pixels into parts: some rows of one image, or some whole images. Depends on the problem's size
 /// alone.
 struct Parts {
     batch: usize,
     height: usize,
-    /// Rows of a part, and images.
+    /// Rows and images per part.
     rows: usize,
     images: usize,
     /// Whether copies serve all taps of a kernel column.
@@ -52,7 +53,7 @@ impl Parts {
             (left * c.in_channels.min(CHANNELS) + rows * c.out_channels) * width * size_of::<bf16>()
         };
         let rows = (1..=height).rev().find(|&rows| bytes(rows) <= COPY_BYTES).unwrap_or(1);
-        // A few rows less may do without copies for every tap.
+        // Fewer rows may avoid copies for every tap.
         let rows = (rows.div_ceil(2)..=rows).rev().find(|&rows| shared(rows)).unwrap_or(rows);
         let images = if rows == height { (COPY_BYTES / bytes(height).max(1)).clamp(1, c.batch) } else { 1 };
         Self { batch: c.batch, height, rows, images, shared: shared(rows), bytes: images * bytes(rows) }
@@ -73,13 +74,13 @@ impl Parts {
     }
 }
 
-/// The terms of a part and where operands have them.
+/// The terms of a part, and their positions in the operands.
 struct Terms {
-    /// Elements of a row of the left operand.
+    /// Row stride of the left operand.
     row: usize,
-    /// Copies of the input: for a kernel column, or for a tap.
+    /// Number of copies of the input: one per kernel column, or one per tap.
     copies: usize,
-    /// Rows of a copy of an image.
+    /// Rows of an image's copy.
     copy_rows: usize,
     segments: Vec<Segment>,
     steps: usize,
@@ -99,13 +100,13 @@ impl Terms {
         Self { row: (steps + 1) * STEP, copies: c.taps(), copy_rows: rows, segments, steps }
     }
 
-    /// Steps of all segments.
+    /// Total steps of all segments.
     fn all_steps(&self) -> usize {
         self.segments.len() * self.steps
     }
 }
 
-/// Whether tiles suit the gradient by the weight.
+/// Whether tiles are efficient for the gradient with respect to the weight.
 pub(in super::super) fn suits_weight(c: &Conv) -> bool {
     super::suits(c) && Parts::new(c).bytes <= MOST_BYTES
 }
@@ -120,7 +121,7 @@ pub(in super::super) unsafe fn backward_weight(c: &Conv, x: *const u16, dy: *con
     let block = panels * channels * c.taps() * WIDTH;
     let sums = Sums { blocks, block, parts: parts.len() };
     let (x, dy) = (Shared::of(x), Shared::of(dy));
-    // SAFETY: a task adds to the sum it is given and to nothing else; the tiles are there.
+    // SAFETY: a task writes only to its own sum; the tiles are configured.
     let mut partial = unsafe {
         sums.collect::<f32>(|block, range, sum| {
             with_tiles(|| {
@@ -137,7 +138,7 @@ pub(in super::super) unsafe fn backward_weight(c: &Conv, x: *const u16, dy: *con
             })
         })
     };
-    // SAFETY: `dw` is the weight's gradient; blocks are panels of one stretch of channels after the other.
+    // SAFETY: `dw` is the weight's gradient; blocks are panels, one range of channels after the other.
     unsafe {
         sums.finish(partial.ptr::<f32>(), c, dw, channels, |index| (index % panels, index / panels * channels));
     }
@@ -185,7 +186,7 @@ unsafe fn copy_input(
     }
 }
 
-/// Which pixels of a plane make a copy: `count` rows and columns from `first` on, zero outside.
+/// The pixels of a copy: `count` rows and columns of a plane from `first` on, zero outside.
 struct Shift {
     size: [usize; 2],
     first: [isize; 2],
@@ -198,7 +199,7 @@ impl Shift {
     /// `src` is a plane of the size said, `dst` has room for all pixels.
     unsafe fn copy(&self, src: *const u16, dst: *mut u16) {
         let ([height, width], [rows, cols]) = (self.size, self.count);
-        // Columns that are within the plane.
+        // Columns within the plane.
         let inside = |at: isize, size: usize| at >= 0 && at < size as isize;
         let column = |j: usize| self.first[1] + (j * self.step[1]) as isize;
         let left = (0..cols).take_while(|&j| column(j) < 0).count();
@@ -215,7 +216,7 @@ impl Shift {
                     continue;
                 }
                 if self.step == [1, 1] && cols == width && left < right {
-                    // All rows that are within the plane at once; what wraps around from a row to the next is then set
+                    // Copies all rows within the plane at once; elements that wrap around to the next row are then set
                     // to zero.
                     let count = (rows - row).min(height - at as usize);
                     let (from, skip) = (at * width as isize + self.first[1], left);
@@ -280,7 +281,7 @@ unsafe fn copy_gradient(c: &Conv, part: &Part, terms: &Terms, dy: *const u16, ds
     }
 }
 
-/// Adds a part's share to the sums, laid out `[panel][channel][tap][lane]`.
+/// Adds a part's contribution to the sums, laid out `[panel][channel][tap][lane]`.
 ///
 /// # Safety
 /// The operands are filled, and there are tiles.

@@ -1,7 +1,7 @@
-//! The output, and the gradient by the input: both sum taps of a source image for every pixel of a target.
+//! Forward pass and input gradient: both sum taps of a source image for every pixel of a target.
 //!
 //! The images of a task are in a slab `[row][column][image][channel]`: all pixels of a target row, of all images, are
-//! rows of tiles at an equal distance, whatever the image's width.
+//! tile rows with a constant stride, whatever the image's width.
 
 use super::super::Conv;
 use super::super::direct::taps_of;
@@ -15,14 +15,14 @@ use crate::pool;
 use rushlight_core::half::bf16;
 use std::ops::Range;
 
-/// Slabs are cut so that they stay in the second-level cache, with the weights of a panel.
+/// Maximum size of a slab, so that it stays in the L2 cache with the weights of a panel.
 const SLAB_BYTES: usize = 640 << 10;
 
-/// Sums that stay in the first-level cache until they are written.
+/// Maximum number of sums, so that they stay in the L1 cache until they are written.
 const SUMS_BYTES: usize = 24 << 10;
 
-/// Target positions of one dimension that see the same taps: the `m`-th is `first + m · step` and reads
-/// `m · advance + offset` of the source for each tap.
+/// Target positions of one dimension with the same taps: the `m`-th is `first + m · step` and reads `m · advance +
+/// offset` of the source for each tap.
 struct Class {
     first: usize,
     count: usize,
@@ -54,12 +54,12 @@ impl Axis {
         Self { source, target, step, advance: 1, classes: (0..step.min(target)).map(class).collect() }
     }
 
-    /// Positions of the longest class.
+    /// Number of positions of the longest class.
     fn len(&self) -> usize {
         self.target.div_ceil(self.step)
     }
 
-    /// First source position, and how many, that positions `m` of all classes read.
+    /// First source position that positions `m` of all classes read, and their number.
     fn reads(&self, m: Range<usize>) -> (isize, usize) {
         let (mut low, mut high) = (isize::MAX, isize::MIN);
         for class in &self.classes {
@@ -72,7 +72,7 @@ impl Axis {
     }
 }
 
-/// One of the two computations.
+/// The forward pass or the input gradient.
 struct Pass {
     batch: usize,
     from: usize,
@@ -121,14 +121,14 @@ impl Pass {
         Self { batch: c.batch, from, to, rows: axis(c, 1), cols: axis(c, 2), kernel: c.kernel[2], taps: c.taps() }
     }
 
-    /// Elements from one image's channels to the next's: whole steps, not so far apart that all share a few sets of the
+    /// Image stride of a pixel's channels: whole steps, chosen so that images do not share a few sets of the
     /// cache.
     fn pitch(&self) -> usize {
         let pitch = self.from.next_multiple_of(STEP);
         if pitch.is_multiple_of(128) { pitch + STEP } else { pitch }
     }
 
-    /// Images of a task, and positions of a row class.
+    /// Images per task, and positions per row class.
     fn cut(&self) -> (usize, usize) {
         let all = self.rows.len();
         let row_bytes = self.cols.reads(0..self.cols.len()).1 * self.pitch() * 2;
@@ -154,7 +154,7 @@ impl Pass {
         let packs = self.batch.div_ceil(together).next_multiple_of(threads).min(self.batch);
         let bands = self.rows.len().div_ceil(rows);
         let panels = self.to.div_ceil(SIDE);
-        // Where slabs are fewer than threads, several tasks make the same one.
+        // If there are fewer slabs than threads, several tasks build the same slab.
         let cuts = if packs * bands < threads { threads.div_ceil(packs * bands).min(panels) } else { 1 };
         pool::parallel_for(packs * bands * cuts, |task| {
             let (cut, task) = (task % cuts, task / cuts);
@@ -202,20 +202,20 @@ impl Pass {
     }
 }
 
-/// The copy of some rows of some images, channels last.
+/// Slab: the copy of some rows of some images, channels last.
 struct Slab {
     images: usize,
-    /// Elements from one image to the next, from pixel to pixel, from row to row.
+    /// Strides of image, pixel and row.
     pitch: usize,
     pixel: usize,
     row: usize,
-    /// First source row and column, and how many.
+    /// First source row and column, and their numbers.
     rows: (isize, usize),
     cols: (isize, usize),
-    /// Columns of an equal remainder modulo the advance are adjacent: how many there are at most, and the advance.
+    /// Columns with equal remainder modulo the advance are adjacent: their maximum number, and the advance.
     alike: usize,
     advance: usize,
-    /// Position of the row classes that the slab begins with.
+    /// Position of the row classes at which the slab begins.
     first: usize,
 }
 
@@ -236,12 +236,12 @@ impl Slab {
         self.rows.1 * self.row
     }
 
-    /// Elements of scratch: beyond the slab for the last tile's rows that are none, and for pixels that are cut off.
+    /// Scratch elements: the slab, plus room for unused rows of the last tile and for pixels that are cut off.
     fn room(&self) -> usize {
         self.len() + self.pixel.max(ROWS * self.pitch)
     }
 
-    /// Sets what the images do not cover to zero.
+    /// Zeroes the positions that the images do not cover.
     ///
     /// # Safety
     /// `dst` has [`room`](Self::room) elements.
@@ -260,7 +260,7 @@ impl Slab {
         }
     }
 
-    /// Where the pixels of the source rows `rows` go, in the slab's first image.
+    /// Destinations of the pixels of the source rows `rows`, in the slab's first image.
     fn places(&self, rows: Range<usize>, width: usize) -> Vec<usize> {
         let dump = self.len();
         let place = |row: usize, column: usize| match usize::try_from(column as isize - self.cols.0) {
@@ -298,11 +298,11 @@ impl Slab {
 struct Chunk {
     rows: Range<usize>,
     parts: Vec<Part>,
-    /// Sums of all parts: pixels times images.
+    /// Number of sums of all parts: pixels times images.
     sums: usize,
 }
 
-/// The pixels of a chunk that see the same taps.
+/// The pixels of a chunk with the same taps.
 struct Part {
     /// Their row and column classes.
     row: usize,
@@ -310,7 +310,7 @@ struct Part {
     segments: Vec<Segment>,
     /// First row of each tile, in the slab and in the sums.
     tiles: Vec<(usize, usize)>,
-    /// Where its sums begin, `[row][column][image]`, and how many there are.
+    /// Start and number of its sums, `[row][column][image]`.
     sums: Range<usize>,
 }
 
@@ -342,7 +342,7 @@ impl Chunk {
         Self { rows, parts, sums }
     }
 
-    /// The sums of 32 channels. A tile that is not full writes beyond its sums: those that follow are computed later.
+    /// Computes the sums of 32 channels. A partial tile writes beyond its sums; the sums after it are computed later.
     ///
     /// # Safety
     /// `copy` is the slab filled, `weight` a packed panel, `sums` has room for two tiles more than the chunk's sums;
@@ -357,7 +357,7 @@ impl Chunk {
                 }
                 for pair in part.tiles.chunks(2) {
                     let (a, c) = pair[0];
-                    // An odd tile is multiplied twice, to the same end.
+                    // An odd last tile is multiplied twice, with the same result.
                     let (next_a, next_c) = *pair.last().unwrap_or(&pair[0]);
                     let block = Block {
                         a: [copy.add(a), copy.add(next_a)],
@@ -423,7 +423,7 @@ impl Chunk {
 }
 
 impl Part {
-    /// Copies the sums of one image of `count` to their places among the chunk's pixels.
+    /// Copies the sums of one image of `count` to their positions among the chunk's pixels.
     ///
     /// # Safety
     /// As [`Chunk::write`].

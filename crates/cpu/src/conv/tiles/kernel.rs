@@ -3,16 +3,16 @@
 use crate::amx::sums;
 use std::arch::asm;
 
-/// Rows and columns of a block of sums: two tiles each way.
+/// Rows and columns of a block of sums: two tiles in each direction.
 pub(super) const SIDE: usize = 32;
 /// Rows of a tile.
 pub(super) const ROWS: usize = 16;
-/// Terms of a step.
+/// Terms per step.
 pub(super) const STEP: usize = 32;
 /// Elements of a tile of either operand.
 pub(super) const TILE: usize = 512;
 
-/// Where one stretch of the contraction starts in both operands.
+/// Start of one segment of the contraction in both operands.
 #[derive(Clone, Copy)]
 pub(super) struct Segment {
     pub a: usize,
@@ -21,12 +21,12 @@ pub(super) struct Segment {
 
 /// A block of sums.
 ///
-/// The left operand is two tiles of 16 rows, each row its terms in order. The right one is, for every step of 32 terms,
+/// The left operand is two tiles of 16 rows; a row holds its terms in order. The right one is, for every step of 32 terms,
 /// two tiles of 16 columns, each row a pair of terms of all columns. The result is two tiles of 16 rows, `SIDE` columns
 /// wide.
 pub(super) struct Block<'a> {
     pub a: [*const u16; 2],
-    /// Elements from one row to the next.
+    /// Row stride in elements.
     pub a_row: usize,
     pub b: *const u16,
     pub segments: &'a [Segment],
@@ -34,7 +34,7 @@ pub(super) struct Block<'a> {
     pub steps: usize,
     pub c: [*mut f32; 2],
     pub c_row: usize,
-    /// Whether to continue from what the result holds.
+    /// Whether to accumulate onto the result's contents.
     pub accumulate: bool,
 }
 
@@ -85,7 +85,7 @@ impl Block<'_> {
         }
     }
 
-    /// Reads and writes what the tiles will, for AddressSanitizer, which does not see into assembly.
+    /// Performs the memory accesses of the tiles in Rust, because AddressSanitizer does not see into assembly.
     ///
     /// # Safety
     /// As [`run`](Self::run).

@@ -10,16 +10,16 @@ use crate::pool;
 use rushlight_core::half::bf16;
 use std::arch::x86_64::*;
 
-/// Lanes of a panel as `pack` makes them, and the layout of weight-gradient sums.
+/// Lanes of a panel of `pack`, and of the weight gradient's sums.
 pub(super) const WIDTH: usize = <f32 as Compute>::PANEL;
 
-/// Steps that `n` terms take.
+/// Number of steps of `n` terms.
 pub(super) fn steps(n: usize) -> usize {
     n.div_ceil(STEP)
 }
 
-/// Puts up to 32 channels of each pixel next to each other, zeros for those missing:
-/// `dst[at[pixel] + channel] = src[channel·stride + pixel]`.
+/// Transposes up to 32 channels to be adjacent for each pixel, padding with zeros: `dst[at[pixel] + channel] =
+/// src[channel·stride + pixel]`.
 ///
 /// # Safety
 /// The addresses are valid, those of `dst` for 32 elements, on a machine with AVX-512.
@@ -41,7 +41,7 @@ pub(super) unsafe fn channels_last(src: *const u16, stride: usize, channels: usi
             halves[0][pair] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(even, odd));
             halves[1][pair] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(even, odd));
         }
-        // Of every eight pixels, the first half holds the first four.
+        // Of every eight pixels, the first register holds the first four.
         for (half, block) in halves.into_iter().enumerate() {
             for (i, v) in transpose16(block).into_iter().enumerate() {
                 let pixel = i / 4 * 8 + 4 * half + i % 4;
@@ -54,8 +54,8 @@ pub(super) unsafe fn channels_last(src: *const u16, stride: usize, channels: usi
     }
 }
 
-/// The right operand of which up to 16 rows of `steps · 32` terms are the columns: one tile of each step, `2 · TILE`
-/// elements from one to the next.
+/// Packs the right operand whose columns are up to 16 rows of `steps · 32` terms: one tile per step, with a stride of
+/// `2 · TILE` elements.
 ///
 /// # Safety
 /// The addresses are valid, on a machine with AVX-512.
@@ -74,7 +74,7 @@ pub(super) unsafe fn rows_as_columns(src: *const u16, stride: usize, rows: usize
     }
 }
 
-/// Rows 2i and 2i + 1 of a widened panel, which bf16 held exactly, as pairs.
+/// Packs rows 2i and 2i + 1 of a widened panel, which holds exact bf16 values, as pairs.
 ///
 /// # Safety
 /// `src` has 32 rows of `WIDTH`, `dst` room for two tiles, on a machine with AVX-512.
@@ -94,7 +94,7 @@ unsafe fn pair_rows(src: *const f32, dst: *mut u16) {
     }
 }
 
-/// The weight as right operands: `[panel of 32 lanes][tap][step][two tiles]`.
+/// Packs the weight as right operands: `[panel of 32 lanes][tap][step][two tiles]`.
 ///
 /// # Safety
 /// `w` is the weight of `c`, of one group, on a machine with AVX-512.
@@ -112,7 +112,7 @@ pub(super) unsafe fn pack_weights(c: &Conv, lanes: Lanes, w: *const u16) -> Scra
         let tap_len = STEP * WIDTH;
         let mut wide = Scratch::new::<f32>(taps * tap_len);
         let wide = wide.ptr::<f32>();
-        // SAFETY: these rows of this panel are the task's; the rows and lanes that `pack` leaves are zero.
+        // SAFETY: these rows of this panel belong to the task; rows and lanes that `pack` does not write are zero.
         unsafe {
             if range.len() < STEP || across - panel * WIDTH < WIDTH {
                 std::ptr::write_bytes(wide, 0, taps * tap_len);

@@ -1,4 +1,4 @@
-//! bf16 convolutions on AMX: images and weights stay bf16, copied into the layout of tiles, and are summed in `f32`.
+//! bf16 convolutions on AMX: images and weights are copied to the layout of tiles as bf16, and sums are `f32`.
 
 mod gradient;
 mod images;
@@ -13,7 +13,7 @@ use crate::amx::{Bf16Path, bf16_path};
 use crate::isa::{Level, level};
 use rushlight_core::DType;
 
-/// Whether the machine has tiles and the convolution, over at most two dimensions, fills them.
+/// Whether the machine has AMX and the convolution, over at most two dimensions, fills the tiles.
 pub(super) fn suits(c: &Conv) -> bool {
     let flat = c.input[0] == 1 && c.kernel[0] == 1 && c.output[0] == 1 && c.padding[0] == 0;
     c.dtype == DType::BF16

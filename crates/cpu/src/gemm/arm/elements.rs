@@ -1,4 +1,4 @@
-//! Packing and rounding of elements for the kernels of ARM.
+//! Packing and rounding of elements for the ARM kernels.
 
 use super::super::kernel::{Strip, dot_in_lanes, narrow_each, pack_widened};
 use super::super::scalar::Scalar;
@@ -12,7 +12,7 @@ use std::arch::aarch64::*;
 pub(super) trait Widened<T>: Lanes {
     /// `LEN` elements.
     unsafe fn widen(from: *const T) -> Self;
-    /// A square of `LEN` vectors, transposed; other vectors are unchanged.
+    /// Transposes a square of `LEN` vectors; other vectors are unchanged.
     unsafe fn transposed(square: [Self; 4]) -> [Self; 4];
 }
 
@@ -39,7 +39,7 @@ widened! {
     float32x4_t, f16, |from| widen_f16x4(vld1_u16(from.cast())), |square| transposed4(square);
     float32x4_t, bf16, |from| vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from.cast()))), |square| transposed4(square);
     int32x4_t, i32, |from| vld1q_s32(from), |square| {
-        // Written out: `map` is a call that is not always inlined.
+        // Unrolled by hand: `map` is a call that is not always inlined.
         let words = |v: int32x4_t| vreinterpretq_f32_s32(v);
         let numbers = |v: float32x4_t| vreinterpretq_s32_f32(v);
         let [a, b, c, d] = square;
@@ -58,7 +58,7 @@ widened! {
 /// The strip is readable and `to` has room for `k × WIDTH`.
 #[inline(always)]
 unsafe fn pack<V: Widened<T>, T: Scalar<Acc = V::Acc>, const WIDTH: usize>(s: Strip<T>, to: *mut V::Acc) {
-    // SAFETY: vectors are read where the strip has as many lanes or k; all else goes through `pack_widened`.
+    // SAFETY: vectors are read only where the strip has enough lanes or k; the rest goes through `pack_widened`.
     unsafe {
         if s.lanes < WIDTH || (s.lane_stride != 1 && s.k_stride != 1) {
             return pack_widened::<T, WIDTH>(s, to);

@@ -1,7 +1,7 @@
 //! The microkernel that multiplies a vector of B by single lanes of A.
 //!
 //! A tile of eight rows by three vectors keeps 24 sums in registers; five more hold a column of A and a row of B. Every
-//! value of A is loaded once and never broadcast: the multiply-add takes it as a lane.
+//! value of A is loaded once and not broadcast: the multiply-add reads it from a lane.
 
 use super::super::kernel::{Features, Kernel, Left, Strip, Target, Task, prefetch_to_write};
 use super::super::scalar::{Accumulator, Scalar};
@@ -219,7 +219,7 @@ impl Lanes for Dots {
     }
 }
 
-/// How elements come into a vector's kernel and leave it.
+/// Packing and rounding of elements for a vector's kernel.
 pub(super) trait Elements<T: Scalar<Acc = Self::Acc>>: Lanes {
     /// Packs a strip as `[k / DEPTH][WIDTH][DEPTH]`, missing lanes and k as zeros.
     unsafe fn pack<const WIDTH: usize>(strip: Strip<T>, to: *mut Self::Packed);
@@ -371,7 +371,7 @@ pub(super) unsafe fn write<V: Lanes, const R: usize, const C: usize>(
         }
         let (alpha, beta) = (V::splat(target.alpha), V::splat(target.beta));
         for (i, sum) in sums.iter().enumerate() {
-            // A constant bound, so that the sums stay in registers.
+            // A constant bound keeps the sums in registers.
             if i >= rows {
                 break;
             }

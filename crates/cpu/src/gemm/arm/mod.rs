@@ -1,8 +1,8 @@
-//! Microkernels for 64-bit ARM, and which one a product gets.
+//! Microkernels for 64-bit ARM, and their selection.
 //!
-//! Two shapes of kernel serve all dtypes: multiply-adds of a vector by one lane of another (`lanes`: `f32`, `f64`,
+//! Two kinds of kernel cover all dtypes: multiply-adds of a vector by one lane of another (`lanes`: `f32`, `f64`,
 //! `i32`, and bytes by dot products), and products of two small matrices in registers (`squares`: bf16 and bytes).
-//! Instructions beyond NEON are written as assembly: their intrinsics are not stable Rust.
+//! Instructions beyond NEON are written in assembly: their intrinsics are not stable Rust.
 
 mod elements;
 mod lanes;
@@ -17,7 +17,7 @@ use squares::{Byte, SquareKernel};
 use std::arch::aarch64::{float32x4_t, float64x2_t, int32x4_t};
 
 impl Features for Neon {
-    // Not inlined: a task is compiled once, however many places run it, and a tile has all registers to itself.
+    // Not inlined, so that a task is compiled once and a tile has all registers.
     #[inline(never)]
     unsafe fn enter(task: impl Task) {
         // SAFETY: the caller's promise; every 64-bit ARM has NEON.
@@ -98,7 +98,7 @@ pub(super) unsafe fn i32(spec: &Gemm) {
     }
 }
 
-/// NEON multiplies no 64-bit integers.
+/// NEON has no multiplication of 64-bit integers.
 ///
 /// # Safety
 /// As for [`gemm`](super::gemm) with this dtype.
@@ -132,13 +132,13 @@ pub(super) unsafe fn bf16(spec: &Gemm) {
     }
 }
 
-/// Whether [`bytes`] computes this product of 8-bit integers. An activation sees a sum that has wrapped around, which
-/// only `small` gives it.
+/// Whether [`bytes`] computes this product of 8-bit integers. An activation needs the sum wrapped to 8 bits, which only
+/// `small` provides.
 pub(super) fn takes_bytes(spec: &Gemm) -> bool {
     isa::level() >= Level::DotProd && spec.m > 1 && spec.n > 1 && spec.activation == Activation::None
 }
 
-/// 8-bit integers, signed or not: sums modulo 2⁸ are the same.
+/// 8-bit integers, signed or unsigned: sums modulo 2⁸ are the same.
 ///
 /// # Safety
 /// As for [`gemm`](super::gemm) with these dtypes, and [`takes_bytes`].

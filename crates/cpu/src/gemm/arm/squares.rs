@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 const ROWS: usize = 8;
 const COLUMNS: usize = 12;
 
-/// An 8-bit integer whose products are wanted modulo 2⁸.
+/// An 8-bit integer with products modulo 2⁸.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Byte(u8);
@@ -226,7 +226,7 @@ impl<T: Square, const R: usize, const C: usize> Task for Sized<T, R, C> {
     }
 }
 
-/// Combines two rows of sums, of which C / 2 vectors are there, with their target.
+/// Combines two rows of sums, C / 2 vectors each, with their target.
 ///
 /// # Safety
 /// As for [`lanes::write`].

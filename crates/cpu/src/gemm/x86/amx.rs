@@ -36,7 +36,7 @@ impl Kernel for Tiles {
     fn reads_in_place(a: &Matrix<*const bf16>, _n: usize, k: usize) -> bool {
         let row_bytes = (a.row_stride * 2) as usize;
         let aligned = (a.ptr as usize | row_bytes).is_multiple_of(64);
-        // At such distances all rows would share a few sets of the first-level cache.
+        // At such strides all rows would share a few sets of the L1 cache.
         let crowded = row_bytes.is_multiple_of(2048);
         a.col_stride == 1 && aligned && k.is_multiple_of(Self::K_UNIT) && !crowded
     }

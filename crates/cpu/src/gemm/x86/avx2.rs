@@ -6,7 +6,7 @@ use super::fma::{Elements, Lanes, Tile, dispatch};
 use crate::isa::Avx2;
 use std::arch::x86_64::*;
 
-/// A mask of the first `len` of four or eight lanes starts `len` values before its middle.
+/// The mask of the first `len` of four or eight lanes starts `len` values before the middle of this array.
 static MASK32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 static MASK64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 

@@ -115,7 +115,7 @@ impl Elements<f64> for __m512d {
     }
 }
 
-/// How `f32` sums become elements.
+/// Conversion of `f32` sums to elements.
 pub(super) trait Store16: Load16 + Scalar<Acc = f32> {
     /// # Safety
     /// The elements whose mask bits are set are writable. Needs AVX-512 F, BW and VL.
@@ -153,7 +153,7 @@ impl Store16 for bf16 {
     }
 }
 
-/// How many elements ahead of its sums a dot product fetches: the hardware stops at the end of each page.
+/// Prefetch distance of a dot product in elements: the hardware prefetcher stops at the end of each page.
 const FETCH: usize = 1024;
 
 /// Four chains of 16 sums hide the latency of the additions.

@@ -1,4 +1,4 @@
-//! AVX512-BF16: products of bf16 pairs added in `f32`, and the packing of pairs that the tile kernel shares.
+//! AVX512-BF16: products of bf16 pairs added in `f32`, and the pair packing that the AMX kernel shares.
 
 use super::super::kernel::{Kernel, Left, Strip, Target, Task};
 use super::avx512::dot_f32;
@@ -21,7 +21,7 @@ pub(super) unsafe fn enter(task: impl Task) {
     unsafe { task.run() }
 }
 
-/// Rounds a run of sums by the hardware's conversion, which takes subnormals as zero.
+/// Rounds a run of sums by the hardware's conversion, which flushes subnormals to zero.
 ///
 /// # Safety
 /// Both pointers are valid for `len`.
@@ -46,7 +46,7 @@ pub(super) unsafe fn narrow(from: *const f32, to: *mut bf16, len: usize) {
 /// 32 lanes by 32 k: two halves of 16 vectors.
 pub(super) type Block = [[__m512i; 16]; 2];
 
-/// The block from `k` on, zeros beyond the strip: each vector one pair of k for the 16 lanes of its half, or, unless
+/// The block from `k` on, padded with zeros: each vector holds one pair of k for the 16 lanes of its half, or, unless
 /// PAIRS, all k of one lane.
 ///
 /// # Safety
@@ -78,7 +78,7 @@ unsafe fn load_pairs(s: &Strip<bf16>, k: usize, block: &mut Block) {
         let from = s.ptr.wrapping_offset(p as isize * s.k_stride);
         // SAFETY: masked to the strip; a prefetch may point anywhere.
         unsafe {
-            // Rows far apart escape the hardware's prefetch.
+            // The hardware prefetcher does not follow rows that are far apart.
             _mm_prefetch::<_MM_HINT_T1>(from.wrapping_offset(32 * s.k_stride).cast());
             _mm512_maskz_loadu_epi16(if p < s.k { lanes } else { 0 }, from.cast())
         }

@@ -11,16 +11,16 @@ use std::marker::PhantomData;
 const K_PER_LINE: usize = 8;
 /// Lines of C are prefetched until this many k before the end.
 const LINES_IN_FLIGHT: usize = 8;
-/// Number of columns from which packing A pays: sequential reads are faster.
+/// Number of columns from which packing A pays, because sequential reads are faster.
 const COLUMNS_WORTH_PACKING: usize = 384;
 
 /// A vector of sums. All methods need the features of `Isa`.
 pub(super) trait Lanes: Copy + Send + Sync + 'static {
     type Acc: Accumulator;
     type Isa: Features;
-    /// How many sums it holds.
+    /// Number of sums.
     const LEN: usize;
-    /// Rows of a tile: with two vectors of columns, their sums, the vectors and a broadcast stay in registers.
+    /// Rows per tile: with two vectors of columns, their sums, the vectors and a broadcast fit the registers.
     const ROWS: usize;
     /// See [`Kernel`].
     const KC: usize;
@@ -37,11 +37,11 @@ pub(super) trait Lanes: Copy + Send + Sync + 'static {
     unsafe fn store_part(self, to: *mut Self::Acc, len: usize);
     /// `self · other + sum`.
     unsafe fn fma(self, other: Self, sum: Self) -> Self;
-    /// Runs the tile that fits its rows and columns best.
+    /// Runs the tile size that fits its rows and columns best.
     unsafe fn dispatch(tile: Tile<Self>);
 }
 
-/// Defines [`Lanes::dispatch`] for tiles of one or two vectors and some numbers of rows, the largest last.
+/// Defines [`Lanes::dispatch`] for tiles of one or two vectors and several numbers of rows, the largest last.
 macro_rules! dispatch {
     ($($rows:literal)* | $most:literal) => {
         #[inline(always)]
@@ -61,7 +61,7 @@ macro_rules! dispatch {
 }
 pub(super) use dispatch;
 
-/// How a vector's kernel reads and writes elements.
+/// Conversion between elements and a kernel's vectors.
 pub(super) trait Elements<T: Scalar<Acc = Self::Acc>>: Lanes {
     /// See [`Kernel::pack_a`].
     unsafe fn pack_a(strip: Strip<T>, to: *mut Self::Acc);
@@ -128,12 +128,12 @@ impl<V: Elements<T>, T: Scalar<Acc = V::Acc>> Kernel for Fma<V, T> {
         unsafe { V::dispatch(Tile { k, a, b, rows, cols, target, ahead }) }
     }
 
-    /// Broadcasts read single values: few columns do not pay for packing A, unless rows get into each other's way.
+    /// Broadcasts read single values: few columns do not pay for packing A, unless its rows conflict in the cache.
     #[inline(always)]
     fn reads_in_place(a: &Matrix<*const T>, n: usize, _k: usize) -> bool {
-        // At such distances all rows would share the same sets of the first-level cache.
+        // At such strides all rows would share the same sets of the L1 cache.
         let crowded = (a.row_stride * size_of::<T>() as isize) % 2048 == 0;
-        // For one strip every value is read once, packed or not.
+        // With a single strip every value is read once, packed or not.
         T::IS_ACC && a.col_stride == 1 && (n <= Self::NR || !crowded && n < COLUMNS_WORTH_PACKING)
     }
 
@@ -209,7 +209,7 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
 }
 
 impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
-    /// The products, with A's rows `stride` apart and its columns `step`; if ONCE, the next rows are prefetched
+    /// The products; `stride` and `step` are A's row and column strides. If ONCE, the next rows are prefetched
     /// meanwhile.
     ///
     /// # Safety
@@ -218,7 +218,7 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
     unsafe fn sums<const ONCE: bool>(&self, stride: isize, step: usize) -> [[V; C]; R] {
         let Tile { k, rows, target, .. } = self.0;
         let mut at = Progress::<V>::new(&self.0, stride);
-        // Lines of C are fetched at the end, for writing: earlier they would be evicted by the streamed data.
+        // Lines of C are prefetched late, for writing: earlier, the streamed data would evict them.
         let lines = rows * C;
         let head = k.saturating_sub(lines + LINES_IN_FLIGHT);
         // SAFETY: the caller's promise. Prefetches may point anywhere.
@@ -240,13 +240,13 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
     }
 }
 
-/// Where a tile is in its strips.
+/// Position of a tile in its strips.
 struct Progress<V: Lanes> {
     /// Four rows of A are reached from one pointer.
     fours: [*const V::Acc; 4],
     b: *const V::Acc,
     ahead: *const u8,
-    /// The rows below the tile's.
+    /// The rows below the tile.
     below: *const V::Acc,
 }
 
@@ -276,7 +276,7 @@ impl<V: Lanes> Progress<V> {
         // SAFETY: the caller's promise. Prefetches may point anywhere.
         unsafe {
             if ONCE {
-                // Rows that are apart are too short for the processor to see them coming.
+                // Rows with a large stride are too short for the hardware prefetcher.
                 let line = 64 / size_of::<V::Acc>();
                 for row in (p % line..R).step_by(line) {
                     let from = self.below.wrapping_offset(row as isize * stride).wrapping_add(p / line * line);
@@ -298,7 +298,7 @@ impl<V: Lanes> Progress<V> {
             }
             for four in &mut self.fours {
                 *four = four.wrapping_add(step);
-                // The compiler must not see through this: it would keep a pointer for every row, more than there are
+                // An optimisation barrier: otherwise the compiler would keep a pointer for every row, more than there are
                 // registers.
                 asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
             }

@@ -1,4 +1,4 @@
-//! Microkernels for x86-64, and which one a product gets.
+//! Microkernels for x86-64, and their selection.
 
 mod amx;
 mod avx2;

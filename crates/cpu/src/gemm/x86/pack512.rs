@@ -1,10 +1,10 @@
-//! Packing with AVX-512: copies of whole vectors and transposes of blocks in registers.
+//! Packing with AVX-512: whole-vector copies and block transposes in registers.
 
 use super::super::kernel::Strip;
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 
-/// An element 16 of which load as a vector of `f32`.
+/// An element type; 16 elements load as a vector of `f32`.
 pub(super) trait Load16: Copy {
     /// # Safety
     /// The elements whose mask bits are set are readable. Needs AVX-512 F, BW and VL.

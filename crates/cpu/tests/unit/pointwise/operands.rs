@@ -39,7 +39,7 @@ fn shapes() -> Vec<Vec<usize>> {
     ]
 }
 
-/// Values of an expanded layout follow the memory, so they are read back rather than assumed.
+/// Values of an expanded layout depend on the memory, so they are read back instead of assumed.
 fn array(dtype: DType, layout: &Layout, seed: usize) -> Array {
     Array::with_layout(dtype, layout.clone(), |i| {
         ((i * 7 + seed) % 23) as f64 - if dtype == DType::U8 { 0.0 } else { 11.0 }

@@ -1,4 +1,4 @@
-//! Every op of the table against itself, read in `f64` or `i64`.
+//! Every op of the table against the same formula evaluated in `f64` or `i64`.
 
 use crate::isa::{self, Level, Portable};
 use crate::lane::Lane;
@@ -107,7 +107,7 @@ fn sample(op: Pointwise, dtype: DType, input: usize, i: usize) -> f64 {
     }
     let v = (k as f64 - 48.0) / 16.0;
     match op {
-        // Poles and jumps amplify the rounding of the input's neighbours.
+        // Poles and jumps amplify the rounding of the input.
         Pointwise::Lgamma | Pointwise::Digamma | Pointwise::Polygamma => v.abs() + 0.25,
         _ => v,
     }
@@ -191,7 +191,7 @@ fn every_derivative() {
     }
 }
 
-/// One test for all levels, since the level is the process's.
+/// One test for all levels, because the level is process-wide.
 #[test]
 fn every_op_dtype_and_level() {
     let _turn = crate::testing::turn();

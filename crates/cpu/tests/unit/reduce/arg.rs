@@ -1,4 +1,4 @@
-//! Largest and smallest with their places.
+//! Arg-reductions.
 
 use crate::isa::{self, Level};
 use crate::testing::{Array, Rng};

@@ -86,7 +86,7 @@ impl Array {
         (0..self.layout.numel()).map(|i| unsafe { self.address(i).cast::<T>().read() }).collect()
     }
 
-    /// The whole storage in the order it lies in memory.
+    /// The whole storage in memory order.
     pub fn storage_to_vec<T: Element>(&self) -> Vec<T> {
         assert_eq!(T::DTYPE, self.dtype);
         let len = self.storage.bytes() / size_of::<T>();

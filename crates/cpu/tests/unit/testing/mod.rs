@@ -1,10 +1,10 @@
-//! What the tests of the kernels share.
+//! Helpers of the kernel tests.
 
 mod array;
 
 pub use array::{Array, Rng};
 
-/// A floating dtype and the one its kernels compute and keep statistics in.
+/// A floating dtype and its compute type.
 pub trait Float: rushlight_core::Element {
     type Acc: rushlight_core::Element + PartialEq + std::fmt::Debug;
 }
@@ -24,7 +24,7 @@ impl Float for half::bf16 {
 use crate::{isa, pool};
 use std::sync::{Mutex, MutexGuard};
 
-/// Level and thread count belong to the whole process: tests that set them, or depend on them bit for bit, take turns.
+/// Level and thread count are process-wide: tests that set them, or depend on them bit for bit, take turns.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|e| e.into_inner())
@@ -64,7 +64,7 @@ pub fn wide<T: rushlight_core::Element>(x: &[T]) -> Vec<f64> {
     x.iter().map(|v| v.to_f64()).collect()
 }
 
-/// How far results of a dtype may be off, relative to values of about one.
+/// Tolerance of a dtype, relative to values of about one.
 pub fn tolerance<T: Float>() -> f64 {
     match T::DTYPE {
         rushlight_core::DType::F64 => 1e-12,

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl MpiTransport {
-    /// Messages (the other rank, a tag, the bytes, whether they are sent), all at a time.
+    /// Messages (the other rank, a tag, the bytes, whether to send), run concurrently.
     ///
     /// # Safety
     /// As for the methods of [`Transport`](crate::comm::Transport).
@@ -60,7 +60,7 @@ impl MpiTransport {
         Ok(())
     }
 
-    /// Sends a copy, and does not wait for its receiver: two ranks that both send first must not wait for each other.
+    /// Sends a copy without waiting for its receiver: two ranks that both send first must not deadlock.
     ///
     /// # Safety
     /// As for the methods of [`Transport`](crate::comm::Transport).

@@ -13,8 +13,9 @@ impl Tensor {
     /// below it without its ones. A singular matrix is no error here.
     ///
     /// ```
-    /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[1.0, 2.0], [4.0, 6.0]], rushlight_core::DType::F64)?;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::Tensor; }
+    /// use rushlight::{DType, Tensor};
+    /// let a = Tensor::new_with([[1.0, 2.0], [4.0, 6.0]], DType::F64)?;
     /// let (lu, pivots, _) = a.lu_factor()?;
     /// assert_eq!(lu.to_vec::<f64>()?, [4.0, 6.0, 0.25, 0.5]);
     /// assert_eq!(pivots.to_vec::<i32>()?, [2, 2]);
@@ -46,8 +47,9 @@ impl Tensor {
     /// Of `m × n` matrices `L` is `m × min(m, n)`, `U` is `min(m, n) × n`.
     ///
     /// ```
-    /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[1.0, 2.0], [4.0, 6.0]], rushlight_core::DType::F64)?;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::Tensor; }
+    /// use rushlight::{DType, Tensor};
+    /// let a = Tensor::new_with([[1.0, 2.0], [4.0, 6.0]], DType::F64)?;
     /// let (p, l, u) = a.lu()?;
     /// assert_eq!(p.matmul(&l)?.matmul(&u)?.to_vec::<f64>()?, [1.0, 2.0, 4.0, 6.0]);
     /// # Ok::<(), rushlight_core::Error>(())

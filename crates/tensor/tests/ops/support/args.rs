@@ -1,4 +1,4 @@
-//! The arguments of a recorded call, as the dispatch tables ask for them.
+//! The arguments of a recorded call, read by the dispatch tables.
 
 use super::data::dtype;
 use rushlight_core::{DType, Error, Result, Scalar};
@@ -13,11 +13,11 @@ pub enum Item {
     Tensor(Tensor),
     List(Vec<Option<Tensor>>),
     Value(Value),
-    /// A number that JSON cannot hold.
+    /// A non-finite number, which JSON cannot represent.
     Float(f64),
 }
 
-/// Positional and keyword arguments. What was asked for is remembered, so that a table that ignores an argument is
+/// Positional and keyword arguments. Reads are recorded, so that a table that ignores an argument is
 /// found out.
 #[derive(Clone, Default)]
 pub struct Args {
@@ -59,7 +59,7 @@ impl Args {
         self
     }
 
-    /// Arguments that the last call did not ask for.
+    /// Arguments that the last call did not read.
     pub fn ignored(&self) -> Vec<String> {
         let all = (0..self.inputs.len()).map(|i| i.to_string()).chain(self.kwargs.keys().cloned());
         let asked = self.asked.borrow();
@@ -96,7 +96,7 @@ impl Args {
         self.opt(at, "").ok_or_else(|| wrong("a tensor", at))
     }
 
-    /// A tensor or nothing.
+    /// An optional tensor.
     pub fn opt(&self, at: usize, name: &str) -> Option<&Tensor> {
         match self.item(at, name) {
             Item::Tensor(t) => Some(t),
@@ -104,7 +104,7 @@ impl Args {
         }
     }
 
-    /// A list of tensors, some perhaps missing.
+    /// A list of optional tensors.
     pub fn list(&self, at: usize) -> Result<Vec<Option<&Tensor>>> {
         match self.item(at, "") {
             Item::List(parts) => Ok(parts.iter().map(|p| p.as_ref()).collect()),
@@ -125,7 +125,7 @@ impl Args {
         }
     }
 
-    /// Whether an argument is there and not null.
+    /// Whether an argument is present and not null.
     pub fn has(&self, at: usize, name: &str) -> bool {
         !matches!(self.item(at, name), Item::Value(Value::Null))
     }
@@ -167,7 +167,7 @@ impl Args {
         self.int(at, name, default as i64).map(|v| v as isize)
     }
 
-    /// An integer that our API takes unsigned.
+    /// An unsigned integer in our API.
     pub fn size(&self, at: usize, name: &str, default: usize) -> Result<usize> {
         usize::try_from(self.int(at, name, default as i64)?).map_err(|_| wrong("a size", format!("{at} {name}")))
     }
@@ -176,7 +176,7 @@ impl Args {
         if self.has(at, name) { self.dim(at, name, 0).map(Some) } else { Ok(None) }
     }
 
-    /// One integer or a list of them; nothing is an empty list.
+    /// One integer or a list of them; null is an empty list.
     pub fn dims(&self, at: usize, name: &str) -> Result<Vec<isize>> {
         ints(self.value(at, name)).ok_or_else(|| wrong("a list of integers", format!("{at} {name}")))
     }
@@ -200,7 +200,7 @@ impl Args {
         lists.iter().map(|v| ints(v).ok_or_else(|| wrong("a list of lists", name))).collect()
     }
 
-    /// A list of integers of which some are null.
+    /// A list of optional integers.
     pub fn holes(&self, at: usize, name: &str) -> Result<Vec<Option<usize>>> {
         let one = |v: &Value| match v {
             Value::Null => Ok(None),

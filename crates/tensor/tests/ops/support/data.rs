@@ -7,30 +7,30 @@ use rushlight_tensor::Tensor;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-/// One call PyTorch made, and what came of it.
+/// One call that PyTorch made, and its result.
 pub struct Case {
     pub op: String,
     pub id: String,
     pub args: Args,
     pub outputs: Vec<Tensor>,
-    /// What the case says of gradients: those of the outputs, and those expected for the inputs, flattened as
-    /// [`Args::tensors`] is.
+    /// Gradients of the case: those of the outputs, and those expected for the inputs, in the order of
+    /// [`Args::tensors`].
     pub grad: Option<(Vec<Option<Tensor>>, Vec<Option<Tensor>>)>,
     pub rtol: f64,
     pub atol: f64,
 }
 
-/// A golden file: where the executable was built, or under the current directory, where it was carried to.
+/// A golden file: in the source tree of the build, or under the current directory if it was copied.
 pub fn path(file: &str) -> String {
     let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens/data");
     let folder = if std::path::Path::new(built).exists() { built } else { "tests/goldens/data" };
     format!("{folder}/{file}")
 }
 
-/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. Panics if a device is named that is not there.
+/// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. Panics if the named device is missing.
 pub fn device() -> Device {
     static DEVICE: std::sync::LazyLock<Device> = std::sync::LazyLock::new(|| {
-        // The answers are of full precision.
+        // The answers have full precision.
         rushlight_core::backend::set_allow_tf32_conv(false);
         let device = match std::env::var("RUSHLIGHT_TEST_DEVICE") {
             Ok(name) => name.parse().expect("RUSHLIGHT_TEST_DEVICE names a device"),
@@ -100,7 +100,7 @@ fn item(file: &SafeTensors, v: &Value) -> Item {
     }
 }
 
-/// A tensor with the very strides PyTorch had.
+/// A tensor with PyTorch's strides.
 fn view(file: &SafeTensors, name: &str, item: &Value) -> Tensor {
     let sizes = |v: &Value| -> Vec<usize> {
         v.as_array().expect("sizes").iter().map(|d| d.as_u64().expect("a size") as usize).collect()
@@ -111,7 +111,7 @@ fn view(file: &SafeTensors, name: &str, item: &Value) -> Tensor {
         .as_strided(&sizes(&layout["size"]), &sizes(&layout["stride"]), offset)
         .expect("a layout that fits");
     let wants = item["requires_grad"].as_bool().expect("requires_grad");
-    // Detached: a leaf of its own, not a view of its storage's tensor.
+    // Detached: a separate leaf, not a view of its storage's tensor.
     strided.detach().requires_grad_(wants).expect("a leaf")
 }
 

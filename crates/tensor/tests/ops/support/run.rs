@@ -1,4 +1,4 @@
-//! Runs cases and compares with what PyTorch got.
+//! Runs cases and compares with PyTorch's results.
 
 use super::data::{Case, load};
 use super::ops;
@@ -8,7 +8,7 @@ use rushlight_tensor::autograd::{Backward, no_grad};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a whole family; panics with a list of what is wrong or missing.
+/// Runs a whole family; panics with a list of failures.
 pub fn family(name: &str) {
     let cases = load(name);
     let mut missing = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Tensors as plain lists: every op spelled out index by index.
+//! Reference model of tensors as plain lists: every op spelled out index by index.
 
 /// Integers in row-major order.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,13 +7,13 @@ pub struct Model {
     pub data: Vec<i64>,
 }
 
-/// What an index says of one dimension.
+/// Index of one dimension.
 #[derive(Clone, Debug)]
 pub enum Pick {
     One(usize),
     Many(Vec<usize>),
     NewAxis,
-    /// Walked together with the other lists.
+    /// Iterated together with the other lists.
     List(Vec<usize>),
 }
 
@@ -27,7 +27,7 @@ fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
 }
 
 impl Model {
-    /// Each element is its own place.
+    /// Each element is its own position.
     pub fn numbered(shape: &[usize]) -> Self {
         let count: usize = shape.iter().product();
         Self { shape: shape.to_vec(), data: (0..count as i64).collect() }
@@ -100,7 +100,7 @@ impl Model {
         })
     }
 
-    /// Summed over a dimension, which goes.
+    /// Summed over a dimension, which is removed.
     pub fn sum(&self, dim: usize) -> Self {
         let mut shape = self.shape.clone();
         let size = shape.remove(dim);
@@ -141,13 +141,13 @@ impl Model {
     }
 }
 
-/// What an index picks: lists walk together, and their common dimension stands where the first was, or in front if
-/// other picks lie between them.
+/// The elements of an index: lists iterate together; their common dimension is at the first list's position, or in
+/// front if other indices separate them.
 pub fn index_all(model: &Model, picks: &[Pick]) -> Model {
     let lists: Vec<usize> = (0..picks.len()).filter(|&p| matches!(picks[p], Pick::List(_))).collect();
     let apart = lists.windows(2).any(|w| w[1] != w[0] + 1);
     let count = picks.iter().find_map(|p| if let Pick::List(l) = p { Some(l.len()) } else { None });
-    // For each dimension of the result: its size, and which pick it belongs to (`None` for the lists).
+    // For each dimension of the result: its size, and the index it belongs to (`None` for the lists).
     let mut result: Vec<(usize, Option<usize>)> = Vec::new();
     for (p, pick) in picks.iter().enumerate() {
         match pick {

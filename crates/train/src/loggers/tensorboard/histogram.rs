@@ -7,14 +7,14 @@ fn positive() -> impl Iterator<Item = f64> {
     std::iter::successors(Some(1e-12), |v| Some(v * 1.1)).take_while(|v| *v < 1e20)
 }
 
-/// All edges, rising.
+/// All edges, ascending.
 pub fn default_edges() -> Vec<f64> {
     let upper: Vec<f64> = positive().collect();
     upper.iter().rev().map(|v| -v).chain([0.0]).chain(upper.iter().copied()).collect()
 }
 
-/// The histogram of values between given edges, the last bucket with its upper edge; buckets on either side that
-/// nothing falls into are left out. Values that are not finite are not counted. `None` if there are no others.
+/// The histogram of values between given edges; the last bucket includes its upper edge. Empty buckets on either side
+/// are dropped. Non-finite values are not counted. `None` if there are no others.
 pub fn histogram(values: &[f64], edges: &[f64]) -> Option<Histogram> {
     let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     if finite.is_empty() || edges.len() < 2 {
@@ -36,7 +36,7 @@ pub fn histogram(values: &[f64], edges: &[f64]) -> Option<Histogram> {
     }
     let first = counts.iter().position(|c| *c > 0.0).unwrap_or(0);
     let last = counts.iter().rposition(|c| *c > 0.0).unwrap_or(0);
-    // Only upper limits are stored: an empty bucket in front says where the first one begins.
+    // Only upper limits are stored: an empty bucket in front marks the lower limit of the first one.
     let mut limits = vec![edges[first]];
     limits.extend(&edges[first + 1..=last + 1]);
     let mut shown = vec![0.0];

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long events may wait in memory.
+/// Maximum time that events stay in memory.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
 /// Writes one event file.
@@ -44,7 +44,7 @@ pub struct EventWriter {
     path: PathBuf,
     file: BufWriter<File>,
     flushed: Instant,
-    /// The time of events, in place of the clock's.
+    /// Time of events, overriding the clock.
     wall_time: Option<f64>,
 }
 
@@ -87,7 +87,7 @@ impl EventWriter {
         &self.path
     }
 
-    /// Gives the events that follow this time, in seconds since 1970, instead of the clock's.
+    /// Sets the time, in seconds since 1970, of the following events, overriding the clock.
     pub fn set_wall_time(&mut self, wall_time: Option<f64>) {
         self.wall_time = wall_time;
     }
@@ -105,7 +105,7 @@ impl EventWriter {
         self.write(&proto::summary(self.time(), step, value))
     }
 
-    /// Brings all events to the file.
+    /// Flushes all events to the file.
     pub fn flush(&mut self) -> Result<()> {
         self.flushed = Instant::now();
         self.file.flush().map_err(|e| cannot("write", &self.path, e))
@@ -116,8 +116,8 @@ impl EventWriter {
         self.summary(&proto::scalar(tag, value as f32), step)
     }
 
-    /// A distribution, in TensorBoard's buckets or between given edges, which must rise. Values that are not finite are
-    /// not counted; without others nothing is written.
+    /// A histogram, in TensorBoard's buckets or between given edges, which must ascend. Non-finite values are not
+    /// counted; without others nothing is written.
     pub fn histogram(&mut self, tag: &str, values: &[f64], edges: Option<&[f64]>, step: u64) -> Result<()> {
         let default;
         let edges = match edges {
@@ -139,7 +139,7 @@ impl EventWriter {
         }
     }
 
-    /// A distribution by its figures: least and greatest value, number, sum, sum of squares, upper limits of buckets
+    /// A histogram by its statistics: minimum and maximum, number, sum, sum of squares, upper limits of buckets
     /// and counts.
     pub fn histogram_raw(
         &mut self,

@@ -1,4 +1,4 @@
-//! The few protocol buffer messages of an event file, written field by field.
+//! The protocol buffer messages of an event file, written field by field.
 
 use serde_json::Value as Json;
 
@@ -128,7 +128,7 @@ fn plugin(name: &str, content: &[u8]) -> Message {
     Message::new().message(1, &Message::new().text(1, name).data(2, content))
 }
 
-/// A text, as the text plugin reads it: a tensor of one string.
+/// A text in the text plugin's format: a tensor of one string.
 pub fn text(tag: &str, text: &str) -> Message {
     const DT_STRING: i64 = 7;
     let shape = Message::new().message(2, &Message::new().int(1, 1));
@@ -136,7 +136,7 @@ pub fn text(tag: &str, text: &str) -> Message {
     Message::new().text(1, &format!("{tag}/text_summary")).message(8, &tensor).message(9, &plugin("text", &[]))
 }
 
-/// The three values by which the hyperparameters plugin knows a run: experiment, start and end of a session.
+/// The three values that the hyperparameters plugin reads of a run: experiment, start and end of a session.
 pub fn hparams(hparams: &[(String, Json)], metrics: &[&str], time: f64) -> [Message; 3] {
     const TYPE_STRING: i64 = 1;
     const TYPE_BOOL: i64 = 2;

@@ -7,13 +7,13 @@ use super::record::is_masked_checksum;
 use serde_json::{Map, Number, Value as Json};
 use std::collections::HashMap;
 
-/// Longest record that is read. TensorBoard's own writers stay far below.
+/// Maximum length of a record. TensorBoard's own writers stay far below.
 const MAX_RECORD: u64 = 64 << 20;
 /// Bytes before a record's data (length and its checksum), and after it (checksum).
 const HEADER: usize = 12;
 const FOOTER: usize = 4;
 
-/// A distribution: buckets between rising edges.
+/// A histogram: buckets between ascending edges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buckets {
     /// Edges of the buckets, one more than there are counts.
@@ -22,7 +22,7 @@ pub struct Buckets {
     pub counts: Vec<f64>,
 }
 
-/// An encoded image (PNG, JPEG or GIF) and where the file has it.
+/// An encoded image (PNG, JPEG or GIF) and its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedImage {
     /// Offset of the encoded bytes from the beginning of the file.
@@ -44,7 +44,7 @@ pub enum EventContent {
     Text(Vec<String>),
     /// Hyperparameters of the run.
     Hparams(Map<String, Json>),
-    /// The program was started again: values of this step and later ones are void.
+    /// The program was restarted: values of this step and later ones are void.
     Restart,
 }
 
@@ -66,11 +66,11 @@ pub struct EventValue {
 pub struct Parsed {
     /// Values, in the order of the file.
     pub values: Vec<EventValue>,
-    /// Bytes that were used up. The next piece begins after them.
+    /// Bytes consumed. The next piece begins after them.
     pub consumed: usize,
-    /// Bytes that the next piece needs at least, if a record was incomplete.
+    /// Minimum bytes of the next piece, if a record was incomplete.
     pub needed: usize,
-    /// Why nothing can be read beyond the consumed bytes: a checksum differs, or a length is absurd.
+    /// Why nothing can be read beyond the consumed bytes: a wrong checksum, or an absurd length.
     pub fault: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub struct Parsed {
 /// ```
 #[derive(Debug, Default)]
 pub struct EventParser {
-    /// The plugin of each tag: writers name it with the first value only.
+    /// The plugin of each tag: writers name it only with the first value.
     plugins: HashMap<String, String>,
     /// Messages that did not parse.
     skipped: u64,
@@ -102,12 +102,12 @@ impl EventParser {
         Self::default()
     }
 
-    /// Messages that were skipped because they do not parse.
+    /// Number of messages skipped because they do not parse.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Reads the whole records of a piece that begins at `offset` of its file.
+    /// Reads the complete records of a piece that begins at `offset` of its file.
     pub fn parse(&mut self, bytes: &[u8], offset: u64) -> Parsed {
         let mut parsed = Parsed::default();
         loop {
@@ -170,7 +170,7 @@ impl EventParser {
         Some(())
     }
 
-    /// A `Summary.Value`; `Some(None)` if its kind is not shown.
+    /// A `Summary.Value`; `Some(None)` if its kind is not supported.
     fn value(&mut self, data: &[u8], offset: u64) -> Option<Option<(String, EventContent)>> {
         let mut tag = String::new();
         let (mut content, mut tensor, mut plugin) = (None, None, None);
@@ -199,7 +199,7 @@ impl EventParser {
             return Some(found.map(|found| (tag, EventContent::Hparams(found))));
         }
         if own {
-            // A bound for files in which every value has a new name.
+            // Bounds memory for files in which every value has a new name.
             if self.plugins.len() < 100_000 {
                 self.plugins.insert(tag.clone(), plugin.clone());
             }
@@ -234,7 +234,7 @@ impl EventParser {
     }
 }
 
-/// Where a part of `whole` begins.
+/// Offset of a part in `whole`.
 fn position(whole: &[u8], part: &[u8]) -> u64 {
     (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize) as u64
 }
@@ -281,7 +281,7 @@ impl<'a> Fields<'a> {
                 self.0 = rest;
                 Wire::Bytes(taken)
             }
-            // Groups are of the format's past.
+            // Groups are an obsolete wire type.
             _ => return None,
         };
         Some((key >> 3, wire))
@@ -336,7 +336,7 @@ fn histogram_of(data: &[u8]) -> Option<Option<Buckets>> {
     else {
         return Some(None);
     };
-    // The outermost buckets may reach to the greatest number there is: the least and greatest value bound them.
+    // The outermost buckets may extend to the largest float: the minimum and maximum value bound them.
     let lower = if first > 0 { limits[first - 1] } else { min };
     let lower = if min.is_finite() && min > lower { min } else { lower };
     let mut edges = vec![lower];
@@ -356,7 +356,7 @@ fn buckets_of_rows(rows: &[f64]) -> Option<Buckets> {
     valid(Buckets { edges, counts: rows.iter().map(|row| row[2]).collect() })
 }
 
-/// Buckets whose edges are finite and do not fall, and whose counts are not negative.
+/// Buckets with finite ascending edges and non-negative counts.
 fn valid(buckets: Buckets) -> Option<Buckets> {
     let rising = buckets.edges.windows(2).all(|pair| pair[0] <= pair[1]);
     let finite = buckets.edges.iter().all(|e| e.is_finite());
@@ -410,7 +410,7 @@ fn plain_value(data: &[u8]) -> Option<Json> {
         value = match field? {
             (2, Wire::Fixed64(bits)) => {
                 let number = f64::from_bits(bits);
-                // Writers know doubles only; whole ones were integers.
+                // Writers have only doubles; whole ones were integers.
                 match number.fract() == 0.0 && number.abs() < 1e15 {
                     true => (number as i64).into(),
                     false => Number::from_f64(number).map_or_else(|| number.to_string().into(), Json::Number),
@@ -424,7 +424,7 @@ fn plain_value(data: &[u8]) -> Option<Json> {
     Some(value)
 }
 
-/// A `TensorProto`, as far as summaries use it.
+/// A `TensorProto`, the parts that summaries use.
 #[derive(Default)]
 struct Tensor<'a> {
     dtype: u64,
@@ -532,7 +532,7 @@ mod tests {
         assert_eq!(contents, [&EventContent::Scalar(0.25), &EventContent::Scalar(0.5)]);
     }
 
-    /// Pieces of any length give the same values; nothing that was changed makes the parser panic or read a wrong
+    /// Pieces of any length give the same values; no change of the bytes makes the parser panic or read a wrong
     /// record.
     #[test]
     fn pieces_and_damage() {
@@ -571,7 +571,7 @@ mod tests {
                 EventParser::new().parse(&record(&message[..at]), 0);
             }
         }
-        // Messages that are whole records but no messages.
+        // Valid records that contain no messages.
         for seed in 0..2000u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             let noise: Vec<u8> = (0..seed % 90)

@@ -22,7 +22,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| (crc >> 8) ^ TABLE[((crc ^ u32::from(byte)) & 0xff) as usize])
 }
 
-/// A checksum as records hold it: a checksum of data that holds checksums would be weak.
+/// A masked checksum, as in records: a checksum of data that contains checksums would be weak.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }

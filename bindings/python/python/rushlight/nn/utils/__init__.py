@@ -6,7 +6,7 @@ from . import rnn  # noqa: F401
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
-# At once: these have the names of their files, which importing them later would put in their place.
+# Imported eagerly: these functions have the names of their files, which a later import would put in their place.
 from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 

@@ -1,4 +1,4 @@
-"""Gradients kept within bounds."""
+"""Gradient clipping."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def get_total_norm(tensors, norm_type: float = 2.0, error_if_nonfinite: bool = F
 
 @_without_grad
 def clip_grads_with_norm_(parameters, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
-    """Scales gradients down whose total norm is known, if it is above ``max_norm``."""
+    """Scales gradients down if their known total norm is above ``max_norm``."""
     gradients = _gradients(parameters)
     if gradients:
         _C._foreach_scale_(gradients, (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0))
@@ -60,7 +60,7 @@ def clip_grads_with_norm_(parameters, max_norm: float, total_norm: Tensor, forea
 def clip_grad_norm_(
     parameters, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """Scales gradients down so that the norm of all together is at most ``max_norm``. Returns the norm before.
+    """Scales gradients down so that their total norm is at most ``max_norm``. Returns the norm before.
 
     >>> import rushlight as torch
     >>> p = torch.nn.Parameter(torch.zeros(2))
@@ -88,7 +88,7 @@ def clip_grad_norm(
 
 @_without_grad
 def clip_grad_value_(parameters, clip_value: float, foreach: bool | None = None) -> None:
-    """Keeps every element of gradients within ``[-clip_value, clip_value]``."""
+    """Clamps every element of gradients to ``[-clip_value, clip_value]``."""
     clip_value = float(clip_value)
     for gradient in _gradients(parameters):
         gradient.clamp_(min=-clip_value, max=clip_value)

@@ -10,12 +10,12 @@ Tensor = _C.Tensor
 
 
 def parameters_to_vector(parameters) -> Tensor:
-    """All elements of parameters, one after the other."""
+    """All elements of parameters, concatenated."""
     return _C._torch.cat([p.reshape(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters) -> None:
-    """Gives parameters the elements of a vector. They are parts of it from then on."""
+    """Sets parameters to the elements of a vector. They become views of it."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__name__}")
     start = 0

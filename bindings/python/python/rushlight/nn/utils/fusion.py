@@ -1,4 +1,4 @@
-"""Norms folded into the layers before them, for inference."""
+"""Batch norm folded into the preceding layer, for inference."""
 
 from __future__ import annotations
 

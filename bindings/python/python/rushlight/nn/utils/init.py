@@ -11,7 +11,7 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type, *args, **kwargs) -> Module:
-    """A module whose parameters are not filled: for those that are filled at once from elsewhere."""
+    """A module with uninitialised parameters, for loading values later."""
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:

@@ -1,4 +1,4 @@
-"""Parametrizations that come with the package: weight norm, spectral norm, orthogonal matrices."""
+"""Built-in parametrizations: weight norm, spectral norm, orthogonal matrices."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _SpectralNorm(Module):
             v = matrix.new_empty(matrix.size(1)).normal_(0, 1)
             self.register_buffer("_u", _normalize(u, dim=0, eps=eps))
             self.register_buffer("_v", _normalize(v, dim=0, eps=eps))
-            # Near the singular vectors from the beginning.
+            # Starts near the singular vectors.
             self._iterate(matrix, 15)
 
     def _matrix(self, weight: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def spectral_norm(
 
 
 def _nearby_orthogonal(a: Tensor) -> Tensor:
-    """Orthonormal columns that span what the columns of a matrix span."""
+    """Orthonormal columns with the span of a matrix's columns."""
     q, r = _linalg.qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
@@ -123,13 +123,13 @@ def _is_orthogonal(q: Tensor) -> bool:
 
 
 def _reflectors(q: Tensor) -> Tensor:
-    """Vectors of the reflections that a matrix is the product of, below the diagonal; on it, the signs that go with them."""
+    """Householder vectors of a matrix, below the diagonal; on it, their signs."""
     r, made = q.clone(), _torch.zeros_like(q)
     rows, cols = q.shape
     for j in range(cols):
         x = r[j:, j].clone()
         if float(x[1:].abs().sum()) == 0.0:
-            # Nothing to reflect: the sign undoes the reflection that a zero vector stands for.
+            # Nothing to reflect: the sign undoes the reflection of a zero vector.
             made[j, j] = -1.0 if float(x[0]) >= 0 else 1.0
             continue
         end = -x.norm() if float(x[0]) >= 0 else x.norm()
@@ -142,7 +142,7 @@ def _reflectors(q: Tensor) -> Tensor:
 
 
 def _product(a: Tensor) -> Tensor:
-    """The first columns of the product of the reflections with these vectors."""
+    """The first columns of the product of Householder reflections."""
     rows, cols = a.shape
     made = _torch.eye(rows, cols, dtype=a.dtype, device=a.device)
     unit = _torch.eye(rows, cols, dtype=a.dtype, device=a.device)

@@ -23,7 +23,7 @@ _cache: dict = {}
 
 @contextmanager
 def cached():
-    """Parametrized tensors are computed once within, and kept till the end."""
+    """Within this context, parametrized tensors are computed once and cached."""
     global _caching
     _caching += 1
     try:
@@ -42,7 +42,7 @@ def _register_or_set(module: Module, name: str, tensor: Tensor) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The functions that make one tensor, and what they make it of: ``original``, or ``original0``, ``original1``, …"""
+    """The functions that compute one tensor, and their inputs: ``original``, or ``original0``, ``original1``, …"""
 
     def __init__(self, modules, original: Tensor, unsafe: bool = False) -> None:
         modules = list(modules)
@@ -59,7 +59,7 @@ class ParametrizationList(ModuleList):
                     try:
                         new = module.right_inverse(new)
                     except NotImplementedError:
-                        # The parametrization says it has no inverse: the tensor is taken as it is.
+                        # The parametrization has no inverse: the tensor is used unchanged.
                         pass
         finally:
             _C._set_grad_enabled(recording)
@@ -75,7 +75,7 @@ class ParametrizationList(ModuleList):
                 )
             recording = _C._set_grad_enabled(False)
             try:
-                # The parameter stays the same object: optimizers keep seeing it.
+                # The parameter stays the same object, so optimizers keep it.
                 original.data = new.detach()
             finally:
                 _C._set_grad_enabled(recording)
@@ -142,7 +142,7 @@ class ParametrizationList(ModuleList):
 
 
 def _inject_class(module: Module) -> None:
-    """Gives a module a class of its own, on which its parametrized tensors are properties."""
+    """Gives a module its own class, on which its parametrized tensors are properties."""
     base = type(module)
 
     def no_pickling(self):
@@ -176,7 +176,7 @@ def _inject_property(module: Module, name: str) -> None:
 
 
 def register_parametrization(module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Module:
-    """Makes a tensor of a module what ``parametrization`` computes of it.
+    """Replaces a tensor of a module by what ``parametrization`` computes from it.
 
     >>> import rushlight as torch
     >>> class Symmetric(torch.nn.Module):
@@ -222,7 +222,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Makes a parametrized tensor a parameter or buffer again: with the value it has, or with that of the original."""
+    """Makes a parametrized tensor a parameter or buffer again: with its current value, or with that of the original."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     functions = module.parametrizations[tensor_name]
@@ -252,7 +252,7 @@ def type_before_parametrizations(module: Module) -> type:
 
 
 def transfer_parametrizations_and_params(from_module: Module, to_module: Module, tensor_name: str | None = None) -> Module:
-    """Gives a module the parametrizations of another, and the parameters under them."""
+    """Copies the parametrizations of another module, and their parameters."""
     if not is_parametrized(from_module):
         return to_module
     names = [tensor_name] if tensor_name is not None else list(from_module.parametrizations)

@@ -1,4 +1,4 @@
-"""Parts of weights set to zero and kept there: ``torch.nn.utils.prune``."""
+"""Pruning: weights set to zero and kept there. ``torch.nn.utils.prune``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _check_amount(amount) -> None:
 
 
 def _count(amount, size: int) -> int:
-    """How many of ``size`` are meant: a number, or a share."""
+    """The number of ``size`` elements to prune, from a count or a fraction."""
     if isinstance(amount, int):
         if amount > size:
             raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
@@ -33,7 +33,7 @@ def _count(amount, size: int) -> int:
 
 
 def _hook_of(module, name: str):
-    """The key and the hook that prune a tensor, if one does."""
+    """The key and the hook that prune a tensor, if there is one."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
@@ -41,7 +41,7 @@ def _hook_of(module, name: str):
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned: subclasses define ``compute_mask(t, default_mask)``."""
+    """A pruning method: subclasses define ``compute_mask(t, default_mask)``."""
 
     PRUNING_TYPE: str
     _tensor_name: str
@@ -54,7 +54,7 @@ class BasePruningMethod(ABC):
         """A mask of zeros and ones for scores ``t``, zero at least where ``default_mask`` is."""
 
     def apply_mask(self, module) -> Tensor:
-        """The tensor with its pruned parts zero."""
+        """The tensor with its pruned elements set to zero."""
         mask = getattr(module, self._tensor_name + "_mask")
         original = getattr(module, self._tensor_name + "_orig")
         return mask.to(original.dtype) * original
@@ -89,7 +89,7 @@ class BasePruningMethod(ABC):
             module.register_forward_pre_hook(method)
         except Exception:
             if former is None:
-                # As it was before.
+                # Restores the state before the error.
                 del module._parameters[name + "_orig"]
                 module._buffers.pop(name + "_mask", None)
                 module.__dict__.pop(name, None)
@@ -117,7 +117,7 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Several methods, one after the other: each prunes what the ones before have left."""
+    """Several methods in sequence: each prunes what the previous ones have kept."""
 
     def __init__(self, *args) -> None:
         self._pruning_methods: tuple = ()
@@ -178,7 +178,7 @@ class _Unstructured(BasePruningMethod):
         self.amount = amount
 
     def _scores(self, t: Tensor) -> Tensor:
-        """The smallest are pruned."""
+        """Prunes the smallest elements."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ class _Structured(BasePruningMethod):
     PRUNING_TYPE = "structured"
 
     def _channel_scores(self, t: Tensor) -> Tensor:
-        """The channels with the smallest are pruned."""
+        """Prunes the channels with the smallest norms."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -331,7 +331,7 @@ def global_unstructured(parameters, pruning_method: type, importance_scores: dic
 
 
 def is_pruned(module) -> bool:
-    """Whether a tensor of a module, or of one within, is pruned."""
+    """Whether a tensor of a module, or of a submodule, is pruned."""
     return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 
 

@@ -20,14 +20,14 @@ PackedSequence_ = namedtuple(
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """Where each number is in a permutation."""
+    """The inverse of a permutation."""
     if permutation is None:
         return None
     return _torch.empty_like(permutation).scatter_(0, permutation, _torch.arange(permutation.numel(), device=permutation.device))
 
 
 class PackedSequence(PackedSequence_):
-    """The steps of sequences one after the other, each with as many rows as sequences last.
+    """Packed sequences: all first steps, then all second steps, and so on; a step has one row per sequence that is long enough.
 
     ``pack_padded_sequence`` and ``pack_sequence`` make them; recurrent layers take and return them.
     """
@@ -55,11 +55,11 @@ class PackedSequence(PackedSequence_):
         return type(self)(data, self.batch_sizes, moved(self.sorted_indices), moved(self.unsorted_indices))
 
     def cuda(self, *args, **kwargs):
-        """On an accelerator."""
+        """Moves the data to an accelerator."""
         return self.to(_C.tensor((), dtype=self.data.dtype).cuda(*args, **kwargs).device)
 
     def cpu(self):
-        """On the CPU."""
+        """Moves the data to the CPU."""
         return self.to(device="cpu")
 
     def double(self):
@@ -171,7 +171,7 @@ def pad_packed_sequence(
 def pad_sequence(
     sequences, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Tensors of different lengths as one, filled up.
+    """Tensors of different lengths stacked and padded.
 
     >>> import rushlight as torch
     >>> pad_sequence([torch.tensor([1, 2]), torch.tensor([3])], batch_first=True)
@@ -203,7 +203,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list:
-    """The sequences of a padded tensor, each as long as it is."""
+    """The sequences of a padded tensor, each cut to its length."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [sequence[:length] for sequence, length in zip(padded_sequences, _C.as_tensor(lengths).tolist())]

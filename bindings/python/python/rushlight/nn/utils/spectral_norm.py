@@ -1,4 +1,4 @@
-"""Weights divided by their largest singular value, the old way: recomputed before every forward pass."""
+"""Spectral normalisation by hooks (the old interface): recomputed before every forward pass."""
 
 from __future__ import annotations
 

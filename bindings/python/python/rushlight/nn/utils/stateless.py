@@ -1,4 +1,4 @@
-"""Modules called with other tensors in the place of their own."""
+"""Modules called with other tensors in place of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Tensor = _C.Tensor
 
 
 def _tied(module, given: dict) -> dict:
-    """``given`` with the other names of tensors that are in the module under several."""
+    """``given`` extended by the other names of tensors that a module has under several names."""
     names: dict = {}
     for members in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)):
         for name, tensor in members:

@@ -1,4 +1,4 @@
-"""Weights as a length times a direction, the old way: recomputed before every forward pass."""
+"""Weight normalisation by hooks (the old interface): recomputed before every forward pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tensor = _C.Tensor
 
 
 def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
-    """Norms over all dimensions but one, which keep their number; of everything for -1."""
+    """Norms over all dimensions but one, which are kept with size one; over everything for -1."""
     if dim == -1:
         return v.norm(pow)
     other = [d for d in range(v.dim()) if d != dim % v.dim()]
@@ -25,7 +25,7 @@ def _of(dim) -> int:
 
 
 class WeightNorm:
-    """The hook that puts ``g * v / |v|`` in a weight's place."""
+    """The hook that sets a weight to ``g * v / |v|``."""
 
     def __init__(self, name: str, dim: int) -> None:
         self.name = name

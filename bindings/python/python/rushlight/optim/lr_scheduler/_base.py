@@ -42,7 +42,7 @@ def copied(lr):
 
 
 class LRScheduler:
-    """Base class of schedules. A subclass writes ``get_lr``, which gives one learning rate per group from ``self.last_epoch``,
+    """Base class of schedules. A subclass defines ``get_lr``, which returns one learning rate per group from ``self.last_epoch``,
     ``self.base_lrs`` and ``self.optimizer``."""
 
     _get_lr_called_within_step = False
@@ -72,11 +72,11 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self):
-        """Everything but the optimizer."""
+        """Everything except the optimizer."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict):
-        """Restores what ``state_dict`` returned."""
+        """Restores a ``state_dict``."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self):
@@ -88,7 +88,7 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} has no get_lr(): a subclass of LRScheduler must write one")
 
     def step(self, epoch=None):
-        """Goes on to the next epoch."""
+        """Advances to the next epoch."""
         _C._refuse_recording("lr_scheduler.step")
         if self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(

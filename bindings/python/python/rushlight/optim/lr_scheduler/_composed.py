@@ -25,13 +25,13 @@ def _plateau():
 
 class _Composed(LRScheduler):
     def state_dict(self):
-        """Everything but the optimizer; of the schedules their own state."""
+        """Everything except the optimizer; nested schedules as their own state."""
         state = {key: value for key, value in self.__dict__.items() if key not in ("optimizer", "_schedulers")}
         state["_schedulers"] = [s.state_dict() for s in self._schedulers]
         return state
 
     def load_state_dict(self, state_dict):
-        """Restores what ``state_dict`` returned."""
+        """Restores a ``state_dict``."""
         state = dict(state_dict)
         for scheduler, kept in zip(self._schedulers, state.pop("_schedulers")):
             scheduler.load_state_dict(kept)
@@ -39,7 +39,7 @@ class _Composed(LRScheduler):
 
 
 class SequentialLR(_Composed):
-    """One schedule after the other, the next from each milestone on."""
+    """Schedules in sequence; the next one starts at each milestone."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         if len(schedulers) < 1:
@@ -53,7 +53,7 @@ class SequentialLR(_Composed):
         self._schedulers, self._milestones = list(schedulers), list(milestones)
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # What making the schedules did is undone, then the first begins.
+        # Undoes the initial steps of the schedules, then starts the first.
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for scheduler in self._schedulers:
@@ -62,7 +62,7 @@ class SequentialLR(_Composed):
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self):
-        """Goes on to the next epoch."""
+        """Advances to the next epoch."""
         self.last_epoch += 1
         at = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[at]
@@ -82,7 +82,7 @@ def _rewind(scheduler):
 
 
 class ChainedScheduler(_Composed):
-    """Several schedules at once, each changing what the ones before made."""
+    """Several schedules at once, each applied to the result of the previous one."""
 
     def __init__(self, schedulers, optimizer=None):
         if len(schedulers) < 1:
@@ -94,7 +94,7 @@ class ChainedScheduler(_Composed):
         self._last_lr = [group["lr"] for group in optimizer.param_groups]
 
     def step(self):
-        """Goes on to the next epoch."""
+        """Advances to the next epoch."""
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]

@@ -1,4 +1,4 @@
-"""Schedules that go up and down: warm restarts, cycles, one cycle."""
+"""Cyclic schedules: warm restarts, cycles, one cycle."""
 
 import math
 import types
@@ -40,7 +40,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [_C._lr_cosine(base, self.eta_min, self.T_cur, self.T_i) for base in self.base_lrs]
 
     def step(self, epoch=None):
-        """Goes on to the next epoch, or to ``epoch``, which may be a fraction."""
+        """Advances to the next epoch, or to ``epoch``, which may be a fraction."""
         _C._refuse_recording("lr_scheduler.step")
         if epoch is None and self.last_epoch < 0:
             epoch = 0
@@ -48,7 +48,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if given and epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         t_cur, t_i = _C._lr_restarts(self.T_cur, self.T_i, self.T_0, self.T_mult, epoch)
-        # As in PyTorch's state: whole numbers are ints but for the position in a longer period.
+        # As in PyTorch's state: whole numbers are ints, except for the position in a longer period.
         whole = float(t_cur).is_integer() and (not given or isinstance(epoch, int) and (self.T_mult == 1 or epoch < self.T_0))
         self.T_cur, self.T_i = int(t_cur) if whole else t_cur, int(t_i)
         epoch = epoch if given else self.last_epoch + 1
@@ -64,7 +64,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Up and down between two learning rates; momentum the other way round."""
+    """Cycles between two learning rates; momentum cycles inversely."""
 
     def __init__(
         self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None,
@@ -98,7 +98,7 @@ class CyclicLR(LRScheduler):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x):
-        """How high a cycle (or an iteration) goes."""
+        """The amplitude of a cycle (or an iteration)."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         return _C._lr_cycle_scale(self.mode, x, self.gamma)
@@ -113,14 +113,14 @@ class CyclicLR(LRScheduler):
         return [base + (high - base) * height * scale for base, high in zip(self.base_lrs, self.max_lrs)]
 
     def state_dict(self):
-        """Everything but the optimizer. Of a scale function only an object has a state: its attributes."""
+        """Everything except the optimizer. A scale function is saved only if it is an object: its attributes."""
         state = super().state_dict()
         custom = state.pop("_scale_fn_custom")
         state["_scale_fn_custom"] = None if custom is None or isinstance(custom, types.FunctionType) else custom.__dict__.copy()
         return state
 
     def load_state_dict(self, state_dict):
-        """Restores what ``state_dict`` returned."""
+        """Restores a ``state_dict``."""
         state = dict(state_dict)
         kept = state.pop("_scale_fn_custom", None)
         if kept is not None:
@@ -129,7 +129,7 @@ class CyclicLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to ``max_lr`` and far down again over the whole of a training; momentum the other way round. Stepped after each batch."""
+    """Rises to ``max_lr`` and falls far below the start over the whole training; momentum inversely. Stepped after each batch."""
 
     def __init__(
         self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3, anneal_strategy="cos",

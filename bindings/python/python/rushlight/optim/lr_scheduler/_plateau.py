@@ -1,4 +1,4 @@
-"""A schedule by how training goes."""
+"""A schedule by a metric."""
 
 import math
 import warnings
@@ -37,13 +37,13 @@ class ReduceLROnPlateau(LRScheduler):
         self._reset()
 
     def _reset(self):
-        """Forgets the metrics seen."""
+        """Resets the metrics."""
         self.best = self.mode_worse
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 
     def step(self, metrics, epoch=None):
-        """Takes the metric of an epoch."""
+        """Records the metric of an epoch."""
         _C._refuse_recording("lr_scheduler.step")
         current = float(metrics)
         if epoch is None:

@@ -22,13 +22,13 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self):
-        """Everything but the optimizer. Of functions only objects have a state: their attributes."""
+        """Everything except the optimizer. Functions are saved only if they are objects: their attributes."""
         state = {key: value for key, value in self.__dict__.items() if key not in ("optimizer", "lr_lambdas")}
         state["lr_lambdas"] = [None if isinstance(f, types.FunctionType) else f.__dict__.copy() for f in self.lr_lambdas]
         return state
 
     def load_state_dict(self, state_dict):
-        """Restores what ``state_dict`` returned."""
+        """Restores a ``state_dict``."""
         state = dict(state_dict)
         for function, kept in zip(self.lr_lambdas, state.pop("lr_lambdas")):
             if kept is not None:
@@ -124,7 +124,7 @@ class ExponentialLR(_ByFormula):
 
 
 class PolynomialLR(_ByFormula):
-    """Decays to zero as a power of the remaining share of ``total_iters``."""
+    """Decays to zero as a power of the remaining fraction of ``total_iters``."""
 
     _formula = "PolynomialLR"
 

@@ -28,7 +28,7 @@ class _DatasetKind:
 
 
 class _InfiniteConstantSampler(Sampler):
-    """Something to count batches of an iterable dataset with."""
+    """A stand-in sampler for iterable datasets, to count batches."""
 
     def __iter__(self):
         while True:
@@ -119,7 +119,7 @@ class DataLoader(Generic[T_co]):
 
     @property
     def multiprocessing_context(self):
-        """How workers are started: None for Python's way, or a context or its name."""
+        """How workers are started: None for Python's default, or a context or its name."""
         return self.__context
 
     @multiprocessing_context.setter
@@ -178,11 +178,11 @@ class DataLoader(Generic[T_co]):
 
 
 class _BaseDataLoaderIter:
-    """What iterators over a loader have in common."""
+    """Base class of iterators over a loader."""
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """Batches made when they are asked for."""
+    """Makes batches on request, in this process."""
 
     def __init__(self, loader):
         self._dataset = loader.dataset
@@ -193,7 +193,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def _reset(self, loader):
         self._indices = iter(loader._index_sampler)
-        # PyTorch draws a seed for workers whether or not there are any.
+        # PyTorch draws a seed for workers even if there are none.
         self._base_seed = draw_seed(loader.generator)
         self._loader = loader
         self._pin = wanted(loader)

@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Samples by number: subclasses write ``__getitem__`` and mostly ``__len__``. ``__getitems__``, where there is one, gets a whole batch."""
+    """Map-style dataset: subclasses define ``__getitem__`` and usually ``__len__``. ``__getitems__``, if defined, gets a whole batch."""
 
     def __getitem__(self, index):
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -26,7 +26,7 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Samples one after the other: subclasses write ``__iter__``. With worker processes each has its own copy; ``get_worker_info`` tells them
+    """Iterable dataset: subclasses define ``__iter__``. Each worker process has its own copy; ``get_worker_info`` distinguishes
     apart."""
 
     def __add__(self, other):
@@ -51,13 +51,13 @@ class TensorDataset(Dataset):
         return self.tensors[0].size(0)
 
     def _batch(self, indices):
-        """What ``default_collate`` makes of these samples, by one call per tensor."""
+        """A collated batch of these samples, by one call per tensor."""
         rows = _C.tensor(indices, dtype=_C.int64)
         return [tensor.index_select(0, rows.to(tensor.device)) for tensor in self.tensors]
 
 
 class StackDataset(Dataset):
-    """Samples of several datasets side by side: as a tuple, or as a dict if the datasets are named."""
+    """Samples of several datasets combined: as a tuple, or as a dict if the datasets are named."""
 
     def __init__(self, *args, **kwargs):
         if args:
@@ -97,7 +97,7 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Datasets one after the other."""
+    """Concatenated datasets."""
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
@@ -127,7 +127,7 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """Iterable datasets one after the other."""
+    """Concatenated iterable datasets."""
 
     def __init__(self, datasets):
         self.datasets = datasets
@@ -143,7 +143,7 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[T_co]):
-    """Some of a dataset's samples."""
+    """A subset of a dataset's samples."""
 
     def __init__(self, dataset, indices):
         self.dataset, self.indices = dataset, indices
@@ -164,7 +164,7 @@ class Subset(Dataset[T_co]):
 
 
 def random_split(dataset, lengths, generator=None):
-    """A dataset cut into parts at random: by lengths, or by fractions that sum to one."""
+    """A dataset split into parts at random: by lengths, or by fractions that sum to one."""
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         sizes = []
         for i, fraction in enumerate(lengths):

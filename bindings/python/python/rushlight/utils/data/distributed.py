@@ -1,4 +1,4 @@
-"""Each process its share of a dataset."""
+"""Distribution of a dataset over processes."""
 
 import math
 
@@ -40,7 +40,7 @@ class DistributedSampler(Sampler):
         count = len(self.dataset)
         indices = _C._permutation(count, (self.seed + self.epoch) & 0xFFFFFFFFFFFFFFFF) if self.shuffle else list(range(count))
         if not self.drop_last and indices:
-            # Some samples are drawn twice so that all processes have as many.
+            # Some samples are repeated so that all processes have the same number.
             while len(indices) < self.total_size:
                 indices += indices[: self.total_size - len(indices)]
         if self._resumed_epoch == self.epoch and self._start:
@@ -60,7 +60,7 @@ class DistributedSampler(Sampler):
         return {"epoch": self.epoch, "seed": self.seed, "samples": len(self.dataset), "taken": taken}
 
     def load_state_dict(self, state):
-        """Goes to a place that was saved with any number of processes."""
+        """Continues at a position that was saved with any number of processes."""
         if state["samples"] != len(self.dataset):
             raise ValueError(f"the state was saved with a dataset of {state['samples']} samples, this one has {len(self.dataset)}")
         self.epoch, self.seed = state["epoch"], state["seed"]
@@ -70,5 +70,5 @@ class DistributedSampler(Sampler):
         return self.num_samples
 
     def set_epoch(self, epoch):
-        """The epoch the order is made from, so that it differs from epoch to epoch in all processes alike."""
+        """Sets the epoch, from which the order derives, so that it differs between epochs and is equal in all processes."""
         self.epoch = epoch

@@ -1,4 +1,4 @@
-"""In which order samples are drawn."""
+"""Samplers: the order in which samples are drawn."""
 
 from typing import Generic, TypeVar
 
@@ -15,7 +15,7 @@ def draw_seed(generator=None):
 
 
 class Sampler(Generic[T_co]):
-    """Base class: subclasses write ``__iter__`` over indices, and mostly ``__len__``."""
+    """Base class: subclasses define ``__iter__`` over indices, and usually ``__len__``."""
 
     def __init__(self, data_source=None):
         pass
@@ -25,7 +25,7 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler):
-    """Always in the same order."""
+    """Sequential order."""
 
     def __init__(self, data_source):
         self.data_source = data_source
@@ -43,7 +43,7 @@ def _check_count(num_samples):
 
 
 class RandomSampler(Sampler):
-    """In random order, or with replacement. Without a generator each pass is seeded from the default one."""
+    """Random order, or random draws with replacement. Without a generator each pass is seeded from the default one."""
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         self.data_source, self.replacement, self._num_samples, self.generator = data_source, replacement, num_samples, generator

@@ -64,7 +64,7 @@ class SummaryWriter:
 
     @property
     def _events(self):
-        # As in PyTorch, a closed writer that is used again starts another file.
+        # As in PyTorch, using a closed writer starts another file.
         if self._writer is None:
             self._writer = _C.EventWriter(self.log_dir, self._suffix, None)
         return self._writer
@@ -80,7 +80,7 @@ class SummaryWriter:
         self._events.scalar(tag, _scalar(scalar_value), _step(global_step), walltime)
 
     def add_scalars(self, main_tag, tag_scalar_dict, global_step=None, walltime=None):
-        """Several curves in one chart: each has a file of its own in a directory beside this one's."""
+        """Several curves in one chart: each has its own file in a directory next to this one."""
         for tag, value in tag_scalar_dict.items():
             path = os.path.join(self.log_dir, main_tag.replace("/", "_") + "_" + tag)
             if path not in self._open:
@@ -117,7 +117,7 @@ class SummaryWriter:
         if "C" not in order:
             image, order = image.unsqueeze(-1), order + "C"
         if "N" in order:
-            # Images beside each other, eight to a row.
+            # Images in a grid, eight per row.
             image = image.permute([order.index(d) for d in "NCHW"])
             columns = 8 if image.shape[0] > 8 else max(image.shape[0], 1)
             rows = -(-image.shape[0] // columns)
@@ -136,7 +136,7 @@ class SummaryWriter:
         self.add_image(tag, img_tensor, global_step, walltime, dataformats)
 
     def add_figure(self, tag, figure, global_step=None, close=True, walltime=None):
-        """Figures of matplotlib."""
+        """Matplotlib figures."""
         import numpy
 
         figures = figure if isinstance(figure, (list, tuple)) else [figure]
@@ -157,7 +157,7 @@ class SummaryWriter:
         self._events.text(tag, text_string, _step(global_step), walltime)
 
     def add_graph(self, model, input_to_model=None, verbose=False, use_strict_trace=True):
-        """The modules of a model. Which reads which is not recorded, so the input is not needed."""
+        """The modules of a model. Data flow is not recorded, so the input is not needed."""
         nodes = []
         for name, module in model.named_modules():
             kind = type(module).__name__

@@ -18,14 +18,14 @@ class _Hparams:
 
 
 class _Written:
-    """A part that its experiment's summary has written along with itself."""
+    """A part that is written together with its experiment's summary."""
 
     def _write(self, events):
         pass
 
 
 def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
-    """Three summaries: the experiment, the begin of its session and the end. The first writes all three, so write it first, as everybody does."""
+    """Three summaries: the experiment, the start of its session and the end. The first writes all three, so write it first, as is usual."""
     if not isinstance(hparam_dict, dict) or not isinstance(metric_dict, dict):
         raise TypeError("hparam_dict and metric_dict should be dictionaries.")
     values = _plain(hparam_dict, hparam_domain_discrete)

@@ -1,3 +1,3 @@
-"""``torch.utils.tensorboard.writer``: where PyTorch defines the writers."""
+"""``torch.utils.tensorboard.writer``: the module in which PyTorch defines the writers."""
 
 from . import FileWriter, SummaryWriter  # noqa: F401

@@ -9,7 +9,7 @@ from .vision import VisionDataset
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads lists, dictionaries and NumPy arrays, and nothing that runs."""
+    """Unpickles lists, dictionaries and NumPy arrays only."""
 
     _ALLOWED = {"_reconstruct", "ndarray", "dtype", "scalar", "_frombuffer", "encode"}
 

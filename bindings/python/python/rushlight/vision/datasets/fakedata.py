@@ -1,4 +1,4 @@
-"""Noise in place of images."""
+"""Random images."""
 
 from ... import _C
 from .._image import from_pixels
@@ -6,7 +6,7 @@ from .vision import VisionDataset
 
 
 class FakeData(VisionDataset):
-    """Random images and labels, the same ones each time."""
+    """Random images and labels, reproducible."""
 
     def __init__(
         self, size=1000, image_size=(3, 224, 224), num_classes=10, transform=None, target_transform=None, random_offset=0,

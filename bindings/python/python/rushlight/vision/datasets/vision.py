@@ -1,4 +1,4 @@
-"""What datasets of images share."""
+"""Base class of image datasets."""
 
 import os
 
@@ -6,7 +6,7 @@ from ...utils.data import Dataset
 
 
 class VisionDataset(Dataset):
-    """A dataset in a folder, with functions for its images and labels."""
+    """A dataset in a directory, with transforms for its images and labels."""
 
     def __init__(self, root=None, transforms=None, transform=None, target_transform=None):
         if transforms is not None and (transform is not None or target_transform is not None):

@@ -1,4 +1,4 @@
-"""Models by name, and where trained weights come from."""
+"""Models by name, and sources of trained weights."""
 
 import enum
 import glob
@@ -8,7 +8,7 @@ _builders = {}
 
 
 def register(builder):
-    """Makes a model known by its function's name."""
+    """Registers a model by its function's name."""
     _builders[builder.__name__] = builder
     return builder
 
@@ -31,7 +31,7 @@ def weights_enum(name, arch):
 
 
 def load(model, arch, weights, progress=True):
-    """Trained weights from PyTorch's cache of downloads, if they are asked for."""
+    """Trained weights from PyTorch's download cache, if requested."""
     if weights is None or weights is False:
         return model
     home = os.environ.get("TORCH_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "torch")
@@ -49,7 +49,7 @@ def load(model, arch, weights, progress=True):
 
 
 def build(make, arch, weights, kwargs, progress=True):
-    """The model, with weights if asked for by either name."""
+    """The model, with weights if either argument requests them."""
     pretrained = kwargs.pop("pretrained", None)
     if weights is None and pretrained:
         weights = pretrained

@@ -1,4 +1,4 @@
-"""Values from inside a model: ``torchvision.models.feature_extraction``, by tracing it (``torch.fx``)."""
+"""Intermediate values of a model: ``torchvision.models.feature_extraction``, by tracing it (``torch.fx``)."""
 
 import re
 from collections import OrderedDict
@@ -10,7 +10,7 @@ __all__ = ["create_feature_extractor", "get_graph_node_names"]
 
 
 class NodePathTracer(fx.Tracer):
-    """A tracer that notes in which module each step was made."""
+    """A tracer that records the module of each step."""
 
     def __init__(self, *args, leaf_modules=None, **kwargs):
         super().__init__(*args, **kwargs)
@@ -97,7 +97,7 @@ class DualGraphModule(fx.GraphModule):
 def create_feature_extractor(
     model, return_nodes=None, train_return_nodes=None, eval_return_nodes=None, tracer_kwargs=None, suppress_diff_warning=False, concrete_args=None,
 ):
-    """A module that returns values from inside a model, by their names: ``{"layer1": "features"}`` or ``["layer1"]``."""
+    """A module that returns intermediate values of a model by their names: ``{"layer1": "features"}`` or ``["layer1"]``."""
     if (return_nodes is None) == (train_return_nodes is None) or (train_return_nodes is None) != (eval_return_nodes is None):
         raise ValueError("give either `return_nodes`, or both `train_return_nodes` and `eval_return_nodes`")
 
@@ -115,7 +115,7 @@ def create_feature_extractor(
 
 
 def _cut(graph, qualnames, wanted):
-    """A graph that ends with the wanted values."""
+    """A graph that ends with the requested values."""
     found = {}
     for query, name in wanted.items():
         matches = [node for node, known in qualnames.items() if known == query or known.startswith(query + ".")]

@@ -1,4 +1,4 @@
-"""MobileNetV2: blocks that widen, convolve each channel by itself, and narrow."""
+"""MobileNetV2: inverted residual blocks of a 1x1 expansion, a depthwise convolution and a 1x1 projection."""
 
 from ... import _C, nn
 from ._api import build, register, weights_enum
@@ -7,12 +7,12 @@ __all__ = ["MobileNetV2", "MobileNet_V2_Weights", "mobilenet_v2"]
 
 MobileNet_V2_Weights = weights_enum("MobileNet_V2_Weights", "mobilenet_v2")
 
-#: Widening, channels, blocks, stride of each stage.
+# Expansion, channels, blocks, stride of each stage.
 _SETTING = [[1, 16, 1, 1], [6, 24, 2, 2], [6, 32, 3, 2], [6, 64, 4, 2], [6, 96, 3, 1], [6, 160, 3, 2], [6, 320, 1, 1]]
 
 
 def _divisible(value, divisor=8):
-    """The nearest multiple that is not more than a tenth below."""
+    """The nearest multiple that is at most a tenth below."""
     rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * value else rounded
 
@@ -25,7 +25,7 @@ def _conv(inputs, outputs, kernel_size=3, stride=1, groups=1, norm_layer=nn.Batc
 
 
 class InvertedResidual(nn.Module):
-    """One block; the input goes around it where the shapes agree."""
+    """One block, with a residual connection if the shapes agree."""
 
     def __init__(self, inp, oup, stride, expand_ratio, norm_layer=None):
         super().__init__()

@@ -26,7 +26,7 @@ def conv1x1(in_planes, out_planes, stride=1):
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions around which the input goes as well."""
+    """Two convolutions with a residual connection."""
 
     expansion = 1
 
@@ -53,7 +53,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A convolution between two that make fewer and more channels."""
+    """A bottleneck: 1x1 reduction, 3x3 convolution, 1x1 expansion."""
 
     expansion = 4
 

@@ -1,4 +1,4 @@
-"""``torchvision.ops``: boxes, and layers that models share."""
+"""``torchvision.ops``: boxes, and layers shared by models."""
 
 from .. import _absent_ops
 from .boxes import (

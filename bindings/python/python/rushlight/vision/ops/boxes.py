@@ -1,4 +1,4 @@
-"""Boxes: areas, overlaps, and those to keep."""
+"""Boxes: areas, overlaps, and non-maximum suppression."""
 
 from ... import _C
 
@@ -11,7 +11,7 @@ _torch = _C._torch
 
 
 def _wide(t):
-    """Wide enough for products of coordinates."""
+    """Converts to a dtype wide enough for products of coordinates."""
     if t.is_floating_point():
         return t if t.dtype in (_C.float32, _C.float64) else t.float()
     return t if t.dtype in (_C.int32, _C.int64) else t.int()
@@ -24,7 +24,7 @@ def box_area(boxes):
 
 
 def _overlap(a, b):
-    """Areas that each pair shares, and that it covers."""
+    """Intersection and union of each pair."""
     low, high = _torch.maximum(a[:, None, :2], b[:, :2]), _torch.minimum(a[:, None, 2:], b[:, 2:])
     size = _wide(high - low).clamp(min=0)
     shared = size[..., 0] * size[..., 1]
@@ -32,7 +32,7 @@ def _overlap(a, b):
 
 
 def box_iou(boxes1, boxes2, fmt="xyxy"):
-    """For each pair, the share of the area both cover."""
+    """Intersection over union of each pair."""
     if fmt != "xyxy":
         boxes1, boxes2 = box_convert(boxes1, fmt, "xyxy"), box_convert(boxes2, fmt, "xyxy")
     shared, covered = _overlap(boxes1, boxes2)
@@ -44,7 +44,7 @@ def _hull(a, b):
 
 
 def generalized_box_iou(boxes1, boxes2):
-    """``box_iou`` less the share of the pair's hull that neither covers."""
+    """Generalised IoU: ``box_iou`` minus the fraction of the pair's hull that neither covers."""
     shared, covered = _overlap(boxes1, boxes2)
     low, high = _hull(boxes1, boxes2)
     size = _wide(high - low).clamp(min=0)
@@ -61,13 +61,13 @@ def _distance(boxes1, boxes2, eps):
 
 
 def distance_box_iou(boxes1, boxes2, eps=1e-7):
-    """``box_iou`` less the distance of the centres by the hull's diagonal."""
+    """Distance IoU: ``box_iou`` minus the distance of the centres relative to the hull's diagonal."""
     iou, distance = _distance(boxes1, boxes2, eps)
     return iou - distance
 
 
 def complete_box_iou(boxes1, boxes2, eps=1e-7):
-    """``distance_box_iou`` less the difference of the boxes' proportions."""
+    """Complete IoU: ``distance_box_iou`` minus the difference of the aspect ratios."""
     import math
 
     iou, distance = _distance(boxes1, boxes2, eps)
@@ -78,7 +78,7 @@ def complete_box_iou(boxes1, boxes2, eps=1e-7):
 
 
 def nms(boxes, scores, iou_threshold):
-    """Indices of boxes that no better one overlaps by more than a threshold, the best first."""
+    """Indices of boxes that no better box overlaps by more than a threshold, best first."""
     order = scores.argsort(descending=True, stable=True)
     overlapping = (box_iou(boxes[order], boxes[order]) > iou_threshold).tolist() if len(order) else []
     kept, gone = [], [False] * len(overlapping)
@@ -91,10 +91,10 @@ def nms(boxes, scores, iou_threshold):
 
 
 def batched_nms(boxes, scores, idxs, iou_threshold):
-    """``nms`` within each of the groups that ``idxs`` tells."""
+    """``nms`` within each group of ``idxs``."""
     if boxes.numel() == 0:
         return _torch.empty(0, dtype=_C.int64, device=boxes.device)
-    # Groups are moved apart, so that boxes of different ones never overlap.
+    # Groups are moved apart, so that boxes of different groups never overlap.
     offsets = idxs.to(boxes.dtype) * (boxes.max() + 1)
     return nms(boxes + offsets[:, None], scores, iou_threshold)
 

@@ -1,4 +1,4 @@
-"""Losses of detection."""
+"""Losses for detection."""
 
 from ... import _C
 
@@ -6,7 +6,7 @@ __all__ = ["sigmoid_focal_loss"]
 
 
 def sigmoid_focal_loss(inputs, targets, alpha=0.25, gamma=2, reduction="none"):
-    """Cross entropy of logits in which what is known well counts less."""
+    """Focal loss: cross entropy of logits that gives well-classified samples less weight."""
     p = inputs.sigmoid()
     loss = _C._nn.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
     loss = loss * (1 - (p * targets + (1 - p) * (1 - targets))) ** gamma

@@ -1,4 +1,4 @@
-"""Layers that models share."""
+"""Layers shared by models."""
 
 from ... import _C, nn
 
@@ -6,7 +6,7 @@ __all__ = ["Conv2dNormActivation", "Conv3dNormActivation", "ConvNormActivation",
 
 
 class FrozenBatchNorm2d(nn.Module):
-    """Batch norm whose statistics and weights stay as they are."""
+    """Batch norm with frozen statistics and weights."""
 
     def __init__(self, num_features, eps=1e-5):
         super().__init__()
@@ -64,7 +64,7 @@ class Conv3dNormActivation(ConvNormActivation):
 
 
 class SqueezeExcitation(nn.Module):
-    """Channels weighed by what they hold all over the image."""
+    """Squeeze and excitation: channels scaled by a function of their means."""
 
     def __init__(self, input_channels, squeeze_channels, activation=nn.ReLU, scale_activation=nn.Sigmoid):
         super().__init__()
@@ -92,7 +92,7 @@ class MLP(nn.Sequential):
 
 
 class Permute(nn.Module):
-    """Dimensions in another order."""
+    """Permutes dimensions."""
 
     def __init__(self, dims):
         super().__init__()

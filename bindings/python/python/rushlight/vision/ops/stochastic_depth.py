@@ -1,4 +1,4 @@
-"""Whole samples, or batches, dropped from a branch."""
+"""Stochastic depth: drops a residual branch for whole samples or batches."""
 
 from ... import _C, nn
 

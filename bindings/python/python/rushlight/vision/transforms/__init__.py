@@ -1,4 +1,4 @@
-"""What is done to images: ``torchvision.transforms``."""
+"""Image transforms: ``torchvision.transforms``."""
 
 from . import functional  # noqa: F401
 from .functional import InterpolationMode

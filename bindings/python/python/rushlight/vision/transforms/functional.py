@@ -1,4 +1,4 @@
-"""Transforms as functions: ``torchvision.transforms.functional``. Each takes a Pillow image or a tensor and gives the same kind."""
+"""Transforms as functions: ``torchvision.transforms.functional``. Each takes a Pillow image or a tensor and returns the same type."""
 
 import enum
 import functools
@@ -11,7 +11,7 @@ Tensor = _C.Tensor
 
 
 class InterpolationMode(enum.Enum):
-    """How values between pixels are made."""
+    """Interpolation."""
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
@@ -49,7 +49,7 @@ def get_image_num_channels(img):
     return get_dimensions(img)[0]
 
 
-# Between kinds.
+# Conversions.
 
 
 def pil_to_tensor(pic):
@@ -93,7 +93,7 @@ def to_pil_image(pic, mode=None):
 
 
 def convert_image_dtype(image, dtype=_C.float32):
-    """A tensor in another dtype, its values spread over that dtype's range."""
+    """Converts a tensor's dtype and rescales its values to that dtype's range."""
     if image.dtype == dtype:
         return image
     from ... import iinfo
@@ -125,7 +125,7 @@ def normalize(tensor, mean, std, inplace=False):
     return (tensor if inplace else tensor.clone()).sub_(mean).div_(std)
 
 
-# Sizes and places.
+# Geometry.
 
 
 def _computed(image, function):
@@ -147,7 +147,7 @@ def _batched(image, function):
 
 @functools.lru_cache(maxsize=32)
 def _cubic_weights(inputs, outputs):
-    """A matrix from input to output positions: Keys' cubic, as wide as the change of size."""
+    """The interpolation matrix of Keys' cubic, widened by the change of size."""
     scale = inputs / outputs
     stretch = max(scale, 1.0)
     rows = []
@@ -237,7 +237,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
 
 
 def crop(img, top, left, height, width):
-    """A part of the image; what is outside of it is zero."""
+    """A crop of the image, zero outside."""
     p = pixels(img)
     h, w = p.shape[-2:]
     part = p[..., max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)]
@@ -247,7 +247,7 @@ def crop(img, top, left, height, width):
 
 
 def center_crop(img, output_size):
-    """The middle of the image, with a border of zeros where it is too small."""
+    """The centre of the image, padded with zeros if it is too small."""
     size = [output_size] * 2 if isinstance(output_size, int) else list(output_size) * (2 if len(output_size) == 1 else 1)
     (height, width), (_, h, w) = size, get_dimensions(img)
     if height > h or width > w:
@@ -258,22 +258,22 @@ def center_crop(img, output_size):
 
 
 def resized_crop(img, top, left, height, width, size, interpolation=InterpolationMode.BILINEAR, antialias=True):
-    """A part of the image in another size."""
+    """A crop of the image, resized."""
     return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
 
 
 def hflip(img):
-    """The image mirrored."""
+    """Horizontal flip."""
     return like(img, pixels(img).flip(-1))
 
 
 def vflip(img):
-    """The image upside down."""
+    """Vertical flip."""
     return like(img, pixels(img).flip(-2))
 
 
 def five_crop(img, size):
-    """The four corners and the middle."""
+    """The four corners and the centre."""
     height, width = (size, size) if isinstance(size, int) else (list(size) * 2)[:2]
     _, h, w = get_dimensions(img)
     if width > w or height > h:
@@ -283,12 +283,12 @@ def five_crop(img, size):
 
 
 def ten_crop(img, size, vertical_flip=False):
-    """``five_crop`` of the image and of its mirror image."""
+    """``five_crop`` of the image and of its flip."""
     return five_crop(img, size) + five_crop(vflip(img) if vertical_flip else hflip(img), size)
 
 
 def _sampled(p, matrix, size, mode, fill, centre, shift=(0.0, 0.0)):
-    """Pixels at ``matrix (x - shift)`` from the centre for every place of the new image."""
+    """Samples pixels at ``matrix (x - shift)`` from the centre for every position of the new image."""
     from ...nn.functional import grid_sample
 
     (a, b), (c, d) = matrix
@@ -318,7 +318,7 @@ def _checked(mode):
 
 
 def rotate(img, angle, interpolation=InterpolationMode.NEAREST, expand=False, center=None, fill=None):
-    """The image turned counter-clockwise by degrees."""
+    """Rotates the image counter-clockwise by degrees."""
     mode, p = _checked(interpolation), pixels(img)
     h, w = p.shape[-2:]
     turn = math.radians(angle)
@@ -335,7 +335,7 @@ def rotate(img, angle, interpolation=InterpolationMode.NEAREST, expand=False, ce
 
 
 def affine(img, angle, translate, scale, shear, interpolation=InterpolationMode.NEAREST, fill=None, center=None):
-    """The image turned clockwise by degrees, sheared, scaled and moved."""
+    """Rotates the image clockwise by degrees, shears, scales and translates it."""
     mode, p = _checked(interpolation), pixels(img)
     if scale <= 0.0:
         raise ValueError("Argument scale should be positive")
@@ -412,22 +412,22 @@ def adjust_gamma(img, gamma, gain=1):
 
 
 def invert(img):
-    """The negative."""
+    """Inverts the image."""
     return _per_image(img, lambda p: 1.0 - p if p.is_floating_point() else 255 - p)
 
 
 def solarize(img, threshold):
-    """The negative of what is at least as bright as the threshold."""
+    """Inverts pixels at or above the threshold."""
     return _per_image(img, lambda p: _C._torch.where(p >= threshold, 1.0 - p if p.is_floating_point() else 255 - p, p))
 
 
 def posterize(img, bits):
-    """Only the first bits of each byte."""
+    """Keeps only the first bits of each byte."""
     return _per_image(img, lambda p: p.bitwise_and(_C.tensor(256 - 2 ** (8 - bits), dtype=_C.uint8)))
 
 
 def gaussian_blur(img, kernel_size, sigma=None):
-    """The image blurred."""
+    """Gaussian blur."""
     from ...nn.functional import conv2d, pad as pad_tensor
 
     sizes = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)

@@ -1,4 +1,4 @@
-"""Transforms as objects, applied by calling them. What is random comes from the default generator."""
+"""Transforms as callable objects. Random numbers come from the default generator."""
 
 import math
 import random
@@ -41,7 +41,7 @@ def _pair(size, what="size"):
 
 
 class Compose:
-    """Transforms one after the other."""
+    """Transforms in sequence."""
 
     def __init__(self, transforms):
         self.transforms = transforms
@@ -56,7 +56,7 @@ class Compose:
 
 
 class Lambda:
-    """A function of the user's."""
+    """A user-defined function."""
 
     def __init__(self, lambd):
         if not callable(lambd):
@@ -117,7 +117,7 @@ def _text(value):
 
 
 class ConvertImageDtype(_Transform):
-    """A tensor in another dtype, its values spread over that dtype's range."""
+    """Converts a tensor's dtype and rescales its values to that dtype's range."""
 
     _shown = ("dtype",)
 
@@ -130,7 +130,7 @@ class ConvertImageDtype(_Transform):
 
 
 class Normalize(_Transform):
-    """Channels with the mean taken off, divided by the standard deviation."""
+    """Subtracts the mean of each channel and divides by the standard deviation."""
 
     _shown = ("mean", "std")
 
@@ -143,7 +143,7 @@ class Normalize(_Transform):
 
 
 class Resize(_Transform):
-    """Another size: ``(height, width)``, or a number for the shorter side."""
+    """Resizes to ``(height, width)``, or the shorter side to a number."""
 
     _shown = ("size", "interpolation", "max_size", "antialias")
 
@@ -160,7 +160,7 @@ class Resize(_Transform):
 
 
 class CenterCrop(_Transform):
-    """The middle of the image."""
+    """The centre of the image."""
 
     _shown = ("size",)
 
@@ -173,14 +173,14 @@ class CenterCrop(_Transform):
 
 
 class FiveCrop(CenterCrop):
-    """The four corners and the middle, as a tuple."""
+    """The four corners and the centre, as a tuple."""
 
     def forward(self, img):
         return F.five_crop(img, self.size)
 
 
 class TenCrop(_Transform):
-    """``FiveCrop`` of the image and of its mirror image."""
+    """``FiveCrop`` of the image and of its flip."""
 
     _shown = ("size", "vertical_flip")
 
@@ -193,7 +193,7 @@ class TenCrop(_Transform):
 
 
 class Pad(_Transform):
-    """A border around the image."""
+    """Pads the image."""
 
     _shown = ("padding", "fill", "padding_mode")
 
@@ -206,7 +206,7 @@ class Pad(_Transform):
 
 
 class RandomCrop(_Transform):
-    """A random part of the image, with a border added first if asked for."""
+    """A random crop, optionally padded first."""
 
     _shown = ("size", "padding")
 
@@ -217,7 +217,7 @@ class RandomCrop(_Transform):
 
     @staticmethod
     def get_params(img, output_size):
-        """Top, left, height and width of a random part."""
+        """Top, left, height and width of a random crop."""
         _, h, w = F.get_dimensions(img)
         height, width = output_size
         if h < height or w < width:
@@ -250,28 +250,28 @@ class _ByChance(_Transform):
 
 
 class RandomHorizontalFlip(_ByChance):
-    """Mirrors an image with probability ``p``."""
+    """Horizontal flip with probability ``p``."""
 
     def _apply(self, img):
         return F.hflip(img)
 
 
 class RandomVerticalFlip(_ByChance):
-    """Turns an image upside down with probability ``p``."""
+    """Vertical flip with probability ``p``."""
 
     def _apply(self, img):
         return F.vflip(img)
 
 
 class RandomInvert(_ByChance):
-    """The negative with probability ``p``."""
+    """Inverts with probability ``p``."""
 
     def _apply(self, img):
         return F.invert(img)
 
 
 class RandomGrayscale(_ByChance):
-    """Grey with probability ``p``, with as many channels as before."""
+    """Converts to grey with probability ``p``, with the same number of channels."""
 
     def __init__(self, p=0.1):
         super().__init__(p)
@@ -281,7 +281,7 @@ class RandomGrayscale(_ByChance):
 
 
 class RandomSolarize(_ByChance):
-    """The negative of bright parts with probability ``p``."""
+    """Inverts bright pixels with probability ``p``."""
 
     _shown = ("threshold", "p")
 
@@ -294,7 +294,7 @@ class RandomSolarize(_ByChance):
 
 
 class RandomPosterize(_ByChance):
-    """Fewer bits with probability ``p``."""
+    """Reduces the bits with probability ``p``."""
 
     _shown = ("bits", "p")
 
@@ -307,7 +307,7 @@ class RandomPosterize(_ByChance):
 
 
 class RandomResizedCrop(_Transform):
-    """A random part of random size and shape, resized."""
+    """A random crop of random size and aspect ratio, resized."""
 
     _shown = ("size", "scale", "ratio", "interpolation", "antialias")
 
@@ -318,7 +318,7 @@ class RandomResizedCrop(_Transform):
 
     @staticmethod
     def get_params(img, scale, ratio):
-        """Top, left, height and width of a random part."""
+        """Top, left, height and width of a random crop."""
         _, h, w = F.get_dimensions(img)
         for _ in range(10):
             area = h * w * _uniform(*scale)
@@ -326,7 +326,7 @@ class RandomResizedCrop(_Transform):
             width, height = int(round(math.sqrt(area * shape))), int(round(math.sqrt(area / shape)))
             if 0 < width <= w and 0 < height <= h:
                 return _int(0, h - height + 1), _int(0, w - width + 1), height, width
-        # The middle, in the nearest shape allowed.
+        # The centre, in the nearest aspect ratio allowed.
         height, width = h, w
         if w / h < min(ratio):
             height = int(round(w / min(ratio)))
@@ -385,7 +385,7 @@ def _degrees(degrees):
 
 
 class RandomRotation(_Transform):
-    """Turned by a random angle."""
+    """Rotates by a random angle."""
 
     _shown = ("degrees", "interpolation", "expand", "fill")
 
@@ -399,7 +399,7 @@ class RandomRotation(_Transform):
 
 
 class RandomAffine(_Transform):
-    """Turned, moved, scaled and sheared at random."""
+    """Rotates, translates, scales and shears at random."""
 
     _shown = ("degrees", "translate", "scale", "shear")
 
@@ -438,7 +438,7 @@ class Grayscale(_Transform):
 
 
 class GaussianBlur(_Transform):
-    """Blurred by a random amount."""
+    """Blurs by a random amount."""
 
     _shown = ("kernel_size", "sigma")
 
@@ -453,7 +453,7 @@ class GaussianBlur(_Transform):
 
 
 class RandomErasing(_Transform):
-    """A random rectangle of a tensor filled with probability ``p``: with a value, or with noise for ``value="random"``."""
+    """Fills a random rectangle of a tensor with probability ``p``: with a value, or with noise for ``value="random"``."""
 
     _shown = ("p", "scale", "ratio", "value", "inplace")
 
@@ -512,7 +512,7 @@ class RandomOrder(Compose):
 
 
 class RandomChoice(Compose):
-    """One of the transforms."""
+    """A random one of the transforms."""
 
     def __init__(self, transforms, p=None):
         super().__init__(transforms)

@@ -20,7 +20,8 @@ fn scaled(a: &Args, sign: i64) -> Result<Tensor> {
     }
 }
 
-/// Ops that PyTorch also takes with a number on the left: the number as a zero-dim tensor that promotes like a number.
+/// Ops that PyTorch also accepts with a number on the left: the number becomes a zero-dim tensor that promotes like a
+/// number.
 fn number_left(
     a: &Args,
     tensor: fn(&Tensor, Arg) -> Result<Tensor>,

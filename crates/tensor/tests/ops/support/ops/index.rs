@@ -4,7 +4,7 @@ use crate::support::args::Args;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{IndexItem, ScatterReduce, Tensor};
 
-/// A list of tensors as an index, where nothing stands for a whole dimension.
+/// A list of optional tensors as an index; `None` is a whole dimension.
 fn items(a: &Args, at: usize) -> Result<Vec<IndexItem>> {
     Ok(a.list(at)?.into_iter().map(|t| t.map_or_else(|| (..).into(), IndexItem::from)).collect())
 }

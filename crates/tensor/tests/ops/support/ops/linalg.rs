@@ -2,7 +2,7 @@ use crate::support::args::Args;
 use rushlight_core::Result;
 use rushlight_tensor::{MatrixNorm, SolveTriangular, Tensor};
 
-/// Vectors are unique up to sign only, so their squares and the reconstruction stand for them.
+/// Vectors are unique only up to sign, so their squares and the reconstruction are compared.
 fn svd(a: &Args) -> Result<Vec<Tensor>> {
     let (u, s, vh) = a.t(0)?.svd(a.flag(1, "full_matrices", false)?)?;
     let whole = u.mul(&s.unsqueeze(-2)?)?.matmul(&vh)?;

@@ -55,7 +55,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Op)> {
     TABLES.iter().flat_map(|table| table.iter().copied())
 }
 
-/// What our ops return, as a list.
+/// Results of our ops, as a list.
 pub trait Outputs {
     fn list(self) -> Vec<Tensor>;
 }

@@ -4,7 +4,7 @@ use crate::support::args::Args;
 use rushlight_core::{DType, Result};
 use rushlight_tensor::{Arg, Tensor, Unique};
 
-/// Sorting is always stable: the argument only asks for what we do anyway.
+/// Sorting is always stable, so the argument has no effect.
 fn descending(a: &Args) -> Result<(isize, bool)> {
     a.flag(usize::MAX, "stable", true)?;
     Ok((a.dim(1, "dim", -1)?, a.flag(2, "descending", false)?))

@@ -42,7 +42,7 @@ fn output_size(a: &Args) -> Result<OutputSize> {
     Ok(OutputSize::from(&a.holes(1, "output_size")?[..]))
 }
 
-/// The values, and the indices where they were asked for.
+/// The values, and the indices if requested.
 fn wanted(a: &Args, (values, indices): (Tensor, Tensor)) -> Result<Vec<Tensor>> {
     Ok(if a.flag(KEYWORD, "return_indices", false)? { vec![values, indices] } else { vec![values] })
 }

@@ -1,1 +1,1 @@
-"""What the loader is made of. What only worker processes need is imported with the first of them."""
+"""Parts of the loader. Modules that only worker processes need are imported with the first of them."""

@@ -1,4 +1,4 @@
-"""From samples to batches."""
+"""Collating samples to batches."""
 
 import collections.abc
 import copy
@@ -19,7 +19,7 @@ def _numpy_text(dtype):
 
 
 def default_convert(data):
-    """NumPy arrays inside as tensors; everything else as it is."""
+    """Converts NumPy arrays inside to tensors; everything else is unchanged."""
     if isinstance(data, Tensor):
         return data
     if _is_numpy(data):
@@ -38,7 +38,7 @@ def default_convert(data):
 
 
 def _rebuilt(model, items):
-    """Items in a container like ``model``, or as they are where such a container cannot be made."""
+    """Items in a container like ``model``, or unchanged if such a container cannot be made."""
     try:
         if isinstance(model, collections.abc.MutableMapping) or isinstance(model, collections.abc.MutableSequence):
             clone = copy.copy(model)

@@ -1,4 +1,4 @@
-"""From indices to batches."""
+"""Fetching the samples of a batch."""
 
 from .collate import default_collate
 
@@ -21,7 +21,7 @@ class MapFetcher:
 
 
 def whole_batches(dataset):
-    """A function from indices to what ``default_collate`` would make of a dataset's samples, where one call does it."""
+    """A function from indices to a collated batch, if the dataset supports that in one call."""
     from ..dataset import Subset, TensorDataset
 
     if type(dataset) is TensorDataset:
@@ -34,7 +34,7 @@ def whole_batches(dataset):
 
 
 class IterableFetcher:
-    """As many samples as there are indices, one after the other."""
+    """As many samples as there are indices, in order."""
 
     def __init__(self, dataset, auto_collation, collate_fn, drop_last):
         self.iterator = iter(dataset)

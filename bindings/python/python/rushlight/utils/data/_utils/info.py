@@ -1,4 +1,4 @@
-"""Which worker process this is."""
+"""Information about the current worker process."""
 
 
 class WorkerInfo:
@@ -19,5 +19,5 @@ current = None
 
 
 def get_worker_info():
-    """The worker this process is, or None in the main process."""
+    """The current worker, or None in the main process."""
     return current

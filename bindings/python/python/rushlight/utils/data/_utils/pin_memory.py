@@ -1,10 +1,10 @@
-"""Batches in memory that an accelerator copies from by itself."""
+"""Batches in pinned memory."""
 
 from .... import _C
 
 
 def pin_memory(data, device=None):
-    """The same data with its tensors in pinned memory; what has a method ``pin_memory`` is asked for it."""
+    """The same data with its tensors in pinned memory; objects with a method ``pin_memory`` pin themselves."""
     if isinstance(data, _C.Tensor):
         return data.pin_memory() if data.is_cpu else data
     if hasattr(data, "pin_memory"):
@@ -23,7 +23,7 @@ def pin_memory(data, device=None):
 
 
 def wanted(loader):
-    """Whether a loader's batches are to be pinned; says so if they cannot be."""
+    """Whether a loader's batches are pinned; warns if they cannot be."""
     if not loader.pin_memory:
         return False
     if _C._device_count():

@@ -1,4 +1,4 @@
-"""A loader's worker processes, from the main process."""
+"""A loader's worker processes, as seen by the main process."""
 
 import itertools
 import multiprocessing
@@ -18,7 +18,7 @@ from .pin_memory import pin_memory, wanted
 from .spans import profiled
 from .worker import Resume, StopWorker, WorkerError
 
-#: How long a worker may take to end by itself, in seconds.
+# Seconds that a worker may take to exit by itself.
 _GRACE = 5.0
 
 
@@ -54,7 +54,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 ),
             )
             with warnings.catch_warnings():
-                # Workers use one thread: those of the pool are not missed.
+                # Workers use one thread: they do not need the pool.
                 warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork.*", category=DeprecationWarning)
                 process.start()
             theirs.close()
@@ -66,16 +66,16 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _start(self):
         self._active = [True] * len(self._processes)
         self._turn = itertools.cycle(range(len(self._processes)))
-        # Of batches asked for: the worker, until the batch has come.
+        # Requested batches: the worker, until the batch has arrived.
         self._asked, self._ready = {}, {}
         self._sent = 0
         for _ in range(self._prefetch * len(self._processes)):
             self._ask()
 
     def _reset(self, loader):
-        """Starts over with the same processes."""
+        """Restarts with the same processes."""
         self._loader = loader
-        # What was asked for and is not wanted any more.
+        # Drains requested batches that are not needed any more.
         while self._asked:
             self._receive(discard=True)
         self._indices = iter(loader._index_sampler)
@@ -92,7 +92,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._start()
 
     def _ask(self):
-        """Asks the next worker for the next batch."""
+        """Requests the next batch from the next worker."""
         for _ in self._processes:
             i = next(self._turn)
             if self._active[i]:
@@ -108,7 +108,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._sent += 1
 
     def _read(self):
-        """A worker's number and what came from it, or an error if one has died or none answers."""
+        """A worker's number and its message, or an error if one has died or none answers."""
         deadline = None if self._timeout == 0 else time.monotonic() + self._timeout
         sentinels = {p.sentinel: p for p in self._processes}
         while True:
@@ -128,7 +128,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _died(self, processes):
         pids = ", ".join(str(p.pid) for p in processes)
-        # Its pipe closes a moment before how it ended is known.
+        # Its pipe closes a moment before its exit code is known.
         processes[0].join(_GRACE)
         code = processes[0].exitcode
         how = ""
@@ -140,12 +140,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly{how}")
 
     def _receive(self, discard=False):
-        """Takes one batch in."""
+        """Stores one arrived batch."""
         _, (at, message) = self._read()
         i = self._asked.pop(at)
         if discard:
             transport.discard(message)
-            # A worker whose dataset has ended answers no more.
+            # A worker whose dataset has ended does not answer any more.
             if isinstance(_peek(message), StopWorker):
                 self._forget(i)
             return
@@ -188,7 +188,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._receive()
 
     def _next_ready(self):
-        """The number of the batch to give out now, if it is there."""
+        """The index of the next batch to return, if it has arrived."""
         if not self._ready:
             return None
         first = min(self._ready)
@@ -201,12 +201,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
 
 def _peek(message):
-    """A message's object where it is no batch."""
+    """The object of a message that is not a batch."""
     return transport.unpack(message) if message[3] is None and not message[1] else None
 
 
 def _shut_down(owner, queues, pipes, processes, prefix):
-    """Ends the workers and removes what they left."""
+    """Stops the workers and removes their shared memory."""
     if os.getpid() != owner:
         # A forked process has a copy of the iterator, not its workers.
         return

@@ -1,4 +1,4 @@
-"""Batches on their way between processes: tensors in shared memory, the rest pickled."""
+"""Transfer of batches between processes: tensors in shared memory, the rest pickled."""
 
 import io
 import mmap
@@ -8,13 +8,13 @@ import tempfile
 
 from .... import _C
 
-#: Batches smaller than this go through the pipe: a file costs more.
+# Smaller batches go through the pipe: a file costs more.
 _SMALL = 32 * 1024
 _ALIGNMENT = 64
 
 
 def directory():
-    """Where shared memory is a file."""
+    """Directory of shared memory."""
     return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
 
 
@@ -42,7 +42,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pack(data, name):
-    """A message for ``unpack``. ``name`` is where a file of shared memory may be made, which the receiver removes."""
+    """A message for ``unpack``. ``name`` is a path for a file of shared memory, which the receiver removes."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(data)
@@ -63,7 +63,7 @@ def pack(data, name):
 
 
 def unpack(message):
-    """What was packed. Tensors lie in the shared memory, which lives as long as they do."""
+    """The packed object. Tensors are views of the shared memory, which lives as long as they do."""
     pickled, layout, small, name, size = message
     if name is None:
         tensors = [_C._from_bytes(data, dtype, shape) for data, (dtype, shape, _, _) in zip(small, layout)]
@@ -76,7 +76,7 @@ def unpack(message):
 
 
 def discard(message):
-    """Frees a message nobody wants."""
+    """Frees an unused message."""
     if message[3] is not None:
         try:
             os.unlink(message[3])
@@ -102,7 +102,7 @@ def _map(name, size, create):
     try:
         if create:
             try:
-                # Room is taken now: running out of it later would end the process by a signal.
+                # Reserves space now: running out of it later would kill the process by a signal.
                 (os.posix_fallocate if hasattr(os, "posix_fallocate") else _truncate)(fd, 0, size)
             except OSError as error:
                 os.unlink(name)

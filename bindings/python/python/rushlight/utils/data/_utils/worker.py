@@ -1,4 +1,4 @@
-"""What a worker process does."""
+"""The worker process."""
 
 import os
 import pickle
@@ -12,26 +12,26 @@ from .... import _C
 from . import info, transport
 from .fetch import IterableFetcher, MapFetcher
 
-#: How often a worker looks whether its parent still lives, in seconds.
+# Seconds between checks that the parent is alive.
 PARENT_CHECK = 5.0
 
 
 class StopWorker:
-    """A worker's iterable dataset has ended."""
+    """Marks the end of a worker's iterable dataset."""
 
     def __init__(self, worker):
         self.worker = worker
 
 
 class Resume:
-    """A persistent worker starts over, with another seed."""
+    """Restarts a persistent worker, with another seed."""
 
     def __init__(self, seed):
         self.seed = seed
 
 
 class _KeyErrorMessage(str):
-    """A message whose lines stay lines where KeyError would quote them."""
+    """A message whose line breaks are kept where KeyError would quote them."""
 
     def __repr__(self):
         return str(self)
@@ -47,10 +47,10 @@ class WorkerError:
         try:
             pickle.loads(pickle.dumps(kind))
         except Exception:
-            # A class that only the worker knows.
+            # A class that exists only in the worker.
             self.kind = RuntimeError
         if issubclass(kind, StopIteration):
-            # Raised in the main process it would end the loop as if all were well.
+            # Raised in the main process, it would end the loop as if all were well.
             self.kind = RuntimeError
 
     def reraise(self):
@@ -74,7 +74,7 @@ def _seed_all(seed):
 
 
 def _messages(queue, parent):
-    """What the main process asks for, until it says that is all or is no more."""
+    """Requests of the main process, until it ends them or dies."""
     while True:
         try:
             message = queue.get(timeout=PARENT_CHECK)
@@ -88,8 +88,8 @@ def _messages(queue, parent):
 
 
 def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_last, base_seed, init_fn, indices, results, prefix, parent):
-    """The worker process: batches for the index lists that come, until the main process says that is all or is no more."""
-    # Ctrl-C reaches all processes; the main one ends the workers.
+    """Main loop of a worker: makes batches for incoming index lists, until the main process ends them or dies."""
+    # Ctrl-C reaches all processes; the main one stops the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _C.set_num_threads(1)
@@ -141,5 +141,5 @@ def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_las
             results.send((at, packed))
             del data, packed
     except (BrokenPipeError, ConnectionResetError, EOFError):
-        # The main process has gone.
+        # The main process is gone.
         pass

@@ -1,4 +1,4 @@
-"""Datasets chained by methods: PyTorch's data pipes, which it keeps for old programs."""
+"""Data pipes: datasets chained by methods. PyTorch keeps them for old programs."""
 
 import functools
 import inspect
@@ -13,7 +13,7 @@ __all__ = [
 
 
 class _Pipe:
-    """Methods that ``functional_datapipe`` registered make another pipe of this one."""
+    """Methods that ``functional_datapipe`` registered create another pipe from this one."""
 
     functions = {}
 
@@ -37,12 +37,12 @@ class _Pipe:
 
 
 class IterDataPipe(_Pipe, IterableDataset):
-    """An iterable dataset that other pipes are made of: ``pipe.map(f).batch(4)``."""
+    """An iterable dataset, the base of pipes: ``pipe.map(f).batch(4)``."""
 
     functions = {}
 
     def reset(self):
-        """Called before each pass by pipes that keep a state."""
+        """Called before each pass by pipes with state."""
 
 
 class DFIterDataPipe(IterDataPipe):
@@ -50,7 +50,7 @@ class DFIterDataPipe(IterDataPipe):
 
 
 class MapDataPipe(_Pipe, Dataset):
-    """A dataset by keys that other pipes are made of."""
+    """A map-style dataset, the base of pipes."""
 
     functions = {}
 
@@ -91,7 +91,7 @@ _determinism = False
 
 
 class guaranteed_datapipes_determinism:
-    """While this holds, pipes marked as not deterministic cannot be made."""
+    """A context in which pipes marked as not deterministic cannot be created."""
 
     def __init__(self):
         global _determinism
@@ -106,7 +106,7 @@ class guaranteed_datapipes_determinism:
 
 
 class non_deterministic:
-    """Marks a class of pipes, or those for which a function of their arguments says so, as not deterministic."""
+    """Marks a class of pipes, or some of its instances by a predicate of their arguments, as not deterministic."""
 
     def __init__(self, arg):
         self.cls = arg if inspect.isclass(arg) else None
@@ -133,7 +133,7 @@ class non_deterministic:
 
 
 def argument_validation(f):
-    """The function with its pipe arguments checked against their annotations."""
+    """Checks a function's pipe arguments against their annotations."""
     signature = inspect.signature(f)
 
     @functools.wraps(f)
@@ -152,7 +152,7 @@ _runtime_validation = True
 
 @contextmanager
 def runtime_validation_disabled():
-    """Elements are not checked inside."""
+    """A context without checks of elements."""
     global _runtime_validation
     before, _runtime_validation = _runtime_validation, False
     try:
@@ -162,7 +162,7 @@ def runtime_validation_disabled():
 
 
 def runtime_validation(f):
-    """An ``__iter__`` whose elements are checked against the class that the pipe's ``__iter__`` is annotated to give."""
+    """An ``__iter__`` that checks elements against its annotated class."""
     wanted = inspect.signature(f).return_annotation
     (element,) = getattr(wanted, "__args__", (None,))[:1] or (None,)
 

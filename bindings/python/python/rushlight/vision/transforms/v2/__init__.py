@@ -12,7 +12,7 @@ __all__ = [*_names, "Identity", "InterpolationMode", "ToDtype", "ToImage", "ToPu
 
 
 class Identity(Module):
-    """The image as it is."""
+    """Returns the image unchanged."""
 
     def forward(self, img):
         return img
@@ -35,7 +35,7 @@ class ToPureTensor(ToImage):
 
 
 class ToDtype(Module):
-    """A tensor in another dtype, its values spread over that dtype's range if ``scale``."""
+    """Converts a tensor's dtype, and rescales its values to that dtype's range if ``scale``."""
 
     def __init__(self, dtype, scale=False):
         super().__init__()

@@ -16,7 +16,7 @@ get_num_channels = get_image_num_channels
 
 
 def to_dtype(inpt, dtype=None, scale=False):
-    """A tensor in another dtype, its values spread over that dtype's range if ``scale``."""
+    """Converts a tensor's dtype, and rescales its values to that dtype's range if ``scale``."""
     from .... import float32
 
     dtype = float32 if dtype is None else dtype

@@ -9,7 +9,7 @@ __all__ = ["Batcher", "Collator", "Concater", "Filter", "IterableWrapper", "Mapp
 
 
 class IterableWrapper(IterDataPipe):
-    """An iterable as a pipe; each pass goes over a copy of it."""
+    """An iterable as a pipe; each pass iterates over a copy."""
 
     def __init__(self, iterable, deepcopy=True):
         self.iterable, self.deepcopy = iterable, deepcopy
@@ -23,7 +23,7 @@ class IterableWrapper(IterDataPipe):
 
 @functional_datapipe("map")
 class Mapper(IterDataPipe):
-    """A function of each element; of the columns ``input_col``, put into the column ``output_col``, if they are given."""
+    """Applies a function to each element; to the columns ``input_col``, into the column ``output_col``, if given."""
 
     def __init__(self, datapipe, fn, input_col=None, output_col=None):
         self.datapipe, self.fn, self.input_col, self.output_col = datapipe, fn, input_col, output_col
@@ -50,7 +50,7 @@ class Mapper(IterDataPipe):
 
 @functional_datapipe("collate")
 class Collator(Mapper):
-    """Batches put together."""
+    """Collates batches."""
 
     def __init__(self, datapipe, conversion=None, collate_fn=None):
         from ..._utils.collate import default_collate
@@ -60,7 +60,7 @@ class Collator(Mapper):
 
 @functional_datapipe("filter")
 class Filter(IterDataPipe):
-    """Elements that a function lets through."""
+    """Elements for which a function is true."""
 
     def __init__(self, datapipe, filter_fn, input_col=None):
         self.datapipe, self.filter_fn, self.input_col = datapipe, filter_fn, input_col
@@ -118,7 +118,7 @@ class UnBatcher(IterDataPipe):
 
 @functional_datapipe("concat")
 class Concater(IterDataPipe):
-    """Pipes one after the other."""
+    """Concatenated pipes."""
 
     def __init__(self, *datapipes):
         self.datapipes = datapipes
@@ -133,7 +133,7 @@ class Concater(IterDataPipe):
 
 @functional_datapipe("zip")
 class Zipper(IterDataPipe):
-    """Elements of pipes side by side."""
+    """Zipped pipes."""
 
     def __init__(self, *datapipes):
         self.datapipes = datapipes

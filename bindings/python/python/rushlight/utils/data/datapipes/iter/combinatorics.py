@@ -1,4 +1,4 @@
-"""Pipes in another order."""
+"""Pipes that reorder."""
 
 import random
 
@@ -8,7 +8,7 @@ __all__ = ["SamplerIterDataPipe", "ShufflerIterDataPipe"]
 
 
 class SamplerIterDataPipe(IterDataPipe):
-    """Elements, or their numbers, in the order of a sampler."""
+    """Elements, or their indices, in the order of a sampler."""
 
     def __init__(self, datapipe, sampler=None, sampler_args=None, sampler_kwargs=None):
         from ...sampler import SequentialSampler

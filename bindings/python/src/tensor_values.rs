@@ -1,0 +1,220 @@
+//! Tensors as Python values: numbers, lists, sequences, text and deep copies.
+
+use crate::error::{IntoPyResult, runtime_error, type_error};
+use crate::tensor::{PyTensor, as_tensor, wrap};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use rushlight_core::{DType, Device, Scalar};
+use rushlight_tensor::{Tensor, autograd};
+
+/// A scalar as a Python number.
+pub fn number<'py>(py: Python<'py>, value: Scalar) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Scalar::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
+        Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::Unsigned(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
+    })
+}
+
+/// Text of a meta tensor: shape and dtype.
+fn meta_repr(t: &Tensor) -> String {
+    let sizes: Vec<String> = t.shape().iter().map(usize::to_string).collect();
+    let comma = if sizes.len() == 1 { "," } else { "" };
+    let dtype = match t.dtype() {
+        DType::F32 => String::new(),
+        dtype => format!(", dtype=torch.{dtype}"),
+    };
+    let recorded = if t.requires_grad() && t.is_leaf() { ", requires_grad=True" } else { "" };
+    format!("tensor(..., device='meta', size=({}{comma}){dtype}{recorded})", sizes.join(", "))
+}
+
+/// Nested lists of a tensor's elements.
+fn nested<'py, T: Copy>(
+    py: Python<'py>,
+    shape: &[usize],
+    elements: &mut std::slice::Iter<'_, T>,
+    leaf: &impl Fn(T) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match shape {
+        [] => match elements.next() {
+            Some(&e) => leaf(e),
+            None => Err(runtime_error("tolist: a tensor without elements has no number")),
+        },
+        [n, inner @ ..] => {
+            let items = (0..*n).map(|_| nested(py, inner, elements, leaf)).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, items)?.into_any())
+        }
+    }
+}
+impl PyTensor {
+    /// The only element, for `float()` and `int()`.
+    fn number(&self) -> PyResult<Scalar> {
+        let tensor = self.tensor();
+        match tensor.numel() {
+            1 => tensor.to_scalar().py(),
+            _ => Err(PyValueError::new_err("only one element tensors can be converted to Python scalars")),
+        }
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let value = self.with(Tensor::to_scalar).py()?;
+        number(py, value)
+    }
+
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.tensor();
+        match t.dtype() {
+            d if d.is_float() => {
+                let v = t.to_vec::<f64>().py()?;
+                nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
+            }
+            DType::Bool => {
+                let v = t.to_vec::<bool>().py()?;
+                nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.to_owned().into_any()))
+            }
+            DType::U64 => {
+                let v = t.to_vec::<u64>().py()?;
+                nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
+            }
+            _ => {
+                let v = t.to_vec::<i64>().py()?;
+                nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
+            }
+        }
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        let t = self.tensor();
+        match t.numel() {
+            1 => Ok(t.to_scalar().py()?.to_f64() != 0.0),
+            0 => Err(runtime_error("Boolean value of Tensor with no values is ambiguous")),
+            _ => Err(runtime_error("Boolean value of Tensor with more than one value is ambiguous")),
+        }
+    }
+
+    fn __float__(&self) -> PyResult<f64> {
+        Ok(self.number()?.to_f64())
+    }
+
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let value = self.number()?;
+        match value {
+            Scalar::Float(f) if !f.is_finite() => {
+                Err(PyValueError::new_err(format!("cannot convert float {f} to integer")))
+            }
+            Scalar::Unsigned(_) => number(py, value),
+            value => number(py, Scalar::Int(value.to_i64())),
+        }
+    }
+
+    fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.tensor();
+        if t.dtype().is_float() || t.numel() != 1 {
+            return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
+        }
+        match t.to_scalar().py()? {
+            value @ Scalar::Unsigned(_) => number(py, value),
+            value => number(py, Scalar::Int(value.to_i64())),
+        }
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        match self.tensor().shape().first() {
+            Some(&n) => Ok(n),
+            None => Err(type_error("len() of a 0-d tensor")),
+        }
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.tensor();
+        if t.rank() == 0 {
+            return Err(type_error("iteration over a 0-d tensor"));
+        }
+        let rows = t.unbind(0).py()?.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>()?;
+        Ok(PyList::new(py, rows)?.try_iter()?.into_any())
+    }
+
+    fn __contains__(&self, element: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let t = self.tensor();
+        let equal = match (as_tensor(element), crate::convert::scalar(element)?) {
+            (Some(other), _) => t.eq(&other.get().tensor()),
+            (None, Some(number)) => t.eq(number),
+            _ => {
+                return Err(runtime_error(format!(
+                    "Tensor.__contains__ only supports Tensor or scalar, but you passed in a {}.",
+                    element.get_type()
+                )));
+            }
+        };
+        equal.and_then(|e| e.any(..)?.item::<bool>()).py()
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let py = slf.py();
+        let t = slf.get().tensor();
+        let text = match t.device() == Device::Meta {
+            true => meta_repr(&t),
+            false => py.detach(|| t.to_string()),
+        };
+        let class = slf.get_type();
+        if class.is(py.get_type::<PyTensor>()) {
+            return Ok(text);
+        }
+        match class.name()?.to_string().as_str() {
+            "Parameter" => Ok(format!("Parameter containing:\n{text}")),
+            "Buffer" => Ok(format!("Buffer containing:\n{text}")),
+            name => Ok(text.replacen("tensor(", &format!("{name}("), 1)),
+        }
+    }
+
+    #[pyo3(signature = (spec))]
+    fn __format__<'py>(slf: &Bound<'py, Self>, spec: &str) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if slf.get().with(Tensor::rank) == 0 {
+            return slf.get().item(py)?.call_method1("__format__", (spec,));
+        }
+        match spec {
+            "" => Ok(slf.str()?.into_any()),
+            _ => Err(type_error("unsupported format string passed to Tensor.__format__")),
+        }
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> isize {
+        slf.as_ptr() as isize >> 4
+    }
+
+    /// A tensor with a copy of the elements, a copy of the gradient, and the attributes set on this object.
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let key = slf.as_ptr() as usize;
+        if let Ok(found) = memo.get_item(key) {
+            return Ok(found);
+        }
+        let t = slf.get().tensor();
+        if !t.is_leaf() {
+            return Err(runtime_error(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  \
+                 If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage",
+            ));
+        }
+        let copy = py.detach(|| {
+            autograd::no_grad(|| {
+                let copy = t.detach().copy()?.requires_grad_(t.requires_grad())?;
+                copy.set_grad(t.grad().map(|g| g.detach().copy()).transpose()?)?;
+                Ok(copy)
+            })
+        });
+        let object = py.get_type::<PyTensor>().call_method1("__new__", (slf.get_type(),))?;
+        object.cast::<PyTensor>()?.get().replace(copy.py()?);
+        memo.set_item(key, &object)?;
+        let attributes = slf.getattr("__dict__")?;
+        let copied = py.import("copy")?.call_method1("deepcopy", (attributes, memo))?;
+        object.getattr("__dict__")?.call_method1("update", (copied,))?;
+        Ok(object)
+    }
+}
