@@ -54,7 +54,7 @@ fn kernels_compile_apart() {
 }
 
 #[test]
-fn families_compile_for_sm_90() {
+fn kernels_compile_for_sm_90a() {
     let units = MatrixUnits::TensorCores((9, 0));
     // The row kernels have a test of their own; one of them stands for their entry point.
     let cases: Vec<Case> = families(units).into_iter().chain(pointwise().pop()).collect();
@@ -64,7 +64,7 @@ fn families_compile_for_sm_90() {
 }
 
 #[test]
-fn families_compile_for_sm_80() {
+fn kernels_compile_for_sm_80() {
     let units = MatrixUnits::TensorCores((8, 0));
     let cases = every_branch(pointwise().into_iter().skip(5).chain(families(units)).collect(), 0);
     if let Some(compiled) = compile(&cases, "sm_80") {
