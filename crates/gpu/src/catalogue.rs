@@ -11,7 +11,11 @@ use crate::{
 };
 use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;
-use rushlight_core::{DType, Pointwise};
+use rushlight_core::{DType, Pointwise, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 
 /// Representative dtypes: kernels are templates, so one dtype covers the others.
 const FLOATS: [DType; 2] = [DType::F64, DType::BF16];
@@ -23,15 +27,23 @@ pub struct Case {
     pub name: String,
     /// Its text.
     pub source: String,
+    family: Family,
+    /// Cases of one branch differ in element types and sizes alone.
+    branch: String,
 }
 
 fn case(name: String, family: Family, defines: Defines) -> Case {
-    Case { name, source: defines.source(family) }
+    Case { name, source: defines.source(family), family, branch: defines.branch(family) }
 }
 
 /// Each kernel of a family by itself, as it is compiled for use.
 fn apart(name: &str, family: Family, defines: &Defines) -> Vec<Case> {
-    let one = |entry: &String| Case { name: format!("{entry}, {name}"), source: defines.source_of(family, entry) };
+    let one = |entry: &String| Case {
+        name: format!("{entry}, {name}"),
+        source: defines.source_of(family, entry),
+        family,
+        branch: format!("{entry} of {}", defines.branch(family)),
+    };
     entries(&defines.source(family)).iter().map(one).collect()
 }
 
@@ -55,7 +67,9 @@ fn together(name: &str, compute: DType, formulas: &[Formula]) -> Case {
     let defines = base.redefine("ROW", rows).redefine("RESULT", sum + "))");
     let real = compute.is_float();
     let defines = defines.redefine("REAL", real as u8).redefine("INTEGER", !real as u8);
-    Case { name: format!("{name} in {compute}"), source: defines.source(Family::Pointwise) }
+    // Each has rows of its own.
+    let name = format!("{name} in {compute}");
+    Case { branch: name.clone(), name, source: defines.source(Family::Pointwise), family: Family::Pointwise }
 }
 
 pub fn pointwise() -> Vec<Case> {
@@ -290,6 +304,65 @@ pub fn each_apart() -> Vec<Case> {
     ];
     // Which entry points a definition leaves in is the text's affair: those it leaves out compile to nothing.
     cases.iter().flat_map(|(family, defines)| apart(&format!("{family:?}"), *family, defines)).collect()
+}
+
+/// One case of every branch of every family: all that conditions in the texts choose between. `turn` chooses among a
+/// branch's cases, so that several architectures get several.
+pub fn every_branch(cases: Vec<Case>, turn: usize) -> Vec<Case> {
+    let mut branches: BTreeMap<(Family, String), Vec<Case>> = BTreeMap::new();
+    for case in cases {
+        branches.entry((case.family, case.branch.clone())).or_default().push(case);
+    }
+    let of = |mut cases: Vec<Case>| cases.swap_remove(turn % cases.len());
+    branches.into_values().map(of).collect()
+}
+
+/// Compiles cases on all processors. Gives the names of the kernels that the images have: `symbol` is how an image
+/// contains one. Panics with the compiler's messages where it refuses a text.
+pub fn compile(
+    cases: &[Case],
+    build: impl Fn(&Case) -> Result<Vec<u8>> + Sync,
+    symbol: impl Fn(&str) -> String + Sync,
+) -> BTreeSet<String> {
+    let began = Instant::now();
+    let (next, wrong, compiled) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Relaxed)) {
+                    match build(case) {
+                        Ok(image) => {
+                            let has = |entry: &String| {
+                                let symbol = symbol(entry);
+                                image.windows(symbol.len()).any(|bytes| bytes == symbol.as_bytes())
+                            };
+                            compiled.lock().unwrap().extend(entries(&case.source).into_iter().filter(has));
+                        }
+                        Err(e) => wrong.lock().unwrap().push(e.to_string()),
+                    }
+                }
+            });
+        }
+    });
+    println!("{:.1} s", began.elapsed().as_secs_f64());
+    let mut wrong = wrong.into_inner().unwrap();
+    wrong.sort();
+    assert!(wrong.is_empty(), "{} of {} kernels:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    compiled.into_inner().unwrap()
+}
+
+/// Panics unless these are all kernels that a GPU with such matrix units uses: a kernel that no case has is named.
+pub fn check_complete(compiled: &BTreeSet<String>, units: MatrixUnits) {
+    let used = |family: &&Family| match family {
+        Family::Flash => matches!(units, MatrixUnits::TensorCores(_)),
+        Family::FlashHopper => units == MatrixUnits::TensorCores((9, 0)),
+        Family::FlashMfma => units == MatrixUnits::Mfma,
+        _ => true,
+    };
+    let names: BTreeSet<String> = Family::ALL.iter().filter(used).flat_map(|family| entries(family.text())).collect();
+    let missing: Vec<&String> = names.difference(compiled).collect();
+    assert!(missing.is_empty(), "the catalogue has no case of these kernels of {}: {missing:?}", names.len());
+    println!("all {} kernels", names.len());
 }
 
 /// Says why a test is not run. In CI (`CI` is set) nothing may be missing: there it fails.

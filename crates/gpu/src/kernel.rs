@@ -9,88 +9,77 @@ use crate::driver::{Compiler, Handle, Launch};
 use crate::hash::Map;
 use crate::{cache, compiler};
 use rushlight_core::{DType, Error, Result};
+use std::collections::HashSet;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
-/// The families' texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
-    Pointwise,
-    Copy,
-    Random,
-    Reduce,
-    Scan,
-    Sort,
-    Index,
-    MatMul,
-    Conv,
-    ConvFew,
-    Pool,
-    Softmax,
-    RowNorm,
-    BatchNorm,
-    CrossEntropy,
-    Attention,
-    Flash,
-    FlashHopper,
-    FlashMfma,
-    Recurrent,
-    Foreach,
-    Linalg,
-    Capture,
-    Collective,
+/// Makes `Family` of the families' texts: one list, so that [`Family::ALL`] has every one.
+macro_rules! families {
+    ($($family:ident => $text:expr,)*) => {
+        /// The families' texts.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Family {
+            $($family,)*
+        }
+
+        impl Family {
+            pub const ALL: &[Family] = &[$(Family::$family),*];
+
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Family::$family => $text,)*
+                }
+            }
+        }
+    };
+}
+
+families! {
+    Pointwise => include_str!("../kernels/pointwise.cu"),
+    Copy => include_str!("../kernels/copy.cu"),
+    Random => include_str!("../kernels/random.cu"),
+    Reduce => include_str!("../kernels/reduce.cu"),
+    Scan => include_str!("../kernels/scan.cu"),
+    Sort => include_str!("../kernels/sort.cu"),
+    Index => include_str!("../kernels/index.cu"),
+    MatMul => include_str!("../kernels/matmul.cu"),
+    Conv => include_str!("../kernels/conv.cu"),
+    ConvFew => include_str!("../kernels/conv_few.cu"),
+    Pool => include_str!("../kernels/pool.cu"),
+    Softmax => include_str!("../kernels/softmax.cu"),
+    RowNorm => include_str!("../kernels/row_norm.cu"),
+    BatchNorm => include_str!("../kernels/batch_norm.cu"),
+    CrossEntropy => include_str!("../kernels/cross_entropy.cu"),
+    Attention => include_str!("../kernels/attention.cu"),
+    Flash => concat!(
+        include_str!("../kernels/fragments.cu"),
+        "#if WARPGROUP\n",
+        include_str!("../kernels/warpgroup.cu"),
+        "#endif\n",
+        include_str!("../kernels/tensor_cores.cu"),
+        include_str!("../kernels/flash_scores.cu"),
+        include_str!("../kernels/flash.cu"),
+    ),
+    FlashHopper => concat!(
+        include_str!("../kernels/fragments.cu"),
+        include_str!("../kernels/warpgroup.cu"),
+        include_str!("../kernels/bulk_copies.cu"),
+        include_str!("../kernels/flash_scores.cu"),
+        include_str!("../kernels/hopper_tasks.cu"),
+        include_str!("../kernels/flash_hopper.cu"),
+    ),
+    FlashMfma => include_str!("../kernels/flash_mfma.cu"),
+    Recurrent => include_str!("../kernels/recurrent.cu"),
+    Foreach => include_str!("../kernels/foreach.cu"),
+    Linalg => include_str!("../kernels/linalg.cu"),
+    Capture => include_str!("../kernels/capture.cu"),
+    Collective => include_str!("../kernels/collective.cu"),
 }
 
 const PRELUDE: &str = include_str!("../kernels/prelude.cu");
 /// CUDA's built-ins that kernel texts use, defined for AMD: its compiler prepends this to a text.
 pub const AMD: &str = include_str!("../kernels/amd.cu");
-
-impl Family {
-    fn text(self) -> &'static str {
-        match self {
-            Family::Pointwise => include_str!("../kernels/pointwise.cu"),
-            Family::Copy => include_str!("../kernels/copy.cu"),
-            Family::Random => include_str!("../kernels/random.cu"),
-            Family::Reduce => include_str!("../kernels/reduce.cu"),
-            Family::Scan => include_str!("../kernels/scan.cu"),
-            Family::Sort => include_str!("../kernels/sort.cu"),
-            Family::Index => include_str!("../kernels/index.cu"),
-            Family::MatMul => include_str!("../kernels/matmul.cu"),
-            Family::Conv => include_str!("../kernels/conv.cu"),
-            Family::ConvFew => include_str!("../kernels/conv_few.cu"),
-            Family::Pool => include_str!("../kernels/pool.cu"),
-            Family::Softmax => include_str!("../kernels/softmax.cu"),
-            Family::RowNorm => include_str!("../kernels/row_norm.cu"),
-            Family::BatchNorm => include_str!("../kernels/batch_norm.cu"),
-            Family::CrossEntropy => include_str!("../kernels/cross_entropy.cu"),
-            Family::Attention => include_str!("../kernels/attention.cu"),
-            Family::Flash => concat!(
-                include_str!("../kernels/fragments.cu"),
-                "#if WARPGROUP\n",
-                include_str!("../kernels/warpgroup.cu"),
-                "#endif\n",
-                include_str!("../kernels/tensor_cores.cu"),
-                include_str!("../kernels/flash_scores.cu"),
-                include_str!("../kernels/flash.cu"),
-            ),
-            Family::FlashHopper => concat!(
-                include_str!("../kernels/fragments.cu"),
-                include_str!("../kernels/warpgroup.cu"),
-                include_str!("../kernels/bulk_copies.cu"),
-                include_str!("../kernels/flash_scores.cu"),
-                include_str!("../kernels/hopper_tasks.cu"),
-                include_str!("../kernels/flash_hopper.cu"),
-            ),
-            Family::FlashMfma => include_str!("../kernels/flash_mfma.cu"),
-            Family::Recurrent => include_str!("../kernels/recurrent.cu"),
-            Family::Foreach => include_str!("../kernels/foreach.cu"),
-            Family::Linalg => include_str!("../kernels/linalg.cu"),
-            Family::Capture => include_str!("../kernels/capture.cu"),
-            Family::Collective => include_str!("../kernels/collective.cu"),
-        }
-    }
-}
 
 /// A kernel's identity: the entry point's name and the definitions of its compiled form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -162,6 +151,19 @@ impl Defines {
 
     pub fn dtype(self, name: &str, dtype: DType) -> Self {
         self.define(name, c_type(dtype))
+    }
+
+    /// The definitions that conditions of a family's text read (`#if`, `#ifdef`), which decide what of it is compiled.
+    pub fn branch(&self, family: Family) -> String {
+        let conditions = PRELUDE
+            .lines()
+            .chain(family.text().lines())
+            .filter(|line| line.starts_with("#if") || line.starts_with("#elif"));
+        let words: HashSet<&str> =
+            conditions.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect();
+        let read = |line: &&str| line.split(' ').nth(1).is_some_and(|name| words.contains(name));
+        let own = self.index.lines().chain(self.own.lines()).filter(|line| line.starts_with("#define "));
+        own.filter(read).collect::<Vec<_>>().join("\n")
     }
 
     /// The whole text of a family.

@@ -5,12 +5,10 @@
 //! this program anew.
 
 use crate::hiprtc::Hiprtc;
-use rushlight_gpu::catalogue::{Case, each_apart, families, pointwise, skip};
+use rushlight_gpu::catalogue::{self, Case, check_complete, each_apart, every_branch, families, pointwise, skip};
 use rushlight_gpu::driver::{Compiler, MatrixUnits};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Set in a program that was started by the compiler's own loader.
 const INSIDE: &str = "RUSHLIGHT_HIP_TEST_INSIDE";
@@ -39,36 +37,20 @@ fn ran_elsewhere(test: &str) -> bool {
     true
 }
 
-fn compile(test: &str, cases: &[Case], arch: &str) {
+/// Compiles one case of every branch of the texts, which must have every kernel; all cases if `RUSHLIGHT_ALL_KERNELS=1`.
+/// That each kernel compiles by itself the other vendor's tests show.
+fn compile(test: &str, arch: &str, units: MatrixUnits, turn: usize) {
     let hiprtc = match Hiprtc::get() {
         Ok(hiprtc) => hiprtc,
         Err(_) if ran_elsewhere(test) => return,
         Err(e) => return skip(&e.to_string()),
     };
-    let began = std::time::Instant::now();
-    println!("{} kernels for {arch} with {} {:?}", cases.len(), hiprtc.path, hiprtc.number().unwrap());
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Relaxed)) {
-                    if let Err(e) = hiprtc.build(&case.source, &case.name, arch) {
-                        wrong.lock().unwrap().push(e.to_string());
-                    }
-                }
-            });
-        }
-    });
-    println!("{:.1} s", began.elapsed().as_secs_f64());
-    let mut wrong = wrong.into_inner().unwrap();
-    wrong.sort();
-    assert!(wrong.is_empty(), "{} of {} kernels:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
-}
-
-/// All cases, or every so many unless `RUSHLIGHT_ALL_KERNELS=1`: architectures differ in little.
-fn some(cases: Vec<Case>, one_of: usize, from: usize) -> Vec<Case> {
+    let cases: Vec<Case> = pointwise().into_iter().chain(families(units)).collect();
     let all = std::env::var_os("RUSHLIGHT_ALL_KERNELS").is_some_and(|v| v == "1");
-    if all { cases } else { cases.into_iter().skip(from).step_by(one_of).collect() }
+    let cases = if all { cases.into_iter().chain(each_apart()).collect() } else { every_branch(cases, turn) };
+    println!("{} kernels for {arch} with {} {:?}", cases.len(), hiprtc.path, hiprtc.number().unwrap());
+    let build = |case: &Case| hiprtc.build(&case.source, &case.name, arch);
+    check_complete(&catalogue::compile(&cases, build, |entry| format!("\0{entry}.kd\0")), units);
 }
 
 /// What `rushlight doctor` prints: each library with its version and path, or what is missing and what to do.
@@ -87,26 +69,16 @@ fn libraries_are_listed() {
 }
 
 #[test]
-fn rows_compile() {
-    compile("rows_compile", &some(pointwise(), 2, 0), "gfx90a");
+fn kernels_compile_for_gfx90a() {
+    compile("kernels_compile_for_gfx90a", "gfx90a", MatrixUnits::Mfma, 0);
 }
 
 #[test]
-fn kernels_compile_apart() {
-    compile("kernels_compile_apart", &some(each_apart(), 2, 0), "gfx942");
+fn kernels_compile_for_gfx942() {
+    compile("kernels_compile_for_gfx942", "gfx942", MatrixUnits::Mfma, 1);
 }
 
 #[test]
-fn families_compile_for_gfx90a() {
-    compile("families_compile_for_gfx90a", &some(families(MatrixUnits::Mfma), 3, 0), "gfx90a");
-}
-
-#[test]
-fn families_compile_for_gfx942() {
-    compile("families_compile_for_gfx942", &some(families(MatrixUnits::Mfma), 6, 1), "gfx942");
-}
-
-#[test]
-fn families_compile_for_gfx1100() {
-    compile("families_compile_for_gfx1100", &some(families(MatrixUnits::Absent), 6, 2), "gfx1100");
+fn kernels_compile_for_gfx1100() {
+    compile("kernels_compile_for_gfx1100", "gfx1100", MatrixUnits::Absent, 2);
 }

@@ -50,7 +50,13 @@ fn processors(report: &mut Report) {
     }
 }
 
-fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
+/// C libraries disagree on the type of these constants.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
+fn limit(resource: Resource) -> (u64, u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid for the call.
     unsafe { libc::getrlimit(resource, &mut limit) };
