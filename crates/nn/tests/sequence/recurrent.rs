@@ -5,7 +5,7 @@ use rushlight_nn::{
     pack_sequence, pad_packed_sequence, pad_sequence,
 };
 use rushlight_tensor::Tensor;
-use rushlight_tensor::autograd::{gradcheck, gradgradcheck};
+use rushlight_tensor::autograd::{gradcheck, gradgradcheck, no_grad};
 use serde_json::Value;
 
 /// The options that all kinds have, from a case.
@@ -179,6 +179,22 @@ fn dropout_is_between_layers_and_for_training_only() {
     assert!(!run(&two).equal(&run(&two)).unwrap());
     two.eval();
     assert!(run(&two).equal(&run(&two)).unwrap());
+}
+
+#[test]
+fn without_a_backward_the_numbers_are_the_same() {
+    // Without one, the gates overwrite the product with the input: of an engine that has a kernel for the dtype.
+    for dtype in [DType::F32, DType::F64] {
+        let lstm = LSTM::new(3, 5).num_layers(2).bidirectional(true).dtype(dtype).build().unwrap();
+        let x = Tensor::randn_with([4, 2, 3], dtype).unwrap();
+        let lstm = lstm.to(device()).unwrap();
+        let x = x.to(device()).unwrap();
+        let (y, last) = lstm.forward(&x, None).unwrap();
+        let (z, end) = no_grad(|| lstm.forward(&x, None)).unwrap();
+        for (a, b) in [(&y, &z), (&last.0, &end.0), (&last.1, &end.1)] {
+            close(a, b, "an LSTM without gradients");
+        }
+    }
 }
 
 #[test]

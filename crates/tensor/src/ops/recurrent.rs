@@ -12,7 +12,7 @@ pub struct LstmStates {
     pub outputs: Tensor,
     /// The cell states, of the same shape.
     pub cells: Tensor,
-    /// The gates after activation, `[steps * batch, 4 * hidden]`; a buffer for one step if they are not saved.
+    /// The gates after activation, `[steps * batch, 4 * hidden]`.
     pub gates: Tensor,
 }
 
@@ -59,7 +59,7 @@ fn check(sums: &Tensor, weight: &Tensor, first: [&Tensor; 2], steps: usize) -> R
 
 /// An LSTM over the steps in the given order; `None` if the engine has no kernel for a step.
 /// `sums` (`[steps * batch, 4 * hidden]`) are the inputs' and biases' contributions to the gates; `first` are the first
-/// output and cell state.
+/// output and cell state. Without `keep` there will be no backward, and the gates overwrite `sums`.
 #[doc(hidden)]
 pub fn lstm_forward(
     sums: &Tensor,
@@ -74,17 +74,21 @@ pub fn lstm_forward(
     }
     let (h, c) = (first[0].contiguous()?, first[1].contiguous()?);
     let rows = order.len() * batch;
-    let gates = if keep { sums.detach().copy()? } else { sums.uninit_like(&[batch, 4 * hidden], sums.dtype())? };
+    let gates = if keep { sums.detach().copy()? } else { sums.detach().contiguous()? };
+    let trial = match (keep, order.first()) {
+        (false, Some(&step)) => sums.detach().narrow(0, (step * batch) as isize, batch)?.copy()?,
+        _ => gates.clone(),
+    };
     let outputs = sums.uninit_like(&[rows, hidden], sums.dtype())?;
     let cells = sums.uninit_like(&[if keep { rows } else { 2 * batch }, hidden], sums.dtype())?;
     let transposed = weight_hh.layout().transpose(0, 1);
     let (mut h_at, mut c_at) = ((&h, h.layout().clone()), (&c, c.layout().clone()));
     for (i, &step) in order.iter().enumerate() {
-        let (gate, cell_row) = if keep { (at(&gates, step, batch), step) } else { (gates.layout().clone(), i % 2) };
-        if !keep {
-            gates.backend().copy(sums.view_as(&at(sums, step, batch)), gates.engine_view())?;
-        }
-        multiply((h_at.0, &h_at.1), (weight_hh, &transposed), (&gates, &gate), 1.0)?;
+        // An engine without a kernel says so at the first step, when `sums` must still be whole.
+        let gates = if i == 0 { &trial } else { &gates };
+        let gate = if i == 0 && !keep { trial.layout().clone() } else { at(gates, step, batch) };
+        let cell_row = if keep { step } else { i % 2 };
+        multiply((h_at.0, &h_at.1), (weight_hh, &transposed), (gates, &gate), 1.0)?;
         let (out, cell) = (at(&outputs, step, batch), at(&cells, cell_row, batch));
         let done = gates.backend().lstm_cell(
             gates.view_as(&gate),
