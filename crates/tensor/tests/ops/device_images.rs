@@ -1,7 +1,7 @@
 //! Channels-last images, and batch norms with the ops that follow them, on another device than the CPU.
 
 use crate::device::{agree, device, learn, randn, turn};
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::autograd::{Backward, no_grad};
 use rushlight_tensor::{AvgPool, BatchNormOptions, Capture, ConvOptions, MaxPool, Tensor, synchronize};
 
@@ -221,6 +221,11 @@ fn captured_steps_keep_the_memory_order_of_inputs() -> Result<()> {
     }
     let first = &orders[0].1;
     assert_eq!(first[..], [60, 1, 12, 3]);
+    // The xpu engine records no steps: there each runs on the inputs as they are.
+    if let Device::Xpu(_) = device {
+        assert_eq!((capture.graphs(), orders.len()), (0, 6));
+        return Ok(());
+    }
     let recorded = orders.iter().filter(|(at, _)| *at == device);
     assert!(recorded.into_iter().all(|(_, strides)| strides == first), "{orders:?}");
     Ok(())
