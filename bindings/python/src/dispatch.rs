@@ -249,7 +249,7 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
     let result = run(py, variant, &values, inplace).map_err(to_py)?;
     drop(span);
     match out {
-        None => give(py, op.name, result, call.positional.first().copied()),
+        None => give(py, &result_name(op), result, call.positional.first().copied()),
         Some(target) => store(op.name, result, target),
     }
 }
@@ -445,6 +445,14 @@ fn combination(call: &Call<'_, '_>, op: &Op) -> PyResult<String> {
         text.push_str(&format!("\n * {}", &variant.text[variant.text.find('(').unwrap_or(0)..]));
     }
     Ok(text)
+}
+
+/// The name of a row's class of results: those of `torch.linalg` have a prefix.
+fn result_name(op: &Op) -> std::borrow::Cow<'static, str> {
+    match op.homes {
+        [Home::Linalg] => format!("linalg_{}", op.name).into(),
+        _ => op.name.into(),
+    }
 }
 
 /// A result as a Python object.

@@ -97,6 +97,11 @@ fn alpha_dropout(call: &str, input: &Tensor, p: f64, training: bool, channels: b
 }
 
 fn rrelu(input: &Tensor, lower: f64, upper: f64, training: bool) -> Result<Tensor> {
+    if lower > upper {
+        return Err(Error::value(format!(
+            "rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}"
+        )));
+    }
     if !training {
         return input.leaky_relu((lower + upper) / 2.0);
     }
