@@ -18,7 +18,7 @@ impl Tensor {
     pub fn hash_tensor(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let call = "hash_tensor";
         let dims = dims.as_dims();
-        let mask = self.reduced(call, &dims)?;
+        let mask = self.reduced(call, dims)?;
         if self.dtype().is_carried() {
             return Err(Error::dtype(format!("{call}: not implemented for {}", self.dtype())));
         }
