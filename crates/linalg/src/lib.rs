@@ -37,6 +37,7 @@ mod real;
 mod reflector;
 #[allow(unsafe_code)]
 mod simd;
+mod small;
 mod svd;
 mod triangular;
 mod tridiagonal;
