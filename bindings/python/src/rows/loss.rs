@@ -212,14 +212,7 @@ rows! { ROWS:
         input.poisson_nll_loss(target, log_input, full, eps, reduction(how, average, reduce)?);
     /// Logistic loss of signs.
     soft_margin_loss [Functional] "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')"
-        |input: &Tensor, target: &Tensor, average: Option<bool>, reduce: Option<bool>, how: &str| {
-            if target.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
-                return Err(Error::autograd(
-                    "The function 'soft_margin_loss' is not differentiable with respect to argument 'target'. This input cannot have requires_grad True.",
-                ));
-            }
-            input.soft_margin_loss(target, reduction(how, average, reduce)?)
-        };
+        |input: &Tensor, target: &Tensor, average: Option<bool>, reduce: Option<bool>, how: &str| input.soft_margin_loss(target, reduction(how, average, reduce)?);
     /// Hinge of the difference of two scores.
     margin_ranking_loss [Functional]
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')"
