@@ -100,7 +100,8 @@ def same_random_numbers(lib, known):
                     noted.append(result.detach().clone())
                     return result
                 if queue and tuple(queue[0].shape) == tuple(result.shape):
-                    given = convert(queue.popleft(), lib).to(result.dtype)
+                    # A copy: examples change what they are given, and a later run needs the same numbers.
+                    given = convert(queue.popleft(), lib).to(result.dtype).clone().detach()
                     return given.requires_grad_() if result.requires_grad else given
                 return result
 

@@ -248,7 +248,7 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
     let result = run(py, variant, &values, inplace).map_err(to_py)?;
     drop(span);
     match out {
-        None => give(py, op.name, result, call.positional.first().copied()),
+        None => give(py, &result_name(op), result, call.positional.first().copied()),
         Some(target) => store(op.name, result, target),
     }
 }
@@ -317,6 +317,14 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
         Ok(Out::First)
     };
     if work(values) >= WORTH_RELEASING { py.detach(body) } else { body() }
+}
+
+/// The name of a row's class of results: those of `torch.linalg` have a prefix.
+fn result_name(op: &Op) -> std::borrow::Cow<'static, str> {
+    match op.homes {
+        [Home::Linalg] => format!("linalg_{}", op.name).into(),
+        _ => op.name.into(),
+    }
 }
 
 /// Converts a result to a Python object.

@@ -118,7 +118,10 @@ fn set_num_threads(int: &Bound<'_, PyAny>) -> PyResult<()> {
             Ok(())
         }
         Some(_) => Err(crate::error::runtime_error("Expected number of threads to be positive")),
-        None => Err(type_error(format!("set_num_threads expects an int, but got {}", int.get_type().name()?))),
+        None => Err(crate::error::runtime_error(format!(
+            "set_num_threads expects an int, but got {}",
+            int.get_type().name()?
+        ))),
     }
 }
 

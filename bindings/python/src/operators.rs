@@ -1,7 +1,7 @@
 //! Python's operators on tensors. They bypass the op table: `a + b` is the most frequent call of programs.
 
 use crate::convert::scalar;
-use crate::error::to_py;
+use crate::error::{to_py, type_error};
 use crate::overrides;
 use crate::profile::operator_span;
 use crate::tensor::{PyTensor, as_tensor, wrap};
@@ -208,6 +208,9 @@ impl PyTensor {
     }
 
     fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().with(|t| t.dtype().is_float()) {
+            return Err(type_error("~ (operator.invert) is only implemented on integer and Boolean-type tensors"));
+        }
         unary("__invert__", slf, Tensor::bitwise_not)
     }
 

@@ -330,6 +330,6 @@ impl PyTensor {
 
     #[getter]
     fn _version(&self) -> u32 {
-        self.with(Tensor::version)
+        self.with(Tensor::counted_version)
     }
 }

@@ -1,6 +1,7 @@
 //! Autograd attributes of tensors: gradients, `backward`, `detach` and `data`.
 
-use crate::error::IntoPyResult;
+use crate::dtype::{self, PyDType};
+use crate::error::{IntoPyResult, runtime_error};
 use crate::overrides;
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::prelude::*;
@@ -61,6 +62,25 @@ impl PyTensor {
         self.tensor().set_grad(grad.as_ref().map(|g| g.get().tensor())).py()?;
         self.grad.replace(grad.map(Bound::unbind));
         Ok(())
+    }
+
+    #[getter]
+    fn get_grad_dtype(&self, py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
+        self.with(Tensor::grad_dtype).map(|d| dtype::object(py, d)).transpose()
+    }
+
+    #[setter]
+    fn set_grad_dtype(&self, dtype: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let dtype = match &dtype {
+            None => None,
+            Some(object) => Some(object.cast::<PyDType>().map_err(|_| {
+                runtime_error(format!(
+                    "grad_dtype must be a torch.dtype or None, but got {}",
+                    object.get_type().name().map_or_else(|_| "another object".into(), |n| n.to_string())
+                ))
+            })?),
+        };
+        self.tensor().set_grad_dtype(dtype.map(|d| d.get().core()).transpose()?).py()
     }
 
     /// Adds the gradients of this tensor to the `.grad` of the leaves it depends on.

@@ -404,3 +404,44 @@ def test_saved_tensors_hooks_that_fail():
         y.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace"):
         z.sum().backward()
+
+
+def test_a_leaf_chooses_the_dtype_of_its_gradient():
+    w = torch.ones(3, requires_grad=True)
+    w.grad_dtype = torch.float64
+    (w * 2).sum().backward()
+    (w * 2).sum().backward()
+    assert w.grad.dtype == torch.float64 and w.grad.tolist() == [4.0] * 3
+    assert torch.autograd.grad((w * 2).sum(), w)[0].dtype == torch.float64
+    with pytest.raises(RuntimeError, match="already a gradient"):
+        w.grad_dtype = torch.float16
+
+
+@pytest.mark.parametrize("changed", ["image", "grid"])
+def test_sampling_notices_changes_before_backward(changed):
+    image = torch.ones(1, 1, 2, 2, requires_grad=True) * 2
+    grid = torch.zeros(1, 1, 1, 2)
+    out = torch.nn.functional.grid_sample(image, grid, align_corners=False).sum()
+    (image if changed == "image" else grid).add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
+@pytest.mark.parametrize(
+    "pattern, sizes, shape",
+    [
+        ("b h w c -> b c h w", {}, (2, 3, 4, 6)),
+        ("b (h k) w c -> (b k) h w c", {"k": 2}, (4, 2, 6, 3)),
+        ("b ... c -> c ... b", {}, (3, 4, 6, 2)),
+        ("... c -> (...) 1 c", {}, (48, 1, 3)),
+    ],
+)
+def test_rearrange(pattern, sizes, shape):
+    x = torch.arange(144).reshape(2, 4, 6, 3)
+    out = torch.func.rearrange(x, pattern, **sizes)
+    assert tuple(out.shape) == shape
+    import einops
+
+    assert out.tolist() == einops.rearrange(x.numpy(), pattern, **sizes).tolist()
+    with pytest.raises(ValueError, match="rearrange"):
+        torch.func.rearrange(x, pattern + " z")

@@ -48,3 +48,30 @@ def test_lu_without_pivoting_says_what_to_use():
     assert torch.linalg.lu_factor_ex(singular).info.item() == 2
     with pytest.raises(torch.linalg.LinAlgError, match="zero on its diagonal"):
         torch.linalg.lu_factor_ex(singular, check_errors=True)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 5), (2, 5, 4)])
+def test_reflectors_multiply_to_the_factors(shape):
+    a = torch.randn(shape, dtype=torch.float64)
+    packed, tau = torch.geqrf(a)
+    if shape[-2] >= shape[-1]:
+        assert close(torch.orgqr(packed, tau) @ packed.triu()[..., : shape[-1], :], a)
+    # The whole orthogonal matrix, from either side.
+    assert close(torch.ormqr(packed, tau, packed.triu()), a)
+    assert close(torch.ormqr(packed, tau, a, transpose=True), packed.triu())
+    assert close(torch.ormqr(packed, tau, a.mT, left=False), packed.triu().mT)
+
+
+@pytest.mark.parametrize("diagonal", [0.0, 1.0, 20.0])
+def test_symmetric_systems(diagonal):
+    a = torch.randn(3, 7, 7, dtype=torch.float64)
+    a = a + a.mT
+    a.diagonal(dim1=-2, dim2=-1).mul_(diagonal)
+    ld, pivots, info = torch.linalg.ldl_factor_ex(a)
+    b = torch.randn(7, 2, dtype=torch.float64)
+    assert not info.any() and close(a @ torch.linalg.ldl_solve(ld, pivots, b), b.expand(3, 7, 2))
+
+
+def test_pivots_that_no_factorisation_gives_are_refused():
+    with pytest.raises(RuntimeError, match="pivot"):
+        torch.linalg.ldl_solve(torch.eye(2), torch.tensor([5, 1], dtype=torch.int32), torch.ones(2, 1))

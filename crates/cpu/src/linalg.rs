@@ -120,14 +120,22 @@ fn call<T: dense::Real>(op: Linalg, count: usize, s: &Sizes, inputs: &[&[T]], ou
         (Linalg::LuFactor, [a], [lu, pivots, info]) => {
             let factors = dense::lu_factor(count, m, n, a)?;
             lu.copy_from_slice(&factors.lu);
-            let numbers = |numbers: &[i32], out: &mut [T]| {
-                for (out, &number) in out.iter_mut().zip(numbers) {
-                    *out = T::from_pivot(number);
-                }
-            };
-            numbers(&factors.pivots, pivots);
-            numbers(&factors.infos, info);
+            write_numbers(&factors.pivots, pivots);
+            write_numbers(&factors.infos, info);
             Ok(())
+        }
+        (Linalg::Geqrf, [a], [out, tau]) => dense::geqrf(count, m, n, a, out, tau),
+        (Linalg::LdlFactor, [a], [ld, pivots, info]) => {
+            let (mut numbers, mut infos) = (vec![0; pivots.len()], vec![0; count]);
+            dense::ldl_factor(count, n, a, ld, &mut numbers, &mut infos)?;
+            write_numbers(&numbers, pivots);
+            write_numbers(&infos, info);
+            Ok(())
+        }
+        // The shape of the first input is that of the solution.
+        (Linalg::LdlSolve, [b, ld, pivots], [x]) => {
+            let numbers: Vec<i32> = pivots.iter().map(|p| p.to_pivot()).collect();
+            dense::ldl_solve(count, m, n, ld, &numbers, b, x)
         }
         (Linalg::Lstsq, [a, b], [x]) => dense::lstsq(count, m, n, rhs, a, b, None, x, &mut vec![0; count]),
         (_, inputs, outputs) => Err(Error::value(format!(
@@ -135,6 +143,13 @@ fn call<T: dense::Real>(op: Linalg, count: usize, s: &Sizes, inputs: &[&[T]], ou
             inputs.len(),
             outputs.len()
         ))),
+    }
+}
+
+/// Pivots as numbers of the element type.
+fn write_numbers<T: dense::Real>(numbers: &[i32], out: &mut [T]) {
+    for (out, &number) in out.iter_mut().zip(numbers) {
+        *out = T::from_pivot(number);
     }
 }
 

@@ -4,6 +4,7 @@ use crate::conquer::TridiagonalProblem;
 use crate::layout::{check, item, item_mut, rescale, transpose_ordered};
 use crate::real::Scalar;
 use crate::reflector::BlockWork;
+use crate::small;
 use crate::tridiagonal::Tridiagonal;
 use rushlight_core::{Error, Result};
 
@@ -14,6 +15,17 @@ fn failure(call: &str, element: usize, reason: &str) -> Error {
     Error::numerical(format!(
         "{call}: (Batch element {element}): The algorithm failed to converge because the input matrix {reason}."
     ))
+}
+
+/// A matrix of at most [`small::MOST`] rows.
+fn solve_small<T: Scalar>(call: &str, i: usize, a: &[T], n: usize, lower: bool, vectors: bool) -> Result<small::Eigen> {
+    small::Eigen::new(a, n, lower, vectors).map_err(|failed| {
+        let reason = match failed {
+            small::Failure::NotFinite => NOT_FINITE,
+            small::Failure::NotConverged => NOT_CONVERGED,
+        };
+        failure(call, i, reason)
+    })
 }
 
 pub fn eigh<T: Scalar>(
@@ -29,6 +41,14 @@ pub fn eigh<T: Scalar>(
     check(call, "values", values.len(), batch, n, 1)?;
     check(call, "vectors", vectors.len(), batch, n, n)?;
     if values.is_empty() {
+        return Ok(());
+    }
+    if n <= small::MOST {
+        for i in 0..batch {
+            let found = solve_small(call, i, item(a, i, n * n), n, lower, true)?;
+            found.write_values(item_mut(values, i, n));
+            found.write_vectors(n, item_mut(vectors, i, n * n));
+        }
         return Ok(());
     }
     let mut reduction = Tridiagonal::new(n);
@@ -55,6 +75,12 @@ pub fn eigvalsh<T: Scalar>(batch: usize, n: usize, a: &[T], values: &mut [T], lo
     check(call, "a", a.len(), batch, n, n)?;
     check(call, "values", values.len(), batch, n, 1)?;
     if values.is_empty() {
+        return Ok(());
+    }
+    if n <= small::MOST {
+        for i in 0..batch {
+            solve_small(call, i, item(a, i, n * n), n, lower, false)?.write_values(item_mut(values, i, n));
+        }
         return Ok(());
     }
     let mut reduction = Tridiagonal::new(n);

@@ -29,6 +29,7 @@ mod cholesky;
 mod conquer;
 mod eigh;
 mod layout;
+mod ldl;
 mod lstsq;
 mod lu;
 mod qr;
@@ -36,6 +37,7 @@ mod real;
 mod reflector;
 #[allow(unsafe_code)]
 mod simd;
+mod small;
 mod svd;
 mod triangular;
 mod tridiagonal;
@@ -47,15 +49,23 @@ use rushlight_core::Result;
 pub trait Real: compiled::Engine<Self> + Copy + 'static {
     /// A pivot as a number of this type, rounded where it is beyond the type's precision.
     fn from_pivot(pivot: i32) -> Self;
+    /// The pivot that a number stands for.
+    fn to_pivot(self) -> i32;
 }
 impl Real for f32 {
     fn from_pivot(pivot: i32) -> Self {
         pivot as f32
     }
+    fn to_pivot(self) -> i32 {
+        self as i32
+    }
 }
 impl Real for f64 {
     fn from_pivot(pivot: i32) -> Self {
         f64::from(pivot)
+    }
+    fn to_pivot(self) -> i32 {
+        self as i32
     }
 }
 
@@ -187,6 +197,44 @@ entry_points! {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     qr::qr(batch: usize, m: usize, n: usize, a: &[T], q: &mut [T], r: &mut [T], complete: bool) -> Result<()>;
+
+    /// The reflectors of a QR factorisation of `m × n` matrices in LAPACK's packing: `R` in the upper triangle of `out`
+    /// and the vectors below it, without their leading ones; `min(m, n)` factors for each matrix in `tau`.
+    ///
+    /// ```
+    /// let (mut packed, mut tau) = ([0.0f64; 2], [0.0f64; 1]);
+    /// rushlight_linalg::geqrf(1, 2, 1, &[3.0, 4.0], &mut packed, &mut tau)?;
+    /// assert!((packed[0] + 5.0).abs() < 1e-14 && (packed[1] - 0.5).abs() < 1e-15 && (tau[0] - 1.6).abs() < 1e-15);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    qr::geqrf(batch: usize, m: usize, n: usize, a: &[T], out: &mut [T], tau: &mut [T]) -> Result<()>;
+
+    /// Factors symmetric matrices, of which the lower triangle is read, into `L D Lᵀ` with Bunch and Kaufman's pivots.
+    /// `ld` gets `D` (blocks of one and two rows) and `L` below it, `pivots` LAPACK's pivots, and `infos` the place,
+    /// counted from one, of the first block of `D` that is zero, or zero.
+    ///
+    /// ```
+    /// let (mut ld, mut pivots, mut infos) = ([0.0; 4], [0; 2], [0]);
+    /// rushlight_linalg::ldl_factor(1, 2, &[4.0, 1.0, 1.0, 3.0], &mut ld, &mut pivots, &mut infos)?;
+    /// assert_eq!((ld, pivots, infos), ([4.0, 0.0, 0.25, 2.75], [1, 2], [0]));
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    ldl::ldl_factor(
+        batch: usize, n: usize, a: &[T], ld: &mut [T], pivots: &mut [i32], infos: &mut [i32],
+    ) -> Result<()>;
+
+    /// Solves `A X = B` for the `A` that [`ldl_factor`] has factored, and `nrhs` columns in `B`. A zero in `D` is no
+    /// error: the result has infinities or NaN. Pivots that no factorisation gives are an error.
+    ///
+    /// ```
+    /// let mut x = [0.0; 2];
+    /// rushlight_linalg::ldl_solve(1, 2, 1, &[4.0, 0.0, 0.25, 2.75], &[1, 2], &[5.0, 4.0], &mut x)?;
+    /// assert_eq!(x, [1.0, 1.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    ldl::ldl_solve(
+        batch: usize, n: usize, nrhs: usize, ld: &[T], pivots: &[i32], b: &[T], out: &mut [T],
+    ) -> Result<()>;
 
     /// Singular value decomposition `A = U diag(S) Vᴴ` of `m × n` matrices, values descending. With `k = min(m, n)`:
     /// `u` is `m × k`, `s` has `k` entries, `vh` is `k × n`; with `full_matrices` `u` is `m × m` and `vh` is `n × n`.

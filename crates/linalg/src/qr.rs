@@ -121,3 +121,27 @@ pub fn qr<T: Scalar>(
     }
     Ok(())
 }
+
+pub fn geqrf<T: Scalar>(batch: usize, m: usize, n: usize, a: &[T], out: &mut [T], tau: &mut [T]) -> Result<()> {
+    let call = "geqrf";
+    let k = m.min(n);
+    check(call, "a", a.len(), batch, m, n)?;
+    check(call, "out", out.len(), batch, m, n)?;
+    check(call, "tau", tau.len(), batch, k, 1)?;
+    if out.is_empty() {
+        return Ok(());
+    }
+    let mut work = Householder::new(m, n, 0);
+    for b in 0..batch {
+        transpose(item(a, b, m * n), &mut work.columns, m, n);
+        work.factor();
+        let out = item_mut(out, b, m * n);
+        for (i, row) in out.chunks_exact_mut(n).enumerate() {
+            for (j, to) in row.iter_mut().enumerate() {
+                *to = if i <= j { work.columns[j * m + i] } else { work.vectors[j * m + i] };
+            }
+        }
+        item_mut(tau, b, k).copy_from_slice(&work.taus);
+    }
+    Ok(())
+}

@@ -2,13 +2,16 @@
 
 use crate::layout::{col_major, col_major_mut};
 use crate::real::Scalar;
-use crate::simd::kernels::dot;
+use crate::simd::kernels::{dot, reflect_columns};
 use faer::linalg::matmul::matmul;
 use faer::reborrow::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef, Par};
 
 /// Number of reflectors that one block applies by matrix products.
 pub const BLOCK: usize = 32;
+
+/// Up to this many reflectors are applied one by one: matrix products this small cost more than they save.
+const FEW: usize = 16;
 
 /// Replaces `x` by the vector `v` of a reflector that maps `x` to `beta` times the first unit vector; `v` starts with
 /// one. Returns `tau` and `beta`. As in LAPACK `beta` has the sign opposite to `x[0]`, and `tau` is zero if there is
@@ -89,10 +92,27 @@ impl<T: Scalar> Reflectors<'_, T> {
     /// A block of reflectors is `I - V T Vᵀ` with `T` triangular, so applying it takes three matrix products.
     pub fn apply(&self, mut c: MatMut<'_, T>, transposed: bool, work: &mut BlockWork<T>) {
         let count = self.taus.len();
+        if count <= FEW && self.vectors.row_stride() == 1 && c.row_stride() == 1 {
+            for i in 0..count {
+                self.apply_one(if transposed { i } else { count - 1 - i }, c.rb_mut());
+            }
+            return;
+        }
         let blocks = count.div_ceil(BLOCK);
         for block in 0..blocks {
             let block = if transposed { block } else { blocks - 1 - block };
             self.apply_block(block * BLOCK, c.rb_mut(), transposed, work);
+        }
+    }
+
+    /// Applies reflector `i` to matrices whose columns are contiguous, without a matrix product.
+    fn apply_one(&self, i: usize, mut c: MatMut<'_, T>) {
+        let (first, tau) = (i + self.offset, self.taus[i]);
+        let Some(v) = self.vectors.col(i).try_as_col_major() else { return };
+        let v = &v.as_slice()[first..];
+        for j in 0..c.ncols() {
+            let Some(column) = c.rb_mut().col_mut(j).try_as_col_major_mut() else { return };
+            reflect_columns(&mut column.as_slice_mut()[first..], v.len(), v, tau);
         }
     }
 

@@ -71,6 +71,9 @@ class Tensor:
     def addr_(self, vec1, vec2, *, beta=1, alpha=1) -> Any: ...
     def apply_(self, callable): ...
     def arctan2_(self, other) -> Any: ...
+    def as_strided_(input, size, stride, storage_offset=None): ...
+    def as_strided_scatter(input, src, size, stride, storage_offset=None): ...
+    def as_subclass(self, cls): ...
     def atan2_(self, other) -> Any: ...
     def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> Any: ...
     def baddbmm_(self, batch1, batch2, *, beta=1, alpha=1) -> Any: ...
@@ -84,9 +87,6 @@ class Tensor:
     def bool(self, memory_format=None): ...
     def byte(self, memory_format=None): ...
     def char(self, memory_format=None): ...
-    def clamp_max_(self, max) -> Any: ...
-    def clamp_min_(self, min) -> Any: ...
-    def clip_(self, min=None, max=None) -> Any: ...
     def conj_physical_(self) -> Any: ...
     def copysign_(self, other) -> Any: ...
     def cpu(self, memory_format=None): ...
@@ -102,7 +102,7 @@ class Tensor:
     @property
     def device(self) -> Any: ...
     def dim(self) -> Any: ...
-    def dim_order(self): ...
+    def dim_order(self, ambiguity_check=False): ...
     def divide_(self, other, *, rounding_mode=None) -> Any: ...
     def double(self, memory_format=None): ...
     @property
@@ -110,12 +110,15 @@ class Tensor:
     def element_size(self) -> Any: ...
     def eq_(self, other) -> Any: ...
     def float(self, memory_format=None): ...
+    def float_power_(self, exponent): ...
     def floor_divide_(self, other) -> Any: ...
     def fmod_(self, other) -> Any: ...
     def gcd_(self, other) -> Any: ...
     def ge_(self, other) -> Any: ...
     @property
     def grad(self) -> Any: ...
+    @property
+    def grad_dtype(self) -> Any: ...
     @property
     def grad_fn(self) -> Any: ...
     def greater_(self, other) -> Any: ...
@@ -126,6 +129,12 @@ class Tensor:
     def hip(self, device=None, non_blocking=False, memory_format=None): ...
     def histogram(self, bins, *, range=None, weight=None, density=False): ...
     def hypot_(self, other) -> Any: ...
+    def i0(self, *args): ...
+    def i0_(self, *args): ...
+    def igamma(self, *args): ...
+    def igamma_(self, *args): ...
+    def igammac(self, *args): ...
+    def igammac_(self, *args): ...
     @property
     def imag(self) -> Any: ...
     def index_put(self, indices, values, accumulate=False): ...
@@ -133,10 +142,12 @@ class Tensor:
     def index_reduce_(self, dim, index, source, reduce, *, include_self=True) -> Any: ...
     def int(self, memory_format=None): ...
     def is_complex(self) -> Any: ...
+    def is_conj(self): ...
     @property
     def is_cpu(self) -> Any: ...
     @property
     def is_cuda(self) -> Any: ...
+    def is_distributed(self): ...
     def is_floating_point(self) -> Any: ...
     def is_inference(self) -> Any: ...
     @property
@@ -145,6 +156,7 @@ class Tensor:
     def is_meta(self) -> Any: ...
     @property
     def is_mps(self) -> Any: ...
+    def is_neg(self): ...
     @property
     def is_nested(self) -> Any: ...
     def is_pinned(self, device=None) -> Any: ...
@@ -193,12 +205,16 @@ class Tensor:
     def ne_(self, other) -> Any: ...
     def nelement(self) -> Any: ...
     def new(self, *args, **kwargs): ...
+    def new_empty_strided(self, size, stride, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False): ...
     def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False): ...
+    def nextafter_(self, other) -> Any: ...
     def nonzero_static(self, *, size, fill_value=-1): ...
     def not_equal_(self, other) -> Any: ...
     def numel(self) -> Any: ...
     def numpy(self, *, force=False) -> Any: ...
     def pin_memory(self, device=None) -> Any: ...
+    def polygamma(self, n): ...
+    def polygamma_(self, n): ...
     def put_(self, index, source, accumulate=False): ...
     def rad2deg_(self) -> Any: ...
     @property
@@ -242,6 +258,9 @@ class Tensor:
     def true_divide_(self, other) -> Any: ...
     def type(self, dtype=None, non_blocking=False, **kwargs): ...
     def type_as(self, other): ...
+    def unsafe_chunk(self, chunks, dim=0): ...
+    def unsafe_split(self, split_size, dim=0): ...
+    def unsafe_split_with_sizes(self, split_sizes, dim=0): ...
     def unsqueeze_(self, *args, **kwargs): ...
     def untyped_storage(self): ...
     def xlogy_(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -292,9 +311,9 @@ class Tensor:
         """Whether all elements are true."""
     def allclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
         """Whether all elements are close to another tensor's."""
-    def amax(self, dim: int | Sequence[int | None] = (), keepdim: bool = False) -> Any:
+    def amax(self, dim: int | Sequence[int | None] | None = (), keepdim: bool = False) -> Any:
         """The largest elements; gradients are shared between equals."""
-    def amin(self, dim: int | Sequence[int | None] = (), keepdim: bool = False) -> Any:
+    def amin(self, dim: int | Sequence[int | None] | None = (), keepdim: bool = False) -> Any:
         """The smallest elements; gradients are shared between equals."""
     def aminmax(self, *, dim: int | None = None, keepdim: bool = False) -> Any:
         """The smallest and the largest elements."""
@@ -371,7 +390,7 @@ class Tensor:
     def bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Ones with a probability, in place."""
     def bincount(self, weights: Tensor | None = None, minlength: int = 0) -> Any:
-        """How often each number from zero occurs."""
+        """Counts of each number from zero on."""
     def bitwise_and(self, other: Tensor | Number) -> Any:
         """Bitwise and; logical for bool."""
     def bitwise_left_shift(self, other: Tensor | Number) -> Any:
@@ -402,16 +421,38 @@ class Tensor:
         """Solution of a system whose Cholesky factor is known."""
     def chunk(self, chunks: int, dim: int = 0) -> Any:
         """A number of parts."""
-    def clamp(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Any:
+    @overload
+    def clamp(self, min: Tensor | None = None, max: Tensor | None = None) -> Any:
         """Elements kept between bounds, of which either may be missing."""
-    def clamp_(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
+    @overload
+    def clamp(self, min: Number | None = None, max: Number | None = None) -> Any:
+        """Elements kept between bounds, of which either may be missing."""
+    @overload
+    def clamp_(self, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+        """`clamp` in place."""
+    @overload
+    def clamp_(self, min: Number | None = None, max: Number | None = None) -> Tensor:
         """`clamp` in place."""
     def clamp_max(self, max: Tensor | Number) -> Any:
         """Elements not above a bound."""
+    def clamp_max_(self, max: Tensor | Number) -> Tensor:
+        """`clamp_max` in place."""
     def clamp_min(self, min: Tensor | Number) -> Any:
         """Elements not below a bound."""
-    def clip(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Any:
+    def clamp_min_(self, min: Tensor | Number) -> Tensor:
+        """`clamp_min` in place."""
+    @overload
+    def clip(self, min: Tensor | None = None, max: Tensor | None = None) -> Any:
         """Another name of `clamp`."""
+    @overload
+    def clip(self, min: Number | None = None, max: Number | None = None) -> Any:
+        """Another name of `clamp`."""
+    @overload
+    def clip_(self, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+        """`clip` in place."""
+    @overload
+    def clip_(self, min: Number | None = None, max: Number | None = None) -> Tensor:
+        """`clip` in place."""
     def clone(self, *, memory_format: memory_format | None = None) -> Any:
         """A copy."""
     def conj(self) -> Any:
@@ -419,13 +460,13 @@ class Tensor:
     def conj_physical(self) -> Any:
         """The elements, which are real."""
     def contiguous(self, memory_format: memory_format | None = None) -> Any:
-        """The elements in row-major order, or in that of a format; the tensor itself if they are."""
+        """The elements in row-major order, or in a memory format; the tensor itself if it has that order."""
     def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
         """Another tensor's elements written into this one."""
     def copysign(self, other: Tensor | Number) -> Any:
         """Magnitude of the first operand with the sign of the second."""
     def corrcoef(self) -> Any:
-        """Correlations of variables that lie in rows."""
+        """Correlations of variables stored in rows."""
     def cos(self) -> Any:
         """Cosine."""
     def cos_(self) -> Tensor:
@@ -437,13 +478,13 @@ class Tensor:
     def count_nonzero(self, dim: int | Sequence[int | None] | None = None) -> Any:
         """How many elements are not zero."""
     def cov(self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Any:
-        """Covariances of variables that lie in rows."""
+        """Covariances of variables stored in rows."""
     def cross(self, other: Tensor, dim: int | None = None) -> Any:
         """Cross product of vectors of three."""
     def cummax(self, dim: int) -> Any:
-        """Running maxima, and where they are."""
+        """Running maxima, and their indices."""
     def cummin(self, dim: int) -> Any:
-        """Running minima, and where they are."""
+        """Running minima, and their indices."""
     def cumprod(self, dim: int, *, dtype: _dtype | None = None) -> Any:
         """Running products."""
     def cumsum(self, dim: int, *, dtype: _dtype | None = None) -> Any:
@@ -523,10 +564,10 @@ class Tensor:
     def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Exponentially distributed numbers in place."""
     @overload
-    def fill_(self, value: Number) -> Tensor:
+    def fill_(self, value: Tensor) -> Tensor:
         """A number in every place."""
     @overload
-    def fill_(self, value: Tensor) -> Tensor:
+    def fill_(self, value: Number) -> Tensor:
         """A number in every place."""
     def fill_diagonal_(self, fill_value: Number, wrap: bool = False) -> Tensor:
         """A number on the diagonal."""
@@ -570,6 +611,8 @@ class Tensor:
         """Whether elements are greater or equal."""
     def geometric_(self, p: float, *, generator: Generator | None = None) -> Tensor:
         """Geometrically distributed numbers in place."""
+    def geqrf(self) -> Any:
+        """Householder reflectors of a QR factorisation in LAPACK's packing, and their factors."""
     def ger(self, vec2: Tensor) -> Any:
         """All products of two vectors' elements."""
     def get_device(self) -> Any:
@@ -582,6 +625,8 @@ class Tensor:
         """Whether elements are greater."""
     def hardshrink(self, lambd: Number = 0.5) -> Any:
         """Zero within `lambd` of zero."""
+    def hash_tensor(self, dim: int | Sequence[int | None] | None = None, *, keepdim: bool = False, mode: int = 0) -> Any:
+        """The exclusive or of the elements' 64 bits, as `uint64`."""
     def heaviside(self, values: Tensor) -> Any:
         """0 below zero, 1 above, `values` at zero."""
     def histc(self, bins: int = 100, min: Number = 0, max: Number = 0) -> Any:
@@ -615,7 +660,7 @@ class Tensor:
     def inverse(self) -> Any:
         """Inverse."""
     def is_contiguous(self, memory_format: memory_format | None = None) -> Any:
-        """Whether the elements lie in the order of a format."""
+        """Whether the elements are in a memory format's order."""
     def is_nonzero(self) -> Any:
         """Whether the one element is not zero."""
     def isclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
@@ -694,6 +739,8 @@ class Tensor:
         """Logarithm of the sum of exponentials."""
     def lt(self, other: Tensor | Number) -> Any:
         """Whether elements are less."""
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Any:
+        """Solution of a system whose LU factors are known."""
     def masked_fill(self, mask: Tensor, value: Tensor | Number) -> Any:
         """A number where a mask is true."""
     def masked_fill_(self, mask: Tensor, value: Tensor | Number) -> Tensor:
@@ -806,6 +853,8 @@ class Tensor:
         """Ones of this tensor's dtype."""
     def new_zeros(self, *size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
         """Zeros of this tensor's dtype."""
+    def nextafter(self, other: Tensor) -> Any:
+        """The next number towards another."""
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """Where elements are not zero: rows of indices, or one tensor per dimension."""
     @overload
@@ -836,7 +885,11 @@ class Tensor:
         """`pow` in place."""
     def prelu(self, weight: Tensor) -> Any:
         """`x`, or `weight * x` below zero."""
-    def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
+    @overload
+    def prod(self, *, dtype: _dtype | None = None) -> Any:
+        """Product of elements."""
+    @overload
+    def prod(self, dim: int, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
         """Product of elements."""
     def put(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
         """Elements put at places in row-major order."""
@@ -848,13 +901,13 @@ class Tensor:
         """Radians as degrees."""
     @overload
     def random_(self, *, generator: Generator | None = None) -> Tensor:
-        """Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly."""
+        """Integers in place: below `to`, or between `from` and `to`, or all that the dtype represents exactly."""
     @overload
     def random_(self, to: int, *, generator: Generator | None = None) -> Tensor:
-        """Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly."""
+        """Integers in place: below `to`, or between `from` and `to`, or all that the dtype represents exactly."""
     @overload
     def random_(self, from_: int, to: int | None, *, generator: Generator | None = None) -> Tensor:
-        """Integers in place: below `to`, or between `from` and `to`, or as many as the dtype holds exactly."""
+        """Integers in place: below `to`, or between `from` and `to`, or all that the dtype represents exactly."""
     def ravel(self) -> Any:
         """One dimension, contiguous."""
     def reciprocal(self) -> Any:
@@ -875,7 +928,11 @@ class Tensor:
         """Sub-tensors with norms above a limit scaled down to it."""
     def repeat(self, *repeats: int | Sequence[int]) -> Any:
         """The whole tensor repeated along its dimensions."""
+    @overload
     def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None) -> Any:
+        """Elements repeated."""
+    @overload
+    def repeat_interleave(self, *, output_size: int | None = None) -> Any:
         """Elements repeated."""
     def reshape(self, *shape: int | Sequence[int]) -> Any:
         """The same elements under another shape; a copy only if it must be."""
@@ -890,7 +947,7 @@ class Tensor:
     def rot90(self, k: int = 1, dims: int | Sequence[int | None] = (0,1)) -> Any:
         """Turned by right angles."""
     def round(self, *, decimals: int = 0) -> Any:
-        """The nearest integer, ties to even, or the nearest number of so many decimals."""
+        """The nearest integer, ties to even, or the nearest number with `decimals` decimals."""
     def rsqrt(self) -> Any:
         """`1 / sqrt(x)`."""
     def rsqrt_(self) -> Tensor:
@@ -1048,7 +1105,7 @@ class Tensor:
     def to(self, device: _device | str | int | None = None, dtype: _dtype | None = None, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Any:
         """On another device, of another dtype, in another order."""
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        """The largest or smallest elements, and where they are."""
+        """The largest or smallest elements, and their indices."""
     def trace(self) -> Any:
         """Sum of the diagonal."""
     def transpose(self, dim0: int, dim1: int) -> Any:
@@ -1074,7 +1131,7 @@ class Tensor:
     def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Uniform numbers in place."""
     def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-        """Different values in order; where each element's is, and how often each occurs."""
+        """Different values in order; each element's index among them, and the counts."""
     def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
         """Runs of equal elements."""
     def unsqueeze(self, dim: int) -> Any:
@@ -1143,12 +1200,6 @@ class Tensor:
         """Arithmetic shift right."""
     def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
         """Bitwise exclusive or; logical for bool."""
-    def clamp_max_(self, max: Tensor | Number) -> Tensor:
-        """Elements not above a bound."""
-    def clamp_min_(self, min: Tensor | Number) -> Tensor:
-        """Elements not below a bound."""
-    def clip_(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
-        """Another name of `clamp`."""
     def conj_physical_(self) -> Tensor:
         """The elements, which are real."""
     def copysign_(self, other: Tensor | Number) -> Tensor:
@@ -1215,6 +1266,8 @@ class Tensor:
         """NaN and infinities replaced by numbers."""
     def ne_(self, other: Tensor | Number) -> Tensor:
         """Whether elements differ."""
+    def nextafter_(self, other: Tensor) -> Tensor:
+        """The next number towards another."""
     def not_equal_(self, other: Tensor | Number) -> Tensor:
         """Whether elements differ."""
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -1230,7 +1283,7 @@ class Tensor:
     def renorm_(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
         """Sub-tensors with norms above a limit scaled down to it."""
     def round_(self, *, decimals: int = 0) -> Tensor:
-        """The nearest integer, ties to even, or the nearest number of so many decimals."""
+        """The nearest integer, ties to even, or the nearest number with `decimals` decimals."""
     def sgn_(self) -> Tensor:
         """-1, 0 or 1 by sign."""
     def sign_(self) -> Tensor:
@@ -1297,9 +1350,9 @@ def all(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: b
     """Whether all elements are true."""
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, *, out: Any = ...) -> Any:
     """Whether all elements are close to another tensor's."""
-def amax(input: Tensor, dim: int | Sequence[int | None] = (), keepdim: bool = False, *, out: Any = ...) -> Any:
+def amax(input: Tensor, dim: int | Sequence[int | None] | None = (), keepdim: bool = False, *, out: Any = ...) -> Any:
     """The largest elements; gradients are shared between equals."""
-def amin(input: Tensor, dim: int | Sequence[int | None] = (), keepdim: bool = False, *, out: Any = ...) -> Any:
+def amin(input: Tensor, dim: int | Sequence[int | None] | None = (), keepdim: bool = False, *, out: Any = ...) -> Any:
     """The smallest elements; gradients are shared between equals."""
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = ...) -> Any:
     """The smallest and the largest elements."""
@@ -1386,7 +1439,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Any = ...) -> Any:
     """`input1 @ weight @ input2 + bias`, per output."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0, *, out: Any = ...) -> Any:
-    """How often each number from zero occurs."""
+    """Counts of each number from zero on."""
 def bitwise_and(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Bitwise and; logical for bool."""
 def bitwise_left_shift(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
@@ -1427,22 +1480,44 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Any = ...)
     """Solution of a system whose Cholesky factor is known."""
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, out: Any = ...) -> Any:
     """A number of parts."""
-def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Any = ...) -> Any:
+@overload
+def clamp(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Any = ...) -> Any:
     """Elements kept between bounds, of which either may be missing."""
-def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Any = ...) -> Tensor:
+@overload
+def clamp(input: Tensor, min: Number | None = None, max: Number | None = None, *, out: Any = ...) -> Any:
+    """Elements kept between bounds, of which either may be missing."""
+@overload
+def clamp_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Any = ...) -> Tensor:
+    """`clamp` in place."""
+@overload
+def clamp_(input: Tensor, min: Number | None = None, max: Number | None = None, *, out: Any = ...) -> Tensor:
     """`clamp` in place."""
 def clamp_max(input: Tensor, max: Tensor | Number, *, out: Any = ...) -> Any:
     """Elements not above a bound."""
+def clamp_max_(input: Tensor, max: Tensor | Number, *, out: Any = ...) -> Tensor:
+    """`clamp_max` in place."""
 def clamp_min(input: Tensor, min: Tensor | Number, *, out: Any = ...) -> Any:
     """Elements not below a bound."""
-def clip(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Any = ...) -> Any:
+def clamp_min_(input: Tensor, min: Tensor | Number, *, out: Any = ...) -> Tensor:
+    """`clamp_min` in place."""
+@overload
+def clip(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Any = ...) -> Any:
     """Another name of `clamp`."""
+@overload
+def clip(input: Tensor, min: Number | None = None, max: Number | None = None, *, out: Any = ...) -> Any:
+    """Another name of `clamp`."""
+@overload
+def clip_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Any = ...) -> Tensor:
+    """`clip` in place."""
+@overload
+def clip_(input: Tensor, min: Number | None = None, max: Number | None = None, *, out: Any = ...) -> Tensor:
+    """`clip` in place."""
 def clone(input: Tensor, *, memory_format: memory_format | None = None, out: Any = ...) -> Any:
     """A copy."""
 def column_stack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
     """Vectors as columns of a matrix."""
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False, *, out: Any = ...) -> Any:
-    """Combinations of so many elements."""
+    """Combinations of `r` elements."""
 def concat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
     """Tensors joined along a dimension."""
 def concatenate(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
@@ -1466,7 +1541,7 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 def copysign(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Magnitude of the first operand with the sign of the second."""
 def corrcoef(input: Tensor, *, out: Any = ...) -> Any:
-    """Correlations of variables that lie in rows."""
+    """Correlations of variables stored in rows."""
 def cos(input: Tensor, *, out: Any = ...) -> Any:
     """Cosine."""
 def cos_(input: Tensor, *, out: Any = ...) -> Tensor:
@@ -1480,7 +1555,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, 
 def count_nonzero(input: Tensor, dim: int | Sequence[int | None] | None = None, *, out: Any = ...) -> Any:
     """How many elements are not zero."""
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None, out: Any = ...) -> Any:
-    """Covariances of variables that lie in rows."""
+    """Covariances of variables stored in rows."""
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any = ...) -> Any:
     """Cross product of vectors of three."""
 @overload
@@ -1490,9 +1565,9 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_l
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int], target_lengths: Sequence[int], blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False, *, out: Any = ...) -> Any:
     """Likelihood of sequences whose alignment is not known."""
 def cummax(input: Tensor, dim: int, *, out: Any = ...) -> Any:
-    """Running maxima, and where they are."""
+    """Running maxima, and their indices."""
 def cummin(input: Tensor, dim: int, *, out: Any = ...) -> Any:
-    """Running minima, and where they are."""
+    """Running minima, and their indices."""
 def cumprod(input: Tensor, dim: int, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
     """Running products."""
 def cumsum(input: Tensor, dim: int, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
@@ -1623,11 +1698,20 @@ def gcd(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """Greatest common divisor."""
 def ge(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are greater or equal."""
+def geqrf(input: Tensor, *, out: Any = ...) -> Any:
+    """Householder reflectors of a QR factorisation in LAPACK's packing, and their factors."""
 def ger(input: Tensor, vec2: Tensor, *, out: Any = ...) -> Any:
     """All products of two vectors' elements."""
 def get_device(input: Tensor, *, out: Any = ...) -> Any:
     """The number of the device, -1 for the CPU."""
+@overload
 def gradient(input: Tensor, *, spacing: Number = 1, dim: int | Sequence[int | None] | None = None, edge_order: int = 1, out: Any = ...) -> Any:
+    """Differences between neighbours by the spacing of the grid, along one dimension at a time."""
+@overload
+def gradient(input: Tensor, *, spacing: Sequence[Tensor], dim: int | Sequence[int | None] | None = None, edge_order: int = 1, out: Any = ...) -> Any:
+    """Differences between neighbours by the spacing of the grid, along one dimension at a time."""
+@overload
+def gradient(input: Tensor, *, spacing: float | Sequence[float], dim: int | Sequence[int | None] | None = None, edge_order: int = 1, out: Any = ...) -> Any:
     """Differences between neighbours by the spacing of the grid, along one dimension at a time."""
 def greater(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are greater."""
@@ -1651,6 +1735,8 @@ def hann_window(window_length: int, periodic: bool = True, *, dtype: _dtype | No
     """Hann window."""
 def hardshrink(input: Tensor, lambd: Number = 0.5, *, out: Any = ...) -> Any:
     """Zero within `lambd` of zero."""
+def hash_tensor(input: Tensor, dim: int | Sequence[int | None] | None = None, *, keepdim: bool = False, mode: int = 0, out: Any = ...) -> Any:
+    """The exclusive or of the elements' 64 bits, as `uint64`."""
 def heaviside(input: Tensor, values: Tensor, *, out: Any = ...) -> Any:
     """0 below zero, 1 above, `values` at zero."""
 def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, out: Any = ...) -> Any:
@@ -1687,13 +1773,13 @@ def isfinite(input: Tensor, *, out: Any = ...) -> Any:
     """Whether elements are finite."""
 @overload
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Any = ...) -> Any:
-    """Whether elements are among those of another tensor."""
+    """Whether another tensor contains each element."""
 @overload
 def isin(elements: Tensor, test_element: Number, *, assume_unique: bool = False, invert: bool = False, out: Any = ...) -> Any:
-    """Whether elements are among those of another tensor."""
+    """Whether another tensor contains each element."""
 @overload
 def isin(element: Number, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Any = ...) -> Any:
-    """Whether elements are among those of another tensor."""
+    """Whether another tensor contains each element."""
 def isinf(input: Tensor, *, out: Any = ...) -> Any:
     """Whether elements are infinite."""
 def isnan(input: Tensor, *, out: Any = ...) -> Any:
@@ -1778,6 +1864,10 @@ def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b
     """One step of a long short-term memory: the new hidden and cell state."""
 def lt(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are less."""
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = ...) -> Any:
+    """Solution of a system whose LU factors are known."""
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = ...) -> Any:
+    """Permutation, lower and upper triangle of packed LU factors."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number, *, out: Any = ...) -> Any:
     """A number where a mask is true."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Any = ...) -> Any:
@@ -1882,6 +1972,8 @@ def negative(input: Tensor, *, out: Any = ...) -> Any:
     """Negation."""
 def negative_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
+def nextafter(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+    """The next number towards another."""
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = ...) -> Any:
     """Where elements are not zero: rows of indices, or one tensor per dimension."""
 @overload
@@ -1936,7 +2028,11 @@ def pow(self: Number, exponent: Tensor, *, out: Any = ...) -> Any:
     """Elements to a power."""
 def prelu(input: Tensor, weight: Tensor, *, out: Any = ...) -> Any:
     """`x`, or `weight * x` below zero."""
-def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+@overload
+def prod(input: Tensor, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
+    """Product of elements."""
+@overload
+def prod(input: Tensor, dim: int, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
     """Product of elements."""
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, *, out: Any = ...) -> Any:
     """Elements put at places in row-major order."""
@@ -1957,10 +2053,10 @@ def randint(high: int, size: Sequence[int], *, generator: Generator | None = Non
 def randint(low: int, high: int, size: Sequence[int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Integers from `low` to before `high`."""
 @overload
-def randint_like(input: Tensor, high: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def randint_like(input: Tensor, high: int, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Integers like another tensor."""
 @overload
-def randint_like(input: Tensor, low: int, high: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def randint_like(input: Tensor, low: int, high: int, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Integers like another tensor."""
 def randn(*size: int | Sequence[int], generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Normal numbers."""
@@ -1990,7 +2086,11 @@ def remainder(input: Number, other: Tensor, *, out: Any = ...) -> Any:
     """Remainder with the sign of the divisor, as Python's `%`."""
 def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Any = ...) -> Any:
     """Sub-tensors with norms above a limit scaled down to it."""
+@overload
 def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, out: Any = ...) -> Any:
+    """Elements repeated."""
+@overload
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = None, out: Any = ...) -> Any:
     """Elements repeated."""
 def reshape(input: Tensor, shape: int | Sequence[int | None], *, out: Any = ...) -> Any:
     """The same elements under another shape; a copy only if it must be."""
@@ -2021,7 +2121,7 @@ def roll(input: Tensor, shifts: int | Sequence[int | None], dims: int | Sequence
 def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int | None] = (0,1), *, out: Any = ...) -> Any:
     """Turned by right angles."""
 def round(input: Tensor, *, decimals: int = 0, out: Any = ...) -> Any:
-    """The nearest integer, ties to even, or the nearest number of so many decimals."""
+    """The nearest integer, ties to even, or the nearest number with `decimals` decimals."""
 def row_stack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
     """Tensors joined row by row."""
 def rsqrt(input: Tensor, *, out: Any = ...) -> Any:
@@ -2177,7 +2277,7 @@ def threshold(input: Tensor, threshold: Number, value: Number, *, out: Any = ...
 def tile(input: Tensor, dims: int | Sequence[int | None], *, out: Any = ...) -> Any:
     """The whole tensor repeated."""
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = ...) -> Any:
-    """The largest or smallest elements, and where they are."""
+    """The largest or smallest elements, and their indices."""
 def trace(input: Tensor, *, out: Any = ...) -> Any:
     """Sum of the diagonal."""
 def transpose(input: Tensor, dim0: int, dim1: int, *, out: Any = ...) -> Any:
@@ -2215,7 +2315,7 @@ def unbind(input: Tensor, dim: int = 0, *, out: Any = ...) -> Any:
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int], *, out: Any = ...) -> Any:
     """One dimension unfolded into several."""
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: Any = ...) -> Any:
-    """Different values in order; where each element's is, and how often each occurs."""
+    """Different values in order; each element's index among them, and the counts."""
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: Any = ...) -> Any:
     """Runs of equal elements."""
 def unsqueeze(input: Tensor, dim: int, *, out: Any = ...) -> Any:
@@ -2309,7 +2409,9 @@ def get_device_module(device=None): ...
 def get_file_path(*parts): ...
 def get_float32_matmul_precision(): ...
 def get_num_interop_threads(): ...
+def gradient(input, *, spacing=1, dim=None, edge_order=1): ...
 def histogram(input, bins, *, range=None, weight=None, density=False): ...
+def histogramdd(input, bins, *, range=None, weight=None, density=False): ...
 def index_put(input, indices, values, accumulate=False): ...
 def is_anomaly_enabled(): ...
 def is_autocast_available(device_type): ...
@@ -2322,12 +2424,15 @@ def is_inference(input): ...
 def is_neg(input): ...
 def is_same_size(input, other): ...
 def is_signed(input): ...
+def is_storage(obj): ...
 def is_tensor(obj): ...
 def is_warn_always_enabled(): ...
 def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args): ...
 def manual_seed(seed): ...
 def meshgrid(*tensors, indexing=None): ...
 def numel(input): ...
+def orgqr(input, tau): ...
+def ormqr(input, tau, other, left=True, transpose=False): ...
 def resize_as_(self, other, memory_format=None): ...
 def result_type(tensor1, tensor2): ...
 def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True, _disable_byteorder_record=False): ...
@@ -2337,6 +2442,13 @@ def set_float32_matmul_precision(precision): ...
 def set_flush_denormal(mode): ...
 def set_num_interop_threads(n): ...
 def set_warn_always(b): ...
+def sym_float(a): ...
+def sym_int(a): ...
+def sym_ite(b, t, f): ...
+def sym_max(a, b): ...
+def sym_min(a, b): ...
+def sym_not(a): ...
+def sym_sum(args): ...
 def tensordot(a, b, dims=2, out=None): ...
 def typed(dtype, place='cpu'): ...
 def typename(obj): ...
@@ -2350,11 +2462,23 @@ class finfo: ...
 class iinfo: ...
 bfloat16: _dtype
 bool: _dtype
+cdouble: _dtype
+cfloat: _dtype
+chalf: _dtype
+complex128: _dtype
+complex32: _dtype
+complex64: _dtype
 double: _dtype
 float: _dtype
 float16: _dtype
 float32: _dtype
+float4_e2m1fn_x2: _dtype
 float64: _dtype
+float8_e4m3fn: _dtype
+float8_e4m3fnuz: _dtype
+float8_e5m2: _dtype
+float8_e5m2fnuz: _dtype
+float8_e8m0fnu: _dtype
 half: _dtype
 int: _dtype
 int16: _dtype
@@ -2362,7 +2486,13 @@ int32: _dtype
 int64: _dtype
 int8: _dtype
 long: _dtype
+qint32: _dtype
+qint8: _dtype
+quint8: _dtype
 short: _dtype
+uint16: _dtype
+uint32: _dtype
+uint64: _dtype
 uint8: _dtype
 strided: layout
 channels_last: memory_format

@@ -17,7 +17,7 @@ _torch = _C._torch
 __all__ = [
     "_assert", "_scaled_mm", "_softmax_backward_data", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
     "ShortTensor", "are_deterministic_algorithms_enabled", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "autocast",
-    "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "compile", "default_generator", "detach",
+    "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "compile", "default_generator", "detach", "orgqr", "ormqr",
     "einsum", "finfo", "from_dlpack", "get_autocast_dtype", "get_deterministic_debug_mode", "get_device_module", "get_file_path",
     "get_float32_matmul_precision", "get_num_interop_threads", "gradient", "histogram", "histogramdd", "iinfo", "index_put", "is_anomaly_enabled",
     "is_autocast_available", "is_autocast_enabled", "is_complex", "is_conj", "is_deterministic_algorithms_warn_only_enabled",
@@ -87,6 +87,29 @@ def block_diag(*tensors):
 def cartesian_prod(*tensors):
     """All combinations of entries of vectors."""
     return _torch._cartesian_prod(_operands(tensors))
+
+
+def orgqr(input, tau):
+    """The first columns of a product of Householder reflections: ``torch.linalg.householder_product``."""
+    from .linalg import householder_product
+
+    return householder_product(input, tau)
+
+
+def ormqr(input, tau, other, left=True, transpose=False):
+    """``Q @ other``, or ``other @ Q``, for the square Q that Householder reflections make; with its transpose if asked."""
+    from .linalg import householder_product
+
+    rows, count = input.shape[-2], tau.shape[-1]
+    if count > rows or other.dim() != input.dim() or other.shape[-2 if left else -1] != rows:
+        raise RuntimeError(
+            f"ormqr: {count} reflections of {rows} rows do not fit a matrix of {tuple(other.shape)} on its {'left' if left else 'right'}"
+        )
+    vectors = _torch.zeros(*input.shape[:-1], rows, dtype=input.dtype, device=input.device)
+    wide = _torch.cat([input[..., :count], vectors[..., count:]], -1)
+    q = householder_product(wide, tau)
+    q = q.mT if transpose else q
+    return q @ other if left else other @ q
 
 
 def chain_matmul(*matrices):

@@ -24,11 +24,11 @@ class Size(tuple):
         return Size(found) if isinstance(index, slice) else found
 
     def __add__(self, other):
-        joined = tuple.__add__(self, tuple(other))
-        return Size(joined)
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other):
-        return Size(tuple(other) + tuple(self))
+        # A list must stay one: `list += size` would otherwise end here.
+        return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, times):
         return Size(tuple.__mul__(self, times))

@@ -1,12 +1,14 @@
 """Derivatives as functions: ``torch.func``, without ``vmap``."""
 
 from . import _C, _absent
+from ._rearrange import rearrange
 from .autograd import grad as _grad
 
 Tensor = _C.Tensor
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "replace_all_batch_norm_modules_", "stack_module_state", "vjp",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "rearrange", "replace_all_batch_norm_modules_",
+    "stack_module_state", "vjp",
 ]
 
 

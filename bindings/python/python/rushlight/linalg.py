@@ -68,7 +68,8 @@ def householder_product(A, tau):
     for i in reversed(range(count)):
         v = vectors[..., i : i + 1]
         out = out - tau[..., i, None, None] * v @ (v.mT @ out)
-    return out
+    # LAPACK's order.
+    return out.mT.contiguous().mT
 
 
 def tensorinv(A, ind=2):

@@ -22,8 +22,22 @@ def eigvalsh(A: Tensor, UPLO: str = 'L') -> Any:
     """Eigenvalues of symmetric matrices."""
 def inv(A: Tensor) -> Any:
     """Inverse."""
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+    """Packed factors of symmetric matrices, and pivots."""
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """Packed factors of symmetric matrices, pivots and the place of the first zero block."""
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Any:
+    """Solution of a system whose symmetric matrix is factored."""
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """Least squares."""
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """Permutation, lower and upper triangle, `A = P L U`."""
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """Packed LU factors and pivots."""
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """Packed LU factors, pivots and the place of the first zero pivot."""
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
+    """Solution of a system whose LU factors are known."""
 def matmul(input: Tensor, other: Tensor) -> Any:
     """Matrix product, batched and broadcast."""
 def matrix_exp(A: Tensor) -> Any:
@@ -62,8 +76,8 @@ def svd(A: Tensor, full_matrices: bool = True) -> Any:
     """Singular value decomposition, `A = U diag(S) Vh`."""
 def svdvals(A: Tensor) -> Any:
     """Singular values."""
-def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
-    """Powers of the elements in columns."""
+def vander(x: Tensor, *, N: int | None = None) -> Any:
+    """Powers of numbers as columns, the lowest first."""
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Any:
     """Products of vectors along a dimension."""
 def vector_norm(x: Tensor, ord: float = 2, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:

@@ -45,12 +45,16 @@ def polygamma(n: int, input: Tensor) -> Any:
 def psi(input: Tensor) -> Any:
     """Derivative of the logarithm of the gamma function."""
 def round(input: Tensor, *, decimals: int = 0) -> Any:
-    """The nearest integer, ties to even, or the nearest number of so many decimals."""
+    """The nearest integer, ties to even, or the nearest number with `decimals` decimals."""
 def sinc(input: Tensor) -> Any:
     """`sin(pi x) / (pi x)`."""
 def softmax(input: Tensor, dim: int, dtype: _dtype | None = None) -> Any:
     """Exponentials that sum to one."""
+@overload
 def xlog1py(input: Tensor, other: Tensor | Number) -> Any:
+    """`input * log1p(other)`, zero where the input is zero."""
+@overload
+def xlog1py(input: Number, other: Tensor) -> Any:
     """`input * log1p(other)`, zero where the input is zero."""
 @overload
 def xlogy(input: Tensor, other: Tensor | Number) -> Any:

@@ -96,7 +96,20 @@ fn alpha_dropout(call: &str, input: &Tensor, p: f64, training: bool, channels: b
     dropped.mul(a)?.add(a * ALPHA * p)?.to_dtype(input.dtype())
 }
 
+/// PyTorch's `ValueError` for limits the wrong way round.
+fn ordered(low: Scalar, high: Scalar) -> Result<()> {
+    if low.to_f64() > high.to_f64() {
+        return Err(crate::error::value("min_val cannot be greater than max_val"));
+    }
+    Ok(())
+}
+
 fn rrelu(input: &Tensor, lower: f64, upper: f64, training: bool) -> Result<Tensor> {
+    if lower > upper {
+        return Err(Error::value(format!(
+            "rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}"
+        )));
+    }
     if !training {
         return input.leaky_relu((lower + upper) / 2.0);
     }
@@ -159,9 +172,10 @@ rows! { ROWS:
     hardsigmoid [Functional] "hardsigmoid(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.hardsigmoid());
     /// Kept between two numbers.
     hardtanh [Functional] "hardtanh(Tensor input, Number min_val=-1.0, Number max_val=1.0, bool inplace=False)" |input: &Tensor, low: Scalar, high: Scalar, inplace: bool|
-        place(input, inplace, |x| x.hardtanh(low, high));
+        ordered(low, high).and_then(|()| place(input, inplace, |x| x.hardtanh(low, high)));
     /// `hardtanh` in place.
-    hardtanh_ [Functional] "hardtanh_(Tensor input, Number min_val=-1.0, Number max_val=1.0)" |input: &Tensor, low: Scalar, high: Scalar| place(input, true, |x| x.hardtanh(low, high));
+    hardtanh_ [Functional] "hardtanh_(Tensor input, Number min_val=-1.0, Number max_val=1.0)" |input: &Tensor, low: Scalar, high: Scalar|
+        ordered(low, high).and_then(|()| place(input, true, |x| x.hardtanh(low, high)));
     /// `log(1 + exp(beta x)) / beta`.
     softplus [Functional] "softplus(Tensor input, float beta=1.0, float threshold=20.0)" |input: &Tensor, beta: f64, threshold: f64| input.softplus(beta, threshold);
     /// Moved towards zero.

@@ -157,6 +157,10 @@ fn bernoulli(input: &Tensor, p: Option<f64>, from: Option<&Generator>) -> Result
 }
 
 fn normal(mean: &Tensor, std: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
+    // On a GPU the check would wait for the device, which a recorded step cannot.
+    if std.device().is_cpu() && std.lt(0)?.any(..)?.item::<bool>()? {
+        return Err(Error::value("normal expects all elements of std >= 0.0"));
+    }
     let shape = rushlight_core::layout::broadcast_shapes(mean.shape(), std.shape())?;
     let dtype = mean.dtype().promote(std.dtype());
     Tensor::randn_from(generator(from), &shape, (dtype, mean.device()))?.mul(std)?.add(mean)
@@ -399,6 +403,19 @@ fn random_(input: &Tensor, low: i64, high: Option<i64>, from: Option<&Generator>
         DType::U64 => i64::MAX,
         dtype => return Err(Error::dtype(format!("random_: not implemented for {dtype}"))),
     });
+    let (least, most) = match input.dtype() {
+        DType::I32 => (i32::MIN as i64, i32::MAX as i64),
+        DType::I16 => (i16::MIN as i64, i16::MAX as i64),
+        DType::I8 => (i8::MIN as i64, i8::MAX as i64),
+        DType::U8 => (0, 255),
+        DType::Bool => (0, 1),
+        _ => (i64::MIN, i64::MAX),
+    };
+    for (name, value) in [("from", low), ("to - 1", high.saturating_sub(1))] {
+        if !(least..=most).contains(&value) {
+            return Err(Error::value(format!("random_: {name} is out of bounds for {}: {value}", input.dtype())));
+        }
+    }
     input.copy_(&randint(low, high, input.shape(), from, Options::from(DType::I64), DType::I64)?)?;
     Ok(Out::First)
 }

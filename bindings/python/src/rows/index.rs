@@ -169,7 +169,12 @@ rows! { ROWS:
         |input: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| input.put(index, source, accumulate);
     /// Elements by an index along one dimension.
     gather [Torch Method] "gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False)"
-        |input: &Tensor, dim: isize, index: &Tensor, sparse_grad: bool| dense_only(sparse_grad).and_then(|()| in_bounds(input.gather(dim, index)));
+        |input: &Tensor, dim: isize, index: &Tensor, sparse_grad: bool| {
+            if !matches!(index.dtype(), DType::I32 | DType::I64) {
+                return Err(Error::value(format!("gather(): Expected dtype int32/int64 for index, got {}", index.dtype())));
+            }
+            dense_only(sparse_grad).and_then(|()| in_bounds(input.gather(dim, index)))
+        };
     /// Elements by indices that broadcast.
     take_along_dim [Torch Method] "take_along_dim(Tensor input, Tensor indices, int? dim=None)"
         |input: &Tensor, indices: &Tensor, dim: Option<isize>| input.take_along_dim(indices, dim);
@@ -301,6 +306,12 @@ fn embedded(input: &Tensor, src: &Tensor, part: impl Fn(&Tensor) -> Result<Tenso
 }
 
 fn renorm(input: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
+    if p <= 0.0 {
+        return Err(Error::value("renorm: non-positive-norm not supported"));
+    }
+    if maxnorm < 0.0 {
+        return Err(Error::value(format!("renorm: expected maxnorm to be >= 0 but got {maxnorm}")));
+    }
     let rank = input.rank() as isize;
     let dim = if dim < 0 { dim + rank } else { dim };
     let others: Vec<isize> = (0..rank).filter(|&d| d != dim).collect();

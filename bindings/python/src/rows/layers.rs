@@ -2,7 +2,7 @@
 
 use crate::value::{Out, Sizes, Value, size, sizes};
 use crate::{error, rows};
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{
     AttentionOptions, AvgPool, BatchNormOptions, ConvOptions, ConvTransposeOptions, InstanceNormOptions,
     InterpolateMode, InterpolateOptions, MaxPool, OutputSize, PadMode, Padding, Tensor,
@@ -463,7 +463,12 @@ rows! { ROWS:
     /// Rows of a table by index.
     embedding [Functional] "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False)"
         |input: &Tensor, weight: &Tensor, padding_idx: Option<i64>, max_norm: Option<f64>, norm_type: f64, by_freq: bool, sparse: bool|
-        embedding(input, weight, padding_idx, max_norm, norm_type, by_freq, sparse);
+        {
+            if !matches!(input.dtype(), DType::I32 | DType::I64) {
+                return Err(Error::value(format!("embedding: expected indices of int64 or int32, got {}", input.dtype())));
+            }
+            embedding(input, weight, padding_idx, max_norm, norm_type, by_freq, sparse)
+        };
     /// Classes as rows with a one.
     one_hot [Functional] "one_hot(Tensor tensor, int num_classes=-1)" |input: &Tensor, num_classes: i64| one_hot(input, num_classes);
     /// Elements added around.

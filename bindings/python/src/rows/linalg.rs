@@ -247,6 +247,16 @@ rows! { ROWS:
         cholesky_solve(&Tensor::eye_with(l.size(-1)?, l.size(-1)?, (l.dtype(), l.device()))?.expand(l.shape())?, l, upper);
     /// Orthogonal and triangular factors.
     qr [Linalg] "qr(Tensor A, str mode='reduced')" |a: &Tensor, mode: &str| qr(a, mode);
+    /// Packed factors of symmetric matrices, and pivots.
+    ldl_factor [Linalg] "ldl_factor(Tensor A, *, bool hermitian=False)" |a: &Tensor, _hermitian: bool|
+        ldl_factor("torch.linalg.ldl_factor", a, true).map(|(ld, pivots, _)| Out::Named("LD pivots", vec![ld, pivots]));
+    /// Packed factors of symmetric matrices, pivots and the place of the first zero block.
+    ldl_factor_ex [Linalg] "ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False)"
+        |a: &Tensor, _hermitian: bool, check: bool| ldl_factor("torch.linalg.ldl_factor_ex", a, check)
+            .map(|(ld, pivots, info)| Out::Named("LD pivots info", vec![ld, pivots, info]));
+    /// Solution of a system whose symmetric matrix is factored.
+    ldl_solve [Linalg] "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False)"
+        |ld: &Tensor, pivots: &Tensor, b: &Tensor, _hermitian: bool| ld.ldl_solve(pivots, b);
     /// Permutation, lower and upper triangle, `A = P L U`.
     lu [Linalg] "lu(Tensor A, *, bool pivot=True)" |a: &Tensor, pivot: bool|
         pivoted("linalg.lu", pivot).and_then(|()| a.lu()).map(|(p, l, u)| Out::Named("P L U", vec![p, l, u]));
@@ -305,6 +315,11 @@ rows! { ROWS:
 }
 
 rows! { TORCH:
+    /// Householder reflectors of a QR factorisation in LAPACK's packing, and their factors.
+    geqrf [Torch Method] "geqrf(Tensor input)" |input: &Tensor| input.geqrf().map(|(a, tau)| Out::Named("a tau", vec![a, tau]));
+    /// The tensor itself, whose changes in place the backward pass refuses, as it does those of others.
+    _watched [Torch] "_watched(Tensor input, Tensor[] others)" |input: &Tensor, others: &[Tensor]|
+        input.watched("grid_sampler", &others.iter().collect::<Vec<_>>());
     /// Solution of a system whose LU factors are known.
     lu_solve [Torch Method] "lu_solve(Tensor b, Tensor LU_data, Tensor LU_pivots)" |b: &Tensor, lu: &Tensor, pivots: &Tensor| lu.lu_solve(pivots, b, true, false);
     /// Orthogonal and triangular factors.
@@ -338,6 +353,18 @@ fn lu_factor_ex(a: &Tensor, pivot: bool, check: bool) -> Result<Out> {
         )));
     }
     Ok(Out::Named("LU pivots info", vec![lu, pivots, info]))
+}
+
+/// For real matrices, symmetric and Hermitian are the same.
+fn ldl_factor(call: &str, a: &Tensor, check: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    let (ld, pivots, info) = a.ldl_factor()?;
+    if check && info.ne(0)?.any(..)?.item::<bool>()? {
+        return Err(Error::value(format!(
+            "{call}: D has a zero block: info is {:?}; a system with this matrix has no unique solution",
+            info.to_vec::<i32>()?
+        )));
+    }
+    Ok((ld, pivots, info))
 }
 
 fn lu_factor(a: &Tensor, pivot: bool) -> Result<Out> {

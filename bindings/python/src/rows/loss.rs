@@ -5,6 +5,18 @@ use crate::{error, rows};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{CrossEntropyOptions, Reduction, Tensor, TripletMargin};
 
+/// PyTorch's `ValueError` for a target of another size.
+fn same_sizes(input: &Tensor, target: &Tensor) -> Result<()> {
+    if input.shape() == target.shape() {
+        return Ok(());
+    }
+    Err(error::value(format!(
+        "binary_cross_entropy: using a target size ({:?}) that is different to the input size ({:?}) is deprecated; please ensure they have the same size",
+        target.shape(),
+        input.shape()
+    )))
+}
+
 /// `reduction`, or its equivalent by the older `size_average` and `reduce`.
 fn reduction(name: &str, size_average: Option<bool>, reduce: Option<bool>) -> Result<Reduction> {
     if size_average.is_some() || reduce.is_some() {
@@ -175,7 +187,7 @@ rows! { ROWS:
     binary_cross_entropy [Functional]
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"
         |input: &Tensor, target: &Tensor, weight: Option<&Tensor>, average: Option<bool>, reduce: Option<bool>, how: &str|
-        input.binary_cross_entropy(target, weight, reduction(how, average, reduce)?);
+        same_sizes(input, target).and_then(|()| input.binary_cross_entropy(target, weight, reduction(how, average, reduce)?));
     /// Cross-entropy of logits of two classes.
     binary_cross_entropy_with_logits [Functional]
         "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)"

@@ -126,6 +126,15 @@ pub fn clamp(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Tenso
     input.clamp_bounds(min, max)
 }
 
+/// Bounds in tensors are for numbers: PyTorch has no kernel for bools.
+fn number_bounds(input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>) -> Result<()> {
+    let given = [Some(input), min, max];
+    if given.iter().flatten().count() > 1 && given.iter().flatten().all(|t| t.dtype() == DType::Bool) {
+        return Err(Error::dtype("clamp: not implemented for bool bounds; use & and |"));
+    }
+    Ok(())
+}
+
 fn clamp_(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Out> {
     input.clamp_bounds_(min, max).map(|_| Out::First)
 }
@@ -151,7 +160,7 @@ rows! { ROWS:
     /// Elements kept between bounds, of which either may be missing.
     clamp [Torch Method]
         "clamp(Tensor input, Tensor? min=None, Tensor? max=None)" |input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>|
-            clamp(input, min.map(Arg::Tensor), max.map(Arg::Tensor)),
+            number_bounds(input, min, max).and_then(|()| clamp(input, min.map(Arg::Tensor), max.map(Arg::Tensor))),
         "clamp(Tensor input, Number? min=None, Number? max=None)" |input: &Tensor, min: Option<Scalar>, max: Option<Scalar>|
             clamp(input, min.map(Arg::Scalar), max.map(Arg::Scalar));
     /// `clamp` in place.

@@ -246,8 +246,18 @@ rows! { ROWS:
     nanmean [Torch Method] "nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
         |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| reduce(input, dim, keepdim, dtype, |t, d, k| t.nanmean_dims(d, k));
     /// Product of elements.
-    prod [Torch Method] "prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None)"
-        |input: &Tensor, dim: Option<i64>, keepdim: bool, dtype: Option<DType>| prod(input, dim, keepdim, dtype);
+    prod [Torch Method]
+        "prod(Tensor input, *, dtype? dtype=None)" |input: &Tensor, dtype: Option<DType>| prod(input, None, false, dtype),
+        "prod(Tensor input, int dim, bool keepdim=False, *, dtype? dtype=None)"
+            |input: &Tensor, dim: i64, keepdim: bool, dtype: Option<DType>| prod(input, Some(dim), keepdim, dtype);
+    /// The exclusive or of the elements' 64 bits, as `uint64`.
+    hash_tensor [Torch Method] "hash_tensor(Tensor input, int[1]? dim=None, *, bool keepdim=False, int mode=0)"
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, mode: i64| {
+            if mode != 0 {
+                return Err(Error::value(format!("Unknown hash_tensor mode: {mode}")));
+            }
+            input.hash_tensor(dims(dim.unwrap_or(&[])), keepdim)
+        };
     /// Logarithm of the sum of exponentials.
     logsumexp [Torch Method Special] "logsumexp(Tensor input, int[1] dim, bool keepdim=False)" |input: &Tensor, dim: &[i64], keepdim: bool|
         input.logsumexp(dims(dim), keepdim);

@@ -328,6 +328,9 @@ rows! { ROWS:
         "repeat_interleave(Tensor input, Tensor|Number repeats, int? dim=None, *, int? output_size=None)"
             |input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>| repeat_interleave(input, repeats, dim, output_size),
         "repeat_interleave(Tensor repeats, *, int? output_size=None)" |repeats: &Tensor, output_size: Option<i64>| {
+            if repeats.rank() != 1 {
+                return Err(Error::shape("repeat_interleave only accept 1D vector as repeat"));
+            }
             let places = Tensor::arange_with(0, repeats.numel() as i64, 1, (repeats.dtype(), repeats.device()))?;
             repeat_interleave(&places, Arg::Tensor(repeats), Some(0), output_size)
         };

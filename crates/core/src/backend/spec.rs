@@ -303,6 +303,14 @@ pub enum Linalg {
     /// `[min(m, n)]`, counted from one, and the place of the first zero pivot `[]`, zero if there is none; the numbers
     /// in the dtype of `a`.
     LuFactor,
+    /// `a [m, n]` to the packed reflectors of its QR factorisation `[m, n]` (`R` above, the vectors without their ones
+    /// below) and their factors `[min(m, n)]`.
+    Geqrf,
+    /// Symmetric `a [n, n]` (lower triangle read) to `L D Lᵀ` packed in the lower triangle `[n, n]`, LAPACK's pivots
+    /// `[n]` and the place of the first zero block `[]`, zero if there is none; the numbers in the dtype of `a`.
+    LdlFactor,
+    /// `b [n, r]`, the factors and the pivots of [`Linalg::LdlFactor`] to `x [n, r]` with `a x = b`.
+    LdlSolve,
     /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
     Lstsq,
 }

@@ -4,9 +4,13 @@
 //! splits a block into two blocks with one column more than rows. Multiplied by the right vectors of both, the middle
 //! row becomes `z`, and the block becomes the matrix `diag(0, d)` with first row `z`. Its singular values are the roots
 //! of `1 + Σ zⱼ²/(dⱼ² - σ²) = 0` (Gu and Eisenstat; LAPACK's `bdsdc`). Column `middle` of the right vectors is the null
-//! vector of the upper block; it belongs to the zero of the diagonal.
+//! vector of the upper block; it belongs to the zero of the diagonal. Small problems are
+//! solved by QR iteration as a whole.
 
 use super::*;
+
+/// Problems up to this size are solved by QR iteration.
+const SMALL: usize = 24;
 
 /// A problem of one size: input, workspace and solution.
 pub struct BidiagonalProblem<T> {
@@ -73,7 +77,9 @@ impl<T: Scalar> BidiagonalProblem<T> {
         }
         self.beside[n - 1] = 0.0;
         let scale = normalise(&mut self.diagonal, &mut self.beside);
-        self.solve_block(0, n, false);
+        if n > SMALL || !self.solve_small() {
+            self.solve_block(0, n, false);
+        }
         self.diagonal.iter_mut().for_each(|x| *x *= scale);
     }
 
@@ -87,6 +93,43 @@ impl<T: Scalar> BidiagonalProblem<T> {
     pub fn right(&self) -> Option<MatRef<'_, T>> {
         let n = self.diagonal.len();
         self.vectors.as_ref().map(|(_, right)| right.block(0..n, 0..n))
+    }
+
+    /// QR iteration. `false`, with the problem as it was, if it does not converge.
+    fn solve_small(&mut self) -> bool {
+        let n = self.diagonal.len();
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&self.diagonal);
+        self.scratch.extend_from_slice(&self.beside);
+        let vectors = &mut self.vectors;
+        let done = qr_iteration(&mut self.diagonal, &mut self.beside, |i, left, right| {
+            if let Some((lefts, rights)) = vectors {
+                lefts.rotate(i, i + 1, 0..n, left.cos, left.sin);
+                rights.rotate(i, i + 1, 0..n, right.cos, right.sin);
+            }
+        });
+        if !done {
+            self.diagonal.copy_from_slice(&self.scratch[..n]);
+            self.beside.copy_from_slice(&self.scratch[n..]);
+            if let Some((left, right)) = vectors {
+                left.set_identity();
+                right.set_identity();
+            }
+            return false;
+        }
+        for (i, value) in self.diagonal.iter_mut().enumerate() {
+            if *value < 0.0 {
+                *value = -*value;
+                if let Some((_, right)) = vectors {
+                    let ld = right.ld;
+                    right.columns[i * ld..][..n].iter_mut().for_each(|x| *x = -*x);
+                }
+            }
+        }
+        let (order, values) = (&mut self.order, &self.diagonal);
+        order.iter_mut().enumerate().for_each(|(i, order)| *order = i);
+        order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
+        true
     }
 
     fn solve_block(&mut self, start: usize, rows: usize, wide: bool) {
@@ -238,6 +281,109 @@ impl<T: Scalar> BidiagonalProblem<T> {
             self.diagonal[next] = self.diagonal[next].max(0.5 * tolerance);
         }
     }
+}
+
+/// A rotation that takes `(f, g)` to `(r, 0)`.
+struct Rotation {
+    cos: f64,
+    sin: f64,
+}
+
+impl Rotation {
+    /// The rotation and `r`.
+    fn new(f: f64, g: f64) -> (Self, f64) {
+        if g == 0.0 {
+            return (Self { cos: 1.0, sin: 0.0 }, f);
+        }
+        let squares = f * f + g * g;
+        let r = if squares > 1e-280 { squares.sqrt() } else { f.hypot(g) };
+        (Self { cos: f / r, sin: g / r }, r)
+    }
+}
+
+/// The smaller singular value of the triangle `[f g; 0 h]`.
+fn smaller_value(f: f64, g: f64, h: f64) -> f64 {
+    let (f, g, h) = (f.abs(), g.abs(), h.abs());
+    let (small, large) = (f.min(h), f.max(h));
+    if small == 0.0 {
+        return 0.0;
+    }
+    // The product of both values is f h, their squares' sum f² + g² + h².
+    let (plus, minus) = ((large + small).hypot(g), (large - small).hypot(g));
+    small * (large / (0.5 * (plus + minus)))
+}
+
+/// Golub and Kahan's implicit QR iteration on an upper bidiagonal matrix, with Demmel and Kahan's sweep where the shift
+/// is negligible. The diagonal becomes the singular values, of either sign. `apply(i, left, right)` gets the rotations
+/// of vectors `i` and `i + 1`. `false` if it does not converge.
+fn qr_iteration(d: &mut [f64], e: &mut [f64], mut apply: impl FnMut(usize, &Rotation, &Rotation)) -> bool {
+    const EPSILON: f64 = f64::EPSILON;
+    let mut high = d.len() - 1;
+    for _ in 0..50 * d.len() {
+        // The last block whose entries beside the diagonal all count.
+        let mut low = high;
+        loop {
+            if low == 0 {
+                if high == 0 {
+                    return true;
+                }
+                break;
+            }
+            if e[low - 1].abs() > EPSILON * (d[low - 1].abs() + d[low].abs()) {
+                low -= 1;
+                continue;
+            }
+            e[low - 1] = 0.0;
+            if low < high {
+                break;
+            }
+            high -= 1;
+            low = high;
+        }
+        let shift = smaller_value(d[high - 1], e[high - 1], d[high]);
+        let relative = shift / d[low].abs();
+        if relative.is_finite() && relative * relative >= EPSILON {
+            let mut f = (d[low].abs() - shift) * (1f64.copysign(d[low]) + shift / d[low]);
+            let mut g = e[low];
+            for i in low..high {
+                let (right, r) = Rotation::new(f, g);
+                if i > low {
+                    e[i - 1] = r;
+                }
+                f = right.cos * d[i] + right.sin * e[i];
+                e[i] = right.cos * e[i] - right.sin * d[i];
+                g = right.sin * d[i + 1];
+                d[i + 1] *= right.cos;
+                let (left, r) = Rotation::new(f, g);
+                d[i] = r;
+                f = left.cos * e[i] + left.sin * d[i + 1];
+                d[i + 1] = left.cos * d[i + 1] - left.sin * e[i];
+                if i + 1 < high {
+                    g = left.sin * e[i + 1];
+                    e[i + 1] *= left.cos;
+                }
+                apply(i, &left, &right);
+            }
+            e[high - 1] = f;
+            continue;
+        }
+        let mut left = Rotation { cos: 1.0, sin: 0.0 };
+        let mut right_cos = 1.0;
+        for i in low..high {
+            let (right, r) = Rotation::new(d[i] * right_cos, e[i]);
+            if i > low {
+                e[i - 1] = left.sin * r;
+            }
+            let next = Rotation::new(left.cos * r, d[i + 1] * right.sin);
+            (left, d[i]) = next;
+            right_cos = right.cos;
+            apply(i, &left, &right);
+        }
+        let last = d[high] * right_cos;
+        d[high] = last * left.cos;
+        e[high - 1] = last * left.sin;
+    }
+    false
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod secular;
 mod tridiagonal;
 
 pub use bidiagonal::BidiagonalProblem;
-pub use tridiagonal::TridiagonalProblem;
+pub use tridiagonal::{TridiagonalProblem, ql_iteration};
 
 use crate::real::Scalar;
 use crate::simd::kernels::{dot, rotate};

@@ -209,7 +209,7 @@ impl<T: Scalar> TridiagonalProblem<T> {
 /// acts on columns `i + 1` and `i` of the vectors. `false` if it does not converge.
 ///
 /// The largest number is near one, and a rotation whose lengths would not be precise counts as none.
-fn ql_iteration(diagonal: &mut [f64], beside: &mut [f64], mut rotate: impl FnMut(usize, f64, f64)) -> bool {
+pub fn ql_iteration(diagonal: &mut [f64], beside: &mut [f64], mut rotate: impl FnMut(usize, f64, f64)) -> bool {
     let n = diagonal.len();
     // LAPACK's allowance; about two sweeps per eigenvalue are usual.
     let mut sweeps_left = 30 * n;

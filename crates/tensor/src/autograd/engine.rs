@@ -214,6 +214,12 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
     }
     while let Some(Ready(node)) = ready.pop() {
         let Some(Pending { mut grads, mask, .. }) = pending.remove(&key(&node)) else { continue };
+        if let Kind::Accumulate(leaf, _) = &node.kind
+            && let Some(slot) = grads.first_mut()
+            && let Some(gradient) = slot.take()
+        {
+            *slot = Some(leaf.in_grad_dtype(gradient)?);
+        }
         run_hooks(&node, &mut grads)?;
         if let Some(wanted) = wanted {
             for (slot, out) in wanted.iter().zip(&mut captured) {

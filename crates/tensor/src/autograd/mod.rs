@@ -35,7 +35,7 @@ pub(crate) use saved::Saved;
 
 use crate::{Tensor, capture};
 use node::{Hook, Node, PostHook};
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -62,6 +62,10 @@ pub(crate) struct Extra {
     pub(crate) retains_grad: bool,
     /// Whether backward does not notice changes through this tensor: see [`Tensor::data`].
     pub(crate) uncounted: bool,
+    /// The storage's number of such changes when this tensor was made.
+    pub(crate) uncounted_before: u32,
+    /// The dtype of a leaf's gradient where it is not the leaf's; `Some(None)` accepts any.
+    pub(crate) grad_dtype: Option<Option<DType>>,
     /// A copy in a lower dtype that was written along with this tensor, and the version it is of.
     pub(crate) lowered: Option<(Tensor, u32)>,
     /// Where the gradient is written: see [`Tensor::set_grad_home`].
@@ -165,7 +169,7 @@ impl Tensor {
                     self.shape()
                 )));
             }
-            if g.dtype() != self.dtype() || g.device() != self.device() {
+            if self.grad_dtype().is_some_and(|dtype| dtype != g.dtype()) || g.device() != self.device() {
                 return Err(Error::dtype(format!(
                     "set_grad: the gradient is {} on {}, the tensor {} on {}",
                     g.dtype(),
@@ -180,6 +184,49 @@ impl Tensor {
         }
         self.meta().grad = grad;
         Ok(())
+    }
+
+    /// The dtype that gradients of this tensor have: its own unless [`Tensor::set_grad_dtype`] says otherwise. `None` if
+    /// any is accepted.
+    pub fn grad_dtype(&self) -> Option<DType> {
+        let set = self.meta().extra.as_ref().and_then(|extra| extra.grad_dtype);
+        set.unwrap_or(Some(self.dtype()))
+    }
+
+    /// Sets the dtype that backward converts this leaf's gradient to; with `None` it keeps the dtype it comes in.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// # use rushlight_core::DType;
+    /// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
+    /// w.set_grad_dtype(Some(DType::F64))?;
+    /// w.square()?.sum(..)?.backward()?;
+    /// assert_eq!(w.grad().unwrap().dtype(), DType::F64);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn set_grad_dtype(&self, dtype: Option<DType>) -> Result<()> {
+        if !self.is_leaf() {
+            return Err(Error::autograd("grad_dtype can only be set on leaf tensors."));
+        }
+        if let (Some(dtype), Some(grad)) = (dtype, self.grad())
+            && grad.dtype() != dtype
+        {
+            return Err(Error::dtype(format!(
+                "set_grad_dtype: there is already a gradient of {}; clear it before the dtype becomes {dtype}",
+                grad.dtype()
+            )));
+        }
+        self.meta().extra().grad_dtype = Some(dtype);
+        Ok(())
+    }
+
+    /// A gradient in the dtype that this leaf's gradients have.
+    pub(crate) fn in_grad_dtype(&self, gradient: Tensor) -> Result<Tensor> {
+        let set = self.meta().extra.as_ref().and_then(|extra| extra.grad_dtype).flatten();
+        match set {
+            Some(dtype) if dtype != gradient.dtype() => gradient.to_dtype(dtype),
+            _ => Ok(gradient),
+        }
     }
 
     /// Clears the gradient.

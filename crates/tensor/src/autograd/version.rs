@@ -4,9 +4,10 @@
 //! the changes made through [`Tensor::data`]. Such changes are rare, so a table by storage holds their number and is
 //! consulted only once it has an entry.
 
-use super::Extra;
+use super::{Extra, Saved, record, recording};
 use crate::Tensor;
-use rushlight_core::Storage;
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{Result, Storage};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
@@ -52,7 +53,8 @@ impl Tensor {
     /// made through this tensor or its views, and computes with the new values. PyTorch's `.data`.
     pub fn data(&self) -> Tensor {
         let data = self.alias();
-        data.meta().extra = Some(Box::new(Extra { uncounted: true, ..Extra::default() }));
+        let uncounted_before = self.uncounted_changes();
+        data.meta().extra = Some(Box::new(Extra { uncounted: true, uncounted_before, ..Extra::default() }));
         data
     }
 
@@ -71,7 +73,35 @@ impl Tensor {
 
     /// The version that backward compares: in-place changes that autograd must notice.
     pub(crate) fn graph_version(&self) -> u32 {
-        let changes = if ANY.load(Relaxed) { uncounted().of(&self.0.storage) } else { 0 };
-        self.version().wrapping_sub(changes)
+        self.version().wrapping_sub(self.uncounted_changes())
+    }
+
+    fn uncounted_changes(&self) -> u32 {
+        if ANY.load(Relaxed) { uncounted().of(&self.0.storage) } else { 0 }
+    }
+
+    /// This tensor, as an input of a composed op that PyTorch records as one op, `name`: backward refuses to go on if
+    /// this tensor or one of `others` was changed in place since, although the parts of the op do not need them.
+    pub fn watched(&self, name: &'static str, others: &[&Tensor]) -> Result<Tensor> {
+        if !recording(&[self]) {
+            return Ok(self.clone());
+        }
+        let out = self.alias();
+        let saved: Vec<Saved> = [self].iter().chain(others).map(|t| Saved::input(t)).collect();
+        record(name, &[self], &out, move |ctx, dy| {
+            saved.iter().try_for_each(|saved| ctx.get(saved).map(drop))?;
+            Ok(smallvec![Some(dy.clone())])
+        })?;
+        Ok(out)
+    }
+
+    /// The number of in-place changes as autograd counts them: those through [`Tensor::data`] are counted apart, from
+    /// zero. PyTorch's `_version`.
+    pub fn counted_version(&self) -> u32 {
+        let own = self.meta().extra.as_ref().filter(|extra| extra.uncounted).map(|extra| extra.uncounted_before);
+        match own {
+            Some(before) => self.uncounted_changes().wrapping_sub(before),
+            None => self.graph_version(),
+        }
     }
 }

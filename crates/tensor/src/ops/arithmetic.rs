@@ -53,7 +53,9 @@ impl Tensor {
     /// `self + alpha * other`.
     pub fn add_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
         let alpha = alpha_of("add", self, other, alpha.into())?;
-        self.add(&other.mul(Arg::Scalar(alpha))?)
+        // The product has the sum's dtype: that of `other` may be too narrow for `alpha`.
+        let common = crate::arg::result_type(&[Arg::Tensor(self), Arg::Tensor(other)]);
+        self.add(&other.to_dtype(common)?.mul(Arg::Scalar(alpha))?)
     }
 
     /// `self += alpha * other`.

@@ -161,8 +161,9 @@ impl Tensor {
             return pointwise(Pointwise::Celu, &[Arg::Tensor(self)], &[alpha]);
         }
         // The row keeps `x / alpha` below zero, where a positive alpha has it.
-        let below = self.clamp_max(0.0)?.div(alpha)?.expm1()?.mul(alpha)?;
-        where_(&self.gt(0)?, self, &below)
+        let above = self.gt(0)?;
+        let below = where_(&above, 0.0, self)?.div(alpha)?.expm1()?.mul(alpha)?;
+        where_(&above, self, &below)
     }
 
     /// The positive part.

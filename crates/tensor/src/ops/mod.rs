@@ -16,6 +16,7 @@ pub(crate) mod einsum;
 mod extremum;
 mod feed_forward;
 pub(crate) mod gather;
+mod hash;
 mod index;
 pub(crate) mod indexing;
 pub(crate) mod interpolate;

@@ -523,7 +523,11 @@ impl Tensor {
     /// All slices along `dim`, each without that dimension.
     pub fn unbind(&self, dim: isize) -> Result<Vec<Tensor>> {
         let total = self.size_along("unbind", dim)?;
-        (0..total).map(|i| self.select(dim, i as isize)).collect()
+        let mut out = room_for("unbind", total)?;
+        for i in 0..total {
+            out.push(self.select(dim, i as isize)?);
+        }
+        Ok(out)
     }
 }
 

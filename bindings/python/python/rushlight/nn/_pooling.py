@@ -45,6 +45,12 @@ def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_siz
         size = list(output_size)[-3:]
     if indices.shape != input.shape:
         raise RuntimeError(f"Expected shape of indices to be the same as that of the input tensor ({input.shape}), but got {indices.shape}")
+    empty = next((d for d in range(input.dim() - 4, input.dim()) if d >= 0 and input.shape[d] == 0 and (d or input.dim() == 4)), None)
+    if empty is not None:
+        raise RuntimeError(
+            "max_unpooling3d_forward_out(): Expected input to have non-zero size for non-batch dimensions, "
+            f"but input has sizes {list(input.shape)} with dimension {empty} being empty"
+        )
     places = math.prod(size)
     lead = input.shape[:-3]
     flat = indices.flatten(-3)

@@ -29,6 +29,8 @@ def affine_grid(theta, size, align_corners=None):
     if len(size) != 4:
         raise NotImplementedError("affine_grid: only images (sizes of four) are supported")
     batch, _, height, width = size
+    if theta.dim() != 3 or tuple(theta.shape[1:]) != (2, 3):
+        raise ValueError(f"Expected a batch of 2D affine matrices of shape Nx2x3 for size {list(size)}. Got {theta.shape}.")
 
     def line(n):
         made = {"dtype": theta.dtype, "device": theta.device}
@@ -59,6 +61,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
     if mode == "bicubic" and len(sizes) == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    # As in PyTorch, where sampling is one op that keeps both, the backward pass refuses either if it was changed since.
+    input, grid = _torch._watched(input, [grid]), _torch._watched(grid, [input])
 
     def pixels(at, n):
         return (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2

@@ -1,6 +1,6 @@
 //! Cholesky and QR.
 
-use super::{batched, check_matrices, check_square, run, sizes, symmetric};
+use super::{batched, check_matrices, check_square, is_empty_half, run, sizes, symmetric};
 use crate::autograd::{Saved, record, record_many, recording};
 use crate::cat;
 use crate::ops::linalg::SolveTriangular;
@@ -24,7 +24,9 @@ impl Tensor {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.cholesky(upper));
         }
-        check_square("linalg.cholesky", self)?;
+        if !is_empty_half(self) || sizes(self) != (0, 0) {
+            check_square("linalg.cholesky", self)?;
+        }
         if upper {
             return self.mt()?.cholesky(false)?.mt();
         }
@@ -67,6 +69,29 @@ impl Tensor {
             })?;
         }
         Ok((q, r))
+    }
+
+    /// The Householder reflectors of a QR factorisation in LAPACK's packing, and their factors: `R` is in the upper
+    /// triangle, the reflectors' vectors are below it, without their leading ones. It has no derivative; [`Tensor::qr`]
+    /// has one.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let (packed, tau) = Tensor::new_with([[3.0], [4.0]], rushlight_core::DType::F64)?.geqrf()?;
+    /// assert!((packed.to_vec::<f64>()?[0] + 5.0).abs() < 1e-12 && (tau.to_vec::<f64>()?[0] - 1.6).abs() < 1e-12);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn geqrf(&self) -> Result<(Tensor, Tensor)> {
+        check_matrices("geqrf", self)?;
+        let (m, n) = sizes(self);
+        let mut out = run(Linalg::Geqrf, &[self], &[Dims::from_slice(self.shape()), batched(self, &[m.min(n)])])?;
+        let (tau, packed) = (out.remove(1), out.remove(0));
+        if recording(&[self]) {
+            record_many("geqrf", &[self], &[&packed, &tau], |_, _| {
+                Err(Error::unsupported("the derivative for 'geqrf' is not implemented; use qr, which has one"))
+            })?;
+        }
+        Ok((packed, tau))
     }
 }
 
