@@ -68,10 +68,10 @@ impl Field for InProjection {
         }
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
         Ok(match self {
-            InProjection::Packed(weight) => InProjection::Packed(weight.deepcopy(memo)?),
-            InProjection::Separate(weights) => InProjection::Separate(weights.deepcopy(memo)?),
+            InProjection::Packed(weight) => InProjection::Packed(weight.deepcopy_field(memo)?),
+            InProjection::Separate(weights) => InProjection::Separate(weights.deepcopy_field(memo)?),
         })
     }
 }
