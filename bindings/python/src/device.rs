@@ -87,8 +87,8 @@ fn failure() -> Option<&'static str> {
     FOUND.failure.as_deref()
 }
 
-/// This process's local rank, which programs use as the index of their accelerator. Without accelerators that is the CPU,
-/// too.
+/// This process's local rank, which programs use as the index of their accelerator. Without accelerators that is the
+/// CPU, too.
 fn local_rank() -> Option<usize> {
     #[cfg(target_os = "linux")]
     return rushlight_dist::launch::detect().ok()?.local_rank;

@@ -1,7 +1,7 @@
 //! Setters of builders and options.
 
-/// Declares setters of a builder, within its `impl`: each stores its argument in the field of the same name and returns the
-/// builder. `name: Type;` takes the type itself, `name: into Type;` everything that converts to it.
+/// Declares setters of a builder, within its `impl`: each stores its argument in the field of the same name and returns
+/// the builder. `name: Type;` takes the type itself, `name: into Type;` everything that converts to it.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! setters {

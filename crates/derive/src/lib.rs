@@ -50,7 +50,7 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         let span = ty.span();
         shared.push(quote::quote_spanned!(span=> #nn::Field::visit(&self.#place, #name, visit);));
         changing.push(quote::quote_spanned!(span=> #nn::Field::visit_mut(&mut self.#place, #name, visit);));
-        copied.push(quote::quote_spanned!(span=> #place: #nn::Field::deepcopy(&self.#place, memo)?));
+        copied.push(quote::quote_spanned!(span=> #place: #nn::Field::deepcopy_field(&self.#place, memo)?));
         bounds.push(quote!(#ty: #nn::Field));
     }
     let ident = &input.ident;

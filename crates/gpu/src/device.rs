@@ -73,8 +73,8 @@ thread_local! {
     static LANES: RefCell<Lanes> = const { RefCell::new(Lanes { chosen: Vec::new(), scopes: Vec::new() }) };
 }
 
-/// Destination of a thread's work: the innermost scope of the device, else to the stream it has chosen, else to the main
-/// one.
+/// Destination of a thread's work: the innermost scope of the device, else the stream it has chosen, else the
+/// main one.
 struct Lanes {
     /// At most one per device.
     chosen: Vec<(Lane, Stream)>,

@@ -68,10 +68,10 @@ impl Field for InProjection {
         }
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
         Ok(match self {
-            InProjection::Packed(weight) => InProjection::Packed(weight.deepcopy(memo)?),
-            InProjection::Separate(weights) => InProjection::Separate(weights.deepcopy(memo)?),
+            InProjection::Packed(weight) => InProjection::Packed(weight.deepcopy_field(memo)?),
+            InProjection::Separate(weights) => InProjection::Separate(weights.deepcopy_field(memo)?),
         })
     }
 }
@@ -117,8 +117,8 @@ impl<'a> MultiheadAttentionOptions<'a> {
     setters! {
         /// `[batch, keys]`: true hides a key from all queries; a float is added to its scores.
         key_padding_mask: into Option<&'a Tensor>;
-        /// `[queries, keys]`, or `[batch * num_heads, queries, keys]`: true hides a key from a query; a float is added to
-        /// the score.
+        /// `[queries, keys]`, or `[batch * num_heads, queries, keys]`: true hides a key from a query; a float is added
+        /// to the score.
         attn_mask: into Option<&'a Tensor>;
         /// Whether query `i` sees keys `0..=i` only. An `attn_mask` given as well must agree with it, and the
         /// faster kernel does not read it.

@@ -81,7 +81,7 @@ macro_rules! lists {
             }
 
             fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
-                let items = self.0.iter().map(|item| Field::deepcopy(item, memo)).collect::<Result<Vec<_>>>()?;
+                let items = self.0.iter().map(|item| Field::deepcopy_field(item, memo)).collect::<Result<Vec<_>>>()?;
                 Ok(Box::new(Self(items)))
             }
 
@@ -183,7 +183,7 @@ macro_rules! dictionaries {
             }
 
             fn deepcopy_any(&self, memo: &mut Memo) -> Result<Box<dyn Any>> {
-                let copied = |(name, item): (&String, &$item)| Ok((name.clone(), Field::deepcopy(item, memo)?));
+                let copied = |(name, item): (&String, &$item)| Ok((name.clone(), Field::deepcopy_field(item, memo)?));
                 Ok(Box::new(Self(self.0.iter().map(copied).collect::<Result<_>>()?)))
             }
 

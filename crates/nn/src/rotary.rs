@@ -99,8 +99,8 @@ impl RotaryEmbeddingBuilder {
         base: f64;
         /// Changed frequencies for long contexts; none by default.
         scaling: into Option<RopeScaling>;
-        /// Whether neighbouring features are pairs, as in Meta's code; else a feature of the first half and its counterpart
-        /// in the second, as in Hugging Face's.
+        /// Whether neighbouring features are pairs, as in Meta's code; else a feature of the first half and its
+        /// counterpart in the second, as in Hugging Face's.
         interleaved: bool;
     }
 

@@ -37,6 +37,17 @@ pub use rushlight_optim as optim;
 pub use rushlight_train as train;
 
 /// Everything a program usually needs: `use rushlight::prelude::*;`.
+///
+/// ```
+/// use rushlight::prelude::*;
+///
+/// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
+/// let layer = Linear::new(2, 1).build()?;
+/// let copy = layer.deepcopy()?;
+/// let difference = (layer.forward(&x)? - copy.forward(&x)?).abs()?.sum(..)?;
+/// assert_eq!(difference.item::<f32>()?, 0.0);
+/// # Ok::<(), Error>(())
+/// ```
 pub mod prelude {
     pub use rushlight_core::rng::manual_seed;
     pub use rushlight_core::{DType, Device, Error, Generator, Result, Scalar};

@@ -150,8 +150,8 @@ impl Results {
         Ok(self.slots.get(name).and_then(|slot| slot.last))
     }
 
-    /// Ends the epoch and returns its values over all ranks. Each has flags: whether loggers get it, whether the display
-    /// shows it.
+    /// Ends the epoch and returns its values over all ranks. Each has flags: whether loggers get it, whether the
+    /// display shows it.
     pub(crate) fn finish_epoch(&mut self, ranks: &Ranks) -> Result<Vec<(String, f64, bool, bool)>> {
         self.flush()?;
         let synced = |slot: &Slot| slot.on_epoch && slot.metric.is_none() && slot.options.sync_dist != Some(false);

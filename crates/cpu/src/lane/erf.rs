@@ -5,8 +5,8 @@ use crate::isa::Isa;
 
 /// Error function.
 ///
-/// One form for all magnitudes, `1 - exp(log(1 - erf(x)))`: a second form for small numbers would double the work of every
-/// element.
+/// One form for all magnitudes, `1 - exp(log(1 - erf(x)))`: a second form for small numbers would double the work of
+/// every element.
 #[inline(always)]
 pub fn erf<I: Isa>(x: f32) -> f32 {
     /// `(-log(1 - erf(a)) / a - 2 / sqrt(pi)) / a` in `a`.
@@ -27,7 +27,8 @@ pub fn erf<I: Isa>(x: f32) -> f32 {
     (if a > ONE_FROM { 1.0 } else { one_minus_exp::<I>(log) }).copysign(x)
 }
 
-/// The normal distribution function with an error of about 2e-7: enough for a factor between 0.5 and 1, in half the time of
+/// The normal distribution function with an error of about 2e-7: enough for a factor between 0.5 and 1, in half the
+/// time of
 /// `erf`.
 #[inline(always)]
 pub fn normal_cdf<I: Isa>(x: f32) -> f32 {

@@ -1,7 +1,7 @@
 //! Mailbox: the slot in which a worker receives a region.
 //!
-//! One word holds the worker's state, and every transfer of a region is a compare-and-swap of it, so an offer is accepted
-//! by its worker or withdrawn by its caller, never both:
+//! One word holds the worker's state, and every transfer of a region is a compare-and-swap of it, so an offer is
+//! accepted by its worker or withdrawn by its caller, never both:
 //!
 //! ```text
 //!            offer                take                 leave

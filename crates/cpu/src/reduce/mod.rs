@@ -230,8 +230,9 @@ impl Job {
         }
     }
 
-    /// Distributes `blocks` of about `width` outputs over the pool, splitting the reduced dimension into pieces if blocks
-    /// are few. `part(job, block, start, end, acc)` joins positions `start..end` of the reduced loops into the words at
+    /// Distributes `blocks` of about `width` outputs over the pool, splitting the reduced dimension into pieces if
+    /// blocks are few. `part(job, block, start, end, acc)` joins positions `start..end` of the reduced loops into the
+    /// words at
     /// `acc`.
     fn share(
         &self,

@@ -51,8 +51,8 @@ fn merge(loops: &mut Loops) {
     loops.truncate(last + 1);
 }
 
-/// The lines along `dim` of several operands, ordered by the first one's strides: the position of each line. `shape[dim]` is
-/// left out.
+/// The lines along `dim` of several operands, ordered by the first one's strides: the position of each line.
+/// `shape[dim]` is left out.
 pub fn lines<const N: usize>(shape: &[usize], dim: usize, strides: [&[usize]; N]) -> Nest<N> {
     let mut order: Dims = (0..shape.len()).filter(|&d| d != dim).collect();
     order.sort_by_key(|&d| std::cmp::Reverse(strides[0][d]));

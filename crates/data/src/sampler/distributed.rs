@@ -51,8 +51,8 @@ impl DistributedSampler {
         seed: u64;
         /// Whether samples that do not divide evenly are left out, rather than some repeated.
         drop_last: bool;
-        /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly once
-        /// and the first processes may read one more than the others: exact evaluation needs this. PyTorch always
+        /// Whether processes read equally many samples, which training needs. Without, every sample is read exactly
+        /// once and the first processes may read one more than the others: exact evaluation needs this. PyTorch always
         /// pads or drops.
         padded: bool;
     }

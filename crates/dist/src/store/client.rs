@@ -149,8 +149,8 @@ impl TcpStore {
         self.server.as_deref()
     }
 
-    /// Makes the server set a key when this connection ends without notice: the death of a process becomes a key that others
-    /// wait for.
+    /// Makes the server set a key when this connection ends without notice: the death of a process becomes a key that
+    /// others wait for.
     pub fn lease(&self, key: &str, value: &[u8]) -> Result<()> {
         self.call(Op::Lease, &[key.as_bytes(), value], self.timeout()).map(drop)
     }

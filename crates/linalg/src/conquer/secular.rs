@@ -78,7 +78,8 @@ impl Secular {
         secular_vector(z, &self.distances, distance, out)
     }
 
-    /// The coefficients whose exact roots are the computed ones: `zⱼ² = Π (λᵢ - pⱼ) / Π (pᵢ - pⱼ)`, up to a common factor
+    /// The coefficients whose exact roots are the computed ones: `zⱼ² = Π (λᵢ - pⱼ) / Π (pᵢ - pⱼ)`, up to a common
+    /// factor
     /// `1/ρ`.
     fn restore_coefficients(&mut self) {
         let products = &mut self.squares;

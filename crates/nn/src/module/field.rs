@@ -26,13 +26,13 @@ pub trait Field {
     /// Reports to `visit`, to be changed.
     fn visit_mut<'a>(&'a mut self, name: &str, visit: &mut dyn FnMut(&str, MemberMut<'a>));
     /// A deep copy: its tensors have their own memory.
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self>
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self>
     where
         Self: Sized,
     {
         let _ = memo;
         Err(Error::unsupported(format!(
-            "deepcopy: {} implements Field without deepcopy",
+            "deepcopy: {} implements Field without deepcopy_field",
             std::any::type_name::<Self>()
         )))
     }
@@ -47,7 +47,7 @@ impl<M: Module> Field for M {
         visit(name, MemberMut::Module(self));
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
         memo.module(self)
     }
 }
@@ -61,7 +61,7 @@ impl Field for Parameter {
         visit(name, MemberMut::Parameter(self));
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
         memo.parameter(self)
     }
 }
@@ -75,7 +75,7 @@ impl Field for Buffer {
         visit(name, MemberMut::Buffer(self));
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
         memo.buffer(self)
     }
 }
@@ -87,7 +87,7 @@ impl Field for Training {
 
     fn visit_mut<'a>(&'a mut self, _: &str, _: &mut dyn FnMut(&str, MemberMut<'a>)) {}
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
         let _ = memo;
         Ok(self.clone())
     }
@@ -106,8 +106,8 @@ impl<F: Field> Field for Option<F> {
         }
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
-        self.as_ref().map(|field| field.deepcopy(memo)).transpose()
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
+        self.as_ref().map(|field| field.deepcopy_field(memo)).transpose()
     }
 }
 
@@ -127,8 +127,8 @@ macro_rules! several {
                 }
             }
 
-            fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
-                let $copies: Vec<F> = self.iter().map(|field| field.deepcopy(memo)).collect::<Result<_>>()?;
+            fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
+                let $copies: Vec<F> = self.iter().map(|field| field.deepcopy_field(memo)).collect::<Result<_>>()?;
                 $whole
             }
         }
@@ -147,7 +147,7 @@ macro_rules! settings {
             fn visit<'a>(&'a self, _: &str, _: &mut dyn FnMut(&str, Member<'a>)) {}
             fn visit_mut<'a>(&'a mut self, _: &str, _: &mut dyn FnMut(&str, MemberMut<'a>)) {}
 
-            fn deepcopy(&self, _: &mut Memo) -> Result<Self> {
+            fn deepcopy_field(&self, _: &mut Memo) -> Result<Self> {
                 Ok(self.clone())
             }
         }

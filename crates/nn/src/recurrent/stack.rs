@@ -102,7 +102,7 @@ impl Field for Stack {
         }
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
-        Ok(Self { config: self.config, cells: self.cells.deepcopy(memo)? })
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
+        Ok(Self { config: self.config, cells: self.cells.deepcopy_field(memo)? })
     }
 }

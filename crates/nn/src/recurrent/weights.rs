@@ -203,12 +203,12 @@ impl Field for CellWeights {
         self.visit_suffixed_mut("", visit);
     }
 
-    fn deepcopy(&self, memo: &mut Memo) -> Result<Self> {
+    fn deepcopy_field(&self, memo: &mut Memo) -> Result<Self> {
         Ok(Self {
-            weight_ih: self.weight_ih.deepcopy(memo)?,
-            weight_hh: self.weight_hh.deepcopy(memo)?,
-            biases: self.biases.deepcopy(memo)?,
-            weight_hr: self.weight_hr.deepcopy(memo)?,
+            weight_ih: self.weight_ih.deepcopy_field(memo)?,
+            weight_hh: self.weight_hh.deepcopy_field(memo)?,
+            biases: self.biases.deepcopy_field(memo)?,
+            weight_hr: self.weight_hr.deepcopy_field(memo)?,
         })
     }
 }

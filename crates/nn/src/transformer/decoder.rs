@@ -31,8 +31,8 @@ impl<'a> DecoderMasks<'a> {
         memory_key_padding_mask: into Option<&'a Tensor>;
         /// Whether a position of the target sees itself and earlier ones only; a `tgt_mask` given as well must agree.
         tgt_is_causal: bool;
-        /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` given as well must
-        /// agree.
+        /// Whether position `i` of the target sees positions `0..=i` of the memory only; a `memory_mask` given as well
+        /// must agree.
         memory_is_causal: bool;
     }
 }

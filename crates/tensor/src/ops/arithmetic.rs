@@ -1,5 +1,5 @@
-//! Arithmetic with arguments beyond the tables of `math`: negation, powers, scalars on the left, interpolation, and products
-//! added to a tensor.
+//! Arithmetic with arguments beyond the tables of `math`: negation, powers, scalars on the left, interpolation, and
+//! products added to a tensor.
 
 use super::number::fitting;
 use super::operands::{

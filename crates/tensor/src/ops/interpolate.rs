@@ -50,7 +50,8 @@ impl InterpolateOptions {
     setters! {
         /// How values between positions are found; [`InterpolateMode::Nearest`] by default.
         mode: InterpolateMode;
-        /// Whether the centres of the corner elements are aligned instead of their edges; for the modes other than nearest.
+        /// Whether the centres of the corner elements are aligned instead of their edges; for the modes other than
+        /// nearest.
         align_corners: into Option<bool>;
         /// Whether positions follow from the sizes alone and not from the factor.
         recompute_scale_factor: bool;

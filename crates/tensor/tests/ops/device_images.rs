@@ -201,8 +201,8 @@ fn gradients_of_large_relus() -> Result<()> {
     Ok(())
 }
 
-/// A captured step gets its inputs in the memory order of the recorded ones, whatever order later ones have and wherever
-/// they are.
+/// A captured step gets its inputs in the memory order of the recorded ones, whatever order later ones have and
+/// wherever they are.
 #[test]
 fn captured_steps_keep_the_memory_order_of_inputs() -> Result<()> {
     let _turn = turn();

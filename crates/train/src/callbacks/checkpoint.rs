@@ -89,8 +89,8 @@ impl ModelCheckpoint {
     }
 
     setters! {
-        /// Saves the current state when training ends with an error. The state may be faulty, so the checkpoint goes to a
-        /// separate directory `exception`.
+        /// Saves the current state when training ends with an error. The state may be faulty, so the checkpoint goes to
+        /// a separate directory `exception`.
         on_exception: bool;
         /// Whether files are written while training continues; true by default.
         background: bool;

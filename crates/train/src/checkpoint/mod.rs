@@ -434,8 +434,8 @@ impl Checkpoints {
         }
         default_generator().set_state(stream(&loaded.random, rank));
         if rank == 0 {
-            // Later checkpoints of this run have lower numbers than the damaged ones, which must not be mistaken for the
-            // newest.
+            // Later checkpoints of this run have lower numbers than the damaged ones, which must not be mistaken for
+            // the newest.
             for (damaged, _) in &skipped {
                 files::set_aside(damaged)?;
             }

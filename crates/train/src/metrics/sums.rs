@@ -129,8 +129,8 @@ impl Pairs {
     }
 }
 
-/// Implements [`Metric`](super::Metric) for a metric whose field holds its state and whose `figure` method computes its value
-/// from it.
+/// Implements [`Metric`](super::Metric) for a metric whose field holds its state and whose `figure` method computes its
+/// value from it.
 macro_rules! metric {
     ($name:ident, $state:ident, |$this:ident, $ranks:ident| $read:expr) => {
         impl $crate::metrics::Metric for $name {

@@ -217,8 +217,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Whether training is over: a limit is reached, or a callback requested it and the minimum was done. The same on all
-    /// processes.
+    /// Whether training is over: a limit is reached, or a callback requested it and the minimum was done. The same on
+    /// all processes.
     fn is_done(&mut self) -> Result<bool> {
         let (run, options) = (&mut self.run, &self.options);
         if options.max_epochs.is_some_and(|max| run.epoch >= max)

@@ -21,9 +21,9 @@ pub(super) struct Segment {
 
 /// A block of sums.
 ///
-/// The left operand is two tiles of 16 rows; a row holds its terms in order. The right one is, for every step of 32 terms,
-/// two tiles of 16 columns, each row a pair of terms of all columns. The result is two tiles of 16 rows, `SIDE` columns
-/// wide.
+/// The left operand is two tiles of 16 rows; a row holds its terms in order. The right one is, for every step of 32
+/// terms, two tiles of 16 columns, each row a pair of terms of all columns. The result is two tiles of 16 rows, `SIDE`
+/// columns wide.
 pub(super) struct Block<'a> {
     pub a: [*const u16; 2],
     /// Row stride in elements.

@@ -298,8 +298,8 @@ impl<V: Lanes> Progress<V> {
             }
             for four in &mut self.fours {
                 *four = four.wrapping_add(step);
-                // An optimisation barrier: otherwise the compiler would keep a pointer for every row, more than there are
-                // registers.
+                // An optimisation barrier: otherwise the compiler would keep a pointer for every row, more than there
+                // are registers.
                 asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
             }
             self.b = self.b.add(2 * V::LEN);
