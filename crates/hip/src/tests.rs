@@ -37,8 +37,8 @@ fn ran_elsewhere(test: &str) -> bool {
     true
 }
 
-/// Compiles one case of every branch of the texts, which must have every kernel; all cases if `RUSHLIGHT_ALL_KERNELS=1`.
-/// That each kernel compiles by itself the other vendor's tests show.
+/// Compiles one case of every branch of the texts, which must contain every kernel; all cases with
+/// `RUSHLIGHT_ALL_KERNELS=1`. CUDA's tests compile each kernel by itself.
 fn compile(test: &str, arch: &str, units: MatrixUnits, turn: usize) {
     let hiprtc = match Hiprtc::get() {
         Ok(hiprtc) => hiprtc,

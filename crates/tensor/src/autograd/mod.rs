@@ -186,8 +186,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// The dtype that gradients of this tensor have: its own unless [`Tensor::set_grad_dtype`] says otherwise. `None` if
-    /// any is accepted.
+    /// The dtype of this tensor's gradients: its own unless [`Tensor::set_grad_dtype`] has changed it. `None` accepts
+    /// any.
     pub fn grad_dtype(&self) -> Option<DType> {
         let set = self.meta().extra.as_ref().and_then(|extra| extra.grad_dtype);
         set.unwrap_or(Some(self.dtype()))

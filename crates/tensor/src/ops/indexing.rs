@@ -234,7 +234,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn i(&self, index: impl IntoIndex) -> Result<Tensor> {
-        self.index(index).map_err(|e| e.within("i"))
+        self.index(index)
     }
 
     /// The long name of [`Tensor::i`].
