@@ -259,3 +259,33 @@ fn nextafter_takes_the_smallest_step() -> Result<()> {
     assert_eq!(Tensor::new([1i64])?.nextafter(&Tensor::new([2i64])?).unwrap_err().kind(), ErrorKind::DType);
     Ok(())
 }
+
+#[test]
+fn packed_factors_give_back_their_matrix() -> Result<()> {
+    let within = |a: &Tensor, b: &Tensor| -> Result<bool> { Ok(a.sub(b)?.abs()?.max(..)?.item::<f64>()? < 1e-10) };
+    // Indefinite, with a zero on the diagonal: `ldl_factor` has to pivot.
+    let a = Tensor::new_with([[0.0, 2.0, 1.0], [2.0, -1.0, 4.0], [1.0, 4.0, 3.0]], DType::F64)?;
+    let b = Tensor::new_with([[1.0, 0.0], [2.0, -1.0], [0.5, 3.0]], DType::F64)?;
+    let (ld, pivots, info) = a.ldl_factor()?;
+    assert_eq!(info.item::<i64>()?, 0);
+    assert!(within(&a.matmul(&ld.ldl_solve(&pivots, &b)?)?, &b)?);
+    assert!(Tensor::ones([2, 3])?.ldl_factor().is_err());
+    // `AᵀA = RᵀR` for the `R` that `geqrf` leaves in the upper triangle.
+    let tall = Tensor::new_with([[1.0, 2.0], [-3.0, 0.5], [2.0, 4.0]], DType::F64)?;
+    let (packed, tau) = tall.geqrf()?;
+    let r = packed.narrow(0, 0, 2)?.triu(0)?;
+    assert_eq!(tau.shape(), [2]);
+    assert!(within(&r.t()?.matmul(&r)?, &tall.t()?.matmul(&tall)?)?);
+    Ok(())
+}
+
+#[test]
+fn hashes_are_exclusive_ors_of_bits() -> Result<()> {
+    let x = Tensor::new([[1i64, 2, 4], [7, 7, 3]])?;
+    let hashes = x.hash_tensor(1, false)?;
+    assert_eq!(hashes.to_dtype(DType::I64)?.to_vec::<i64>()?, [7, 3]);
+    assert_eq!(x.hash_tensor(1, true)?.shape(), [2, 1]);
+    let one = Tensor::new([1.0f32])?.hash_tensor(.., false)?.to_dtype(DType::I64)?;
+    assert_eq!(one.item::<i64>()?, 1.0f64.to_bits() as i64);
+    Ok(())
+}
