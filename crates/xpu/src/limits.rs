@@ -14,11 +14,11 @@ pub struct Limits {
     pub bandwidth: f64,
 }
 
-/// Time of the fastest run: at least seven runs, for a third of a second.
+/// Time of the fastest run: at least seven runs, for a tenth of a second.
 fn fastest(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     run()?;
     let (mut best, mut count, begin) = (f64::INFINITY, 0, Instant::now());
-    while count < 7 || begin.elapsed().as_secs_f64() < 0.3 {
+    while count < 7 || begin.elapsed().as_secs_f64() < 0.1 {
         let start = Instant::now();
         run()?;
         best = best.min(start.elapsed().as_secs_f64());
