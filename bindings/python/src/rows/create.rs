@@ -266,8 +266,8 @@ rows! { ROWS:
     range [Torch] "range(Number start=0, Number end=0, Number step=1, **factory)" |start: f64, end: f64, step: f64, factory: Factory|
         range(start, end, step, &factory);
     /// Numbers evenly spaced from `start` to `end`.
-    linspace [Torch] "linspace(Number start, Number end, int steps, **factory)" |start: f64, end: f64, steps: i64, factory: Factory|
-        factory.finish(Tensor::linspace_with(start, end, size(steps, "linspace: steps")?, factory.options())?);
+    linspace [Torch] "linspace(Number start, Number end, int steps, **factory)" |start: Scalar, end: Scalar, steps: i64, factory: Factory|
+        factory.finish(linspace(start, end, size(steps, "linspace: steps")?, &factory)?);
     /// Powers of a base, exponents evenly spaced.
     logspace [Torch] "logspace(Number start, Number end, int steps, float base=10.0, **factory)" |start: f64, end: f64, steps: i64, base: f64, factory: Factory|
         factory.finish(Tensor::logspace_with(start, end, size(steps, "logspace: steps")?, base, factory.options())?);
@@ -441,12 +441,30 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
     Ok(Out::First)
 }
 
+/// Negative integers wrap around in an unsigned dtype, as in PyTorch. One bool is the first end.
+fn linspace(start: Scalar, end: Scalar, steps: usize, factory: &Factory) -> Result<Tensor> {
+    let options = factory.options();
+    match factory.dtype {
+        Some(DType::Bool) if steps < 2 => Tensor::full_with([steps], start.to_f64() != 0.0, options),
+        Some(DType::U8) => {
+            let wrapped = |end: Scalar| match end {
+                Scalar::Int(i @ -255..0) => (i + 256) as f64,
+                other => other.to_f64(),
+            };
+            Tensor::linspace_with(wrapped(start), wrapped(end), steps, options)
+        }
+        _ => Tensor::linspace_with(start.to_f64(), end.to_f64(), steps, options),
+    }
+}
+
 fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
     let n = n.map_or(Ok(x.size(-1)?), |n| size(n, "vander: N"))?;
     if n > 1 << 20 {
         return Err(Error::value(format!("vander: {n} columns are more than the 2^20 that are supported")));
     }
     let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(rushlight_core::DType::I64)? };
-    let columns = (0..n).map(|k| x.pow(if increasing { k } else { n - 1 - k } as i64)).collect::<Result<Vec<_>>>()?;
+    // The zeroth power is a constant.
+    let power = |k: usize| if k == 0 { x.detach().ones_like() } else { x.pow(k as i64) };
+    let columns = (0..n).map(|k| power(if increasing { k } else { n - 1 - k })).collect::<Result<Vec<_>>>()?;
     rushlight_tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)
 }

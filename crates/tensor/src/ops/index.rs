@@ -454,7 +454,7 @@ impl Tensor {
             return Err(Error::shape(format!("put_(): expected a long tensor for index, but got {}", index.dtype())));
         }
         if index.numel() != source.numel() {
-            return Err(Error::shape(format!(
+            return Err(Error::index(format!(
                 "put_(): expected source and index to have the same number of elements, but got {} and {}",
                 source.numel(),
                 index.numel()
