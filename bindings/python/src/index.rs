@@ -105,6 +105,24 @@ pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
     Ok(items)
 }
 
+/// PyTorch's error for values that are elements of the tensor they would be written to by indices.
+pub fn refuse_overlap(tensor: &Tensor, values: &Tensor) -> PyResult<()> {
+    let extent = |t: &Tensor| {
+        let start = t.layout().offset() * t.dtype().size();
+        start..start + t.numel() * t.dtype().size()
+    };
+    let (a, b) = (extent(tensor), extent(values));
+    let dense = tensor.layout().is_dense() && values.layout().is_dense();
+    let overlap = dense && values.shares_storage(tensor) && a.start < b.end && b.start < a.end;
+    if values.is_same(tensor) || overlap {
+        return Err(runtime_error(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. \
+             Please clone() the tensor before performing the operation.",
+        ));
+    }
+    Ok(())
+}
+
 #[pymethods]
 impl PyTensor {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

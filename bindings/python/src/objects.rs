@@ -2,7 +2,7 @@
 
 use crate::dtype::PyDType;
 use crate::error::{IntoPyResult, type_error, value_error};
-use crate::index::items_of;
+use crate::index::{items_of, refuse_overlap};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -48,6 +48,7 @@ fn _index_put<'py>(
     let py = tensor.py();
     if inplace {
         t.check_leaf_change("index_put_").py()?;
+        refuse_overlap(&t, &values)?;
         py.detach(|| t.index_put_(&items[..], &values, accumulate).map(drop)).py()?;
         return Ok(tensor.clone());
     }

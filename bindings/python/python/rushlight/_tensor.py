@@ -234,6 +234,7 @@ def index_put(self, indices, values, accumulate=False):
 @_method
 def put_(self, index, source, accumulate=False):
     """Elements put at places in row-major order, in place."""
+    _C._check_leaf_change(self, "put_")
     return self.copy_(self.put(index, source, accumulate))
 
 

@@ -48,6 +48,9 @@ fn range(start: f64, end: f64, step: f64, factory: &Factory) -> Result<Tensor> {
 fn arange(start: Scalar, end: Scalar, step: Scalar, factory: &Factory) -> Result<Tensor> {
     let float = [start, end, step].iter().any(|s| matches!(s, Scalar::Float(_)));
     let otherwise = if float { crate::dtype::default() } else { DType::I64 };
+    if factory.dtype == Some(DType::Bool) {
+        return Err(Error::dtype("arange: not implemented for bool"));
+    }
     factory.finish(Tensor::arange_with(start, end, step, factory.options_or(otherwise))?)
 }
 

@@ -394,10 +394,11 @@ fn index_reduce(
 /// The area under equidistant points: all heights, less half of the first and the last. Zeros of the points' dtype,
 /// without a gradient, if there are none.
 fn trapezoid(y: &Tensor, dx: Scalar, dim: isize) -> Result<Tensor> {
+    let n = y.size(dim)?;
     if y.dtype() == DType::Bool {
         return Err(Error::dtype("trapezoid: not implemented for bool"));
     }
-    if y.size(dim)? == 0 {
+    if n == 0 {
         return y.detach().sum(dim)?.to_dtype(y.dtype());
     }
     let ends = y.select(dim, 0)?.add(&y.select(dim, -1)?)?.mul(0.5)?;

@@ -178,7 +178,13 @@ fn interpolate(
         "bicubic" => InterpolateMode::Bicubic,
         other => return Err(Error::unsupported(format!("interpolate: mode '{other}' is not supported"))),
     };
-    if input.rank() > 2 && input.shape()[1] == 0 {
+    let fits = match mode {
+        InterpolateMode::Nearest | InterpolateMode::NearestExact => input.rank() > 2,
+        InterpolateMode::Linear => input.rank() == 3,
+        InterpolateMode::Bilinear | InterpolateMode::Bicubic => input.rank() == 4,
+        InterpolateMode::Trilinear => input.rank() == 5,
+    };
+    if fits && input.shape()[1] == 0 {
         return Err(Error::shape(format!(
             "Non-empty {}D data tensor expected but got a tensor with sizes {:?}",
             input.rank(),
@@ -351,7 +357,12 @@ fn lp_pool(
 fn unfold(input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]) -> Result<Tensor> {
     if input.rank() < 3 {
         let message = format!("unfold: expected images, 3D or 4D, but got shape {:?}", input.shape());
-        return Err(if input.rank() == 2 { Error::shape(message) } else { Error::index(message) });
+        // PyTorch reads the size of a third dimension, unless the second has none.
+        return Err(if input.rank() == 2 && input.shape()[1] == 0 {
+            Error::shape(message)
+        } else {
+            Error::index(message)
+        });
     }
     use rushlight_nn::Forward;
     rushlight_nn::Unfold::new(spatial(kernel)?)

@@ -59,7 +59,7 @@ impl Tensor {
         let mask = self.reduced("var", dims)?;
         let out = self.variance(&mask, correction, keepdim)?;
         if recording(&[self]) {
-            let (kept, x, whole) = (self.kept_shape(&mask), Saved::input(self), dims.is_empty());
+            let (kept, x, whole) = (self.kept_shape(&mask), Saved::input(self), dims.is_empty() || self.rank() == 0);
             record("var", &[self], &out, move |ctx, dy| {
                 Ok(smallvec![Some(var_grad(ctx, &dy.reshape(&kept)?, &ctx.get(&x)?, &mask, correction, whole)?)])
             })?;
@@ -88,7 +88,7 @@ impl Tensor {
         out.sqrt_()?;
         if recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
-            let whole = dims.is_empty();
+            let whole = dims.is_empty() || self.rank() == 0;
             record("std", &[self], &out, move |ctx, dy| {
                 let y = ctx.get(&y)?;
                 let dvar = dy.div(&y.mul(2.0)?)?.masked_fill(&y.eq(0)?, 0.0)?;
