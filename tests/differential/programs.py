@@ -28,6 +28,7 @@ NO_ANSWER = re.compile(
     r'|\| "(cdist|searchsorted_out_cpu)" not implemented for'
     r"|logsumexp\(\(\)\) \| output with shape"
     r"|\| setStorage: sizes"
+    r"|(backward\(\)|autograd\.grad).* \| (The size of tensor a|result type .* can't be cast|cannot reshape tensor of 0)"
 )
 
 

@@ -285,6 +285,14 @@ fn gcd(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 fn lcm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let common = result_type(&[a.into(), b.into()]);
+    if matches!(common, DType::I8 | DType::U8 | DType::I16) {
+        // Small integers are computed as wider ones, and wrap in the end.
+        let divisor = gcd(a, b)?.to_dtype(DType::I64)?;
+        let divisor = where_(&divisor.eq(0)?, 1, &divisor)?;
+        let (a, b) = (a.to_dtype(DType::I64)?, b.to_dtype(DType::I64)?);
+        return a.trunc_divide(&divisor)?.mul(&b)?.abs()?.to_dtype(common);
+    }
     let divisor = gcd(a, b)?;
     let divisor = where_(&divisor.eq(0)?, 1, &divisor)?;
     a.trunc_divide(&divisor)?.mul(b)?.abs()

@@ -5,7 +5,7 @@ use crate::rows;
 use crate::value::{Factory, MemoryFormat, Out, Sizes, size};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, Error, Generator, Result, Scalar};
-use rushlight_tensor::{Options, Tensor, tril_indices, triu_indices};
+use rushlight_tensor::{Arg, Options, Tensor, tril_indices, triu_indices};
 
 fn full(shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
     let otherwise = if let Scalar::Float(_) = value { crate::dtype::default() } else { value.dtype() };
@@ -269,11 +269,11 @@ rows! { ROWS:
     range [Torch] "range(Number start=0, Number end=0, Number step=1, **factory)" |start: f64, end: f64, step: f64, factory: Factory|
         range(start, end, step, &factory);
     /// Numbers evenly spaced from `start` to `end`.
-    linspace [Torch] "linspace(Number start, Number end, int steps, **factory)" |start: Scalar, end: Scalar, steps: i64, factory: Factory|
-        factory.finish(linspace(start, end, size(steps, "linspace: steps")?, &factory)?);
+    linspace [Torch] "linspace(Tensor|Number start, Tensor|Number end, int steps, **factory)" |start: Arg, end: Arg, steps: i64, factory: Factory|
+        factory.finish(linspace(number(start)?, number(end)?, size(steps, "linspace: steps")?, &factory)?);
     /// Powers of a base, exponents evenly spaced.
-    logspace [Torch] "logspace(Number start, Number end, int steps, float base=10.0, **factory)" |start: f64, end: f64, steps: i64, base: f64, factory: Factory|
-        factory.finish(Tensor::logspace_with(start, end, size(steps, "logspace: steps")?, base, factory.options())?);
+    logspace [Torch] "logspace(Tensor|Number start, Tensor|Number end, int steps, float base=10.0, **factory)" |start: Arg, end: Arg, steps: i64, base: f64, factory: Factory|
+        factory.finish(Tensor::logspace_with(number(start)?.to_f64(), number(end)?.to_f64(), size(steps, "logspace: steps")?, base, factory.options())?);
     /// Ones on the diagonal.
     eye [Torch] "eye(int n, int? m=None, **factory)" |n: i64, m: Option<i64>, factory: Factory| eye(n, m, &factory);
     /// A number as a tensor.
@@ -442,6 +442,17 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
         input.as_strided(&[n], &[step], input.layout().offset())?.fill_(value)?;
     }
     Ok(Out::First)
+}
+
+/// A number, or the one element of a tensor.
+fn number(given: Arg) -> Result<Scalar> {
+    match given {
+        Arg::Scalar(number) => Ok(number),
+        Arg::Tensor(t) if t.rank() == 0 => t.to_scalar(),
+        Arg::Tensor(t) => {
+            Err(Error::shape(format!("expected a number or a 0-dimensional tensor, got shape {:?}", t.shape())))
+        }
+    }
 }
 
 /// Negative integers wrap around in an unsigned dtype, as in PyTorch. One bool is the first end.

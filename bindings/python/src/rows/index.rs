@@ -148,7 +148,7 @@ fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Re
     rushlight_core::layout::wrap_dim(dim, input.rank().max(1))?;
     match (dtype, sum) {
         (None, true) => input.cumsum(dim),
-        (Some(DType::Bool), _) if !input.requires_grad() => {
+        (Some(DType::Bool), _) if !input.requires_grad() || input.rank() > 0 => {
             Err(Error::dtype("cumsum and cumprod: not implemented for bool"))
         }
         (Some(dtype), true) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumsum_as(dim, dtype)),

@@ -364,6 +364,12 @@ fn unfold(input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], str
             Error::index(message)
         });
     }
+    if input.shape()[input.rank() - 3..].contains(&0) {
+        return Err(Error::shape(format!(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {:?}",
+            input.shape()
+        )));
+    }
     use rushlight_nn::Forward;
     rushlight_nn::Unfold::new(spatial(kernel)?)
         .dilation(spatial(dilation)?)

@@ -196,8 +196,8 @@ fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// The next number of the dtype after each element in the direction of `other`. Its derivative is one, that by
-    /// `other` zero.
+    /// The next number of the dtype after each element in the direction of `other`. Its derivative is one where it moves, that
+    /// by `other` zero.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -230,9 +230,10 @@ impl Tensor {
         })?;
         if recording(&[self, other]) {
             let sides = [self, other].map(|t| (Dims::from_slice(t.shape()), t.dtype()));
+            let moved = no_grad(|| self.ne(other))?;
             record("nextafter", &[self, other], &out, move |_, dy| {
                 let [(shape, dtype), (other_shape, other_dtype)] = &sides;
-                let to_x = dy.sum_to_size(shape)?.to_dtype(*dtype)?;
+                let to_x = dy.mul(&moved)?.sum_to_size(shape)?.to_dtype(*dtype)?;
                 Ok(smallvec![Some(to_x), Some(Tensor::zeros_with(other_shape, (*other_dtype, dy.device()))?)])
             })?;
         }

@@ -60,6 +60,7 @@ pub(crate) fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
         return Ok(());
     }
     let bad = match b {
+        _ if a.numel() == 0 => false,
         Arg::Scalar(s) => s.to_i64() == 0,
         Arg::Tensor(t) if !crate::capture::may_read(t.device()) => false,
         Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any(..)?.item::<bool>())?,
