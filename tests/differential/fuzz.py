@@ -38,7 +38,7 @@ def call(statement):
 
 
 def worker(first, count, length):
-    """Runs programs and prints their results, one line each: what the parent reads."""
+    """Runs programs and prints their results, one line each, for the parent."""
     import torch
 
     import evaluate
@@ -49,7 +49,7 @@ def worker(first, count, length):
 
     for seed in range(first, first + count):
         statements = programs.Program(torch, seed, evaluate).make(length)
-        # Written first: whoever reads this knows which program a dead process was at.
+        # Written first, so that the parent knows the program at which a process died.
         print(f"@ {seed}", flush=True)
         mismatch = evaluate.compare(statements, torch, ours)
         if mismatch is None:
@@ -61,7 +61,7 @@ def worker(first, count, length):
 
 
 def results(first, count, length):
-    """(seed, None or the fields of a mismatch), over as many processes as it takes."""
+    """(seed, None or the fields of a mismatch), over several processes."""
     at, end = first, first + count
     while at < end:
         command = [sys.executable, __file__, "--worker", "--seed", str(at), "--programs", str(end - at), "--length", str(length)]
