@@ -1,4 +1,4 @@
-"""Runs statements with PyTorch or with Rushlight, and compares what they leave behind."""
+"""Runs statements with PyTorch or with Rushlight, and compares the results."""
 
 import math
 import re
@@ -16,10 +16,10 @@ CLASSES = {"_LinAlgError": "LinAlgError", "OutOfMemoryError": "RuntimeError"}
 
 
 def names(torch):
-    """What statements can use."""
+    """The names that statements can use."""
 
     def weigh(value):
-        """A number that depends on each element in another way."""
+        """A number that depends on each element differently."""
         return (value.double() * torch.linspace(-1.0, 2.0, value.numel(), dtype=torch.float64).reshape(value.shape)).sum()
 
     return {"torch": torch, "F": torch.nn.functional, "weigh": weigh}
@@ -161,7 +161,7 @@ def compare(statements, torch, ours):
             kind = f"{class_of(found)} for {class_of(expected)}"
             return Mismatch(at, statement, kind, describe(expected, "no exception"), describe(found, "no exception"))
         if expected is not None and is_change(statement):
-            # What a failed change in place leaves behind is nobody's promise.
+            # The result of a failed in-place op is unspecified.
             return None
         rounding.follow(statement, theirs)
         # Every variable: a change through a view shows in its base.
@@ -173,7 +173,7 @@ def compare(statements, torch, ours):
                 coarse = rounding.coarsest() if name.startswith("g") else rounding.of.get(name)
                 kind = difference(a, b, torch, ours, name.startswith("g"), "g0" in theirs, coarse, rounding.coarsest())
             except RuntimeError:
-                # PyTorch refuses to read some views after changes of their base.
+                # PyTorch raises for some views after changes of their base.
                 return None
             if kind:
                 if kind.startswith("grad ") and isinstance(a, torch.Tensor):

@@ -39,7 +39,7 @@ def call(statement):
 
 
 def worker(first, count, length):
-    """Runs programs and prints their results, one line each: what the parent reads."""
+    """Runs programs and prints their results, one line each, for the parent."""
     import torch
 
     import evaluate

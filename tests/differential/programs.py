@@ -1,7 +1,7 @@
 """Random programs: lists of Python statements over ``torch``, ``F`` and the tensors they have made so far.
 
-A program is made while PyTorch runs it, so that most statements are valid. ``TEMPLATES`` (``templates.py``) says which statements there
-are; a hole such as ``{T}`` is filled by the method of ``Program`` that ``HOLES`` names. Holes after the first see its tensor, the subject:
+A program is made while PyTorch runs it, so that most statements are valid. ``TEMPLATES`` (``templates.py``) lists the
+statements; a hole such as ``{T}`` is filled by the method of ``Program`` that ``HOLES`` names. Holes after the first see its tensor, the subject:
 ``{D}`` is one of its dimensions, ``{B}`` a tensor that broadcasts with it.
 """
 
@@ -129,7 +129,7 @@ class Program:
             if draw.random() < 0.1 and count:
                 data[draw.randrange(count)] = {"uint8": 255, "int8": -128, "int16": 32767, "int32": -(2**31)}.get(dtype, 2**62)
         else:
-            # Different from each other where there are enough: the order of equals is nobody's promise.
+            # Distinct if there are enough values: the order of equal elements is unspecified.
             pool = [v / 8 for v in range(-40, 41)]
             data = draw.sample(pool, count) if count <= len(pool) else [draw.choice(pool) for _ in range(count)]
             if special and draw.random() < 0.08 and count:
@@ -255,7 +255,7 @@ class Program:
         return self.random.choice(["True", "False"])
 
     def sizes(self):
-        """A shape with as many elements as the subject, perhaps with one left to be found."""
+        """A shape with as many elements as the subject, perhaps with one size given as -1."""
         count, out = self.subject.numel(), []
         while count > 1 and len(out) < 3:
             factors = [f for f in range(1, count + 1) if count % f == 0]
@@ -297,7 +297,7 @@ class Program:
         return f"torch.tensor({data}, dtype=torch.int64).reshape({tuple(size)})"
 
     def index(self):
-        """What may stand between brackets."""
+        """An index expression."""
         parts, draw = [], self.random
         for size in self.subject.shape:
             how = draw.random()

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Device};
+use rushlight_core::{DType, Device, Error};
 use rushlight_tensor::{Arg, IndexItem, Tensor};
 
 type Items = SmallVec<[IndexItem; 4]>;
@@ -127,6 +127,14 @@ pub fn refuse_overlap(tensor: &Tensor, values: &Tensor) -> PyResult<()> {
     Ok(())
 }
 
+/// The error of `x[…] = value` without the name of a Rust method.
+fn unnamed(error: Error) -> Error {
+    match error.to_string().strip_prefix("index_assign: ") {
+        Some(message) => Error::new(error.kind(), message),
+        None => error,
+    }
+}
+
 #[pymethods]
 impl PyTensor {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -163,7 +171,7 @@ impl PyTensor {
                     value.dtype()
                 )));
             }
-            return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();
+            return py.detach(|| t.index_assign(&items[..], &value).map(drop)).map_err(unnamed).py();
         }
         let value = match scalar(value)? {
             Some(number) => number,
@@ -171,7 +179,7 @@ impl PyTensor {
                 return Err(type_error(format!("can't assign a {} to a tensor", value.get_type().name()?)));
             }
         };
-        py.detach(|| t.index_assign(&items[..], Arg::Scalar(value)).map(drop)).py()
+        py.detach(|| t.index_assign(&items[..], Arg::Scalar(value)).map(drop)).map_err(unnamed).py()
     }
 
     fn __delitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {

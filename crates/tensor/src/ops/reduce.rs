@@ -35,8 +35,8 @@ impl Tensor {
     /// An error for an expanded tensor with more elements than could be visited: an engine's partial results would not
     /// fit in memory.
     pub(crate) fn visitable(&self, name: &str) -> Result<()> {
-        const MOST: usize = 1 << 42;
-        if self.numel() <= MOST {
+        const MAX_VISITED: usize = 1 << 42;
+        if self.numel() <= MAX_VISITED {
             return Ok(());
         }
         Err(Error::out_of_memory(format!(
