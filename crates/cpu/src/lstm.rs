@@ -2,7 +2,7 @@
 
 use crate::float::Shared;
 use crate::isa::Isa;
-use crate::lane::{sigmoid, tanh};
+use crate::lane::{clamp, exp_bounded, one_minus_exp};
 use crate::{multiversion, pool};
 use rushlight_core::backend::LstmStep;
 use rushlight_core::{DType, Error, Result, View};
@@ -61,6 +61,21 @@ pub fn lstm_cell_backward(step: &LstmStep, dc: View, dgates: View) -> Result<boo
         }
     });
     Ok(true)
+}
+
+/// The logistic function of a gate. Below -87 it stays at that value, which is close to the smallest normal number.
+#[inline(always)]
+fn sigmoid<I: Isa>(x: f32) -> f32 {
+    1.0 / (1.0 + exp_bounded::<I>(clamp(-x, -87.0, 87.0)))
+}
+
+/// Hyperbolic tangent as `(1 - e) / (1 + e)` with `e = exp(-2 |x|)`: shorter than the op's, which has a unit less of
+/// rounding.
+#[inline(always)]
+fn tanh<I: Isa>(x: f32) -> f32 {
+    let a = x.abs();
+    let m = one_minus_exp::<I>(clamp(-(a + a), -20.0, 0.0));
+    (m / (2.0 - m)).copysign(x)
 }
 
 multiversion! {

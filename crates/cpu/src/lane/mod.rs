@@ -18,8 +18,7 @@ mod trig;
 mod wide;
 
 pub use erf::{erf, normal_cdf};
-use exp::one_minus_exp;
-pub use exp::{exp, exp_bounded, exp2, expm1, sigmoid, tanh};
+pub use exp::{exp, exp_bounded, exp2, expm1, one_minus_exp, sigmoid, tanh};
 pub use gamma::{digamma, polygamma};
 pub use half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use log::{log, log1p, log2, log10};
@@ -88,7 +87,7 @@ fn poly64<I: Isa, const N: usize>(x: f64, c: [f64; N]) -> f64 {
 
 /// `x` kept between two bounds; NaN stays.
 #[inline(always)]
-fn clamp<T: PartialOrd>(x: T, lo: T, hi: T) -> T {
+pub fn clamp<T: PartialOrd>(x: T, lo: T, hi: T) -> T {
     let x = if x > hi { hi } else { x };
     if x < lo { lo } else { x }
 }
