@@ -163,6 +163,9 @@ impl PyTensor {
                     value.dtype()
                 )));
             }
+            if indices.iter().any(|t| t.rank() > 0) {
+                refuse_overlap(&t, &value)?;
+            }
             return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();
         }
         let value = match scalar(value)? {
