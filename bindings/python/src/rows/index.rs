@@ -155,6 +155,9 @@ fn as_index(error: Error) -> Error {
 
 fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Result<Tensor> {
     rushlight_core::layout::wrap_dim(dim, input.rank().max(1))?;
+    if dtype == Some(DType::Bool) && input.numel() == 0 {
+        return input.detach().to_dtype(DType::Bool);
+    }
     match (dtype, sum) {
         (None, true) => input.cumsum(dim),
         (Some(DType::Bool), _) if !input.requires_grad() || input.rank() > 0 => {

@@ -262,7 +262,7 @@ fn attention(
 /// Whether an adaptive pooling averages images without elements to one value: PyTorch takes a plain mean, NaN.
 fn mean_of_nothing(input: &Tensor, output: &[i64], dims: usize) -> bool {
     let empty = input.rank().checked_sub(dims).is_some_and(|lead| input.shape()[lead..].contains(&0));
-    empty && dims < 3 && (1..=2).contains(&(input.rank() - dims)) && output.iter().all(|&n| n == 1)
+    empty && (1..=2).contains(&(input.rank() - dims)) && output.iter().all(|&n| n == 1)
 }
 
 /// PyTorch counts the values of a group before it looks whether the groups divide the channels.
