@@ -327,11 +327,12 @@ fn local_response_norm(input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64
 fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
     use rushlight_nn::Forward;
     let factor = size(factor, "pixel_shuffle: factor")?;
-    if up {
-        rushlight_nn::PixelShuffle::new(factor).forward(input)
-    } else {
-        rushlight_nn::PixelUnshuffle::new(factor).forward(input)
-    }
+    let out = match up {
+        true => rushlight_nn::PixelShuffle::new(factor).forward(input)?,
+        false => rushlight_nn::PixelUnshuffle::new(factor).forward(input)?,
+    };
+    // A factor of one moves nothing, but the result is a tensor of its own.
+    if out.shares_storage(input) { out.copy() } else { Ok(out) }
 }
 
 fn one_hot(input: &Tensor, num_classes: i64) -> Result<Tensor> {
