@@ -20,7 +20,9 @@ def names(torch):
 
     def weigh(value):
         """A number that depends on each element differently."""
-        return (value.double() * torch.linspace(-1.0, 2.0, value.numel(), dtype=torch.float64).reshape(value.shape)).sum()
+        last = max(value.numel() - 1, 1)
+        weights = torch.tensor([3.0 * i / last - 1.0 for i in range(value.numel())], dtype=torch.float64)
+        return (value.double() * weights.reshape(value.shape)).sum()
 
     return {"torch": torch, "F": torch.nn.functional, "weigh": weigh}
 

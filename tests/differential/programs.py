@@ -28,6 +28,8 @@ NO_ANSWER = re.compile(
     r'|\| "(cdist|searchsorted_out_cpu)" not implemented for'
     r"|logsumexp\(\(\)\) \| output with shape"
     r"|\| setStorage: sizes"
+    r"|\| Function \w+ returned an invalid gradient"
+    r"|isin\(.* \| view size is not compatible"
     r"|(backward\(\)|autograd\.grad).* \| (The size of tensor a|result type .* can't be cast|cannot reshape tensor of 0)"
 )
 

@@ -1,6 +1,6 @@
 """The statements of random programs. ``programs.py`` defines the holes.
 
-A family is a weight and lines; a line is one template, or several where it has words in angle brackets: ``{T}.<sin cos>()``.
+PyTorch's own check of versions refuses every gradient of ``vander``: its argument is detached. A family is a weight and lines; a line is one template, or several where it has words in angle brackets: ``{T}.<sin cos>()``.
 """
 
 import re
@@ -221,7 +221,7 @@ FAMILIES = [
     torch.cross({T}, {L}, dim={D})
     torch.cdist({TB}, {TB}, p={S})
     torch.<cumulative_trapezoid>({T})
-    torch.vander({TV}, {P})
+    torch.vander({TV}.detach(), {P})
     torch.<tril_indices triu_indices>({P}, {P}, {I})
     torch.cartesian_prod({TV}, {TV})
     torch.combinations({TV}, {P})

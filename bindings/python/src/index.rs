@@ -109,6 +109,20 @@ fn is_mask(index: &Tensor) -> bool {
     matches!(index.dtype(), DType::Bool | DType::U8)
 }
 
+/// The index with whole dimensions in place of index tensors.
+fn without_tensors(items: &[IndexItem]) -> Items {
+    let whole = || IndexItem::Range { start: None, end: None, step: 1 };
+    items
+        .iter()
+        .flat_map(|item| match item {
+            IndexItem::Tensor(t) if is_mask(t) && t.rank() == 0 => Items::from_iter([IndexItem::NewAxis]),
+            IndexItem::Tensor(t) if is_mask(t) => (0..t.rank()).map(|_| whole()).collect(),
+            IndexItem::Tensor(_) => Items::from_iter([whole()]),
+            other => Items::from_iter([other.clone()]),
+        })
+        .collect()
+}
+
 /// PyTorch's error for values that are elements of the tensor they would be written to by indices.
 pub fn refuse_overlap(tensor: &Tensor, values: &Tensor) -> PyResult<()> {
     let extent = |t: &Tensor| {
@@ -164,6 +178,10 @@ impl PyTensor {
             // One number where a mask is true is a `masked_fill`; an integer in a tensor is an integer.
             let fills = value.numel() == 1 && matches!(&indices[..], [one] if is_mask(one));
             let copies = fills || indices.iter().all(|t| t.rank() == 0 && !is_mask(t));
+            // Integers and slices come before index tensors: one that is out of range is told first.
+            if !indices.is_empty() {
+                refuse_overlap(&t.index(&without_tensors(&items)[..]).py()?, &value)?;
+            }
             if !copies && value.dtype() != t.dtype() {
                 return Err(runtime_error(format!(
                     "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",

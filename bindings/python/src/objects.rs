@@ -22,6 +22,13 @@ fn _check_leaf_change(tensor: &Bound<'_, PyTensor>, name: &str) -> PyResult<()> 
     tensor.get().tensor().check_leaf_change(name).py()
 }
 
+/// Counts a change in place of a tensor; returns it.
+#[pyfunction]
+fn _count_change<'py>(object: &Bound<'py, PyTensor>) -> Bound<'py, PyTensor> {
+    object.get().tensor().note_change();
+    object.clone()
+}
+
 /// The same tensor, including its position in the graph, as an object of a subclass.
 #[pyfunction]
 fn _as_subclass<'py>(tensor: &Bound<'py, PyTensor>, class: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
@@ -96,6 +103,7 @@ fn _from_bytes<'py>(
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_become, module)?)?;
     module.add_function(wrap_pyfunction!(_check_leaf_change, module)?)?;
+    module.add_function(wrap_pyfunction!(_count_change, module)?)?;
     module.add_function(wrap_pyfunction!(_as_subclass, module)?)?;
     module.add_function(wrap_pyfunction!(_index_put, module)?)?;
     module.add_function(wrap_pyfunction!(_to_bytes, module)?)?;

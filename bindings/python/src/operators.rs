@@ -97,6 +97,8 @@ fn inplace<'py>(
         )));
     };
     let a = slf.get().tensor();
+    // PyTorch refuses a leaf before it looks at the operands.
+    a.check_leaf_change(name).map_err(to_py)?;
     let _span = operator_span(py, name, &[Some(&a), other.as_tensor()]);
     if large(&a, Some(&other)) { py.detach(|| op(&a, &other)) } else { op(&a, &other) }.map_err(to_py)
 }

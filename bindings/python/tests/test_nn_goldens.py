@@ -43,7 +43,8 @@ def test_layer(case):
     assert str(module.load_state_dict(state)) == "<All keys matched successfully>"
     module.double().to(DEVICE).train(case["train"])
     inputs = [_layers[name].to(DEVICE) for name in case["inputs"]]
-    inputs = [x.double().requires_grad_() if x.is_floating_point() else x for x in inputs]
+    wanted = [name is not None for name in case.get("dx", [])] or [True] * len(inputs)
+    inputs = [x.double().requires_grad_(wants) if x.is_floating_point() else x for x, wants in zip(inputs, wanted)]
     for _ in range(case["repeat"]):
         outputs = module(*inputs, **case.get("forward", {}))
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)

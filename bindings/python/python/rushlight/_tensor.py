@@ -144,7 +144,8 @@ def _inplace_view(name):
 
     def change(self, *args, **kwargs):
         _C._check_leaf_change(self, name + "_")
-        return _C._become(self, view(self, *args, **kwargs))
+        # A change in place: gradients that need the tensor as it was are refused.
+        return _C._count_change(_C._become(self, view(self, *args, **kwargs)))
 
     change.__name__ = change.__qualname__ = name + "_"
     change.__doc__ = f"``{name}`` of this very tensor."

@@ -135,6 +135,15 @@ fn long_of<'a>(name: &str, input: &Tensor, dim: isize, index: &'a Tensor) -> Res
 
 /// PyTorch's kernel for dimension 1 has a `RuntimeError` for an index out of bounds, the others an `IndexError`.
 fn index_select(input: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
+    if input.rank() > 1 && input.numel() == 0 && index.numel() > 0 && index.dtype().is_int() {
+        let size = input.size(dim)? as i64;
+        let (low, high) = (index.min(..)?.to_scalar()?.to_i64(), index.max(..)?.to_scalar()?.to_i64());
+        if size > 0 && (low < 0 || high >= size) {
+            return Err(Error::value(format!(
+                "index_select: index out of bounds for dimension {dim} with size {size}"
+            )));
+        }
+    }
     let second = input.rank() > 1 && (dim == 1 || dim == 1 - input.rank() as isize);
     let found = input.index_select(dim, index);
     if second { in_bounds(found) } else { found }
@@ -146,6 +155,9 @@ fn as_index(error: Error) -> Error {
 
 fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Result<Tensor> {
     rushlight_core::layout::wrap_dim(dim, input.rank().max(1))?;
+    if dtype == Some(DType::Bool) && input.numel() == 0 {
+        return input.detach().to_dtype(DType::Bool);
+    }
     match (dtype, sum) {
         (None, true) => input.cumsum(dim),
         (Some(DType::Bool), _) if !input.requires_grad() || input.rank() > 0 => {
@@ -370,6 +382,7 @@ fn scatter_reduce(
     reduce: &str,
     include_self: bool,
 ) -> Result<Tensor> {
+    rushlight_core::layout::wrap_dim(dim, input.rank().max(1)).map_err(|e| e.within("scatter_reduce"))?;
     if input.dtype() == DType::Bool && reduce == "mean" {
         return Err(Error::dtype("scatter_reduce: mean is not implemented for bool"));
     }
@@ -394,12 +407,11 @@ fn index_reduce(
 /// The area under equidistant points: all heights, less half of the first and the last. Zeros of the points' dtype,
 /// without a gradient, if there are none.
 fn trapezoid(y: &Tensor, dx: Scalar, dim: isize) -> Result<Tensor> {
-    let n = y.size(dim)?;
+    if y.size(dim)? == 0 {
+        return y.detach().sum(dim)?.to_dtype(y.dtype());
+    }
     if y.dtype() == DType::Bool {
         return Err(Error::dtype("trapezoid: not implemented for bool"));
-    }
-    if n == 0 {
-        return y.detach().sum(dim)?.to_dtype(y.dtype());
     }
     let ends = y.select(dim, 0)?.add(&y.select(dim, -1)?)?.mul(0.5)?;
     y.sum(dim)?.sub(&ends)?.mul(dx.to_f64())

@@ -259,6 +259,12 @@ fn attention(
     query.scaled_dot_product_attention(key, value, &options)
 }
 
+/// Whether an adaptive pooling averages images without elements to one value: PyTorch takes a plain mean, NaN.
+fn mean_of_nothing(input: &Tensor, output: &[i64], dims: usize) -> bool {
+    let empty = input.rank().checked_sub(dims).is_some_and(|lead| input.shape()[lead..].contains(&0));
+    empty && (1..=2).contains(&(input.rank() - dims)) && output.iter().all(|&n| n == 1)
+}
+
 /// PyTorch counts the values of a group before it looks whether the groups divide the channels.
 fn group_norm(input: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let groups = size(groups, "group_norm: num_groups")?;
@@ -321,11 +327,12 @@ fn local_response_norm(input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64
 fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
     use rushlight_nn::Forward;
     let factor = size(factor, "pixel_shuffle: factor")?;
-    if up {
-        rushlight_nn::PixelShuffle::new(factor).forward(input)
-    } else {
-        rushlight_nn::PixelUnshuffle::new(factor).forward(input)
-    }
+    let out = match up {
+        true => rushlight_nn::PixelShuffle::new(factor).forward(input)?,
+        false => rushlight_nn::PixelUnshuffle::new(factor).forward(input)?,
+    };
+    // A factor of one moves nothing, but the result is a tensor of its own.
+    if out.shares_storage(input) { out.copy() } else { Ok(out) }
 }
 
 fn one_hot(input: &Tensor, num_classes: i64) -> Result<Tensor> {
@@ -457,7 +464,10 @@ macro_rules! pooling {
                 with_planes(input, $d).and_then(|()| input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?));
             /// Means of as many windows as wanted.
             $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }
-                |input: &Tensor, output: &[i64]| input.$adaptive_avg(adaptive_size(input, output, $d)?);
+                |input: &Tensor, output: &[i64]| match mean_of_nothing(input, output, $d) {
+                    true => input.mean_dims(&(1..=$d).map(|d: isize| -d).collect::<Vec<_>>(), true),
+                    false => input.$adaptive_avg(adaptive_size(input, output, $d)?),
+                };
         }
     };
 }

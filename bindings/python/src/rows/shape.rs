@@ -211,7 +211,8 @@ fn broadcast(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     for t in tensors {
         shape = rushlight_core::layout::broadcast_shapes(&shape, t.shape())?;
     }
-    tensors.iter().map(|t| t.expand(&shape)).collect()
+    // A tensor of that shape is given back itself.
+    tensors.iter().map(|t| if *t.shape() == shape[..] { Ok(t.clone()) } else { t.expand(&shape) }).collect()
 }
 
 fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {

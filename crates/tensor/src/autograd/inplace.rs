@@ -121,6 +121,12 @@ impl Tensor {
         }
     }
 
+    /// Counts a change of this tensor in place that no op made: of its shape, or through a pointer. A backward pass that
+    /// needs the tensor as it was before is refused.
+    pub fn note_change(&self) {
+        self.count_change();
+    }
+
     /// Records that this tensor was overwritten by values that do not depend on `inputs`, as a comparison's: their
     /// gradients, and that of the old value, are zero. `inputs` starts with this tensor. Called after the change.
     pub fn record_constant_change(&self, name: &'static str, inputs: &[&Tensor]) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Conv;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Dims, Error, Result, setters};
+use rushlight_core::{DType, Dims, Error, Result, setters};
 
 /// Zeros around a convolution's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -466,13 +466,27 @@ fn conv_transpose(
             })
             .ok_or_else(too_large)?;
         let cut = padding[i].checked_mul(2).and_then(|cut| cut.checked_add(stride[i])).ok_or_else(too_large)?;
-        grown[i] = full.checked_sub(cut).filter(|&n| n > 0 || input.shape()[0] == 0).ok_or_else(|| {
+        // PyTorch's kernel for single precision gives an empty output, its others refuse one.
+        let batch = input.shape()[0];
+        let may_be_empty = batch == 0 || x.dtype() == DType::F32 && (batch > 1 || groups > 1);
+        grown[i] = full.checked_sub(cut).filter(|&n| n > 0 || may_be_empty).ok_or_else(|| {
             Error::shape(format!(
                 "{op}: given input size per channel: {:?}, padding {:?} leaves no output; output size is too small",
                 &sizes[3 - dims..],
                 &padding[3 - dims..]
             ))
         })?;
+    }
+    if input.shape()[0] > 0 && grown.contains(&0) {
+        // Every gradient is zero.
+        let mut shape: Dims = smallvec![input.shape()[0], channels];
+        shape.extend_from_slice(&grown[3 - dims..]);
+        let mut origin = input.sum(..)?.add(&weight.sum(..)?)?;
+        if let Some(bias) = bias {
+            origin = origin.add(&bias.sum(..)?)?;
+        }
+        let out = origin.expand(&shape)?.copy()?;
+        return if x.rank() == dims + 1 { out.squeeze(0) } else { Ok(out) };
     }
     // The convolution whose gradient this is: from the larger image to the smaller.
     let spec = Conv {

@@ -70,7 +70,11 @@ fn derivatives_of_reductions() -> Result<()> {
     check(&SIX, &[2, 3], |x| x.var_dims([1], 1.0, false))?;
     check(&SIX, &[2, 3], |x| x.std_dims([0, 1], 0.0, true))?;
     check(&SIX, &[2, 3], |x| x.logsumexp([1], false))?;
-    for p in [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY] {
+    // The norm of order zero counts: nothing flows back through it.
+    let x = Tensor::new([3.0f32, 0.0])?.requires_grad_(true)?;
+    x.norm(0.0)?.backward()?;
+    assert!(x.grad().is_none());
+    for p in [0.5, 1.0, 1.5, 2.0, 3.0, f64::INFINITY, f64::NEG_INFINITY] {
         check(&SIX, &[2, 3], |x| x.norm_dims(p, [1], false))?;
     }
     check(&SIX, &[2, 3], |x| x.square()?.amax([1], false))?;
