@@ -318,7 +318,7 @@ fn renorm(input: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
     let norms = input.norm_dims(p, &others, true)?;
     let factor = norms.add(1e-7)?.rdiv(maxnorm)?;
     let factor = rushlight_tensor::where_(&norms.gt(maxnorm)?, &factor, 1.0)?;
-    input.mul(&factor.to_dtype(input.dtype())?)
+    input.mul(&factor.to_dtype(input.dtype())?)?.contiguous()
 }
 
 fn nonzero(input: &Tensor, as_tuple: bool) -> Result<Out> {

@@ -281,9 +281,9 @@ fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
     use rushlight_nn::Forward;
     let factor = size(factor, "pixel_shuffle: factor")?;
     if up {
-        rushlight_nn::PixelShuffle::new(factor).forward(input)
+        rushlight_nn::PixelShuffle::new(factor).forward(input)?.in_format_of(input)
     } else {
-        rushlight_nn::PixelUnshuffle::new(factor).forward(input)
+        rushlight_nn::PixelUnshuffle::new(factor).forward(input)?.in_format_of(input)
     }
 }
 
@@ -521,7 +521,7 @@ rows! { ROWS:
     pixel_unshuffle [Torch Functional] "pixel_unshuffle(Tensor input, int downscale_factor)" |input: &Tensor, factor: i64| shuffle(input, factor, false);
     /// Channels of groups interleaved.
     channel_shuffle [Torch Functional] "channel_shuffle(Tensor input, int groups)" |input: &Tensor, groups: i64|
-        rushlight_nn::Forward::forward(&rushlight_nn::ChannelShuffle::new(size(groups, "channel_shuffle: groups")?), input);
+        rushlight_nn::Forward::forward(&rushlight_nn::ChannelShuffle::new(size(groups, "channel_shuffle: groups")?), input)?.in_format_of(input);
     /// Windows of images as columns.
     unfold [Functional] "unfold(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)"
         |input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]| unfold(input, kernel, dilation, padding, stride);

@@ -203,7 +203,7 @@ impl Tensor {
     /// `self` with elements of `source` (a tensor of at least the index's sizes, or a number) written where the index
     /// points along `dim`: `out[index[i][j]][j] = source[i][j]` for `dim` 0.
     pub fn scatter<'a>(&self, dim: isize, index: &Tensor, source: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.scatter_with(Scatter::Set, dim, index, source.into(), Place::Copy)
+        self.scatter_with(Scatter::Set, dim, index, source.into(), Place::RowMajor)
     }
 
     /// [`Tensor::scatter`] in place.
@@ -214,7 +214,7 @@ impl Tensor {
 
     /// `self` with elements of `source` added where the index points along `dim`.
     pub fn scatter_add(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        self.scatter_with(Scatter::Add, dim, index, Arg::Tensor(source), Place::Copy)
+        self.scatter_with(Scatter::Add, dim, index, Arg::Tensor(source), Place::RowMajor)
     }
 
     /// [`Tensor::scatter_add`] in place.
@@ -251,7 +251,8 @@ impl Tensor {
         let source = cut(name, self, &index, source)?;
         let d = dim as isize;
         let combine = Combine { dim: d, reduce, include_self };
-        let out = self.detach().copy()?;
+        let out = self.detach();
+        let out = if out.is_contiguous() { out.copy()? } else { out.contiguous()? };
         let from = Arg::Tensor(&source);
         match (reduce, include_self) {
             (_, true) => {}

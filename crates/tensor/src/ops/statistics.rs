@@ -10,11 +10,14 @@ use rushlight_core::{DType, Dims, Error, Pointwise, Result};
 
 /// The gradient of a variance: `dy * 2 / (count - correction) * (x - mean)`. `dy` has the reduced dimensions at size
 /// one.
-fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64) -> Result<Tensor> {
+///
+/// Without degrees of freedom the gradient of a reduction to a number (`of_all`) is infinite or NaN; that of others is
+/// the formula, as in PyTorch.
+fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64, of_all: bool) -> Result<Tensor> {
     let dims: Vec<isize> = (0..mask.len()).filter(|&d| mask[d]).map(|d| d as isize).collect();
     let mean = if dims.is_empty() { x.clone() } else { x.mean_dims(&dims, true)? };
     let freedom = x.reduced_count(mask) as f64 - correction;
-    if freedom <= 0.0 {
+    if of_all && freedom <= 0.0 {
         // The limit of the formula, as PyTorch takes it.
         let slope = crate::where_(&x.eq(&mean)?, f64::NAN, f64::INFINITY)?.to_dtype(dy.dtype())?;
         return slope.mul(dy);
@@ -59,9 +62,9 @@ impl Tensor {
         let mask = self.reduced("var", dims)?;
         let out = self.variance(&mask, correction, keepdim)?;
         if recording(&[self]) {
-            let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
+            let (kept, x, of_all) = (self.kept_shape(&mask), Saved::input(self), dims.is_empty() || self.rank() == 0);
             record("var", &[self], &out, move |ctx, dy| {
-                Ok(smallvec![Some(var_grad(ctx, &dy.reshape(&kept)?, &ctx.get(&x)?, &mask, correction)?)])
+                Ok(smallvec![Some(var_grad(ctx, &dy.reshape(&kept)?, &ctx.get(&x)?, &mask, correction, of_all)?)])
             })?;
         }
         Ok(out)
@@ -88,10 +91,11 @@ impl Tensor {
         out.sqrt_()?;
         if recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
+            let of_all = dims.is_empty() || self.rank() == 0;
             record("std", &[self], &out, move |ctx, dy| {
                 let y = ctx.get(&y)?;
                 let dvar = dy.div(&y.mul(2.0)?)?.masked_fill(&y.eq(0)?, 0.0)?;
-                Ok(smallvec![Some(var_grad(ctx, &dvar.reshape(&kept)?, &ctx.get(&x)?, &mask, correction)?)])
+                Ok(smallvec![Some(var_grad(ctx, &dvar.reshape(&kept)?, &ctx.get(&x)?, &mask, correction, of_all)?)])
             })?;
         }
         Ok(out)
