@@ -333,7 +333,7 @@ fn unique_consecutive(input: &Tensor, inverse: bool, counts: bool, dim: Option<i
     match dim {
         None => Ok(unique(input.unique_consecutive_full()?, inverse, counts)),
         Some(_) if input.rank() == 1 => Ok(unique(input.unique_consecutive_full()?, inverse, counts)),
-        Some(_) => Err(Error::unsupported("unique_consecutive: dim is not supported for more than one dimension")),
+        Some(dim) => Ok(unique(input.unique_consecutive_dim_full(dim)?, inverse, counts)),
     }
 }
 

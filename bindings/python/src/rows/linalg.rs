@@ -432,5 +432,5 @@ fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
 fn triangular_solve(b: &Tensor, a: &Tensor, upper: bool, transpose: bool, unitriangular: bool) -> Result<Out> {
     let (matrix, upper) = if transpose { (a.transpose(-2, -1)?, !upper) } else { (a.clone(), upper) };
     let solution = matrix.solve_triangular(b, SolveTriangular::new(upper).unitriangular(unitriangular))?;
-    Ok(Out::Named("solution cloned_coefficient", vec![solution, a.copy()?]))
+    Ok(Out::Named("solution cloned_coefficient", vec![solution, a.mt()?.contiguous()?.copy()?.mt()?]))
 }

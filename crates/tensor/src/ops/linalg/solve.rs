@@ -189,7 +189,7 @@ impl Tensor {
                 )));
             }
             let turned = SolveTriangular { upper: !upper, left: true, unitriangular };
-            return self.mt()?.solve_triangular(&b.mt()?, turned)?.mt();
+            return self.mt()?.solve_triangular(&b.mt()?, turned)?.contiguous()?.mt();
         }
         let (a, b) = broadcast_system(call, self, b)?;
         let op = Linalg::SolveTriangular { upper, unitriangular };
