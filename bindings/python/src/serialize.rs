@@ -4,7 +4,7 @@ use crate::dtype::PyDType;
 use crate::error::{IntoPyResult, to_py, type_error};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use rushlight_core::{DType, Layout};
 use rushlight_io::{LoadOptions, pt};
 use rushlight_tensor::Tensor;
@@ -49,8 +49,7 @@ fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
         }
         if exact.is(py.get_type::<PyTuple>()) { Value::Tuple(items) } else { Value::List(items) }
     } else if let Ok(dict) = object.cast::<PyDict>()
-        && let ordered = exact.name()? == "OrderedDict"
-        && exact.is(&ordered_dict(py)?)
+        && let ordered = is_ordered_dict(&exact)?
         && (ordered || object.cast_exact::<PyDict>().is_ok())
     {
         let mut out = Dict::new();
@@ -85,6 +84,11 @@ fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
 /// Python's `collections.OrderedDict`.
 fn ordered_dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("collections")?.getattr("OrderedDict")
+}
+
+/// Whether a class is `collections.OrderedDict` itself.
+fn is_ordered_dict(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(class.name()? == "OrderedDict" && class.is(&ordered_dict(class.py())?))
 }
 
 fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
