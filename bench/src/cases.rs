@@ -1,4 +1,4 @@
-//! The cases, by the names that `compare.py` gives their PyTorch counterparts.
+//! The cases, named as their PyTorch counterparts in `compare.py`.
 
 use crate::{ops, training};
 use rushlight::prelude::*;
@@ -11,7 +11,7 @@ static THREADS: LazyLock<usize> = LazyLock::new(num_threads);
 /// One run of a case.
 pub type Case = Box<dyn FnMut() -> Result<()>>;
 
-/// Every case, for `list`; names are parsed by [`prepare`].
+/// Every case, for `list`; [`prepare`] parses the names.
 pub const NAMES: &[&str] = &[
     "matmul_f32_256x256x256",
     "matmul_f32_512x512x512",
@@ -80,10 +80,10 @@ fn numbers(text: &str, separator: char) -> Result<Vec<usize>> {
         .collect()
 }
 
-/// The tensors of a case made, ready to run.
+/// Creates the tensors of a case.
 pub fn prepare(name: &str) -> Result<Case> {
     manual_seed(0);
-    // As many threads as the program was told, one for single ops.
+    // Single ops run on one thread.
     let threads = *THREADS;
     set_num_threads(if name.starts_with("op_") { 1 } else { threads });
     if let Some(case) = ops::prepare(name)? {
@@ -123,7 +123,7 @@ pub fn prepare(name: &str) -> Result<Case> {
     }
 }
 
-/// `conv_BATCHxINxOUT_SIZE_KERNEL_STRIDE`, stride 0 standing for an unpadded convolution: forward and backward.
+/// `conv_BATCHxINxOUT_SIZE_KERNEL_STRIDE`, forward and backward; stride 0 means an unpadded convolution.
 fn convolution(rest: &str) -> Result<Case> {
     let parts: Vec<&str> = rest.split('_').collect();
     let [channels, size, kernel, stride] = parts[..] else { return Err(Error::value("a conv case has four parts")) };
@@ -142,7 +142,7 @@ fn convolution(rest: &str) -> Result<Case> {
     }))
 }
 
-/// Costs per op: tensors so small that nothing else counts.
+/// The overhead per op: tensors so small that nothing else matters.
 fn small(rest: &str) -> Result<Case> {
     let (a, b) = (Tensor::rand([8])?, Tensor::rand([8])?);
     if rest == "add_8" {

@@ -1,8 +1,8 @@
-//! Rushlight's half of the benchmark: runs the case it is told to and says how long it took.
+//! Rushlight's half of the benchmark: runs the requested case and prints its time.
 //!
 //! `compare.py` starts this program and PyTorch side by side and alternates between them. Protocol, line by line on
 //! standard input: `time CASE REPEATS` answers the seconds of one repeat, `peak CASE` the peak memory in bytes that a
-//! run of the case adds or, of one that trains, the process takes, `list` the names.
+//! run of the case adds (for cases that train: of the whole process), `list` the names.
 
 mod cases;
 mod ops;
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
             }
             ["peak", name] => {
                 let mut case = cases::prepare(name)?;
-                // A program that trains counts whole.
+                // Cases that train report the whole process.
                 let (before, repeats) = if name.starts_with("train_") { (0, 3) } else { (resident(), 1) };
                 for _ in 0..repeats {
                     case()?;

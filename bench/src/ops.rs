@@ -1,10 +1,10 @@
-//! Single ops, timed on one thread: those whose cost is the algorithm's and not the machine's memory.
+//! Single ops, timed on one thread: those bound by the algorithm, not by memory.
 
 use crate::cases::Case;
 use rushlight::prelude::*;
 use rushlight::{InterpolateMode, InterpolateOptions, PadMode};
 
-/// Every case, for `list`. The name says the op and its sizes; `bench/torch_ops.py` has PyTorch's side.
+/// Every case, for `list`. The name has the op and its sizes; `bench/torch_ops.py` has the PyTorch side.
 pub const NAMES: &[&str] = &[
     "op_cdist",
     "op_cdist_batch",
@@ -71,7 +71,7 @@ pub const NAMES: &[&str] = &[
     "op_reflect",
 ];
 
-/// A case of this module, or nothing.
+/// A case of this module, or `None`.
 pub fn prepare(name: &str) -> Result<Option<Case>> {
     let Some(op) = name.strip_prefix("op_") else { return Ok(None) };
     let floats = |shape: &[usize]| Tensor::randn(shape);

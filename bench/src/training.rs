@@ -1,4 +1,4 @@
-//! Whole training steps, and what goes around them: optimizer, loader, files.
+//! Whole training steps, optimizer updates, data loading, files.
 
 use crate::cases::Case;
 use rushlight::io;
@@ -173,7 +173,7 @@ fn scratch() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("rushlight-bench-{}.pt", std::process::id()))
 }
 
-/// A file that is gone with the case.
+/// A file that is removed when the case is dropped.
 struct Scratch(std::path::PathBuf);
 
 impl Drop for Scratch {
@@ -182,7 +182,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A file that was not there.
+/// Writes a new file.
 fn create() -> Result<Case> {
     let (state, file) = (Value::from(weights()?), Scratch(scratch()));
     Ok(Box::new(move || {
@@ -191,13 +191,13 @@ fn create() -> Result<Case> {
     }))
 }
 
-/// A file in the place of another.
+/// Overwrites a file.
 fn save() -> Result<Case> {
     let (state, file) = (Value::from(weights()?), Scratch(scratch()));
     Ok(Box::new(move || io::save(&state, &file.0)))
 }
 
-/// Loading and reading every value once.
+/// Loads a file and reads every value once.
 fn load() -> Result<Case> {
     let file = Scratch(scratch());
     io::save(&weights()?.into(), &file.0)?;

@@ -3,7 +3,7 @@
     python tests/differential/docstrings.py [--least 0.95] [--only NAME]      with a Python that has torch; the extension built
 
 Examples are read from the installed PyTorch when this runs. An example counts if PyTorch runs all of it and it needs no complex numbers,
-which Rushlight lacks; those that do are counted apart. It agrees if each of its statements
+which Rushlight lacks; those that do are counted separately. It agrees if each of its statements
 leaves equal values, or raises the same class, with Rushlight. Random numbers that an example asks for are made by PyTorch for both; of values
 that differ between two runs of PyTorch, such as those of layers with random weights, dtypes and shapes are compared.
 """
@@ -29,10 +29,10 @@ import torch  # noqa: E402
 import evaluate  # noqa: E402
 import rushlight as ours  # noqa: E402
 
-#: What is asked for, and the name Rushlight has it under.
+#: PyTorch's names, and Rushlight's.
 MODULES = ["torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.linalg", "torch.special", "torch.autograd", "torch.optim"]
 MODULES += ["torch.optim.lr_scheduler", "torch.nn.init", "torch.nn.utils", "torch.utils.data", "torch.func"]
-#: Words of examples that need what no test machine has, or that wait.
+#: Words of examples that need missing hardware, or that block.
 SKIP = ("cuda", "xpu", "mps", "distributed", "compile", "open(", "xdoctest: +SKIP", "download", "sparse", "quantiz", "onnx", "jit", "input(")
 RANDOM = ["rand", "randn", "randint", "randperm", "rand_like", "randn_like", "normal", "bernoulli", "empty", "empty_like", "multinomial"]
 SECONDS = 10
@@ -76,7 +76,7 @@ def convert(value, lib):
 
 
 class Names(dict):
-    """What examples can use: ``torch`` and what their text takes for granted."""
+    """The names that examples can use: ``torch`` and names that their text assumes."""
 
     def __init__(self, lib):
         super().__init__(torch=lib, nn=lib.nn, F=lib.nn.functional, optim=lib.optim, math=__import__("math"), np=__import__("numpy"))
@@ -86,7 +86,7 @@ class Names(dict):
 
 @contextlib.contextmanager
 def same_random_numbers(lib, known):
-    """Random functions that an example calls note their results, or give what was noted."""
+    """Random functions that record their results, or replay recorded ones."""
     kept, queue = [], None if known is None else collections.deque(known)
     try:
         for name in RANDOM:

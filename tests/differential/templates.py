@@ -1,4 +1,4 @@
-"""The statements that random programs are made of. ``programs.py`` says what the holes mean.
+"""The statements of random programs. ``programs.py`` defines the holes.
 
 A family is a weight and lines; a line is one template, or several where it has words in angle brackets: ``{T}.<sin cos>()``.
 """

@@ -1,6 +1,6 @@
-//! What data parallel costs a captured step on a GPU: the plain step and the data-parallel one, in turn, in one
-//! process. Started alone it is one rank over NCCL; under a launcher each rank prints what it sees, and the time of
-//! each collective.
+//! The overhead of data parallel for a captured step on a GPU: alternates the plain and the data-parallel step in one
+//! process. Started alone it is one rank over NCCL; under a launcher each rank prints its times, and the time of each
+//! collective.
 //!
 //! Usage: `dist_gpu [FILTER]`; only cases whose name contains the filter are run. A line for each case: microseconds of
 //! the plain and of the data-parallel step, and their ratio, medians of several rounds. A line for each collective:
@@ -26,7 +26,7 @@ mod rank {
     const ROUNDS: usize = 9;
     type Batch = [Tensor; 2];
 
-    /// A captured step and what it is given.
+    /// A captured step and its inputs.
     struct Step<'a> {
         capture: Capture,
         batch: Batch,
@@ -51,10 +51,10 @@ mod rank {
     }
 
     fn compare(name: &str, world: &World, device: Device, mut plain: Step, mut parallel: Step) -> Result<()> {
-        // Recorded after two calls each.
+        // Each step is recorded after two calls.
         let warm = plain.seconds(&device, 5)?.max(parallel.seconds(&device, 5)?);
         let once = plain.seconds(&device, 5)?;
-        // As often on all ranks.
+        // All ranks must run the same number of steps.
         let repeats = Tensor::new([((0.2 / once) as i64).clamp(10, 2000)])?;
         world.broadcast(&repeats, 0)?;
         let repeats = repeats.item::<i64>()? as usize;
@@ -91,7 +91,7 @@ mod rank {
         Ok(loss)
     }
 
-    /// The step of a model as it is, or data parallel.
+    /// The step of a model, plain or data parallel.
     fn make<M: Module>(
         world: Option<&World>,
         device: Device,
@@ -117,7 +117,7 @@ mod rank {
         Ok(Step { capture, batch, call })
     }
 
-    /// The time of each collective by itself, until its result is there.
+    /// The time of each collective alone, until its result is ready.
     fn collectives(world: &World, device: Device) -> Result<()> {
         let size = world.size();
         let (next, before) = ((world.rank() + 1) % size, (world.rank() + size - 1) % size);

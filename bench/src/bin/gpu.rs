@@ -1,9 +1,9 @@
 //! Rushlight's half of the GPU benchmark: times kernels and training steps on a CUDA device and prints one line each.
-//! `bench/gpu` runs it and PyTorch on the same machine and puts the figures side by side.
+//! `bench/gpu` runs it and PyTorch on the same machine and shows the figures side by side.
 //!
-//! Usage: `gpu [FILTER] [--first | --profile]`; only cases whose name contains the filter are run. With `--first` only
-//! the time from the start of the process to the end of the first step is taken; with `--profile`, a table says where
-//! the time of uncaptured steps goes.
+//! Usage: `gpu [FILTER] [--first | --profile]`; only cases whose name contains the filter are run. With `--first` it
+//! measures only the time from the start of the process to the end of the first step; `--profile` prints a profile of
+//! uncaptured steps.
 
 use rushlight::nn::models::{Gpt, resnet18_cifar};
 use rushlight::prelude::*;
@@ -30,10 +30,10 @@ fn randn(shape: &[usize], dtype: DType) -> Result<Tensor> {
     Tensor::randn_with(shape, (DType::F32, DEVICE))?.to_dtype(dtype)
 }
 
-/// What a training step is given.
+/// The inputs of a training step.
 type Batch = [Tensor; 2];
 
-/// One case: its name and what it prints.
+/// One case: its name and its output.
 struct Report {
     filter: String,
     first: bool,
@@ -42,7 +42,7 @@ struct Report {
 
 /// Seconds since this process began.
 fn since_start() -> Result<f64> {
-    // Times of processes are told in hundredths of a second.
+    // The kernel reports process times in hundredths of a second.
     let read = |path: &str| std::fs::read_to_string(path).map_err(|e| Error::io(format!("{path}: {e}")));
     let (stat, uptime) = (read("/proc/self/stat")?, read("/proc/uptime")?);
     let began = stat.rsplit(')').next().and_then(|s| s.split_whitespace().nth(19)).and_then(|t| t.parse::<f64>().ok());
@@ -73,8 +73,7 @@ impl Report {
         Ok(())
     }
 
-    /// A training step, made and dropped here, as it is and captured: its first takes libraries and kernels into
-    /// account.
+    /// A training step, uncaptured and captured. The first step includes loading libraries and compiling kernels.
     fn step<F: FnMut(&Batch) -> Result<Tensor>>(
         &self,
         name: &str,
@@ -107,7 +106,7 @@ impl Report {
         println!("{name}_uncaptured {:.1} us peak {:.0} MiB first {first:.2} s", s * 1e6, peak()?);
         reset_peak_memory(&DEVICE)?;
         let mut capture = Capture::new();
-        // Short steps are too short for few of them to be timed.
+        // Short steps need more repetitions for a stable time.
         let repeats = if s < 1e-3 { 2000 } else { 30 };
         let s = seconds(8, repeats, || capture.run(&batch, &mut call).map(drop))?;
         println!("{name} {:.1} us peak {:.0} MiB", s * 1e6, peak()?);
@@ -143,7 +142,7 @@ fn kernels(report: &Report) -> Result<()> {
     report.bandwidth("small_add", 96.0, || a.add(&b).map(drop))
 }
 
-/// Heads of 64 and 128, each position seeing those before it, or all.
+/// Heads of 64 and 128, causal and full.
 fn attention(report: &Report) -> Result<()> {
     for (name, heads, size) in [("attention", 12, 64), ("attention_d128", 6, 128)] {
         let shape = [16, heads, 1024, size];
@@ -346,7 +345,7 @@ fn language() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     Ok((batch, step))
 }
 
-/// A small encoder that tells sequences apart.
+/// A small encoder that classifies sequences.
 #[derive(Module)]
 struct Classifier {
     encoder: TransformerEncoder,
@@ -365,7 +364,7 @@ fn encoder() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     Ok((batch, step))
 }
 
-/// A block of minGPT, as most public code has it: attention and the activation are written out, operation by operation.
+/// A block of minGPT, as in most public code: attention and activation are composed of single ops.
 #[derive(Module)]
 struct WrittenBlock {
     norms: Vec<LayerNorm>,

@@ -1,10 +1,10 @@
-//! What the Trainer costs over a loop written by hand: both train the same GPT in turns, and the ratios of their times
-//! are printed.
+//! The overhead of the Trainer over a hand-written loop: both train the same GPT in turns; prints the ratios of their
+//! times.
 //!
 //!     cargo run --release -p rushlight-bench --bin trainer [ROUNDS] [--gpu] [--no-capture] [--chargpt] [--json]
 //!
-//! On a GPU both loops capture their step, train for two epochs, and the second is compared. `bench/trainer` shows
-//! Lightning beside it.
+//! On a GPU both loops capture their step, train for two epochs, and the second is compared. `bench/trainer`
+//! compares with Lightning.
 
 use rushlight::nn::models::Gpt;
 use rushlight::prelude::*;
@@ -16,12 +16,12 @@ use std::time::Instant;
 const STEPS: usize = 100;
 const LOG_EVERY: usize = 10;
 
-/// What is measured.
+/// The options of a measurement.
 #[derive(Clone, Copy)]
 struct Case {
     device: Device,
     capture: bool,
-    /// The example's model rather than a small one.
+    /// Uses the example's model instead of a small one.
     chargpt: bool,
     epochs: u64,
     steps: usize,
@@ -81,7 +81,7 @@ impl TrainModule for Model {
     }
 }
 
-/// Times the last epoch of a run, whose end is after its loss was read.
+/// Times the last epoch of a run; it ends after the loss is read.
 struct Clock {
     start: Instant,
     seconds: Arc<Mutex<f64>>,
@@ -181,7 +181,7 @@ fn main() -> Result<()> {
     by_trainer(case, &root)?;
     let mut rows: Vec<(Times, Times)> = Vec::with_capacity(rounds);
     for round in 0..rounds {
-        // Each goes first in every other round.
+        // The order alternates from round to round.
         rows.push(match round % 2 {
             0 => (by_hand(case)?, by_trainer(case, &root)?),
             _ => {

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Device};
+use rushlight_core::{DType, Device, Error};
 use rushlight_tensor::{Arg, IndexItem, Tensor};
 
 type Items = SmallVec<[IndexItem; 4]>;
@@ -105,6 +105,36 @@ pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
     Ok(items)
 }
 
+fn is_mask(index: &Tensor) -> bool {
+    matches!(index.dtype(), DType::Bool | DType::U8)
+}
+
+/// PyTorch's error for values that are elements of the tensor they would be written to by indices.
+pub fn refuse_overlap(tensor: &Tensor, values: &Tensor) -> PyResult<()> {
+    let extent = |t: &Tensor| {
+        let start = t.layout().offset() * t.dtype().size();
+        start..start + t.numel() * t.dtype().size()
+    };
+    let (a, b) = (extent(tensor), extent(values));
+    let dense = tensor.layout().is_dense() && values.layout().is_dense();
+    let overlap = dense && values.shares_storage(tensor) && a.start < b.end && b.start < a.end;
+    if values.is_same(tensor) || overlap {
+        return Err(runtime_error(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. \
+             Please clone() the tensor before performing the operation.",
+        ));
+    }
+    Ok(())
+}
+
+/// The error of `x[…] = value` without the name of a Rust method.
+fn unnamed(error: Error) -> Error {
+    match error.to_string().strip_prefix("index_assign: ") {
+        Some(message) => Error::new(error.kind(), message),
+        None => error,
+    }
+}
+
 #[pymethods]
 impl PyTensor {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -129,15 +159,19 @@ impl PyTensor {
         if let Some(value) = as_tensor(value) {
             let value = value.get().tensor();
             // Values are converted when copied, not when scattered by indices.
-            let by_index = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
-            if by_index && value.rank() > 0 && value.dtype() != t.dtype() {
+            let indices: SmallVec<[&Tensor; 4]> =
+                items.iter().filter_map(|i| if let IndexItem::Tensor(t) = i { Some(t) } else { None }).collect();
+            // One number where a mask is true is a `masked_fill`; an integer in a tensor is an integer.
+            let fills = value.numel() == 1 && matches!(&indices[..], [one] if is_mask(one));
+            let copies = fills || indices.iter().all(|t| t.rank() == 0 && !is_mask(t));
+            if !copies && value.dtype() != t.dtype() {
                 return Err(runtime_error(format!(
                     "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
                     t.dtype(),
                     value.dtype()
                 )));
             }
-            return py.detach(|| t.index_assign(&items[..], &value).map(drop)).py();
+            return py.detach(|| t.index_assign(&items[..], &value).map(drop)).map_err(unnamed).py();
         }
         let value = match scalar(value)? {
             Some(number) => number,
@@ -145,7 +179,7 @@ impl PyTensor {
                 return Err(type_error(format!("can't assign a {} to a tensor", value.get_type().name()?)));
             }
         };
-        py.detach(|| t.index_assign(&items[..], Arg::Scalar(value)).map(drop)).py()
+        py.detach(|| t.index_assign(&items[..], Arg::Scalar(value)).map(drop)).map_err(unnamed).py()
     }
 
     fn __delitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -72,7 +72,7 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Dims> {
 /// space.
 #[inline]
 pub fn checked_numel(shape: &[usize]) -> Result<usize> {
-    const MOST: usize = isize::MAX as usize / 16;
+    const MAX_NUMEL: usize = isize::MAX as usize / 16;
     #[cold]
     fn too_large(shape: &[usize]) -> Error {
         Error::value(format!("a tensor of shape {shape:?} has more elements than memory can address"))
@@ -84,8 +84,8 @@ pub fn checked_numel(shape: &[usize]) -> Result<usize> {
         extent = extent.saturating_mul(size.max(1));
     }
     match extent {
-        ..=MOST if empty => Ok(0),
-        ..=MOST => Ok(extent),
+        ..=MAX_NUMEL if empty => Ok(0),
+        ..=MAX_NUMEL => Ok(extent),
         _ => Err(too_large(shape)),
     }
 }

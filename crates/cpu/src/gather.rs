@@ -15,7 +15,7 @@ fn within(index: i64, size: usize) -> Option<usize> {
 }
 
 /// Maximum size that is counted in several tables at once, so that they stay in the L1 cache.
-const MOST_TALLIED: usize = 1024;
+const MAX_TALLIED: usize = 1024;
 /// Minimum elements per task.
 const TASK: usize = 8 << 10;
 
@@ -110,7 +110,7 @@ pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) ->
     if let (Scatter::Add, DType::I64, Operand::Scalar(value), &[n], &[size]) =
         (op, out.dtype, src, index.shape(), out.shape())
         && n >= 4 * size
-        && size <= MOST_TALLIED
+        && size <= MAX_TALLIED
     {
         return tally(index, value.to_i64(), out);
     }

@@ -1,13 +1,13 @@
-//! What a job of many ranks would cost: rendezvous, and the all-reduce of one 25 MiB bucket by each algorithm.
+//! Simulates the cost of a job of many ranks: rendezvous, and the all-reduce of one 25 MiB bucket by each algorithm.
 //!
 //! Constants are measured here first (a connection's handshake, a request of the store, latency and bandwidth of TCP on
 //! the loopback, the speed of a sum), or given as `latency_us=` and `gb_per_s=` for another network. Then every rank's
-//! clock is simulated step by step: a step ends when the slower of two partners has come to it, and takes its latency
-//! with a random delay, its bytes and its sum. `docs/distributed.md` has a run of it.
+//! clock is simulated step by step: a step starts when the slower of two partners reaches it and takes the latency with
+//! a random delay, plus the time of its bytes and of its sum. `docs/distributed.md` shows a run.
 //!
 //!     cargo run --release -p rushlight-dist --example simulate latency_us=20 gb_per_s=20
 
-use rushlight_core::Result;
+use rushlight_core::{Error, Result};
 use rushlight_dist::launch::Secret;
 use rushlight_dist::store::{Store, TcpStore};
 use rushlight_tensor::Tensor;
@@ -20,7 +20,7 @@ const RANKS_PER_NODE: usize = 8;
 /// Connections of a rank to the store, and its requests, until its first collective.
 const CONNECTIONS: f64 = 3.0;
 const REQUESTS: f64 = 10.0;
-/// What a rank says about itself: node, port, addresses.
+/// Bytes of a rank's entry in the list of ranks: node, port, addresses.
 const CARD: f64 = 90.0;
 
 /// Seconds.
@@ -139,9 +139,18 @@ fn tree(n: usize, bytes: f64, c: &Constants, delays: &mut Delays) -> f64 {
     down + up
 }
 
+/// `println!` that ends the program if the pipe is closed.
+macro_rules! say {
+    ($($text:tt)*) => {
+        if writeln!(std::io::stdout(), $($text)*).is_err() {
+            return Ok(());
+        }
+    };
+}
+
 fn main() -> Result<()> {
     let mut c = measure()?;
-    println!(
+    say!(
         "measured: handshake {:.0} µs, request {:.0} µs, latency {:.1} µs, {:.2} GB/s by TCP, {:.1} GB/s summed",
         c.handshake * 1e6,
         c.request * 1e6,
@@ -153,12 +162,12 @@ fn main() -> Result<()> {
         match argument.split_once('=').map(|(name, value)| (name, value.parse::<f64>())) {
             Some(("latency_us", Ok(value))) => c.latency = value * 1e-6,
             Some(("gb_per_s", Ok(value))) => c.byte = 1e-9 / value,
-            _ => println!("{argument} should be latency_us=NUMBER or gb_per_s=NUMBER"),
+            _ => return Err(Error::value(format!("'{argument}': expected latency_us=NUMBER or gb_per_s=NUMBER"))),
         }
     }
-    println!("network: latency {:.1} µs, {:.2} GB/s", c.latency * 1e6, 1e-9 / c.byte);
-    println!("| ranks | rendezvous | of that the list of ranks | ring of all | nodes, then rings | doubling | tree |");
-    println!("|---|---|---|---|---|---|---|");
+    say!("network: latency {:.1} µs, {:.2} GB/s", c.latency * 1e6, 1e-9 / c.byte);
+    say!("| ranks | rendezvous | of that the list of ranks | ring of all | nodes, then rings | doubling | tree |");
+    say!("|---|---|---|---|---|---|---|");
     for ranks in [16, 128, 1024, 16_384] {
         let n = ranks as f64;
         let list = n * n * CARD * c.byte;
@@ -177,7 +186,7 @@ fn main() -> Result<()> {
             tree(ranks, BUCKET, &c, &mut delays),
         ];
         let ms: Vec<String> = times.iter().map(|t| format!("{:.1} ms", t * 1e3)).collect();
-        println!("| {ranks} | {:.2} s | {list:.2} s | {} |", meeting, ms.join(" | "));
+        say!("| {ranks} | {:.2} s | {list:.2} s | {} |", meeting, ms.join(" | "));
     }
     Ok(())
 }

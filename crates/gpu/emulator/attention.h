@@ -1,13 +1,13 @@
-// Runs one kernel of flash_hopper.cu on problems of several shapes and compares with attention computed plainly.
+// Runs one kernel of flash_hopper.cu on problems of several shapes and compares with a plain attention.
 static std::mt19937 numbers(7);
 static float random_number() { return (int)(numbers() % 2001 - 1000) / 1000.0f; }
 
 struct Tensor {
     u64 sizes[4], strides[4];  // batch, heads, rows, columns
     std::vector<T> data;
-    std::vector<float> values;  // the same numbers: conversions are slow
-    // Rows of all heads side by side, as projections leave them, or heads one after the other; `gap` elements more to a
-    // row.
+    std::vector<float> values;  // the same numbers as floats: conversions are slow
+    // Heads side by side in a row, as projections produce them, or heads one after the other. Rows are padded by `gap`
+    // elements.
     Tensor(u64 b, u64 h, u64 n, u64 d, bool side_by_side, u64 gap, bool random) : sizes{b, h, n, d} {
         u64 row = d + gap;
         if (side_by_side) strides[0] = n * h * row, strides[1] = row, strides[2] = h * row;
@@ -48,7 +48,7 @@ static bool check(u64 b, u64 heads, u64 kv, u64 l, u64 s, u64 d, bool side, u64 
     std::vector<u8> seen(l * s);
     for (auto& x : bias) x = convert<T>(random_number());
     for (auto& x : seen) x = numbers() % 3 != 0;
-    // A query that sees nothing.
+    // A query that sees no key.
     for (u64 j = 0; j < s; j++) seen[3 * s + j] = 0;
     Spec spec = {};
     spec.q = q.data.data(), spec.k = k.data.data(), spec.v = v.data.data();
@@ -59,7 +59,7 @@ static bool check(u64 b, u64 heads, u64 kv, u64 l, u64 s, u64 d, bool side, u64 
     spec.scale = 0.5, spec.p = DROPOUT ? 0.25 : 0;
     spec.stream = {5, 3};
     double enlarged = 1 / (1 - spec.p);
-    // Plainly.
+    // Plain attention.
     std::vector<double> o(b * heads * l * d), gq(o.size()), gk(b * kv * s * d), gv(gk.size());
     std::vector<float> lse(b * heads * l), got_lse(lse.size(), -99);
     std::vector<double> delta(lse.size());
@@ -115,7 +115,7 @@ static bool check(u64 b, u64 heads, u64 kv, u64 l, u64 s, u64 d, bool side, u64 
         Worst worst{what};
         u64 n = 0;
         got.each([&](u64, u64, u64, u64, T& x) { worst.add(plain(x), want[n++]); });
-        // What lies between rows is not ours.
+        // The kernel must not write between rows.
         if (gap) for (u64 n = 0; n < got.data.size(); n++) if (n % (d + gap) >= d && plain(got.data[n]) != plain(convert<T>(-99.0f))) worst.add(9, 0);
         bad |= worst.bad();
     };
@@ -165,7 +165,7 @@ static bool check(u64 b, u64 heads, u64 kv, u64 l, u64 s, u64 d, bool side, u64 
 int main(int argc, char** argv) {
     machine::dice.seed(argc > 1 ? atoi(argv[1]) : 1);
     bool bad = false;
-    // Many steps and tasks for one block; heads that share keys, rows with gaps between them; odd sizes.
+    // Many steps and tasks for one block; heads that share keys; rows with gaps; odd sizes.
     bad |= check(1, 1, 1, 650, 650, D, false, 0, 1, 1);
     bad |= check(2, 2, 1, 200, 330, D, true, 8, 3, 2);
     bad |= check(1, 3, 3, 390, 260, D - 24, true, 0, 2, 2);

@@ -1,4 +1,4 @@
-// Stands for warpgroup.cu and bulk_copies.cu, and for what is PTX in fragments.cu.
+// Replaces warpgroup.cu and bulk_copies.cu, and the PTX of fragments.cu.
 float machine::value(uint16_t bits) { return plain(T{bits}); }
 
 static u32 shared_address(const void* p) { return (u32)((const char*)p - (const char*)memory); }
@@ -30,7 +30,7 @@ __attribute__((noinline)) static void multiply(float (&c)[8][4], const u32 (&a)[
 __attribute__((noinline)) static void multiply_panels(float (&c)[16][4], const u32 (&a)[4], u32 b) { machine::issue(true, 16, true, 0, a, b, c); }
 template <int ADD, int N> __attribute__((noinline)) void multiply(float (&c)[N][4], u32 a, u32 b) { machine::issue(false, N, ADD, a, nullptr, b, c); }
 
-// A map's first word points to what it means.
+// The first word of a map points to its description.
 struct Meaning { const T* at; u64 sizes[4], strides[4]; int rows; };
 struct alignas(64) Map { u64 words[16]; };
 static void init_barrier(u64* b, u32 arrivals) { machine::barriers[b] = {(int)arrivals, (int)arrivals, 0, 0}; }

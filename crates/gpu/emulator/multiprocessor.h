@@ -1,9 +1,9 @@
-// One multiprocessor of compute capability 9.0, as far as our kernels use it, for a machine without a GPU: a block's
-// threads run as coroutines in a random order, copies arrive at once or late and out of order, products are done as
-// early or as late as is allowed. So a kernel that reads a tile too early, gives it back too soon, or waits for what
-// never comes, is found out.
+// Emulates the parts of a multiprocessor of compute capability 9.0 that our kernels use, on a machine without a GPU. A
+// block's threads run as coroutines in a random order, copies arrive at once or late and out of order, products finish
+// as early or as late as allowed. So tests find a kernel that reads a tile too early, releases it too soon, or
+// deadlocks.
 //
-// What is not here: how long things take, registers, the order in which plain accesses to memory become visible.
+// Not emulated: time, registers, the order in which plain memory accesses become visible.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include <ucontext.h>
 #include <vector>
 
-// The plain forms of what is PTX in prelude.cu.
+// Plain forms of the PTX in prelude.cu.
 #define __HIP__ 1
 #define EMULATED 1
 #define __device__
@@ -70,29 +70,29 @@ void settle(Barrier& b) {
     if (b.pending == 0 && b.bytes == 0) b.pending = b.arrivals, b.phases++;
 }
 std::vector<std::function<void()>> copies;
-// Some copies arrive at once.
+// Whether a copy arrives at once.
 void copy_later(std::function<void()> copy) { chance(30) ? copy() : copies.push_back(copy); }
 
 struct Meeting { int there = 0; unsigned over = 0; };
 Meeting numbered[16], everybody;
 
-// Lanes of a warp meet and hand each other a word.
+// Lanes of a warp synchronise and exchange words.
 struct Product { bool from_registers; int fragments; bool add; unsigned a, b; float (*c[32])[4]; const uint32_t* operand[32]; };
 struct Warp {
     int there = 0;
     unsigned over = 0;
     uint64_t words[2][32];
-    // Products begun, by sets; the last set is open. Lanes count their own.
+    // Started products by set; the last set is open. Each lane counts its own.
     std::vector<std::vector<Product>> sets{1};
     int issued[32] = {};
-    // Turns it sits out.
+    // Number of turns that the warp skips.
     int asleep = 0;
 };
 std::vector<Warp> warps;
 Warp& warp() { return warps[threadIdx.x / 32]; }
 int lane() { return threadIdx.x % 32; }
 
-// Now and then a warp falls behind the others.
+// At random, a warp falls behind the others.
 void maybe_sleep() {
     if (chance(50)) warp().asleep = dice() % 30, yield();
 }
@@ -111,7 +111,7 @@ template <class F> unsigned meet_in_warp(uint64_t word, F together) {
     return mine % 2;
 }
 
-// Where a line's column lies, with the pieces of 16 bytes swapped about; columns from 64 on are in the next panel.
+// The address of a line's column in the swizzled layout; columns from 64 on are in the next panel.
 uint16_t element(unsigned lines, int line, int column) {
     unsigned at = (lines & 0x3fff) * 16 + line / 8 * 1024 + line % 8 * 128 + column % 64 * 2 + column / 64 * (lines >> 16) * 16;
     at ^= (at >> 7 & 7) << 4;
@@ -230,8 +230,7 @@ template <class F> void launch(unsigned blocks, unsigned block_threads, F kernel
 }
 }  // namespace machine
 
-// ---- what kernels call
-// ------------------------------------------------------------------------------------------------------------
+// ---- what kernels call ----------------------------------------------------------------------------------------------
 
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }

@@ -1,8 +1,8 @@
 // CUDA's built-ins that kernel texts use, defined for AMD. Precedes prelude.cu when AMD's compiler is used.
 //
 // Lanes work together in groups of at most 32: a whole wavefront of RDNA GPUs (gfx10 and later), half a wavefront of
-// CDNA GPUs (gfx9), where both halves run the same instructions. So shuffles name 32 as their width, and a group whose
-// other half has left, or takes another branch, is as right as a whole wavefront.
+// CDNA GPUs (gfx9), where both halves run the same instructions. So shuffles have a width of 32, and a group works
+// even if the wavefront's other half has exited or takes another branch.
 
 #define __shfl_xor_sync(group, x, lanes) __shfl_xor(x, lanes, 32)
 #define __shfl_down_sync(group, x, lanes) __shfl_down(x, lanes, 32)
@@ -17,7 +17,7 @@ __device__ inline void sync_lanes() {
 #endif
 #define __syncwarp() sync_lanes()
 
-// Sums and products that are not fused, and roots to the last bit: AMD's functions of these names promise neither.
+// Unfused sums and products, and correctly rounded roots: AMD's functions of these names guarantee neither.
 #ifdef EMULATED
 #define NOT_FUSED
 #else

@@ -19,8 +19,7 @@ __device__ inline double logarithm(double x) { return log(x); }
 
 typedef Vec<W, 4> Four;
 
-// Rows of tiles hold whole vectors of four, the last filled up with zeros, and one more: neighbouring rows then are in
-// different banks.
+// Tile rows are padded with zeros to whole vectors of four, plus one vector: neighbouring rows are in different banks.
 #define FOURS(width) ((u32)((width) + 3) / 4)
 #define PADDED(width) ((FOURS(width) + 1) * 4)
 
@@ -38,8 +37,7 @@ __device__ inline void load_tile(W* tile, const T* head, u64 row_stride, u64 col
     u32 padded = PADDED(width), filled = FOURS(width) * 4, down = THREADS / filled, along = THREADS % filled;
     u32 r = threadIdx.x / filled, c = threadIdx.x % filled;
     while (r < rows) {
-        // Loads are all under way before the first store, which could be to where they read from as far as the compiler
-        // knows.
+        // Issue all loads before the first store: the compiler cannot reorder them, as the addresses may alias.
         const int AT_ONCE = 8;
         W some[AT_ONCE];
         u32 place[AT_ONCE];
@@ -74,13 +72,13 @@ __device__ inline W score(const Spec& s, u64 b, u64 h, u64 i, u64 j, W dot) {
     return x;
 }
 
-// Dropout's factor of the score at (head, i, j).
+// The dropout factor of the score at (head, i, j).
 __device__ inline W kept(const Spec& s, u64 head, u64 i, u64 j) {
 #if DROPOUT
     u64 word = (head * s.l + i) * s.s + j;
     u32 w[4];
     philox_block(s.stream, word / 4, w);
-    // Words indexed by a variable would not stay in registers.
+    // An array indexed by a variable would not stay in registers.
     u32 mine = word % 4 == 0 ? w[0] : word % 4 == 1 ? w[1] : word % 4 == 2 ? w[2] : w[3];
     float u = (float)(mine >> 8) * (1.0f / 16777216.0f);
     return u >= (float)s.p ? (W)(1 / (1 - s.p)) : (W)0;
@@ -173,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention(Spec s, T* out, 
 #ifdef BACKWARD
 struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const W* lse; };
 
-// delta[row] = out . dout: the term that the softmax's derivative subtracts in a row.
+// delta[row] = out . dout: the term that the derivative of softmax subtracts in a row.
 extern "C" __global__ void attention_delta(Spec s, Saved saved, W* delta) {
     u64 row = (blockIdx.x * (u64)blockDim.x + threadIdx.x) / 32;
     if (row >= s.batch * s.heads * s.l) return;
@@ -306,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_short(Spec s, Sa
             factor = kept(s, head, r, lane);
             d = ds[r * TILE + lane] * factor;
         }
-        // The term that the softmax's derivative subtracts in a row.
+        // The term that the derivative of softmax subtracts in a row.
         W delta = group_reduce<Sum, 32>(prob * d, (W*)0);
         if (lane < columns) {
             p[r * TILE + lane] = prob * factor;
@@ -330,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_short(Spec s, Sa
 #endif
 
 #ifdef PRODUCTS
-// Scores that a matrix product left, a block per row: to probabilities, in place.
+// Converts the scores of a matrix product to probabilities in place, one block per row.
 extern "C" __global__ void __launch_bounds__(128) attention_scores(Spec s, W* scores, W* lse, u64 start) {
     __shared__ W shared[32];
     u64 row = start + blockIdx.x, i = row % s.l, h = row / s.l % s.heads, b = row / (s.l * s.heads);
@@ -354,7 +352,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_scores(Spec s, W* sc
     if (threadIdx.x == 0) lse[row] = sum == 0 ? LOWEST : top + logarithm(sum);
 }
 
-// The same in the backward pass: probabilities, and the scores' gradients from products of gradients with values.
+// The same in the backward pass: computes probabilities, and the scores' gradients from products of gradients with
+// values.
 extern "C" __global__ void __launch_bounds__(128) attention_scores_backward(Spec s, W* p, W* ds, const W* lse, const W* delta, u64 start) {
     u64 row = start + blockIdx.x, i = row % s.l, h = row / s.l % s.heads, b = row / (s.l * s.heads);
     p += blockIdx.x * s.s;

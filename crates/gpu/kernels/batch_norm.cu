@@ -1,8 +1,8 @@
 // Normalisation of the channels of [batch, channels, space].
 //
-// Elements are taken LANES at a time, the tensor being [batch, channels, space] of such vectors: vectors lie along the
-// space, or, where an image has one position (ACROSS), along the channels. A block has CHANNELS vectors side by side
-// and IN threads for each; a channel's vectors are cut into gridDim.y pieces, whose sums are joined in order.
+// The tensor is read as [batch, channels, space] of vectors of LANES elements. Vectors run along the space or, if an
+// image has one position (ACROSS), along the channels. A block has CHANNELS vectors side by side and IN threads for
+// each. A channel's vectors are split into gridDim.y pieces, whose sums are joined in order.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
@@ -27,7 +27,7 @@ struct Moments {
         m2 += b.m2 + d * d * (n * (b.n / all));
         n = all;
     }
-    // With the lane whose number differs by m: both get the same.
+    // Joined with the lane whose number differs by m: both lanes get the same result.
     __device__ void merge_lanes(int m) {
         Moments other = shuffle_xor(*this, m);
         if (threadIdx.x & m) { Moments mine = *this; *this = other, other = mine; }
@@ -41,10 +41,10 @@ struct Pair {
     __device__ void merge_lanes(int m) { merge(shuffle_xor(*this, m)); }
 };
 
-// Sizes in vectors, of the whole and of a piece.
+// Sizes in vectors: of the tensor and of a piece.
 struct Cut { u64 channels, space, count, piece; };
 
-// A thread's way through its piece of a channel.
+// A thread's iteration over its piece of a channel.
 struct Walk {
     idx column, e, last, image, position, images, positions;
     Cut cut;
@@ -70,7 +70,7 @@ struct Walk {
     __device__ bool there() const { return column < cut.channels; }
 };
 
-// Several loads are in flight at a time: `load` reads a position, `use` consumes it.
+// Keeps several loads in flight: `load` reads a position, `use` consumes it.
 #define AT_ONCE 4
 #define WALK(load, use)                                                   \
     while (walk.more()) {                                                 \
@@ -85,7 +85,7 @@ struct Walk {
         _Pragma("unroll") for (int u = 0; u < AT_ONCE; u++) if (there[u]) { use } \
     }
 
-// Sums of a block's threads for each of its channels, to `to`.
+// Writes the sums over a block's threads to `to`, one per channel.
 template <class A> __device__ inline void reduce_block(A (&mine)[OWN], const Walk& walk, A* to) {
     __shared__ A shared[8][CHANNELS][OWN];
     EACH_OWN {
@@ -115,7 +115,7 @@ template <class A> __device__ inline A add_rows(A mine, A (&shared)[32][33]) {
 #ifdef STATISTICS
 extern "C" __global__ void __launch_bounds__(256) batch_norm_statistics(const V* x, Moments* partial, Cut cut) {
     Walk walk(cut);
-    // Sums of differences from the thread's first element: small differences keep their squares exact.
+    // Sums differences from the thread's first element: squares of small differences are exact.
     W middle[OWN], sum[OWN], squares[OWN];
     EACH_OWN middle[o] = 0, sum[o] = 0, squares[o] = 0;
     W n = 0;
@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(1024) batch_norm_finish(const Momen
             n += part.n, sum += part.n * part.mean;
         }
     }
-    // From here on a row of threads has a channel's sums.
+    // From here on a row of threads holds one channel's sums.
     W all = add_rows(n, shared), middle = add_rows(sum, shared) / all;
     if (threadIdx.x == 0) means[threadIdx.y] = middle;
     __syncthreads();
@@ -173,13 +173,13 @@ extern "C" __global__ void __launch_bounds__(1024) batch_norm_finish(const Momen
 }
 #endif
 
-// A normalised element, written out explicitly: gradients that recompute it must get the same bits.
+// A normalised element. The formula is explicit because gradients that recompute it must get the same bits.
 __device__ inline float normal(float x, float middle, float scale, float shift) { return fmaf(x - middle, scale, shift); }
 __device__ inline double normal(double x, double middle, double scale, double shift) { return fma(x - middle, scale, shift); }
 
 #ifdef APPLY
-// Then ADD of another tensor, then RELU; KEEP and KEEP_SUM say which results on the way are wanted. Each is rounded as
-// if it had been written.
+// After the normalisation: ADD adds another tensor, then RELU. KEEP and KEEP_SUM select the intermediate results to
+// write. Each step rounds as if its result had been stored.
 extern "C" __global__ void __launch_bounds__(256) batch_norm(const V* x, const P* weight, const P* bias, V* y, const W* mean, const W* rstd, const V* other, V* sum, V* positive, Cut cut) {
     Walk walk(cut);
     if (!walk.there()) return;
@@ -210,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(256) batch_norm(const V* x, const P
 #endif
 
 #ifdef RUNNING
-// The variance is of as many values as make `scale` their number over one less.
+// `scale` is n / (n - 1) for the n values of the variance.
 extern "C" __global__ void batch_norm_running(const W* mean, const W* rstd, W* running_mean, W* running_var, u64 channels, double eps, double scale, double momentum) {
     u64 c = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (c >= channels) return;
@@ -225,7 +225,7 @@ extern "C" __global__ void batch_norm_running(const W* mean, const W* rstd, W* r
 #endif
 
 #ifdef BACKWARD
-// Whether a ReLU after the normalisation, if there is one, lets an element's gradient through.
+// Whether the ReLU after the normalisation, if there is one, passes an element's gradient.
 __device__ inline bool passes(W x, W middle, W scale, W shift) {
     return !RELU || convert<W>(convert<T>(normal(x, middle, scale, shift))) > 0;
 }
@@ -276,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(1024) batch_norm_join(const Pair* p
     if (dbias) dbias[channel] = convert<P>(all.plain);
 }
 
-// `over`: how many elements the statistics were taken of; 0 if they were given.
+// `over`: number of elements of the statistics; 0 if the caller gave the statistics.
 extern "C" __global__ void __launch_bounds__(256) batch_norm_backward(const V* dy, const V* x, const P* weight, const P* bias, const W* mean, const W* rstd, const Pair* sums, V* dx, Cut cut, u64 over) {
     Walk walk(cut);
     if (!walk.there()) return;

@@ -1,9 +1,8 @@
-// Prologue and epilogue of a recorded step: numbers and inputs are copied in before it, its outputs are copied out at
-// its end.
+// Prologue and epilogue of a recorded step: the prologue copies numbers and inputs in, the epilogue copies outputs out.
 
 #define PIECE 32768
 
-// Copies bytes, 16 at a time where both ends allow.
+// Copies bytes, 16 at a time if both addresses are aligned.
 __device__ inline void copy_piece(const u8* from, u8* to, u64 start, u64 end) {
     if ((((u64)from | (u64)to | end) & 15) == 0) {
         for (u64 i = start + threadIdx.x * 16; i < end; i += 256 * 16) *(Vec16*)(to + i) = *(const Vec16*)(from + i);
@@ -28,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(256) step_begin(Begin b) {
 #endif
 
 #ifdef END
-// `slot`: where the numbers have the address an output goes to.
+// `slot`: the index, among the numbers, of the output's destination address.
 struct Output { const u8* from; u64 bytes; u64 first; u64 slot; };
 struct End { const u64* block; u64 outputs; Output output[OUTPUTS]; };
 

@@ -1,5 +1,5 @@
-// Collectives over memory that processes share: flags that tell when data is there, and sums of several ranks' data.
-// W: the type that elements are combined in. OP: how, the number of `ReduceOp`.
+// Collectives over memory that processes share: flags that signal when data is ready, and sums of several ranks' data.
+// W: the type in which elements are combined. OP: the number of the `ReduceOp`.
 
 #define RANKS 16
 #define FLAGS 64
@@ -31,7 +31,7 @@ template <> struct Combine<i64> {
     }
 };
 
-// The ranks' elements in the order of the ranks, so that all ranks get the same sum.
+// Adds the ranks' elements in rank order, so that all ranks get the same sum.
 extern "C" __global__ void __launch_bounds__(256) combine(Sources s, T* out, u64 count) {
     for (u64 i = blockIdx.x * (u64)256 + threadIdx.x; i < count; i += gridDim.x * (u64)256) {
         W total = convert<W>(s.x[0][i]);
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(256) combine(Sources s, T* out, u64
 #ifdef SIGNAL
 struct Flags { u32 count; u32 pad; u64 reset; u32* at[FLAGS]; };
 
-// Waits until all flags are raised, and lowers those whose bit is set.
+// Waits until all flags are set, then clears those whose bit is set in the mask.
 extern "C" __global__ void __launch_bounds__(64) await_flags(Flags f) {
     if (threadIdx.x < f.count) {
         volatile u32* at = f.at[threadIdx.x];

@@ -1,4 +1,4 @@
-// Convolutions: images unfolded into columns for a matrix product and folded back, and direct kernels for groups.
+// Convolutions: im2col and col2im around a matrix product, and direct kernels for groups.
 
 struct Conv { u64 batch, in_channels, out_channels, groups; i64 input[3], kernel[3], output[3], stride[3], padding[3], dilation[3]; };
 
@@ -10,7 +10,7 @@ __device__ inline void coordinates(u64 i, const i64 (&sizes)[3], i64 (&at)[3]) {
     at[0] = (i64)(i / (u64)(sizes[2] * sizes[1]));
 }
 
-// Where tap k of output o reads along each dimension; false in the padding.
+// The input position that tap k of output o reads along each dimension; false in the padding.
 __device__ inline bool source(const Conv& c, const i64 (&o)[3], const i64 (&k)[3], u64& at) {
     u64 place = 0;
 #pragma unroll
@@ -23,7 +23,7 @@ __device__ inline bool source(const Conv& c, const i64 (&o)[3], const i64 (&k)[3
     return true;
 }
 
-// Which output reads input i by tap k; false if none.
+// The output that reads input i with tap k; false if none.
 __device__ inline bool target(const Conv& c, const i64 (&i)[3], const i64 (&k)[3], u64& at) {
     u64 place = 0;
 #pragma unroll
@@ -54,7 +54,7 @@ extern "C" __global__ void unfold(Conv c, const T* x, T* columns, u64 images, u6
     columns[n * image_step + r * row_step + l] = v;
 }
 
-// The reverse, summed: dx[n, channel, i] over all taps. Half types are rounded only here.
+// The reverse: dx[n, channel, i] is the sum over all taps. Half types are rounded only here.
 extern "C" __global__ void fold(Conv c, const W* columns, T* dx, u64 images, u64 image_step, u64 row_step) {
     u64 taps = volume(c.kernel), pixels = volume(c.input);
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
@@ -80,7 +80,7 @@ extern "C" __global__ void conv_bias(T* y, const T* bias, u64 channels, u64 pixe
 #endif
 
 #ifdef DIRECT
-// One thread per output, input or weight: for groups, whose matrices are too small to be worth a product.
+// One thread per output, input or weight: for groups, whose matrices are too small for a matrix product.
 extern "C" __global__ void conv_direct(Conv c, const T* x, const T* w, T* y) {
     u64 pixels = volume(c.output), taps = volume(c.kernel);
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
@@ -119,7 +119,7 @@ extern "C" __global__ void conv_direct_input(Conv c, const T* dy, const T* w, T*
     dx[i] = convert<T>(sum);
 }
 
-// A block per weight; its threads share images and pixels.
+// One block per weight; its threads split the images and pixels.
 extern "C" __global__ void __launch_bounds__(256) conv_direct_weight(Conv c, const T* x, const T* dy, T* dw) {
     __shared__ W shared[32];
     u64 taps = volume(c.kernel), pixels = volume(c.output), ins = c.in_channels / c.groups;

@@ -1,8 +1,8 @@
-// Convolutions of few channels over small images, with steps of one: an image and the weights are in shared memory, a
-// thread computes all channels of its pixels (or all output channels of its taps) in registers. CI and CO channels come
-// in and go out, taps are KH by KW.
+// Convolutions of few channels over small images with stride one. An image and the weights are in shared memory; a
+// thread computes all channels of its pixels (or all output channels of its taps) in registers. CI and CO are the
+// numbers of input and output channels; the kernel has KH by KW taps.
 
-#define PIXELS 2  // of a thread at a time, which share what it reads of the weights
+#define PIXELS 2  // pixels per thread and pass; they share each weight load
 #define CO4 ((CO + 3) / 4 * 4)
 #define TAPS (CI * KH * KW)
 typedef Vec<W, 4> Four;
@@ -10,7 +10,7 @@ typedef Vec<W, 4> Four;
 // Sizes of input and output images, and the padding of the input.
 struct Plane { u32 height, width, out_height, out_width, above, left; };
 
-// An image with zeros around it.
+// Copies an image with its zero padding.
 __device__ inline void load_image(W* tile, const T* x, const Plane& p, u32 rows, u32 columns) {
     for (u32 i = threadIdx.x; i < CI * rows * columns; i += blockDim.x) {
         u32 c = i / (rows * columns), r = i / columns % rows - p.above, column = i % columns - p.left;
@@ -19,8 +19,8 @@ __device__ inline void load_image(W* tile, const T* x, const Plane& p, u32 rows,
 }
 
 #ifdef CORRELATE
-// One image. FLIPPED: the gradient by the input, which is a convolution of the output's gradient by the weights with
-// taps reversed and channels exchanged.
+// One image. FLIPPED: the gradient by the input, which convolves the output's gradient with the weights, taps reversed
+// and channels exchanged.
 extern "C" __global__ void conv_few(Plane p, const T* x, const T* w, const T* bias, T* y) {
     extern __shared__ double memory[];
     Four* weights = (Four*)memory;  // [TAPS][CO4]
@@ -79,8 +79,8 @@ extern "C" __global__ void conv_few(Plane p, const T* x, const T* w, const T* bi
 #endif
 
 #ifdef WEIGHT
-// The gradient by the weight over every gridDim.x-th image, one line of partial sums [CO][TAPS] per block. SLICES
-// threads share a tap's rows.
+// The gradient by the weight over every gridDim.x-th image: one line of partial sums [CO][TAPS] per block. SLICES
+// threads split a tap's rows.
 extern "C" __global__ void __launch_bounds__(SLICES * TAPS) conv_few_weight(Plane p, const T* x, const T* dy, W* partial, u32 batch) {
     extern __shared__ double memory[];
     u32 rows = p.out_height + KH - 1, columns = p.out_width + KW - 1, pixels = p.out_height * p.out_width;
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(SLICES * TAPS) conv_few_weight(Plan
             }
         }
     }
-    // Slices are added up in their order.
+    // Adds the slices in order.
     W* sums = (W*)memory;
     __syncthreads();
 #pragma unroll
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(SLICES * TAPS) conv_few_weight(Plan
     }
 }
 
-// Adds up the lines; 32 weights by 8 threads each.
+// Adds the lines: 32 weights by 8 threads each.
 extern "C" __global__ void conv_few_join(const W* partial, T* dw, u32 lines) {
     __shared__ W sums[8][33];
     u32 i = blockIdx.x * 32 + threadIdx.x;

@@ -12,8 +12,8 @@ extern "C" __global__ void arange(Nest<1> nest, NUM start, NUM step, OUT* out, u
 #endif
 
 #ifdef TRANSPOSE
-// out[b, r, c] = x[b, c, r], rows and columns the two inner loops: the input is dense along r, the output along c.
-// Tiles of 32 by 32 go through shared memory, so that both sides are read and written in whole lines.
+// out[b, r, c] = x[b, c, r]. Rows and columns are the two inner loops: the input is dense along r, the output along c.
+// Tiles of 32 by 32 go through shared memory, so that reads and writes are coalesced.
 extern "C" __global__ void transpose(Nest<2> batch, const T* x, T* out, u32 rows, u32 columns, u64 x_step, u64 out_step) {
     __shared__ T tile[32][33];
     idx at[2];

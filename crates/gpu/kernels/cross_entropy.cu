@@ -1,5 +1,5 @@
-// Cross-entropy of logits with class indices: one pass over a row gives the logarithm of its sum of exponentials; no
-// probabilities are stored.
+// Cross-entropy of logits with class indices: one pass over a row computes its log-sum-exp; no probabilities
+// are stored.
 
 typedef Vec<T, LANES> V;
 // For half types the hardware's exponential is exact enough: its argument has at most about ten bits.
@@ -8,12 +8,12 @@ __device__ inline double exponential(double x) { return exp(x); }
 __device__ inline float logarithm(float x) { return logf(x); }
 __device__ inline double logarithm(double x) { return log(x); }
 #define LOWEST ((W)-INFINITY)
-// Loads of a thread that are under way together.
+// Loads that a thread has in flight at a time.
 #define AHEAD 4
 
 struct Spec { const T* logits; const i64* target; const P* weight; u64 rows; u64 classes; i64 ignore_index; double smoothing; };
 
-// The class of a row, or -1 if it counts for nothing. Unlike an index, a class does not count from the end.
+// The class of a row, or -1 if the row is ignored. Unlike an index, a negative class does not count from the end.
 __device__ inline i64 class_of(const Spec& s, u64 row, Fault* fault) {
     i64 target = s.target[row];
     if (target == s.ignore_index) return -1;
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entrop
             if (at + t * TPR >= vectors) break;
 #pragma unroll
             for (int l = 0; l < LANES; l++) {
-                // NaN is left to the sum.
+                // The sum propagates NaN.
                 W v = convert<W>(some[t].v[l]);
                 higher = v > higher ? v : higher;
             }

@@ -2,13 +2,13 @@
 //
 // D: head size rounded up to 32, 64, 96 or 128. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys
 // (gradient by keys and values) of one head, 16 per warp, and walks the other side in steps of STEP. Scores never leave
-// registers: the accumulators of one product have the layout that the next one's first operand needs. Where products
-// run beside other instructions, a step's scores are multiplied while the step before is being added up and turned into
-// probabilities. Nothing is added by atomics, so results do not depend on timing. The texts of tensor_cores.cu, with
-// the products, and of flash_scores.cu go before this one.
+// registers: the accumulators of one product have the layout of the next product's first operand. Where products are
+// asynchronous, a step's scores are multiplied while the softmax of the previous step is computed. No sum uses atomics,
+// so results do not depend on timing. The texts of tensor_cores.cu, which has the products, and of flash_scores.cu
+// precede this one.
 
-// The grid: heads whose other side stays in the cache meanwhile, by tiles of each, by sets of such heads. First tiles
-// start first.
+// The grid: heads whose other side fits in the cache together, by tiles of each head, by sets of such heads. Lower tile
+// numbers start first.
 #define HEAD (blockIdx.z * gridDim.x + blockIdx.x)
 #define TILE_OF_HEAD (int)blockIdx.y
 #define TILES (int)gridDim.y
@@ -22,7 +22,7 @@
 #define TILE(stage, which) (steps_at + ((stage) * 2 + (which)) * (STEP * ROW))
 __device__ inline int after(int stage) { return stage + 1 == STAGES ? 0 : stage + 1; }
 
-// Steps of so many with keys that a group's queries from `first` on see.
+// Number of steps with keys that a group's queries from `first` on see.
 __device__ inline int steps_of(int first, int steps) {
     int seen = (first + GROUP * 16 - 1) / STEP + 1;
     return CAUSAL && seen < steps ? seen : steps;
@@ -37,12 +37,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     if (head >= (u32)s.batch * heads) return;
     u64 b = head / heads;
     u32 h = head - (u32)b * heads, kh = s.kv_heads == heads ? h : h / (heads / (u32)s.kv_heads);
-    // Under a causal mask later queries see more: they start first.
+    // Under a causal mask later queries see more keys, so they start first.
     int first = (TILES - 1 - TILE_OF_HEAD) * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int end = CAUSAL && first + BLOCK_ROWS < (int)s.s ? first + BLOCK_ROWS : (int)s.s;
     int start = first + warp * 16, row = start + g;
-    // Steps of the block, and those with keys that these queries see, or its first.
+    // Steps of the block, and those with keys that this group's queries (`own`) or the first group's (`least`) see.
     int steps = (end + STEP - 1) / STEP, own = steps_of(first + warp / GROUP * (GROUP * 16), steps), least = steps_of(first, steps);
     Source next_keys = source(s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], 0, s.s, (int)s.d);
     Source next_values = source(s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], 0, s.s, (int)s.d);
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
 #else
     const float enlarged = 1;
 #endif
-    // Scores of a step to weights of its values.
+    // Converts a step's scores to the weights of its values.
     auto weigh = [&](int n) {
         int at = n * STEP;
 #if DROPOUT
@@ -97,13 +97,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
         if (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start)) {
             hide_unseen(p, s, row, at + t * 2, LOWEST);
         }
-        // Scores are scaled on the way to their exponentials.
+        // The exponential applies the scale.
         const float by = scale;
 #endif
         float correction[2];
         softmax.weigh(p, by, kept_bits, enlarged, correction);
         hold(p);
-        // The sums are positive: looking at them keeps ptxas from waiting before they are there.
+        // The sums are positive. Reading them here keeps ptxas from inserting an earlier wait.
         if (__any_sync(FULL_WARP, correction[0] != 1 || correction[1] != 1 || !(softmax.sum[0] > 0) || !(softmax.sum[1] > 0))) {
             wait_for_products<0>(acc);
             scale_rows(acc, correction);
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
             weigh(n);
             stage = next;
         };
-        // Those of all warps by themselves: they take fewer instructions.
+        // Steps of all warps have their own loop: it has fewer instructions.
         for (int n = 1; n < least; n++) step(n);
         if (BLOCK_ROWS > STEP) {
             for (int n = least; n < own; n++) step(n);
@@ -150,8 +150,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
 #endif
 
 #ifdef QUERIES
-// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the
-// gradient by the keys.
+// The gradient by the queries: like the forward pass, with the probabilities from the saved sums. Stores the per-row
+// values for the gradient by the keys.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, Row* rows, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
     T* q = tiles_in(memory);
@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
     load_step(0, 0);
     load_step(1, 1);
     {
-        // Two threads to a row.
+        // Two threads per row.
         int i = first + (int)threadIdx.x / 2, part = threadIdx.x % 2;
         bool there = i < (int)s.l;
         const T* o = saved.out + b * saved.out_strides[0] + h * saved.out_strides[1] + (u64)i * saved.out_strides[2];
@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
         }
     }
 #if !WARPGROUP
-    // Queries and incoming gradients pass through the same memory on their way to registers.
+    // Queries and incoming gradients are staged through the same memory.
     Fragment mine[D / 16], incoming[D / 16];
     wait_for_copies<2>();
 #pragma unroll
@@ -321,10 +321,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
     int first = TILE_OF_HEAD * BLOCK_ROWS;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int key = first + warp * 16 + g;
-    // Steps before the first query that sees these keys are left out.
+    // Skips steps before the first query that sees these keys.
     int skipped = CAUSAL ? first / STEP : 0, per_head = (int)((s.l + STEP - 1) / STEP) - skipped;
     int steps = per_head > 0 ? per_head * (int)group : 0;
-    // The next step's rows, and the steps left of its head.
+    // The next step's rows, and the remaining steps of its head.
     Source next_queries, next_grads;
     const Row* next_rows;
     u32 next_head = kh * group;
@@ -392,7 +392,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
 #if DROPOUT
         u32 kept_bits = kept(s, ((b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key, s.s, 1);
 #endif
-        // Of two neighbouring queries each.
+        // For two neighbouring queries each.
         const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + stage * STEP) + t;
         Vec<Row, 2> both[STEP / 8];
 #pragma unroll
@@ -409,7 +409,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
 #endif
             }
         }
-        // Queries that are not there add zeros; of the others some may not see the keys.
+        // Queries past the end add zeros; of the others some may not see the keys.
         if (!MASK && CAUSAL && at < first + warp * 16 + 15) {
             int from[2] = {key - at - t * 2, key + 8 - at - t * 2};
 #pragma unroll

@@ -1,11 +1,11 @@
 // Attention on tensor cores for compute capability 9.0: the kernels of flash.cu for long rows of half types.
 //
-// A block lives as long as the launch and goes from task to task: BLOCK_ROWS queries (forward, gradient by queries) or
-// keys (gradient by keys and values) of a head, which walk the other side in steps of STEP. One thread asks the copy
-// engine for tiles, a task ahead; CONSUMERS groups of four warps multiply 64 rows each. D is 64 or 128, of gradients
-// 128 (for less, small blocks side by side hide more: flash.cu). As in flash.cu scores never leave registers, a step's
-// are multiplied while the step before is added up, and nothing is added by atomics. The text of hopper_tasks.cu, with
-// tasks, places and products, goes before this one.
+// Blocks are persistent and loop over tasks. A task is BLOCK_ROWS queries (forward, gradient by queries) or keys
+// (gradient by keys and values) of a head, which walk the other side in steps of STEP. One producer thread issues tile
+// copies a task ahead; CONSUMERS groups of four warps multiply 64 rows each. D is 64 or 128, for gradients 128: for
+// smaller D the small blocks of flash.cu hide more latency. As in flash.cu scores never leave registers, a step's
+// scores are multiplied while the previous step is summed, and no sum uses atomics. The text of hopper_tasks.cu, which
+// has tasks, places and products, precedes this one.
 
 #ifdef FORWARD
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
         if (threadIdx.x == 0) {
             for (Tasks tasks{order}; tasks.next(now);) {
                 int b = now.head / heads, h = now.head % heads, kh = h / shared_by;
-                // Under a causal mask later queries see more: they come first.
+                // Under a causal mask later queries see more keys, so they come first.
                 int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS;
                 queries.fill(tq, q_map, first, h, b);
                 tq.next();
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
 #else
         const float enlarged = 1;
 #endif
-        // Groups start their products in turns, so that one's run while another weighs its scores.
+        // Groups take turns to start products: one group's products overlap with another's softmax.
         auto take_turn = [&] { meet(1 + group, 256); };
         auto pass_turn = [&] { let_go(1 + (group + 1 == CONSUMERS ? 0 : group + 1), 256); };
         if (group == CONSUMERS - 1) pass_turn();
@@ -59,8 +59,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
             int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS, group_first = first + group * GROUP_ROWS;
             int start = group_first + threadIdx.x / 32 % 4 * 16, row = start + g;
             int steps = steps_before(s, first + BLOCK_ROWS), own = group_first < (int)s.l ? steps_before(s, group_first + GROUP_ROWS) : 0;
-            // Scores of a step to weights of its values. Of the steps a group sees, only the last has keys that some of
-            // its queries do not.
+            // Converts a step's scores to the weights of its values. Only the last step of a group has keys that some
+            // of its queries do not see.
             auto weigh = [&](int n, bool edge) {
                 int at = n * STEP;
 #if DROPOUT
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
                 if (edge) {
                     hide_unseen(p, s, row, at + t * 2, LOWEST);
                 }
-                // Scores are scaled on the way to their exponentials.
+                // The exponential applies the scale.
                 const float by = scale;
 #endif
                 softmax.weigh(p, by, kept_bits, enlarged, correction);
@@ -145,16 +145,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
             for (int r = 0; r < 2; r++) factor[r] = softmax.end(r, lse, now.head * s.l + (u64)(row + r * 8), t == 0 && row + r * 8 < (int)s.l);
             store_rows(acc, factor[0], factor[1], out + b * o0 + h * o1, o2, start, s.l, (int)s.d);
         }
-        // The turn that nobody takes.
+        // The last turn, which no group takes.
         if (group == 0) take_turn();
     }
 }
 #endif
 
 #ifdef QUERIES
-// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Leaves the rows for the
-// gradient by the keys, so many of each head as there are in its tiles. The warps beside the one that asks for tiles
-// prepare them, a task ahead.
+// The gradient by the queries: as the forward pass, with the probabilities from the saved sums. Stores the
+// per-row values for the gradient by the keys, padded to whole tiles for each head. The producer's other warps prepare
+// them a task ahead.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Spec s, Saved saved, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, const __grid_constant__ Map dout_map, Row* rows, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
     Tiles<BLOCK_ROWS, 2> queries, incoming;
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
                 }
             }
         } else if (threadIdx.x >= 32) {
-            // Eight threads to a row, twelve rows at a time.
+            // Eight threads per row, twelve rows at a time.
             int part = LANE % 8, slot = (threadIdx.x - 32) / 8;
             for (Tasks tasks{order}; tasks.next(now);) {
                 u64 b = now.head / heads, h = now.head % heads;
@@ -363,10 +363,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                 tk.next();
                 for (int h = kh * shared_by; h < (kh + 1) * (int)shared_by; h++) {
                     const Row* from = rows + ((u64)b * s.heads + h) * padded;
-                    // Steps before the first query that sees these keys are left out.
+                    // Skips steps before the first query that sees these keys.
                     for (int step = CAUSAL ? first / STEP : 0; step < all_steps; step++) {
-                        // Threads issue their own reads before this one arrives: racecheck would take them
-                        // for a race.
+                        // Threads issue their own reads before this one arrives, which racecheck would report as a
+                        // race.
                         queries.until_empty(tq);
                         copy_bytes(step_rows + tq.place * STEP, from + step * STEP, STEP * sizeof(Row), queries.full(tq));
                         queries.ask(tq, q_map, step * STEP, h, b, STEP * sizeof(Row));
@@ -391,12 +391,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
             u32 b = now.head / kv_heads, kh = now.head % kv_heads;
             int first = now.tile * BLOCK_ROWS, group_first = first + group * GROUP_ROWS, start = group_first + warp * 16, key = start + g;
             int skipped = CAUSAL ? first / STEP : 0;
-            // The present step's number, its head, its place; and the place of the one before.
+            // The current step's number, head and place, and the previous step's place.
             int step = all_steps;
             u32 h = kh * shared_by - 1, last = h + shared_by;
             Turn<STAGES> place, before;
-            // Goes to the group's next step, if there is one: those of queries that see none of its keys are passed
-            // over.
+            // Advances to the group's next step, if there is one. Skips steps of queries that see none of its keys.
             auto advance = [&] {
                 while (true) {
                     if (++step >= all_steps) {
@@ -413,15 +412,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                     incoming.release(place);
                 }
             };
-            // Scores become weights of the step's gradients, then, with the gradients of the weights, weights of its
-            // queries; each is multiplied as soon as it is there, beside the scores of the next step. More at once
-            // would not fit the registers.
+            // Scores become weights of the step's gradients, then, with the weights' gradients, weights of its queries.
+            // Each product starts as soon as its operand is ready and overlaps with the scores of the next step. More
+            // at once would not fit in registers.
             auto add = [&] {
                 int at = step * STEP;
 #if DROPOUT
                 u32 kept_bits = kept(s, (((u64)b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key, s.s, 1);
 #endif
-                // Of two neighbouring queries each.
+                // For two neighbouring queries each.
                 const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + place.place * STEP) + t;
 #pragma unroll
                 for (int c = 0; c < STEP / 8; c++) {
@@ -435,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
 #endif
                     }
                 }
-                // Queries that are not there have no probabilities; of the others some may not see the keys.
+                // Queries past the end have probabilities of zero; of the others some may not see the keys.
                 if (!MASK && CAUSAL && at < group_first + GROUP_ROWS) {
                     int from[2] = {key - at - t * 2, key + 8 - at - t * 2};
 #pragma unroll

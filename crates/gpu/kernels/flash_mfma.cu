@@ -1,10 +1,10 @@
 // Attention of half types by AMD's MFMA instructions, forward and backward, for wavefronts of 64 lanes.
 //
 // A product of 16 by 16 matrices takes four neighbours along the summed dimension from each lane of both operands
-// (`Piece`), and leaves four neighbours down a column. So scores are computed transposed, keys down and queries across:
-// a product's result in registers is the second operand of the next. D: head size rounded up to a multiple of 16.
-// A block takes ROWS queries (forward, gradient by queries) or keys (gradient by keys and values) of one head, 16 per
-// wavefront, and walks the other side in steps of STEP. Nothing is added by atomics.
+// (`Piece`), and leaves four neighbours down a column. So scores are computed transposed (rows are keys, columns
+// queries), and a product's result in registers is the second operand of the next. D: head size rounded up to a
+// multiple of 16. A block takes ROWS queries (forward, gradient by queries) or keys (gradient by keys and values) of
+// one head, 16 per wavefront, and walks the other side in steps of STEP. No sum uses atomics.
 
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
@@ -57,7 +57,7 @@ __device__ inline void multiply(float (&c)[4], const Piece& a, const Piece& b) {
 }
 #endif
 
-// The sum or the largest of a column, whose rows are held by lanes 16, 32 and 48 further on.
+// The sum or maximum of a column, whose other rows are in the lanes 16, 32 and 48 further on.
 __device__ inline float column_sum(float x) {
     x += __shfl_xor(x, 16, 64);
     return x + __shfl_xor(x, 32, 64);
@@ -82,7 +82,7 @@ __device__ inline void load_row(Piece (&to)[PIECES], const T* from, u64 stride, 
     }
 }
 
-// Rows from `first` on to shared memory, plain or transposed; zeros beyond the end.
+// Copies rows from `first` on to shared memory, plain or transposed; zeros beyond the end.
 template <bool AS_IS, bool TURN> __device__ inline void load_tile(T* rows, T* columns, const T* from, u64 stride, int first, u64 count, u64 d) {
     for (int n = threadIdx.x; n < STEP * (D / 8); n += THREADS) {
         int row = n / (D / 8), column = n % (D / 8) * 8;
@@ -106,13 +106,13 @@ __device__ inline void row_products(float (&c)[4], const T* tile, int first, con
     for (int n = 0; n < PIECES; n++) multiply(c, piece_at(tile + (first + column) * ROW + n * 16 + part * 4), other[n]);
 }
 
-// Adds the product of 16 rows of a turned tile, from `first` on, and weights.
+// Adds the product of 16 rows of a transposed tile, from `first` on, and weights.
 __device__ inline void add_products(float (&c)[4], const T* tile, int first, const Piece (&weights)[STEP / 16], int column, int part) {
 #pragma unroll
     for (int n = 0; n < STEP / 16; n++) multiply(c, piece_at(tile + (first + column) * TURNED + n * 16 + part * 4), weights[n]);
 }
 
-// Four neighbours down a column, as halves, to a row of a tensor.
+// Writes four neighbours of a column, as halves, to a row of a tensor.
 __device__ inline void store_piece(T* to, u64 stride, int row, u64 count, u64 column, u64 d, const float (&x)[4]) {
     if (row < (int)count && column < d) *(Piece*)(to + (u64)row * stride + column) = rounded(x);
 }
@@ -132,8 +132,8 @@ __device__ inline float score(const Spec& s, u64 b, u64 h, int i, int j, float d
     return x;
 }
 
-// The factors by which dropout multiplies probabilities of four neighbouring keys (`down` is 1) or queries (the number
-// of keys).
+// Dropout factors of the probabilities of four neighbours. `down` is the distance of their words: 1 for keys, the
+// number of keys for queries.
 __device__ inline void kept(float (&factor)[4], const Spec& s, u64 head, int i, int j, u64 down) {
 #if DROPOUT
     u64 first = (head * s.l + (u64)i) * s.s + (u64)j, block = ~0ull;
@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) mfma_forward(Spec s, T* ou
     T* keys = (T*)memory;
     T* values = keys + STEP * ROW;
     u64 head = blockIdx.y, kh = h / (s.heads / s.kv_heads);
-    // Under a causal mask later queries see more: they start first.
+    // Under a causal mask later queries see more keys, so they start first.
     int first = (int)(gridDim.x - 1 - blockIdx.x) * ROWS, start = first + wave * 16, row = start + column;
     int end = CAUSAL && first + ROWS < (int)s.s ? first + ROWS : (int)s.s;
     Piece q[PIECES];
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) mfma_forward(Spec s, T* ou
             }
         }
         high = column_top(high);
-        // While every key is masked out, differences would be NaN.
+        // As long as every key is masked out, differences would be NaN.
         float base = high == LOWEST ? 0.0f : high, correction = exp2_fast(top - base), total = 0;
         top = high;
         Piece weights[STEP / 16];

@@ -1,5 +1,5 @@
-// Shared by attention kernels on tensor cores: the problem, the treatment of scores, and how rows of accumulators
-// are stored.
+// Shared by the attention kernels on tensor cores: the problem's sizes, mask and dropout of scores, the running
+// softmax, and the store of accumulator rows.
 
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
@@ -33,7 +33,7 @@ __device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float 
 // Keys that query i sees.
 __device__ inline int seen_by(const Spec& s, int i) { return CAUSAL && i + 1 < (int)s.s ? i + 1 : (int)s.s; }
 
-// A thread's scores of keys, from `first` on, that its queries (`row`, and eight rows down) do not see become `hidden`.
+// Sets a thread's scores to `hidden` for the keys, from `first` on, that its queries (`row` and `row + 8`) do not see.
 __device__ inline void hide_unseen(float (&p)[STEP / 8][4], const Spec& s, int row, int first, float hidden) {
     int seen[2] = {seen_by(s, row) - first, seen_by(s, row + 8) - first};
 #pragma unroll
@@ -44,9 +44,9 @@ __device__ inline void hide_unseen(float (&p)[STEP / 8][4], const Spec& s, int r
 }
 
 #if DROPOUT
-// Which of a thread's probabilities of a step dropout keeps, a bit each: fragment c has the words 8 * c columns on, of
-// two neighbouring columns in a row and in the one eight rows down. A loop, not unrolled: the text of the random words
-// is long, and neighbours often have theirs from one block.
+// A bit per probability of a thread's step: whether dropout keeps it. Fragment c has the words 8 * c columns on, of two
+// neighbouring columns in a row and in the row eight further down. The loop is not unrolled: the code of the random
+// words is long, and neighbours often share one block of words.
 __device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
     u32 bits = 0, words[4];
     u64 block = ~0ull;
@@ -59,21 +59,20 @@ __device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
     }
     return bits;
 }
-// Dropout of x, fragment c's element e.
+// Applies dropout to x, element e of fragment c.
 #define DROPPED(x, c, e) (kept_bits >> ((c) * 4 + (e)) & 1 ? (x) * enlarged : 0.0f)
 #else
 #define DROPPED(x, c, e) (x)
 #endif
 
-// The softmax of a thread's two rows as far as it has come, in units of log2.
+// The running softmax of a thread's two rows, in units of log2.
 struct Softmax {
     float top[2], sum[2];
     __device__ void begin() {
         top[0] = top[1] = LOWEST;
         sum[0] = sum[1] = 0;
     }
-    // Scores of a step, to be scaled by `by`, become exponentials. What was added up before has to be multiplied by the
-    // correction.
+    // Converts a step's scores, scaled by `by`, to exponentials. Earlier sums must be multiplied by the correction.
     __device__ void weigh(float (&p)[STEP / 8][4], float by, u32 kept_bits, float enlarged, float (&correction)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -82,9 +81,10 @@ struct Softmax {
             for (int c = 0; c < STEP / 8; c++) high = fmaxf(high, fmaxf(p[c][2 * r], p[c][2 * r + 1]));
             high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 1));
             high = fmaxf(high, __shfl_xor_sync(FULL_WARP, high, 2));
-            // Exponents may be slightly above the base, so it is raised seldom; not where dropout enlarges them.
+            // Exponents may slightly exceed the base, so it is seldom raised. With dropout, which scales up, they may
+            // not.
             high = high * by > top[r] + (DROPOUT ? 0 : 8) ? high * by : top[r];
-            // While every key is masked out, differences would be NaN.
+            // As long as every key is masked out, differences would be NaN.
             float base = high == LOWEST ? 0.0f : high, total = 0;
             correction[r] = exp2_fast(top[r] - base);
             top[r] = high;
@@ -100,7 +100,7 @@ struct Softmax {
             sum[r] = sum[r] * correction[r] + total;
         }
     }
-    // The factor of row r's weights. The responsible thread writes the logarithm of its sum to `lse`.
+    // The factor of row r's weights. One thread per row writes the logarithm of its sum to `lse`.
     __device__ float end(int r, float* lse, u64 at, bool leaves) const {
         float total = sum[r];
         total += __shfl_xor_sync(FULL_WARP, total, 1);
@@ -116,8 +116,8 @@ __device__ inline void scale_rows(float (&acc)[D / 8][4], const float (&by)[2]) 
     for (int c = 0; c < D / 8; c++) acc[c][0] *= by[0], acc[c][1] *= by[0], acc[c][2] *= by[1], acc[c][3] *= by[1];
 }
 
-// Rows of a warp's accumulators, as halves, to rows `first..` of a tensor, 16 bytes at a time. Four neighbouring
-// threads have 16 bytes of a row four times over, a word each: they swap until each has one of these.
+// Writes rows of a warp's accumulators, as halves, to rows `first..` of a tensor, 16 bytes at a time. Each group of
+// four neighbouring threads transposes its words by shuffles, so that each thread holds 16 adjacent bytes.
 __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float high, T* to, u64 stride, int first, int count, int d) {
     int lane = threadIdx.x % 32, row = first + lane / 4, column = lane % 4 * 8;
     T* at = to + (u64)row * stride + column;
@@ -144,7 +144,7 @@ __device__ inline void store_rows(const float (&acc)[D / 8][4], float low, float
     }
 }
 
-// A row's values for the gradients: the logarithm of its sum in units of log2 (of a row that saw no key such that its
-// probabilities come out zero), and out . dout, which the softmax's derivative takes off every term.
+// A row's values for the gradients: the logarithm of its sum in units of log2 (for a row that saw no key, a value that
+// makes its probabilities zero), and out . dout, which the derivative of softmax subtracts from every term.
 struct Row { float log_sum, delta; };
 __device__ inline float saved_sum(float lse) { return lse == LOWEST ? (float)INFINITY : lse * LOG2E; }

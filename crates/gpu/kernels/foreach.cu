@@ -1,5 +1,5 @@
-// Work over lists of tensors in few launches. A launch takes a table of entries by value; blocks find theirs by its
-// first block.
+// Kernels over lists of tensors in few launches. A launch takes a table of entries by value; a block finds its entry by
+// the entries' first blocks.
 
 #define PIECE 16384
 
@@ -11,7 +11,7 @@ struct Factors { double sign, decay, shrink, f[8]; };
 struct Entry { T* param; const T* grad; T* state[3]; u64 count; u64 first; const Factors* live; Factors own; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
-// STATES: which states exist, a bit each.
+// STATES: a bit per state that exists.
 #define HAS(i) (STATES >> i & 1)
 
 // The rule's row: RULE_STATES are the arguments of its states, RULE_FACTORS declares its factors, RULE is its formula.
@@ -39,8 +39,8 @@ __device__ inline void step(W& p, W g, W& a, W& b, W& c, const Factors& e) {
     rules::move(p, g, a, b, c, e);
 }
 
-// G: the dtype of the factor of the gradients, if it is a tensor. Nothing happens where `found_inf` is there and not
-// zero.
+// G: the dtype of the factor of the gradients, if it is a tensor. The kernel does nothing if `found_inf` is
+// given and not zero.
 extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* factor, double number, const float* found_inf) {
     if (found_inf && *found_inf != 0) return;
     u32 k = 0;
@@ -93,8 +93,8 @@ extern "C" __global__ void __launch_bounds__(256) update(Table table, const G* f
 struct Entry { T* x; u64 count; u64 first; };
 struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
 
-// Does `each` to every `value` of a piece and `after` to every load of them (`some`, from `place`), 16 bytes at a time
-// where they are aligned.
+// Applies `each` to every `value` of a piece and `after` to every load (`some`, from `place`), 16 bytes at a time if
+// aligned.
 #define EACH_PIECE(each, after)                                                                \
     {                                                                                           \
         typedef Vec<T, 16 / sizeof(T)> Wide;                                                    \
@@ -152,7 +152,7 @@ struct Join {
 __device__ inline float power(float x, float p) { return powf(x, p); }
 __device__ inline double power(double x, double p) { return pow(x, p); }
 
-// partial[first + block]: the terms of one piece, joined.
+// partial[first + block] = the joined terms of one piece.
 extern "C" __global__ void __launch_bounds__(256) foreach_norm(Table table, double p, double* partial) {
     __shared__ W shared[32];
     const Entry& e = entry(table);

@@ -1,5 +1,5 @@
-// Pieces of products on tensor cores, as threads of a warp hold them in registers: of 16 by 8 accumulators a thread has
-// two neighbours in row lane / 4 and two in the row eight further down. T is a half type.
+// Fragments: operands and results of tensor-core products in the registers of a warp. Of 16 by 8 accumulators a thread
+// has two neighbours in row lane / 4 and two in the row eight further down. T is a half type.
 
 #if IS_BF16
 #define MMA_DTYPE "bf16"
@@ -25,7 +25,7 @@ template <int N> __device__ inline void clear(float (&c)[N][4]) {
     for (int n = 0; n < N; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
 }
 
-// Accumulators as a first operand: two neighbours of 16 by 8 make a fragment.
+// Accumulators as a first operand: two neighbouring 16 by 8 pieces make a fragment.
 template <int N> __device__ inline void as_operand(Fragment (&a)[N], const float (&p)[2 * N][4]) {
 #pragma unroll
     for (int k = 0; k < N; k++) {

@@ -1,6 +1,6 @@
-// How kernels for compute capability 9.0 share out attention: tasks of a block, places in shared memory that the copy
-// engine fills and groups of four warps empty, products of a group.
-// The texts of fragments.cu, warpgroup.cu, bulk_copies.cu and flash_scores.cu go before this one.
+// Scheduling of attention for compute capability 9.0: tasks of a block, the ring of places in shared memory that the
+// copy engine fills and warpgroups consume, and the products of a warpgroup.
+// The texts of fragments.cu, warpgroup.cu, bulk_copies.cu and flash_scores.cu precede this one.
 
 #define GROUP_ROWS 64
 #define BLOCK_ROWS (CONSUMERS * GROUP_ROWS)
@@ -8,12 +8,11 @@
 #define PANELS (D / 64)
 #define LANE (threadIdx.x % 32)
 
-// ---- tasks
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- tasks ----------------------------------------------------------------------------------------------------------
 
-// Tiles of heads, in sets of heads: their other side stays in the cache meanwhile. Of such a set the longest
-// tiles come first, and blocks take them in rounds, there and back: those that had the longer ones of a round get the
-// shorter ones of the next.
+// Tiles are ordered by sets of heads whose other side fits in the cache. Within a set the longest tiles come first.
+// Blocks take them in rounds of alternating direction: a block with a long tile in one round gets a short one in the
+// next.
 struct Order { u32 tiles, heads, together; };
 struct Task { u32 head, tile; };
 struct Tasks {
@@ -37,8 +36,7 @@ __device__ inline int steps_before(const Spec& s, int end) {
     return (keys + STEP - 1) / STEP;
 }
 
-// ---- places in shared memory, filled by the copy engine and emptied by the groups
-// -------------------------------------------------
+// ---- places in shared memory, filled by the copy engine and emptied by the groups -----------------------------------
 
 template <int PLACES> struct Turn {
     int place = 0;
@@ -48,8 +46,8 @@ template <int PLACES> struct Turn {
     }
 };
 
-// Barriers of PLACES places: full ones wait for FILLERS threads, empty ones for all warps of the groups, or all their
-// threads if these read by themselves (EACH): operands of products are read by the whole warp.
+// Barriers of PLACES places. `full` barriers wait for FILLERS threads. `empty` barriers wait for all warps of the
+// groups, or for all threads if they read individually (EACH); operands of products are read by the whole warp.
 template <int PLACES, int FILLERS = 1, bool EACH = false> struct Places {
     u64* barriers;
     enum { COUNT = 2 * PLACES };
@@ -67,17 +65,17 @@ template <int PLACES, int FILLERS = 1, bool EACH = false> struct Places {
     }
 };
 
-// Such places of tiles of ROWS rows.
+// Places that hold tiles of ROWS rows.
 template <int ROWS, int PLACES, bool EACH = false> struct Tiles : Places<PLACES, 1, EACH> {
     T* tiles;
     enum { SIZE = PLACES * ROWS * D };
     __device__ T* at(const Turn<PLACES>& t) const { return tiles + t.place * (ROWS * D); }
-    // The rows of a head from `row` on.
+    // Copies the rows of a head from `row` on.
     __device__ void fill(const Turn<PLACES>& t, const Map& map, int row, int head, int batch) const {
         this->until_empty(t);
         ask(t, map, row, head, batch, 0);
     }
-    // The same for a place that is empty; `more` bytes are on their way to it.
+    // The same for an empty place; `more` further bytes will arrive in it.
     __device__ void ask(const Turn<PLACES>& t, const Map& map, int row, int head, int batch, u32 more) const {
         arrive_expecting(this->full(t), ROWS * D * sizeof(T) + more);
 #pragma unroll
@@ -109,11 +107,10 @@ __device__ inline void room_is_laid_out() {
     __syncthreads();
 }
 
-// ---- products of a group
-// ----------------------------------------------------------------------------------------------------------
+// ---- products of a group --------------------------------------------------------------------------------------------
 
-// c = the group's rows of a tile of ROWS times STEP rows of another. The rows stay in shared memory: kept in registers
-// from step to step, ptxas 13.0 gives their registers to others.
+// c = the group's rows of a tile of ROWS times STEP rows of another. The rows stay in shared memory: if they are kept
+// in registers from step to step, ptxas 13.0 reuses their registers.
 template <int ROWS> __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, int group, const T* tile) {
     u32 a = lines(rows) + group * (GROUP_ROWS / 16 * NEXT_LINES), b = lines(tile);
     hold(c);

@@ -1,12 +1,12 @@
-// Indexing by tensors. Indices are checked where they are read; one out of range is noted (see Fault) and its element
-// left alone.
+// Indexing by tensors. Kernels check indices as they read them. They record an index out of range (see Fault) and skip
+// its element.
 
 #define MAX_INDICES 8
 
 #ifdef RESOLVE
 struct Dimensions { const i64* indices[MAX_INDICES]; u64 sizes[MAX_INDICES]; u64 strides[MAX_INDICES]; };
 
-// offsets[p]: where the block that the index tensors name at position p starts, or -1.
+// offsets[p]: start of the block that the index tensors select at position p, or -1.
 extern "C" __global__ void resolve(Nest<MAX_INDICES> nest, Dimensions d, u32 dims, i64* offsets, u64 count, Fault* fault) {
     u64 p = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (p >= count) return;
@@ -37,7 +37,7 @@ extern "C" __global__ void resolve_line(Nest<2> nest, const i64* index, u64 size
 #endif
 
 #ifdef MOVE
-// PUT: indexed[offsets[p] + r] = dense[p, r]; else the other way. E is an unsigned type of the element's size, or 16
+// PUT: indexed[offsets[p] + r] = dense[p, r]; otherwise the reverse. E is an unsigned type of the element's size, or 16
 // bytes.
 extern "C" __global__ void move(Nest<1> outer, Nest<2> inner, const i64* offsets, E* indexed, E* dense, u64 count, u64 block) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
@@ -105,7 +105,7 @@ extern "C" __global__ void gather(Nest<3> nest, const E* x, const i64* index, E*
 #endif
 
 #ifdef SCATTER
-// A thread goes through a line in order: lines never write to one another's places.
+// A thread processes a line in order: no two lines write to the same place.
 extern "C" __global__ void scatter(Nest<3> lines, const i64* index, const T* src, u64 number, T* out, u64 count, u64 length, u64 size, u64 stride, u64 index_step, u64 src_step, Fault* fault) {
     u64 line = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (line >= count) return;
@@ -123,7 +123,7 @@ extern "C" __global__ void scatter(Nest<3> lines, const i64* index, const T* src
 
 #ifdef NONZERO
 #define PER_BLOCK 1024
-// Counts of each block's elements that are not zero.
+// Counts the nonzero elements of each block.
 extern "C" __global__ void __launch_bounds__(256) nonzero_count(Nest<1> nest, const T* x, u64 count, i64* counts) {
     __shared__ i64 shared[8];
     i64 mine = 0;
@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(256) nonzero_count(Nest<1> nest, co
 
 struct Shape { u32 rank; u64 sizes[MAX_RANK]; };
 
-// Their coordinates; sums[b] is what the blocks up to b hold.
+// Writes the coordinates of nonzero elements; sums[b] is the count of the blocks up to b.
 extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape shape, const T* x, u64 count, const i64* sums, i64* out) {
     __shared__ u32 before[256];
     u32 mine = 0, marks = 0;

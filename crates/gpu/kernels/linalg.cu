@@ -1,15 +1,15 @@
-// Passes around the solver's routines. Matrices are stored one after the other, row by row.
+// Passes before and after the solver's routines. Matrices are contiguous and row-major.
 
 #define AT (blockIdx.x * (u64)blockDim.x + threadIdx.x)
 
-// Zeroes the triangle below the diagonals (UPPER kept), or above.
+// Zeroes the triangle below the diagonals (UPPER) or above.
 extern "C" __global__ void triangle(T* a, u64 rows, u64 columns, u64 count, u32 upper) {
     if (AT >= count) return;
     u64 column = AT % columns, row = AT / columns % rows;
     if (upper ? row > column : row < column) a[AT] = 0;
 }
 
-// Ones on the diagonals of square matrices, zeros beside them.
+// Writes identity matrices.
 extern "C" __global__ void identity(T* a, u64 n, u64 count) {
     if (AT < count) a[AT] = AT % n == AT / n % n ? 1 : 0;
 }
@@ -19,7 +19,7 @@ extern "C" __global__ void addresses(u64* list, u64 start, u64 step, u64 count) 
     if (AT < count) list[AT] = start + AT * step;
 }
 
-// Whether a matrix, or its lower triangle, has a number that is not finite: a block to a matrix.
+// Whether a matrix, or its lower triangle, has a number that is not finite. One block per matrix.
 extern "C" __global__ void not_finite(const T* a, u64 rows, u64 columns, u32 lower, int* found) {
     u64 size = rows * columns;
     int any = 0;
@@ -31,8 +31,8 @@ extern "C" __global__ void not_finite(const T* a, u64 rows, u64 columns, u32 low
     if (threadIdx.x == 0) found[blockIdx.x] = any != 0;
 }
 
-// Determinants from factors and exchanged rows (each the number of a row, from one on): the product, or its sign and
-// the logarithm of its size. A warp to a matrix.
+// Determinants from LU factors and pivots (row numbers from one on): the product, or its sign and the logarithm of its
+// magnitude. One warp per matrix.
 extern "C" __global__ void determinant(const T* factors, const i64* rows, u64 n, T* product, T* log_size) {
     const T* matrix = factors + blockIdx.x * n * n;
     rows += blockIdx.x * n;

@@ -1,5 +1,5 @@
-// Products that the vendor's library does not support: integers, empty sums, strides in both directions, and epilogues
-// it has not.
+// Products that the vendor's library does not support: integers, empty sums, strides in both dimensions, other
+// epilogues.
 
 enum { NONE, RELU, GELU, GELU_TANH };
 
@@ -35,7 +35,7 @@ extern "C" __global__ void epilogue(Nest<2> nest, T* out, const T* bias, u64 cou
 struct Strides { u64 a[3], b[3], out[3]; };
 struct Sizes { u64 m, n, k; };
 
-// One thread per element of a tile of 16 by 16, operands by tiles through shared memory.
+// One thread per element of a 16 by 16 tile; operands are staged in shared memory.
 extern "C" __global__ void __launch_bounds__(256) product(const T* a, const T* b, OUT* out, const T* bias, Strides s, Sizes z, u64 bias_step, double alpha, double beta) {
     __shared__ W tile_a[16][17], tile_b[16][17];
     u64 tiles = (z.n + 15) / 16;

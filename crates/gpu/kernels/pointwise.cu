@@ -1,8 +1,8 @@
-// Pointwise ops: one driver for every row of the op table, and for copies, fills and selections.
+// Pointwise ops: one kernel for every row of the op table, and for copies, fills and selections.
 //
 // C: the dtype arithmetic is carried out in; R: the type it is computed in (small integers in int).
 // ROW: the function `row_value` with the op's expression. PARAMETERS: declarations of the op's parameters. LOADS: a
-// load for each of the INPUTS, lanes of turn u into x[i][u]. RESULT: lane v of the output. A thread computes LANES
+// load for each of the INPUTS, lanes of iteration u into x[i][u]. RESULT: lane v of the output. A thread computes LANES
 // neighbours of the output, UNROLL times, THREADS apart.
 
 namespace rl {
@@ -59,8 +59,8 @@ FUNCTION(floor, floorf, floor)
 FUNCTION(ceil, ceilf, ceil)
 FUNCTION(round, rintf, rint)
 FUNCTION(trunc, truncf, trunc)
-// What lies beyond |x| as a power of two: as exact as numbers near one are, in a fraction of the time of `erff`. The
-// polynomial's error, times the power, is below 1e-8 everywhere.
+// Computes the upper tail 1 - cdf(|x|) as a power of two: as accurate as numbers near one, and much faster than `erff`.
+// The polynomial's error times the power is below 1e-8 everywhere.
 __device__ inline float normal_cdf(float x) {
     const float t = fabsf(x);
     float p = -2.8349007e-06f;
@@ -91,7 +91,7 @@ __device__ inline R remainder(R a, R b) {
     return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
 }
 __device__ inline R floor_div(R a, R b) {
-    // The remainder is exact, so the remaining quotient is an integer up to one rounding.
+    // The remainder is exact, so the remaining quotient is an integer up to one rounding error.
     if (b == 0) return a / b;
     R rest = fmod(a, b);
     R exact = (a - rest) / b;
@@ -108,7 +108,7 @@ __device__ inline double digamma64(double x) {
     double reflected = 0;
     if (x < 0) {
         if (x == ::trunc(x)) return NAN_DOUBLE;
-        // The tangent has period one in x, and is best taken near zero.
+        // The tangent has period one in x and is most accurate near zero.
         reflected = -PI / ::tan(PI * (x - ::rint(x)));
         x = 1 - x;
     }
@@ -126,7 +126,7 @@ __device__ inline double digamma64(double x) {
 __device__ inline double hurwitz_zeta(double s, double q) {
     if (q != q || !(s > 1)) return NAN_DOUBLE;
     if (q <= 0 && q == ::floor(q)) return INFINITY;
-    // Far below zero the terms left out of the first loop vanish; skip to where they count.
+    // Far below zero the skipped terms of the first loop vanish; start at the first that matters.
     double a = q < -1e6 ? q - ::floor(q) - 1e6 : q;
     double sum = 0;
     while (a < 10) {
@@ -152,7 +152,7 @@ __device__ inline R polygamma(R n, R x) {
     return (R)(sign * ::tgamma((double)n + 1) * hurwitz_zeta((double)n + 1, (double)x));
 }
 #elif INTEGER
-// Everything wraps; a division by zero gives zero (the tensor layer reports it).
+// Integer arithmetic wraps; a division by zero gives zero (the tensor layer reports it).
 __device__ inline R abs(R x) { return x < 0 ? -x : x; }
 __device__ inline R trunc_div(R a, R b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }
 __device__ inline R fmod(R a, R b) { return b == 0 || b == -1 ? 0 : a % b; }
@@ -193,7 +193,7 @@ struct Inputs {
     double params[4];
 };
 
-// How an input's lanes are loaded: adjacent, broadcast, strided, or a scalar.
+// Load modes of an input's lanes: adjacent, broadcast, strided, scalar.
 #define LANES_NEXT 0
 #define LANES_SAME 1
 #define LANES_APART 2

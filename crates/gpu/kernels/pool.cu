@@ -1,7 +1,7 @@
-// Pooling over planes of [height, width], row-major or with the channels innermost (LAST). Gradients are gathered by
-// the positions they go to, so that no two threads add to one place.
+// Pooling over planes of [height, width], row-major or with the channels innermost (LAST). Gradients are gathered
+// per input position, so that no two threads add to the same place.
 
-// Positions have 64 bits only where they must.
+// Positions have 64 bits only if needed.
 #ifdef WIDE
 typedef i64 num;
 #else
@@ -11,8 +11,7 @@ typedef i32 num;
 struct Axis { num input, output, kernel, stride, padding, dilation; };
 struct Window { Axis y, x; idx planes; num divisor, channels; u32 include_pad; };
 
-// First tap and one past the last of output o that lie in the input; tap t reads position o * stride - padding + t *
-// dilation.
+// The range of taps of output o that are inside the input; tap t reads position o * stride - padding + t * dilation.
 __device__ inline void taps(const Axis& a, num o, num& first, num& last, num& start) {
 #if ADAPTIVE
     start = o * a.input / a.output;
@@ -33,12 +32,12 @@ __device__ inline void taps(const Axis& a, num o, num& first, num& last, num& st
 #define STEP(a) (a).dilation
 #endif
 
-// Positions that an average of output o counts along an axis.
+// Number of positions that the average of output o counts along an axis.
 __device__ inline num counted(const Window& w, const Axis& a, num o) {
     num first, last, start;
     taps(a, o, first, last, start);
     if (ADAPTIVE || !w.include_pad) return last > first ? last - first : 0;
-    // A window may hang over the padding too, which then does not count.
+    // A window may extend beyond the padding; that part does not count.
     num room = a.input + 2 * a.padding - o * a.stride;
     return a.kernel < room ? a.kernel : room;
 }
@@ -51,7 +50,7 @@ typedef Vec<T, LANES> V;
 #define EACH_LANE _Pragma("unroll") for (int l = 0; l < LANES; l++)
 
 // A thread has LANES neighbours: with the channels innermost (LAST) channels of one pixel, else one pixel. `base` is
-// where its first channel's image begins in a tensor of `size` pixels an image, APART the distance of neighbouring
+// the start of its first channel's image in a tensor of `size` pixels per image, APART the distance of neighbouring
 // pixels.
 #if LAST
 #define APART ((idx)w.channels)
@@ -86,7 +85,7 @@ typedef Vec<T, LANES> V;
 __device__ inline V load(const T* from) { return *(const V*)from; }
 
 #if ADAPTIVE
-// Outputs whose windows cover position i: from `first` on, one after the other.
+// Outputs whose windows cover position i: consecutive ones from `first` on.
 #define COVERING(a, i, o)                                                       \
     for (num o = (i) * (a).output / (a).input, o##_end = (((i) + 1) * (a).output + (a).input - 1) / (a).input; o < o##_end; o++)
 #elif DILATED

@@ -1,5 +1,5 @@
-// Common beginning of every kernel: element types, conversions, index arithmetic, reductions within a block, random
-// words. No headers: NVRTC has the functions used here built in. PTX, which is NVIDIA's alone, is used only in the
+// Prelude of every kernel: element types, conversions, index arithmetic, reductions within a block, random
+// words. No headers: the functions used here are built into NVRTC. PTX exists only on NVIDIA GPUs. It is used only in
 // functions below that also have a plain form, and in flash.cu, which attention.cu replaces elsewhere.
 
 typedef unsigned char u8;
@@ -31,8 +31,7 @@ struct bool8 { u8 bits; };
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
 typedef Vec<u32, 4> Vec16;
 
-// ---- conversions
-// ------------------------------------------------------------------------------------------------------------------
+// ---- conversions ----------------------------------------------------------------------------------------------------
 
 #ifdef __HIP__
 __device__ inline float half_to_float(u16 bits) {
@@ -58,7 +57,7 @@ __device__ inline u16 float_to_half(float x) {
 }
 #endif
 
-// Two to the power of x, to the last bits but two; tiny ones are zero.
+// 2 to the power of x, accurate to all but the last two bits; subnormal results are zero.
 __device__ inline float exp2_fast(float x) {
 #ifdef __HIP__
     return exp2f(x);
@@ -81,7 +80,7 @@ __device__ inline u16 float_to_bfloat(float x) {
 #endif
 }
 
-// The value of an element in a type that arithmetic knows.
+// The value of an element in a built-in arithmetic type.
 __device__ inline float plain(f16 x) { return half_to_float(x.bits); }
 __device__ inline float plain(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 __device__ inline i32 plain(bool8 x) { return x.bits != 0; }
@@ -115,17 +114,16 @@ template <class To, class From> struct Convert { static __device__ To of(From x)
 template <class T> struct Convert<T, T> { static __device__ T of(T x) { return x; } };
 template <class To, class From> __device__ inline To convert(From x) { return Convert<To, From>::of(x); }
 
-// A number that came as the bits of a double or of an integer.
+// A number passed as the bits of a double or of an integer.
 template <class To> struct Number { static __device__ To of(u64 bits) { return convert<To>((double)__longlong_as_double((i64)bits)); } };
 #define INTEGER_NUMBER(T) template <> struct Number<T> { static __device__ T of(u64 bits) { return convert<T>((i64)bits); } };
 INTEGER_NUMBER(i64) INTEGER_NUMBER(i32) INTEGER_NUMBER(i16) INTEGER_NUMBER(i8) INTEGER_NUMBER(u8) INTEGER_NUMBER(bool8)
 
-// ---- index arithmetic
-// -------------------------------------------------------------------------------------------------------------
+// ---- index arithmetic -----------------------------------------------------------------------------------------------
 
 #define MAX_RANK 10
 
-// Loops over N operands, innermost first. Division by the sizes goes by multiplication where positions have 32 bits.
+// Loops over N operands, innermost first. Division by the sizes is a multiplication if positions have 32 bits.
 template <int N> struct Nest {
     u32 rank;
     u32 magic[MAX_RANK];
@@ -165,12 +163,11 @@ template <int N> struct Nest {
     }
 };
 
-// ---- indices from memory
-// ----------------------------------------------------------------------------------------------------------
+// ---- indices from memory --------------------------------------------------------------------------------------------
 
 struct Fault { u32 there; u32 size; i64 index; u32* taken; };
 
-// Notes an index out of range, unless one is noted already.
+// Records an index out of range, unless one is recorded already.
 __device__ inline void note_fault(i64 index, i64 size, Fault* fault) {
     if (atomicCAS(fault->taken, 0u, 1u) == 0u) {
         fault->index = index;
@@ -180,7 +177,7 @@ __device__ inline void note_fault(i64 index, i64 size, Fault* fault) {
     }
 }
 
-// An index made non-negative; one out of range is noted, and -1 comes back.
+// The index as a non-negative number. Records one out of range and returns -1.
 __device__ inline i64 wrap_index(i64 index, i64 size, Fault* fault) {
     i64 wrapped = index < 0 ? index + size : index;
     if (wrapped >= 0 && wrapped < size) return wrapped;
@@ -188,8 +185,7 @@ __device__ inline i64 wrap_index(i64 index, i64 size, Fault* fault) {
     return -1;
 }
 
-// ---- reductions within a warp and a block
-// -----------------------------------------------------------------------------------------
+// ---- reductions within a warp and a block ---------------------------------------------------------------------------
 
 template <class A> __device__ inline A shuffle_xor(A a, int mask) {
     static_assert(sizeof(A) % 4 == 0, "whole words");
@@ -202,7 +198,7 @@ template <class A> __device__ inline A shuffle_xor(A a, int mask) {
 }
 
 struct Sum { template <class A> static __device__ A merge(A a, A b) { return a + b; } };
-// NaN wins.
+// Propagates NaN.
 struct Largest { template <class A> static __device__ A merge(A a, A b) { return (a > b || a != a) ? a : b; } };
 
 // All threads of a group of THREADS (a power of two within a warp, or whole warps of a block with only one group) get
@@ -221,13 +217,12 @@ template <class Op, int THREADS, class A> __device__ inline A group_reduce(A a, 
     return a;
 }
 
-// ---- random words: Philox-4x32-10, as rushlight_core::Philox
-// ----------------------------------------------------------------------
+// ---- random words: Philox-4x32-10, as rushlight_core::Philox --------------------------------------------------------
 
 struct Philox { u64 seed; u64 offset; };
 
 __device__ inline void philox_block(Philox stream, u64 index, u32 (&c)[4]) {
-    // In a recorded step the seed is the address of the seed and offset that this replay begins with.
+    // In a recorded step `seed` is the address of the seed and offset of the current replay.
     if (stream.offset >> 63) {
         const u64* start = (const u64*)stream.seed;
         stream.offset = (stream.offset & ~(1ull << 63)) + start[1];

@@ -1,5 +1,5 @@
-// Random fills and dropout. Each element's words are numbered by its place in row-major order alone, so any launch
-// draws the same numbers. A thread takes one block of four words: four elements of one word, or two of two (WORDS).
+// Random fills and dropout. An element's position in row-major order selects its words, so the numbers do not depend on
+// the launch shape. A thread takes one block of four words: four elements of one word, or two of two (WORDS).
 
 __device__ inline float uniform32(u32 word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
 __device__ inline double uniform64(u64 word) { return (double)(word >> 11) * (1.0 / 9007199254740992.0); }
@@ -8,8 +8,8 @@ __device__ inline double uniform64(u64 word) { return (double)(word >> 11) * (1.
 
 struct Numbers { double a, b, top; i64 low; u64 range; u32 below; };
 
-// Normal values in pairs: the steps of the CPU engine's normal.rs, in its order. None is fused, so both draw the same
-// bits.
+// Normal values in pairs: the same operations in the same order as in the CPU engine's normal.rs, without fused
+// multiply-adds, so both produce the same bits.
 #if WORDS == 1
 typedef float real;
 #define ADD __fadd_rn
@@ -93,7 +93,7 @@ extern "C" __global__ void random(Nest<1> nest, Numbers n, Philox stream, OUT* o
 #pragma unroll
     for (int i = 0; i < 4; i++) {
 #if KIND == UNIFORM
-        // Not fused: the CPU draws the same numbers.
+        // Not fused, so that the CPU produces the same numbers.
         float v = __fadd_rn(__fmul_rn(uniform32(w[i]), (float)(n.b - n.a)), (float)n.a);
         y[i] = convert<OUT>(v > (float)n.top ? (float)n.top : v);
 #elif KIND == NORMAL

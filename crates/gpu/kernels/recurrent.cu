@@ -1,4 +1,4 @@
-// One step of a long short-term memory and its gradient: a thread has an element of the state.
+// One LSTM step and its gradient: one thread per element of the state.
 //
 // T is the dtype, W its compute type. Rows of gates are input, forget, new and output, `hidden` elements each.
 

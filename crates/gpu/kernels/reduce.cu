@@ -1,9 +1,9 @@
 // Reductions over any dimensions of any layout.
 //
-// An output's elements are shared out among THREADS_IN threads, a block serves THREADS_OUT outputs; ALONG says which of
-// the two runs along x (neighbouring threads read neighbouring elements). Where outputs are few, their elements are cut
-// into gridDim.y pieces whose partial results are joined in order by a second kernel: nothing depends on how fast
-// blocks run. OP names the reduction; W is the type it is folded in; T and OUT are the dtypes.
+// THREADS_IN threads split an output's elements; a block has THREADS_OUT outputs. ALONG selects which of the two runs
+// along x (neighbouring threads read neighbouring elements). If outputs are few, their elements are split into
+// gridDim.y pieces, and a second kernel joins the partial results in order: results do not depend on timing. OP is the
+// reduction, W the accumulator type; T and OUT are the dtypes.
 
 enum { SUM, MEAN, PROD, MAX, MIN, ANY, ALL, VAR, NORM0, NORM1, NORM2, NORM_INF, NORM_NEG_INF, NORM_P, LOGSUMEXP, SUMSQUARES, COUNT, ARGMAX, ARGMIN };
 
@@ -122,8 +122,7 @@ __device__ inline W finish(Acc acc, double count, double param) {
 }
 
 
-// Counts and truth values are computed from unconverted elements: a float would lose its fraction on the way to an
-// integer.
+// Counts and truth values use unconverted elements: conversion to an integer would drop a float's fraction.
 __device__ inline W element(T x) {
 #if OP_CODE == 5 || OP_CODE == 6 || OP_CODE == 16
     return convert<W>(convert<bool8>(x));
@@ -154,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> r
         kept.offsets((idx)output, at);
         const T* base = x + at[0];
 #if LANES > 1 && ALONG == 0
-        // One loop of neighbours: a piece starts at a multiple of LANES.
+        // A single contiguous loop: a piece starts at a multiple of LANES.
         Acc lanes[LANES];
 #pragma unroll
         for (int v = 0; v < LANES; v++) lanes[v].start(p);
@@ -173,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> r
 #pragma unroll
         for (int v = 0; v < LANES; v++) acc[0].merge(lanes[v], p);
 #else
-        // Several loads are in flight at a time; for a single output each has its own sum.
+        // Keeps several loads in flight; for a single output each has its own sum.
         const int TURNS = 4, SUMS = OWN > 1 ? 1 : TURNS;
         Acc turns[SUMS][OWN];
 #pragma unroll
@@ -237,8 +236,8 @@ extern "C" __global__ void __launch_bounds__(256) reduce(Nest<2> kept, Nest<1> r
 #endif
 
 #ifdef JOIN
-// Joins the pieces of each output in an order of its own: JOIN_THREADS threads take every JOIN_THREADS-th piece, then
-// pairs are joined.
+// Joins the pieces of each output in a fixed order: each of JOIN_THREADS threads takes every JOIN_THREADS-th piece,
+// then the threads' results are joined in pairs.
 extern "C" __global__ void reduce_join(Nest<2> kept, OUT* out, i64* indices, const Acc* partial, u64 outputs, u64 pieces, u64 length, double param) {
     __shared__ u64 memory[128 * ((sizeof(Acc) + 7) / 8)];
     Acc* shared = (Acc*)memory;

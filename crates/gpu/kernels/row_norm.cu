@@ -1,6 +1,6 @@
 // Layer norm and RMS norm: rows normalised by their own statistics, scaled and shifted by column.
-// T elements, W statistics, P parameters, L a lower dtype for a second copy of the result, if there is a place for it.
-// ROW kernels share rows as softmax does; COLUMNS sums over rows for the parameters' gradients.
+// Types: T of elements, W of statistics, P of parameters, L a lower dtype for an optional second copy of the result.
+// ROW kernels split rows as softmax does; COLUMNS kernels sum over rows for the parameters' gradients.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }
 __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
@@ -120,8 +120,8 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_bac
 struct Two { W a, b; };
 struct SumTwo { static __device__ Two merge(Two x, Two y) { return Two{x.a + y.a, x.b + y.b}; } };
 
-// All gradients in one pass: threads keep their columns from row to row, and with them sums for the parameters'
-// gradients, one line of partial sums per block (of both parameters, [gridDim.x][2][n]).
+// All gradients in one pass: a thread has the same columns in every row and keeps sums for the parameters' gradients.
+// Each block writes one line of partial sums for both parameters, [gridDim.x][2][n].
 extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, W* partial, u64 rows, u64 n) {
     const int GROUPS = TPR < 128 ? 128 / TPR : 1;
     __shared__ Two shared[32];
@@ -178,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gra
             }
         }
     }
-    // Rows of several groups are joined in the groups' order.
+    // Joins the groups' rows in order.
 #pragma unroll
     for (int which = 0; which < 2; which++) {
 #pragma unroll
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(1024) row_norm_join(const W* partia
     }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    // A warp adds up a column.
+    // One warp sums a column.
     sum = group_reduce<Sum, 32>(sums[threadIdx.x][threadIdx.y], (W*)0);
     column = blockIdx.x * 32 + threadIdx.y;
     if (threadIdx.x == 0 && column < n && to) to[column] = convert<P>(sum);

@@ -1,4 +1,4 @@
-// Running reductions along one dimension. Floats are carried in double, integers in i64 (W).
+// Scans along one dimension. The accumulator W is double for floats, i64 for integers.
 // LINE_PER_THREAD: each thread walks a line, neighbouring threads neighbouring lines. Otherwise a block walks a line, a
 // tile at a time.
 
@@ -18,7 +18,7 @@ __device__ inline i64 exponential(i64 x) { return x; }
 __device__ inline double log_one_plus(double x) { return log1p(x); }
 __device__ inline i64 log_one_plus(i64 x) { return x; }
 
-// `b` comes after `a`. An index of -1 means that nothing was there yet.
+// `b` follows `a`. An index of -1 means that no element was seen yet.
 __device__ inline Carry joined(Carry a, Carry b) {
     if (a.index < 0) return b;
     if (b.index < 0) return a;
@@ -27,10 +27,10 @@ __device__ inline Carry joined(Carry a, Carry b) {
     else if (OP_CODE == PROD) c.a = a.a * b.a;
     else if (OP_CODE == LOGSUMEXP) {
         W low = a.a < b.a || a.a != a.a ? a.a : b.a, high = a.a > b.a || a.a != a.a ? a.a : b.a;
-        // Equal infinities would give NaN as their difference.
+        // The difference of equal infinities would be NaN.
         c.a = low == high && low - low != 0 ? low : high + log_one_plus(exponential(low - high));
     } else {
-        // The last of equals; NaN stays.
+        // The last of equal elements; NaN stays.
         bool later = OP_CODE == MAX ? b.a >= a.a : b.a <= a.a;
         if (b.a != b.a) later = true;
         if (a.a != a.a) later = b.a != b.a;

@@ -1,7 +1,7 @@
 // Softmax and its logarithm over contiguous rows.
 //
-// ROW: TPR threads share a row; if STEPS > 0, each keeps its STEPS vectors of LANES elements in registers, else the row
-// is read again. COLUMN: [outer, n, inner] with inner > 1: a thread goes down a column, neighbouring threads
+// ROW: TPR threads split a row. If STEPS > 0, each keeps its STEPS vectors of LANES elements in registers; otherwise
+// the row is read again. COLUMN: [outer, n, inner] with inner > 1: a thread walks a column, neighbouring threads
 // neighbouring columns.
 
 __device__ inline float exponential(float x) { return expf(x); }
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) softmax(cons
 #pragma unroll
         for (int l = 0; l < LANES; l++) here = Largest::merge(here, convert<W>(one.v[l]));
         W higher = Largest::merge(top, here);
-        // While all is minus infinity, differences would be NaN.
+        // As long as all elements are minus infinity, differences would be NaN.
         W base = higher == LOWEST ? (W)0 : higher;
         sum *= exponential(top - base);
 #pragma unroll

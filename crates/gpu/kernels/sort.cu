@@ -1,8 +1,8 @@
 // Sorting, and binary search.
 //
-// A line is sorted as images: unsigned integers in the order of the elements, NaN as the largest, both zeros equal.
-// Ties go by position, so the sort is stable. Runs of RUN elements are sorted in shared memory; then pairs of runs are
-// merged, each element finding its place by a binary search in the other run.
+// Elements are mapped to keys: unsigned integers in the order of the elements, NaN largest, both zeros equal. Equal
+// keys are ordered by position, so the sort is stable. Runs of RUN elements are sorted in shared memory; then pairs of
+// runs are merged: a binary search in the other run gives each element's place.
 
 template <class X> __device__ inline u64 image(X x);
 template <> __device__ inline u64 image(u8 x) { return x; }
@@ -32,7 +32,7 @@ __device__ inline bool before(Item a, Item b) { return a.image < b.image || (a.i
 
 #ifdef SORT_RUNS
 #define RUN 1024
-// Sorts runs of each line into items [line][length]; descending order by the images' complement.
+// Sorts runs of each line into items [line][length]; descending order uses the keys' complement.
 extern "C" __global__ void __launch_bounds__(512) sort_runs(Nest<1> lines, const T* x, u64 step, u64 length, u64 runs, u32 descending, Item* items) {
     __shared__ u64 memory[RUN * 2];
     Item* run = (Item*)memory;
@@ -101,7 +101,7 @@ extern "C" __global__ void sort_gather(Nest<3> lines, const Item* items, const T
 #endif
 
 #ifdef SEARCH
-// Where each value would go in its row of `sorted`: before its equals, or behind them (`right`).
+// The insertion point of each value in its row of `sorted`: before equal elements, or after them (`right`).
 extern "C" __global__ void searchsorted(Nest<3> rows, const T* sorted, const T* values, OUT* out, u64 count, u64 columns, u64 length, u64 sorted_step, u64 value_step, u64 out_step, u32 right) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= count) return;

@@ -1,15 +1,15 @@
-// Tiles of a head's rows in shared memory and products of them on tensor cores, for kernels of WARPS warps that take 16
+// Tiles of a head's rows in shared memory and their products on tensor cores, for kernels of WARPS warps that take 16
 // rows each and walk the other side in steps of STEP. T is a half type, D the head size.
 //
-// WARPGROUP: four warps multiply 64 rows together, D is 64, and the text of warpgroup.cu goes before this one.
-// Elsewhere a warp multiplies 16 rows (mma), and there is nothing to wait for.
+// WARPGROUP: four warps multiply 64 rows together, D is 64, and the text of warpgroup.cu precedes this one. Otherwise a
+// warp multiplies 16 rows (mma), and products are synchronous.
 
 #if WARPGROUP
 #define GROUP 4  // warps that multiply together
 #define ROW D
 #else
 #define GROUP 1
-#define ROW (D + 8)  // 16 bytes more than a row needs: eight rows then are in different banks
+#define ROW (D + 8)  // padded by 16 bytes, so that eight rows are in different banks
 #endif
 #define THREADS (WARPS * 32)
 #define BLOCK_ROWS (WARPS * 16)
@@ -25,8 +25,8 @@ template <class A> __device__ inline void copy_row(A* to, const A* from, bool th
 __device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
-// Where a tile has an element (a multiple of 8 columns). For wgmma a row's number swaps the 16-byte pieces of its 128
-// bytes about: neighbouring rows then are in different banks.
+// The address of an element in a tile (a multiple of 8 columns). For wgmma the 16-byte pieces of a row's 128 bytes are
+// swizzled by the row's number, so that neighbouring rows are in different banks.
 __device__ inline T* place(const T* tile, int row, int column) {
 #if WARPGROUP
     return (T*)tile + row * ROW + ((column / 8 ^ row) % 8) * 8;
@@ -35,15 +35,14 @@ __device__ inline T* place(const T* tile, int row, int column) {
 #endif
 }
 
-// Rows of a head on their way to shared memory: this thread's place in the next of them, and how many there are from
-// there.
+// Copy of a head's rows to shared memory: this thread's position in the next rows, and the number of rows left.
 struct Source {
     const T* from;
     u64 stride;
     int left;
 };
 
-// A thread keeps its column and steps down.
+// A thread keeps its column and advances by rows.
 #define CHUNKS (D <= 32 ? 4 : D <= 64 ? 8 : 16)
 #define DOWN (THREADS / CHUNKS)
 
@@ -52,7 +51,7 @@ __device__ inline Source source(const T* head, u64 stride, int first, int count,
     return {head + (u64)row * stride + c, stride, c < d ? count - row : 0};
 }
 
-// The next ROWS rows; missing rows are zero (nothing is read at their address).
+// Copies the next ROWS rows. Missing rows are zero; their addresses are not read.
 template <int ROWS> __device__ inline void load_rows(T* tile, Source& s) {
     static_assert(ROWS % DOWN == 0, "whole turns");
     int c = threadIdx.x % CHUNKS * 8;
@@ -73,8 +72,8 @@ __device__ inline void load_a(Fragment& f, const T* tile, int row, int column) {
 }
 
 #if WARPGROUP
-// c = the group's rows of a tile times STEP rows of another. The rows stay in shared memory: kept in registers from
-// step to step, ptxas 13.0 gives their registers to others.
+// c = the group's rows of a tile times STEP rows of another. The rows stay in shared memory: if they are kept in
+// registers from step to step, ptxas 13.0 reuses their registers.
 __device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, const T* tile) {
     u32 a = lines(rows) + (WARPS > 4 ? threadIdx.x / 128 * (4 * NEXT_LINES) : 0), b = lines(tile);
     hold(c);
@@ -150,7 +149,8 @@ __device__ inline void accumulate(float (&acc)[D / 8][4], const Fragment (&a)[ST
 }
 #endif
 
-// Until this thread's copies but the latest N sets are there, and all threads' are for all to see.
+// Waits until all but the latest N sets of this thread's copies have arrived, then synchronises the block, so that all
+// threads see all data.
 template <int N> __device__ inline void wait_for_copies() {
     wait_for_all_but<N>();
 #if WARPGROUP

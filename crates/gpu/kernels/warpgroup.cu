@@ -1,14 +1,15 @@
-// Products by four warps together, 64 rows at a time (wgmma, compute capability 9.0). They run beside other
-// instructions until `wait_for_products`.
+// Products by four warps together, 64 rows at a time (wgmma, compute capability 9.0). They are
+// asynchronous until `wait_for_products`.
 //
-// Tiles in shared memory are cut into panels of 64 columns, lines of 128 bytes, and a line's number swaps its 16-byte
-// pieces about: neighbouring lines then are in different banks. A tile starts at a multiple of 1024 bytes.
+// Tiles in shared memory are cut into panels of 64 columns, lines of 128 bytes. The 16-byte pieces of a line
+// are swizzled by its number, so that neighbouring lines are in different banks. A tile starts at a multiple of 1024
+// bytes.
 
-// How wgmma finds lines of a panel: every eighth is 1024 bytes further, pieces are swapped over 128 bytes.
-// That is the upper half of the descriptor, the same for all; the lower half holds the address.
+// The layout of a panel for wgmma: a stride of 1024 bytes per eight lines, a swizzle over 128 bytes. It is the upper
+// half of the descriptor and the same for all; the lower half holds the address.
 __device__ inline u32 lines(const T* tile) { return (shared_address(tile) & 0x3ffff) >> 4 | 64u << 16; }
 #define LINES_UPPER "0x40000040"
-// So much further, as `lines` counts: 16 columns along a panel, 16 lines down, to the next panel of a tile.
+// Descriptor offsets, in the units of `lines`: 16 columns along a panel, 16 lines down, the next panel of a tile.
 #define NEXT_COLUMNS 2
 #define NEXT_LINES 128
 #define NEXT_PANEL(rows) ((rows) * 8)
@@ -20,7 +21,7 @@ __device__ inline T* tiles_in(double* memory) { return (T*)((char*)memory + (102
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Keeps uses of accumulators, or of operands, from moving across the products.
+// Keeps the compiler from moving uses of accumulators or operands across the products.
 template <int N> __device__ inline void hold(float (&c)[N][4]) {
 #pragma unroll
     for (int n = 0; n < N; n++) asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
@@ -30,7 +31,8 @@ template <int N> __device__ inline void hold(Fragment (&a)[N]) {
     for (int n = 0; n < N; n++) asm volatile("" : "+r"(a[n][0]), "+r"(a[n][1]), "+r"(a[n][2]), "+r"(a[n][3])::"memory");
 }
 
-// Until all but the latest LEFT sets of products are done; these were the accumulators, or operands, of others.
+// Waits until all but the latest LEFT sets of products are done. The arguments are the accumulators or operands of the
+// finished products.
 template <int LEFT, class A> __device__ inline void wait_for_products(A& c) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
     hold(c);
@@ -49,7 +51,7 @@ __device__ inline void multiply(float (&c)[8][4], const Fragment& a, u32 b) {
         : FRAGMENTS_8(c, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 
-// 64 by 128 accumulators: the same of two panels, as `panels` tells of them.
+// 64 by 128 accumulators: the same for two panels, which `panels` describes.
 __device__ inline void multiply_panels(float (&c)[16][4], const Fragment& a, u32 b) {
     asm volatile(
         "{\n.reg .b64 b;\nmov.b64 b, {%68, " LINES_UPPER "};\n"
@@ -65,7 +67,7 @@ template <int ADD> __device__ inline void multiply(float (&c)[8][4], u32 a, u32 
         : FRAGMENTS_8(c, 0) : "r"(a), "r"(b), "n"(ADD));
 }
 
-// The same of 64 lines and of 128 others.
+// The same for 64 lines and 128 other lines.
 template <int ADD> __device__ inline void multiply(float (&c)[16][4], u32 a, u32 b) {
     asm volatile(
         "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %66, 0;\nmov.b64 a, {%64, " LINES_UPPER "};\nmov.b64 b, {%65, " LINES_UPPER "};\n"

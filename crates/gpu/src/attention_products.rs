@@ -9,9 +9,9 @@ use rushlight_core::{Result, View};
 
 const THREADS: usize = 128;
 /// Maximum bytes of scores.
-const MOST_SCORES: usize = 1 << 30;
+const MAX_SCORES: usize = 1 << 30;
 /// Smaller score matrices are left to the fused kernel.
-const LEAST_SCORES: usize = 64 * 64;
+const MIN_SCORES: usize = 64 * 64;
 
 /// Heads of a batch of matrices: address, and strides of batch, head, row and column.
 #[derive(Clone, Copy)]
@@ -50,8 +50,8 @@ impl Gpu {
         let size = form.dtype.size();
         let scores = spec.l * spec.s;
         let bytes = scores.saturating_mul(spec.heads).saturating_mul(size * matrices);
-        let fits = size >= 4 && spec.kv_heads == spec.heads && scores >= LEAST_SCORES && bytes <= MOST_SCORES;
-        fits.then(|| (MOST_SCORES / bytes.max(1)).clamp(1, spec.batch.max(1)))
+        let fits = size >= 4 && spec.kv_heads == spec.heads && scores >= MIN_SCORES && bytes <= MAX_SCORES;
+        fits.then(|| (MAX_SCORES / bytes.max(1)).clamp(1, spec.batch.max(1)))
     }
 
     /// Whether the heads of these views are not adjacent, as in a joint projection, so that products would need a

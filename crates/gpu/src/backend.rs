@@ -62,7 +62,7 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
 }
 
 /// Maximum size of a host buffer that is copied aside, so that its upload can be queued.
-const MOST_WAITING: usize = 256 << 20;
+const MAX_QUEUED: usize = 256 << 20;
 
 impl Gpu {
     /// Starts a copy to the device; `to` has room for it.
@@ -124,7 +124,7 @@ impl Backend for GpuBackend {
         gpu.refuse_recording("copying from the host")?;
         gpu.enter()?;
         let to = dst.ptr() as u64 + offset as u64;
-        if gpu.queue.has_pending() && src.len() <= MOST_WAITING {
+        if gpu.queue.has_pending() && src.len() <= MAX_QUEUED {
             let src = src.to_vec();
             return gpu.submit(move |gpu, stream| gpu.write(&src, to, stream));
         }

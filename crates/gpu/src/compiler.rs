@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
 /// More would contend: a part of NVRTC is single-threaded. Each thread takes about forty megabytes.
-const MOST_THREADS: usize = 16;
+const MAX_THREADS: usize = 16;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -51,7 +51,7 @@ pub fn start(job: impl FnOnce() + Send + 'static) {
     if PROCESS.swap(process, SeqCst) != process {
         threads().running = 0;
     }
-    let most = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    let most = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MAX_THREADS);
     let mut threads = threads();
     threads.jobs.push_back(Box::new(job));
     if threads.running < most {

@@ -12,7 +12,7 @@ use rushlight_core::{DType, Error, Layout, Result, View};
 
 const THREADS: usize = 256;
 /// Maximum bytes of unfolded images; more images are processed in batches.
-const MOST_COLUMNS: usize = 1 << 29;
+const MAX_COLUMNS: usize = 1 << 29;
 
 /// Matches `Conv` in `conv.cu`.
 #[repr(C)]
@@ -71,7 +71,7 @@ impl Columns {
             .and_then(|n| n.checked_mul(dtype.size()))
             .ok_or_else(|| Error::out_of_memory("conv: one image's columns do not fit memory"))?;
         let plain = s.kernel == [1; 3] && s.stride == [1; 3] && s.padding == [0; 3];
-        let images = if plain { s.batch } else { (MOST_COLUMNS / bytes.max(1)).clamp(1, s.batch.max(1)) };
+        let images = if plain { s.batch } else { (MAX_COLUMNS / bytes.max(1)).clamp(1, s.batch.max(1)) };
         Ok(Self { rows, pixels, images, plain })
     }
 }

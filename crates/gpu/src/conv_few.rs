@@ -8,13 +8,13 @@ use rushlight_core::backend::Conv;
 use rushlight_core::{DType, Result};
 
 /// Maximum input and output channels; a thread keeps a register for each.
-const MOST_CHANNELS: usize = 16;
+const MAX_CHANNELS: usize = 16;
 /// Maximum taps over all channels.
-const MOST_TAPS: usize = 512;
+const MAX_TAPS: usize = 512;
 /// Maximum threads of a block.
 const THREADS: usize = 512;
 /// Shared memory per block that leaves room for two blocks.
-const MOST_SHARED: usize = 100 << 10;
+const MAX_SHARED: usize = 100 << 10;
 /// Pixels that a thread computes at a time.
 const PIXELS: usize = 2;
 
@@ -81,10 +81,10 @@ impl Problem {
             && s.dilation == [1; 3]
             && [s.input[0], s.kernel[0], s.output[0]] == [1; 3]
             && s.padding[0] == 0
-            && s.in_channels.max(s.out_channels) <= MOST_CHANNELS;
+            && s.in_channels.max(s.out_channels) <= MAX_CHANNELS;
         let [_, height, width] = s.kernel;
         let taps = s.in_channels.max(s.out_channels).checked_mul(height)?.checked_mul(width)?;
-        if !plain || taps > MOST_TAPS || s.padding[1] >= height || s.padding[2] >= width {
+        if !plain || taps > MAX_TAPS || s.padding[1] >= height || s.padding[2] >= width {
             return None;
         }
         let flipped = pass == Pass::Input;
@@ -115,7 +115,7 @@ impl Problem {
     /// Shared-memory bytes for an image and `extra` elements, if they fit.
     fn shared(&self, gpu: &Gpu, more: usize) -> Option<usize> {
         let bytes = self.image.checked_add(more)?.checked_mul(self.size)?;
-        (bytes <= MOST_SHARED.min(gpu.shared_memory)).then_some(bytes)
+        (bytes <= MAX_SHARED.min(gpu.shared_memory)).then_some(bytes)
     }
 }
 

@@ -9,7 +9,7 @@ use rushlight_core::backend::CrossEntropy;
 use rushlight_core::{DType, Error, Result, View};
 
 /// Maximum threads per row.
-const MOST_THREADS: u16 = 256;
+const MAX_THREADS: u16 = 256;
 
 /// Matches `Spec` in `cross_entropy.cu`.
 #[repr(C)]
@@ -46,7 +46,7 @@ impl Gpu {
         addresses.extend(also);
         // Rows are read once, so nothing is cached; several small blocks hide more latency than one large block.
         let share = Rows::new(s.logits.dtype, classes, &addresses);
-        let share = Rows { steps: 0, threads: share.threads.min(MOST_THREADS), ..share };
+        let share = Rows { steps: 0, threads: share.threads.min(MAX_THREADS), ..share };
         let smooth = s.label_smoothing > 0.0;
         let [a, b, c, d] = share.tags();
         let tags = [smooth as u16, parameter as u16, a, b, c, d];

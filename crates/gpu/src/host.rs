@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
 /// Sizes are powers of two from this on, so that blocks can be reused.
-const LEAST: usize = 4096;
+const MIN_BYTES: usize = 4096;
 
 /// A block of pinned memory.
 struct Block {
@@ -37,7 +37,7 @@ pub struct Pinned {
 impl Pinned {
     /// Uninitialised pinned memory of `bytes`, usable by all devices of the driver.
     pub fn new(gpu: &Gpu, bytes: usize) -> Result<Self> {
-        let size = bytes.max(LEAST).checked_next_power_of_two().ok_or_else(|| too_much(bytes))?;
+        let size = bytes.max(MIN_BYTES).checked_next_power_of_two().ok_or_else(|| too_much(bytes))?;
         {
             let mut blocks = blocks();
             for (&address, block) in blocks.iter_mut().filter(|(_, b)| !b.in_use && b.size == size) {

@@ -97,12 +97,13 @@ impl<const N: usize> Nest<N> {
 
 /// Whether positions and offsets need more than 32 bits (31, as division needs one).
 pub fn is_wide<const N: usize>(loops: &Loops<N>) -> bool {
-    const MOST: usize = i32::MAX as usize;
+    const MAX_OFFSET: usize = i32::MAX as usize;
     let numel = loops.iter().fold(1usize, |n, l| n.saturating_mul(l.0));
     // Positions overshoot the end by up to one block.
-    numel > MOST - (1 << 20)
+    numel > MAX_OFFSET - (1 << 20)
         || (0..N).any(|k| {
-            loops.iter().fold(0usize, |n, l| n.saturating_add(l.0.saturating_sub(1).saturating_mul(l.1[k]))) > MOST
+            loops.iter().fold(0usize, |n, l| n.saturating_add(l.0.saturating_sub(1).saturating_mul(l.1[k])))
+                > MAX_OFFSET
         })
 }
 

@@ -4,7 +4,7 @@ use crate::kernel::{Defines, Grid, wide_type};
 use rushlight_core::{DType, Result};
 
 /// Maximum vectors that a thread keeps in registers.
-const MOST_STEPS: usize = 8;
+const MAX_STEPS: usize = 8;
 
 /// Compile-time parameters of row kernels apart from the entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Rows {
             _ => 1024,
         };
         let steps = vectors.div_ceil(threads).max(1);
-        let fits = steps <= MOST_STEPS && steps * lanes <= 32;
+        let fits = steps <= MAX_STEPS && steps * lanes <= 32;
         Self { dtype, lanes: lanes as u16, threads: threads as u16, steps: if fits { steps as u16 } else { 0 } }
     }
 

@@ -113,6 +113,15 @@ fn parameter_line(name: &str, parameter: &Parameter) -> String {
 }
 
 /// Modules by name, in order of insertion.
+///
+/// ```
+/// # mod rushlight { pub use rushlight_nn as nn; }
+/// use rushlight::nn::{Linear, Module, ModuleDict};
+/// let heads = ModuleDict::try_from([("policy", Linear::new(8, 4).build()?), ("value", Linear::new(8, 1).build()?)])?;
+/// assert_eq!(heads.get("value")?.weight.shape(), [1, 8]);
+/// assert_eq!(heads.named_parameters()[0].0, "policy.weight");
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ModuleDict<M = Box<dyn Forward>>(IndexMap<String, M>);
 
@@ -162,6 +171,18 @@ macro_rules! dictionaries {
             /// Names and items.
             pub fn iter(&self) -> impl Iterator<Item = (&str, &$item)> {
                 self.0.iter().map(|(name, item)| (name.as_str(), item))
+            }
+        }
+
+        impl<S: Into<String>, const N: usize, $($generic)*> TryFrom<[(S, $item); N]> for $dict {
+            type Error = Error;
+
+            fn try_from(items: [(S, $item); N]) -> Result<Self> {
+                let mut dict = Self::default();
+                for (name, item) in items {
+                    dict.insert(name, item)?;
+                }
+                Ok(dict)
             }
         }
 

@@ -12,7 +12,8 @@
 //! While the profiler is off, it costs an op one relaxed atomic load ([`is_on`]).
 //!
 //! ```
-//! use rushlight_profile::{Profiler, record_function};
+//! # mod rushlight { pub use rushlight_profile as profile; }
+//! use rushlight::profile::{Profiler, record_function};
 //! let mut profiler = Profiler::new().record_shapes(true);
 //! profiler.start()?;
 //! for _ in 0..3 {

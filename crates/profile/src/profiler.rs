@@ -18,7 +18,8 @@ pub enum Action {
 /// Which steps are recorded: cycles of `wait`, `warmup` and `active` steps.
 ///
 /// ```
-/// use rushlight_profile::{Action, Schedule};
+/// # mod rushlight { pub use rushlight_profile as profile; }
+/// use rushlight::profile::{Action, Schedule};
 /// let schedule = Schedule { wait: 1, warmup: 1, active: 2, repeat: 1, skip_first: 0 };
 /// let actions: Vec<Action> = (0..5).map(|step| schedule.action(step)).collect();
 /// assert_eq!(actions, [Action::None, Action::Warmup, Action::Record, Action::RecordAndSave, Action::None]);

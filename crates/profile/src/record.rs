@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Most events of one recording: later ones are counted, not kept.
-const MOST_EVENTS: usize = 8 << 20;
+const MAX_EVENTS: usize = 8 << 20;
 
 const ON: u8 = 1;
 const SHAPES: u8 = 2;
@@ -255,7 +255,7 @@ fn with_buffer<T>(f: impl FnOnce(&Buffer) -> T) -> Option<T> {
 }
 
 fn push(event: Event) {
-    if COUNT.fetch_add(1, Relaxed) >= MOST_EVENTS {
+    if COUNT.fetch_add(1, Relaxed) >= MAX_EVENTS {
         DROPPED.fetch_add(1, Relaxed);
         return;
     }
@@ -385,7 +385,7 @@ fn read_memory() -> Option<[MemoryReading; 2]> {
     let now = PROBE.get()?();
     let last = std::mem::replace(&mut *lock(&LAST_READINGS), now);
     for (i, (now, last)) in now.iter().zip(last).enumerate() {
-        if *now != last && COUNT.fetch_add(1, Relaxed) < MOST_EVENTS {
+        if *now != last && COUNT.fetch_add(1, Relaxed) < MAX_EVENTS {
             let change = now.allocated as i64 - last.allocated as i64;
             with_buffer(|buffer| {
                 let sample =

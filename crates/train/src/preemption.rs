@@ -17,6 +17,20 @@ pub const REQUEUE_CODE: i32 = 75;
 /// The received signal, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
+/// The requests that ranks exchange: a scheduler's signal on any rank outranks Ctrl-C.
+const NONE: i32 = 0;
+const INTERRUPT: i32 = 1;
+const PREEMPT: i32 = 2;
+
+/// The request of this rank's signal.
+fn request() -> i32 {
+    match SIGNAL.load(Relaxed) {
+        0 => NONE,
+        libc::SIGINT => INTERRUPT,
+        _ => PREEMPT,
+    }
+}
+
 extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Relaxed);
 }
@@ -49,21 +63,32 @@ pub struct Preemption {
     is_first: bool,
     /// The pending exchange of the last step's flags.
     pending: Option<(Work, Tensor)>,
-    agreed: bool,
+    /// The highest request of any rank.
+    agreed: i32,
+    /// Whether dropping it restores the default action of SIGINT.
+    owns_interrupt: bool,
 }
 
 impl Preemption {
     /// Starts to watch, on every rank of a world. From now on SIGTERM and SIGUSR1 do not end this process.
     pub fn watch(world: &World) -> Result<Self> {
         install(&[(libc::SIGTERM, 0), (libc::SIGUSR1, 0)])?;
-        let group = (world.size() > 1).then(|| world.group().clone());
-        Ok(Self { group, is_first: world.rank() == 0, pending: None, agreed: false })
+        Ok(Self::without_signals(Some(world)))
+    }
+
+    /// Watches for no signal yet. Without a world it is a job of one process.
+    pub(crate) fn without_signals(world: Option<&World>) -> Self {
+        let group = world.filter(|world| world.size() > 1).map(|world| world.group().clone());
+        let is_first = world.is_none_or(|world| world.rank() == 0);
+        Self { group, is_first, pending: None, agreed: NONE, owns_interrupt: false }
     }
 
     /// Watches for Ctrl-C (SIGINT) as well: the first saves and ends the run, a second ends the process at once.
     /// [`Preemption::requeue`] then requests no other job and returns 130, the exit code of an interrupted program.
-    pub fn or_interrupt(self) -> Result<Self> {
+    /// Dropping the value restores the default action of Ctrl-C.
+    pub fn or_interrupt(mut self) -> Result<Self> {
         install(&[(libc::SIGINT, libc::SA_RESETHAND)])?;
+        self.owns_interrupt = true;
         Ok(self)
     }
 
@@ -90,19 +115,24 @@ impl Preemption {
     /// network, and a signal is acted on one step later.
     pub fn agreed(&mut self) -> Result<bool> {
         let Some(group) = &self.group else { return Ok(self.is_requested()) };
-        if self.agreed {
+        if self.agreed != NONE {
             return Ok(true);
         }
         if let Some((work, flag)) = self.pending.take() {
             work.wait()?;
-            self.agreed = flag.item::<i32>()? != 0;
+            self.agreed = flag.item::<i32>()?;
         }
-        if !self.agreed {
-            let flag = Tensor::from_slice(&[i32::from(self.is_requested())], [1])?;
+        if self.agreed == NONE {
+            let flag = Tensor::from_slice(&[request()], [1])?;
             let reduce = Collective::AllReduce { tensors: vec![flag.clone()], op: ReduceOp::Max };
             self.pending = Some((group.submit(reduce, true)?, flag));
         }
-        Ok(self.agreed)
+        Ok(self.agreed != NONE)
+    }
+
+    /// Whether the run ends because of Ctrl-C: the same answer on every rank, after [`Preemption::agreed`].
+    pub fn is_interrupt(&self) -> bool {
+        self.agreed.max(if self.group.is_none() { request() } else { NONE }) == INTERRUPT
     }
 
     /// Requests another job and returns the exit code for it: [`REQUEUE_CODE`]. Call it when the state is saved,
@@ -111,7 +141,7 @@ impl Preemption {
     /// `rushlight run` and the scripts of `rushlight job` act on the code. A program started directly by `srun`
     /// has no such parent: its rank 0 calls `scontrol requeue`.
     pub fn requeue(&self) -> i32 {
-        if SIGNAL.load(Relaxed) == libc::SIGINT {
+        if self.is_interrupt() {
             return 128 + libc::SIGINT;
         }
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -124,6 +154,15 @@ impl Preemption {
             }
         }
         REQUEUE_CODE
+    }
+}
+
+impl Drop for Preemption {
+    fn drop(&mut self) {
+        if self.owns_interrupt {
+            // SAFETY: the default action needs no handler.
+            unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        }
     }
 }
 

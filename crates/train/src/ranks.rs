@@ -110,12 +110,22 @@ impl Ranks {
         Ok(number)
     }
 
-    /// Watches for the signals of schedulers that take a job's nodes.
-    pub(crate) fn watch(&self) -> Result<Watch> {
-        #[cfg(target_os = "linux")]
-        if let Some(world) = &self.world {
-            return Ok(Watch { preemption: Some(crate::Preemption::watch(world)?) });
-        }
+    /// Watches for the signals of schedulers that take a job's nodes (`scheduler`) and for Ctrl-C (`interrupt`).
+    #[cfg(target_os = "linux")]
+    pub(crate) fn watch(&self, scheduler: bool, interrupt: bool) -> Result<Watch> {
+        use crate::Preemption;
+        let world = self.world.as_ref();
+        let watch = match world.filter(|_| scheduler) {
+            Some(world) => Preemption::watch(world)?,
+            None if interrupt => Preemption::without_signals(world),
+            None => return Ok(Watch::default()),
+        };
+        Ok(Watch { preemption: Some(if interrupt { watch.or_interrupt()? } else { watch }) })
+    }
+
+    /// There are no signals to watch for.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn watch(&self, _scheduler: bool, _interrupt: bool) -> Result<Watch> {
         Ok(Watch::default())
     }
 
@@ -145,7 +155,7 @@ impl Ranks {
     }
 }
 
-/// Watches for the end of a job's time.
+/// Watches for signals that end a run.
 #[derive(Default)]
 pub(crate) struct Watch {
     #[cfg(target_os = "linux")]
@@ -160,6 +170,14 @@ impl Watch {
             return preemption.agreed();
         }
         Ok(false)
+    }
+
+    /// Whether Ctrl-C ended the run.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.preemption.as_ref().is_some_and(crate::Preemption::is_interrupt);
+        #[cfg(not(target_os = "linux"))]
+        false
     }
 
     /// The exit code that requests another job.

@@ -11,7 +11,7 @@ use rushlight_tensor::{Tensor, stack};
 use std::sync::Arc;
 
 /// Device values are read together once this many are pending, or when one is needed.
-const MOST_PENDING: usize = 256;
+const MAX_PENDING: usize = 256;
 
 /// A value of the run with its name.
 pub(crate) type Named = Vec<(String, f64)>;
@@ -80,7 +80,7 @@ impl Results {
             }
             LogValue::Tensor(tensor) => {
                 self.pending.push((index, tensor, weight));
-                if self.pending.len() >= MOST_PENDING {
+                if self.pending.len() >= MAX_PENDING {
                     self.flush()?;
                 }
             }

@@ -1,8 +1,8 @@
-// Elements whose dtype is known when a kernel runs: for small tensors, where compiling a form for each dtype would take
-// longer than the work.
+// Elements whose dtype is a run-time argument: for small tensors, where compiling a kernel per dtype would take longer
+// than the work.
 //
-// R: float, double or long (R_KIND 0, 1, 2). Codes of dtypes are those of rushlight_core::DType; MODE_… say what a
-// value is cut to.
+// R: float, double or long (R_KIND 0, 1, 2). Codes of dtypes are those of rushlight_core::DType; MODE_… is the
+// range a value is truncated to.
 
 #define CODE_F32 0
 #define CODE_F64 1
@@ -43,7 +43,7 @@ inline R cut(R x, uint mode) {
 #endif
 #endif
 
-// An element as R, cut to what dtype `mode` holds.
+// An element as R, truncated to the range of dtype `mode`.
 inline R load_any(const __global uchar* p, uint code, size_t i, uint mode) {
     switch (code) {
         case CODE_F32: return FROM_FLOAT(load_f32((const __global float*)p, i));

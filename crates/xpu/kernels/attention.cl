@@ -5,12 +5,12 @@
 
 typedef struct {
     ulong heads, rows, s, stride, first, l;
-    // Of images, heads, rows and columns.
+    // Strides of images, heads, rows and columns.
     long mask[4];
     uint causal;
-    // Dropout: whose uniform's 24 bits are below this number is dropped; a word is numbered by the place in all of the
-    // score matrix, whose head 0 of image 0 here is head `head` with `image_heads` between images and `head_step`
-    // between heads.
+    // Dropout: an element is dropped if the 24 bits of its uniform are below this number. The element's position in the
+    // whole score matrix selects its word. Head 0 of image 0 of this launch is head `head`; images are `image_heads`
+    // apart, heads `head_step`.
     uint below;
     ulong seed, offset, head, image_heads, head_step;
 } Block;
@@ -45,7 +45,7 @@ inline V masked(V x, const __global M* mask, size_t i, size_t n, long stride) {
 #endif
 }
 
-// What dropout leaves of vector i of the row whose first word is `word`, scaled up.
+// Vector i after dropout, scaled; `word` is the row's first word.
 inline V dropped(V x, const Block b, ulong word, size_t i, R scale) {
 #if DROPOUT
     R some[LANES];
@@ -70,8 +70,8 @@ inline V dropped(V x, const Block b, ulong word, size_t i, R scale) {
 PARTS(S)
 
 #ifdef FORWARD
-// Scores become exponentials, dropped ones zero, and factors[z, row] what makes probabilities of them: zero for a row
-// that sees nothing. lse: [image, head, l] at strides of images and heads.
+// Converts scores to exponentials (zero if dropped) and writes factors[z, row], which scales them to probabilities:
+// zero for a row that sees no key. lse: [image, head, l] with strides of images and heads.
 __kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, const __global M* mask, __global R* lse,
                                           const ulong lse_image, const ulong lse_head, __global R* factors,
                                           const R scale) {
@@ -86,7 +86,7 @@ __kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, con
         best = LARGER(best, x);
     }
     R top = ROW_LARGEST(best);
-    // Where everything is masked out, any finite reference gives exponentials of zero.
+    // If every key is masked out, any finite reference gives exponentials of zero.
     top = top == -INFINITY ? 0 : top;
     EACH_VECTOR(i, b.s) {
         V e = (V)(R)0;
@@ -107,8 +107,8 @@ __kernel GROUP_OF_ROW void attention_rows(const Block b, __global R* scores, con
 #ifdef BACKWARD
 typedef struct { long out[4], dout[4]; ulong size; } Outputs;
 
-// Scores become probabilities with dropout, and their gradients `d` those of the scores before `factor`, the factor of
-// all scores.
+// Converts scores to probabilities with dropout, and their gradients `d` to gradients of the scores before `factor`,
+// the factor of all scores.
 __kernel GROUP_OF_ROW void attention_rows_backward(const Block b, const Outputs o, __global R* scores, __global R* d,
                                                    const __global M* mask, const __global R* lse, const ulong lse_image,
                                                    const ulong lse_head, const __global T* out, const __global T* dout,
@@ -130,7 +130,7 @@ __kernel GROUP_OF_ROW void attention_rows_backward(const Block b, const Outputs 
     const R delta = group_sum(own, shared);
 #endif
     R all = lse[image * lse_image + head * lse_head + position];
-    // A query that sees nothing has no probabilities.
+    // The probabilities of a query that sees no key are zero.
     all = all == -INFINITY ? INFINITY : all;
     EACH_VECTOR(i, b.s) {
         V p = (V)(R)0, slope = (V)(R)0;

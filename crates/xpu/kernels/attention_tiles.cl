@@ -1,24 +1,24 @@
-// Attention on a CPU: a work item takes tiles of TILE queries through the keys that they see, BLOCK keys at a time.
-// Scores of a tile are transposed, [key][query]: a vector has the queries of one key, so that softmax needs no sums
-// over the lanes of a vector. Blocks of keys and values are copied to memory of the item's own, whose strides are
-// constants: sums of products then need no address arithmetic.
+// Attention on a CPU: a work item takes a tile of TILE queries through the keys that they see, BLOCK keys at a time.
+// Scores of a tile are transposed, [key][query]: a vector has the queries of one key, so softmax needs no sums over the
+// lanes of a vector. Blocks of keys and values are copied to private memory with constant strides, so sums of products
+// need no address arithmetic.
 //
-// Beside what attention.cl needs: keys and values are of type R, elements of one in a line. Heads have up to MOST
-// elements.
+// In addition to the definitions of attention.cl: keys and values have type R and contiguous rows. HEAD is the maximum
+// head size.
 
 #define TILE (3 * LANES)
 #define BLOCK 48
 #define COLUMNS (2 * LANES)
 #define ROUNDED(size) (((size) + COLUMNS - 1) / COLUMNS * COLUMNS)
 
-// Memory of a work item's own, in whole cache lines: a vector that lies in two costs twice the time.
+// Private memory aligned to cache lines: a vector that crosses a line costs twice the time.
 #define LINES __attribute__((aligned(64))) R
 
 // Strides of keys and values: of images, heads and keys.
 typedef struct { long q[4], out[4], dout[4], dq[4], keys[3], values[3]; ulong d, dv; } Tensors;
 
-// sums[r][v] += left[r * row + k * step] * right[k * across + v * LANES] for all r, v and k below `depth`. Indices are
-// constants, so that sums stay in registers.
+// sums[r][v] += left[r * row + k * step] * right[k * across + v * LANES] for all r, v and k below `depth`. All indices
+// are constants, so that sums stay in registers.
 #define MULTIPLY(sums, rows, vectors, left, row, step, right, across, depth)                                        \
     for (size_t k = 0; k < (depth); k++) {                                                                          \
         V some[vectors];                                                                                            \
@@ -28,85 +28,85 @@ typedef struct { long q[4], out[4], dout[4], dq[4], keys[3], values[3]; ulong d,
             _Pragma("unroll") for (int v = 0; v < vectors; v++) sums[r][v] = fma(x, some[v], sums[r][v]);           \
         }                                                                                                           \
     }
-// `work` for each vector of sums.
+// Runs `work` for each vector of sums.
 #define EACH_SUM(rows, vectors, work)                                 \
     _Pragma("unroll") for (int r = 0; r < rows; r++) {                \
         _Pragma("unroll") for (int v = 0; v < vectors; v++) { work; } \
     }
 
-// Keys (or values) of the block times columns, [element][TILE]: `work` for each vector of the products, with `key` of
-// the block.
+// Multiplies keys (or values) of the block by columns, [element][TILE]: runs `work` for each vector of the products of
+// key `key` of the block.
 #define SCORES(keys_of, size, columns, work)                     \
     for (int at = 0; at < keys; at += 8) {                       \
         V sums[8][3];                                            \
         EACH_SUM(8, 3, sums[r][v] = (V)(R)0)                     \
-        const R* left = (keys_of) + at * MOST;                   \
-        MULTIPLY(sums, 8, 3, left, MOST, 1, columns, TILE, size) \
+        const R* left = (keys_of) + at * HEAD;                   \
+        MULTIPLY(sums, 8, 3, left, HEAD, 1, columns, TILE, size) \
         EACH_SUM(8, 3, const int key = at + r; work)             \
     }
 
-// A block of weights, [key][query], times keys (or values) of the block, added to `to`: [TILE][MOST].
+// Multiplies a block of weights, [key][query], by keys (or values) of the block and adds to `to`: [TILE][HEAD].
 #define GATHER(to, weights, keys_of, size)                                                                     \
     for (int query = 0; query < TILE; query += 12) {                                                           \
         for (int c = 0; c < (size); c += COLUMNS) {                                                            \
             V sums[12][2];                                                                                     \
             EACH_SUM(12, 2, sums[r][v] = (V)(R)0)                                                              \
             const R *left = (weights) + query, *right = (keys_of) + c;                                         \
-            MULTIPLY(sums, 12, 2, left, 1, TILE, right, MOST, keys)                                            \
-            R* place = (to) + query * MOST + c;                                                                \
-            EACH_SUM(12, 2, R* own = place + r * MOST + v * LANES; WRITE_OWN(sums[r][v] + READ_OWN(own), own)) \
+            MULTIPLY(sums, 12, 2, left, 1, TILE, right, HEAD, keys)                                            \
+            R* place = (to) + query * HEAD + c;                                                                \
+            EACH_SUM(12, 2, R* own = place + r * HEAD + v * LANES; WRITE_OWN(sums[r][v] + READ_OWN(own), own)) \
         }                                                                                                      \
     }
 
-// A block of weights times rows of the tile, [TILE][MOST], added to the sums of its keys, rows of `width` elements.
+// Multiplies a block of weights by rows of the tile, [TILE][HEAD], and adds to the sums of its keys, rows of `width`.
 #define SPREAD(to, weights, rows_of, size)                                   \
     for (int at = 0; at < keys; at += 12) {                                  \
         for (int c = 0; c < (size); c += COLUMNS) {                          \
             V sums[12][2];                                                   \
             EACH_SUM(12, 2, sums[r][v] = (V)(R)0)                            \
             const R *left = (weights) + at * TILE, *right = (rows_of) + c;   \
-            MULTIPLY(sums, 12, 2, left, TILE, 1, right, MOST, TILE)          \
+            MULTIPLY(sums, 12, 2, left, TILE, 1, right, HEAD, TILE)          \
             __global R* place = (to) + (block + at) * width + c;             \
             EACH_SUM(12, 2, __global R* own = place + r * width + v * LANES; \
                      WRITE_GLOBAL(sums[r][v] + READ_GLOBAL(own), own))       \
         }                                                                    \
     }
 
-// Rows of the tile as R times a factor, [TILE][MOST]; the missing ones are zeros.
+// Copies rows of the tile as R times a factor, [TILE][HEAD]; missing rows are zeros.
 #define FETCH(to, from, strides, size, factor)                                                                        \
     for (int r = 0; r < TILE; r++) {                                                                                  \
         const __global T* line = (from) + (long)r * (strides)[2];                                                     \
         if (r >= rows) {                                                                                              \
-            for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((V)(R)0, (to) + r * MOST + c);                       \
+            for (size_t c = 0; c < (size); c += LANES) WRITE_OWN((V)(R)0, (to) + r * HEAD + c);                       \
         } else if ((strides)[3] == 1) {                                                                               \
             for (size_t c = 0; c < (size); c += LANES)                                                                \
-                WRITE_OWN((factor) * load_part_T(line, c, size, (R)0), (to) + r * MOST + c);                          \
+                WRITE_OWN((factor) * load_part_T(line, c, size, (R)0), (to) + r * HEAD + c);                          \
         } else {                                                                                                      \
-            for (size_t c = 0; c < (size); c++) (to)[r * MOST + c] = (factor) * LOAD_T(line, (long)c * (strides)[3]); \
+            for (size_t c = 0; c < (size); c++) (to)[r * HEAD + c] = (factor) * LOAD_T(line, (long)c * (strides)[3]); \
         }                                                                                                             \
     }
 
-// Keys (or values) of the block, [BLOCK][MOST], the missing ones as zeros.
+// Copies keys (or values) of the block, [BLOCK][HEAD]; missing rows are zeros.
 #define FETCH_KEYS(to, from, stride, size)                                                                     \
     {                                                                                                          \
         const __global R* line = (from) + (long)block * (stride);                                              \
-        if (keys == BLOCK && (size) == MOST) {                                                                 \
+        if (keys == BLOCK && (size) == HEAD) {                                                                 \
             for (int key = 0; key < BLOCK; key++, line += (stride)) {                                          \
-                _Pragma("unroll") for (int c = 0; c < MOST; c += LANES)                                        \
-                    WRITE_OWN(READ_GLOBAL(line + c), (to) + key * MOST + c);                                   \
+                _Pragma("unroll") for (int c = 0; c < HEAD; c += LANES)                                        \
+                    WRITE_OWN(READ_GLOBAL(line + c), (to) + key * HEAD + c);                                   \
             }                                                                                                  \
         } else {                                                                                               \
             for (int key = 0; key < BLOCK; key++, line += (stride)) {                                          \
                 for (size_t c = 0; c < (size); c += LANES)                                                     \
-                    WRITE_OWN(key < keys ? load_part_S(line, c, size, (R)0) : (V)(R)0, (to) + key * MOST + c); \
+                    WRITE_OWN(key < keys ? load_part_S(line, c, size, (R)0) : (V)(R)0, (to) + key * HEAD + c); \
             }                                                                                                  \
         }                                                                                                      \
     }
 
-// Rows of the tile as columns, [element][TILE].
+// Transposes rows of the tile, [element][TILE].
 #define TURN(to, from, size)                                                                        \
     for (size_t c = 0; c < (size); c++) {                                                           \
-        _Pragma("unroll") for (int r = 0; r < TILE; r++) (to)[c * TILE + r] = (from)[r * MOST + c]; \
+        _Pragma("unroll") for (int r = 0; r < TILE; r++) (to)[c * TILE + r] = (from)[r * HEAD + c]; \
     }
 
 // Writes rows of the tile, each times its factor.
@@ -116,9 +116,9 @@ typedef struct { long q[4], out[4], dout[4], dq[4], keys[3], values[3]; ulong d,
         const R times = (factor);                                                                                    \
         if ((strides)[3] == 1) {                                                                                     \
             for (size_t c = 0; c < (size); c += LANES)                                                               \
-                store_part_T(line, c, size, times * READ_OWN((from) + r * MOST + c));                                \
+                store_part_T(line, c, size, times * READ_OWN((from) + r * HEAD + c));                                \
         } else {                                                                                                     \
-            for (size_t c = 0; c < (size); c++) STORE_T(line, (long)c * (strides)[3], times * (from)[r * MOST + c]); \
+            for (size_t c = 0; c < (size); c++) STORE_T(line, (long)c * (strides)[3], times * (from)[r * HEAD + c]); \
         }                                                                                                            \
     }
 
@@ -131,14 +131,14 @@ typedef struct { long q[4], out[4], dout[4], dq[4], keys[3], values[3]; ulong d,
     values += image * t.values[0] + head * t.values[1]; \
     mask += image * b.mask[0] + head * b.mask[1];
 
-// Of a tile: its first row, how many there are, the keys that the first and the last of them see.
+// Declares a tile's first row, its number of rows, and the number of keys that its last and its first row see.
 #define TILE_PLACES                                                         \
     const size_t first = tile * TILE;                                       \
     const int rows = first + TILE <= b.rows ? TILE : (int)(b.rows - first); \
     const size_t top_row = b.first + first, end = top_row + rows,           \
         seen = b.causal && end < b.s ? end : b.s, seen_by_all = b.causal && top_row + 1 < b.s ? top_row + 1 : b.s;
 
-// Of a block: how many keys it has, and for each query the last of them that it sees.
+// Declares a block's number of keys and, per query, the last key of the block that it sees.
 #define BLOCK_PLACES                                                                             \
     const int keys = seen - block < BLOCK ? (int)(seen - block) : BLOCK;                         \
     const int all_seen = block + BLOCK <= seen_by_all;                                           \
@@ -150,8 +150,8 @@ typedef struct { long q[4], out[4], dout[4], dq[4], keys[3], values[3]; ulong d,
         }                                                                                        \
     }
 
-// Scores of a key of the block with the mask applied; what a query does not see is -inf. `row_mask`: of the vector's
-// first row, at the block's first key.
+// Scores of a key of the block with the mask applied; -inf for queries that do not see it. `row_mask`: the mask at the
+// vector's first row and the block's first key.
 inline V seen_scores(V x, const __global M* row_mask, const long* strides, int key, const R* last, int all_seen,
                      int rows, int keys) {
 #if MASK != 0
@@ -173,7 +173,7 @@ inline V seen_scores(V x, const __global M* row_mask, const long* strides, int k
     seen_scores(x, mask + (long)(top_row + v * LANES) * b.mask[2] + (long)block * b.mask[3], b.mask, key, \
                 last + v * LANES, all_seen, rows - v * LANES, keys)
 
-// What weights of the block are multiplied by: zero where dropped, else `scale`.
+// Dropout factors of the block's weights: zero if dropped, else `scale`.
 #if DROPOUT
 #define KEPT(kept)                                                                          \
     for (int q = 0; q < TILE; q++) {                                                        \
@@ -205,15 +205,15 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
                      const __global R* values, const __global M* mask, __global R* lse, const ulong lse_image,
                      const ulong lse_head, __global T* out, const R scale, const R factor) {
     HEAD_PLACES
-    // Of causal attention the tiles that see most come first, so that no core is left with them.
+    // With a causal mask the longest tiles start first, so that no core finishes late.
     const size_t tile = b.causal ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
     TILE_PLACES
-    LINES queries[MOST * TILE], result[TILE * MOST], own_keys[BLOCK * MOST], scores[BLOCK * TILE], kept[KEPT_SIZE];
+    LINES queries[HEAD * TILE], result[TILE * HEAD], own_keys[BLOCK * HEAD], scores[BLOCK * TILE], kept[KEPT_SIZE];
     LINES fades[TILE], tops[TILE], totals[TILE];
     FETCH(result, q + START(t.q), t.q, t.d, factor)
     TURN(queries, result, t.d)
     for (int r = 0; r < TILE; r++) {
-        for (size_t c = 0; c < ROUNDED(t.dv); c += LANES) WRITE_OWN((V)(R)0, result + r * MOST + c);
+        for (size_t c = 0; c < ROUNDED(t.dv); c += LANES) WRITE_OWN((V)(R)0, result + r * HEAD + c);
         tops[r] = -INFINITY;
         totals[r] = 0;
     }
@@ -226,7 +226,7 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
                WRITE_OWN(x, scores + key * TILE + v * LANES))
         KEPT(kept)
         _Pragma("unroll") for (int v = 0; v < 3; v++) {
-            // Where everything is masked out, any finite reference gives exponentials of zero.
+            // If every key is masked out, any finite reference gives exponentials of zero.
             const V reference = CHOOSE(best[v] == (V)(R)-INFINITY, (V)(R)0, best[v]);
             const V fade = EXP_DOWN(READ_OWN(tops + v * LANES) - reference);
             V sum = (V)(R)0;
@@ -242,7 +242,7 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
         for (int r = 0; r < TILE; r++) {
             if (fades[r] == 1) continue;
             for (size_t c = 0; c < t.dv; c += LANES)
-                WRITE_OWN(READ_OWN(result + r * MOST + c) * fades[r], result + r * MOST + c);
+                WRITE_OWN(READ_OWN(result + r * HEAD + c) * fades[r], result + r * HEAD + c);
         }
         FETCH_KEYS(own_keys, values, t.values[2], t.dv)
         GATHER(result, scores, own_keys, t.dv)
@@ -257,8 +257,8 @@ void attention_tiles(const Block b, const Tensors t, const __global T* q, const 
 #endif
 
 #ifdef TILES_BACKWARD
-// The gradients of queries, and sums for those of keys and values: [z][share][key][elements of a key, of a value]. A
-// work item takes every shares-th tile of a head, and has sums of its own, of `padded` keys.
+// The gradients of queries, and partial sums for the gradients of keys and values: [z][share][key][elements of a key,
+// of a value]. A work item takes every shares-th tile of a head and has its own sums, for `padded` keys.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_tiles_backward(const Block b, const Tensors t, const __global T* q, const __global R* keys_of,
                               const __global R* values, const __global M* mask, const __global R* lse,
@@ -266,8 +266,8 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
                               const __global T* dout, __global T* dq, __global R* all_sums, const ulong padded,
                               const R scale, const R factor) {
     HEAD_PLACES
-    LINES queries[TILE * MOST], queries_across[MOST * TILE], gradients[TILE * MOST], gradients_across[MOST * TILE];
-    LINES result[TILE * MOST], own_keys[BLOCK * MOST], own_values[BLOCK * MOST];
+    LINES queries[TILE * HEAD], queries_across[HEAD * TILE], gradients[TILE * HEAD], gradients_across[HEAD * TILE];
+    LINES result[TILE * HEAD], own_keys[BLOCK * HEAD], own_values[BLOCK * HEAD];
     LINES weights[BLOCK * TILE], slopes[BLOCK * TILE], kept[KEPT_SIZE], deltas[TILE], alls[TILE];
     const size_t shares = get_num_groups(0), share = get_group_id(0), width = ROUNDED(t.d) + ROUNDED(t.dv);
     __global R *sums_of_keys = all_sums + (z * shares + share) * padded * width,
@@ -287,18 +287,18 @@ void attention_tiles_backward(const Block b, const Tensors t, const __global T* 
                 if (t.out[3] == 1) {
                     V some = (V)(R)0;
                     for (size_t c = 0; c < t.dv; c += LANES)
-                        some += load_part_T(line, c, t.dv, (R)0) * READ_OWN(gradients + r * MOST + c);
+                        some += load_part_T(line, c, t.dv, (R)0) * READ_OWN(gradients + r * HEAD + c);
                     delta = sum_of(some);
                 } else {
                     for (size_t c = 0; c < t.dv; c++)
-                        delta += LOAD_T(line, (long)c * t.out[3]) * gradients[r * MOST + c];
+                        delta += LOAD_T(line, (long)c * t.out[3]) * gradients[r * HEAD + c];
                 }
                 all = lse[image * lse_image + head * lse_head + top_row + r];
             }
             deltas[r] = delta;
-            // A query that sees nothing has no probabilities.
+            // The probabilities of a query that sees no key are zero.
             alls[r] = all == -INFINITY ? INFINITY : all;
-            for (size_t c = 0; c < ROUNDED(t.d); c += LANES) WRITE_OWN((V)(R)0, result + r * MOST + c);
+            for (size_t c = 0; c < ROUNDED(t.d); c += LANES) WRITE_OWN((V)(R)0, result + r * HEAD + c);
         }
         for (size_t block = 0; block < seen; block += BLOCK) {
             BLOCK_PLACES
@@ -334,8 +334,8 @@ PARTS(O)
 
 typedef struct { long strides[4]; ulong size; } Target;
 
-// The gradients of keys and values: the sums of all shares. A work item takes BLOCK keys; the third index of groups
-// chooses between keys and values.
+// The gradients of keys and values: adds the sums of all shares. A work item takes BLOCK keys; the groups' third
+// dimension selects keys or values.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_keys(const ulong heads, const ulong s, const ulong padded, const ulong shares,
                     const __global R* all_sums, const Target keys, __global O* dk, const Target values,

@@ -1,4 +1,4 @@
-// A copy of bytes by all cores of a CPU: each work item copies a stretch of `each` bytes.
+// Copies bytes with all cores of a CPU: each work item copies a range of `each` bytes.
 
 typedef uint16 Line __attribute__((aligned(1)));
 

@@ -1,7 +1,7 @@
-// Values folded into the places that indices name: adding, multiplying, keeping the larger, overwriting. What is folded
-// is known when the kernel runs (op).
+// Folds values into indexed places: sum, product, maximum, minimum, overwrite. The run-time argument `op` selects one.
 //
-// T, OUT: dtypes of the values and the output, of ANY code or known ones; R: the type of the arithmetic.
+// T, OUT: dtypes of the values and the output, run-time codes (ANY) or compile-time types; R: the type of the
+// arithmetic.
 
 #define OP_SET 0
 #define OP_ADD 1
@@ -27,8 +27,8 @@ inline R folded(R old, R x, uint op) {
 typedef NEST(1) Outer;
 typedef NEST(2) Inner;
 
-// out[offsets[p] + r] op= values[p, r] for all p in order. A work item has one r and the places from `slice * span` on:
-// no other writes there.
+// out[offsets[p] + r] op= values[p, r] for all p in order. A work item has one r and the places from `slice * span` on;
+// no other work item writes there.
 __kernel void fold(const Outer outer, const Inner inner, const __global long* offsets, const __global T* values,
                    const R number, __global OUT* out, const ulong positions, const ulong block, const ulong span,
                    const uint codes, const uint op) {
@@ -51,7 +51,7 @@ __kernel void fold(const Outer outer, const Inner inner, const __global long* of
 #ifdef SCATTER
 typedef NEST(3) Lines;
 
-// A work item goes through a line in order: lines never write to one another's places.
+// A work item processes a line in order: no two lines write to the same place.
 __kernel void scatter(const Lines lines, const __global long* index, const __global T* values, const R number,
                       __global OUT* out, const ulong count, const ulong length, const long size, const long stride,
                       const long index_step, const long value_step, __global Fault* fault, const uint codes,

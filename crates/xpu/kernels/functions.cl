@@ -1,7 +1,7 @@
-// The functions that rows of the op table call, under names of ours: C has others of the same names.
+// The functions that rows of the op table call, with a prefix: OpenCL C has functions of the same names.
 //
-// R: the type of the arithmetic; REAL or INTEGER says which kind. NEEDS_…: long ones that a row calls. `bits`, an
-// argument of rows that shift: the width of the integers.
+// R: the type of the arithmetic; REAL or INTEGER is its kind. NEEDS_…: the long functions that a row calls. `bits`,
+// an argument of rows that shift: the width of the integers.
 
 #if REAL || INTEGER
 #define rl_lit(v) ((R)(v))
@@ -63,7 +63,7 @@ inline R rl_remainder(R a, R b) {
     return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
 }
 inline R rl_floor_div(R a, R b) {
-    // The remainder is exact, so the quotient of what is left is an integer but for one rounding.
+    // The remainder is exact, so the remaining quotient is an integer up to one rounding error.
     if (b == 0) return a / b;
     R rest = fmod(a, b);
     R exact = (a - rest) / b;
@@ -76,8 +76,8 @@ inline R rl_floor_div(R a, R b) {
 #if R_IS_DOUBLE
 inline R rl_normal_cdf(R x) { return 0.5 * erfc(x * -0.7071067811865476); }
 #else
-// What lies beyond |x| as a power of two: as exact as numbers near one are. The polynomial's error, times the power, is
-// below 1e-8 everywhere.
+// Computes the upper tail 1 - cdf(|x|) as a power of two: as accurate as numbers near one. The polynomial's error times
+// the power is below 1e-8 everywhere.
 inline R rl_normal_cdf(R x) {
     const float t = fabs(x);
     float p = -2.8349007e-06f;
@@ -94,14 +94,14 @@ inline R rl_normal_cdf(R x) {
 #endif
 #endif
 
-// Special functions are computed in D: double where the device has it.
+// Special functions are computed in D: double if the device has it.
 #if FP64
 typedef double D;
 #else
 typedef float D;
 #endif
 #ifdef NEEDS_erfinv
-// Giles' approximation of the inverse error function, and two steps of Newton's method.
+// Giles' approximation of the inverse error function, refined by two steps of Newton's method.
 inline R rl_erfinv(R x0) {
     D x = (D)x0;
     if (x != x || fabs(x) > 1) return (R)NAN;
@@ -133,7 +133,7 @@ inline R rl_erfinv(R x0) {
     D y = p * x;
 #if FP64
     for (int i = 0; i < 2; i++) {
-        // Far out the complement keeps its digits.
+        // For large |x| the complement is accurate.
         D off = fabs(x) < 0.5 ? erf(y) - x : copysign((D)1, x) * ((1 - fabs(x)) - erfc(fabs(y)));
         y -= off / (1.1283791670955126 * exp(-y * y));
     }
@@ -149,7 +149,7 @@ inline D digamma_wide(D x) {
     D reflected = 0;
     if (x < 0) {
         if (x == trunc(x)) return (D)NAN;
-        // The tangent has period one in x, and is best taken near zero.
+        // The tangent has period one in x and is most accurate near zero.
         reflected = -PI_D / tan(PI_D * (x - rint(x)));
         x = 1 - x;
     }
@@ -171,7 +171,7 @@ inline R rl_digamma(R x) { return (R)digamma_wide((D)x); }
 inline D hurwitz_zeta(D s, D q) {
     if (q != q || !(s > 1)) return (D)NAN;
     if (q <= 0 && q == floor(q)) return (D)INFINITY;
-    // Far below zero the terms left out of the first loop vanish; skip to where they count.
+    // Far below zero the skipped terms of the first loop vanish; start at the first that matters.
     D a = q < (D)-1e6 ? q - floor(q) - (D)1e6 : q;
     D sum = 0;
     while (a < 10) {
@@ -198,7 +198,7 @@ inline R rl_polygamma(R n, R x) {
 }
 #endif
 #elif INTEGER
-// Everything wraps; a division by zero gives zero (the tensor layer reports it).
+// Integer arithmetic wraps; a division by zero gives zero (the tensor layer reports it).
 inline R rl_abs(R x) { return x < 0 ? -x : x; }
 inline R rl_trunc_div(R a, R b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }
 inline R rl_fmod(R a, R b) { return b == 0 || b == -1 ? 0 : a % b; }

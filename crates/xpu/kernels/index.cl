@@ -1,10 +1,10 @@
-// Indexing by tensors. Indices are checked where they are read; one out of range is noted (see Fault) and its element
-// left alone.
+// Indexing by tensors. Kernels check indices as they read them. They record an index out of range (see Fault) and skip
+// its element.
 
 #ifdef RESOLVE
 typedef NEST(1) Nest;
 
-// offsets[p] += where index tensor `index` puts position p, -1 from the first index on that is out of range.
+// Adds the offset of index tensor `index` at position p to offsets[p]; -1 after the first index out of range.
 __kernel void resolve(const Nest nest, const __global long* index, const long size, const long stride,
                       const uint is_first, __global long* offsets, const ulong count, __global Fault* fault) {
     const ulong p = get_global_id(0);
@@ -36,7 +36,7 @@ __kernel void resolve_line(const Nest nest, const __global long* index, const lo
 typedef NEST(1) Outer;
 typedef NEST(2) Inner;
 
-// PUT: indexed[offsets[p] + r] = dense[p, r]; else the other way. E is an unsigned type of the element's size.
+// PUT: indexed[offsets[p] + r] = dense[p, r]; otherwise the reverse. E is an unsigned type of the element's size.
 __kernel void move(const Outer outer, const Inner inner, const __global long* offsets, __global E* indexed,
                    __global E* dense, const ulong block) {
     const ulong r = get_global_id(0), p = get_global_id(1);

@@ -1,8 +1,7 @@
-// What a device can do at most: simple kernels that do nothing but multiply and add, or copy. V: a vector of LANES
-// floats.
+// Peak rates of a device: kernels that only multiply and add, or only copy. V: a vector of LANES floats.
 
 #ifdef FMA
-// CHAINS independent sums in registers, so that the latency of one is hidden by the others.
+// CHAINS independent sums in registers hide the latency of the multiply-add.
 __kernel void fma_peak(__global float* out, const float factor, const ulong steps) {
     V acc[CHAINS];
 #pragma unroll
@@ -24,7 +23,7 @@ __kernel void fma_peak(__global float* out, const float factor, const ulong step
 #endif
 
 #ifdef COPY
-// Each work item copies `each` vectors; neighbours take turns.
+// Each work item copies `each` vectors; neighbouring work items copy neighbouring vectors.
 __kernel void copy_peak(const __global V* from, __global V* to, const ulong each) {
 #if LANES == 1
     const size_t first = get_group_id(0) * get_local_size(0) * each + get_local_id(0), step = get_local_size(0);

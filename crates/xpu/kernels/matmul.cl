@@ -14,9 +14,9 @@ typedef struct {
 // Flags: the activation, and these.
 #define WITH_BIAS 16
 #define WITH_OUTPUT 32
-// The bias goes along rows: the product is computed transposed.
+// The bias runs along rows: the product is computed transposed.
 #define BIAS_OF_ROWS 64
-// Each row has a factor of its own, in the bias's place: [batch, m] of type R.
+// Each row has its own factor, passed in the bias argument: [batch, m] of type R.
 #define ROW_FACTORS 128
 
 inline R activated(R x, uint flags) {
@@ -40,11 +40,11 @@ inline R activated(R x, uint flags) {
         STORE_OUT(out, place_, activated(x_, flags));                                               \
     } while (0)
 
-// Products that one sum takes: longer sums lose digits.
+// Maximum products per accumulator: longer sums lose digits.
 #define SUMMED 256
 
 #ifdef PLAIN
-// Any strides and dtypes: a work item per element of the output.
+// Any strides and dtypes: one work item per element of the output.
 __kernel void matmul_plain(const Problem p, const __global A* a, const __global B* b, const __global C* bias,
                            __global OUT* out, const R alpha, const R beta, const uint codes, const uint flags) {
     const ulong j = get_global_id(0), i = get_global_id(1), batch = get_global_id(2);
@@ -63,18 +63,18 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
 #endif
 
 #if defined(PACK) && defined(LANES)
-// Panels of WIDTH neighbouring rows of a (or columns of b), element by element along k, as R: a tile reads its panel in
-// a line. What lies beyond the last row is filled up with copies of it, which reach no element of the result. ORDER 1:
-// neighbours are adjacent. 2: elements along k do. 0: neither. A work item of a CPU packs CHUNK elements along k of one
-// panel.
+// Packs panels of WIDTH neighbouring rows of a (or columns of b) as R, k outermost: a tile reads its panel
+// contiguously. Rows past the end are copies of the last row; they reach no element of the result. ORDER, the
+// contiguous direction of the source: 1 across the panel, 2 along k, 0 neither. A work item of a CPU packs CHUNK
+// elements along k of one panel.
 #define FOUR_MIXED(a, b) a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3
 #if LANES == 16
 #define MIXED(a, b, half_) (V)(FOUR_MIXED(a.half_.lo, b.half_.lo), FOUR_MIXED(a.half_.hi, b.half_.hi))
 #else
 #define MIXED(a, b, half_) (V)(FOUR_MIXED(a.half_, b.half_))
 #endif
-// One step of a transposition: the elements' places, row and column as one number, are rotated by a bit. As many steps
-// as a column has bits swap the two.
+// One step of a transposition: rotates the index bits (row, then column) of each element by one. As many steps as a
+// column index has bits swap row and column.
 #define ROTATE(from, to)                                         \
     _Pragma("unroll") for (int i = 0; i < LANES / 2; i++) {      \
         to[2 * i] = MIXED(from[i], from[i + LANES / 2], lo);     \
@@ -143,7 +143,7 @@ void pack(const __global T* x, __global R* panels, const ulong count, const ulon
 #endif
 
 #if defined(PACK) && !defined(LANES)
-// As above, by a work item of a GPU for each place along k, filled up with zeros.
+// The same on a GPU: one work item per position along k; rows past the end are zeros.
 __kernel void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride,
                    const long depth_stride, const ulong heads, const long image_stride, const long head_stride) {
     const ulong k = get_global_id(0), panel = get_global_id(1), batch = get_global_id(2);
@@ -157,12 +157,12 @@ __kernel void pack(const __global T* x, __global R* panels, const ulong count, c
 #endif
 
 #ifdef MATRIX_VECTOR
-// A matrix times a vector on a CPU: every element of the matrix is read once, in the order of memory. A: the dtype of
+// A matrix times a vector on a CPU: reads every element of the matrix once, in memory order. A: the dtype of
 // the matrix; the vector is of type R.
 PARTS(A)
 
 #if BY_ROWS
-// Each row of the matrix lies in a line, and so does the vector. A work item has EACH rows, four at a time.
+// Rows of the matrix and the vector are contiguous. A work item has EACH rows, four at a time.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void matrix_vector(const Problem p, const __global A* a, const __global R* b, const __global C* bias, __global OUT* out,
                    const R alpha, const R beta, const uint flags) {
@@ -171,7 +171,7 @@ void matrix_vector(const Problem p, const __global A* a, const __global R* b, co
     a += START(p.a, batch);
     b += START(p.b, batch);
     for (ulong i = begin; i < end; i += 4) {
-        // What lies beyond the last row is that row again, and is not written.
+        // Rows past the end repeat the last row and are not written.
         const __global A* lines[4];
         R sums[4];
         _Pragma("unroll") for (int r = 0; r < 4; r++) {
@@ -198,7 +198,7 @@ void matrix_vector(const Problem p, const __global A* a, const __global R* b, co
     }
 }
 #else
-// Each column of the matrix lies in a line. A work item has 8 * LANES neighbouring rows.
+// Columns of the matrix are contiguous. A work item has 8 * LANES neighbouring rows.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void matrix_vector(const Problem p, const __global A* a, const __global R* b, const __global C* bias, __global OUT* out,
                    const R alpha, const R beta, const uint flags) {
@@ -246,7 +246,7 @@ inline V activated_vector(V x, uint flags) {
     return x;
 }
 
-// How the left operand lies. 0: packed in panels. 1: each row in a line. 2: each column in a line.
+// Layout of the left operand. 0: packed in panels. 1: contiguous rows. 2: contiguous columns.
 #if LEFT_FORM == 0
 #define LEFT(r, k) left[(k) * ROWS + (r)]
 #elif LEFT_FORM == 1
@@ -255,21 +255,21 @@ inline V activated_vector(V x, uint flags) {
 #define LEFT(r, k) left[(long)(k) * p.a[3] + (r)]
 #endif
 
-// How the right operand lies. 0: packed in panels. 1: each row in a line.
+// Layout of the right operand. 0: packed in panels. 1: contiguous rows.
 #if RIGHT_FORM == 0
 #define RIGHT(k, v) (right + (k) * COLUMNS + (v) * LANES)
 #else
 #define RIGHT(k, v) (right + (long)(k) * p.b[2] + (v) * LANES)
 #endif
 
-// `work` for each vector of a tile.
+// Runs `work` for each vector of a tile.
 #define EACH_OF_TILE(COUNT, work)                                     \
     _Pragma("unroll") for (int r = 0; r < COUNT; r++) {               \
         _Pragma("unroll") for (int v = 0; v < VECTORS; v++) { work; } \
     }
 
-// COUNT rows from row `first` on. Only constant indices, so that sums of SUMMED products stay in registers; they are
-// added up in `acc`.
+// Multiplies COUNT rows from row `first` on. All indices are constants, so that sums of SUMMED products stay in
+// registers; `acc` accumulates them.
 #define TILE(COUNT, first)                                                                                             \
     do {                                                                                                               \
         V acc[COUNT][VECTORS];                                                                                         \
@@ -320,7 +320,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch,
                   const __global C* bias, __global OUT* out, const R alpha, const R beta, const uint flags,
                   const uint row_tiles, const uint column_tiles, const uint near) {
-    // `near` neighbouring columns of tiles are walked row by row: their panels stay in the cache, and so does a row's.
+    // Walks `near` neighbouring columns of tiles row by row: their panels and the row's panel stay in the cache.
     const uint id = get_group_id(0), strip = id / (near * row_tiles), place = id % (near * row_tiles);
     const uint width = (strip + 1) * near <= column_tiles ? near : column_tiles - strip * near;
     const ulong row_tile = place / width, column_tile = strip * near + place % width;
@@ -330,7 +330,7 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
 #else
     const __global R* right = b + START(p.b, batch) + (long)column;
 #endif
-    // Whether rows of the tile are written by vectors.
+    // Whether rows of the tile are written as vectors.
     const int whole = p.out[3] == 1 && column + COLUMNS <= p.n
         && (!(flags & WITH_BIAS) || (p.bias == 1 && !(flags & BIAS_OF_ROWS)))
                       && (LEFT_FORM != 0 || row + ROWS <= p.m);
@@ -338,7 +338,7 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
     const __global R* left = a + batch * a_batch + row_tile * p.k * ROWS;
     TILE(ROWS, row);
 #else
-    // The last rows go by smaller tiles, as nothing may be read beyond them.
+    // The last rows use smaller tiles: reads past the end are not allowed.
     const ulong last = row + ROWS < p.m ? row + ROWS : p.m;
     const __global R* matrix = a + START(p.a, batch);
     if (row + ROWS <= p.m) {
@@ -385,7 +385,7 @@ void matmul_tiles(const Problem p, const __global R* a, const __global R* b, con
         for (int k = 0; k < DEPTH; k++) {
             R rows[4], columns[4];
             for (int r = 0; r < 4; r++) rows[r] = left[k * 64 + y * 4 + r];
-            // Columns 16 apart, so that neighbouring work items write neighbours.
+            // Columns are 16 apart, so that neighbouring work items write neighbouring elements.
             for (int c = 0; c < 4; c++) columns[c] = right[k * 64 + c * 16 + x];
             for (int r = 0; r < 4; r++) {
                 for (int c = 0; c < 4; c++) some[r][c] = fma(rows[r], columns[c], some[r][c]);

@@ -2,7 +2,7 @@
 // cl_intel_subgroup_matrix_multiply_accumulate for sub-groups of 16. One instruction multiplies 8 x 16 by 16 x 16
 // elements and adds to 8 x 16 sums of f32.
 //
-// HALF: 0 bf16, 1 f16. EMULATED: the instruction is made of shuffles, for devices that have sub-groups only.
+// HALF: 0 bf16, 1 f16. EMULATED: shuffles replace the instruction on devices that have sub-groups only.
 
 #if EMULATED
 // Row i of a is a.s[i] over the lanes; rows 2 j and 2 j + 1 of b are the halves of b.s[j] over the lanes.
@@ -25,7 +25,7 @@ inline float8 multiply_add(short8 a, int8 b, float8 sums) {
     return vload8(0, all);
 }
 #elif HALF
-// Declared here, as not every version of Intel's compiler does for OpenCL C 1.2.
+// Declared here because some versions of Intel's compiler do not declare them for OpenCL C 1.2.
 float8 __attribute__((overloadable, convergent)) intel_sub_group_f16_f16_matrix_mad_k16(short8 a, int8 b, float8 sums);
 #define multiply_add(a, b, sums) intel_sub_group_f16_f16_matrix_mad_k16(a, b, sums)
 #else
@@ -34,8 +34,8 @@ float8 __attribute__((overloadable, convergent)) intel_sub_group_bf16_bf16_matri
 #define multiply_add(a, b, sums) intel_sub_group_bf16_bf16_matrix_mad_k16(a, b, sums)
 #endif
 
-// Panels of 32 rows of the left operand, or columns of the right one, 16 elements along k at a time: 512 elements in
-// the order in which lanes take them.
+// Packs panels of 32 rows of the left operand, or columns of the right one, 16 elements along k at a time: 512 elements
+// in the lanes' load order.
 #define BLOCK 512
 
 #ifdef PACK_XMX
@@ -47,7 +47,7 @@ __kernel void pack_xmx(const __global ushort* x, __global ushort* panels, const 
     panels += ((batch * get_num_groups(1) + panel) * get_num_groups(0) + step) * BLOCK;
     for (uint e = get_local_id(0); e < BLOCK; e += get_local_size(0)) {
 #if RIGHT
-        // Pairs along k are neighbours.
+        // Pairs along k are adjacent.
         const uint line = e / 256 * 16 + e % 32 / 2, along = e % 256 / 32 * 2 + e % 2;
 #else
         const uint line = e / 16, along = e % 16;
@@ -59,7 +59,7 @@ __kernel void pack_xmx(const __global ushort* x, __global ushort* panels, const 
 #endif
 
 #ifdef MATMUL_XMX
-// A sub-group has 32 x 32 sums; eight of them, four above each other, share a group's panels by the cache.
+// A sub-group has 32 x 32 sums. A group has eight sub-groups, 4 x 2, that share its panels in the cache.
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) __attribute__((intel_reqd_sub_group_size(16)))
 void matmul_xmx(const Problem p, const __global ushort* a, const __global uint* b, const ulong a_batch,
                 const ulong b_batch, const __global C* bias, __global OUT* out, const R alpha, const R beta,

@@ -1,9 +1,9 @@
-// Pointwise ops: one driver for every row of the op table, and for copies, fills and selections.
+// Pointwise ops: one kernel for every row of the op table, and for copies, fills and selections.
 //
 // C: the dtype arithmetic is carried out in; R: the type it is computed in (small integers in int). ROW: the function
 // `row_value` with the op's expression. DECLARE: the kernel's inputs. LOADS: a load for each input into x0, x1, …
 // RESULT: the output's value. OPERANDS: inputs and output. FAST: the innermost loop is the first dimension of the
-// launch, and STRIDE0, STRIDE1, … its strides, known ones as numbers.
+// launch, and STRIDE0, STRIDE1, … its strides, constants if known.
 
 ROW
 

@@ -1,4 +1,4 @@
-// Pointwise ops on small tensors: several rows of the op table in one kernel, dtypes known when it runs.
+// Pointwise ops on small tensors: several rows of the op table in one kernel, with dtypes as run-time arguments.
 //
 // ROWS: the rows' functions. CASES: `case` labels that set y. Inputs are x0 … x4, parameters p0 … p3, `bits` the width
 // of the integers.

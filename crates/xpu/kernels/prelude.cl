@@ -1,4 +1,4 @@
-// What every kernel starts with: element types, conversions, index arithmetic, faults, random words.
+// Prelude of every kernel: element types, conversions, index arithmetic, faults, random words.
 //
 // OpenCL C 1.2, so that every driver compiles it. Half types are stored as ushort and computed in float. FP64: whether
 // the device has double.
@@ -35,8 +35,8 @@ inline ushort float_to_bf16(float x) {
 inline float load_bf16(const __global ushort* p, size_t i) { return bf16_to_float(p[i]); }
 inline void store_bf16(__global ushort* p, size_t i, float v) { p[i] = float_to_bf16(v); }
 
-// By multiplication with a power of two, which has subnormal halves come out right as well: no table, no branch, so
-// that it becomes vector code.
+// Multiplies by a power of two, which is also correct for subnormal halves: no table and no branch, so that compilers
+// vectorise it.
 inline float f16_to_float(ushort bits) {
     uint magnitude = (uint)(bits & 0x7fffu) << 13;
     float value = as_float(magnitude) * 0x1p112f;
@@ -45,8 +45,8 @@ inline float f16_to_float(ushort bits) {
 }
 inline ushort float_to_f16(float x) {
     uint bits = as_uint(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-    // Normal halves: rounded to even on the bits that are dropped. Subnormal ones: by the addition of a number whose
-    // last bit is theirs.
+    // Normal halves: round the dropped bits to even. Subnormal halves: add a number whose last bit has the value of
+    // theirs.
     uint normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
     uint tiny = as_uint(as_float(magnitude) + 0.5f) - 0x3f000000u;
     uint half_bits = magnitude < 0x38800000u ? tiny : normal;
@@ -57,7 +57,7 @@ inline ushort float_to_f16(float x) {
 inline float load_f16(const __global ushort* p, size_t i) { return f16_to_float(p[i]); }
 inline void store_f16(__global ushort* p, size_t i, float v) { p[i] = float_to_f16(v); }
 
-// Floats to integers: towards zero, NaN to zero, what is too large to the largest.
+// Floats to integers: rounds towards zero, NaN to zero, saturates.
 inline long float_to_long(float x) {
     return x != x ? 0 : x >= 9223372036854775808.0f ? LONG_MAX : x <= -9223372036854775808.0f ? LONG_MIN : (long)x;
 }
@@ -71,7 +71,7 @@ inline long double_to_long(double x) {
 
 #define MAX_RANK 10
 
-// Loops over N operands, innermost first; division by the sizes goes by multiplication where positions have 31 bits
+// Loops over N operands, innermost first; division by the sizes is a multiplication if positions have 31 bits
 // (NARROW).
 #define NEST(N)                    \
     struct {                       \
@@ -104,7 +104,7 @@ inline long double_to_long(double x) {
 
 typedef struct { uint taken; uint there; long index; long size; } Fault;
 
-// Notes an index out of range; the first one stays.
+// Records an index out of range, unless one is recorded already.
 inline void note_fault(long index, long size, __global Fault* fault) {
     if (atomic_cmpxchg((volatile __global uint*)&fault->taken, 0u, 1u) == 0u) {
         fault->index = index;
@@ -113,7 +113,7 @@ inline void note_fault(long index, long size, __global Fault* fault) {
     }
 }
 
-// An index made non-negative; one that is out of range is noted, and -1 comes back.
+// The index as a non-negative number. Records one out of range and returns -1.
 inline long wrap_index(long index, long size, __global Fault* fault) {
     long wrapped = index < 0 ? index + size : index;
     if (wrapped >= 0 && wrapped < size) return wrapped;
@@ -121,8 +121,7 @@ inline long wrap_index(long index, long size, __global Fault* fault) {
     return -1;
 }
 
-// ---- random words: Philox-4x32-10, as rushlight_core::Philox
-// ----------------------------------------------------------------------
+// ---- random words: Philox-4x32-10, as rushlight_core::Philox --------------------------------------------------------
 
 inline uint4 philox_block(ulong seed, ulong offset, ulong index) {
     ulong counter = offset + index;

@@ -1,5 +1,5 @@
-// Random fills and dropout. Each element's words are numbered by its place in row-major order alone, so any launch
-// draws the same numbers. A work item takes one block of four words: four elements of one word, or two of two (WORDS).
+// Random fills and dropout. An element's position in row-major order selects its words, so the numbers do not depend on
+// the launch shape. A work item takes one block of four words: four elements of one word, or two of two (WORDS).
 // KIND: 0 uniform, 1 normal, 2 integers, 3 Bernoulli.
 
 inline float uniform32(uint word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
@@ -9,8 +9,8 @@ inline double uniform64(ulong word) { return (double)(word >> 11) * (1.0 / 90071
 
 #define PER_ITEM (4 / WORDS)
 
-// Normal values in pairs: the steps of the CPU engine's normal.rs, in its order. None is fused (FP_CONTRACT is off), so
-// both draw the same bits.
+// Normal values in pairs: the same operations in the same order as in the CPU engine's normal.rs, without fused
+// multiply-adds (FP_CONTRACT is off), so both produce the same bits.
 #if KIND == 1
 #if WORDS == 1
 typedef float real;
@@ -76,8 +76,8 @@ inline void normal_pair(real a, real b, real mean, real deviation, real* first, 
 #ifdef RANDOM
 typedef NEST(1) Nest;
 
-// a, b: low and range, or mean and deviation; top: the largest value; low, range: of integers; below: of a Bernoulli
-// variable's words.
+// a, b: low and range, or mean and deviation; top: the largest value; low, range: of integers; below: the bound of the
+// words for which a Bernoulli variable is one.
 __kernel void random(const Nest nest, const N a, const N b, const N top, const long low, const ulong range,
                      const ulong below, const ulong seed, const ulong offset, __global OUT* out, const ulong count,
                      const uint codes) {

@@ -1,9 +1,9 @@
 // Reductions over any dimensions of any layout.
 //
-// An output's elements are shared out among ITEMS_IN work items of a group, and cut into as many pieces as the launch's
-// second dimension has; partial results of pieces are joined in order by a second kernel, so nothing depends on how
-// fast groups run. A work item folds WIDTH neighbours at a time: of the output (ACROSS), or of the elements.
-// OP_CODE names what is folded; W is the type it is folded in; T and OUT are the dtypes; P the type of parameters.
+// ITEMS_IN work items of a group split an output's elements, and the launch's second dimension splits them into pieces.
+// A second kernel joins the partial results of pieces in order, so results do not depend on timing. A work item folds
+// WIDTH neighbours at a time: outputs (ACROSS) or elements. OP_CODE is the reduction; W is the accumulator type; T and
+// OUT are the dtypes; P is the type of parameters.
 
 #define OP_MEAN 1
 #define OP_PROD 2
@@ -136,9 +136,9 @@ typedef NEST(2) Kept;
 typedef NEST(1) Reduced;
 
 #ifdef FOLD
-// Elements that one accumulator takes before it is added to the others': longer sums lose digits.
+// Maximum elements per accumulator: longer sums lose digits.
 #define SUMMED 256
-// Elements of an output that the work items of a group take at a time.
+// Elements of an output that a group's work items take per iteration.
 #define STEP ((ulong)ITEMS_IN * (ACROSS ? 1 : WIDTH))
 #define ADD(acc, place, number) add(acc, ELEMENT(LOAD_T(base, place)), (long)(number), first_param)
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -170,7 +170,7 @@ void reduce(const Kept kept, const Reduced reduced, const __global T* x, __globa
                 for (int v = 0; v < WIDTH; v++) some[v] = ADD(some[v], place[0] + v, e);
             }
 #else
-            // One loop of neighbours.
+            // A single contiguous loop.
             ulong e = begin + in * (ulong)WIDTH;
             for (; e + WIDTH <= end; e += STEP) {
                 for (int v = 0; v < WIDTH; v++) some[v] = ADD(some[v], e + v, e + v);

@@ -1,7 +1,7 @@
-// Reductions of small tensors: what is folded, and the dtypes, are known when the kernel runs. A work item folds all
-// elements of an output, in order.
+// Reductions of small tensors: the reduction and the dtypes are run-time arguments. A work item folds all elements of
+// an output in order.
 //
-// W is R: float, double or long. The codes of what is folded are those of reduce.cl; P is the type of parameters.
+// W is R: float, double or long. The codes of reductions are those of reduce.cl; P is the type of parameters.
 
 typedef NEST(2) Kept;
 typedef NEST(1) Reduced;
@@ -61,7 +61,7 @@ void reduce_any(const Kept kept, const Reduced reduced, const __global uchar* x,
         }
 #endif
         else {
-            // Short sums are added up in turn: a long one loses digits.
+            // Adds short sums in turn: a long sum loses digits.
             some += v;
             if (e % 128 == 127) {
                 a += some;

@@ -5,14 +5,14 @@ PARTS(T)
 PARTS(S)
 
 #ifdef SOFTMAX
-// LOG: the logarithm of it.
+// LOG: log-softmax.
 #define EXPONENTIAL(v) EXP_DOWN((v) - top)
 __kernel GROUP_OF_ROW void softmax(const __global T* all, __global T* out, const ulong n, const ulong rows,
                                    const ulong each) {
     SHARED
 #if !LOG && ITEMS == 1
-    // Where the output has the arithmetic's precision, it keeps the exponentials until their sum is known. Meanwhile
-    // the next row is read, for its largest element.
+    // If the output has the arithmetic's precision, it holds the exponentials until their sum is known. The same loop
+    // reads the next row for its maximum.
     if (sizeof(T) == sizeof(R)) {
         const ulong first = get_group_id(0) * each, last = first + each < rows ? first + each : rows;
         V best;
@@ -119,8 +119,8 @@ __kernel void softmax_across_backward(const __global T* dy, const __global T* y,
 }
 #endif
 
-// Row norms. P: the dtype of weight and bias; LOW: of the copy in half precision. PRESENT: which of weight (1), bias
-// (2), copy (4) and gradient so far (8) there are.
+// Row norms. P: the dtype of weight and bias; LOW: of the copy in half precision. PRESENT, a bit per optional
+// argument: weight (1), bias (2), copy (4), gradient so far (8).
 #if defined(NORM) || defined(NORM_BACKWARD) || defined(NORM_COLUMNS)
 PARTS(P)
 PARTS(LOW)
@@ -209,7 +209,7 @@ __kernel void row_norm_columns(const __global T* dy, const __global T* x, const 
 #ifdef CROSS_ENTROPY
 typedef struct { ulong classes; long ignored; R smoothing; } Spec;
 
-// Weight of the row's class, zero where the row does not count; a target out of range is noted.
+// Weight of the row's class, zero if the row is ignored. Records a target out of range.
 inline R weight_of(const long target, const Spec spec, const __global T* weight, __global Fault* fault) {
     if (target == spec.ignored) return 0;
     if (target < 0 || target >= (long)spec.classes) {
@@ -294,7 +294,7 @@ __kernel GROUP_OF_ROW void cross_entropy_backward(const Spec spec, const __globa
         if (SMOOTH) d -= WEIGHTED ? uniform * load_part_T(weight, i, n, 0) : (V)uniform;
         store_part_T(dx, i, n, d);
     }
-    // Once more by the work item that has just written it.
+    // The same work item updates the element that it has just written.
     if ((size_t)target / LANES % ITEMS == get_local_id(0)) {
         R d = exp((R)LOAD_T(x, target) - all) * scale - plain;
         if (SMOOTH) d -= WEIGHTED ? uniform * (R)LOAD_T(weight, target) : uniform;

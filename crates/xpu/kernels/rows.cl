@@ -1,14 +1,14 @@
-// Rows that ITEMS work items of a group share: 1 on a CPU, where a row's vectors are a core's. R, V, LANES: see
+// Rows that ITEMS work items of a group split: 1 on a CPU, where one core has a whole row. R, V, LANES: see
 // vectors.cl.
 
-// The larger, by a comparison: where one is NaN either may come, which an exponential of it then shows.
+// The larger of two by comparison. If one is NaN the result may be either; the exponentials propagate the NaN.
 #define LARGER(a, b) CHOOSE((a) > (b), a, b)
 
 // Places of a row of n elements that are this work item's, LANES at a time.
 #define EACH_VECTOR(i, n) for (size_t i = get_local_id(0) * LANES; i < (n); i += ITEMS * LANES)
 
-// `...` for each vector of a row of n elements, at place i. `whole` is a constant: whether all its elements lie in the
-// row. PART_OF(T) loads accordingly.
+// Runs `...` for each vector of a row of n elements, at place i. `whole` is a constant: whether all its elements are in
+// the row. PART_OF(T) loads accordingly.
 #define EACH_PART(i, n, ...)                           \
     {                                                  \
         size_t i = get_local_id(0) * LANES;            \
@@ -26,8 +26,8 @@
     if (whole) VSTORE_##T(p, i, v); \
     else store_part_##T(p, i, n, v)
 
-// The fold of VALUE of a row's vectors into `all`, by four accumulators: one would wait for itself. JOINED joins two;
-// `pad` stands for what lies beyond the row.
+// Folds VALUE of a row's vectors into `all` with four accumulators, which hide the latency. JOINED joins two; `pad`
+// replaces elements beyond the row.
 #define FOLD_ROW(all, x, n, pad, empty, JOINED, VALUE)                                    \
     {                                                                                     \
         V a_ = (empty), b_ = (empty), c_ = (empty), d_ = (empty);                         \
@@ -52,7 +52,7 @@
 #define ROW_SUM(v) sum_of(v)
 #define ROW_LARGEST(v) largest_of(v)
 #else
-// To be declared in kernels that reduce.
+// Declaration for kernels that reduce.
 #define SHARED __local R shared[ITEMS];
 #define ROW_SUM(v) group_sum(sum_of(v), shared)
 #define ROW_LARGEST(v) group_largest(largest_of(v), shared)
@@ -73,7 +73,7 @@ GROUP_FOLD(group_sum, ADDED)
 GROUP_FOLD(group_largest, fmax)
 #endif
 #define GROUP_OF_ROW __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
-// The rows of a group: on a CPU several, one after the other.
+// Loop over the rows of a group: on a CPU a group has several.
 #define EACH_ROW(row) \
     for (ulong row = get_group_id(0) * each; row < rows && row < (get_group_id(0) + 1) * each; row++)
 #define IS_FIRST (get_local_id(0) == 0)

@@ -1,5 +1,5 @@
 // A parameter's step by its optimizer's rule. T: the dtype of parameter, gradient and states; G: of the gradients'
-// factor, if it is a tensor (SCALED). STATES: which states exist, a bit each. RULE_STATES, RULE_FACTORS, RULE and
+// factor, if it is a tensor (SCALED). STATES: a bit per state that exists. RULE_STATES, RULE_FACTORS, RULE and
 // RULE_KEEP: the rule's row.
 
 #define HAS(i) (STATES >> (i) & 1)
@@ -35,7 +35,7 @@ __kernel void update(__global T* param, const __global T* grad, __global T* stat
     R p = LOAD_T(param, i) * e.shrink, g = LOAD_T(grad, i) * scale;
     R a = HAS(0) ? LOAD_T(state0, i) : (R)0, b = HAS(1) ? LOAD_T(state1, i) : (R)0,
         c = HAS(2) ? LOAD_T(state2, i) : (R)0;
-    // Without weight decay the parameter stays out of the gradient, even where it is infinite.
+    // Without weight decay the parameter is not read: infinity times zero would be NaN.
     if (e.decay != 0) g += e.decay * p;
     rule(&p, g, &a, &b, &c, &e);
     STORE_T(param, i, p);

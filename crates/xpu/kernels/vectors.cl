@@ -27,7 +27,7 @@ inline R largest_of(V v) { return v; }
 #else
 typedef JOIN(R, LANES) V;
 typedef JOIN(uint, LANES) VU;
-// A vector that is aligned as its elements are: one load, where vload may become several.
+// A vector with the alignment of its elements: one load, whereas vload may become several.
 #if R_KIND == 1
 typedef V LooseV __attribute__((aligned(8)));
 #else
@@ -117,13 +117,12 @@ inline void vstore_f16(__global ushort* p, size_t i, V v) {
     }
 #endif
 
-// exp(x) of what is not positive; subnormal results are zero.
+// exp(x) for x <= 0; subnormal results are zero.
 #if R_KIND == 1
 #define EXP_DOWN(x) exp(x)
 #else
 inline V exp_down(V x) {
-    // Adding 1.5 * 2^23 rounds to an integer (which rint does in some twenty instructions), and 127 is the exponent's
-    // offset.
+    // Adding 1.5 * 2^23 rounds to an integer (rint takes about twenty instructions); 127 is the exponent's offset.
     const V shifted = fma(x, (V)1.44269504f, (V)12583039.0f), n = shifted - 12583039.0f;
     const V r = fma(n, (V)-1.42860677e-6f, fma(n, (V)-0.693145752f, x));
     V y = fma((V)1.38888889e-3f, r, (V)8.33333333e-3f);

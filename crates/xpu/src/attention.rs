@@ -240,7 +240,7 @@ impl<'a> Problem<'a> {
         xpu.kernel(key, || {
             let defines = self.shape.defines().define(name, 1).define("MASK", kind).define("DROPOUT", dropout);
             let defines = if family == Family::AttentionTiles {
-                defines.vector("T", dtype).define("MOST", room)
+                defines.vector("T", dtype).define("HEAD", room)
             } else {
                 defines.dtype("T", dtype)
             };
@@ -289,8 +289,8 @@ impl<'x> Panels<'x> {
 }
 
 impl Xpu {
-    /// Most elements of the scores in memory: on a CPU they stay in its caches.
-    pub fn most_scores(&self) -> usize {
+    /// Maximum elements of the scores in memory: on a CPU they stay in its caches.
+    pub fn max_scores(&self) -> usize {
         if self.driver.abilities().is_cpu { 1 << 18 } else { 1 << 25 }
     }
 
@@ -308,7 +308,7 @@ impl Xpu {
         }
         let kernel = p.kernel(self, Family::Attention, "attention_rows", "FORWARD")?;
         let mut keys = Panels::default();
-        for part in p.parts(self.most_scores()) {
+        for part in p.parts(self.max_scores()) {
             let memory = self.temporary(&[part.images * part.heads, part.rows, p.stride()], p.wide)?;
             let scores = p.of_scores(&memory, &part);
             keys.product(self, &part, p.scores(&part, None, scores))?;
@@ -340,7 +340,7 @@ impl Xpu {
             return self.attention_tiles_backward(&p, out, lse, dout, [dq, dk, dv]);
         }
         let kernel = p.kernel(self, Family::Attention, "attention_rows_backward", "BACKWARD")?;
-        let parts = p.parts(self.most_scores());
+        let parts = p.parts(self.max_scores());
         let sums = self.wide_sums(&p, &parts, dk, dv)?;
         let (dk_sum, dv_sum) = sums.as_ref().map_or((dk, dv), |(dk, dv)| (dk.view(), dv.view()));
         let (mut keys, mut values) = (Panels::default(), Panels::default());

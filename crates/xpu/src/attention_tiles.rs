@@ -7,8 +7,8 @@ use crate::matmul::Matrix;
 use crate::program::{Argument, At, Family, Key, Number, run};
 use rushlight_core::{DType, Result, View};
 
-/// Most elements of a head.
-pub const MOST: usize = 128;
+/// Maximum elements of a head.
+pub const MAX_HEAD: usize = 128;
 
 /// Keys of a block, as in `attention_tiles.cl`.
 const BLOCK: usize = 48;
@@ -47,7 +47,7 @@ impl Problem<'_> {
     /// Whether the kernels of this file take it.
     pub fn takes_tiles(&self, xpu: &Xpu) -> bool {
         let work = [self.heads, self.l, self.s, self.d].iter().fold(self.batch, |work, &n| work.saturating_mul(n));
-        xpu.driver.abilities().is_cpu && self.d.max(self.dv) <= MOST && self.l >= FEWEST && work >= LARGE
+        xpu.driver.abilities().is_cpu && self.d.max(self.dv) <= MAX_HEAD && self.l >= FEWEST && work >= LARGE
     }
 
     /// A copy of keys or values where the kernels cannot read them: they take the arithmetic dtype, and elements of a
@@ -63,7 +63,7 @@ impl Problem<'_> {
 
     /// Elements that the kernels have room for: forms with less room for small heads use caches better.
     pub fn room(&self) -> usize {
-        if self.d.max(self.dv) <= MOST / 2 { MOST / 2 } else { MOST }
+        if self.d.max(self.dv) <= MAX_HEAD / 2 { MAX_HEAD / 2 } else { MAX_HEAD }
     }
 
     /// Queries of a tile, as in `attention_tiles.cl`.
@@ -163,7 +163,7 @@ impl Xpu {
         let key = Key::new(Family::AttentionTiles, "attention_keys", [p.shape.kind as u16, dk.dtype as u16]);
         let kernel = self.kernel(key, || {
             let defines = p.shape.defines().define("TILES_KEYS", 1).define("MASK", 0).define("DROPOUT", 0);
-            let defines = defines.define("MOST", MOST).vector("T", dk.dtype).vector("O", dk.dtype);
+            let defines = defines.define("HEAD", MAX_HEAD).vector("T", dk.dtype).vector("O", dk.dtype);
             defines.dtype("M", DType::Bool)
         })?;
         let (keys, values) =

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
 /// Sizes are powers of two from this on, so that blocks can be reused.
-const LEAST: usize = 4096;
+const MIN_BYTES: usize = 4096;
 
 /// A block of pinned memory.
 struct Block {
@@ -58,7 +58,7 @@ fn too_much(bytes: usize) -> Error {
 
 impl PinnedMemory for HostMemory {
     fn alloc(&self, bytes: usize) -> Result<Pinned> {
-        let size = bytes.max(LEAST).checked_next_power_of_two().ok_or_else(|| too_much(bytes))?;
+        let size = bytes.max(MIN_BYTES).checked_next_power_of_two().ok_or_else(|| too_much(bytes))?;
         let kept = {
             let mut blocks = blocks();
             let mut fitting = blocks.iter_mut().filter(|(_, block)| block.size == size);

@@ -13,9 +13,9 @@ const LARGE: usize = 1 << 14;
 /// Work items per group of the generic kernel for small tensors.
 const GROUP_ANY: usize = 16;
 /// Minimum elements per work item before an output is split into pieces.
-const LEAST: usize = 1024;
+const MIN_PER_ITEM: usize = 1024;
 /// Maximum elements per accumulator: longer sums lose digits.
-const MOST: usize = 4096;
+const MAX_PER_SUM: usize = 4096;
 /// Maximum bytes of partial results.
 const PARTIAL: usize = 24;
 
@@ -190,8 +190,10 @@ impl Xpu {
         // Enough groups to fill the device, and no sum too long.
         let taken = if across { 1 } else { width * items_in };
         let wanted = (if abilities.is_cpu { 4 } else { 16 } * abilities.compute_units.max(1)).div_ceil(groups);
-        let pieces =
-            wanted.min(length / (LEAST * taken.min(64)).max(1)).max(length.div_ceil(MOST * taken)).clamp(1, 32768);
+        let pieces = wanted
+            .min(length / (MIN_PER_ITEM * taken.min(64)).max(1))
+            .max(length.div_ceil(MAX_PER_SUM * taken))
+            .clamp(1, 32768);
         let step = if along { width } else { 1 };
         let piece = length.div_ceil(pieces).next_multiple_of(step).max(1);
         let pieces = length.div_ceil(piece).max(1);

@@ -122,6 +122,14 @@ fn qr(input: &Tensor, mode: &str) -> Result<Out> {
     input.qr(complete).map(|(q, r)| Out::Named("Q R", vec![q, r]))
 }
 
+/// PyTorch has a `RuntimeError` here for the dtypes that other decompositions do not implement.
+fn single_or_double(name: &str, a: &Tensor) -> Result<()> {
+    match a.dtype() {
+        DType::F32 | DType::F64 => Ok(()),
+        other => Err(Error::value(format!("{name}: expected matrices of float or double, got {other}"))),
+    }
+}
+
 fn cross(input: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let dim = match dim {
         Some(dim) => dim as isize,
@@ -130,6 +138,9 @@ fn cross(input: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
             None => return Err(Error::shape("torch.cross: no dimension of size 3 in input")),
         },
     };
+    if input.rank() == 0 && other.rank() == 0 {
+        return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
     input.cross(other, dim)
 }
 
@@ -228,9 +239,9 @@ rows! { ROWS:
     /// Pseudo-inverse.
     pinv [Linalg]
         "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, hermitian: bool|
-            symmetric_if(a, hermitian)?.pinv(RankTolerance { atol, rtol }),
+            symmetric_if("linalg.pinv", a, hermitian)?.pinv(RankTolerance { atol, rtol }),
         "pinv(Tensor A, float rcond, bool hermitian=False)" |a: &Tensor, rcond: f64, hermitian: bool|
-            symmetric_if(a, hermitian)?.pinv(Some(rcond));
+            symmetric_if("linalg.pinv", a, hermitian)?.pinv(Some(rcond));
     /// Solution of a linear system.
     solve [Linalg] "solve(Tensor A, Tensor B, *, bool left=True)" |a: &Tensor, b: &Tensor, left: bool| a.solve(b, left);
     /// Solution of a triangular system.
@@ -292,9 +303,9 @@ rows! { ROWS:
     /// Rank.
     matrix_rank [Linalg]
         "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, hermitian: bool|
-            symmetric_if(a, hermitian)?.matrix_rank(RankTolerance { atol, rtol }),
+            symmetric_if("linalg.matrix_rank", a, hermitian)?.matrix_rank(RankTolerance { atol, rtol }),
         "matrix_rank(Tensor A, float tol, bool hermitian=False)" |a: &Tensor, tol: f64, hermitian: bool|
-            symmetric_if(a, hermitian)?.matrix_rank(RankTolerance { atol: Some(tol), rtol: Some(0.0) });
+            symmetric_if("linalg.matrix_rank", a, hermitian)?.matrix_rank(RankTolerance { atol: Some(tol), rtol: Some(0.0) });
     /// Power of square matrices.
     matrix_power [Torch Method Linalg] "matrix_power(Tensor input, int n)" |input: &Tensor, n: i64| input.matrix_power(n);
     /// Exponential of square matrices.
@@ -387,7 +398,8 @@ fn lu_unpack(lu: &Tensor, pivots: &Tensor, data: bool, permutation: bool) -> Res
 }
 
 /// The symmetric matrix whose lower triangle `a` has, if `hermitian`.
-fn symmetric_if(a: &Tensor, hermitian: bool) -> Result<Tensor> {
+fn symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
+    single_or_double(call, a)?;
     if !hermitian || a.rank() < 2 || a.shape()[a.rank() - 1] != a.shape()[a.rank() - 2] {
         return Ok(a.clone());
     }

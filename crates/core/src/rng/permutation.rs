@@ -12,12 +12,12 @@ pub const LONGEST: usize = 1 << 31;
 /// log2 of the approximate bucket size.
 const BUCKET_BITS: u32 = 11;
 /// More buckets would exceed the caches while they are filled.
-const MOST_BUCKETS_BITS: u32 = 11;
+const MAX_BUCKETS_BITS: u32 = 11;
 
 /// log2 of the number of buckets; 0 for short permutations.
 fn bucket_bits(n: usize) -> u32 {
     let bits = usize::BITS - n.saturating_sub(1).leading_zeros();
-    if bits <= BUCKET_BITS + 1 { 0 } else { (bits - BUCKET_BITS).min(MOST_BUCKETS_BITS) }
+    if bits <= BUCKET_BITS + 1 { 0 } else { (bits - BUCKET_BITS).min(MAX_BUCKETS_BITS) }
 }
 
 /// Number of words of the stream that [`permutation`] uses.

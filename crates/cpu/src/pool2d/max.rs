@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Maximum taps: below this a tap's number is exact in every compute type, and is stored with its value.
-const MOST_TAPS: usize = 1 << 24;
+const MAX_TAPS: usize = 1 << 24;
 /// Extra cells that a task may use.
 const SPARE_CELLS: usize = 1 << 16;
 /// A register of the compute type.
 type Vector<T, I> = <<T as Float>::Acc as Real>::V<I>;
 /// At least as many lanes as any vector has.
-const MOST_LANES: usize = 16;
+const MAX_LANES: usize = 16;
 
 /// # Safety
 /// The geometry's inputs at `x` and outputs at `y` and `indices`, which do not overlap.
@@ -53,9 +53,9 @@ impl Columns {
     fn new(g: &Geometry) -> Option<Self> {
         let rows = g.rows.spans.iter().map(|s| s.1).max()?;
         let Axis { size, dilation, .. } = g.cols;
-        let fixed = g.cols.fixed.filter(|fixed| fixed.kernel.saturating_mul(rows) <= MOST_TAPS)?;
+        let fixed = g.cols.fixed.filter(|fixed| fixed.kernel.saturating_mul(rows) <= MAX_TAPS)?;
         let reach = (fixed.kernel - 1) * dilation / fixed.stride + 1;
-        let outputs = g.cols.spans.len().next_multiple_of(MOST_LANES);
+        let outputs = g.cols.spans.len().next_multiple_of(MAX_LANES);
         let length = (outputs + reach).max((fixed.padding + size) / fixed.stride + 1);
         // Strides far beyond the input would need empty cells.
         let cells = rows.saturating_mul(fixed.stride).saturating_mul(length);
@@ -106,10 +106,10 @@ unsafe fn rows_in_lanes_kernel<T: Float, I: Vectors>(
 ) {
     let Fixed { stride, padding, .. } = columns.fixed;
     let (heights, width, across) = (g.rows.spans.len(), g.cols.spans.len(), g.cols.size);
-    let most_rows = columns.places.len() / columns.taps.len();
-    let mut cells = vec![T::Acc::NEG_INFINITY; most_rows * columns.row()];
+    let max_rows = columns.places.len() / columns.taps.len();
+    let mut cells = vec![T::Acc::NEG_INFINITY; max_rows * columns.row()];
     let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { across.max(width) }];
-    let (one, mut numbers) = (T::Acc::lit(1.0), [T::Acc::ZERO; MOST_LANES]);
+    let (one, mut numbers) = (T::Acc::lit(1.0), [T::Acc::ZERO; MAX_LANES]);
     for row in rows {
         let (start, taps) = g.rows.spans[row % heights];
         for (tap, cells) in cells.chunks_exact_mut(columns.row()).enumerate().take(taps) {

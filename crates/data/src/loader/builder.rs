@@ -14,7 +14,7 @@ use rushlight_core::{Error, Generator, Result};
 use std::sync::{Arc, Mutex};
 
 /// More threads than any machine has are a mistake, and would end the process.
-const MOST_WORKERS: usize = 1024;
+const MAX_WORKERS: usize = 1024;
 
 /// Options of both kinds of loaders.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +41,9 @@ impl Common {
     }
 
     fn build<B>(self, source: Source<B>, seed: u64, order: Option<Order>) -> Result<DataLoader<B>> {
-        if self.workers > MOST_WORKERS {
+        if self.workers > MAX_WORKERS {
             return Err(Error::value(format!(
-                "DataLoader: {} workers are more than the {MOST_WORKERS} allowed",
+                "DataLoader: {} workers are more than the {MAX_WORKERS} allowed",
                 self.workers
             )));
         }

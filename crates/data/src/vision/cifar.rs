@@ -14,7 +14,7 @@ const CHANNELS: usize = 3;
 const SIDE: usize = 32;
 const PIXELS: usize = CHANNELS * SIDE * SIDE;
 /// The largest official file has 50,000 records.
-const MOST_RECORDS: usize = 1 << 20;
+const MAX_RECORDS: usize = 1 << 20;
 
 /// One of the two sets.
 struct Kind {
@@ -188,9 +188,9 @@ impl Kind {
         let mut file = File::open(path).map_err(|e| failed("open", path, &e))?;
         let bytes = file.metadata().map_err(|e| failed("read", path, &e))?.len();
         let count = usize::try_from(bytes / record as u64).unwrap_or(usize::MAX);
-        if bytes % record as u64 != 0 || count == 0 || count > MOST_RECORDS {
+        if bytes % record as u64 != 0 || count == 0 || count > MAX_RECORDS {
             return Err(Error::value(format!(
-                "{}: {} has {bytes} bytes, which is not between 1 and {MOST_RECORDS} records of {record} bytes; is it cut off?",
+                "{}: {} has {bytes} bytes, which is not between 1 and {MAX_RECORDS} records of {record} bytes; is it cut off?",
                 self.name,
                 path.display()
             )));

@@ -8,7 +8,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 /// Larger than any real file of this kind; a header that claims more is refused.
-const MOST_BYTES: usize = 1 << 28;
+const MAX_BYTES: usize = 1 << 28;
 
 /// Sizes and bytes of an idx file, unpacked if its name ends in `.gz`. The file must have `rank` dimensions.
 pub(super) fn read_idx(path: &Path, rank: usize) -> Result<(Vec<usize>, Vec<u8>)> {
@@ -38,8 +38,8 @@ fn parse(input: &mut impl Read, path: &Path, rank: usize) -> Result<(Vec<usize>,
     let total = sizes
         .iter()
         .try_fold(1usize, |n, &size| n.checked_mul(size))
-        .filter(|&n| n <= MOST_BYTES)
-        .ok_or_else(|| damaged(format!("it claims sizes {sizes:?}, more than {MOST_BYTES} bytes")))?;
+        .filter(|&n| n <= MAX_BYTES)
+        .ok_or_else(|| damaged(format!("it claims sizes {sizes:?}, more than {MAX_BYTES} bytes")))?;
     // Grows with the data read, not with the claimed size; reads one byte more to detect excess data.
     let mut bytes = Vec::new();
     input.take(total as u64 + 1).read_to_end(&mut bytes).map_err(|e| damaged(e.to_string()))?;

@@ -19,7 +19,7 @@ impl Job {
             "rushlight".into(),
             "run".into(),
             if self.is_elastic() {
-                format!("--nnodes={}:{nodes}", self.least_nodes)
+                format!("--nnodes={}:{nodes}", self.min_nodes)
             } else {
                 format!("--nnodes={nodes}")
             },

@@ -54,7 +54,7 @@ struct Job {
     name: String,
     nodes: usize,
     /// Minimum nodes: with fewer the job waits for others.
-    least_nodes: usize,
+    min_nodes: usize,
     gpus_per_node: usize,
     /// Processors per node to request, if the user sets them.
     cpus_per_node: Option<usize>,
@@ -235,7 +235,7 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         scheduler,
         name,
         nodes,
-        least_nodes: number("min-nodes", nodes)?,
+        min_nodes: number("min-nodes", nodes)?,
         gpus_per_node: number("gpus-per-node", machine.map_or(1, |m| m.gpus))?,
         cpus_per_node: Some(number("cpus-per-node", 0)?).filter(|&n| n > 0),
         memory: text("memory"),
@@ -254,10 +254,10 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         machine,
         program,
     };
-    if job.least_nodes == 0 || job.least_nodes > job.nodes {
+    if job.min_nodes == 0 || job.min_nodes > job.nodes {
         return Err(Error::value(format!(
             "--min-nodes {} should be between 1 and the {} of --nodes",
-            job.least_nodes, job.nodes
+            job.min_nodes, job.nodes
         )));
     }
     if job.wheel.is_some() && job.scheduler == Scheduler::Kubernetes {

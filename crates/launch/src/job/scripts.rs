@@ -25,7 +25,7 @@ fn clock(seconds: u64) -> String {
 impl Job {
     /// Whether the job may run on fewer nodes than it requests.
     pub(super) fn is_elastic(&self) -> bool {
-        self.least_nodes < self.nodes
+        self.min_nodes < self.nodes
     }
 
     /// Whether the program is a file that can be copied to the nodes: Python scripts depend on other files.
@@ -86,7 +86,7 @@ impl Job {
         let ranks = self.gpus_per_node.max(1);
         let mut words = vec![launcher.to_owned(), format!("--nproc-per-node={ranks}")];
         words.push(format!("--max-restarts={}", self.max_restarts));
-        words.extend(self.is_elastic().then(|| format!("--nnodes={}:{}", self.least_nodes, self.nodes)));
+        words.extend(self.is_elastic().then(|| format!("--nnodes={}:{}", self.min_nodes, self.nodes)));
         words.push("--exit-code-file=\"$code_file\"".into());
         words.extend(options.iter().map(|option| (*option).to_owned()));
         words.extend(self.module.then(|| "-m".to_owned()));

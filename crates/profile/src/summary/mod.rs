@@ -1,6 +1,8 @@
 //! Where a step's time went, from a Chrome trace: ours, or one that PyTorch wrote.
 //!
 //! ```
+//! # mod rushlight { pub use rushlight_profile as profile; }
+//! use rushlight::profile::summary::Summary;
 //! let folder = std::env::temp_dir().join(format!("rushlight-summary-{}", std::process::id()));
 //! std::fs::create_dir_all(&folder)?;
 //! let path = folder.join("trace.json");
@@ -9,7 +11,7 @@
 //!     {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#next",
 //!      "pid": 1, "tid": 1, "ts": 0, "dur": 600},
 //!     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 600, "dur": 300}]}"#)?;
-//! let summary = rushlight_profile::summary::Summary::read(&path)?;
+//! let summary = Summary::read(&path)?;
 //! assert_eq!(summary.steps, 1);
 //! assert!(summary.to_string().contains("num_workers"));
 //! # std::fs::remove_dir_all(&folder)?;

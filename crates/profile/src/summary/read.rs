@@ -9,7 +9,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 /// Most bytes that a compressed trace may become.
-const MOST_BYTES: u64 = 16 << 30;
+const MAX_BYTES: u64 = 16 << 30;
 
 /// A complete event of a trace. Times are microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +49,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<Vec<TraceEvent>, String> {
     let read = file.read(&mut magic).map_err(|e| fail(&e))?;
     let whole = (&magic[..read]).chain(file);
     let text: Box<dyn Read> = match magic {
-        [0x1f, 0x8b] => Box::new(BufReader::new(GzDecoder::new(whole)).take(MOST_BYTES)),
+        [0x1f, 0x8b] => Box::new(BufReader::new(GzDecoder::new(whole)).take(MAX_BYTES)),
         _ => Box::new(whole),
     };
     let mut events = parse(text).map_err(|e| fail(&format!("not a Chrome trace: {e}")))?;

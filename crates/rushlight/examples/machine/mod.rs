@@ -91,7 +91,8 @@ pub fn trainer(matches: &ArgMatches, name: &str, device: Device) -> Result<Train
         .precision(get::<String>(matches, "precision").parse()?)
         .capture(!matches.get_flag("no-capture"))
         .run_directory((runs != "-").then(|| runs.into()))
-        .run_name(name);
+        .run_name(name)
+        .save_on_interrupt(true);
     let builder = match matches.get_one::<String>("profiler") {
         Some(name) => builder.profiler(name.parse()?),
         None => builder,
@@ -99,8 +100,8 @@ pub fn trainer(matches: &ArgMatches, name: &str, device: Device) -> Result<Train
     Ok(if matches.get_flag("resume") { builder.resume(Resume::Auto) } else { builder })
 }
 
-/// Ends a program whose job loses its nodes. The run was saved: the exit code asks the scheduler, or `rushlight run`,
-/// for another job, and with `--resume` the program then continues.
+/// Ends a program whose job loses its nodes, or that Ctrl-C interrupted. The run was saved. If the job was preempted,
+/// the exit code asks the scheduler or `rushlight run` for another job. With `--resume` the program then continues.
 pub fn exit_if_preempted(trainer: Trainer) {
     if let Some(code) = trainer.preempted() {
         drop(trainer);

@@ -119,14 +119,19 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
+        self.gather_for("gather", dim, index)
+    }
+
+    /// Gathers with the name of the call in errors.
+    fn gather_for(&self, name: &str, dim: isize, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 {
-            return self.reshape([1usize])?.gather(dim, index)?.reshape(index.shape());
+            return self.reshape([1usize])?.gather_for(name, dim, index)?.reshape(index.shape());
         }
-        let (dim, places) = checked("gather", self, dim, index)?;
+        let (dim, places) = checked(name, self, dim, index)?;
         let out = self.uninit_like(places.shape(), self.dtype())?;
         if out.numel() > 0 {
             let done = self.backend().gather(self.engine_view(), dim, places.engine_view(), out.engine_view());
-            done.map_err(|e| e.within("gather"))?;
+            done.map_err(|e| e.within(name))?;
         }
         if recording(&[self]) {
             let (shape, index) = (Dims::from_slice(self.shape()), Saved::input(&places));
@@ -142,8 +147,9 @@ impl Tensor {
     /// [`Tensor::gather`] with `self` and the indices broadcast against each other outside `dim`; without a dimension
     /// both are taken flat.
     pub fn take_along_dim(&self, indices: &Tensor, dim: Option<isize>) -> Result<Tensor> {
+        let name = "take_along_dim";
         let Some(dim) = dim else {
-            return self.reshape([-1isize])?.gather(0, &indices.reshape([-1isize])?);
+            return self.reshape([-1isize])?.gather_for(name, 0, &indices.reshape([-1isize])?);
         };
         if self.rank() != indices.rank() {
             return Err(Error::shape(format!(
@@ -152,23 +158,22 @@ impl Tensor {
                 indices.rank()
             )));
         }
-        let dim = self.wrap_dim("take_along", dim)?;
+        let dim = self.wrap_dim(name, dim)?;
         if self.rank() == 0 {
-            return self.gather(0, indices);
+            return self.gather_for(name, 0, indices);
         }
         let with_size = |t: &Tensor, size: usize| {
             let mut shape = Dims::from_slice(t.shape());
             shape[dim] = size;
             shape
         };
-        let common =
-            broadcast_shapes(&with_size(self, 1), &with_size(indices, 1)).map_err(|e| e.within("take_along_dim"))?;
+        let common = broadcast_shapes(&with_size(self, 1), &with_size(indices, 1)).map_err(|e| e.within(name))?;
         let stretched = |t: &Tensor| {
             let mut shape = common.clone();
             shape[dim] = t.shape()[dim];
             t.expand(&shape)
         };
-        stretched(self)?.gather(dim as isize, &stretched(indices)?)
+        stretched(self)?.gather_for(name, dim as isize, &stretched(indices)?)
     }
 
     /// Scatters by overwriting or adding, and records it.
@@ -251,8 +256,7 @@ impl Tensor {
         let source = cut(name, self, &index, source)?;
         let d = dim as isize;
         let combine = Combine { dim: d, reduce, include_self };
-        let out = self.detach();
-        let out = if out.is_contiguous() { out.copy()? } else { out.contiguous()? };
+        let out = self.detach().contiguous_copy()?;
         let from = Arg::Tensor(&source);
         match (reduce, include_self) {
             (_, true) => {}

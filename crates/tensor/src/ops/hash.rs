@@ -10,9 +10,10 @@ impl Tensor {
     /// `int64`, floats as `float64`. The result is `uint64`.
     ///
     /// ```
-    /// # use rushlight_tensor::Tensor;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+    /// use rushlight::{DType, Tensor};
     /// let hash = Tensor::new([1i64, 2, 4])?.hash_tensor(.., false)?;
-    /// assert_eq!(hash.to_dtype(rushlight_core::DType::I64)?.to_vec::<i64>()?, [7]);
+    /// assert_eq!(hash.to_dtype(DType::I64)?.to_vec::<i64>()?, [7]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn hash_tensor(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {

@@ -4,7 +4,7 @@ use super::index::{Place, Plan, index_read, index_write};
 use crate::Tensor;
 use crate::arg::Arg;
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, ErrorKind, Result};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use std::sync::Arc;
 
@@ -202,14 +202,14 @@ impl Tensor {
                 }
                 IndexItem::Tensor(t) if is_lone_truth(t) => {
                     view = view.unsqueeze(dim as isize)?;
-                    put_at(&mut tensors, dim, t.reshape([1usize])?);
+                    push_at(&mut tensors, dim, t.reshape([1usize])?);
                     dim += 1;
                 }
                 IndexItem::Tensor(t) if t.rank() == 0 && t.dtype().is_int() => {
                     view = select(&view, dim, own, t.item::<i64>()? as isize)?;
                 }
                 IndexItem::Tensor(t) => {
-                    put_at(&mut tensors, dim, t.clone());
+                    push_at(&mut tensors, dim, t.clone());
                     dim += consumed(item);
                 }
             }
@@ -234,10 +234,10 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn i(&self, index: impl IntoIndex) -> Result<Tensor> {
-        self.index(index)
+        self.index(index).map_err(|e| e.within("i"))
     }
 
-    /// The long name of [`Tensor::i`].
+    /// [`Tensor::i`] with the error messages of Python's `x[…]`, which name no call.
     pub fn index(&self, index: impl IntoIndex) -> Result<Tensor> {
         let (view, tensors) = self.basic(&index.into_index())?;
         if tensors.is_empty() {
@@ -259,15 +259,20 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn index_assign<'a>(&self, index: impl IntoIndex, value: impl Into<Arg<'a>>) -> Result<&Tensor> {
-        let (view, tensors) = self.basic(&index.into_index())?;
-        let value = value.into();
+        self.assign_at(&index.into_index(), value.into()).map_err(|e| named(e, "index_assign"))?;
+        Ok(self)
+    }
+
+    fn assign_at(&self, items: &[IndexItem], value: Arg) -> Result<()> {
+        let (view, tensors) = self.basic(items)?;
         if tensors.is_empty() {
             match value {
                 Arg::Tensor(t) => view.assign(Arg::Tensor(&without_leading_ones(t, view.rank())?))?,
                 number => view.assign(number)?,
             };
-            return Ok(self);
+            return Ok(());
         }
+        view.check_leaf_change("index_put_")?;
         let plan = Plan::new(&view, &tensors)?;
         let values = match value {
             Arg::Scalar(_) => view.number_like("index_assign", value)?,
@@ -276,12 +281,17 @@ impl Tensor {
             }
         };
         index_write("index_put", &view, Arc::new(plan), &values, false, Place::Own)?;
-        Ok(self)
+        Ok(())
     }
 
     /// [`Tensor::index_assign`] that can add instead of overwrite: with `accumulate` repeated indices add up.
     pub fn index_put_(&self, index: impl IntoIndex, values: &Tensor, accumulate: bool) -> Result<&Tensor> {
-        let (view, tensors) = self.basic(&index.into_index())?;
+        self.put_at(&index.into_index(), values, accumulate).map_err(|e| named(e, "index_put_"))?;
+        Ok(self)
+    }
+
+    fn put_at(&self, items: &[IndexItem], values: &Tensor, accumulate: bool) -> Result<()> {
+        let (view, tensors) = self.basic(items)?;
         self.same_dtype(values, "index_put_")?;
         if !tensors.is_empty() {
             let plan = Plan::new(&view, &tensors)?;
@@ -291,21 +301,29 @@ impl Tensor {
         } else {
             view.copy_(values)?;
         }
-        Ok(self)
+        Ok(())
     }
 
     /// `self` with values put (or added, with `accumulate`) where an index points.
     pub fn index_put(&self, index: impl IntoIndex, values: &Tensor, accumulate: bool) -> Result<Tensor> {
         let items = index.into_index();
-        let (view, tensors) = self.basic(&items)?;
-        if view.is_same(self) && !tensors.is_empty() {
-            let plan = Plan::new(self, &tensors)?;
-            return index_write("index_put", self, Arc::new(plan), values, accumulate, Place::Copy);
-        }
-        let out = self.copy()?;
-        out.index_put_(&items[..], values, accumulate)?;
-        Ok(out)
+        let put = || {
+            let (view, tensors) = self.basic(&items)?;
+            if view.is_same(self) && !tensors.is_empty() {
+                let plan = Plan::new(self, &tensors)?;
+                return index_write("index_put", self, Arc::new(plan), values, accumulate, Place::Copy);
+            }
+            let out = self.copy()?;
+            out.put_at(&items, values, accumulate)?;
+            Ok(out)
+        };
+        put().map_err(|e| named(e, "index_put"))
     }
+}
+
+/// An index error with the name of the call; other errors have it already.
+fn named(error: Error, call: &str) -> Error {
+    if error.kind() == ErrorKind::Index { error.within(call) } else { error }
 }
 
 fn select(view: &Tensor, dim: usize, own: usize, index: isize) -> Result<Tensor> {
@@ -316,7 +334,7 @@ fn select(view: &Tensor, dim: usize, own: usize, index: isize) -> Result<Tensor>
     view.select(dim as isize, index)
 }
 
-fn put_at(tensors: &mut Vec<Option<Tensor>>, dim: usize, t: Tensor) {
+fn push_at(tensors: &mut Vec<Option<Tensor>>, dim: usize, t: Tensor) {
     // An earlier mask covers several dimensions with one entry.
     let covered: usize = tensors.iter().flatten().filter(|t| is_mask(t)).map(|t| t.rank() - 1).sum();
     tensors.resize(dim.saturating_sub(covered), None);

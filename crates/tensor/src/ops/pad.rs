@@ -165,7 +165,7 @@ impl Tensor {
 }
 
 /// Most lines and planes that padding copies one by one.
-const MOST_PLANES: isize = 16;
+const MAX_PLANES: isize = 16;
 
 /// Narrow padding by elements of the tensor: the body is copied whole, then one plane after the other from within the
 /// result.
@@ -190,7 +190,7 @@ impl Planes {
             };
             size > 0 && (0..=limit).contains(&before) && (0..=limit).contains(&after)
         };
-        let narrow = planes <= MOST_PLANES && shape.iter().zip(sides).all(fits);
+        let narrow = planes <= MAX_PLANES && shape.iter().zip(sides).all(fits);
         let sides = sides.iter().map(|&(before, after)| (before as usize, after as usize)).collect();
         narrow.then(|| Planes { body: Dims::from_slice(shape), sides, mode })
     }

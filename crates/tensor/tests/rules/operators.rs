@@ -170,6 +170,44 @@ fn index_errors_name_their_call() -> Result<()> {
 }
 
 #[test]
+fn errors_of_index_values_name_their_call() -> Result<()> {
+    let x = Tensor::ones([2, 3])?;
+    let (far, column) = (Tensor::new([7i64])?, Tensor::ones([2, 1])?);
+    let (row, one, places) = (Tensor::ones([1, 3])?, Tensor::ones([1])?, Tensor::new([[7i64]])?);
+    let assigned = || x.copy();
+    let errors = [
+        ("i", x.i(2)),
+        ("i", x.i((0, -4))),
+        ("i", x.i((0, 0, 0))),
+        ("i", x.i(&far)),
+        ("index_assign", assigned()?.index_assign(2, 0.0).cloned()),
+        ("index_assign", assigned()?.index_assign(&far, 0.0).cloned()),
+        ("index_put_", assigned()?.index_put_(&far, &row, false).cloned()),
+        ("index_put", x.index_put(&far, &row, true)),
+        ("select", x.select(0, 2)),
+        ("narrow", x.narrow(0, 3, 1)),
+        ("index_select", x.index_select(0, &far)),
+        ("index_add", x.index_add(0, &far, &row, 1)),
+        ("index_copy", x.index_copy(1, &far, &column)),
+        ("index_fill", x.index_fill(1, &far, 0.0)),
+        ("take", x.take(&far)),
+        ("put", x.put(&far, &one, false)),
+        ("gather", x.gather(0, &places)),
+        ("take_along_dim", x.take_along_dim(&places, Some(0))),
+        ("scatter", x.scatter(1, &places, 1.0)),
+        ("scatter_add", x.scatter_add(1, &places, &Tensor::ones([1, 1])?)),
+        ("embedding", x.embedding(&far, None, false)),
+        ("cross_entropy", x.cross_entropy(&Tensor::new([0i64, 7])?)),
+    ];
+    for (call, result) in errors {
+        let error = result.expect_err(call);
+        assert_eq!(error.kind(), ErrorKind::Index, "{call}: {error}");
+        assert!(error.to_string().starts_with(&format!("{call}: ")), "{call}: {error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn copies_are_deep_where_they_say_so() -> Result<()> {
     let x = Tensor::new([1.0, 2.0])?.requires_grad_(true)?;
     (&x * 3.0).sum(..)?.backward()?;

@@ -20,7 +20,7 @@ pub struct CsvLogger {
 }
 
 /// Rows are written in batches, so that the file of a long run is not opened at each step.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 impl CsvLogger {
     /// The file is created when the run starts.
@@ -121,7 +121,7 @@ impl Logger for CsvLogger {
             cells[at] = value.to_string();
         }
         self.rows.push((row.step, row.epoch, cells));
-        if self.rows.len() - self.written >= MOST_WAITING { self.write() } else { Ok(()) }
+        if self.rows.len() - self.written >= MAX_WAITING { self.write() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {

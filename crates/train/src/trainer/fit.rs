@@ -8,7 +8,7 @@ use crate::module::TrainModule;
 use crate::optimizers::{Interval, Optimizers};
 use crate::profiling::Profiling;
 use crate::progress::{bytes, clock, scaled, short};
-use crate::ranks::Parallel;
+use crate::ranks::{Parallel, Watch};
 use crate::results::Results;
 use crate::step::{LogOptions, LogSpec, LogValue, Stage};
 use rushlight_core::{Error, Result};
@@ -72,6 +72,7 @@ impl Trainer {
             before
         });
         let result = self.prepare_and_train(model, train, &mut val);
+        self.watch = Watch::default();
         self.system_log = None;
         self.progress.clear();
         let profiled = self.profiling.finish(self.run.directory(), self.ranks.rank());
@@ -131,9 +132,7 @@ impl Trainer {
         if self.resumed_from.is_none() {
             self.sanity_check(model, val)?;
         }
-        if self.options.resume == Resume::Auto {
-            self.watch = self.ranks.watch()?;
-        }
+        self.watch = self.ranks.watch(self.options.resume == Resume::Auto, self.options.save_on_interrupt)?;
         let engine = Engine::new(&self.options, self.run.device);
         let named = model.named_parameters();
         let val_every = match self.options.val_check_interval {
@@ -193,11 +192,15 @@ impl Trainer {
         Ok(())
     }
 
-    /// Whether the scheduler takes the job's nodes.
+    /// Whether the scheduler takes the job's nodes, or the user pressed Ctrl-C.
     fn is_preempted(&mut self) -> Result<bool> {
         let preempted = self.watch.agreed()?;
         if preempted {
-            self.run.stop("the job is preempted; its state was saved, and it continues when it is started again");
+            self.run.stop(match (self.watch.is_interrupted(), self.policies.is_empty()) {
+                (false, _) => "the job is preempted; its state was saved, and it continues when it is started again",
+                (true, false) => "interrupted; its state was saved",
+                (true, true) => "interrupted; the run saves no checkpoints",
+            });
             self.preempted = Some(0);
         }
         Ok(preempted)

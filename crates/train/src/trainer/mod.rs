@@ -154,8 +154,9 @@ impl Trainer {
         self.resumed_from.as_deref()
     }
 
-    /// The exit code of a program whose scheduler preempted it. The run has been saved; a program that exits
-    /// with this code is started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
+    /// The exit code of a program whose scheduler preempted it, or that was interrupted with
+    /// [`TrainerBuilder::save_on_interrupt`]. The run has been saved; a preempted program that exits with this code is
+    /// started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
     ///
     /// ```no_run
     /// # let trainer = rushlight_train::Trainer::new().build().unwrap();

@@ -134,6 +134,7 @@ pub(crate) struct Options {
     pub root: Option<PathBuf>,
     pub run_name: Option<String>,
     pub resume: Resume,
+    pub save_on_interrupt: bool,
     pub checkpointing: bool,
     pub progress: bool,
     pub system_metrics: bool,
@@ -194,6 +195,7 @@ impl TrainerBuilder {
             root: Some("runs".into()),
             run_name: None,
             resume: Resume::Never,
+            save_on_interrupt: false,
             checkpointing: true,
             progress: true,
             system_metrics: true,
@@ -251,6 +253,9 @@ impl TrainerBuilder {
         seed: u64, |x| Some(x);
         /// Where the run starts: from the beginning by default.
         resume: Resume, |x| x;
+        /// Whether Ctrl-C (SIGINT) ends training after the current step with a checkpoint, if the run saves any. A
+        /// second Ctrl-C ends the process at once. [`Trainer::preempted`] is then 130.
+        save_on_interrupt: bool, |x| x;
         /// Whether progress is shown; true by default. On a terminal one line is redrawn, elsewhere a line is printed
         /// periodically.
         progress: bool, |x| x;

@@ -19,7 +19,7 @@ impl Die {
             std::process::abort();
         }
         #[cfg(target_os = "linux")]
-        for (name, signal) in [("SIGTERM", libc::SIGTERM), ("SIGUSR1", libc::SIGUSR1)] {
+        for (name, signal) in [("SIGTERM", libc::SIGTERM), ("SIGUSR1", libc::SIGUSR1), ("SIGINT", libc::SIGINT)] {
             if self.moment == format!("{name} {moment}") {
                 // SAFETY: the run watches for the signal.
                 unsafe { libc::raise(signal) };
@@ -71,6 +71,7 @@ fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
         .run_directory(Some(root.into()))
         .run_name("run")
         .resume(Resume::Auto)
+        .save_on_interrupt(true)
         .checkpoint(ModelCheckpoint::new().every_n_train_steps(1).every_n_epochs(1).background(background))
         .callback(EarlyStopping::new("val_loss").patience(100))
         .callback(Die { moment: moment.into() })
@@ -166,6 +167,8 @@ fn a_preempted_run_asks_for_another_job() {
     for moment in ["SIGUSR1 start 4", "SIGTERM end 8", "SIGUSR1 epoch 1"] {
         assert_eq!(ended(&broken, moment, true).code(), Some(rushlight_train::REQUEUE_CODE), "{moment}");
     }
+    // Ctrl-C saves as well, and requests no other job.
+    assert_eq!(ended(&broken, "SIGINT end 14", true).code(), Some(128 + libc::SIGINT));
     assert!(start(&broken, "", true));
     assert_eq!(std::fs::read(broken.join("end")).unwrap(), std::fs::read(whole.join("end")).unwrap());
     assert_eq!(rows(&broken), rows(&whole));

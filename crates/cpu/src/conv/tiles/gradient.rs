@@ -19,7 +19,7 @@ const CHANNELS: usize = 64;
 /// Maximum size of the copies, so that they stay in the L2 cache together with the sums.
 const COPY_BYTES: usize = 768 << 10;
 /// Copies of one row that are larger than this (kernels of hundreds of columns over long rows) do not pay.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Split of the output's pixels into parts: some rows of one image, or some whole images. Depends on the problem's size
 /// alone.
@@ -108,7 +108,7 @@ impl Terms {
 
 /// Whether tiles are efficient for the gradient with respect to the weight.
 pub(in super::super) fn suits_weight(c: &Conv) -> bool {
-    super::suits(c) && Parts::new(c).bytes <= MOST_BYTES
+    super::suits(c) && Parts::new(c).bytes <= MAX_BYTES
 }
 
 /// # Safety

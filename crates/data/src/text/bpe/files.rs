@@ -10,14 +10,14 @@ use std::io::Read;
 use std::path::Path;
 
 /// GPT-2's files have a mebibyte each.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 fn read_text(path: &Path) -> Result<String> {
     let mut text = String::new();
     let file = File::open(path).map_err(|e| failed("open", path, &e))?;
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|e| failed("read", path, &e))?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(Error::value(format!("Bpe: {} has more than {MOST_BYTES} bytes", path.display())));
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|e| failed("read", path, &e))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(Error::value(format!("Bpe: {} has more than {MAX_BYTES} bytes", path.display())));
     }
     Ok(text)
 }

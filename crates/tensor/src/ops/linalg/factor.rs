@@ -76,8 +76,9 @@ impl Tensor {
     /// has one.
     ///
     /// ```
-    /// # use rushlight_tensor::Tensor;
-    /// let (packed, tau) = Tensor::new_with([[3.0], [4.0]], rushlight_core::DType::F64)?.geqrf()?;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+    /// use rushlight::{DType, Tensor};
+    /// let (packed, tau) = Tensor::new_with([[3.0], [4.0]], DType::F64)?.geqrf()?;
     /// assert!((packed.to_vec::<f64>()?[0] + 5.0).abs() < 1e-12 && (tau.to_vec::<f64>()?[0] - 1.6).abs() < 1e-12);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

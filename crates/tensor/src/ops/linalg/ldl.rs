@@ -18,11 +18,12 @@ impl Tensor {
     /// counted from one, or zero. A singular matrix is no error here.
     ///
     /// ```
-    /// # use rushlight_tensor::Tensor;
-    /// let a = Tensor::new_with([[4.0, 1.0], [1.0, 3.0]], rushlight_core::DType::F64)?;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+    /// use rushlight::{DType, Tensor};
+    /// let a = Tensor::new_with([[4.0, 1.0], [1.0, 3.0]], DType::F64)?;
     /// let (ld, pivots, _) = a.ldl_factor()?;
     /// assert_eq!(ld.to_vec::<f64>()?, [4.0, 0.0, 0.25, 2.75]);
-    /// let x = ld.ldl_solve(&pivots, &Tensor::new_with([[5.0], [4.0]], rushlight_core::DType::F64)?)?;
+    /// let x = ld.ldl_solve(&pivots, &Tensor::new_with([[5.0], [4.0]], DType::F64)?)?;
     /// assert_eq!(x.to_vec::<f64>()?, [1.0, 1.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
