@@ -126,7 +126,7 @@ def main():
         *rows,
         "",
         "Not part of this version: sharded models (`torch.distributed.fsdp`, `tensor`, `pipelining`, `rpc`), exporting (`torch.onnx`, `torch.export`), TorchScript, sparse and quantised tensors, complex",
-        "numbers (and with them `torch.fft`), `vmap`. Their names can be imported and raise when they are used; they do not count here.",
+        "numbers (and with them `torch.fft`). Their names can be imported and raise when they are used; they do not count here.",
         "",
         "Dtypes: all but complex and quantised ones. `uint16`, `uint32`, `uint64` and the 8-bit floats are stored, converted and saved; they have the few ops that PyTorch has for them.",
         "",

@@ -2,7 +2,7 @@
 
 use crate::convert::int;
 use crate::device::PyDevice;
-use crate::error::{IntoPyResult, runtime_error, type_error};
+use crate::error::{IntoPyResult, runtime_error};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use rushlight_core::{Device, Generator, Philox};
@@ -20,8 +20,8 @@ pub fn seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     match int(object) {
         Ok(Some(seed)) => Ok(seed as u64),
-        Ok(None) => Err(type_error(format!("manual_seed expected a long, but got {}", object.get_type().name()?))),
-        Err(_) => Err(runtime_error("Overflow when unpacking long")),
+        Ok(None) => Err(runtime_error(format!("manual_seed expected a long, but got {}", object.get_type().name()?))),
+        Err(_) => Err(pyo3::exceptions::PyValueError::new_err("Overflow when unpacking long long")),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::dtype::PyDType;
 use crate::error::{IntoPyResult, to_py, type_error};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use rushlight_core::{DType, Layout};
 use rushlight_io::{LoadOptions, pt};
 use rushlight_tensor::Tensor;
@@ -49,7 +49,8 @@ fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
         }
         if exact.is(py.get_type::<PyTuple>()) { Value::Tuple(items) } else { Value::List(items) }
     } else if let Ok(dict) = object.cast::<PyDict>()
-        && (object.cast_exact::<PyDict>().is_ok() || exact.name()? == "OrderedDict")
+        && let ordered = is_ordered_dict(&exact)?
+        && (ordered || object.cast_exact::<PyDict>().is_ok())
     {
         let mut out = Dict::new();
         for (key, item) in dict.iter() {
@@ -67,10 +68,27 @@ fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
                 None => return Ok(None),
             };
         }
+        if ordered {
+            // `_metadata` of a state dict is an attribute.
+            match value(&object.getattr("__dict__")?, depth + 1)? {
+                Some(Value::Dict(attributes)) => out = out.ordered(attributes),
+                _ => return Ok(None),
+            }
+        }
         Value::Dict(out)
     } else {
         return Ok(None);
     }))
+}
+
+/// Python's `collections.OrderedDict`.
+fn ordered_dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("collections")?.getattr("OrderedDict")
+}
+
+/// Whether a class is `collections.OrderedDict` itself.
+fn is_ordered_dict(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(class.name()? == "OrderedDict" && class.is(&ordered_dict(class.py())?))
 }
 
 fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
@@ -89,14 +107,17 @@ fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
             PyTuple::new(py, items.iter().map(|v| object(py, v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
         }
         Value::Dict(dict) => {
-            let out = PyDict::new(py);
+            let out = if dict.is_ordered() { ordered_dict(py)?.call0()? } else { PyDict::new(py).into_any() };
             for (key, item) in dict {
                 match key {
                     Key::Str(text) => out.set_item(text, object(py, item)?)?,
                     Key::Int(i) => out.set_item(i, object(py, item)?)?,
                 }
             }
-            out.into_any()
+            for (key, item) in dict.attributes().into_iter().flatten() {
+                out.setattr(key.to_string().as_str(), object(py, item)?)?;
+            }
+            out
         }
     })
 }

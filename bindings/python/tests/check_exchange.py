@@ -3,6 +3,7 @@
 import pathlib
 import sys
 import tempfile
+from collections import OrderedDict
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 
@@ -117,6 +118,11 @@ def main():
         torch.save(theirs.state_dict(), path)
         ours.load_state_dict(rushlight.load(path))
         assert outputs_agree(ours, theirs)
+        loaded, metadata = rushlight.load(path), theirs.state_dict()._metadata
+        assert type(loaded) is OrderedDict and loaded._metadata == metadata
+        rushlight.save({"ordered": loaded, "plain": {}}, path)
+        loaded = torch.load(path)
+        assert type(loaded["ordered"]) is OrderedDict and loaded["ordered"]._metadata == metadata and type(loaded["plain"]) is dict
         torch.save(theirs, path)
         assert outputs_agree(rushlight.load(path, weights_only=False), theirs)
         rushlight.save(ours, path)

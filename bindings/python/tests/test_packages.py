@@ -50,8 +50,42 @@ def test_func():
     assert torch.allclose(value, torch.tensor([0.5]).sin()) and torch.allclose(slope, 2 * torch.tensor([0.5]).cos())
     parameters, _ = torch.func.stack_module_state([nn.Linear(2, 1) for _ in range(3)])
     assert parameters["weight"].shape == (3, 1, 2)
-    with pytest.raises(NotImplementedError, match="batch dimension"):
-        torch.func.vmap(lambda x: x)
+
+
+def test_functions_over_batches():
+    x, w = torch.arange(6.0).view(3, 2), torch.tensor([1.0, -1.0])
+    assert torch.equal(torch.vmap(torch.dot, in_dims=(0, None))(x, w), x @ w)
+    assert torch.equal(torch.func.vmap(torch.func.grad(lambda v: (v**3).sum()))(x), 3 * x**2)
+    # Gradients of each sample, as programs for differential privacy compute them.
+    layer = nn.Linear(2, 1)
+    state = {k: v.detach() for k, v in layer.named_parameters()}
+    each = torch.func.vmap(torch.func.grad(lambda s, v: torch.func.functional_call(layer, s, (v,)).square().sum()), (None, 0))(state, x)
+    assert each["weight"].shape == (3, 1, 2) and torch.allclose(each["weight"], (2 * layer(x) * x).unsqueeze(1))
+    nested = torch.vmap(lambda d: {"sum": d["a"].sum(), "turned": d["a"].flip(0)}, out_dims={"sum": 0, "turned": 1})({"a": x})
+    assert nested["sum"].tolist() == [1, 5, 9] and nested["turned"].tolist() == [[1, 3, 5], [0, 2, 4]]
+    assert torch.vmap(lambda v: v.sum())(torch.zeros(0, 2)).shape == (0,)
+    same = torch.vmap(lambda v: v + torch.rand(2), randomness="same")(torch.zeros(3, 2))
+    assert torch.equal(same[0], same[2]) and not torch.equal(same[0], torch.vmap(lambda v: v + torch.rand(2), randomness="different")(same)[1])
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        torch.vmap(lambda v: v + torch.rand(2))(x)
+    with pytest.raises(ValueError, match="same size"):
+        torch.vmap(torch.dot)(x, x[:2])
+    with pytest.raises(ValueError, match="must only return Tensors"):
+        torch.vmap(lambda v: 3)(x)
+
+
+def test_jacobians_of_several_arguments():
+    a, b = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    for jacobian in (torch.func.jacrev, torch.func.jacfwd):
+        (by_a, by_b), (sum_a, sum_b) = jacobian(lambda x, y: (x * y, x.sum()), argnums=(0, 1))(a, b)
+        assert torch.equal(by_a, b.diag()) and torch.equal(by_b, a.diag()) and sum_a.tolist() == [1, 1] and sum_b.tolist() == [0, 0]
+        value, aux = jacobian(lambda x: (x**2, x), has_aux=True)(a)
+        assert torch.equal(value, (2 * a).diag()) and torch.equal(aux, a)
+    assert torch.equal(torch.func.hessian(lambda x: (x**3).sum())(a), (6 * a).diag())
+    # A derivative by what the function closes over.
+    assert torch.func.grad(lambda y: torch.func.grad(lambda x: x * x * y)(torch.tensor(3.0)))(torch.tensor(2.0)) == 6
+    value, along = torch.func.linearize(lambda x: x**2, a)
+    assert torch.equal(value, a**2) and torch.equal(along(b), 2 * a * b)
 
 
 def test_autocast_and_scaler():
@@ -263,7 +297,7 @@ def test_backends_are_modules():
 
 def test_what_is_not_there_says_so():
     calls = (
-        (torch.fft.fft, "complex"), (torch.onnx.export, "exporting"), (torch.vmap, "batch dimension"),
+        (torch.fft.fft, "complex"), (torch.onnx.export, "exporting"), (torch.func.functionalize, "rewritten"),
         (torch.jit.trace, "TorchScript"), (torch.distributed.fsdp.FullyShardedDataParallel, "distributed"), (torch.sparse_coo_tensor, "dense"),
     )
     for call, words in calls:

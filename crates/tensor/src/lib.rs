@@ -41,7 +41,7 @@ pub use ops::indexing::IndexItem::{Ellipsis, NewAxis};
 pub use ops::indexing::{IndexItem, IntoIndex, slice};
 pub use ops::interpolate::{InterpolateMode, InterpolateOptions};
 pub use ops::join::{Indexing, block_diag, cartesian_prod, cat, dstack, hstack, meshgrid, stack, vstack};
-pub use ops::linalg::{MatrixNorm, SolveTriangular, lu_unpack};
+pub use ops::linalg::{MatrixNorm, RankTolerance, SolveTriangular, lu_unpack};
 pub use ops::loss::{Reduction, TripletMargin};
 pub use ops::number::fitting;
 pub use ops::operators::{Expr, Operand};

@@ -5,12 +5,109 @@ use crate::Tensor;
 use indexmap::IndexMap;
 use rushlight_core::{Error, Result};
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 /// Named tensors in order: a module's state dict.
 pub type StateDict = IndexMap<String, Tensor>;
 
 /// A dictionary in order of insertion. Keys are strings or integers, as in PyTorch's state dicts.
-pub type Dict = IndexMap<Key, Value>;
+///
+/// It dereferences to an [`IndexMap`]. Files distinguish Python's `dict` from its `OrderedDict`, which PyTorch's state
+/// dicts are; [`Dict::ordered`] makes the latter.
+///
+/// ```
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::state::Dict;
+/// let plain = Dict::from_iter([("a".into(), 1.into())]);
+/// let ordered = plain.clone().ordered(Dict::new());
+/// assert!(!plain.is_ordered() && ordered.is_ordered());
+/// assert_eq!(ordered.get(&"a".into()).unwrap().as_int()?, 1);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Dict {
+    entries: IndexMap<Key, Value>,
+    /// The attributes of an `OrderedDict`; `None` for a `dict`.
+    attributes: Option<Box<Dict>>,
+}
+
+impl Dict {
+    /// An empty `dict`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same entries as an `OrderedDict` with these attributes, such as `_metadata` of a state dict.
+    pub fn ordered(mut self, attributes: Dict) -> Self {
+        self.attributes = Some(Box::new(attributes));
+        self
+    }
+
+    /// Whether Python has this as an `OrderedDict`.
+    pub fn is_ordered(&self) -> bool {
+        self.attributes.is_some()
+    }
+
+    /// The attributes of an `OrderedDict`.
+    pub fn attributes(&self) -> Option<&Dict> {
+        self.attributes.as_deref()
+    }
+}
+
+impl Deref for Dict {
+    type Target = IndexMap<Key, Value>;
+    fn deref(&self) -> &Self::Target {
+        &self.entries
+    }
+}
+
+impl DerefMut for Dict {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.entries
+    }
+}
+
+impl FromIterator<(Key, Value)> for Dict {
+    fn from_iter<I: IntoIterator<Item = (Key, Value)>>(entries: I) -> Self {
+        Self { entries: entries.into_iter().collect(), attributes: None }
+    }
+}
+
+impl Extend<(Key, Value)> for Dict {
+    fn extend<I: IntoIterator<Item = (Key, Value)>>(&mut self, entries: I) {
+        self.entries.extend(entries);
+    }
+}
+
+impl IntoIterator for Dict {
+    type Item = (Key, Value);
+    type IntoIter = indexmap::map::IntoIter<Key, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Dict {
+    type Item = (&'a Key, &'a Value);
+    type IntoIter = indexmap::map::Iter<'a, Key, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Dict {
+    type Item = (&'a Key, &'a mut Value);
+    type IntoIter = indexmap::map::IterMut<'a, Key, Value>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.iter_mut()
+    }
+}
+
+impl fmt::Debug for Dict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
 
 /// A key of a [`Dict`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -200,7 +297,7 @@ impl fmt::Debug for Value {
                 }
                 f.write_str(if items.len() == 1 { ",)" } else { ")" })
             }
-            Value::Dict(d) => f.debug_map().entries(d).finish(),
+            Value::Dict(d) => d.fmt(f),
         }
     }
 }

@@ -103,7 +103,7 @@ class Tensor:
     def device(self) -> Any: ...
     def dim(self) -> Any: ...
     def dim_order(self, ambiguity_check=False): ...
-    def divide_(self, other, *, rounding_mode=None) -> Any: ...
+    def divide_(self, *args: Any, **kwargs: Any) -> Any: ...
     def double(self, memory_format=None): ...
     @property
     def dtype(self) -> Any: ...
@@ -111,7 +111,7 @@ class Tensor:
     def eq_(self, other) -> Any: ...
     def float(self, memory_format=None): ...
     def float_power_(self, exponent): ...
-    def floor_divide_(self, other) -> Any: ...
+    def floor_divide_(self, *args: Any, **kwargs: Any) -> Any: ...
     def fmod_(self, other) -> Any: ...
     def gcd_(self, other) -> Any: ...
     def ge_(self, other) -> Any: ...
@@ -194,7 +194,7 @@ class Tensor:
     def mT(self) -> Any: ...
     def map_(self, tensor, callable): ...
     def module_load(self, other, assign=False): ...
-    def multiply_(self, other) -> Any: ...
+    def multiply_(self, *args: Any, **kwargs: Any) -> Any: ...
     def mvlgamma_(self, p) -> Any: ...
     def nan_to_num_(self, nan=None, posinf=None, neginf=None) -> Any: ...
     @property
@@ -246,7 +246,7 @@ class Tensor:
     def storage_offset(self) -> Any: ...
     def storage_type(self): ...
     def stride(self, dim=None) -> Any: ...
-    def subtract_(self, other, *, alpha=1) -> Any: ...
+    def subtract_(self, *args: Any, **kwargs: Any) -> Any: ...
     def swapaxes_(self, *args, **kwargs): ...
     def swapdims_(self, *args, **kwargs): ...
     def t_(self, *args, **kwargs): ...
@@ -255,7 +255,7 @@ class Tensor:
     def transpose_(self, *args, **kwargs): ...
     def tril_(self, diagonal=0) -> Any: ...
     def triu_(self, diagonal=0) -> Any: ...
-    def true_divide_(self, other) -> Any: ...
+    def true_divide_(self, *args: Any, **kwargs: Any) -> Any: ...
     def type(self, dtype=None, non_blocking=False, **kwargs): ...
     def type_as(self, other): ...
     def unsafe_chunk(self, chunks, dim=0): ...
@@ -286,6 +286,9 @@ class Tensor:
         """Sum of two tensors, the second times `alpha`."""
     @overload
     def add(self, other: Tensor, *, alpha: Number = 1) -> Any:
+        """Sum of two tensors, the second times `alpha`."""
+    @overload
+    def add(self, other: Number, *, alpha: Number = 1) -> Any:
         """Sum of two tensors, the second times `alpha`."""
     def add_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """`add` in place."""
@@ -517,8 +520,15 @@ class Tensor:
     @overload
     def div(self, other: Tensor, *, rounding_mode: str | None = None) -> Any:
         """Quotient of two tensors, rounded as `rounding_mode` says."""
+    @overload
+    def div(self, other: Number, *, rounding_mode: str | None = None) -> Any:
+        """Quotient of two tensors, rounded as `rounding_mode` says."""
     def div_(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
         """`div` in place."""
+    @overload
+    def divide(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
+        """Another name of `div`."""
+    @overload
     def divide(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
         """Another name of `div`."""
     def dot(self, tensor: Tensor) -> Any:
@@ -589,6 +599,10 @@ class Tensor:
         """Largest integer not above each element."""
     def floor_(self) -> Tensor:
         """In place."""
+    @overload
+    def floor_divide(self, other: Tensor | Number) -> Any:
+        """Quotient rounded down."""
+    @overload
     def floor_divide(self, other: Tensor | Number) -> Any:
         """Quotient rounded down."""
     def fmax(self, other: Tensor) -> Any:
@@ -803,10 +817,17 @@ class Tensor:
     @overload
     def mul(self, other: Tensor) -> Any:
         """Product of two tensors."""
+    @overload
+    def mul(self, other: Number) -> Any:
+        """Product of two tensors."""
     def mul_(self, other: Tensor | Number) -> Tensor:
         """`mul` in place."""
     def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Any:
         """Indices drawn with the weights of the elements."""
+    @overload
+    def multiply(self, other: Tensor | Number) -> Any:
+        """Another name of `mul`."""
+    @overload
     def multiply(self, other: Tensor | Number) -> Any:
         """Another name of `mul`."""
     def mv(self, vec: Tensor) -> Any:
@@ -1053,8 +1074,15 @@ class Tensor:
     @overload
     def sub(self, other: Tensor, *, alpha: Number = 1) -> Any:
         """Difference of two tensors, the second times `alpha`."""
+    @overload
+    def sub(self, other: Number, *, alpha: Number = 1) -> Any:
+        """Difference of two tensors, the second times `alpha`."""
     def sub_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """`sub` in place."""
+    @overload
+    def subtract(self, other: Tensor | Number, *, alpha: Number = 1) -> Any:
+        """Another name of `sub`."""
+    @overload
     def subtract(self, other: Tensor | Number, *, alpha: Number = 1) -> Any:
         """Another name of `sub`."""
     def sum(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
@@ -1116,6 +1144,10 @@ class Tensor:
         """The lower triangle."""
     def triu(self, diagonal: int = 0) -> Any:
         """The upper triangle."""
+    @overload
+    def true_divide(self, other: Tensor | Number) -> Any:
+        """`div` without rounding."""
+    @overload
     def true_divide(self, other: Tensor | Number) -> Any:
         """`div` without rounding."""
     def trunc(self) -> Any:
@@ -1210,10 +1242,18 @@ class Tensor:
         """Running sums."""
     def deg2rad_(self) -> Tensor:
         """Degrees as radians."""
+    @overload
+    def divide_(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
+        """Another name of `div`."""
+    @overload
     def divide_(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
         """Another name of `div`."""
     def eq_(self, other: Tensor | Number) -> Tensor:
         """Whether elements are equal."""
+    @overload
+    def floor_divide_(self, other: Tensor | Number) -> Tensor:
+        """Quotient rounded down."""
+    @overload
     def floor_divide_(self, other: Tensor | Number) -> Tensor:
         """Quotient rounded down."""
     def fmod_(self, other: Tensor | Number) -> Tensor:
@@ -1258,6 +1298,10 @@ class Tensor:
         """Inverse of the logistic function."""
     def lt_(self, other: Tensor | Number) -> Tensor:
         """Whether elements are less."""
+    @overload
+    def multiply_(self, other: Tensor | Number) -> Tensor:
+        """Another name of `mul`."""
+    @overload
     def multiply_(self, other: Tensor | Number) -> Tensor:
         """Another name of `mul`."""
     def mvlgamma_(self, p: int) -> Tensor:
@@ -1288,6 +1332,10 @@ class Tensor:
         """-1, 0 or 1 by sign."""
     def sign_(self) -> Tensor:
         """-1, 0 or 1 by sign."""
+    @overload
+    def subtract_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+        """Another name of `sub`."""
+    @overload
     def subtract_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """Another name of `sub`."""
     def transpose_(self, dim0: int, dim1: int) -> Tensor:
@@ -1296,6 +1344,10 @@ class Tensor:
         """The lower triangle."""
     def triu_(self, diagonal: int = 0) -> Tensor:
         """The upper triangle."""
+    @overload
+    def true_divide_(self, other: Tensor | Number) -> Tensor:
+        """`div` without rounding."""
+    @overload
     def true_divide_(self, other: Tensor | Number) -> Tensor:
         """`div` without rounding."""
     @overload
@@ -1331,6 +1383,9 @@ def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = 
     """Sum of two tensors, the second times `alpha`."""
 @overload
 def add(input: Number, other: Tensor, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Sum of two tensors, the second times `alpha`."""
+@overload
+def add(input: Number, other: Number, *, alpha: Number = 1, out: Any = ...) -> Any:
     """Sum of two tensors, the second times `alpha`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
     """`beta * input + alpha * sum(batch1 @ batch2)`."""
@@ -1606,7 +1661,14 @@ def div(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = No
 @overload
 def div(input: Number, other: Tensor, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
     """Quotient of two tensors, rounded as `rounding_mode` says."""
+@overload
+def div(input: Number, other: Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
+    """Quotient of two tensors, rounded as `rounding_mode` says."""
+@overload
 def divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
+    """Another name of `div`."""
+@overload
+def divide(input: Number, other: Tensor | Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
     """Another name of `div`."""
 def dot(input: Tensor, tensor: Tensor, *, out: Any = ...) -> Any:
     """Product of two vectors."""
@@ -1674,7 +1736,11 @@ def floor(input: Tensor, *, out: Any = ...) -> Any:
     """Largest integer not above each element."""
 def floor_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
+@overload
 def floor_divide(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Quotient rounded down."""
+@overload
+def floor_divide(input: Number, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Quotient rounded down."""
 def fmax(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """The larger of two elements, ignoring NaN."""
@@ -1932,9 +1998,16 @@ def mul(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
 @overload
 def mul(input: Number, other: Tensor, *, out: Any = ...) -> Any:
     """Product of two tensors."""
+@overload
+def mul(input: Number, other: Number, *, out: Any = ...) -> Any:
+    """Product of two tensors."""
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = ...) -> Any:
     """Indices drawn with the weights of the elements."""
+@overload
 def multiply(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """Another name of `mul`."""
+@overload
+def multiply(input: Number, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Another name of `mul`."""
 def mv(input: Tensor, vec: Tensor, *, out: Any = ...) -> Any:
     """Product of a matrix and a vector."""
@@ -2236,7 +2309,14 @@ def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = 
 @overload
 def sub(input: Number, other: Tensor, *, alpha: Number = 1, out: Any = ...) -> Any:
     """Difference of two tensors, the second times `alpha`."""
+@overload
+def sub(input: Number, other: Number, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Difference of two tensors, the second times `alpha`."""
+@overload
 def subtract(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = ...) -> Any:
+    """Another name of `sub`."""
+@overload
+def subtract(input: Number, other: Tensor | Number, *, alpha: Number = 1, out: Any = ...) -> Any:
     """Another name of `sub`."""
 def sum(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
     """Sum of elements."""
@@ -2304,7 +2384,11 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Any = ...) -> Any:
     """The upper triangle."""
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Indices of the upper triangle of a matrix."""
+@overload
 def true_divide(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
+    """`div` without rounding."""
+@overload
+def true_divide(input: Number, other: Tensor | Number, *, out: Any = ...) -> Any:
     """`div` without rounding."""
 def trunc(input: Tensor, *, out: Any = ...) -> Any:
     """Integer part."""

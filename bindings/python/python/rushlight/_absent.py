@@ -54,7 +54,6 @@ FUNCTIONS = {
     _COMPLEX: "complex istft polar stft view_as_complex view_as_real",
     _SPARSE: "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
     _QUANTISED: "dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor",
-    "write the batch dimension into the function": "vmap",
     _SYMBOLIC: "SymBool SymFloat SymInt",
 }
 

@@ -333,6 +333,12 @@ def functions(kind):
 
     def set_device(device):
         """Makes a device the one in use."""
+        if not isinstance(device, int):
+            device = _C.device(device)
+            if device.type == "cpu" and kind != "cpu":
+                raise ValueError(f"Expected a {kind} device, but got: {device}")
+            if device.index is None and kind == "cuda":
+                raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
         index = _index(device)
         _notice(kind, index)
         if _C._device_count() and index >= 0:
@@ -385,11 +391,11 @@ def functions(kind):
 
     def manual_seed(seed):
         """Seeds the default generator."""
-        _C._manual_seed(seed)
+        _C._manual_seed(int(seed))
 
     def manual_seed_all(seed):
         """Seeds the default generator."""
-        _C._manual_seed(seed)
+        _C._manual_seed(int(seed))
 
     def seed():
         """Seeds the default generator with a number nobody could guess."""

@@ -291,7 +291,7 @@ def _uneven_gradient(input, places, dim, edge_order):
     if edge_order == 2:
         first = first + (first - slopes[..., 1:2]) * h[:1] / (h[:1] + h[1:2])
         last = last + (last - slopes[..., -2:-1]) * h[-1:] / (h[-1:] + h[-2:-1])
-    return _torch.cat([first, inner, last], -1).movedim(-1, dim)
+    return _torch.cat([first, inner, last], -1).movedim(-1, dim).contiguous()
 
 
 def index_put(input, indices, values, accumulate=False):

@@ -5,7 +5,7 @@ from . import _C
 
 def manual_seed(seed):
     """Seeds the default generator, which it returns."""
-    _C._manual_seed(seed)
+    _C._manual_seed(int(seed))
     return default_generator
 
 
@@ -86,6 +86,8 @@ def is_warn_always_enabled():
 
 def set_flush_denormal(mode):
     """Not supported: returns False, as PyTorch does on such machines."""
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
     return False
 
 

@@ -1,4 +1,6 @@
-"""Derivatives as functions: ``torch.func``, without ``vmap``."""
+"""Derivatives as functions, and functions over batches: ``torch.func``."""
+
+import threading
 
 from . import _C, _absent
 from ._rearrange import rearrange
@@ -7,8 +9,8 @@ from .autograd import grad as _grad
 Tensor = _C.Tensor
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "rearrange", "replace_all_batch_norm_modules_",
-    "stack_module_state", "vjp",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "rearrange",
+    "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]
 
 
@@ -59,7 +61,7 @@ def _tree(value, function):
         return {k: _tree(v, function) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         made = [_tree(v, function) for v in value]
-        return type(value)(made) if type(value) in (list, tuple) else type(value)(*made)
+        return getattr(type(value), "_make", type(value))(made)
     return value
 
 
@@ -69,33 +71,66 @@ def _leaves(value):
     return found
 
 
+class _Transforms(threading.local):
+    """How many transforms of this module the thread is in."""
+
+    depth = 0
+
+
+_transforms = _Transforms()
+
+
+def _differentiated(func, argnums, has_aux, args, kwargs, derive):
+    """Calls ``func`` with arguments that are recorded, and ``derive(value, wanted, rebuild, create_graph)`` with its value."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    args = list(args)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise RuntimeError(f"Got argnum={n}, but only {len(args)} positional inputs")
+    before = _C._set_grad_enabled(True)
+    _transforms.depth += 1
+    try:
+        for n in numbers:
+            args[n] = _tree(args[n], lambda t: t.view_as(t) if t.requires_grad else t.detach().requires_grad_())
+        result = func(*args, **kwargs)
+        value, aux = result if has_aux else (result, None)
+        wanted = [leaf for n in numbers for leaf in _leaves(args[n])]
+
+        def rebuild(parts):
+            parts = iter(parts)
+            made = tuple(_tree(args[n], lambda t: next(parts)) for n in numbers)
+            return made[0] if isinstance(argnums, int) else made
+
+        # The result is recorded only if a caller differentiates it, here or in an outer call.
+        outer = before and (_transforms.depth > 1 or any(leaf.grad_fn is not None for leaf in wanted))
+        found = derive(value, wanted, rebuild, outer)
+    finally:
+        _transforms.depth -= 1
+        _C._set_grad_enabled(before)
+    if not outer:
+        found, value = _tree(found, lambda t: t.detach()), _tree(value, lambda t: t.detach())
+    return found, value, _tree(aux, lambda t: t if outer else t.detach())
+
+
 def grad_and_value(func, argnums=0, has_aux=False):
     """A function that gives the gradient of a scalar function, and its value."""
 
+    def derive(value, wanted, rebuild, create_graph):
+        if not isinstance(value, Tensor) or value.dim():
+            raise RuntimeError("grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor")
+        return rebuild(_gradients(value, wanted, None, create_graph))
+
     def derivative(*args, **kwargs):
-        numbers = (argnums,) if isinstance(argnums, int) else argnums
-        args = list(args)
-        before = _C._set_grad_enabled(True)
-        try:
-            for n in numbers:
-                args[n] = _tree(args[n], lambda t: t.view_as(t) if t.requires_grad else t.detach().requires_grad_())
-            result = func(*args, **kwargs)
-            value, aux = result if has_aux else (result, None)
-            if not isinstance(value, Tensor) or value.dim():
-                raise RuntimeError("grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor")
-            wanted = [leaf for n in numbers for leaf in _leaves(args[n])]
-            found = iter(_grad(value, wanted, create_graph=before, allow_unused=True, materialize_grads=True))
-            gradients = tuple(_tree(args[n], lambda t: next(found)) for n in numbers)
-        finally:
-            _C._set_grad_enabled(before)
-        # The result is recorded only if a caller differentiates it, here or in an outer call.
-        outer = before and any(leaf.grad_fn is not None for leaf in wanted)
-        gradients = gradients if outer else _tree(gradients, lambda t: t.detach())
-        gradients = gradients[0] if isinstance(argnums, int) else gradients
-        value = value if outer and value.requires_grad else value.detach()
+        gradients, value, aux = _differentiated(func, argnums, has_aux, args, kwargs, derive)
         return (gradients, (value, aux)) if has_aux else (gradients, value)
 
     return derivative
+
+
+def _gradients(output, wanted, weight, create_graph):
+    if not output.requires_grad:
+        return [_C._torch.zeros_like(leaf) for leaf in wanted]
+    return _grad(output, wanted, weight, retain_graph=True, create_graph=create_graph, allow_unused=True, materialize_grads=True)
 
 
 def grad(func, argnums=0, has_aux=False):
@@ -109,37 +144,159 @@ def grad(func, argnums=0, has_aux=False):
     return derivative
 
 
-def jacrev(func, argnums=0):
-    """A function that gives all derivatives by one argument."""
-    from .autograd.functional import jacobian
+def _jacobian(func, argnums, has_aux, inputs_outermost):
+    def derive(value, wanted, rebuild, create_graph):
+        def of(output):
+            shape, rows = tuple(output.shape), []
+            for k in range(output.numel()):
+                unit = _C._torch.zeros_like(output.detach(), memory_format=_C.contiguous_format).view(-1)
+                unit[k] = 1
+                rows.append(_gradients(output, wanted, unit.view(shape), create_graph))
+            parts = []
+            for i, leaf in enumerate(wanted):
+                whole = shape + tuple(leaf.shape)
+                part = _C._torch.stack([row[i] for row in rows]).reshape(whole) if rows else leaf.new_zeros(whole)
+                if inputs_outermost:
+                    # The memory order of a loop over tangents of the input.
+                    n, rank = len(shape), len(whole)
+                    part = part.permute(*range(n, rank), *range(n)).contiguous().permute(*range(rank - n, rank), *range(rank - n))
+                parts.append(part)
+            return rebuild(parts)
 
-    def derivative(*args):
-        def one(value):
-            changed = list(args)
-            changed[argnums] = value
-            return func(*changed)
+        return _tree(value, of)
 
-        return jacobian(one, args[argnums], create_graph=_C.is_grad_enabled() and args[argnums].requires_grad)
+    def derivative(*args, **kwargs):
+        found, _, aux = _differentiated(func, argnums, has_aux, args, kwargs, derive)
+        return (found, aux) if has_aux else found
 
     return derivative
 
 
-jacfwd = jacrev
+def _check_chunks(chunk_size, call):
+    if not (chunk_size is None or isinstance(chunk_size, int) and chunk_size > 0):
+        raise ValueError(f"{call}: `chunk_size` should be greater than 0.")
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
+    """A function that gives all derivatives by its arguments. Rows are computed one by one, whatever ``chunk_size``."""
+    _check_chunks(chunk_size, "jacrev")
+    return _jacobian(func, argnums, has_aux, False)
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+    """A function that gives all derivatives by its arguments, in the memory order of forward differentiation. It calls ``func`` once."""
+    _check_randomness(randomness)
+    return _jacobian(func, argnums, has_aux, True)
 
 
 def hessian(func, argnums=0):
-    """A function that gives all second derivatives by one argument."""
-    from .autograd.functional import hessian as second
+    """A function that gives all second derivatives by its arguments."""
+    return jacfwd(jacrev(func, argnums), argnums)
 
-    def derivative(*args):
-        def one(value):
-            changed = list(args)
-            changed[argnums] = value
-            return func(*changed)
 
-        return second(one, args[argnums])
+def linearize(func, *primals):
+    """The value at ``primals``, and a function that gives the derivative along tangents."""
+    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
 
-    return derivative
+
+def _check_randomness(randomness):
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+
+
+def _matched(dims, value, where):
+    """``(leaf, its entry of dims)`` for the leaves of a value; ``dims`` is one for all, or has the structure of the value."""
+    if dims is None or isinstance(dims, int) and not isinstance(dims, bool):
+        found = []
+        _visit(value, lambda leaf: found.append((leaf, dims)))
+        return found
+    same = type(dims) is type(value) or isinstance(dims, (list, tuple)) and isinstance(value, (list, tuple))
+    if isinstance(value, dict) and same and dims.keys() == value.keys():
+        return [pair for key in value for pair in _matched(dims[key], value[key], where)]
+    if isinstance(value, (list, tuple)) and same and len(dims) == len(value):
+        return [pair for d, v in zip(dims, value) for pair in _matched(d, v, where)]
+    raise ValueError(f"{where} is not compatible with the structure of the values: got {dims}")
+
+
+def _visit(value, function):
+    if isinstance(value, dict):
+        for item in value.values():
+            _visit(item, function)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _visit(item, function)
+    else:
+        function(value)
+
+
+def _rebuilt(value, leaves):
+    """The structure of a value with other leaves, taken from an iterator."""
+    if isinstance(value, dict):
+        return {key: _rebuilt(item, leaves) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        made = [_rebuilt(item, leaves) for item in value]
+        return getattr(type(value), "_make", type(value))(made)
+    return next(leaves)
+
+
+def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+    """A function over batches: ``func`` of each slice of the arguments along ``in_dims``, stacked along ``out_dims``.
+
+    ``func`` is called once for each slice, so this costs as much as the loop that it replaces. ``chunk_size`` changes no result.
+    """
+    _check_randomness(randomness)
+    _check_chunks(chunk_size, "vmap")
+    name = getattr(func, "__name__", repr(func))
+    where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
+
+    def batched(*args, **kwargs):
+        if not (isinstance(in_dims, (int, tuple)) and not isinstance(in_dims, bool)):
+            raise ValueError(f"{where}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}.")
+        if not args:
+            raise ValueError(f"{where}: got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function with no inputs.")
+        pairs = _matched(in_dims, args, f"{where}: in_dims")
+        sizes = []
+        for leaf, dim in pairs:
+            if dim is None:
+                continue
+            if not isinstance(leaf, Tensor):
+                raise ValueError(f"{where}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over non-Tensor arguments.")
+            if not -leaf.dim() <= dim < leaf.dim():
+                raise ValueError(f"{where}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()}.")
+            sizes.append(leaf.shape[dim])
+        if not sizes:
+            raise ValueError(f"{where}: at least one input must be mapped")
+        if len(set(sizes)) > 1:
+            raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
+
+        start = _C.get_rng_state()
+        results = []
+        # A function of an empty batch is called once, with zeros, for the shapes of its results.
+        for i in range(max(sizes[0], 1)):
+            if randomness == "same" and i:
+                _C.set_rng_state(start)
+            slices = (
+                leaf if dim is None else leaf.select(dim, i) if sizes[0] else leaf.new_zeros([n for d, n in enumerate(leaf.shape) if d != dim % leaf.dim()])
+                for leaf, dim in pairs
+            )
+            results.append(func(*_rebuilt(args, slices), **kwargs))
+            if randomness == "error" and not _C._torch.equal(_C.get_rng_state(), start):
+                raise RuntimeError(
+                    "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags on vmap "
+                    "or perform the randomness operation out of vmap"
+                )
+        columns = [_matched(out_dims, result, f"vmap({name}, ..., out_dims={out_dims}): out_dims") for result in results]
+        stacked = []
+        for parts in zip(*columns):
+            for leaf, _ in parts:
+                if not isinstance(leaf, Tensor):
+                    raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(leaf)}.")
+            dim = parts[0][1]
+            whole = parts[0][0] if dim is None else _C._torch.stack([leaf for leaf, _ in parts]).movedim(0, dim)
+            stacked.append(whole if sizes[0] or dim is None else whole.narrow(dim, 0, 0))
+        return _rebuilt(results[0], iter(stacked))
+
+    return batched
 
 
 def vjp(func, *primals, has_aux=False):
@@ -199,7 +356,7 @@ def replace_all_batch_norm_modules_(root):
     return root
 
 
-_absent.fill(globals(), "torch.func", "write the batch dimension into the function", "functionalize linearize vmap")
+_absent.fill(globals(), "torch.func", "functions are not rewritten; the transforms take those with ops in place", "functionalize")
 
 
 def __getattr__(name):

@@ -17,6 +17,11 @@ def _checked(function, name, fields, shape):
         except LinAlgError:
             if check_errors:
                 raise
+            if A.dim() > 2 and A.numel() and not any(isinstance(a, _C.Tensor) for a in args):
+                # Only some of the matrices fail.
+                parts = [attempt(one, *args, **kwargs) for one in A.reshape(-1, *A.shape[-2:])]
+                stacked = [_C._torch.stack([part[i] for part in parts]) for i in (0, 1)]
+                return of(name, fields)((stacked[0].reshape(A.shape), stacked[1].reshape(info.shape)))
             return of(name, fields)((_C._torch.full(list(shape(A, *args)), float("nan"), dtype=A.dtype, device=A.device), info + 1))
 
     attempt.__name__ = attempt.__qualname__ = name
@@ -31,11 +36,16 @@ solve_ex = _checked(_C._linalg.solve, "solve_ex", "result info", lambda A, B: B.
 
 def cond(A, p=None):
     """The condition number of matrices, by singular values or by a norm."""
+    if A.dim() >= 2 and A.numel() == 0 and (not isinstance(p, str) or A.shape[-1] == A.shape[-2]):
+        return A.new_zeros(A.shape[:-2])
     if p is None or p in (2, -2):
         values = _C._linalg.svdvals(A)
         large, small = values.amax(-1), values.amin(-1)
         return small / large if p == -2 else large / small
-    return _C._linalg.matrix_norm(A, p) * _C._linalg.matrix_norm(_C._linalg.inv(A), p)
+    inverse, info = inv_ex(A)
+    found = _C._linalg.matrix_norm(A, p) * _C._linalg.matrix_norm(inverse, p)
+    # A matrix without an inverse has an infinite condition number.
+    return found.masked_fill(info != 0, float("inf"))
 
 
 def polar(A):

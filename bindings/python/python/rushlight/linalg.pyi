@@ -50,7 +50,11 @@ def matrix_norm(A: Tensor, ord: float, dim: Sequence[int] = (-2,-1), keepdim: bo
     """Norm of matrices."""
 def matrix_power(input: Tensor, n: int) -> Any:
     """Power of square matrices."""
+@overload
 def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
+    """Rank."""
+@overload
+def matrix_rank(A: Tensor, tol: float, hermitian: bool = False) -> Any:
     """Rank."""
 def matrix_transpose(input: Tensor) -> Any:
     """The last two dimensions changed round."""
@@ -62,7 +66,11 @@ def norm(A: Tensor, ord: float | None = None, dim: int | Sequence[int | None] | 
 @overload
 def norm(A: Tensor, ord: str, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
     """Norm of vectors or matrices."""
+@overload
 def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
+    """Pseudo-inverse."""
+@overload
+def pinv(A: Tensor, rcond: float, hermitian: bool = False) -> Any:
     """Pseudo-inverse."""
 def qr(A: Tensor, mode: str = 'reduced') -> Any:
     """Orthogonal and triangular factors."""

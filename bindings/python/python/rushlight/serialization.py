@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import zipfile
+from collections import OrderedDict
 
 from . import _C
 from ._utils import _rebuild_parameter, _rebuild_tensor_v2
@@ -38,8 +39,6 @@ class _Pickler(pickle._Pickler):
             return NotImplemented
         if obj.requires_grad and not obj.is_leaf:
             raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be saved; detach() this one first")
-        from collections import OrderedDict
-
         if type(obj) is not Tensor and type(obj).__name__ == "Parameter":
             return _rebuild_parameter, (obj.detach(), obj.requires_grad, OrderedDict())
         parts = obj.storage(), obj.storage_offset(), tuple(obj.shape), obj.stride(), obj.requires_grad, OrderedDict()
@@ -314,6 +313,10 @@ def _moved(value, map_location):
             return place(value, str(value.device))
         if type(value) is dict:
             return {k: move(v) for k, v in value.items()}
+        if type(value) is OrderedDict:
+            moved = OrderedDict((k, move(v)) for k, v in value.items())
+            moved.__dict__.update(value.__dict__)
+            return moved
         if type(value) in (list, tuple):
             return type(value)(move(v) for v in value)
         return value

@@ -86,6 +86,19 @@ fn first(done: Result<()>) -> Result<Out> {
     done.map(|()| Out::First)
 }
 
+/// A number as a tensor, where PyTorch takes two numbers.
+fn number(number: Scalar) -> Result<Tensor> {
+    Tensor::full_with([], number, rushlight_tensor::Options::from(number.dtype()))
+}
+
+/// A number as a tensor, on the device of the other operand.
+fn beside(input: Scalar, other: Arg) -> Result<Tensor> {
+    match other {
+        Arg::Tensor(other) => number_tensor(input, other),
+        Arg::Scalar(_) => number(input),
+    }
+}
+
 fn number_tensor(number: Scalar, like: &Tensor) -> Result<Tensor> {
     Tensor::full_with([], number, rushlight_tensor::Options::from(number.dtype()).device(like.device()))
 }
@@ -95,21 +108,24 @@ rows! { ROWS:
     add [Torch Method]
         "add(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| add(input, other, alpha),
         "add(Number input, Tensor other, *, Number alpha=1)" |input: Scalar, other: &Tensor, alpha: Scalar|
-            other.mul(alpha)?.add(input);
+            other.mul(alpha)?.add(input),
+        "add(Number input, Number other, *, Number alpha=1)" |input: Scalar, other: Scalar, alpha: Scalar| add(&number(input)?, other.into(), alpha);
     /// `add` in place.
     add_ [Method]
         "add_(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| first(add_(input, other, alpha));
     /// Difference of two tensors, the second times `alpha`.
     sub [Torch Method]
         "sub(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| sub(input, other, alpha),
-        "sub(Number input, Tensor other, *, Number alpha=1)" |input: Scalar, other: &Tensor, alpha: Scalar| other.mul(alpha)?.rsub(input);
+        "sub(Number input, Tensor other, *, Number alpha=1)" |input: Scalar, other: &Tensor, alpha: Scalar| other.mul(alpha)?.rsub(input),
+        "sub(Number input, Number other, *, Number alpha=1)" |input: Scalar, other: Scalar, alpha: Scalar| sub(&number(input)?, other.into(), alpha);
     /// `sub` in place.
     sub_ [Method]
         "sub_(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar|
             first(no_bool(input, other).and_then(|()| if alpha == Scalar::Int(1) { input.sub_(other).map(drop) } else { add_(input, other, minus(alpha)) }));
     /// Another name of `sub`.
     subtract [Torch Method Inplace]
-        "subtract(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| sub(input, other, alpha);
+        "subtract(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar| sub(input, other, alpha),
+        "subtract(Number input, Tensor|Number other, *, Number alpha=1)" |input: Scalar, other: Arg, alpha: Scalar| sub(&beside(input, other)?, other, alpha);
     /// `other - input`, the input times `alpha`.
     rsub [Torch]
         "rsub(Tensor input, Tensor|Number other, *, Number alpha=1)" |input: &Tensor, other: Arg, alpha: Scalar|
@@ -117,19 +133,23 @@ rows! { ROWS:
     /// Product of two tensors.
     mul [Torch Method]
         "mul(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul(other),
-        "mul(Number input, Tensor other)" |input: Scalar, other: &Tensor| other.mul(input);
+        "mul(Number input, Tensor other)" |input: Scalar, other: &Tensor| other.mul(input),
+        "mul(Number input, Number other)" |input: Scalar, other: Scalar| number(input)?.mul(other);
     /// `mul` in place.
     mul_ [Method]
         "mul_(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul_(other);
     /// Another name of `mul`.
     multiply [Torch Method Inplace]
-        "multiply(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul(other);
+        "multiply(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul(other),
+        "multiply(Number input, Tensor|Number other)" |input: Scalar, other: Arg| beside(input, other)?.mul(other);
     /// Quotient of two tensors, rounded as `rounding_mode` says.
     div [Torch Method]
         "div(Tensor input, Tensor|Number other, *, str? rounding_mode=None)" |input: &Tensor, other: Arg, rounding_mode: Option<&str>|
             div(input, other, rounding_mode),
         "div(Number input, Tensor other, *, str? rounding_mode=None)" |input: Scalar, other: &Tensor, rounding_mode: Option<&str>|
-            div(&number_tensor(input, other)?, other.into(), rounding_mode);
+            div(&number_tensor(input, other)?, other.into(), rounding_mode),
+        "div(Number input, Number other, *, str? rounding_mode=None)" |input: Scalar, other: Scalar, rounding_mode: Option<&str>|
+            div(&number(input)?, other.into(), rounding_mode);
     /// `div` in place.
     div_ [Method]
         "div_(Tensor input, Tensor|Number other, *, str? rounding_mode=None)" |input: &Tensor, other: Arg, rounding_mode: Option<&str>|
@@ -137,13 +157,17 @@ rows! { ROWS:
     /// Another name of `div`.
     divide [Torch Method Inplace]
         "divide(Tensor input, Tensor|Number other, *, str? rounding_mode=None)" |input: &Tensor, other: Arg, rounding_mode: Option<&str>|
-            div(input, other, rounding_mode);
+            div(input, other, rounding_mode),
+        "divide(Number input, Tensor|Number other, *, str? rounding_mode=None)" |input: Scalar, other: Arg, rounding_mode: Option<&str>|
+            div(&beside(input, other)?, other, rounding_mode);
     /// `div` without rounding.
     true_divide [Torch Method Inplace]
-        "true_divide(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.div(other);
+        "true_divide(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.div(other),
+        "true_divide(Number input, Tensor|Number other)" |input: Scalar, other: Arg| beside(input, other)?.div(other);
     /// Quotient rounded down.
     floor_divide [Torch Method Inplace]
-        "floor_divide(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.floor_divide(other);
+        "floor_divide(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.floor_divide(other),
+        "floor_divide(Number input, Tensor|Number other)" |input: Scalar, other: Arg| beside(input, other)?.floor_divide(other);
     /// Remainder with the sign of the divisor, as Python's `%`.
     remainder [Torch Method Inplace]
         "remainder(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.remainder(other),

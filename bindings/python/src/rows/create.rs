@@ -145,6 +145,13 @@ fn fill_(input: &Tensor, from: Option<&Generator>, inverse: impl Fn(&Tensor) -> 
     Ok(Out::First)
 }
 
+/// The exponential is taken in `f64`, where it is the same with every instruction set.
+fn log_normal_(input: &Tensor, mean: f64, std: f64, from: Option<&Generator>) -> Result<Out> {
+    let normal = Tensor::randn_from(generator(from), input.shape(), (input.dtype(), input.device()))?;
+    input.copy_(&normal.to_dtype(DType::F64)?.mul(std)?.add(mean)?.exp()?.to_dtype(input.dtype())?)?;
+    Ok(Out::First)
+}
+
 fn bernoulli(input: &Tensor, p: Option<f64>, from: Option<&Generator>) -> Result<Tensor> {
     match (p, from) {
         (None, None) => input.bernoulli(),
@@ -350,7 +357,7 @@ rows! { ROWS:
         fill_(input, from, |u| u.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?.mul(sigma)?.add(median));
     /// Numbers whose logarithms are normal, in place.
     log_normal_ [Method] "log_normal_(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None)" |input: &Tensor, mean: f64, std: f64, from: Option<&Generator>|
-        input.copy_(&Tensor::randn_from(generator(from), input.shape(), (input.dtype(), input.device()))?.mul(std)?.add(mean)?.exp()?).map(|_| Out::First);
+        log_normal_(input, mean, std, from);
     /// A number in every place.
     fill_ [Method]
         "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| match value.rank() {

@@ -355,7 +355,7 @@ fn renorm(input: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
     let norms = input.norm_dims(p, &others, true)?;
     let factor = norms.add(1e-7)?.rdiv(maxnorm)?;
     let factor = rushlight_tensor::where_(&norms.gt(maxnorm)?, &factor, 1.0)?;
-    input.mul(&factor.to_dtype(input.dtype())?)
+    input.mul(&factor.to_dtype(input.dtype())?)?.contiguous()
 }
 
 fn nonzero(input: &Tensor, as_tuple: bool) -> Result<Out> {
@@ -370,7 +370,7 @@ fn unique_consecutive(input: &Tensor, inverse: bool, counts: bool, dim: Option<i
     match dim {
         None => Ok(unique(input.unique_consecutive_full()?, inverse, counts)),
         Some(_) if input.rank() == 1 => Ok(unique(input.unique_consecutive_full()?, inverse, counts)),
-        Some(_) => Err(Error::unsupported("unique_consecutive: dim is not supported for more than one dimension")),
+        Some(dim) => Ok(unique(input.unique_consecutive_dim_full(dim)?, inverse, counts)),
     }
 }
 

@@ -330,7 +330,8 @@ fn shuffle(input: &Tensor, factor: i64, up: bool) -> Result<Tensor> {
     let out = match up {
         true => rushlight_nn::PixelShuffle::new(factor).forward(input)?,
         false => rushlight_nn::PixelUnshuffle::new(factor).forward(input)?,
-    };
+    }
+    .in_format_of(input)?;
     // A factor of one moves nothing, but the result is a tensor of its own.
     if out.shares_storage(input) { out.copy() } else { Ok(out) }
 }
@@ -584,7 +585,7 @@ rows! { ROWS:
     pixel_unshuffle [Torch Functional] "pixel_unshuffle(Tensor input, int downscale_factor)" |input: &Tensor, factor: i64| shuffle(input, factor, false);
     /// Channels of groups interleaved.
     channel_shuffle [Torch Functional] "channel_shuffle(Tensor input, int groups)" |input: &Tensor, groups: i64|
-        rushlight_nn::Forward::forward(&rushlight_nn::ChannelShuffle::new(size(groups, "channel_shuffle: groups")?), input);
+        rushlight_nn::Forward::forward(&rushlight_nn::ChannelShuffle::new(size(groups, "channel_shuffle: groups")?), input)?.in_format_of(input);
     /// Windows of images as columns.
     unfold [Functional] "unfold(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)"
         |input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]| unfold(input, kernel, dilation, padding, stride);

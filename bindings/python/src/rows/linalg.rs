@@ -3,7 +3,7 @@
 use crate::rows;
 use crate::value::{Out, dims, size};
 use rushlight_core::{DType, Error, Result, Scalar};
-use rushlight_tensor::{MatrixNorm, SolveTriangular, Tensor};
+use rushlight_tensor::{MatrixNorm, RankTolerance, SolveTriangular, Tensor};
 
 /// A product added to a tensor, each with its factor.
 fn added(input: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
@@ -237,8 +237,11 @@ rows! { ROWS:
     /// Pseudo-inverse.
     pinverse [Torch Method] "pinverse(Tensor input, float rcond=1e-15)" |input: &Tensor, rcond: f64| input.pinv(Some(rcond));
     /// Pseudo-inverse.
-    pinv [Linalg] "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool|
-        no_atol("linalg.pinv", atol).and_then(|()| single_or_double("linalg.pinv", a)).and_then(|()| a.pinv(rtol));
+    pinv [Linalg]
+        "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, hermitian: bool|
+            symmetric_if("linalg.pinv", a, hermitian)?.pinv(RankTolerance { atol, rtol }),
+        "pinv(Tensor A, float rcond, bool hermitian=False)" |a: &Tensor, rcond: f64, hermitian: bool|
+            symmetric_if("linalg.pinv", a, hermitian)?.pinv(Some(rcond));
     /// Solution of a linear system.
     solve [Linalg] "solve(Tensor A, Tensor B, *, bool left=True)" |a: &Tensor, b: &Tensor, left: bool| a.solve(b, left);
     /// Solution of a triangular system.
@@ -298,10 +301,11 @@ rows! { ROWS:
         lstsq(a, b, driver.unwrap_or("gelsy"))
     };
     /// Rank.
-    matrix_rank [Linalg] "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)"
-        |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool| no_atol("linalg.matrix_rank", atol)
-            .and_then(|()| single_or_double("linalg.matrix_rank", a))
-            .and_then(|()| a.matrix_rank(rtol));
+    matrix_rank [Linalg]
+        "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, hermitian: bool|
+            symmetric_if("linalg.matrix_rank", a, hermitian)?.matrix_rank(RankTolerance { atol, rtol }),
+        "matrix_rank(Tensor A, float tol, bool hermitian=False)" |a: &Tensor, tol: f64, hermitian: bool|
+            symmetric_if("linalg.matrix_rank", a, hermitian)?.matrix_rank(RankTolerance { atol: Some(tol), rtol: Some(0.0) });
     /// Power of square matrices.
     matrix_power [Torch Method Linalg] "matrix_power(Tensor input, int n)" |input: &Tensor, n: i64| input.matrix_power(n);
     /// Exponential of square matrices.
@@ -393,11 +397,13 @@ fn lu_unpack(lu: &Tensor, pivots: &Tensor, data: bool, permutation: bool) -> Res
     Ok(Out::Named("P L U", vec![kept(p, permutation)?, kept(l, data)?, kept(u, data)?]))
 }
 
-fn no_atol(call: &str, atol: Option<f64>) -> Result<()> {
-    match atol {
-        None | Some(0.0) => Ok(()),
-        Some(_) => Err(Error::unsupported(format!("{call}: atol is not supported; use rtol"))),
+/// The symmetric matrix whose lower triangle `a` has, if `hermitian`.
+fn symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
+    single_or_double(call, a)?;
+    if !hermitian || a.rank() < 2 || a.shape()[a.rank() - 1] != a.shape()[a.rank() - 2] {
+        return Ok(a.clone());
     }
+    a.tril(0)?.add(&a.tril(-1)?.transpose(-2, -1)?)
 }
 
 /// An error unless an option is one of those that there are.
@@ -438,5 +444,5 @@ fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
 fn triangular_solve(b: &Tensor, a: &Tensor, upper: bool, transpose: bool, unitriangular: bool) -> Result<Out> {
     let (matrix, upper) = if transpose { (a.transpose(-2, -1)?, !upper) } else { (a.clone(), upper) };
     let solution = matrix.solve_triangular(b, SolveTriangular::new(upper).unitriangular(unitriangular))?;
-    Ok(Out::Named("solution cloned_coefficient", vec![solution, a.copy()?]))
+    Ok(Out::Named("solution cloned_coefficient", vec![solution, a.mt()?.contiguous()?.copy()?.mt()?]))
 }

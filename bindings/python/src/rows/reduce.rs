@@ -143,7 +143,8 @@ fn quantile(
         Arg::Tensor(q) if q.rank() == 0 => of(q.item::<f64>()?),
         Arg::Tensor(q) if q.rank() == 1 => {
             let parts = q.to_vec::<f64>()?.into_iter().map(of).collect::<Result<Vec<_>>>()?;
-            rushlight_tensor::stack(&parts.iter().collect::<Vec<_>>(), 0)
+            // The quantiles of one row lie beside each other, as in PyTorch.
+            rushlight_tensor::stack(&parts.iter().collect::<Vec<_>>(), -1)?.movedim([-1], [0])
         }
         Arg::Tensor(_) => Err(Error::shape("quantile() q must be a scalar or 1D tensor")),
     }

@@ -7,6 +7,8 @@ use rushlight_core::DType;
 pub(crate) enum Global {
     /// Classes of dictionaries; calling one makes an empty dictionary.
     Dictionary,
+    /// `collections.OrderedDict`.
+    OrderedDictionary,
     /// `collections.defaultdict`, called with the class of its values.
     DefaultDict,
     Set,
@@ -49,7 +51,8 @@ pub(crate) enum Elements {
 pub(crate) fn python(module: &str, name: &str) -> Option<Global> {
     use Global::*;
     Some(match (module, name) {
-        ("collections", "OrderedDict" | "Counter") => Dictionary,
+        ("collections", "OrderedDict") => OrderedDictionary,
+        ("collections", "Counter") => Dictionary,
         ("collections", "defaultdict") => DefaultDict,
         ("builtins" | "__builtin__", "set") => Set,
         ("builtins" | "__builtin__", "bytes") => Bytes,

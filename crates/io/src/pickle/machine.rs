@@ -26,6 +26,7 @@ pub(crate) enum Object {
     /// A set; read as a list.
     Set(Vec<Ref>),
     Dict(Vec<(Ref, Ref)>),
+    OrderedDict(OrderedDict),
     Global(Global),
     Storage(Rc<crate::pt::LoadedStorage>),
     Tensor(Tensor),
@@ -33,6 +34,13 @@ pub(crate) enum Object {
     ElementType(ElementType),
     /// A NumPy array that has no contents yet.
     Array,
+}
+
+/// `collections.OrderedDict`: its entries, and the state that `BUILD` gave it.
+#[derive(Default)]
+pub(crate) struct OrderedDict {
+    pub(crate) entries: Vec<(Ref, Ref)>,
+    pub(crate) attributes: Option<Ref>,
 }
 
 impl Object {
@@ -47,7 +55,7 @@ impl Object {
             Object::Tuple(_) => "a tuple",
             Object::List(_) => "a list",
             Object::Set(_) => "a set",
-            Object::Dict(_) => "a dictionary",
+            Object::Dict(_) | Object::OrderedDict(_) => "a dictionary",
             Object::Global(_) => "a function or class",
             Object::Storage(_) => "a storage",
             Object::Tensor(_) => "a tensor",
@@ -67,8 +75,8 @@ pub(crate) trait World {
     fn build(&mut self, arena: &Arena, target: Ref, state: Ref) -> Result<Reply> {
         let _ = state;
         match arena.get(target) {
-            // `_metadata` of a state dict, attributes of a parameter. There is no place for them in a `Value`.
-            Object::Dict(_) | Object::Tensor(_) => Ok(Reply::Same(target)),
+            // Attributes of a parameter have no place in a `Value`; the machine keeps those of an `OrderedDict`.
+            Object::Dict(_) | Object::OrderedDict(_) | Object::Tensor(_) => Ok(Reply::Same(target)),
             other => Err(corrupt(format_args!("it sets the state of {}", other.kind()))),
         }
     }
@@ -246,6 +254,8 @@ impl Machine<'_> {
                 let target = self.top()?;
                 if let Reply::New(object) = world.build(&self.arena, target, state)? {
                     self.arena.0[target as usize] = object;
+                } else if let Object::OrderedDict(dict) = &mut self.arena.0[target as usize] {
+                    dict.attributes = Some(state);
                 }
             }
             b'Q' => {
@@ -385,7 +395,9 @@ impl Machine<'_> {
         let target = self.top()?;
         let kind = self.arena.get(target).kind();
         match &mut self.arena.0[target as usize] {
-            Object::Dict(dict) if items.len().is_multiple_of(2) => {
+            Object::Dict(dict) | Object::OrderedDict(OrderedDict { entries: dict, .. })
+                if items.len().is_multiple_of(2) =>
+            {
                 dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
                 Ok(())
             }

@@ -56,7 +56,7 @@ impl World for Plain {
 
     fn build(&mut self, arena: &Arena, target: Ref, state: Ref) -> Result<Reply> {
         Ok(match *arena.get(target) {
-            Object::Dict(_) => Reply::Same(target),
+            Object::Dict(_) | Object::OrderedDict(_) => Reply::Same(target),
             Object::Array => Reply::New(numpy::array(arena, state, &mut self.0)?),
             Object::ElementType(elements) => Reply::New(numpy::with_order(arena, elements, state)?),
             ref other => return Err(corrupt(format_args!("it sets the state of {}", other.kind()))),

@@ -30,7 +30,10 @@ impl Containers {
         use Global::*;
         let object = match (function, args) {
             (Dictionary, []) => Object::Dict(Vec::new()),
-            (Dictionary, &[items]) if matches!(arena.get(items), Object::Dict(_)) => return Ok(Reply::Same(items)),
+            (OrderedDictionary, []) => Object::OrderedDict(Default::default()),
+            (Dictionary | OrderedDictionary, &[items]) if matches!(arena.get(items), Object::Dict(_)) => {
+                return Ok(Reply::Same(items));
+            }
             (DefaultDict, [] | [_]) => Object::Dict(Vec::new()),
             (Set, []) => Object::Set(Vec::new()),
             (Set, &[items]) if matches!(arena.get(items), Object::List(_) | Object::Set(_)) => {
@@ -103,6 +106,15 @@ impl Builder<'_> {
         Ok(())
     }
 
+    fn entries(&mut self, entries: &[(Ref, Ref)]) -> Result<Dict> {
+        let mut dict = Dict::new();
+        for &(key, value) in entries {
+            let key = self.key(key)?;
+            dict.insert(key, self.value(value)?);
+        }
+        Ok(dict)
+    }
+
     fn value(&mut self, r: Ref) -> Result<Value> {
         let arena = self.arena;
         Ok(match arena.get(r) {
@@ -123,13 +135,19 @@ impl Builder<'_> {
             Object::List(items) | Object::Set(items) => Value::List(self.items(r, items)?),
             Object::Dict(entries) => {
                 self.enter(r)?;
-                let mut dict = Dict::new();
-                for &(key, value) in entries {
-                    let key = self.key(key)?;
-                    dict.insert(key, self.value(value)?);
-                }
+                let dict = self.entries(entries)?;
                 self.path.pop();
                 Value::Dict(dict)
+            }
+            Object::OrderedDict(ordered) => {
+                self.enter(r)?;
+                let dict = self.entries(&ordered.entries)?;
+                let attributes = match ordered.attributes.map(|r| arena.get(r)) {
+                    Some(Object::Dict(entries)) => self.entries(entries)?,
+                    _ => Dict::new(),
+                };
+                self.path.pop();
+                Value::Dict(dict.ordered(attributes))
             }
             Object::Global(Global::DType(Elements::Known(dtype))) => self.plain(format!("torch.{dtype}").into())?,
             Object::Global(Global::DType(Elements::Unknown(name))) => self.plain(format!("torch.{name}").into())?,

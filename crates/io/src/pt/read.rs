@@ -290,6 +290,7 @@ fn no_metadata(arena: &Arena, metadata: &[Ref]) -> Result<()> {
     match metadata.first().map(|&r| arena.get(r)) {
         None | Some(Object::None) => Ok(()),
         Some(Object::Dict(entries)) if entries.is_empty() => Ok(()),
+        Some(Object::OrderedDict(dict)) if dict.entries.is_empty() => Ok(()),
         _ => Err(Error::unsupported("a tensor with a pending conjugation or negation; save tensor.resolve_neg()")),
     }
 }

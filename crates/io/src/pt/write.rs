@@ -5,7 +5,7 @@ use crate::sink;
 use crate::zip::Writer;
 use rushlight_core::{DType, Error, Result, Storage};
 use rushlight_tensor::Tensor;
-use rushlight_tensor::state::{Key, Value};
+use rushlight_tensor::state::{Dict, Key, Value};
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -77,17 +77,33 @@ impl Pickler {
                 self.out.push(b't');
             }
             Value::Dict(dict) => {
-                self.out.extend(b"}(");
-                for (key, value) in dict {
-                    match key {
-                        Key::Str(text) => self.text(text)?,
-                        Key::Int(i) => self.int(*i),
-                    }
-                    self.value(value, depth + 1)?;
+                if dict.is_ordered() {
+                    self.global("collections", "OrderedDict");
+                    self.out.extend(b")R");
+                } else {
+                    self.out.push(b'}');
                 }
-                self.out.push(b'u');
+                self.entries(dict, depth)?;
+                if let Some(attributes) = dict.attributes().filter(|attributes| !attributes.is_empty()) {
+                    self.out.push(b'}');
+                    self.entries(attributes, depth)?;
+                    self.out.push(b'b');
+                }
             }
         }
+        Ok(())
+    }
+
+    fn entries(&mut self, dict: &Dict, depth: usize) -> Result<()> {
+        self.out.push(b'(');
+        for (key, value) in dict {
+            match key {
+                Key::Str(text) => self.text(text)?,
+                Key::Int(i) => self.int(*i),
+            }
+            self.value(value, depth + 1)?;
+        }
+        self.out.push(b'u');
         Ok(())
     }
 

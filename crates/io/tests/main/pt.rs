@@ -51,6 +51,29 @@ fn views_keep_strides_and_share_memory() {
 }
 
 #[test]
+fn ordered_dictionaries_stay_ordered_and_keep_their_attributes() {
+    let folder = Folder::new("ordered");
+    let path = folder.path("ordered.pt");
+    let metadata = Dict::from_iter([("".into(), Dict::from_iter([("version".into(), 1.into())]).into())]);
+    let attributes = Dict::from_iter([("_metadata".into(), metadata.ordered(Dict::new()).into())]);
+    let weights = Dict::from_iter([("weight".into(), Tensor::new([1.0f32, 2.0]).unwrap().into())]);
+    let state = Dict::from_iter([
+        ("model".into(), weights.ordered(attributes).into()),
+        ("empty".into(), Dict::new().ordered(Dict::new()).into()),
+        ("plain".into(), Dict::new().into()),
+    ]);
+    pt::save(&state.into(), &path).unwrap();
+    let state = pt::load(&path).unwrap();
+    let dict = |key: &str| state.get(key).unwrap().as_dict().unwrap();
+    assert!(!state.as_dict().unwrap().is_ordered() && !dict("plain").is_ordered());
+    assert!(dict("empty").is_ordered() && dict("empty").attributes().unwrap().is_empty());
+    assert_eq!(dict("model")[&Key::from("weight")].as_tensor().unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    let metadata = &dict("model").attributes().unwrap()[&Key::from("_metadata")];
+    assert!(metadata.as_dict().unwrap().is_ordered());
+    assert_eq!(metadata.get("").unwrap().get("version").unwrap().as_int().unwrap(), 1);
+}
+
+#[test]
 fn plain_values_and_containers() {
     let v = load("containers.pt");
     assert!(matches!(v.get("none").unwrap(), Value::None));

@@ -153,7 +153,8 @@ impl Tensor {
                 select(mask, Arg::Scalar(element), Arg::Tensor(self))?
             }
         };
-        out.to_dtype(self.dtype())
+        // Row-major whatever the operands' order, as in PyTorch.
+        out.to_dtype(self.dtype())?.contiguous()
     }
 
     /// [`Tensor::masked_fill`] in place.

@@ -208,7 +208,7 @@ impl Tensor {
     /// `self` with elements of `source` (a tensor of at least the index's sizes, or a number) written where the index
     /// points along `dim`: `out[index[i][j]][j] = source[i][j]` for `dim` 0.
     pub fn scatter<'a>(&self, dim: isize, index: &Tensor, source: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.scatter_with(Scatter::Set, dim, index, source.into(), Place::Copy)
+        self.scatter_with(Scatter::Set, dim, index, source.into(), Place::RowMajor)
     }
 
     /// [`Tensor::scatter`] in place.
@@ -219,7 +219,7 @@ impl Tensor {
 
     /// `self` with elements of `source` added where the index points along `dim`.
     pub fn scatter_add(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        self.scatter_with(Scatter::Add, dim, index, Arg::Tensor(source), Place::Copy)
+        self.scatter_with(Scatter::Add, dim, index, Arg::Tensor(source), Place::RowMajor)
     }
 
     /// [`Tensor::scatter_add`] in place.

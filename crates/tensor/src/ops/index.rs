@@ -12,7 +12,10 @@ use std::sync::Arc;
 /// Whether an op that changes part of a tensor works on a copy or on the tensor itself.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Place {
+    /// A copy that keeps the memory order.
     Copy,
+    /// A row-major copy, as PyTorch's `scatter` and `index_add` give.
+    RowMajor,
     Own,
 }
 
@@ -28,8 +31,9 @@ pub(crate) fn overwrite(
     let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![x];
     inputs.extend_from_slice(sources);
     let tape = x.dtype().is_float() && recording(&inputs);
-    if place == Place::Copy {
-        let out = x.detach().copy()?;
+    if place != Place::Own {
+        let x = x.detach();
+        let out = if place == Place::RowMajor && !x.is_contiguous() { x.contiguous()? } else { x.copy()? };
         run(&out)?;
         if tape {
             record(name, &inputs, &out, backward)?;
@@ -386,7 +390,7 @@ impl Tensor {
 
     /// `self` with `alpha` times the slices of `source` added to its slices of dimension `dim` at the indices.
     pub fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.index_add_to(dim, index, source, alpha.into(), Place::Copy)
+        self.index_add_to(dim, index, source, alpha.into(), Place::RowMajor)
     }
 
     /// [`Tensor::index_add`] in place.
@@ -397,7 +401,7 @@ impl Tensor {
 
     /// `self` with its slices of dimension `dim` at the indices replaced by the slices of `source`.
     pub fn index_copy(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        self.index_write_along("index_copy", dim, index, source, false, Place::Copy)
+        self.index_write_along("index_copy", dim, index, source, false, Place::RowMajor)
     }
 
     /// [`Tensor::index_copy`] in place.
@@ -465,7 +469,9 @@ impl Tensor {
         let flat = self.reshape([-1isize])?;
         let plan = Plan::along(&flat, 0, &index.to_index("put")?.reshape([-1isize])?)?;
         let values = source.reshape([-1isize])?;
-        index_write("put", &flat, Arc::new(plan), &values, accumulate, Place::Copy)?.reshape(self.shape())
+        index_write("put", &flat, Arc::new(plan), &values, accumulate, Place::Copy)?
+            .reshape(self.shape())?
+            .in_order_of(self)
     }
 
     /// [`Tensor::put`] in place.

@@ -192,7 +192,8 @@ impl Tensor {
             Some(out) => out,
             None => x.resample_by_index(&axes, sampling)?,
         }
-        .to_dtype(self.dtype())
+        .to_dtype(self.dtype())?
+        .in_format_of(self)
     }
 
     /// Resized by the engine's kernel over the last `dims` dimensions; nothing where it has none.

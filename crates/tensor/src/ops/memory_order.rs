@@ -9,7 +9,7 @@ use crate::Tensor;
 use crate::autograd::{Meta, record, recording};
 use rushlight_core::backend::{Operand, View};
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 use std::sync::Arc;
 
 /// Most operands of a pointwise call.
@@ -28,6 +28,11 @@ impl Tensor {
             return self.uninit_like(self.shape(), dtype);
         }
         self.uninit_in(self.layout().preserved(), dtype)
+    }
+
+    /// The dimensions in memory order, as results that keep the order have them.
+    pub(crate) fn preserved_order(&self) -> Dims {
+        self.layout().preserved().memory_order()
     }
 
     /// The same elements in the memory order that a copy of `other`, of the same shape, would have; the same tensor if
@@ -74,6 +79,12 @@ impl Tensor {
     /// Whether results of images or volumes like this one have their channels innermost.
     pub(crate) fn suggests_channels_last(&self) -> bool {
         !self.is_contiguous() && self.layout().suggests_channels_last()
+    }
+
+    /// The same elements with their channels innermost if those of `images` are: the memory format of an op's result.
+    pub fn in_format_of(self, images: &Tensor) -> Result<Tensor> {
+        let wanted = images.suggests_channels_last() && self.rank() == images.rank();
+        self.channels_last_if(wanted)
     }
 
     /// [`Tensor::to_channels_last`] of the result of an op on images, if `wanted`.

@@ -315,7 +315,7 @@ impl Tensor {
         let cols = self.shape()[1] / num_groups * self.shape()[2..].iter().product::<usize>();
         mixed(name, self, &[("weight", weight), ("bias", bias)])?;
         let (y, ..) = row_norm(name, self, cols, (None, None), eps, false)?;
-        scale_channels(&y, weight, bias)?.to_dtype(self.dtype())
+        scale_channels(&y, weight, bias)?.to_dtype(self.dtype())?.in_format_of(self)
     }
 
     /// Normalises each channel of each image over its positions, and updates running statistics where given; without

@@ -72,14 +72,21 @@ impl Tensor {
         }
         match mode {
             PadMode::Constant(value) => self.pad_constant(&sides, &shape, value),
-            _ => self.pad_by_index(&sides, &shape, mode),
+            PadMode::Circular => self.pad_by_index(&sides, &shape, mode),
+            _ => self.pad_by_index(&sides, &shape, mode)?.in_format_of(self),
         }
     }
 
     fn pad_constant(&self, sides: &[(isize, isize)], shape: &[usize], value: Scalar) -> Result<Tensor> {
         // A number where nothing is put need not be an element.
         let value = if sides.iter().all(|&(before, after)| before <= 0 && after <= 0) { Scalar::Int(0) } else { value };
-        let out = Tensor::full_with(shape, value, (self.dtype(), self.device()))?;
+        let out = if self.suggests_channels_last() {
+            let out = self.uninit_in(Layout::channels_last(shape)?, self.dtype())?;
+            out.fill_(value)?;
+            out
+        } else {
+            Tensor::full_with(shape, value, (self.dtype(), self.device()))?
+        };
         let (mut from, mut to) = (self.layout().clone(), out.layout().clone());
         for (d, &(before, after)) in sides.iter().enumerate() {
             let kept = grown(self.shape()[d], before.min(0), after.min(0)).ok_or_else(|| {

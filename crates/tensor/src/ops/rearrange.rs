@@ -148,11 +148,14 @@ impl Tensor {
             return self.copy();
         }
         dims.sort_unstable();
-        let out = self.uninit_like(self.shape(), self.dtype())?;
-        let flipped: Vec<bool> = (0..self.rank()).map(|d| dims.contains(&d)).collect();
-        let out = match self.backend().flip(self.engine_view(), &flipped, out.engine_view())? {
+        let out = self.uninit_preserving(self.dtype())?;
+        // With the dimensions in memory order the result is contiguous.
+        let order = self.preserved_order();
+        let flipped: Vec<bool> = order.iter().map(|d| dims.contains(d)).collect();
+        let (from, to) = (self.layout().permute(&order), out.layout().permute(&order));
+        let out = match self.backend().flip(self.view_as(&from), &flipped, out.view_as(&to))? {
             true => out,
-            false => crate::autograd::no_grad(|| self.flip_by_index(&dims))?,
+            false => crate::autograd::no_grad(|| self.flip_by_index(&dims)?.in_order_of(self))?,
         };
         if recording(&[self]) {
             let dims: Vec<isize> = dims.iter().map(|&d| d as isize).collect();

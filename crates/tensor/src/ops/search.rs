@@ -91,9 +91,28 @@ impl Tensor {
 
     /// [`Tensor::unique_dim`] with each slice's index among the distinct ones and the counts.
     pub fn unique_dim_full(&self, dim: isize) -> Result<Unique> {
-        let at = self.wrap_dim("unique_dim_full", dim)?;
+        self.distinct_slices(dim, true)
+    }
+
+    /// Slices along `dim` that differ from the one before, with each slice's index among them and the lengths of the
+    /// runs.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let found = Tensor::new([[1i64, 1, 2, 1], [3, 3, 4, 3]])?.unique_consecutive_dim_full(1)?;
+    /// assert_eq!(found.values.to_vec::<i64>()?, [1, 2, 1, 3, 4, 3]);
+    /// assert_eq!(found.counts.to_vec::<i64>()?, [2, 1, 1]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn unique_consecutive_dim_full(&self, dim: isize) -> Result<Unique> {
+        self.distinct_slices(dim, false)
+    }
+
+    /// Distinct slices along `dim`, among all of them in their order or among neighbours.
+    fn distinct_slices(&self, dim: isize, among_all: bool) -> Result<Unique> {
+        let at = self.wrap_dim("unique", dim)?;
         if self.rank() == 0 {
-            return self.reshape([1])?.unique_dim_full(0);
+            return self.reshape([1])?.distinct_slices(0, among_all);
         }
         let slices = self.shape()[at];
         if self.shape().iter().enumerate().any(|(d, &size)| size == 0 && d != at) {
@@ -105,12 +124,20 @@ impl Tensor {
         no_grad(|| {
             let numbers =
                 self.movedim([at as isize], [0])?.reshape([slices, self.numel() / slices.max(1)])?.slice_numbers()?;
-            let (sorted, order) = numbers.sort(0, false)?;
-            let runs = Runs::of(&sorted)?;
-            let inverse = runs.run_of.zeros_like()?;
-            inverse.scatter_(0, &order, &runs.run_of)?;
-            let firsts = order.index_select(0, &runs.starts)?;
-            Ok(Unique { values: self.index_select(dim, &firsts)?, inverse, counts: runs.lengths(slices)? })
+            let (runs, firsts, inverse);
+            if among_all {
+                let (sorted, order) = numbers.sort(0, false)?;
+                runs = Runs::of(&sorted)?;
+                inverse = runs.run_of.zeros_like()?;
+                inverse.scatter_(0, &order, &runs.run_of)?;
+                firsts = order.index_select(0, &runs.starts)?;
+            } else {
+                runs = Runs::of(&numbers)?;
+                (firsts, inverse) = (runs.starts.clone(), runs.run_of.clone());
+            }
+            // The dimension is outermost in memory, as in PyTorch.
+            let values = self.movedim([dim], [0])?.index_select(0, &firsts)?.movedim([0], [dim])?;
+            Ok(Unique { values, inverse, counts: runs.lengths(slices)? })
         })
     }
 

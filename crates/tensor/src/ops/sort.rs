@@ -22,10 +22,13 @@ impl Tensor {
         if self.dtype().is_carried() {
             return self.sort_carried(dim as isize, descending);
         }
-        let (values, indices) =
-            (self.uninit_like(self.shape(), self.dtype())?, self.uninit_like(self.shape(), DType::I64)?);
+        let (values, indices) = (self.uninit_preserving(self.dtype())?, self.uninit_preserving(DType::I64)?);
         if values.numel() > 0 {
-            self.backend().sort(self.engine_view(), dim, descending, values.engine_view(), indices.engine_view())?;
+            // With the dimensions in memory order the results are contiguous.
+            let order = self.preserved_order();
+            let [from, to, places] = [self, &values, &indices].map(|t| t.layout().permute(&order));
+            let dim = order.iter().position(|&d| d == dim).unwrap_or(dim);
+            self.backend().sort(self.view_as(&from), dim, descending, values.view_as(&to), indices.view_as(&places))?;
         }
         self.record_picked("sort", &values, &indices, dim, true)?;
         Ok((values, indices))

@@ -4,7 +4,7 @@
 use crate::support::{data, ops};
 use rushlight_core::rng::Generator;
 use rushlight_core::{DType, ErrorKind, Result};
-use rushlight_tensor::Tensor;
+use rushlight_tensor::{PadMode, Tensor};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -241,6 +241,32 @@ fn results_keep_their_memory_order() -> Result<()> {
     let ordered = Tensor::ones([3, 2])?.in_order_of(&t)?;
     assert_eq!((ordered.strides(), ordered.sum(..)?.item::<f32>()?), (&[1, 3][..], 6.0));
     assert_eq!(ordered.in_order_of(&Tensor::ones([2, 3])?).unwrap_err().kind(), ErrorKind::Shape);
+
+    // Sorting and reversing keep the order; filling and scattering give row-major results, as in PyTorch.
+    let columns = Tensor::new([[3.0f32, 1.0, 2.0], [6.0, 5.0, 4.0]])?.t()?;
+    let (values, indices) = columns.sort(0, false)?;
+    assert_eq!((values.strides(), indices.strides()), (&[1, 3][..], &[1, 3][..]));
+    assert_eq!(values.to_vec::<f32>()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    let flipped = columns.flip([0])?;
+    assert_eq!((flipped.strides(), flipped.to_vec::<f32>()?), (&[1, 3][..], vec![2.0, 4.0, 1.0, 5.0, 3.0, 6.0]));
+    let mask = columns.gt(3.0)?;
+    assert_eq!(columns.masked_fill(&mask, 0.0)?.strides(), [2, 1]);
+    let index = Tensor::new([[0i64]])?;
+    assert_eq!(columns.scatter(0, &index, 9.0)?.strides(), [2, 1]);
+
+    // Images keep their channels innermost.
+    let images = Tensor::arange(0, 48, 1)?.to_dtype(DType::F32)?.view([2, 3, 4, 2])?.permute([0, 3, 1, 2])?;
+    let padded = images.pad(&[1, 0, 0, 1], PadMode::Constant(7.into()))?;
+    assert_eq!((padded.shape(), padded.strides()), (&[2, 2, 4, 5][..], &[40, 1, 10, 2][..]));
+    assert_eq!(padded.select(0, 0)?.select(0, 1)?.select(0, 0)?.to_vec::<f32>()?, [7.0, 1.0, 3.0, 5.0, 7.0]);
+    let cut = images.pad(&[-3, 0, -2, 0], PadMode::Constant(7.into()))?;
+    assert_eq!((cut.shape(), cut.to_vec::<f32>()?), (&[2, 2, 1, 1][..], vec![22.0, 23.0, 46.0, 47.0]));
+    assert_eq!(Tensor::ones([2, 2, 5, 5])?.in_format_of(&images)?.strides(), [50, 1, 10, 2]);
+    assert_eq!(Tensor::ones([2, 2, 5, 5])?.in_format_of(&padded.contiguous()?)?.strides(), [50, 25, 5, 1]);
+
+    let slices = Tensor::new([[1i64, 1, 2, 1], [3, 3, 4, 3]])?.unique_consecutive_dim_full(1)?;
+    assert_eq!(slices.inverse.to_vec::<i64>()?, [0, 0, 1, 2]);
+    assert_eq!((slices.values.shape(), slices.values.strides()), (&[2, 3][..], &[1, 2][..]));
     assert_eq!(t.nonzero()?.strides(), [1, 5]);
     Ok(())
 }

@@ -14,6 +14,11 @@ Tensor = _C.Tensor
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 
 
+def native_channel_shuffle(input, groups):
+    """``channel_shuffle``."""
+    return _nn.channel_shuffle(input, groups)
+
+
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
     """An anchor nearer to one than to another, by any distance."""
     distance = pairwise_distance if distance_function is None else distance_function

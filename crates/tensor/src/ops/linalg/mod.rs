@@ -12,7 +12,7 @@ mod spectral;
 
 pub use lu::lu_unpack;
 pub use norm::MatrixNorm;
-pub use solve::SolveTriangular;
+pub use solve::{RankTolerance, SolveTriangular};
 
 use crate::Tensor;
 use crate::autograd::no_grad;

@@ -1,12 +1,12 @@
 //! Determinants, inverses and systems of equations.
 
-use super::{batched, check_matrices, check_square, column_major, run, scaled, sizes};
+use super::{batched, check_matrices, check_square, column_major, is_empty_half, run, scaled, sizes};
 use crate::autograd::{Saved, no_grad, record, record_many, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Linalg;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{Dims, Error, Result};
+use rushlight_core::{Dims, Error, ErrorKind, Result};
 
 /// How a triangular system is solved; the defaults are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,23 @@ impl SolveTriangular {
     }
 }
 
+/// Singular values up to this count as zero: the larger of `atol` and of `rtol` times the largest value. By default
+/// `rtol` is the machine precision times the longer side, or zero if `atol` is positive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RankTolerance {
+    /// The absolute tolerance.
+    pub atol: Option<f64>,
+    /// The tolerance relative to the largest singular value.
+    pub rtol: Option<f64>,
+}
+
+impl From<Option<f64>> for RankTolerance {
+    /// A relative tolerance, or the default.
+    fn from(rtol: Option<f64>) -> Self {
+        Self { atol: None, rtol }
+    }
+}
+
 impl Tensor {
     /// Determinants of square matrices.
     ///
@@ -52,7 +69,9 @@ impl Tensor {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.det());
         }
-        check_square("linalg.det", self)?;
+        if !is_empty_half(self) || sizes(self) != (0, 0) {
+            check_square("linalg.det", self)?;
+        }
         let out = run(Linalg::Det, &[self], &[batched(self, &[])])?.remove(0);
         if recording(&[self]) {
             let (a, det) = (Saved::input(self), Saved::output(&out, 0));
@@ -170,7 +189,7 @@ impl Tensor {
                 )));
             }
             let turned = SolveTriangular { upper: !upper, left: true, unitriangular };
-            return self.mt()?.solve_triangular(&b.mt()?, turned)?.mt();
+            return self.mt()?.solve_triangular(&b.mt()?, turned)?.contiguous()?.mt();
         }
         let (a, b) = broadcast_system(call, self, b)?;
         let op = Linalg::SolveTriangular { upper, unitriangular };
@@ -225,16 +244,18 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Pseudo-inverses. Singular values up to `rtol` times the largest count as zero; by default `rtol` is the machine
-    /// precision times the longer side.
-    pub fn pinv(&self, rtol: Option<f64>) -> Result<Tensor> {
+    /// Pseudo-inverses. Singular values up to the tolerance count as zero; see [`RankTolerance`]. `None` takes the
+    /// default tolerance, a number is relative to the largest singular value. The pseudo-inverse of a matrix with
+    /// infinities is zero.
+    pub fn pinv(&self, tolerance: impl Into<RankTolerance>) -> Result<Tensor> {
+        let tolerance = tolerance.into();
         if let Some(cast) = amp::full() {
-            return cast.run(|| cast.of(self)?.pinv(rtol));
+            return cast.run(|| cast.of(self)?.pinv(tolerance));
         }
         check_matrices("linalg.pinv", self)?;
         let out = no_grad(|| {
-            let (u, s, vh) = self.detach().svd(false)?;
-            let kept = self.above_noise(&s, rtol)?;
+            let (u, s, vh) = self.with_infinities_zeroed(|a| a.svd(false))?;
+            let kept = self.above_noise(&s, tolerance)?;
             let inverse = crate::where_(&kept, &s.reciprocal()?, 0.0)?;
             vh.mt()?.mul(&inverse.unsqueeze(-2)?)?.matmul(&u.mt()?)
         })?;
@@ -247,28 +268,49 @@ impl Tensor {
         Ok(out)
     }
 
-    /// How many singular values are larger than `rtol` times the largest (see [`Tensor::pinv`]), `int64`.
-    pub fn matrix_rank(&self, rtol: Option<f64>) -> Result<Tensor> {
+    /// How many singular values are larger than the tolerance (see [`Tensor::pinv`]), `int64`. The rank of a matrix
+    /// with infinities is zero.
+    pub fn matrix_rank(&self, tolerance: impl Into<RankTolerance>) -> Result<Tensor> {
+        let tolerance = tolerance.into();
         if let Some(cast) = amp::full() {
-            return cast.run(|| cast.of(self)?.matrix_rank(rtol));
+            return cast.run(|| cast.of(self)?.matrix_rank(tolerance));
         }
         check_matrices("linalg.matrix_rank", self)?;
         no_grad(|| {
-            let s = self.detach().svdvals()?;
-            self.above_noise(&s, rtol)?.sum(-1)
+            let s = self.with_infinities_zeroed(Tensor::svdvals)?;
+            self.above_noise(&s, tolerance)?.sum(-1)
         })
     }
 
+    /// Decomposes these matrices; if that fails because of infinities, with zeros in place of the matrices that have
+    /// them. LAPACK gives such matrices singular values of NaN, which count as noise. NaN stays an error.
+    fn with_infinities_zeroed<R>(&self, decompose: impl Fn(&Tensor) -> Result<R>) -> Result<R> {
+        let a = self.detach();
+        let error = match decompose(&a) {
+            Err(error) if error.kind() == ErrorKind::Numerical => error,
+            done => return done,
+        };
+        let infinite = a.isinf()?.any_dims([-2, -1], true)?;
+        let nan = a.isnan()?.any(..)?.item::<bool>()?;
+        if nan || !infinite.any(..)?.item::<bool>()? {
+            return Err(error);
+        }
+        decompose(&a.masked_fill(&infinite, 0.0)?)
+    }
+
     /// Which of this tensor's singular values count.
-    fn above_noise(&self, s: &Tensor, rtol: Option<f64>) -> Result<Tensor> {
+    fn above_noise(&self, s: &Tensor, tolerance: RankTolerance) -> Result<Tensor> {
         let (m, n) = sizes(self);
-        let epsilon = if self.dtype() == rushlight_core::DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
-        let rtol = rtol.unwrap_or(epsilon * m.max(n) as f64);
         if m == 0 || n == 0 {
             return s.gt(0.0);
         }
+        let epsilon = if self.dtype() == rushlight_core::DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
+        let (atol, rtol) = match tolerance {
+            RankTolerance { atol: Some(atol), rtol: None } if atol > 0.0 => (atol, 0.0),
+            RankTolerance { atol, rtol } => (atol.unwrap_or(0.0), rtol.unwrap_or(epsilon * m.max(n) as f64)),
+        };
         // Values descend, so the first is the largest.
-        s.gt(&s.narrow(-1, 0, 1)?.mul(rtol)?)
+        s.gt(&s.narrow(-1, 0, 1)?.mul(rtol)?.clamp_min(atol)?)
     }
 
     /// Matrices multiplied by themselves `n` times; the inverse for negative `n`, the identity for zero.
