@@ -53,7 +53,7 @@ def matrix_power(input: Tensor, n: int) -> Any:
 def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
     """Rank."""
 def matrix_transpose(input: Tensor) -> Any:
-    """The last two dimensions changed round."""
+    """The last two dimensions transposed."""
 def multi_dot(tensors: Sequence[Tensor]) -> Any:
     """Product of several matrices."""
 @overload
