@@ -179,7 +179,8 @@ from ..overrides import handle_torch_function, has_torch_function, has_torch_fun
 
 make_overridable(globals(), [name for name in dir() if not name.startswith("_") and "function" not in name and name != "make_overridable"])
 
-#: Functions that are compiled in PyTorch as well. The others are Python functions there, and libraries set attributes on them.
+#: Functions that are compiled in PyTorch as well. The others are Python functions there: libraries set attributes on
+#: them.
 _COMPILED = frozenset(
     "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
     "cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ "

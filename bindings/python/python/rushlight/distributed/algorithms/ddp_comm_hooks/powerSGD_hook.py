@@ -57,7 +57,8 @@ def _orthogonalise(matrix, epsilon):
         column = matrix[:, i : i + 1]
         column.div_(column.norm() + epsilon)
         if i:
-            # The residual of a column that depends on earlier ones is noise: make it orthogonal to them, and zero it if it is tiny.
+            # The residual of a column that depends on earlier ones is noise: make it orthogonal to them, and zero it if
+            # it is tiny.
             former = matrix[:, :i]
             column.sub_(former @ (former.t() @ column))
             length = column.norm()
