@@ -23,6 +23,10 @@ def prepare(op):
         x = torch.randn(n, n)
         return x + x.T
 
+    def symmetric_batch(n):
+        x = torch.randn(64, n, n)
+        return x + x.mT
+
     def resize(shape, mode, size, backward=False):
         x = torch.randn(shape, requires_grad=backward)
         if not backward:
@@ -83,6 +87,14 @@ def prepare(op):
         "svd_256": lambda: one((256, 256), lambda x: torch.linalg.svd(x, full_matrices=False)),
         "svd_tall": lambda: one((1000, 100), lambda x: torch.linalg.svd(x, full_matrices=False)),
         "svdvals_256": lambda: one((256, 256), torch.linalg.svdvals),
+        "eigh_64x8": lambda: of(symmetric_batch(8), torch.linalg.eigh),
+        "eigh_64x16": lambda: of(symmetric_batch(16), torch.linalg.eigh),
+        "eigvalsh_64x8": lambda: of(symmetric_batch(8), torch.linalg.eigvalsh),
+        "eigvalsh_64x16": lambda: of(symmetric_batch(16), torch.linalg.eigvalsh),
+        "svd_64x8": lambda: one((64, 8, 8), torch.linalg.svd),
+        "svd_64x16": lambda: one((64, 16, 16), torch.linalg.svd),
+        "svdvals_64x8": lambda: one((64, 8, 8), torch.linalg.svdvals),
+        "svdvals_64x16": lambda: one((64, 16, 16), torch.linalg.svdvals),
         "bilinear_layer": lambda: pair(torch.randn(128, 64), torch.randn(128, 64), lambda a, b, w=torch.randn(64, 64, 64): F.bilinear(a, b, w)),
         "bilinear": lambda: resize((8, 32, 64, 64), "bilinear", (128, 128)),
         "bilinear_down": lambda: resize((8, 3, 224, 224), "bilinear", (96, 96)),

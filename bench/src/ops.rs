@@ -35,6 +35,14 @@ pub const NAMES: &[&str] = &[
     "op_svd_256",
     "op_svd_tall",
     "op_svdvals_256",
+    "op_eigh_64x8",
+    "op_eigh_64x16",
+    "op_eigvalsh_64x8",
+    "op_eigvalsh_64x16",
+    "op_svd_64x8",
+    "op_svd_64x16",
+    "op_svdvals_64x8",
+    "op_svdvals_64x16",
     "op_bilinear_layer",
     "op_bilinear",
     "op_bilinear_down",
@@ -107,6 +115,14 @@ pub fn prepare(name: &str) -> Result<Option<Case>> {
         "svd_256" => one(floats(&[256, 256])?, |x| Ok(x.svd(false)?.0)),
         "svd_tall" => one(floats(&[1000, 100])?, |x| Ok(x.svd(false)?.0)),
         "svdvals_256" => one(floats(&[256, 256])?, Tensor::svdvals),
+        "eigh_64x8" => one(symmetric_batch(8)?, |x| Ok(x.eigh(false)?.1)),
+        "eigh_64x16" => one(symmetric_batch(16)?, |x| Ok(x.eigh(false)?.1)),
+        "eigvalsh_64x8" => one(symmetric_batch(8)?, |x| x.eigvalsh(false)),
+        "eigvalsh_64x16" => one(symmetric_batch(16)?, |x| x.eigvalsh(false)),
+        "svd_64x8" => one(floats(&[64, 8, 8])?, |x| Ok(x.svd(true)?.0)),
+        "svd_64x16" => one(floats(&[64, 16, 16])?, |x| Ok(x.svd(true)?.0)),
+        "svdvals_64x8" => one(floats(&[64, 8, 8])?, Tensor::svdvals),
+        "svdvals_64x16" => one(floats(&[64, 16, 16])?, Tensor::svdvals),
         "bilinear_layer" => {
             let (a, b, w) = (floats(&[128, 64])?, floats(&[128, 64])?, floats(&[64, 64, 64])?);
             Box::new(move || a.bilinear(&b, &w, None).map(|_| ()))
@@ -161,6 +177,12 @@ fn index_add(shape: &[usize], dim: usize, count: usize) -> Result<Case> {
     let (x, v) = (Tensor::randn(shape)?, Tensor::randn(&source)?);
     let i = Tensor::randint(0, shape[dim] as i64, [count])?;
     Ok(Box::new(move || x.index_add_(dim as isize, &i, &v, 1).map(|_| ())))
+}
+
+/// 64 random symmetric matrices.
+fn symmetric_batch(n: usize) -> Result<Tensor> {
+    let x = Tensor::randn([64, n, n])?;
+    x.add(&x.transpose(-2, -1)?)
 }
 
 /// A random symmetric matrix of the size that the name ends in.

@@ -63,9 +63,10 @@ def flat(tensor):
         return [type(error).__name__]
 
 
-def difference(a, b, torch, ours, derived=False, twice=False):
-    """The kind of difference between PyTorch's value and ours, or None. Whether a derivative can be differentiated again where
-    its own derivative is zero is not compared, nor (``twice``) whether a gradient of zeros is there."""
+def difference(a, b, torch, ours, derived=False, twice=False, coarse=None, coarsest=None):
+    """What differs between PyTorch's value and ours, in a word; None if nothing does. Whether a derivative can be differentiated again where
+    its own derivative is zero is not compared, nor (``twice``) whether a gradient of zeros is there. ``coarse`` is a dtype that the value has
+    passed through, ``coarsest`` one that its gradient may have: the wider tolerance counts."""
     if isinstance(a, torch.Tensor) != isinstance(b, ours.Tensor):
         return "kind"
     if isinstance(a, torch.Tensor):
@@ -77,7 +78,7 @@ def difference(a, b, torch, ours, derived=False, twice=False):
             return "requires_grad"
         if any(s > 1 and m != n for s, m, n in zip(a.shape, a.stride(), b.stride())) and a.numel():
             return "strides"
-        tolerance = TOLERANCE.get(str(a.dtype))
+        tolerance = wider(str(a.dtype), coarse)
         if not all(close(m, n, tolerance) for m, n in zip(flat(a), flat(b))):
             return "values"
         if a.is_leaf and a.requires_grad:
@@ -87,16 +88,46 @@ def difference(a, b, torch, ours, derived=False, twice=False):
             if given is not None:
                 return "grad missing" if b.grad is None else "grad present"
             if a.grad is not None:
-                inner = difference(a.grad, b.grad, torch, ours)
+                inner = difference(a.grad, b.grad, torch, ours, coarse=coarsest)
                 return inner and f"grad {inner}"
         return None
     if isinstance(a, (list, tuple)):
         if not isinstance(b, (list, tuple)) or len(a) != len(b):
             return "length"
-        return next((d for d in (difference(m, n, torch, ours) for m, n in zip(a, b)) if d), None)
+        return next((d for d in (difference(m, n, torch, ours, coarse=coarse, coarsest=coarsest) for m, n in zip(a, b)) if d), None)
     if isinstance(a, (bool, int, float, str)) or a is None:
         return None if close(a, b, TOLERANCE["torch.float32"]) else "values"
     return None if str(a) == str(b) else "values"
+
+
+def wider(dtype, coarse):
+    """The tolerance for a value of a dtype that has passed through another."""
+    return max((TOLERANCE[d] for d in (dtype, coarse) if d in TOLERANCE), default=None) if dtype in TOLERANCE else None
+
+
+class Rounding:
+    """The coarsest float dtype that each variable has passed through: a double that was a half is as exact as a half."""
+
+    def __init__(self):
+        self.of = {}
+
+    def follow(self, statement, values):
+        """Takes a statement that was run into account. A change in place may show in each of the tensors it names."""
+        named = set(re.findall(r"\b[vg]\d+\b", statement))
+        dtypes = [self.of[n] for n in named if n in self.of] + re.findall(r"torch\.\w*float\d+", statement)
+        dtypes += [str(t.dtype) for n in named for t in self.tensors(values.get(n))]
+        dtypes = [d for d in dtypes if d in TOLERANCE]
+        if dtypes:
+            coarse = max(dtypes, key=TOLERANCE.get)
+            target = re.match(r"\w+", statement).group()
+            self.of.update((n, coarse) for n in (named if is_change(statement) else [target]))
+
+    @staticmethod
+    def tensors(value):
+        return [t for t in (value if isinstance(value, (list, tuple)) else [value]) if hasattr(t, "dtype")]
+
+    def coarsest(self):
+        return max(self.of.values(), key=TOLERANCE.get, default=None)
 
 
 def is_change(statement):
@@ -123,7 +154,7 @@ def short(value):
 
 def compare(statements, torch, ours):
     """Runs a program with both. The first mismatch, or None."""
-    theirs, mine = names(torch), names(ours)
+    theirs, mine, rounding = names(torch), names(ours), Rounding()
     for at, statement in enumerate(statements):
         expected, found = outcome(statement, theirs), outcome(statement, mine)
         if class_of(expected) != class_of(found):
@@ -132,13 +163,15 @@ def compare(statements, torch, ours):
         if expected is not None and is_change(statement):
             # The result of a failed in-place op is unspecified.
             return None
+        rounding.follow(statement, theirs)
         # Every variable: a change through a view shows in its base.
         for name in [n for n in theirs if n not in ("torch", "F", "weigh") and not n.startswith("__")]:
             if name not in mine:
                 return Mismatch(at, statement, "missing", name, "nothing")
             a, b = theirs[name], mine[name]
             try:
-                kind = difference(a, b, torch, ours, name.startswith("g"), "g0" in theirs)
+                coarse = rounding.coarsest() if name.startswith("g") else rounding.of.get(name)
+                kind = difference(a, b, torch, ours, name.startswith("g"), "g0" in theirs, coarse, rounding.coarsest())
             except RuntimeError:
                 # PyTorch raises for some views after changes of their base.
                 return None

@@ -16,6 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bindings" / "python" / "python")]
 LENGTH = 6
+DIED = "PyTorch died"
 
 
 def known():
@@ -48,8 +49,9 @@ def worker(first, count, length):
     import rushlight as ours
 
     for seed in range(first, first + count):
+        # Written first: whoever reads this knows which program a dead process was at. One that dies while the program is made was PyTorch's.
+        print(f"? {seed}", flush=True)
         statements = programs.Program(torch, seed, evaluate).make(length)
-        # Written first, so that the parent knows the program at which a process died.
         print(f"@ {seed}", flush=True)
         mismatch = evaluate.compare(statements, torch, ours)
         if mismatch is None:
@@ -61,15 +63,17 @@ def worker(first, count, length):
 
 
 def results(first, count, length):
-    """(seed, None or the fields of a mismatch), over several processes."""
+    """(seed, None or the fields of a mismatch, or ``DIED``), over as many processes as it takes."""
     at, end = first, first + count
     while at < end:
         command = [sys.executable, __file__, "--worker", "--seed", str(at), "--programs", str(end - at), "--length", str(length)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        seed = None
+        seed = making = None
         for line in process.stdout:
-            if line.startswith("@ "):
-                seed = int(line[2:])
+            if line.startswith("? "):
+                making = int(line[2:])
+            elif line.startswith("@ "):
+                seed, making = int(line[2:]), None
             elif line.startswith("= ") or line.strip() == "=":
                 yield seed, None
                 at, seed = seed + 1, None
@@ -77,6 +81,11 @@ def results(first, count, length):
                 yield seed, eval(line[2:])
                 at, seed = seed + 1, None
         if process.wait() != 0:
+            if making is not None:
+                print(f"\n# seed {making}: PyTorch died while the program was made; the program does not count")
+                yield making, DIED
+                at = making + 1
+                continue
             if seed is None:
                 raise SystemExit(f"a worker ended with {process.returncode} outside any program")
             yield seed, [f"process died ({process.returncode})", f"seed {seed}"]
@@ -94,10 +103,13 @@ def main():
     options = parser.parse_args()
     if options.worker:
         return worker(options.seed, options.programs, options.length)
-    patterns, counts, listed, agree = known(), collections.Counter(), collections.Counter(), 0
+    patterns, counts, listed, agree, total = known(), collections.Counter(), collections.Counter(), 0, options.programs
     for seed, fields in results(options.seed, options.programs, options.length):
         if fields is None:
             agree += 1
+            continue
+        if fields is DIED:
+            total -= 1
             continue
         kind, statement = fields[:2]
         reason = next((r for p, r in patterns if p.search(f"{kind} | {statement} | {fields[-2]}")), None)
@@ -107,14 +119,14 @@ def main():
         counts[signature] += not reason
         if options.all or (not reason and counts[signature] == 1):
             print(f"\n# seed {seed}: {signature}", *fields[2:-2], statement, *(f"#   {f}" for f in fields[-2:]), sep="\n")
-    print(f"\n{agree} of {options.programs} programs agree; {sum(listed.values())} differ as listed, {sum(counts.values())} otherwise")
+    print(f"\n{agree} of {total} programs agree; {sum(listed.values())} differ as listed, {sum(counts.values())} otherwise")
     for reason, count in listed.most_common():
         print(f"{count:6} listed: {reason}")
     for signature, count in counts.most_common():
         if count:
             print(f"{count:6} {signature}")
     died = any(s.split(": ")[1].startswith("process died") for s in counts)
-    sys.exit(died or (agree + sum(listed.values())) < options.least * options.programs)
+    sys.exit(died or agree < options.least * total)
 
 
 if __name__ == "__main__":

@@ -222,6 +222,8 @@ pub fn convert(object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Valu
             None => scalar(object)?.map(Value::Scalar),
         },
         Kind::Tensors => tensors(object)?.map(Value::Tensors),
+        // A number made of a tensor would lose its gradient.
+        Kind::Number if as_tensor(object).is_some_and(|t| t.get().tensor().requires_grad()) => None,
         Kind::Number => scalar(object)?.map(Value::Scalar),
         Kind::Int => int(object)?.map(|i| Value::Scalar(Scalar::Int(i))),
         Kind::Ints(0) => ints(object)?.map(Value::Ints),

@@ -245,13 +245,23 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
         _ => return Err(type_error(combination(&call, op)?)),
     };
     let span = profile::op_span(py, op.name, inplace, &values);
-    let result = run(py, variant, &values, inplace).map_err(to_py)?;
+    // PyTorch refuses a leaf before it looks at the other arguments.
+    if (inplace || form == Form::Method && op.name.ends_with('_'))
+        && let Some(Value::Tensor(target)) = values.first()
+    {
+        target.check_leaf_change(op.name).map_err(to_py)?;
+    }
+    let result = run(py, op, variant, &values, inplace).map_err(to_py)?;
     drop(span);
     match out {
         None => give(py, &result_name(op), result, call.positional.first().copied()),
         Some(target) => store(op.name, result, target),
     }
 }
+
+/// Comparisons: in place, they give the tensor a history with gradients of zero, as in PyTorch.
+const COMPARISONS: [&str; 11] =
+    ["eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal"];
 
 /// Elements below which releasing the GIL does not pay.
 const WORTH_RELEASING: usize = 8192;
@@ -276,7 +286,7 @@ pub fn original(tensor: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() && tensor.requires_grad() { tensor.copy() } else { Ok(tensor.clone()) }
 }
 
-fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Result<Out> {
+fn run(py: Python<'_>, op: &Op, variant: &Variant, values: &[Value], inplace: bool) -> Result<Out> {
     let body = || {
         if !inplace {
             return (variant.call)(values);
@@ -313,6 +323,11 @@ fn run(py: Python<'_>, variant: &Variant, values: &[Value], inplace: bool) -> Re
                 )));
             }
             target.copy_(result)?;
+            if COMPARISONS.contains(&op.name)
+                && let Some(Value::Tensor(other)) = values.get(1)
+            {
+                target.record_constant_change(op.name, &[target, other])?;
+            }
         }
         Ok(Out::First)
     };

@@ -105,6 +105,28 @@ pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
     Ok(items)
 }
 
+fn is_mask(index: &Tensor) -> bool {
+    matches!(index.dtype(), DType::Bool | DType::U8)
+}
+
+/// PyTorch's error for values that are elements of the tensor they would be written to by indices.
+pub fn refuse_overlap(tensor: &Tensor, values: &Tensor) -> PyResult<()> {
+    let extent = |t: &Tensor| {
+        let start = t.layout().offset() * t.dtype().size();
+        start..start + t.numel() * t.dtype().size()
+    };
+    let (a, b) = (extent(tensor), extent(values));
+    let dense = tensor.layout().is_dense() && values.layout().is_dense();
+    let overlap = dense && values.shares_storage(tensor) && a.start < b.end && b.start < a.end;
+    if values.is_same(tensor) || overlap {
+        return Err(runtime_error(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. \
+             Please clone() the tensor before performing the operation.",
+        ));
+    }
+    Ok(())
+}
+
 /// The error of `x[…] = value` without the name of a Rust method.
 fn unnamed(error: Error) -> Error {
     match error.to_string().strip_prefix("index_assign: ") {
@@ -137,8 +159,12 @@ impl PyTensor {
         if let Some(value) = as_tensor(value) {
             let value = value.get().tensor();
             // Values are converted when copied, not when scattered by indices.
-            let by_index = items.iter().any(|i| matches!(i, IndexItem::Tensor(_)));
-            if by_index && value.rank() > 0 && value.dtype() != t.dtype() {
+            let indices: SmallVec<[&Tensor; 4]> =
+                items.iter().filter_map(|i| if let IndexItem::Tensor(t) = i { Some(t) } else { None }).collect();
+            // One number where a mask is true is a `masked_fill`; an integer in a tensor is an integer.
+            let fills = value.numel() == 1 && matches!(&indices[..], [one] if is_mask(one));
+            let copies = fills || indices.iter().all(|t| t.rank() == 0 && !is_mask(t));
+            if !copies && value.dtype() != t.dtype() {
                 return Err(runtime_error(format!(
                     "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
                     t.dtype(),

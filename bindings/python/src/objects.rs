@@ -2,7 +2,7 @@
 
 use crate::dtype::PyDType;
 use crate::error::{IntoPyResult, type_error, value_error};
-use crate::index::items_of;
+use crate::index::{items_of, refuse_overlap};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -14,6 +14,12 @@ use rushlight_tensor::Tensor;
 fn _become<'py>(object: &Bound<'py, PyTensor>, tensor: &Bound<'py, PyTensor>) -> Bound<'py, PyTensor> {
     object.get().replace(tensor.get().tensor());
     object.clone()
+}
+
+/// An error if a tensor is a leaf that must not be changed in place, or a view of one.
+#[pyfunction]
+fn _check_leaf_change(tensor: &Bound<'_, PyTensor>, name: &str) -> PyResult<()> {
+    tensor.get().tensor().check_leaf_change(name).py()
 }
 
 /// The same tensor, including its position in the graph, as an object of a subclass.
@@ -41,6 +47,8 @@ fn _index_put<'py>(
     let items = items_of(&t, indices)?;
     let py = tensor.py();
     if inplace {
+        t.check_leaf_change("index_put_").py()?;
+        refuse_overlap(&t, &values)?;
         py.detach(|| t.index_put_(&items[..], &values, accumulate).map(drop)).py()?;
         return Ok(tensor.clone());
     }
@@ -87,6 +95,7 @@ fn _from_bytes<'py>(
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_become, module)?)?;
+    module.add_function(wrap_pyfunction!(_check_leaf_change, module)?)?;
     module.add_function(wrap_pyfunction!(_as_subclass, module)?)?;
     module.add_function(wrap_pyfunction!(_index_put, module)?)?;
     module.add_function(wrap_pyfunction!(_to_bytes, module)?)?;

@@ -226,6 +226,7 @@ struct Triangular {
 }
 
 impl rushlight_gpu::factorisations::Triangular for Triangular {
+    /// rocBLAS may allocate workspace inside a call, which a recording forbids.
     fn records(&self) -> bool {
         false
     }

@@ -8,7 +8,7 @@
 
 use crate::layout::col_major;
 use crate::real::Scalar;
-use crate::reflector::{Reflectors, make_reflector, negligible};
+use crate::reflector::{Reflectors, apply_padded, make_reflector, negligible};
 use crate::simd::kernels::{axpy, bidiagonal_step, dot};
 use crate::simd::{Aligned, PAD, padded};
 
@@ -53,6 +53,11 @@ impl<T: Scalar> Bidiagonal<T> {
             row: Aligned::new(width),
             zeros: Aligned::new(ld.max(width)),
         }
+    }
+
+    /// Whether the matrix is square.
+    pub fn is_square(&self) -> bool {
+        self.rows == self.cols
     }
 
     /// Column stride of [`Bidiagonal::a`].
@@ -121,6 +126,12 @@ impl<T: Scalar> Bidiagonal<T> {
             }
             self.x[..=k].fill(T::ZERO);
         }
+    }
+
+    /// Multiplies padded columns by `P` and by `Q`.
+    pub fn apply_padded(&self, left: &mut [T], right: &mut [T]) {
+        apply_padded(&self.left, &self.left_taus, 0, self.ld, left);
+        apply_padded(&self.right, &self.right_taus, 1, self.width, right);
     }
 
     /// The left reflectors of the last reduction, whose product is `P`.

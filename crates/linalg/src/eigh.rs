@@ -3,7 +3,7 @@
 use crate::conquer::TridiagonalProblem;
 use crate::layout::{check, item, item_mut, rescale, transpose_ordered};
 use crate::real::Scalar;
-use crate::reflector::BlockWork;
+use crate::reflector::{self, BlockWork};
 use crate::small;
 use crate::tridiagonal::Tridiagonal;
 use rushlight_core::{Error, Result};
@@ -62,7 +62,9 @@ pub fn eigh<T: Scalar>(
             return Err(failure(call, i, NOT_CONVERGED));
         }
         write_values(&problem, scale, item_mut(values, i, n));
-        if let Some(columns) = problem.vectors_mut() {
+        if reflector::is_small(n) {
+            reduction.apply_padded(problem.padded_vectors_mut());
+        } else if let Some(columns) = problem.vectors_mut() {
             reduction.reflectors().apply(columns, false, &mut work);
         }
         transpose_ordered(n, &problem.order, |column| problem.vector(column), item_mut(vectors, i, n * n));

@@ -2,6 +2,7 @@
 
 use crate::layout::{col_major, col_major_mut};
 use crate::real::Scalar;
+use crate::simd::PAD;
 use crate::simd::kernels::{dot, reflect_columns};
 use faer::linalg::matmul::matmul;
 use faer::reborrow::{Reborrow, ReborrowMut};
@@ -12,6 +13,9 @@ pub const BLOCK: usize = 32;
 
 /// Up to this many reflectors are applied one by one: matrix products this small cost more than they save.
 const FEW: usize = 16;
+
+/// Matrices up to this size have all reflectors applied one by one, to padded columns.
+const SMALL: usize = 32;
 
 /// Replaces `x` by the vector `v` of a reflector that maps `x` to `beta` times the first unit vector; `v` starts with
 /// one. Returns `tau` and `beta`. As in LAPACK `beta` has the sign opposite to `x[0]`, and `tau` is zero if there is
@@ -144,6 +148,19 @@ impl<T: Scalar> Reflectors<'_, T> {
         let t = if transposed { t.transpose() } else { t };
         matmul(turned.rb_mut(), Accum::Replace, t, products.rb(), T::ONE, Par::Seq);
         matmul(c, Accum::Add, v, turned.rb(), -T::ONE, Par::Seq);
+    }
+}
+
+/// Whether [`apply_padded`] is quicker than [`Reflectors::apply`] for square matrices of `n` rows.
+pub fn is_small(n: usize) -> bool {
+    n <= SMALL
+}
+
+/// Like [`Reflectors::apply`] for columns padded with zeros to `ld`, a multiple of [`PAD`]: vectors and matrix. Whole
+/// registers and one call for all columns make this quicker for small matrices.
+pub fn apply_padded<T: Scalar>(vectors: &[T], taus: &[T], offset: usize, ld: usize, columns: &mut [T]) {
+    for (i, (v, &tau)) in vectors.chunks_exact(ld).zip(taus).enumerate().rev() {
+        reflect_columns(columns, ld, &v[(i + offset) / PAD * PAD..], tau);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Room that depends on the size, padding and calls of vector kernels cost more than the arithmetic of such matrices.
 
-use crate::conquer::ql_iteration;
+use crate::conquer::{eigenvalues, ql_iteration};
 use crate::real::Scalar;
 
 /// The largest size.
@@ -53,15 +53,18 @@ impl Eigen {
             Self { values: [0.0; MOST], vectors: [[0.0; MOST]; MOST], order: [0; MOST], scale: exponent.exp2() };
         let mut beside = [0.0; MOST];
         reduce(&mut m, n, &mut out.values, &mut beside, wanted.then_some(&mut out.vectors));
-        let (values, vectors) = (&mut out.values[..n], &mut out.vectors);
-        let done = ql_iteration(values, &mut beside[..n], |i, cos, sin| {
-            if wanted {
+        let (values, vectors, beside) = (&mut out.values[..n], &mut out.vectors, &mut beside[..n]);
+        let done = if wanted {
+            ql_iteration(values, beside, f64::EPSILON, |i, cos, sin| {
                 let (head, tail) = vectors.split_at_mut(i + 1);
                 for (x, y) in tail[0].iter_mut().zip(&mut head[i]) {
                     (*x, *y) = (cos * *x + sin * *y, cos * *y - sin * *x);
                 }
-            }
-        });
+            })
+        } else {
+            beside.iter_mut().for_each(|x| *x *= *x);
+            eigenvalues(values, beside, f64::EPSILON)
+        };
         if !done {
             return Err(Failure::NotConverged);
         }

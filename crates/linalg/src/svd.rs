@@ -5,7 +5,7 @@ use crate::conquer::BidiagonalProblem;
 use crate::layout::{check, col_major_mut, item, item_mut, rescale, set_identity, transpose};
 use crate::qr::Householder;
 use crate::real::Scalar;
-use crate::reflector::BlockWork;
+use crate::reflector::{self, BlockWork};
 use faer::MatRef;
 use rushlight_core::{Error, Result};
 
@@ -70,12 +70,19 @@ impl<T: Scalar> TallSvd<T> {
         for (value, &i) in s.iter_mut().zip(problem.order.iter().rev()) {
             *value = T::from_f64(problem.diagonal[i]) * scale;
         }
+        // The reflectors of a square matrix are applied before its vectors are ordered.
+        let small = reflector::is_small(cols) && self.reduction.is_square();
+        if small && let Some((lefts, rights)) = problem.padded_vectors_mut() {
+            self.reduction.apply_padded(lefts, rights);
+        }
         let (Some(lefts), Some(rights)) = (problem.left(), problem.right()) else { return Ok(()) };
         place_columns(lefts, &problem.order, x, rows);
         // Columns beyond the bidiagonal form's complete the basis.
         x.chunks_exact_mut(rows).enumerate().skip(cols).for_each(|(j, column)| column[j] = T::ONE);
         let mut x = col_major_mut(x, rows, left);
         match &mut self.qr {
+            Some(qr) if small => qr.apply_forward(x),
+            None if small => {}
             Some(qr) => {
                 let square = x.as_mut().submatrix_mut(0, 0, cols, cols);
                 self.reduction.left().apply(square, false, &mut self.work);
@@ -84,7 +91,9 @@ impl<T: Scalar> TallSvd<T> {
             None => self.reduction.left().apply(x, false, &mut self.work),
         }
         place_columns(rights, &problem.order, y, cols);
-        self.reduction.right().apply(col_major_mut(y, cols, cols), false, &mut self.work);
+        if !small {
+            self.reduction.right().apply(col_major_mut(y, cols, cols), false, &mut self.work);
+        }
         Ok(())
     }
 }

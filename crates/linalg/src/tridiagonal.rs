@@ -7,7 +7,7 @@
 
 use crate::layout::col_major;
 use crate::real::Scalar;
-use crate::reflector::{Reflectors, make_reflector, negligible};
+use crate::reflector::{Reflectors, apply_padded, make_reflector, negligible};
 use crate::simd::kernels::{axpy, dot, symmetric_step};
 use crate::simd::{Aligned, PAD, padded};
 
@@ -96,6 +96,11 @@ impl<T: Scalar> Tridiagonal<T> {
             }
         }
         diagonal[n - 1] = self.a[(n - 1) * ld + n - 1].to_f64();
+    }
+
+    /// Multiplies padded columns by `Q`.
+    pub fn apply_padded(&self, columns: &mut [T]) {
+        apply_padded(&self.vectors, &self.taus, 1, self.ld, columns);
     }
 
     /// The reflectors of the last reduction, whose product is `Q`.

@@ -1,48 +1,106 @@
-//! Products, attention and memory-bound kernels of an xpu device beside what the device can do at most, measured in the
-//! same run: `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if any of them stays below
-//! half of its limit; with another word (`product`, `attention`, `memory`), only these.
+//! Products, attention and memory-bound kernels of an xpu device as a share of the device's peak:
+//! `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if any of them stays below half of the
+//! peak; with another word (`product`, `attention`, `memory`), only these.
+//!
+//! The clock of a shared machine changes from second to second, so the peak is measured right before and after each
+//! kernel, in several rounds, and a kernel's share is the median over the rounds.
 
 use rushlight_core::backend::{Activation, Attention, MatMul, RowNorm};
 use rushlight_core::{Backend, DType, Error, Layout, Result, Scalar, Storage, View};
+use rushlight_xpu::Limits;
 use std::time::Instant;
 
-/// Rounds that measure everything anew: another program's load lowers some rounds, and the best of all counts.
-const ROUNDS: usize = 8;
+/// Rounds that measure every kernel and the peak next to it.
+const ROUNDS: usize = 15;
+/// Seconds that one kernel is measured in a round.
+const SECONDS: f64 = 0.03;
 
-/// Seconds of the fastest of the runs of 0.15 s, at least three.
-fn fastest(engine: &dyn Backend, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+/// Average seconds of a run, over at least two runs and [`SECONDS`].
+fn average(engine: &dyn Backend, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     run()?;
     engine.synchronize()?;
-    let (mut best, mut count, begin) = (f64::INFINITY, 0, Instant::now());
-    while count < 3 || begin.elapsed().as_secs_f64() < 0.15 {
-        let start = Instant::now();
+    let (mut count, begin) = (0, Instant::now());
+    while count < 2 || begin.elapsed().as_secs_f64() < SECONDS {
         run()?;
         engine.synchronize()?;
-        best = best.min(start.elapsed().as_secs_f64());
         count += 1;
     }
-    Ok(best)
+    Ok(begin.elapsed().as_secs_f64() / count as f64)
 }
 
-/// What is measured, by name, in the order of the first round: work a second, the best so far.
-#[derive(Default)]
-struct Table(Vec<(String, f64)>);
+/// What limits a kernel.
+#[derive(Clone, Copy)]
+enum Bound {
+    Compute,
+    Memory,
+}
+
+impl Bound {
+    fn of(self, limits: &Limits) -> f64 {
+        match self {
+            Bound::Compute => limits.flops,
+            Bound::Memory => limits.bandwidth,
+        }
+    }
+}
+
+/// All measurements of one kernel.
+struct Row {
+    name: String,
+    bound: Bound,
+    /// Flops or bytes a second in each round.
+    rates: Vec<f64>,
+    /// The same as a share of the peak next to it.
+    shares: Vec<f64>,
+}
+
+/// The measured kernels, in the order of the first round.
+struct Table {
+    rows: Vec<Row>,
+    /// The peak that was measured last.
+    before: Limits,
+}
 
 impl Table {
-    fn note(&mut self, name: String, rate: f64) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, best)) => *best = best.max(rate),
-            None => self.0.push((name, rate)),
-        }
+    /// Adds a kernel that does `work` flops or bytes in `seconds`.
+    fn note(&mut self, name: String, bound: Bound, work: f64, seconds: f64) -> Result<()> {
+        let after = rushlight_xpu::limits(0)?;
+        let peak = (bound.of(&self.before) + bound.of(&after)) / 2.0;
+        self.before = after;
+        let at = match self.rows.iter().position(|row| row.name == name) {
+            Some(at) => at,
+            None => {
+                self.rows.push(Row { name, bound, rates: Vec::new(), shares: Vec::new() });
+                self.rows.len() - 1
+            }
+        };
+        self.rows[at].rates.push(work / seconds);
+        self.rows[at].shares.push(work / seconds / peak);
+        Ok(())
     }
 
-    /// The names below half of `most`.
-    fn print(&self, most: f64, unit: &str) -> Vec<&str> {
-        for (name, rate) in &self.0 {
-            println!("{name}: {:.1} {unit}, {:.0} % of the most", rate * 1e-9, rate / most * 100.0);
+    /// Prints a line for each kernel; returns the names of those below half of the peak.
+    fn print(&self) -> Vec<&str> {
+        let mut low = Vec::new();
+        for Row { name, bound, rates, shares } in &self.rows {
+            let unit = match bound {
+                Bound::Compute => "GFLOP/s",
+                Bound::Memory => "GB/s",
+            };
+            let share = median(shares);
+            println!("{name}: {:.1} {unit}, {:.0} % of the peak", median(rates) * 1e-9, share * 100.0);
+            if share < 0.5 {
+                low.push(name.as_str());
+            }
         }
-        self.0.iter().filter(|(_, rate)| *rate < 0.5 * most).map(|(name, _)| name.as_str()).collect()
+        low
     }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }
 
 /// A tensor with small numbers everywhere.
@@ -71,28 +129,23 @@ fn main() -> Result<()> {
     let only: Vec<&String> = words.iter().filter(|word| *word != "check").collect();
     let wants = |kind: &str| only.is_empty() || only.iter().any(|word| *word == kind);
     let engine = rushlight_xpu::backend(0)?;
-    let (mut flops, mut bandwidth) = (0.0f64, 0.0f64);
-    let (mut compute, mut memory, mut causal) = (Table::default(), Table::default(), Table::default());
+    let mut table = Table { rows: Vec::new(), before: rushlight_xpu::limits(0)? };
     for _ in 0..ROUNDS {
-        let most = rushlight_xpu::limits(0)?;
-        (flops, bandwidth) = (flops.max(most.flops), bandwidth.max(most.bandwidth));
         if wants("product") {
-            products(engine, &mut compute)?;
+            products(engine, &mut table)?;
         }
         if wants("attention") {
-            attention(engine, &mut compute, &mut causal)?;
+            attention(engine, &mut table)?;
         }
         if wants("memory") {
-            memory_bound(engine, &mut memory)?;
-            vector_products(engine, &mut memory)?;
+            memory_bound(engine, &mut table)?;
+            vector_products(engine, &mut table)?;
         }
     }
-    println!("most of the device: {:.1} GFLOP/s, {:.1} GB/s", flops * 1e-9, bandwidth * 1e-9);
-    let mut low = compute.print(flops, "GFLOP/s");
-    low.extend(causal.print(flops, "GFLOP/s of visible scores"));
-    low.extend(memory.print(bandwidth, "GB/s"));
+    println!("peak: {:.1} GFLOP/s, {:.1} GB/s", table.before.flops * 1e-9, table.before.bandwidth * 1e-9);
+    let low = table.print();
     if check && !low.is_empty() {
-        return Err(Error::device(format!("below half of the device's limit: {}", low.join("; "))));
+        return Err(Error::device(format!("below half of the device's peak: {}", low.join("; "))));
     }
     Ok(())
 }
@@ -101,19 +154,19 @@ fn products(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
     for n in [256usize, 512, 1024] {
         let [a, b, out] = [0; 3].map(|_| Filled::new(engine, &[1, n, n], DType::F32));
         let (a, b, out) = (a?, b?, out?);
-        let turned = b.layout.transpose(1, 2);
-        for (name, layout) in [("a @ b", &b.layout), ("a @ b.T", &turned)] {
+        let transposed = b.layout.transpose(1, 2);
+        for (name, layout) in [("a @ b", &b.layout), ("a @ b.T", &transposed)] {
             let b = View { layout, ..b.view() };
             let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
             let spec = MatMul { a: a.view(), b, out: out.view(), bias, alpha, beta, activation };
-            let seconds = fastest(engine, || engine.matmul(&spec))?;
-            table.note(format!("{name}, {n} x {n} x {n}"), 2.0 * (n * n * n) as f64 / seconds);
+            let seconds = average(engine, || engine.matmul(&spec))?;
+            table.note(format!("{name}, {n} x {n} x {n}"), Bound::Compute, 2.0 * (n * n * n) as f64, seconds)?;
         }
     }
     Ok(())
 }
 
-fn attention(engine: &'static dyn Backend, table: &mut Table, visible: &mut Table) -> Result<()> {
+fn attention(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
     for (length, causal) in [(512usize, false), (1024, false), (1024, true)] {
         let (batch, heads, size) = (2usize, 4usize, 64usize);
         let shape = [batch, heads, length, size];
@@ -122,50 +175,53 @@ fn attention(engine: &'static dyn Backend, table: &mut Table, visible: &mut Tabl
         let lse = Filled::new(engine, &[batch, heads, length], DType::F32)?;
         let (mask, dropout) = (None, None);
         let spec = Attention { q: q.view(), k: k.view(), v: v.view(), mask, causal, scale: 0.125, dropout };
-        let seconds = fastest(engine, || engine.attention(&spec, out.view(), lse.view()))?;
-        // What is masked out is not counted.
+        let seconds = average(engine, || engine.attention(&spec, out.view(), lse.view()))?;
+        // Masked scores do not count.
         let flops = 4.0 * (batch * heads * length * length * size) as f64 * if causal { 0.5 } else { 1.0 };
-        let table = if causal { &mut *visible } else { &mut *table };
         let kind = if causal { ", causal" } else { "" };
         let name = format!("attention, {heads} heads of {length} x {size}{kind}");
-        table.note(name.clone(), flops / seconds);
-        let seconds = fastest(engine, || {
+        table.note(name.clone(), Bound::Compute, flops, seconds)?;
+        let seconds = average(engine, || {
             let views = [&out, &lse, &q].map(Filled::view);
             engine.attention_backward(&spec, views[0], views[1], views[2], dq.view(), dk.view(), dv.view())
         })?;
-        table.note(format!("{name}, backward"), 2.5 * flops / seconds);
+        table.note(format!("{name}, backward"), Bound::Compute, 2.5 * flops, seconds)?;
     }
     Ok(())
 }
 
-/// Products of a matrix and a vector, whose limit is the reading of the matrix.
+/// Products of a matrix and a vector, bound by reading the matrix.
 fn vector_products(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
     let n = 4096usize;
     let [matrix, x, y] = [[1, n, n], [1, n, 1], [1, n, 1]].map(|shape| Filled::new(engine, &shape, DType::F32));
     let (matrix, x, y) = (matrix?, x?, y?);
-    let turned = matrix.layout.transpose(1, 2);
-    for (name, layout) in [("matrix times vector", &matrix.layout), ("transposed matrix times vector", &turned)] {
+    let transposed = matrix.layout.transpose(1, 2);
+    for (name, layout) in [("matrix times vector", &matrix.layout), ("transposed matrix times vector", &transposed)] {
         let a = View { layout, ..matrix.view() };
         let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
         let spec = MatMul { a, b: x.view(), out: y.view(), bias, alpha, beta, activation };
-        let seconds = fastest(engine, || engine.matmul(&spec))?;
-        table.note(format!("{name}, {n} x {n}"), (n * n * 4) as f64 / seconds);
+        let seconds = average(engine, || engine.matmul(&spec))?;
+        table.note(format!("{name}, {n} x {n}"), Bound::Memory, (n * n * 4) as f64, seconds)?;
     }
     Ok(())
 }
 
-/// Kernels that memory limits.
+/// Kernels bound by memory.
 fn memory_bound(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
     let (rows, columns) = (16384usize, 1024usize);
     let [x, y] = [0; 2].map(|_| Filled::new(engine, &[rows, columns], DType::F32));
     let (x, y) = (x?, y?);
     let [mean, rstd] = [0; 2].map(|_| Filled::new(engine, &[rows], DType::F32));
     let (mean, rstd) = (mean?, rstd?);
-    let mut memory = |name: &str, seconds: f64| table.note(name.to_string(), (rows * columns * 8) as f64 / seconds);
-    memory("copy", fastest(engine, || engine.copy(x.view(), y.view()))?);
-    memory("softmax", fastest(engine, || engine.softmax(false, [rows, columns, 1], x.view(), y.view()))?);
+    let bytes = (rows * columns * 8) as f64;
+    let mut memory = |name: &str, seconds: f64| table.note(name.to_string(), Bound::Memory, bytes, seconds);
+    memory("copy", average(engine, || engine.copy(x.view(), y.view()))?)?;
+    memory("softmax", average(engine, || engine.softmax(false, [rows, columns, 1], x.view(), y.view()))?)?;
     let spec = RowNorm { rows, cols: columns, eps: 1e-5, rms: false };
     let (mean, rstd) = (mean.view(), rstd.view());
-    memory("layer norm", fastest(engine, || engine.row_norm(&spec, x.view(), None, None, y.view(), None, mean, rstd))?);
+    memory(
+        "layer norm",
+        average(engine, || engine.row_norm(&spec, x.view(), None, None, y.view(), None, mean, rstd))?,
+    )?;
     Ok(())
 }

@@ -14,17 +14,14 @@ pub struct Limits {
     pub bandwidth: f64,
 }
 
-/// Time of the fastest run: at least seven runs, for a third of a second.
-fn fastest(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
-    run()?;
-    let (mut best, mut count, begin) = (f64::INFINITY, 0, Instant::now());
-    while count < 7 || begin.elapsed().as_secs_f64() < 0.3 {
-        let start = Instant::now();
+/// Average seconds of a run, over at least three runs and 20 ms.
+fn average(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    let (mut count, begin) = (0, Instant::now());
+    while count < 3 || begin.elapsed().as_secs_f64() < 0.02 {
         run()?;
-        best = best.min(start.elapsed().as_secs_f64());
         count += 1;
     }
-    Ok(best)
+    Ok(begin.elapsed().as_secs_f64() / count as f64)
 }
 
 impl Xpu {
@@ -38,22 +35,26 @@ impl Xpu {
         };
         const CHAINS: usize = 16;
         let groups = if cpu { 8 * units } else { 64 * units };
-        let steps = 1usize << 14;
+        let steps = 1usize << 16;
         let out = self.scratch(groups * items * lanes * 4)?;
         let kernel = self.kernel(Key::new(Family::Limits, "fma_peak", []), || defines("FMA"))?;
-        let seconds = fastest(|| {
+        let compute = || {
             run!(self, kernel, [groups, 1, 1], [items, 1, 1]; At(out.address), 0.5f32, steps)?;
             self.synchronize()
-        })?;
+        };
+        compute()?;
+        let seconds = average(compute)?;
         let flops = (2 * CHAINS * lanes * steps * groups * items) as f64 / seconds;
         let (bytes, each) = (128usize << 20, 64);
         let (from, to) = (self.scratch(bytes)?, self.scratch(bytes)?);
         let kernel = self.kernel(Key::new(Family::Limits, "copy_peak", []), || defines("COPY"))?;
-        let seconds = fastest(|| {
+        let copy = || {
             let groups = bytes / (each * items * lanes * 4);
             run!(self, kernel, [groups, 1, 1], [items, 1, 1]; At(from.address), At(to.address), each)?;
             self.synchronize()
-        })?;
+        };
+        copy()?;
+        let seconds = average(copy)?;
         Ok(Limits { flops, bandwidth: 2.0 * bytes as f64 / seconds })
     }
 }

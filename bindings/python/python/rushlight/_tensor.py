@@ -143,8 +143,7 @@ def _inplace_view(name):
     view = getattr(Tensor, name)
 
     def change(self, *args, **kwargs):
-        if self.requires_grad and self.is_leaf and _C.is_grad_enabled():
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        _C._check_leaf_change(self, name + "_")
         return _C._become(self, view(self, *args, **kwargs))
 
     change.__name__ = change.__qualname__ = name + "_"
@@ -235,6 +234,7 @@ def index_put(self, indices, values, accumulate=False):
 @_method
 def put_(self, index, source, accumulate=False):
     """Writes elements at row-major positions, in place."""
+    _C._check_leaf_change(self, "put_")
     return self.copy_(self.put(index, source, accumulate))
 
 

@@ -48,6 +48,9 @@ fn gelu(input: &Tensor, approximate: &str) -> Result<Tensor> {
 }
 
 fn glu(input: &Tensor, dim: isize) -> Result<Tensor> {
+    if input.rank() == 0 {
+        return Err(Error::shape("glu does not support scalars because halving size must be even"));
+    }
     let n = input.size(dim)?;
     if n % 2 != 0 {
         return Err(Error::shape(format!("Halving dimension must be even, but dimension {dim} is size {n}")));

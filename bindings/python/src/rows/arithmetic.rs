@@ -251,36 +251,51 @@ rows! { ROWS:
         "lcm(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| lcm(input, other);
 }
 
-/// PyTorch requires tensors of one dtype; 0-dim tensors may have another.
+/// PyTorch requires tensors of one dtype; a 0-dim weight may have another. It checks the shapes before it reports a
+/// missing kernel for integers.
 fn lerp(input: &Tensor, end: &Tensor, weight: Arg) -> Result<Tensor> {
-    let others = [Some(end), if let Arg::Tensor(weight) = weight { Some(weight) } else { None }];
-    match others.into_iter().flatten().find(|t| t.rank() > 0 && t.dtype() != input.dtype()) {
-        Some(other) => Err(Error::value(format!("lerp: expected dtype {} but got {}", input.dtype(), other.dtype()))),
-        None => input.lerp(end, weight),
+    let tensor_weight = if let Arg::Tensor(weight) = weight { Some(weight) } else { None };
+    let others = [Some(end), tensor_weight.filter(|w| w.rank() > 0)];
+    if let Some(other) = others.into_iter().flatten().find(|t| t.dtype() != input.dtype()) {
+        return Err(Error::value(format!("lerp: expected dtype {} but got {}", input.dtype(), other.dtype())));
     }
+    let shape = rushlight_core::layout::broadcast_shapes(input.shape(), end.shape()).map_err(|e| e.within("lerp"))?;
+    if let Some(weight) = tensor_weight {
+        rushlight_core::layout::broadcast_shapes(&shape, weight.shape()).map_err(|e| e.within("lerp"))?;
+    }
+    input.lerp(end, weight)
 }
 
 /// Euclid's algorithm on whole tensors, until all remainders are zero: about ninety rounds at most.
 fn gcd(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    rushlight_core::layout::broadcast_shapes(a.shape(), b.shape()).map_err(|e| e.within("gcd"))?;
     let common = result_type(&[a.into(), b.into()]);
     if !common.is_int() {
         return Err(Error::dtype(format!("gcd: not implemented for {} and {}; integers only", a.dtype(), b.dtype())));
     }
     let (mut a, mut b) = (a.to_dtype(common)?.abs()?, b.to_dtype(common)?.abs()?);
-    while b.ne(0)?.any(..)?.item::<bool>()? {
-        let none = b.eq(0)?;
-        let rest = a.remainder(&where_(&none, 1, &b)?)?;
-        let next = where_(&none, &a, &b)?;
-        b = where_(&none, 0, &rest)?;
-        a = next;
+    // The magnitude of the smallest integer overflows; the order and the sign of remainders are PyTorch's.
+    while a.ne(0)?.any(..)?.item::<bool>()? {
+        let done = a.eq(0)?;
+        let rest = b.fmod(&where_(&done, 1, &a)?)?;
+        b = where_(&done, &b, &a)?;
+        a = where_(&done, 0, &rest)?;
     }
-    a.add(&b)
+    b.add(&a)
 }
 
 fn lcm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let common = result_type(&[a.into(), b.into()]);
+    if matches!(common, DType::I8 | DType::U8 | DType::I16) {
+        // Small integers are computed as wider ones, and wrap in the end.
+        let divisor = gcd(a, b)?.to_dtype(DType::I64)?;
+        let divisor = where_(&divisor.eq(0)?, 1, &divisor)?;
+        let (a, b) = (a.to_dtype(DType::I64)?, b.to_dtype(DType::I64)?);
+        return a.trunc_divide(&divisor)?.mul(&b)?.abs()?.to_dtype(common);
+    }
     let divisor = gcd(a, b)?;
     let divisor = where_(&divisor.eq(0)?, 1, &divisor)?;
-    a.floor_divide(&divisor)?.mul(b)?.abs()
+    a.trunc_divide(&divisor)?.mul(b)?.abs()
 }
 
 fn xlog1py(input: &Tensor, other: Arg) -> Result<Tensor> {

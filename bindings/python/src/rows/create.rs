@@ -5,7 +5,7 @@ use crate::rows;
 use crate::value::{Factory, MemoryFormat, Out, Sizes, size};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, Error, Generator, Result, Scalar};
-use rushlight_tensor::{Options, Tensor, tril_indices, triu_indices};
+use rushlight_tensor::{Arg, Options, Tensor, tril_indices, triu_indices};
 
 fn full(shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
     let otherwise = if let Scalar::Float(_) = value { crate::dtype::default() } else { value.dtype() };
@@ -48,6 +48,9 @@ fn range(start: f64, end: f64, step: f64, factory: &Factory) -> Result<Tensor> {
 fn arange(start: Scalar, end: Scalar, step: Scalar, factory: &Factory) -> Result<Tensor> {
     let float = [start, end, step].iter().any(|s| matches!(s, Scalar::Float(_)));
     let otherwise = if float { crate::dtype::default() } else { DType::I64 };
+    if factory.dtype == Some(DType::Bool) {
+        return Err(Error::dtype("arange: not implemented for bool"));
+    }
     factory.finish(Tensor::arange_with(start, end, step, factory.options_or(otherwise))?)
 }
 
@@ -266,11 +269,11 @@ rows! { ROWS:
     range [Torch] "range(Number start=0, Number end=0, Number step=1, **factory)" |start: f64, end: f64, step: f64, factory: Factory|
         range(start, end, step, &factory);
     /// Numbers evenly spaced from `start` to `end`.
-    linspace [Torch] "linspace(Number start, Number end, int steps, **factory)" |start: f64, end: f64, steps: i64, factory: Factory|
-        factory.finish(Tensor::linspace_with(start, end, size(steps, "linspace: steps")?, factory.options())?);
+    linspace [Torch] "linspace(Tensor|Number start, Tensor|Number end, int steps, **factory)" |start: Arg, end: Arg, steps: i64, factory: Factory|
+        factory.finish(linspace(number(start)?, number(end)?, size(steps, "linspace: steps")?, &factory)?);
     /// Powers of a base, exponents evenly spaced.
-    logspace [Torch] "logspace(Number start, Number end, int steps, float base=10.0, **factory)" |start: f64, end: f64, steps: i64, base: f64, factory: Factory|
-        factory.finish(Tensor::logspace_with(start, end, size(steps, "logspace: steps")?, base, factory.options())?);
+    logspace [Torch] "logspace(Tensor|Number start, Tensor|Number end, int steps, float base=10.0, **factory)" |start: Arg, end: Arg, steps: i64, base: f64, factory: Factory|
+        factory.finish(Tensor::logspace_with(number(start)?.to_f64(), number(end)?.to_f64(), size(steps, "logspace: steps")?, base, factory.options())?);
     /// Ones on the diagonal.
     eye [Torch] "eye(int n, int? m=None, **factory)" |n: i64, m: Option<i64>, factory: Factory| eye(n, m, &factory);
     /// A number as a tensor.
@@ -441,12 +444,41 @@ fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
     Ok(Out::First)
 }
 
+/// A number, or the one element of a tensor.
+fn number(given: Arg) -> Result<Scalar> {
+    match given {
+        Arg::Scalar(number) => Ok(number),
+        Arg::Tensor(t) if t.rank() == 0 => t.to_scalar(),
+        Arg::Tensor(t) => {
+            Err(Error::shape(format!("expected a number or a 0-dimensional tensor, got shape {:?}", t.shape())))
+        }
+    }
+}
+
+/// Negative integers wrap around in an unsigned dtype, as in PyTorch. One bool is the first end.
+fn linspace(start: Scalar, end: Scalar, steps: usize, factory: &Factory) -> Result<Tensor> {
+    let options = factory.options();
+    match factory.dtype {
+        Some(DType::Bool) if steps < 2 => Tensor::full_with([steps], start.to_f64() != 0.0, options),
+        Some(DType::U8) => {
+            let wrapped = |end: Scalar| match end {
+                Scalar::Int(i @ -255..0) => (i + 256) as f64,
+                other => other.to_f64(),
+            };
+            Tensor::linspace_with(wrapped(start), wrapped(end), steps, options)
+        }
+        _ => Tensor::linspace_with(start.to_f64(), end.to_f64(), steps, options),
+    }
+}
+
 fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
     let n = n.map_or(Ok(x.size(-1)?), |n| size(n, "vander: N"))?;
     if n > 1 << 20 {
         return Err(Error::value(format!("vander: {n} columns are more than the 2^20 that are supported")));
     }
     let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(rushlight_core::DType::I64)? };
-    let columns = (0..n).map(|k| x.pow(if increasing { k } else { n - 1 - k } as i64)).collect::<Result<Vec<_>>>()?;
+    // The zeroth power is a constant.
+    let power = |k: usize| if k == 0 { x.detach().ones_like() } else { x.pow(k as i64) };
+    let columns = (0..n).map(|k| power(if increasing { k } else { n - 1 - k })).collect::<Result<Vec<_>>>()?;
     rushlight_tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)
 }

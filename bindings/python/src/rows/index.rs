@@ -126,14 +126,30 @@ fn long<'a>(name: &str, index: &'a Tensor) -> Result<&'a Tensor> {
     }
 }
 
+/// [`long`], after the dimension was checked.
+fn long_of<'a>(name: &str, input: &Tensor, dim: isize, index: &'a Tensor) -> Result<&'a Tensor> {
+    rushlight_core::layout::wrap_dim(dim, input.rank().max(1)).map_err(|e| e.within(name))?;
+    long(name, index)
+}
+
+/// PyTorch's kernel for dimension 1 has a `RuntimeError` for an index out of bounds, the others an `IndexError`.
+fn index_select(input: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
+    let second = input.rank() > 1 && (dim == 1 || dim == 1 - input.rank() as isize);
+    let found = input.index_select(dim, index);
+    if second { in_bounds(found) } else { found }
+}
+
 fn as_index(error: Error) -> Error {
     Error::index(error.to_string())
 }
 
 fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Result<Tensor> {
+    rushlight_core::layout::wrap_dim(dim, input.rank().max(1))?;
     match (dtype, sum) {
         (None, true) => input.cumsum(dim),
-        (Some(DType::Bool), _) => Err(Error::dtype("cumsum and cumprod: not implemented for bool")),
+        (Some(DType::Bool), _) if !input.requires_grad() || input.rank() > 0 => {
+            Err(Error::dtype("cumsum and cumprod: not implemented for bool"))
+        }
         (Some(dtype), true) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumsum_as(dim, dtype)),
         (None, false) => input.cumprod(dim),
         (Some(dtype), false) => super::reduce::differentiable(input, dtype).and_then(|()| input.cumprod_as(dim, dtype)),
@@ -142,19 +158,23 @@ fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Re
 
 rows! { ROWS:
     /// Entries of a dimension by index.
-    index_select [Torch Method] "index_select(Tensor input, int dim, Tensor index)" |input: &Tensor, dim: isize, index: &Tensor| input.index_select(dim, index);
+    index_select [Torch Method] "index_select(Tensor input, int dim, Tensor index)" |input: &Tensor, dim: isize, index: &Tensor| index_select(input, dim, index);
     /// Adds entries at indices of a dimension.
     index_add [Torch Method] "index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1)"
-        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| input.index_add(dim, index, source, alpha);
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| {
+            let out = input.index_add(dim, index, source, alpha);
+            // PyTorch has a kernel of its own for vectors, with another class of exception.
+            if input.rank() > 1 { in_bounds(out) } else { out }
+        };
     /// `index_add` in place.
     index_add_ [Method] "index_add_(Tensor self, int dim, Tensor index, Tensor source, *, Number alpha=1)"
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| input.index_add_(dim, index, source, alpha);
     /// Writes entries at indices of a dimension.
     index_copy [Torch Method] "index_copy(Tensor input, int dim, Tensor index, Tensor source)"
-        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy(dim, long("index_copy", index)?, source);
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy(dim, long_of("index_copy", input, dim, index)?, source);
     /// `index_copy` in place.
     index_copy_ [Method] "index_copy_(Tensor self, int dim, Tensor index, Tensor source)"
-        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy_(dim, long("index_copy_", index)?, source);
+        |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy_(dim, long_of("index_copy_", input, dim, index)?, source);
     /// Writes a number at indices of a dimension.
     index_fill [Torch Method] "index_fill(Tensor input, int dim, Tensor index, Tensor|Number value)"
         |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill(dim, long("index_fill", index).map_err(as_index)?, value);
@@ -176,7 +196,12 @@ rows! { ROWS:
         };
     /// Elements by indices that broadcast.
     take_along_dim [Torch Method] "take_along_dim(Tensor input, Tensor indices, int? dim=None)"
-        |input: &Tensor, indices: &Tensor, dim: Option<isize>| input.take_along_dim(indices, dim);
+        |input: &Tensor, indices: &Tensor, dim: Option<isize>| {
+            if dim.is_some() && input.rank() == 0 && indices.rank() == 0 {
+                return Err(Error::index("take_along_dim: dimension specified as 0 but tensor has no dimensions"));
+            }
+            input.take_along_dim(indices, dim)
+        };
     /// Writes elements by an index along one dimension.
     scatter [Torch Method]
         "scatter(Tensor input, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)"
@@ -198,7 +223,7 @@ rows! { ROWS:
     /// Reduces elements by an index along one dimension.
     scatter_reduce [Torch Method] "scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)"
         |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool|
-        input.scatter_reduce(dim, index, src, reduction(reduce)?, include_self);
+        scatter_reduce(input, dim, index, src, reduce, include_self);
     /// `scatter_reduce` in place.
     scatter_reduce_ [Method] "scatter_reduce_(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)"
         |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool|
@@ -266,11 +291,11 @@ rows! { ROWS:
     /// Area under a curve, by trapezoids.
     trapezoid [Torch]
         "trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum(dim),
-        "trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum(dim);
+        "trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoid(y, dx, dim);
     /// Another name of `trapezoid`.
     trapz [Torch]
         "trapz(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.sum(dim),
-        "trapz(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.sum(dim);
+        "trapz(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoid(y, dx, dim);
     /// Running area under a curve, by trapezoids.
     cumulative_trapezoid [Torch]
         "cumulative_trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.cumsum(dim),
@@ -336,6 +361,20 @@ fn unique_consecutive(input: &Tensor, inverse: bool, counts: bool, dim: Option<i
     }
 }
 
+fn scatter_reduce(
+    input: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    if input.dtype() == DType::Bool && reduce == "mean" {
+        return Err(Error::dtype("scatter_reduce: mean is not implemented for bool"));
+    }
+    input.scatter_reduce(dim, index, src, reduction(reduce)?, include_self)
+}
+
 fn index_reduce(
     input: &Tensor,
     dim: isize,
@@ -349,6 +388,20 @@ fn index_reduce(
     let shape: Vec<isize> = (0..rank).map(|d| if d == wrapped { -1 } else { 1 }).collect();
     let index = index.reshape(&shape)?.expand(source.shape())?;
     input.scatter_reduce(dim, &index, source, reduction(reduce)?, include_self)
+}
+
+/// The area under equidistant points: all heights, less half of the first and the last. Zeros of the points' dtype,
+/// without a gradient, if there are none.
+fn trapezoid(y: &Tensor, dx: Scalar, dim: isize) -> Result<Tensor> {
+    let n = y.size(dim)?;
+    if y.dtype() == DType::Bool {
+        return Err(Error::dtype("trapezoid: not implemented for bool"));
+    }
+    if n == 0 {
+        return y.detach().sum(dim)?.to_dtype(y.dtype());
+    }
+    let ends = y.select(dim, 0)?.add(&y.select(dim, -1)?)?.mul(0.5)?;
+    y.sum(dim)?.sub(&ends)?.mul(dx.to_f64())
 }
 
 fn trapezoids(y: &Tensor, spacing: Arg, dim: isize) -> Result<Tensor> {

@@ -116,6 +116,16 @@ fn pad(input: &Tensor, padding: &[i64], mode: &str, value: Option<Scalar>) -> Re
             input.rank()
         )));
     }
+    // Sizes that PyTorch's kernels refuse: all but the batch must have elements.
+    let batch = input.rank().saturating_sub(padded + 1);
+    if matches!(mode, PadMode::Reflect | PadMode::Replicate) && input.shape()[batch..].contains(&0) {
+        return Err(Error::shape(format!(
+            "Expected {}D or {}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {:?}",
+            padded + 1,
+            padded + 2,
+            input.shape()
+        )));
+    }
     input.pad(&crate::value::dims(padding), mode)
 }
 
@@ -168,6 +178,19 @@ fn interpolate(
         "bicubic" => InterpolateMode::Bicubic,
         other => return Err(Error::unsupported(format!("interpolate: mode '{other}' is not supported"))),
     };
+    let fits = match mode {
+        InterpolateMode::Nearest | InterpolateMode::NearestExact => input.rank() > 2,
+        InterpolateMode::Linear => input.rank() == 3,
+        InterpolateMode::Bilinear | InterpolateMode::Bicubic => input.rank() == 4,
+        InterpolateMode::Trilinear => input.rank() == 5,
+    };
+    if fits && input.shape()[1] == 0 {
+        return Err(Error::shape(format!(
+            "Non-empty {}D data tensor expected but got a tensor with sizes {:?}",
+            input.rank(),
+            input.shape()
+        )));
+    }
     let options = match (target, scale) {
         (Some(_), Some(_)) => return Err(error::value("only one of size or scale_factor should be defined")),
         (Some(target), None) => InterpolateOptions::size(spatial(target)?),
@@ -236,6 +259,21 @@ fn attention(
     query.scaled_dot_product_attention(key, value, &options)
 }
 
+/// PyTorch counts the values of a group before it looks whether the groups divide the channels.
+fn group_norm(input: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+    let groups = size(groups, "group_norm: num_groups")?;
+    if let [batch, channels, rest @ ..] = input.shape()
+        && groups > 0
+        && batch * channels / groups * rest.iter().product::<usize>() == 1
+    {
+        return Err(crate::error::value(format!(
+            "Expected more than 1 value per channel when training, got input size {:?}",
+            [&[batch * channels / groups, groups], rest].concat()
+        )));
+    }
+    input.group_norm(groups, weight, bias, eps)
+}
+
 fn embedding(
     input: &Tensor,
     weight: &Tensor,
@@ -258,6 +296,9 @@ fn embedding(
             weight.detach().index_copy_(0, &rows, &used.mul(&factor)?)?;
             Ok(())
         })?;
+    }
+    if weight.numel() == 0 && weight.rank() == 2 && weight.shape()[0] == 0 && input.numel() > 0 {
+        return Err(Error::shape("embedding: index_select(): self indexing axis dim should be positive"));
     }
     weight.embedding(input, padding_idx.map(|i| i as isize), by_freq)
 }
@@ -315,7 +356,19 @@ fn lp_pool(
 
 fn unfold(input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]) -> Result<Tensor> {
     if input.rank() < 3 {
-        return Err(Error::index(format!("unfold: expected images, 3D or 4D, but got shape {:?}", input.shape())));
+        let message = format!("unfold: expected images, 3D or 4D, but got shape {:?}", input.shape());
+        // PyTorch reads the size of a third dimension, unless the second has none.
+        return Err(if input.rank() == 2 && input.shape()[1] == 0 {
+            Error::shape(message)
+        } else {
+            Error::index(message)
+        });
+    }
+    if input.shape()[input.rank() - 3..].contains(&0) {
+        return Err(Error::shape(format!(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {:?}",
+            input.shape()
+        )));
     }
     use rushlight_nn::Forward;
     rushlight_nn::Unfold::new(spatial(kernel)?)
@@ -498,7 +551,7 @@ rows! { ROWS:
         |input: &Tensor, shape: Sizes, weight: Option<&Tensor>, eps: Option<f64>| input.rms_norm(&shape.0, weight, eps);
     /// Normalisation over groups of channels.
     group_norm [Torch Functional] "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
-        |input: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64| input.group_norm(size(groups, "group_norm: num_groups")?, weight, bias, eps);
+        |input: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64| group_norm(input, groups, weight, bias, eps);
     /// Normalisation over neighbouring channels.
     local_response_norm [Functional] "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)"
         |input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64| local_response_norm(input, width, alpha, beta, k);

@@ -122,6 +122,14 @@ fn qr(input: &Tensor, mode: &str) -> Result<Out> {
     input.qr(complete).map(|(q, r)| Out::Named("Q R", vec![q, r]))
 }
 
+/// PyTorch has a `RuntimeError` here for the dtypes that other decompositions do not implement.
+fn single_or_double(name: &str, a: &Tensor) -> Result<()> {
+    match a.dtype() {
+        DType::F32 | DType::F64 => Ok(()),
+        other => Err(Error::value(format!("{name}: expected matrices of float or double, got {other}"))),
+    }
+}
+
 fn cross(input: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let dim = match dim {
         Some(dim) => dim as isize,
@@ -130,6 +138,9 @@ fn cross(input: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
             None => return Err(Error::shape("torch.cross: no dimension of size 3 in input")),
         },
     };
+    if input.rank() == 0 && other.rank() == 0 {
+        return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
     input.cross(other, dim)
 }
 
@@ -227,7 +238,7 @@ rows! { ROWS:
     pinverse [Torch Method] "pinverse(Tensor input, float rcond=1e-15)" |input: &Tensor, rcond: f64| input.pinv(Some(rcond));
     /// Pseudo-inverse.
     pinv [Linalg] "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool|
-        no_atol("linalg.pinv", atol).and_then(|()| a.pinv(rtol));
+        no_atol("linalg.pinv", atol).and_then(|()| single_or_double("linalg.pinv", a)).and_then(|()| a.pinv(rtol));
     /// Solution of a linear system.
     solve [Linalg] "solve(Tensor A, Tensor B, *, bool left=True)" |a: &Tensor, b: &Tensor, left: bool| a.solve(b, left);
     /// Solution of a triangular system.
@@ -288,7 +299,9 @@ rows! { ROWS:
     };
     /// Rank.
     matrix_rank [Linalg] "matrix_rank(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)"
-        |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool| no_atol("linalg.matrix_rank", atol).and_then(|()| a.matrix_rank(rtol));
+        |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, _hermitian: bool| no_atol("linalg.matrix_rank", atol)
+            .and_then(|()| single_or_double("linalg.matrix_rank", a))
+            .and_then(|()| a.matrix_rank(rtol));
     /// Power of square matrices.
     matrix_power [Torch Method Linalg] "matrix_power(Tensor input, int n)" |input: &Tensor, n: i64| input.matrix_power(n);
     /// Exponential of square matrices.

@@ -2,7 +2,7 @@
 
 use crate::value::{size, sizes};
 use crate::{error, rows};
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::{CrossEntropyOptions, Reduction, Tensor, TripletMargin};
 
 /// PyTorch's `ValueError` for a target of another size.
@@ -114,8 +114,25 @@ fn multi_margin(
 }
 
 /// PyTorch's `ValueError` for a number of targets that differs from the number of inputs.
+/// The checks of `nll_loss`, in PyTorch's order.
+fn class_indices(input: &Tensor, target: &Tensor) -> Result<()> {
+    if let ([batch, _, ..], [targets, ..]) = (input.shape(), target.shape())
+        && batch != targets
+    {
+        return Err(error::value(format!(
+            "Expected input batch_size ({batch}) to match target batch_size ({targets})."
+        )));
+    }
+    match target.dtype() {
+        DType::I64 | DType::U8 => Ok(()),
+        other => Err(Error::value(format!("expected target dtype to be Long or Byte, but got {other}"))),
+    }
+}
+
 fn one_target_each(input: &Tensor, target: &Tensor) -> Result<()> {
     match (input.shape(), target.shape()) {
+        // PyTorch computes the softmax first, for which integers have no kernel.
+        _ if !input.dtype().is_float() && input.numel() > 0 => Ok(()),
         ([batch, _, ..], [targets, ..]) if batch != targets && !target.dtype().is_float() => {
             Err(error::value(format!("Expected input batch_size ({batch}) to match target batch_size ({targets}).")))
         }
@@ -182,7 +199,7 @@ rows! { ROWS:
     nll_loss [Functional]
         "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')"
         |input: &Tensor, target: &Tensor, weight: Option<&Tensor>, average: Option<bool>, ignore: i64, reduce: Option<bool>, how: &str|
-        one_target_each(input, target).and_then(|()| input.nll_loss(target, &options(weight, ignore, 0.0, reduction(how, average, reduce)?)));
+        class_indices(input, target).and_then(|()| input.nll_loss(target, &options(weight, ignore, 0.0, reduction(how, average, reduce)?)));
     /// Cross-entropy of probabilities.
     binary_cross_entropy [Functional]
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"

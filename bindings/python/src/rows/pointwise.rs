@@ -126,10 +126,12 @@ pub fn clamp(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Tenso
     input.clamp_bounds(min, max)
 }
 
-/// PyTorch has no kernel for bool tensors as bounds.
+/// PyTorch has no kernel for bools between two tensors of bools.
 fn number_bounds(input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>) -> Result<()> {
-    let given = [Some(input), min, max];
-    if given.iter().flatten().count() > 1 && given.iter().flatten().all(|t| t.dtype() == DType::Bool) {
+    let (Some(min), Some(max)) = (min, max) else { return Ok(()) };
+    if [input, min, max].iter().all(|t| t.dtype() == DType::Bool) {
+        let bounds = rushlight_core::layout::broadcast_shapes(min.shape(), max.shape())?;
+        rushlight_core::layout::broadcast_shapes(input.shape(), &bounds)?;
         return Err(Error::dtype("clamp: not implemented for bool bounds; use & and |"));
     }
     Ok(())

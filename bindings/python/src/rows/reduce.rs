@@ -112,6 +112,9 @@ fn quantile(
     interpolation: &str,
     ignore_nan: bool,
 ) -> Result<Tensor> {
+    if input.numel() == 0 {
+        return Err(Error::value("quantile() input tensor must be non-empty"));
+    }
     if !["linear", "lower", "higher", "nearest", "midpoint"].contains(&interpolation) {
         return Err(Error::value(format!(
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"

@@ -124,7 +124,24 @@ fn to(
     if copy && out.shares_storage(input) { out.copy() } else { Ok(out) }
 }
 
+/// A negative number of repeats is refused, but not of a dimension of size zero.
+fn repeat(input: &Tensor, repeats: &[i64]) -> Result<Tensor> {
+    let new = repeats.len().saturating_sub(input.rank());
+    let count = |(i, &n): (usize, &i64)| match i.checked_sub(new).and_then(|d| input.shape().get(d)) {
+        Some(0) => n.max(0),
+        _ => n,
+    };
+    input.repeat(&crate::value::sizes(&repeats.iter().enumerate().map(count).collect::<Vec<_>>())?)
+}
+
 fn repeat_interleave(input: &Tensor, repeats: Arg, dim: Option<isize>, output_size: Option<i64>) -> Result<Tensor> {
+    if let Some(dim) = dim
+        && input.rank() == 0
+    {
+        return Err(Error::index(format!(
+            "repeat_interleave: dimension out of range: a tensor without dimensions has no dimension {dim}"
+        )));
+    }
     let out = input.repeat_interleave(repeats, dim)?;
     let size = out.size(dim.unwrap_or(0))?;
     match output_size {
@@ -320,7 +337,7 @@ rows! { ROWS:
     /// All entries of a dimension.
     unbind [Torch Method] "unbind(Tensor input, int dim=0)" |input: &Tensor, dim: isize| input.unbind(dim);
     /// The whole tensor repeated along its dimensions.
-    repeat [Method] "repeat(Tensor self, int... repeats)" |input: &Tensor, repeats: Sizes| input.repeat(&repeats.0);
+    repeat [Method] "repeat(Tensor self, int... repeats)" |input: &Tensor, repeats: &[i64]| repeat(input, repeats);
     /// The whole tensor repeated.
     tile [Torch] "tile(Tensor input, int[1] dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
     /// Elements repeated.

@@ -21,7 +21,7 @@ rows! {
     /// Product.
     num Mul mul(a, b) { a * b } => { { dy * b } { dy * a } }
     /// Quotient.
-    real Div div(a, b) { a / b } => { { dy / b } { -(dy * y) / b } }
+    real Div div(a, b) { a / b } => { { dy / b } { -dy * (a / b / b) } }
     /// Quotient rounded down.
     num FloorDivide floor_divide(a, b) { floor_div(a, b) } => { { ZERO } { ZERO } }
     /// Quotient rounded towards zero.
@@ -115,17 +115,17 @@ rows! {
     // ---- three inputs
     /// Kept between two bounds; a tie shares the gradient.
     num Clamp clamp(x, lo, hi) { min(max(x, lo), hi) } => {
-        { let share = select(eq(select(eq(x, lo), ONE, ZERO), select(eq(x, hi), ONE, ZERO)), ONE, lit(0.5)); select(both(ge(x, lo), le(x, hi)), dy * share, ZERO) }
+        { let share = select(eq(select(eq(x, lo), ONE, ZERO), select(eq(x, hi), ONE, ZERO)), ONE, lit(0.5)); select(lt(x, lo), ZERO, select(gt(x, hi), ZERO, dy * share)) }
         { select(both(lt(x, lo), le(lo, hi)), dy, select(both(eq(x, lo), lt(lo, hi)), dy * lit(0.5), ZERO)) }
         { select(lt(hi, lo), dy, select(gt(x, hi), dy, select(both(eq(x, hi), lt(lo, hi)), dy * lit(0.5), ZERO))) }
     }
-    /// Not below a bound; a tie shares the gradient.
+    /// Not below a bound; a tie shares the gradient, and NaN passes it to both.
     num ClampMin clamp_min(x, lo) { max(x, lo) } => {
-        { select(gt(x, lo), dy, select(eq(x, lo), dy * lit(0.5), ZERO)) } { select(lt(x, lo), dy, select(eq(x, lo), dy * lit(0.5), ZERO)) }
+        { select(eq(x, lo), dy * lit(0.5), select(lt(x, lo), ZERO, dy)) } { select(eq(x, lo), dy * lit(0.5), select(gt(x, lo), ZERO, dy)) }
     }
-    /// Not above a bound; a tie shares the gradient.
+    /// Not above a bound; a tie shares the gradient, and NaN passes it to both.
     num ClampMax clamp_max(x, hi) { min(x, hi) } => {
-        { select(lt(x, hi), dy, select(eq(x, hi), dy * lit(0.5), ZERO)) } { select(gt(x, hi), dy, select(eq(x, hi), dy * lit(0.5), ZERO)) }
+        { select(eq(x, hi), dy * lit(0.5), select(gt(x, hi), ZERO, dy)) } { select(eq(x, hi), dy * lit(0.5), select(lt(x, hi), ZERO, dy)) }
     }
     /// Kept between two numbers, at which the gradient is zero.
     num ClampBetween clamp(x; lo, hi) { min(max(x, lo), hi) } => { { select(both(gt(x, lo), lt(x, hi)), dy, ZERO) } }

@@ -9,6 +9,7 @@ use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
 use super::task::{
     BlockTask, COLUMNS_AT_ONCE, KBlocks, PackTask, Parts, Source, columns_at_once, columns_on_the_way, sums_fit_c,
+    writes_columns,
 };
 use crate::pool;
 use smallvec::SmallVec;
@@ -35,6 +36,7 @@ fn with_task_buffers<K: Kernel>(
     let blocks = KBlocks::new::<K>(p.k);
     let height = rows.next_multiple_of(K::MR);
     let sums = match blocks.count() {
+        0 | 1 if writes_columns::<K>(p) => height * K::NR,
         0 | 1 => K::MR * K::NR,
         _ if sums_fit_c::<K>(p) => 0,
         _ => height * columns.min(columns_at_once::<K>(blocks)).next_multiple_of(K::NR),
@@ -193,7 +195,9 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
 unsafe fn share_out_rows<K: Kernel>(p: &Problem<K::Elem>, blocks: KBlocks) {
     let threads = pool::num_threads();
     let share = p.m.div_ceil(threads).next_multiple_of(K::MR);
-    let rows = Parts::new(0..p.m, share, 2 * K::MR);
+    // Columns of C are written in long runs.
+    let step = if writes_columns::<K>(p) { 8 * K::MR } else { 2 * K::MR };
+    let rows = Parts::new(0..p.m, share, step);
     pool::parallel_for(threads, |thread| {
         let width = p.n.next_multiple_of(K::NR);
         with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {

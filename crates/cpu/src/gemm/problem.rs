@@ -115,12 +115,16 @@ impl<T: Scalar> Problem<T> {
     /// Prefetches a tile of C for writing.
     #[inline(always)]
     pub(super) fn prefetch_tile(&self, row: usize, col: usize, rows: usize, cols: usize) {
-        if self.c.col_stride == 1 {
-            for i in row..row + rows {
-                let start = self.c.ptr.wrapping_offset(i as isize * self.c.row_stride).wrapping_add(col).cast::<u8>();
-                for byte in (0..cols * size_of::<T>()).step_by(64) {
-                    prefetch_to_write(start.wrapping_add(byte));
-                }
+        let Matrix { ptr, row_stride, col_stride } = self.c;
+        let (lines, stride, from, len) = match (row_stride, col_stride) {
+            (_, 1) => (row..row + rows, row_stride, col, cols),
+            (1, _) => (col..col + cols, col_stride, row, rows),
+            _ => return,
+        };
+        for line in lines {
+            let start = ptr.wrapping_offset(line as isize * stride).wrapping_add(from).cast::<u8>();
+            for byte in (0..len * size_of::<T>()).step_by(64) {
+                prefetch_to_write(start.wrapping_add(byte));
             }
         }
     }

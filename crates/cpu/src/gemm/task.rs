@@ -116,13 +116,17 @@ pub(super) fn sums_fit_c<K: Kernel>(p: &Problem<K::Elem>) -> bool {
     K::Elem::IS_ACC && p.c.col_stride == 1 && !K::WHOLE_TILES
 }
 
-/// Elements of the largest tile that is written column by column.
-const TILE: usize = 512;
+/// Maximum elements of NR rows of a strip, which are transposed at a time.
+const SQUARE: usize = 1024;
+/// Elements of C that are finished in one vector.
+const RUN: usize = 16;
 
-/// Whether C is contiguous along columns only.
+/// Whether a task collects the sums of a strip for all of its rows and writes C column by column: C is contiguous along
+/// columns only.
 #[inline(always)]
-fn turned_over<T: Scalar>(p: &Problem<T>) -> bool {
-    p.c.row_stride == 1 && p.c.col_stride != 1
+pub(super) fn writes_columns<K: Kernel>(p: &Problem<K::Elem>) -> bool {
+    let transposed = p.c.row_stride == 1 && p.c.col_stride != 1;
+    transposed && K::Elem::IS_ACC && !K::WHOLE_TILES && !K::ALONG_ROWS && K::K_UNIT == 1 && K::NR * K::NR <= SQUARE
 }
 
 /// Computes rows of C on one thread, for the columns that it takes.
@@ -179,27 +183,6 @@ impl<K: Kernel> BlockTask<'_, K> {
         if in_c && (self.sums_only.is_some() || has_bias && p.activation == Activation::None) {
             return;
         }
-        let by_columns = !in_c && self.sums_only.is_none() && turned_over(p);
-        if by_columns && K::Elem::IS_ACC && K::MR * K::NR <= TILE && K::K_UNIT == 1 {
-            let mut columns = [Acc::<K>::ZERO; TILE];
-            let strip = Strip {
-                ptr: sums.ptr.cast::<K::Elem>().cast_const(),
-                lane_stride: sums.stride,
-                k_stride: 1,
-                lanes: rows,
-                k: cols,
-            };
-            let turned = p.transposed();
-            // SAFETY: packing rows brings the values of a column next to each other; sums, elements and packed ones are
-            // of one type.
-            unsafe {
-                K::pack_a(strip, columns.as_mut_ptr().cast());
-                for (column, values) in columns.chunks_mut(K::MR).take(cols).enumerate() {
-                    turned.finish_row::<K>(j + column, i, &mut values[..rows]);
-                }
-            }
-            return;
-        }
         for r in 0..rows {
             // SAFETY: r is a row of the tile.
             unsafe {
@@ -209,6 +192,41 @@ impl<K: Kernel> BlockTask<'_, K> {
                     _ if in_c => p.bias_and_activation(i + r, j, row),
                     Some(out) => out.add((i + r) * p.n + j).copy_from_nonoverlapping(row.as_ptr(), cols),
                     None => p.finish_row::<K>(i + r, j, row),
+                }
+            }
+        }
+    }
+}
+
+impl<K: Kernel> BlockTask<'_, K> {
+    /// The epilogue of all rows of this task in one strip of columns, for a C that is contiguous along columns. `sums` are
+    /// rows of NR sums.
+    ///
+    /// # Safety
+    /// The rows and the `cols` columns from `j` on are inside C; there are sums for each row of the task.
+    #[inline(always)]
+    unsafe fn finish_strip(&self, j: usize, cols: usize, sums: *const Acc<K>) {
+        let transposed = self.problem.transposed();
+        let mut square = [Acc::<K>::ZERO; SQUARE];
+        for first in (0..self.rows.len()).step_by(K::NR) {
+            let lanes = K::NR.min(self.rows.len() - first);
+            let i = self.rows.start + first;
+            // SAFETY: packing NR rows brings the values of a column next to each other; sums, elements and packed ones
+            // are of one type.
+            unsafe {
+                let ptr = sums.add(first * K::NR).cast();
+                let strip = Strip { ptr, lane_stride: K::NR as isize, k_stride: 1, lanes, k: cols };
+                K::pack_b(strip, square.as_mut_ptr().cast());
+                for (column, values) in square.chunks_mut(K::NR).take(cols).enumerate() {
+                    // A constant length becomes a vector without a loop.
+                    let (runs, rest) = values[..lanes].as_chunks_mut::<RUN>();
+                    let end = i + runs.len() * RUN;
+                    for (k, run) in runs.iter_mut().enumerate() {
+                        transposed.finish_row::<K>(j + column, i + k * RUN, run);
+                    }
+                    if !rest.is_empty() {
+                        transposed.finish_row::<K>(j + column, end, rest);
+                    }
                 }
             }
         }
@@ -227,6 +245,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
             None if sums_fit_c::<K>(p) => Some((p.c.ptr.cast::<Acc<K>>(), p.c.row_stride)),
             _ => None,
         };
+        let by_columns = self.sums_only.is_none() && writes_columns::<K>(p);
         let at_once = match self.b {
             Source::OnTheWay => columns_on_the_way::<K>(p, blocks),
             Source::Packed { .. } => columns_at_once::<K>(blocks),
@@ -312,7 +331,11 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                         p.prefetch_tile(i, j, rows, cols);
                                     }
                                     // Tiles that continue in the next block of K are stored consecutively.
-                                    let at = if blocks.count() == 1 { 0 } else { column * height + row * K::NR };
+                                    let at = match blocks.count() {
+                                        1 if by_columns => row * K::NR,
+                                        1 => 0,
+                                        _ => column * height + row * K::NR,
+                                    };
                                     let ptr = self.sums.add(at);
                                     let (alpha, beta) = (Acc::<K>::ONE, Acc::<K>::ZERO);
                                     Target { ptr, stride: K::NR as isize, alpha, beta, bias: std::ptr::null() }
@@ -325,8 +348,10 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                                 ahead.wrapping_add((if K::ALONG_ROWS { x * inner + y } else { y }) * ahead_step);
                             let ahead = if K::ALONG_ROWS { ahead } else { ahead.wrapping_add(x * strip_bytes) };
                             K::tile(depth, a, strips.add(column * padded), rows, cols, target, ahead);
-                            if last {
+                            if last && !by_columns {
                                 self.finish(i, j, rows, cols, target, sums_in_c.is_some());
+                            } else if last && y + 1 == inner {
+                                self.finish_strip(j, cols, target.ptr.sub(row * K::NR));
                             }
                         }
                     }

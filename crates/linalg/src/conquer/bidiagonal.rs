@@ -77,10 +77,21 @@ impl<T: Scalar> BidiagonalProblem<T> {
         }
         self.beside[n - 1] = 0.0;
         let scale = normalise(&mut self.diagonal, &mut self.beside);
-        if n > SMALL || !self.solve_small() {
+        // Squares of f32 are precise in f64; those of f64 would lose half of the digits of small values.
+        let squares_are_precise = T::EPSILON.to_f64() > f64::EPSILON.sqrt();
+        let done = match self.vectors {
+            None if n <= values::MOST && squares_are_precise => self.solve_squares(),
+            _ => n <= SMALL && self.solve_small(),
+        };
+        if !done {
             self.solve_block(0, n, false);
         }
         self.diagonal.iter_mut().for_each(|x| *x *= scale);
+    }
+
+    /// The left and the right vectors as padded columns.
+    pub fn padded_vectors_mut(&mut self) -> Option<(&mut [T], &mut [T])> {
+        self.vectors.as_mut().map(|(left, right)| (&mut *left.columns, &mut *right.columns))
     }
 
     /// The left vectors by columns, in the order of [`BidiagonalProblem::diagonal`].
@@ -95,6 +106,29 @@ impl<T: Scalar> BidiagonalProblem<T> {
         self.vectors.as_ref().map(|(_, right)| right.block(0..n, 0..n))
     }
 
+    /// Values only, as square roots of the eigenvalues of `Bᵀ B`. `false`, with the problem as it was, if the iteration
+    /// does not converge.
+    fn solve_squares(&mut self) -> bool {
+        let n = self.diagonal.len();
+        self.scratch.clear();
+        let mut before = 0.0;
+        for (d, e) in self.diagonal.iter().zip(&self.beside) {
+            self.scratch.push(d * d + before);
+            before = e * e;
+        }
+        self.scratch.extend(self.diagonal.iter().zip(&self.beside).map(|(d, e)| (d * e) * (d * e)));
+        let (values, squares) = self.scratch.split_at_mut(n);
+        // The error of a square is absolute: a tolerance of the values squared.
+        if !values::eigenvalues(values, squares, f64::EPSILON) {
+            return false;
+        }
+        for (to, value) in self.diagonal.iter_mut().zip(values) {
+            *to = value.max(0.0).sqrt();
+        }
+        sort_all(&self.diagonal, &mut self.order);
+        true
+    }
+
     /// QR iteration. `false`, with the problem as it was, if it does not converge.
     fn solve_small(&mut self) -> bool {
         let n = self.diagonal.len();
@@ -102,10 +136,11 @@ impl<T: Scalar> BidiagonalProblem<T> {
         self.scratch.extend_from_slice(&self.diagonal);
         self.scratch.extend_from_slice(&self.beside);
         let vectors = &mut self.vectors;
-        let done = qr_iteration(&mut self.diagonal, &mut self.beside, |i, left, right| {
+        let tolerance = secular_tolerance::<T>();
+        let done = qr_iteration(&mut self.diagonal, &mut self.beside, tolerance, |i, left, right| {
             if let Some((lefts, rights)) = vectors {
-                lefts.rotate(i, i + 1, 0..n, left.cos, left.sin);
-                rights.rotate(i, i + 1, 0..n, right.cos, right.sin);
+                lefts.rotate_whole(i, i + 1, left.cos, left.sin);
+                rights.rotate_whole(i, i + 1, right.cos, right.sin);
             }
         });
         if !done {
@@ -126,9 +161,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
                 }
             }
         }
-        let (order, values) = (&mut self.order, &self.diagonal);
-        order.iter_mut().enumerate().for_each(|(i, order)| *order = i);
-        order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
+        sort_all(&self.diagonal, &mut self.order);
         true
     }
 
@@ -315,8 +348,14 @@ fn smaller_value(f: f64, g: f64, h: f64) -> f64 {
 
 /// Golub and Kahan's implicit QR iteration on an upper bidiagonal matrix, with Demmel and Kahan's sweep where the shift
 /// is negligible. The diagonal becomes the singular values, of either sign. `apply(i, left, right)` gets the rotations
-/// of vectors `i` and `i + 1`. `false` if it does not converge.
-fn qr_iteration(d: &mut [f64], e: &mut [f64], mut apply: impl FnMut(usize, &Rotation, &Rotation)) -> bool {
+/// of vectors `i` and `i + 1`. Entries below `tolerance` times their neighbours on the diagonal count as zero. `false`
+/// if it does not converge.
+fn qr_iteration(
+    d: &mut [f64],
+    e: &mut [f64],
+    tolerance: f64,
+    mut apply: impl FnMut(usize, &Rotation, &Rotation),
+) -> bool {
     const EPSILON: f64 = f64::EPSILON;
     let mut high = d.len() - 1;
     for _ in 0..50 * d.len() {
@@ -329,7 +368,7 @@ fn qr_iteration(d: &mut [f64], e: &mut [f64], mut apply: impl FnMut(usize, &Rota
                 }
                 break;
             }
-            if e[low - 1].abs() > EPSILON * (d[low - 1].abs() + d[low].abs()) {
+            if e[low - 1].abs() > tolerance * (d[low - 1].abs() + d[low].abs()) {
                 low -= 1;
                 continue;
             }

@@ -7,9 +7,11 @@
 mod bidiagonal;
 mod secular;
 mod tridiagonal;
+mod values;
 
 pub use bidiagonal::BidiagonalProblem;
 pub use tridiagonal::{TridiagonalProblem, ql_iteration};
+pub use values::eigenvalues;
 
 use crate::real::Scalar;
 use crate::simd::kernels::{dot, rotate};
@@ -66,6 +68,12 @@ impl<T: Scalar> Basis<T> {
         let (first, second) = (&mut head[x.min(y) * ld..][rows.clone()], &mut tail[rows]);
         let sin = if x < y { sin } else { -sin };
         rotate(first, second, T::from_f64(cos), T::from_f64(sin));
+    }
+
+    /// Like [`Basis::rotate`] for all rows. The padding is zero and stays so; without it rows would be left to scalar
+    /// loops.
+    fn rotate_whole(&mut self, x: usize, y: usize, cos: f64, sin: f64) {
+        self.rotate(x, y, 0..self.ld, cos, sin);
     }
 
     fn block(&self, rows: Range<usize>, columns: Range<usize>) -> MatRef<'_, T> {
@@ -205,6 +213,12 @@ impl Join {
         self.z.clear();
         self.z.extend(self.grouped.iter().map(|&c| z[c]));
     }
+}
+
+/// Orders indices by ascending value.
+fn sort_all(values: &[f64], order: &mut [usize]) {
+    order.iter_mut().enumerate().for_each(|(i, order)| *order = i);
+    order.sort_unstable_by(|&i, &j| values[i].total_cmp(&values[j]));
 }
 
 /// Tolerance of the roots: a few digits beyond f32's precision for f32, full precision for f64.

@@ -60,9 +60,15 @@ impl<T: Scalar> TridiagonalProblem<T> {
         let n = self.diagonal.len();
         self.beside[n - 1] = 0.0;
         let scale = normalise(&mut self.diagonal, &mut self.beside);
-        let done = self.solve_block(0, n);
+        let done =
+            if self.vectors.is_none() && n <= values::MOST { self.solve_values() } else { self.solve_block(0, n) };
         self.diagonal.iter_mut().for_each(|x| *x *= scale);
         done
+    }
+
+    /// The eigenvectors as padded columns.
+    pub fn padded_vectors_mut(&mut self) -> &mut [T] {
+        self.vectors.as_mut().map_or(&mut [], |vectors| &mut vectors.columns)
     }
 
     /// The eigenvectors by columns, in the order of [`TridiagonalProblem::diagonal`].
@@ -74,6 +80,14 @@ impl<T: Scalar> TridiagonalProblem<T> {
     /// Column `i` of the eigenvectors.
     pub fn vector(&self, i: usize) -> &[T] {
         self.vectors.as_ref().map_or(&[], |vectors| vectors.column(i, 0..self.diagonal.len()))
+    }
+
+    /// Values only, without divide and conquer.
+    fn solve_values(&mut self) -> bool {
+        self.beside.iter_mut().for_each(|x| *x *= *x);
+        let done = values::eigenvalues(&mut self.diagonal, &mut self.beside, secular_tolerance::<T>());
+        sort_all(&self.diagonal, &mut self.order);
+        done
     }
 
     fn solve_block(&mut self, start: usize, size: usize) -> bool {
@@ -102,9 +116,12 @@ impl<T: Scalar> TridiagonalProblem<T> {
             ends.first[start] = 1.0;
             ends.last[start + size - 1] = 1.0;
         }
-        let done = ql_iteration(&mut self.diagonal[range.clone()], &mut self.beside[range.clone()], |i, cos, sin| {
+        let whole = size == self.order.len();
+        let (diagonal, beside) = (&mut self.diagonal[range.clone()], &mut self.beside[range.clone()]);
+        let done = ql_iteration(diagonal, beside, secular_tolerance::<T>(), |i, cos, sin| {
             let (x, y) = (start + i + 1, start + i);
             match vectors {
+                Some(vectors) if whole => vectors.rotate_whole(x, y, cos, sin),
                 Some(vectors) => vectors.rotate(x, y, range.clone(), cos, sin),
                 None => ends.rotate(x, y, cos, sin),
             }
@@ -206,10 +223,16 @@ impl<T: Scalar> TridiagonalProblem<T> {
 
 /// Turns the diagonal of a symmetric tridiagonal matrix into its eigenvalues by QL iteration with implicit shifts.
 /// `beside` holds the entries next to the diagonal, and one more. Every rotation goes to `rotate(i, cos, sin)`, which
-/// acts on columns `i + 1` and `i` of the vectors. `false` if it does not converge.
+/// acts on columns `i + 1` and `i` of the vectors. Entries below `tolerance` times their neighbours on the diagonal
+/// count as zero. `false` if it does not converge.
 ///
 /// The largest number is near one, and a rotation whose lengths would not be precise counts as none.
-pub fn ql_iteration(diagonal: &mut [f64], beside: &mut [f64], mut rotate: impl FnMut(usize, f64, f64)) -> bool {
+pub fn ql_iteration(
+    diagonal: &mut [f64],
+    beside: &mut [f64],
+    tolerance: f64,
+    mut rotate: impl FnMut(usize, f64, f64),
+) -> bool {
     let n = diagonal.len();
     // LAPACK's allowance; about two sweeps per eigenvalue are usual.
     let mut sweeps_left = 30 * n;
@@ -218,7 +241,7 @@ pub fn ql_iteration(diagonal: &mut [f64], beside: &mut [f64], mut rotate: impl F
         // The block from `top` on ends where the matrix falls apart.
         let negligible = |i: usize| {
             let scale = (diagonal[i].abs() * diagonal[i + 1].abs()).sqrt();
-            beside[i].abs() <= VANISHING + f64::EPSILON * scale
+            beside[i].abs() <= VANISHING + tolerance * scale
         };
         let end = (top..n - 1).find(|&i| negligible(i)).unwrap_or(n - 1);
         if end == top {

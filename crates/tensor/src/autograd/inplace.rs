@@ -8,7 +8,7 @@ use super::node::{BackwardFn, Ctx, Edge, Grads, Node};
 use super::{Meta, mode};
 use crate::Tensor;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -74,6 +74,34 @@ impl Tensor {
                 self.strides()
             )));
         }
+        self.check_leaf_change(op)?;
+        if !mode::is_grad_enabled() {
+            return Ok(());
+        }
+        let base = self.meta().base().cloned();
+        if let Some(base) = base
+            && !base.layout().is_dense()
+            && sources.iter().any(|t| t.requires_grad())
+        {
+            return Err(Error::unsupported(format!(
+                "{op}: recording an in-place change of a view needs a base without gaps; change a copy of the base: {COPY}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// An error if this tensor is a leaf that requires gradients, or a view of one, and gradients are recorded: such a
+    /// tensor must not be changed in place. In-place ops check this themselves; a front end that checks arguments
+    /// before calling an op calls it first.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// let x = Tensor::zeros([2])?.requires_grad_(true)?;
+    /// assert!(x.check_leaf_change("add_").is_err());
+    /// assert!(x.mul(2.0)?.check_leaf_change("add_").is_ok());
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn check_leaf_change(&self, op: &str) -> Result<()> {
         if !mode::is_grad_enabled() {
             return Ok(());
         }
@@ -84,19 +112,38 @@ impl Tensor {
             )));
         }
         let base = self.meta().base().cloned();
-        if let Some(base) = base {
-            if base.requires_grad() && base.is_leaf() {
-                return Err(Error::autograd(format!(
-                    "{op}: a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in \
-                     no_grad, or change a copy of it: {COPY}."
-                )));
-            }
-            if !base.layout().is_dense() && sources.iter().any(|t| t.requires_grad()) {
-                return Err(Error::unsupported(format!(
-                    "{op}: recording an in-place change of a view needs a base without gaps; change a copy of the base: {COPY}"
-                )));
-            }
+        match base {
+            Some(base) if base.requires_grad() && base.is_leaf() => Err(Error::autograd(format!(
+                "{op}: a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the change in \
+                 no_grad, or change a copy of it: {COPY}."
+            ))),
+            _ => Ok(()),
         }
+    }
+
+    /// Records that this tensor was overwritten by values that do not depend on `inputs`, as a comparison's: their
+    /// gradients, and that of the old value, are zero. `inputs` starts with this tensor. Called after the change.
+    pub fn record_constant_change(&self, name: &'static str, inputs: &[&Tensor]) -> Result<()> {
+        if !self.dtype().is_float() || !super::recording(inputs) {
+            return Ok(());
+        }
+        let edges = super::edges(inputs)?;
+        let zeros: SmallVec<[(Dims, DType, Device); 3]> =
+            inputs.iter().map(|t| (Dims::from_slice(t.shape()), t.dtype(), t.device())).collect();
+        self.new_history(
+            name,
+            edges,
+            Box::new(move |ctx: &Ctx, _| {
+                let zero = |i: usize| -> Result<Option<Tensor>> {
+                    let (shape, dtype, device) = &zeros[i];
+                    match ctx.needs(i) {
+                        true => Tensor::zeros_with(shape, (*dtype, *device)).map(Some),
+                        false => Ok(None),
+                    }
+                };
+                (0..zeros.len()).map(zero).collect()
+            }),
+        );
         Ok(())
     }
 

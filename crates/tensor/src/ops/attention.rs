@@ -43,6 +43,8 @@ struct Plan {
     causal: bool,
     scale: f64,
     dropout: Option<(f64, Philox)>,
+    /// Whether the operands had no batch: what counts as the batch here were their heads.
+    unbatched: bool,
 }
 
 /// Operands as `[batch, heads, length, size]`.
@@ -153,9 +155,13 @@ impl Operands {
     fn fused(self, plan: Plan) -> Result<Tensor> {
         let [batch, heads, l, _] = four(&self.q);
         let size = self.v.shape()[3];
-        // Heads are adjacent, so that merging them again, as models do, needs no copy.
+        // The order of the queries. Those that models split off a projection have adjacent heads: merging the output's
+        // needs no copy then.
         let memory = self.q.uninit_like(&[batch, l, heads, size], self.q.dtype())?;
-        let layout = Layout::contiguous(&[batch, l, heads, size])?.transpose(1, 2);
+        let layout = match self.q.is_contiguous() {
+            true => Layout::contiguous(&[batch, heads, l, size])?,
+            false => Layout::contiguous(&[batch, l, heads, size])?.transpose(1, 2),
+        };
         let out = Tensor::from_parts(memory.0.storage.clone(), layout, memory.dtype(), Default::default());
         let lse = self.q.uninit_like(&[batch, heads, l], wide(self.q.dtype()))?;
         out.backend().attention(&self.spec(&plan), out.engine_view(), lse.engine_view())?;
@@ -167,7 +173,8 @@ impl Operands {
                 let mask = mask.as_ref().map(|m| ctx.get(m)).transpose()?;
                 let operands = Operands { q: ctx.get(&q)?, k: ctx.get(&k)?, v: ctx.get(&v)?, mask };
                 if ctx.recording() {
-                    return Ok(operands.composed_backward(&plan, dout)?.into_iter().map(Some).collect());
+                    let made = operands.composed_backward(&plan, dout)?;
+                    return made.iter().map(|d| with_adjacent_heads(d, &plan).map(Some)).collect();
                 }
                 let out = ctx.get(&saved_out)?;
                 // A gradient of another dtype would be misread.
@@ -193,6 +200,14 @@ impl Operands {
 /// The sizes of a four-dimensional tensor.
 fn four(t: &Tensor) -> [usize; 4] {
     std::array::from_fn(|i| t.shape().get(i).copied().unwrap_or(1))
+}
+
+/// A gradient in the order of PyTorch's: `[batch, length, heads, size]`.
+fn with_adjacent_heads(d: &Tensor, plan: &Plan) -> Result<Tensor> {
+    match plan.unbatched {
+        true => d.permute([2, 0, 1, 3])?.contiguous()?.permute([1, 2, 0, 3]),
+        false => d.transpose(1, 2)?.contiguous()?.transpose(1, 2),
+    }
 }
 
 fn dropped(weights: &Tensor, plan: &Plan) -> Result<Tensor> {
@@ -300,7 +315,7 @@ impl Tensor {
         let dropout =
             (options.dropout_p > 0.0).then(|| random().map(|stream| (options.dropout_p, stream))).transpose()?;
         let scale = options.scale.unwrap_or(1.0 / (size as f64).sqrt());
-        let plan = Plan { causal: options.is_causal, scale, dropout };
+        let plan = Plan { causal: options.is_causal, scale, dropout, unbatched: lead.len() == 1 };
         let mut shape = lead.clone();
         shape.extend_from_slice(&[l, value_size]);
         let mask_learns = operands.mask.as_ref().is_some_and(|m| recording(&[m]));

@@ -278,6 +278,11 @@ impl Tensor {
         self.copy_into(self.uninit_like(self.shape(), self.dtype())?, "contiguous")
     }
 
+    /// A copy in row-major order, whatever the order of this tensor's memory.
+    pub(crate) fn contiguous_copy(&self) -> Result<Tensor> {
+        self.copy_into(self.uninit_like(self.shape(), self.dtype())?, "clone")
+    }
+
     /// Overwrites the elements with the elements of `source`, broadcast and converted.
     ///
     /// ```

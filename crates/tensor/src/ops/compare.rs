@@ -6,6 +6,7 @@ use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{no_grad, record, recording};
 use rushlight_core::layout::broadcast_shapes;
+use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result, Scalar};
 
 macro_rules! compare {
@@ -195,7 +196,8 @@ fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// The next number of the dtype after each element in the direction of `other`. Its derivatives are zero.
+    /// The next number of the dtype after each element in the direction of `other`. Its derivative is one where it moves, that
+    /// by `other` zero.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;
@@ -228,10 +230,11 @@ impl Tensor {
         })?;
         if recording(&[self, other]) {
             let sides = [self, other].map(|t| (Dims::from_slice(t.shape()), t.dtype()));
+            let moved = no_grad(|| self.ne(other))?;
             record("nextafter", &[self, other], &out, move |_, dy| {
-                let zeros =
-                    |(shape, dtype): &(Dims, DType)| Ok(Some(Tensor::zeros_with(shape, (*dtype, dy.device()))?));
-                sides.iter().map(zeros).collect()
+                let [(shape, dtype), (other_shape, other_dtype)] = &sides;
+                let to_x = dy.mul(&moved)?.sum_to_size(shape)?.to_dtype(*dtype)?;
+                Ok(smallvec![Some(to_x), Some(Tensor::zeros_with(other_shape, (*other_dtype, dy.device()))?)])
             })?;
         }
         Ok(out)

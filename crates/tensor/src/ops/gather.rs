@@ -256,7 +256,7 @@ impl Tensor {
         let source = cut(name, self, &index, source)?;
         let d = dim as isize;
         let combine = Combine { dim: d, reduce, include_self };
-        let out = self.detach().copy()?;
+        let out = self.detach().contiguous_copy()?;
         let from = Arg::Tensor(&source);
         match (reduce, include_self) {
             (_, true) => {}

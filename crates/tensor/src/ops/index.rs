@@ -453,8 +453,9 @@ impl Tensor {
         if index.dtype() != DType::I64 {
             return Err(Error::shape(format!("put_(): expected a long tensor for index, but got {}", index.dtype())));
         }
+        self.same_dtype(source, "put_")?;
         if index.numel() != source.numel() {
-            return Err(Error::shape(format!(
+            return Err(Error::index(format!(
                 "put_(): expected source and index to have the same number of elements, but got {} and {}",
                 source.numel(),
                 index.numel()

@@ -272,6 +272,7 @@ impl Tensor {
             };
             return Ok(());
         }
+        view.check_leaf_change("index_put_")?;
         let plan = Plan::new(&view, &tensors)?;
         let values = match value {
             Arg::Scalar(_) => view.number_like("index_assign", value)?,

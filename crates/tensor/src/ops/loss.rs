@@ -240,6 +240,12 @@ impl Tensor {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.soft_margin_loss(&cast.of(target)?, reduction));
         }
+        if crate::autograd::recording(&[target]) {
+            return Err(Error::autograd(
+                "soft_margin_loss is not differentiable with respect to argument 'target'. This input cannot have requires_grad True: \
+                 detach the target",
+            ));
+        }
         reduction.apply("soft_margin_loss", target.mul(self)?.logsigmoid()?.neg()?)
     }
 

@@ -131,6 +131,10 @@ fn product(name: &'static str, a: &Tensor, b: &Tensor, alpha: f64) -> Result<Ten
     let rank = a.rank();
     let mut shape = Dims::from_slice(a.shape());
     shape[rank - 1] = b.shape()[rank - 1];
+    if a.dtype() == DType::Bool {
+        // Empty operands: others are refused.
+        return Tensor::zeros_with(&shape, (a.dtype(), a.device()));
+    }
     let out = a.uninit_like(&shape, a.dtype())?;
     multiply(a, b, &out, &Blend { alpha, ..Blend::PLAIN })?;
     if recording(&[a, b]) {
@@ -242,6 +246,13 @@ pub(super) fn check_operands(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
             c_name(a.dtype()),
             c_name(b.dtype())
         )));
+    }
+    if a.dtype() == DType::Bool && a.rank() > 1 && b.rank() > 1 {
+        // PyTorch checks the sizes first, and has no kernel to call for empty operands.
+        let inner = a.shape()[a.rank() - 1] == b.shape()[b.rank() - 2];
+        if !inner || a.numel() == 0 || b.numel() == 0 {
+            return Ok(());
+        }
     }
     if a.dtype() == DType::Bool || a.dtype().is_carried() {
         return Err(Error::dtype(format!(

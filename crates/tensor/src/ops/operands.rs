@@ -4,6 +4,7 @@ use super::number::fitting;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{no_grad, record, recording};
+use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::{DType, Error, Result, Scalar};
 
 pub(crate) fn any(_: &str, _: &Tensor, _: Arg) -> Result<()> {
@@ -23,7 +24,13 @@ pub(crate) fn not_bools(name: &str, a: &Tensor, b: Arg) -> Result<()> {
 /// An error unless the operands combine in a dtype other than bool.
 pub(crate) fn number(name: &str, a: &Tensor, b: Arg) -> Result<()> {
     match result_type(&[Arg::Tensor(a), b]) {
-        DType::Bool => Err(Error::dtype(format!("{name}: not implemented for bool"))),
+        DType::Bool => {
+            // A shape mismatch is reported first.
+            if let Arg::Tensor(b) = b {
+                broadcast_shapes(a.shape(), b.shape()).map_err(|e| e.within(name))?;
+            }
+            Err(Error::dtype(format!("{name}: not implemented for bool")))
+        }
         _ => Ok(()),
     }
 }
@@ -53,6 +60,7 @@ pub(crate) fn no_zero_divisor(name: &str, a: &Tensor, b: Arg) -> Result<()> {
         return Ok(());
     }
     let bad = match b {
+        _ if a.numel() == 0 => false,
         Arg::Scalar(s) => s.to_i64() == 0,
         Arg::Tensor(t) if !crate::capture::may_read(t.device()) => false,
         Arg::Tensor(t) => crate::autograd::no_grad(|| t.eq(0)?.any(..)?.item::<bool>())?,

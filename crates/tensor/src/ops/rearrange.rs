@@ -69,7 +69,7 @@ impl Tensor {
                 stretched.insert(dim + 1, times);
                 merged[dim] = size.checked_mul(times).ok_or_else(|| too_large(name))?;
                 let out = x.unsqueeze(dim as isize + 1)?.expand(&stretched)?.reshape(&merged)?;
-                if out.shares_storage(self) { out.copy() } else { Ok(out) }
+                if out.shares_storage(self) { out.contiguous_copy() } else { Ok(out) }
             }
             Arg::Tensor(times) => {
                 if !times.dtype().is_int() {
@@ -271,7 +271,7 @@ impl Tensor {
     /// of the result.
     pub fn diag_embed(&self, offset: isize, dim1: isize, dim2: isize) -> Result<Tensor> {
         let Some(&n) = self.shape().last() else {
-            return Err(Error::shape("diag_embed: expected at least one dimension"));
+            return Err(Error::index("diag_embed: expected at least one dimension"));
         };
         let rank = self.rank() + 1;
         let (a, b) = (rushlight_core::layout::wrap_dim(dim1, rank)?, rushlight_core::layout::wrap_dim(dim2, rank)?);

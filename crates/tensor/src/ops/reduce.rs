@@ -141,8 +141,10 @@ impl Tensor {
         if recording(&[self]) {
             let (shape, kept, count) =
                 (Dims::from_slice(self.shape()), self.kept_shape(&mask), self.reduced_count(&mask));
-            record("mean", &[self], &out, move |_, dy| {
-                Ok(smallvec![Some(dy.reshape(&kept)?.div(count as f64)?.expand(&shape)?)])
+            record("mean", &[self], &out, move |ctx, dy| {
+                let dx = dy.reshape(&kept)?.div(count as f64)?.expand(&shape)?;
+                // Row-major where the gradient is itself a result, as PyTorch's; expanded where the next op reads it.
+                Ok(smallvec![Some(if ctx.recording() { dx.contiguous()? } else { dx })])
             })?;
         }
         Ok(out)

@@ -91,8 +91,8 @@ impl Tensor {
 
     /// Running `log(sum(exp(x)))` along `dim`.
     pub fn logcumsumexp(&self, dim: isize) -> Result<Tensor> {
-        self.needs_float("logcumsumexp")?;
         let dim = self.wrap_dim("logcumsumexp", dim)?;
+        self.needs_float("logcumsumexp")?;
         let x = self.at_least_1d()?;
         let out = x.scan(Scan::LogSumExp, dim)?;
         if recording(&[&x]) {

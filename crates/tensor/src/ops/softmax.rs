@@ -43,10 +43,14 @@ impl Tensor {
     }
 
     fn softmax_family(&self, name: &'static str, dim: isize, log: bool) -> Result<Tensor> {
+        let dim = self.wrap_dim(name, dim)?;
         if !self.dtype().is_float() {
+            // PyTorch has no kernel for integers and never calls it for an empty tensor.
+            if self.numel() == 0 {
+                return self.copy();
+            }
             return Err(Error::dtype(format!("{name}: not implemented for {}; pass a float dtype", self.dtype())));
         }
-        let dim = self.wrap_dim(name, dim)?;
         let x = self.contiguous()?;
         let at = |range: std::ops::Range<usize>| x.shape().get(range).map_or(1, |s| s.iter().product());
         let dims = [at(0..dim), x.shape().get(dim).copied().unwrap_or(1), at(dim + 1..x.rank())];

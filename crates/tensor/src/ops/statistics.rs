@@ -10,12 +10,12 @@ use rushlight_core::{DType, Dims, Error, Pointwise, Result};
 
 /// The gradient of a variance: `dy * 2 / (count - correction) * (x - mean)`. `dy` has the reduced dimensions at size
 /// one.
-fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64) -> Result<Tensor> {
+fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64, whole: bool) -> Result<Tensor> {
     let dims: Vec<isize> = (0..mask.len()).filter(|&d| mask[d]).map(|d| d as isize).collect();
     let mean = if dims.is_empty() { x.clone() } else { x.mean_dims(&dims, true)? };
     let freedom = x.reduced_count(mask) as f64 - correction;
-    if freedom <= 0.0 {
-        // The limit of the formula, as PyTorch takes it.
+    if freedom <= 0.0 && whole {
+        // The limit of the formula, which PyTorch takes where no dimension was named.
         let slope = crate::where_(&x.eq(&mean)?, f64::NAN, f64::INFINITY)?.to_dtype(dy.dtype())?;
         return slope.mul(dy);
     }
@@ -59,9 +59,9 @@ impl Tensor {
         let mask = self.reduced("var", dims)?;
         let out = self.variance(&mask, correction, keepdim)?;
         if recording(&[self]) {
-            let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
+            let (kept, x, whole) = (self.kept_shape(&mask), Saved::input(self), dims.is_empty() || self.rank() == 0);
             record("var", &[self], &out, move |ctx, dy| {
-                Ok(smallvec![Some(var_grad(ctx, &dy.reshape(&kept)?, &ctx.get(&x)?, &mask, correction)?)])
+                Ok(smallvec![Some(var_grad(ctx, &dy.reshape(&kept)?, &ctx.get(&x)?, &mask, correction, whole)?)])
             })?;
         }
         Ok(out)
@@ -88,10 +88,11 @@ impl Tensor {
         out.sqrt_()?;
         if recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
+            let whole = dims.is_empty() || self.rank() == 0;
             record("std", &[self], &out, move |ctx, dy| {
                 let y = ctx.get(&y)?;
                 let dvar = dy.div(&y.mul(2.0)?)?.masked_fill(&y.eq(0)?, 0.0)?;
-                Ok(smallvec![Some(var_grad(ctx, &dvar.reshape(&kept)?, &ctx.get(&x)?, &mask, correction)?)])
+                Ok(smallvec![Some(var_grad(ctx, &dvar.reshape(&kept)?, &ctx.get(&x)?, &mask, correction, whole)?)])
             })?;
         }
         Ok(out)
@@ -132,10 +133,17 @@ impl Tensor {
                 self.shape()
             )));
         }
-        let out = self.reduce(Reduce::Norm { p }, &mask, keepdim, self.dtype())?;
+        let out = match p != 0.0 && self.reduced_count(&mask) == 1 {
+            // The norm of one number is its magnitude, without powers that overflow.
+            true => self.detach().abs()?.reduce(Reduce::Sum, &mask, keepdim, self.dtype())?,
+            false => self.reduce(Reduce::Norm { p }, &mask, keepdim, self.dtype())?,
+        };
         if recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
             record("norm", &[self], &out, move |ctx, dy| {
+                if p == 0.0 {
+                    return Ok(smallvec![None]);
+                }
                 let (x, y, dy) = (ctx.get(&x)?, ctx.get(&y)?.reshape(&kept)?, dy.reshape(&kept)?);
                 Ok(smallvec![Some(norm_grad(&dy, &x, &y, p, &mask)?)])
             })?;
@@ -203,11 +211,18 @@ impl Tensor {
     fn median_whole(&self, name: &'static str, skip_nan: bool) -> Result<Tensor> {
         self.not_bool(name)?;
         if self.numel() == 0 {
-            return match self.dtype().is_float() {
-                true => self.full_number(f64::NAN),
+            let nothing = match self.dtype() {
+                dtype if dtype.is_float() => self.full_number(f64::NAN)?,
                 // PyTorch's NaN as an integer.
-                false => Tensor::full_with([], super::number::range(self.dtype()).0, (self.dtype(), self.device())),
+                dtype @ (DType::I32 | DType::I64) => {
+                    Tensor::full_with([], super::number::range(dtype).0, (dtype, self.device()))?
+                }
+                dtype => Tensor::zeros_with([], (dtype, self.device()))?,
             };
+            if self.dtype().is_float() {
+                self.record_shared(name, &nothing, &self.reduced("median_whole", &[])?)?;
+            }
+            return Ok(nothing);
         }
         let out =
             crate::autograd::no_grad(|| self.reshape([-1isize])?.median_along(name, 0, false, skip_nan)?.0.copy())?;
@@ -274,9 +289,7 @@ impl Tensor {
 /// The gradient of a p-norm; `dy` and `y` have the reduced dimensions at size one.
 fn norm_grad(dy: &Tensor, x: &Tensor, y: &Tensor, p: f64, mask: &Mask) -> Result<Tensor> {
     let unless_zero = |t: Tensor| t.masked_fill(&y.eq(0)?, 0.0);
-    if p == 0.0 {
-        x.zeros_like()
-    } else if p == 1.0 {
+    if p == 1.0 {
         x.sign()?.mul(dy)
     } else if p == 2.0 {
         x.mul(&unless_zero(dy.div(y)?)?)

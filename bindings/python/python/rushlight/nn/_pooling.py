@@ -105,7 +105,8 @@ def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
         windows.append(_C.tensor([[min(a + j, b - 1) for j in range(extent)] for a, b in zip(first, last)], dtype=_C.int64))
     if 0 in wanted:
         empty = (*input.shape[:-3], *wanted)
-        return input.reshape(-1)[:0].reshape(empty), _torch.zeros(empty, dtype=_C.int64, device=input.device)
+        # Its backward pass is refused, as PyTorch's is.
+        return _nn.adaptive_avg_pool3d(input, wanted), _torch.zeros(empty, dtype=_C.int64, device=input.device)
     index = None
     for part, stride in zip(windows, (size[1] * size[2], size[2], 1)):
         index = _combined(index, part.to(input.device) * stride)

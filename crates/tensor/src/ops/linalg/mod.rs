@@ -93,8 +93,7 @@ fn run(op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> Result<Vec<Tensor>> 
             done => done,
         }?;
         let rank = inputs.iter().map(|t| t.rank()).max().unwrap_or(0);
-        let column_major = |t: Tensor| if t.rank() == rank { t.mt()?.contiguous()?.mt() } else { Ok(t) };
-        outs.into_iter().map(column_major).collect()
+        outs.into_iter().map(|t| if t.rank() == rank { column_major(&t) } else { Ok(t) }).collect()
     })
 }
 
@@ -116,6 +115,11 @@ impl Tensor {
         }
         self.transpose(-2, -1)
     }
+}
+
+/// Matrices with adjacent columns, LAPACK's order.
+fn column_major(t: &Tensor) -> Result<Tensor> {
+    t.mt()?.contiguous()?.mt()
 }
 
 /// `(x + xᵀ) / 2`.

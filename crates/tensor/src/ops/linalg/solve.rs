@@ -1,6 +1,6 @@
 //! Determinants, inverses and systems of equations.
 
-use super::{batched, check_matrices, check_square, run, scaled, sizes};
+use super::{batched, check_matrices, check_square, column_major, run, scaled, sizes};
 use crate::autograd::{Saved, no_grad, record, record_many, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::Linalg;
@@ -60,7 +60,7 @@ impl Tensor {
                 let (a, det) = (ctx.get(&a)?, ctx.get(&det)?);
                 let singular = no_grad(|| det.eq(0.0)?.any(..)?.item::<bool>())?;
                 let cofactors = if singular { cofactors(&a)? } else { scaled(&det, &a.inv()?.mt()?)? };
-                Ok(smallvec![Some(scaled(dy, &cofactors)?)])
+                Ok(smallvec![Some(column_major(&scaled(dy, &cofactors)?)?)])
             })?;
         }
         Ok(out)
@@ -80,7 +80,7 @@ impl Tensor {
             record_many("linalg_slogdet", &[self], &[&sign, &log], move |ctx, mut grads| {
                 // The sign is constant wherever it has a derivative.
                 let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None]) };
-                Ok(smallvec![Some(scaled(&dy, &ctx.get(&a)?.inv()?.mt()?)?)])
+                Ok(smallvec![Some(column_major(&scaled(&dy, &ctx.get(&a)?.inv()?.mt()?)?)?)])
             })?;
         }
         Ok((sign, log))
