@@ -1812,7 +1812,7 @@ def lgamma(input: Tensor, *, out: Any = ...) -> Any:
     """Logarithm of the gamma function's magnitude."""
 def lgamma_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
-def linspace(start: Number, end: Number, steps: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def linspace(start: Tensor | Number, end: Tensor | Number, steps: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Numbers evenly spaced from `start` to `end`."""
 def log(input: Tensor, *, out: Any = ...) -> Any:
     """Natural logarithm."""
@@ -1850,7 +1850,7 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """Logical exclusive or."""
 def logit(input: Tensor, eps: float | None = None, *, out: Any = ...) -> Any:
     """Inverse of the logistic function."""
-def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def logspace(start: Tensor | Number, end: Tensor | Number, steps: int, base: float = 10.0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Powers of a base, exponents evenly spaced."""
 def logsumexp(input: Tensor, dim: int | Sequence[int | None], keepdim: bool = False, *, out: Any = ...) -> Any:
     """Logarithm of the sum of exponentials."""
