@@ -1,4 +1,4 @@
-"""``torch.__config__``: how this was built, in words."""
+"""``torch.__config__``: a description of the build."""
 
 import os
 import platform
@@ -19,5 +19,5 @@ def show():
 
 
 def parallel_info():
-    """How many threads compute."""
+    """Number of compute threads."""
     return f"rushlight's thread pool:\n\tthreads : {_C.get_num_threads()}\n\tprocessors : {os.cpu_count()}\n"

@@ -1,7 +1,7 @@
 """Rushlight: PyTorch's names over a training system in Rust. ``import rushlight as torch``.
 
 The compiled part is ``rushlight._C``: the class ``Tensor`` with its methods, and the functions of ``torch``, ``torch.nn.functional``,
-``torch.linalg`` and ``torch.special`` as tables of their own. Packages that cost time to import are loaded when first used.
+``torch.linalg`` and ``torch.special`` as tables. Packages that are slow to import are loaded on first use.
 """
 
 from math import e, inf, nan, pi  # noqa: F401
@@ -86,14 +86,14 @@ def install():
     install()
 
 
-#: Names whose modules are imported when they are first used.
+#: Names whose modules are imported on first use.
 _LAZY = {
     "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
     "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops",
     "TypedStorage": "storage", "UntypedStorage": "storage", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank", "vmap": "func",
 }
 
-#: Packages that are imported when first used.
+#: Packages that are imported on first use.
 _PACKAGES = frozenset(
     "__config__ _dynamo _inductor _ops _tensor_str accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
     "multiprocessing nn numa onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()

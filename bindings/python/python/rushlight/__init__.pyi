@@ -309,15 +309,15 @@ class Tensor:
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
         """`beta * input + alpha * outer(vec1, vec2)`."""
     def adjoint(self) -> Any:
-        """The last two dimensions changed round."""
+        """Transposes the last two dimensions."""
     def all(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False) -> Any:
         """Whether all elements are true."""
     def allclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
         """Whether all elements are close to another tensor's."""
     def amax(self, dim: int | Sequence[int | None] | None = (), keepdim: bool = False) -> Any:
-        """The largest elements; gradients are shared between equals."""
+        """The largest elements; equal elements share the gradient."""
     def amin(self, dim: int | Sequence[int | None] | None = (), keepdim: bool = False) -> Any:
-        """The smallest elements; gradients are shared between equals."""
+        """The smallest elements; equal elements share the gradient."""
     def aminmax(self, *, dim: int | None = None, keepdim: bool = False) -> Any:
         """The smallest and the largest elements."""
     def angle(self) -> Any:
@@ -356,12 +356,12 @@ class Tensor:
         """Index of the smallest element."""
     @overload
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-        """Where elements would be in order."""
+        """Indices that sort the elements."""
     @overload
     def argsort(self, *, stable: bool, dim: int = -1, descending: bool = False) -> Any:
-        """Where elements would be in order."""
+        """Indices that sort the elements."""
     def argwhere(self) -> Any:
-        """Rows of indices of elements that are not zero."""
+        """Indices of nonzero elements, as rows."""
     def as_strided(self, size: int | Sequence[int | None], stride: int | Sequence[int | None], storage_offset: int | None = None) -> Any:
         """A view by sizes and strides."""
     def asin(self) -> Any:
@@ -385,13 +385,13 @@ class Tensor:
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
         """`beta * input + alpha * (batch1 @ batch2)`."""
     def bernoulli(self, p: float | None = None, *, generator: Generator | None = None) -> Any:
-        """Ones with the probabilities of the elements."""
+        """Bernoulli samples with the elements as probabilities."""
     @overload
     def bernoulli_(self, p: float = 0.5, *, generator: Generator | None = None) -> Tensor:
-        """Ones with a probability, in place."""
+        """Bernoulli samples in place."""
     @overload
     def bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor:
-        """Ones with a probability, in place."""
+        """Bernoulli samples in place."""
     def bincount(self, weights: Tensor | None = None, minlength: int = 0) -> Any:
         """Counts of each number from zero on."""
     def bitwise_and(self, other: Tensor | Number) -> Any:
@@ -411,7 +411,7 @@ class Tensor:
     def broadcast_to(self, size: int | Sequence[int | None]) -> Any:
         """Dimensions of size one repeated, without copying."""
     def cauchy_(self, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Numbers of a Cauchy distribution in place."""
+        """Cauchy samples in place."""
     def ceil(self) -> Any:
         """Smallest integer not below each element."""
     def ceil_(self) -> Tensor:
@@ -426,10 +426,10 @@ class Tensor:
         """A number of parts."""
     @overload
     def clamp(self, min: Tensor | None = None, max: Tensor | None = None) -> Any:
-        """Elements kept between bounds, of which either may be missing."""
+        """Clamps elements between bounds; either bound may be missing."""
     @overload
     def clamp(self, min: Number | None = None, max: Number | None = None) -> Any:
-        """Elements kept between bounds, of which either may be missing."""
+        """Clamps elements between bounds; either bound may be missing."""
     @overload
     def clamp_(self, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
         """`clamp` in place."""
@@ -465,7 +465,7 @@ class Tensor:
     def contiguous(self, memory_format: memory_format | None = None) -> Any:
         """The elements in row-major order, or in a memory format; the tensor itself if it has that order."""
     def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
-        """Another tensor's elements written into this one."""
+        """Copies another tensor's elements into this one."""
     def copysign(self, other: Tensor | Number) -> Any:
         """Magnitude of the first operand with the sign of the second."""
     def corrcoef(self) -> Any:
@@ -479,7 +479,7 @@ class Tensor:
     def cosh_(self) -> Tensor:
         """In place."""
     def count_nonzero(self, dim: int | Sequence[int | None] | None = None) -> Any:
-        """How many elements are not zero."""
+        """Number of nonzero elements."""
     def cov(self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Any:
         """Covariances of variables stored in rows."""
     def cross(self, other: Tensor, dim: int | None = None) -> Any:
@@ -497,7 +497,7 @@ class Tensor:
     def det(self) -> Any:
         """Determinant."""
     def diag(self, diagonal: int = 0) -> Any:
-        """A diagonal of the last two dimensions filled with a vector, or taken out."""
+        """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
         """The elements as diagonals of new matrices."""
     def diagflat(self, offset: int = 0) -> Any:
@@ -505,7 +505,7 @@ class Tensor:
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
         """The diagonal of two dimensions."""
     def diagonal_scatter(self, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-        """A diagonal replaced."""
+        """A copy with a diagonal replaced."""
     def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
         """Differences of neighbours."""
     def digamma(self) -> Any:
@@ -516,13 +516,13 @@ class Tensor:
         """The p-norm of the difference."""
     @overload
     def div(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
-        """Quotient of two tensors, rounded as `rounding_mode` says."""
+        """Quotient of two tensors, rounded by `rounding_mode`."""
     @overload
     def div(self, other: Tensor, *, rounding_mode: str | None = None) -> Any:
-        """Quotient of two tensors, rounded as `rounding_mode` says."""
+        """Quotient of two tensors, rounded by `rounding_mode`."""
     @overload
     def div(self, other: Number, *, rounding_mode: str | None = None) -> Any:
-        """Quotient of two tensors, rounded as `rounding_mode` says."""
+        """Quotient of two tensors, rounded by `rounding_mode`."""
     def div_(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
         """`div` in place."""
     @overload
@@ -572,27 +572,27 @@ class Tensor:
     def expm1_(self) -> Tensor:
         """In place."""
     def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Exponentially distributed numbers in place."""
+        """Exponential samples in place."""
     @overload
     def fill_(self, value: Tensor) -> Tensor:
-        """A number in every place."""
+        """Fills with a number."""
     @overload
     def fill_(self, value: Number) -> Tensor:
-        """A number in every place."""
+        """Fills with a number."""
     def fill_diagonal_(self, fill_value: Number, wrap: bool = False) -> Tensor:
-        """A number on the diagonal."""
+        """Fills the diagonal with a number."""
     def fix(self) -> Any:
         """Integer part."""
     def fix_(self) -> Tensor:
         """In place."""
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
-        """Dimensions merged into one."""
+        """Merges dimensions into one."""
     def flip(self, *dims: int | Sequence[int]) -> Any:
-        """Dimensions back to front."""
+        """Reverses dimensions."""
     def fliplr(self) -> Any:
-        """Columns back to front."""
+        """Reverses columns."""
     def flipud(self) -> Any:
-        """Rows back to front."""
+        """Reverses rows."""
     def float_power(self, exponent: Tensor | Number) -> Any:
         """`pow` in double precision."""
     def floor(self) -> Any:
@@ -616,7 +616,7 @@ class Tensor:
     def frac_(self) -> Tensor:
         """In place."""
     def frexp(self) -> Any:
-        """Mantissa and exponent: `mantissa * 2**exponent` are the elements."""
+        """Mantissa and exponent with `input = mantissa * 2**exponent`."""
     def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
         """Elements by an index along one dimension."""
     def gcd(self, other: Tensor) -> Any:
@@ -624,7 +624,7 @@ class Tensor:
     def ge(self, other: Tensor | Number) -> Any:
         """Whether elements are greater or equal."""
     def geometric_(self, p: float, *, generator: Generator | None = None) -> Tensor:
-        """Geometrically distributed numbers in place."""
+        """Geometric samples in place."""
     def geqrf(self) -> Any:
         """Householder reflectors of a QR factorisation in LAPACK's packing, and their factors."""
     def ger(self, vec2: Tensor) -> Any:
@@ -654,19 +654,19 @@ class Tensor:
     def hypot(self, other: Tensor) -> Any:
         """`sqrt(input^2 + other^2)`."""
     def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Any:
-        """Entries added where an index points."""
+        """Adds entries at indices of a dimension."""
     def index_add_(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
         """`index_add` in place."""
     def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Any:
-        """Entries written where an index points."""
+        """Writes entries at indices of a dimension."""
     def index_copy_(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
         """`index_copy` in place."""
     def index_fill(self, dim: int, index: Tensor, value: Tensor | Number) -> Any:
-        """A number where an index points."""
+        """Writes a number at indices of a dimension."""
     def index_fill_(self, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
         """`index_fill` in place."""
     def index_reduce(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:
-        """Entries combined where an index points."""
+        """Reduces entries at indices of a dimension."""
     def index_select(self, dim: int, index: Tensor) -> Any:
         """Entries of a dimension by index."""
     def inner(self, other: Tensor) -> Any:
@@ -676,7 +676,7 @@ class Tensor:
     def is_contiguous(self, memory_format: memory_format | None = None) -> Any:
         """Whether the elements are in a memory format's order."""
     def is_nonzero(self) -> Any:
-        """Whether the one element is not zero."""
+        """Whether the single element is not zero."""
     def isclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
         """Whether elements are close to another tensor's."""
     def isfinite(self) -> Any:
@@ -690,7 +690,7 @@ class Tensor:
     def isposinf(self) -> Any:
         """Whether elements are plus infinity."""
     def isreal(self) -> Any:
-        """Whether elements are real: all are."""
+        """Whether elements are real; always true, as there are no complex dtypes."""
     def kron(self, other: Tensor) -> Any:
         """Kronecker product."""
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -702,7 +702,7 @@ class Tensor:
     def le(self, other: Tensor | Number) -> Any:
         """Whether elements are less or equal."""
     def lerp(self, end: Tensor, weight: Tensor | Number) -> Any:
-        """Between two tensors: `input + weight * (end - input)`."""
+        """Linear interpolation: `input + weight * (end - input)`."""
     def less(self, other: Tensor | Number) -> Any:
         """Whether elements are less."""
     def less_equal(self, other: Tensor | Number) -> Any:
@@ -728,7 +728,7 @@ class Tensor:
     def log_(self) -> Tensor:
         """In place."""
     def log_normal_(self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
-        """Numbers whose logarithms are normal, in place."""
+        """Log-normal samples in place."""
     def log_softmax(self, dim: int, dtype: _dtype | None = None) -> Any:
         """Logarithm of `softmax`."""
     def logaddexp(self, other: Tensor) -> Any:
@@ -756,11 +756,11 @@ class Tensor:
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Any:
         """Solution of a system whose LU factors are known."""
     def masked_fill(self, mask: Tensor, value: Tensor | Number) -> Any:
-        """A number where a mask is true."""
+        """Writes a number where a mask is true."""
     def masked_fill_(self, mask: Tensor, value: Tensor | Number) -> Tensor:
         """`masked_fill` in place."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Any:
-        """Elements of a source, in order, where a mask is true."""
+        """Writes elements of a source, in order, where a mask is true."""
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
         """`masked_scatter` in place."""
     def masked_select(self, mask: Tensor) -> Any:
@@ -806,11 +806,11 @@ class Tensor:
     def mode(self, dim: int = -1, keepdim: bool = False) -> Any:
         """The most frequent element."""
     def moveaxis(self, source: int | Sequence[int | None], destination: int | Sequence[int | None]) -> Any:
-        """Dimensions moved to other places."""
+        """Moves dimensions to other positions."""
     def movedim(self, source: int | Sequence[int | None], destination: int | Sequence[int | None]) -> Any:
-        """Dimensions moved to other places."""
+        """Moves dimensions to other positions."""
     def msort(self) -> Any:
-        """Entries of the first dimension in order."""
+        """Sorts along the first dimension."""
     @overload
     def mul(self, other: Tensor | Number) -> Any:
         """Product of two tensors."""
@@ -823,7 +823,7 @@ class Tensor:
     def mul_(self, other: Tensor | Number) -> Tensor:
         """`mul` in place."""
     def multinomial(self, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Any:
-        """Indices drawn with the weights of the elements."""
+        """Samples indices with the elements as weights."""
     @overload
     def multiply(self, other: Tensor | Number) -> Any:
         """Another name of `mul`."""
@@ -867,7 +867,7 @@ class Tensor:
     def negative_(self) -> Tensor:
         """In place."""
     def new_empty(self, *size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
-        """Memory of this tensor's dtype."""
+        """Uninitialised memory of this tensor's dtype."""
     def new_full(self, size: int | Sequence[int | None], fill_value: Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
         """One number of this tensor's dtype."""
     def new_ones(self, *size: int | Sequence[int], dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False) -> Any:
@@ -877,7 +877,7 @@ class Tensor:
     def nextafter(self, other: Tensor) -> Any:
         """The next number towards another."""
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """Where elements are not zero: rows of indices, or one tensor per dimension."""
+        """Indices of nonzero elements: as rows, or one tensor per dimension."""
     @overload
     def norm(self, p: Number | None = 2, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, dtype: _dtype | None = None) -> Any:
         """A norm of the elements."""
@@ -891,17 +891,17 @@ class Tensor:
     def outer(self, vec2: Tensor) -> Any:
         """All products of two vectors' elements."""
     def permute(self, *dims: int | Sequence[int]) -> Any:
-        """Dimensions in another order."""
+        """Permutes dimensions."""
     def pinverse(self, rcond: float = 1e-15) -> Any:
         """Pseudo-inverse."""
     def positive(self) -> Any:
         """The tensor itself."""
     @overload
     def pow(self, exponent: Tensor | Number) -> Any:
-        """Elements to a power."""
+        """Raises elements to a power."""
     @overload
     def pow(self, exponent: Tensor) -> Any:
-        """Elements to a power."""
+        """Raises elements to a power."""
     def pow_(self, exponent: Tensor | Number) -> Tensor:
         """`pow` in place."""
     def prelu(self, weight: Tensor) -> Any:
@@ -913,11 +913,11 @@ class Tensor:
     def prod(self, dim: int, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
         """Product of elements."""
     def put(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
-        """Elements put at places in row-major order."""
+        """Writes elements at row-major positions."""
     def qr(self, some: bool = True) -> Any:
         """Orthogonal and triangular factors."""
     def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Any:
-        """Quantiles, between elements by linear interpolation."""
+        """Quantiles, linearly interpolated."""
     def rad2deg(self) -> Any:
         """Radians as degrees."""
     @overload
@@ -946,7 +946,7 @@ class Tensor:
     def remainder(self, other: Tensor) -> Any:
         """Remainder with the sign of the divisor, as Python's `%`."""
     def renorm(self, p: Number, dim: int, maxnorm: Number) -> Any:
-        """Sub-tensors with norms above a limit scaled down to it."""
+        """Scales down sub-tensors whose norm exceeds a limit."""
     def repeat(self, *repeats: int | Sequence[int]) -> Any:
         """The whole tensor repeated along its dimensions."""
     @overload
@@ -956,7 +956,7 @@ class Tensor:
     def repeat_interleave(self, *, output_size: int | None = None) -> Any:
         """Elements repeated."""
     def reshape(self, *shape: int | Sequence[int]) -> Any:
-        """The same elements under another shape; a copy only if it must be."""
+        """The same elements in another shape, copied only if needed."""
     def reshape_as(self, other: Tensor) -> Any:
         """Another tensor's shape."""
     def resolve_conj(self) -> Any:
@@ -964,9 +964,9 @@ class Tensor:
     def resolve_neg(self) -> Any:
         """The elements, none of which is negated lazily."""
     def roll(self, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] = ()) -> Any:
-        """Entries shifted round."""
+        """Rolls entries along dimensions."""
     def rot90(self, k: int = 1, dims: int | Sequence[int | None] = (0,1)) -> Any:
-        """Turned by right angles."""
+        """Rotates by multiples of 90 degrees."""
     def round(self, *, decimals: int = 0) -> Any:
         """The nearest integer, ties to even, or the nearest number with `decimals` decimals."""
     def rsqrt(self) -> Any:
@@ -975,10 +975,10 @@ class Tensor:
         """In place."""
     @overload
     def scatter(self, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None) -> Any:
-        """Elements written by an index along one dimension."""
+        """Writes elements by an index along one dimension."""
     @overload
     def scatter(self, dim: int, index: Tensor, value: Number, *, reduce: str | None = None) -> Any:
-        """Elements written by an index along one dimension."""
+        """Writes elements by an index along one dimension."""
     @overload
     def scatter_(self, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None) -> Tensor:
         """`scatter` in place."""
@@ -986,17 +986,17 @@ class Tensor:
     def scatter_(self, dim: int, index: Tensor, value: Number, *, reduce: str | None = None) -> Tensor:
         """`scatter` in place."""
     def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Any:
-        """Elements added by an index along one dimension."""
+        """Adds elements by an index along one dimension."""
     def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
         """`scatter_add` in place."""
     def scatter_reduce(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
-        """Elements combined by an index along one dimension."""
+        """Reduces elements by an index along one dimension."""
     def scatter_reduce_(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
         """`scatter_reduce` in place."""
     def select(self, dim: int, index: int) -> Any:
         """One entry of a dimension."""
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Any:
-        """One entry of a dimension replaced."""
+        """A copy with one entry of a dimension replaced."""
     def selu(self) -> Any:
         """The self-normalising `elu`."""
     def selu_(self) -> Tensor:
@@ -1024,17 +1024,17 @@ class Tensor:
     def sinh_(self) -> Tensor:
         """In place."""
     def slice_scatter(self, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
-        """A part of a dimension replaced."""
+        """A copy with a slice of a dimension replaced."""
     def slogdet(self) -> Any:
         """Sign and logarithm of the determinant."""
     def softmax(self, dim: int, dtype: _dtype | None = None) -> Any:
         """Exponentials that sum to one."""
     @overload
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-        """Elements in order, and where they were."""
+        """Sorted elements and their indices."""
     @overload
     def sort(self, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
-        """Elements in order, and where they were."""
+        """Sorted elements and their indices."""
     @overload
     def split(self, split_size_or_sections: int, dim: int = 0) -> Any:
         """Parts of a length, or of given lengths."""
@@ -1055,7 +1055,7 @@ class Tensor:
     def square_(self) -> Tensor:
         """In place."""
     def squeeze(self, dim: int | Sequence[int | None] | None = None) -> Any:
-        """Without dimensions of size one."""
+        """Removes dimensions of size one."""
     @overload
     def std(self, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False) -> Any:
         """Standard deviation."""
@@ -1088,17 +1088,17 @@ class Tensor:
     def sum(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, dtype: _dtype | None = None) -> Any:
         """Sum of elements."""
     def sum_to_size(self, *size: int | Sequence[int]) -> Any:
-        """Sums that leave a tensor of the given size."""
+        """Sums broadcast dimensions to the given size."""
     def svd(self, some: bool = True, compute_uv: bool = True) -> Any:
         """Singular value decomposition, `A = U diag(S) V^T`."""
     def swapaxes(self, axis0: int, axis1: int) -> Any:
-        """Two dimensions changed round."""
+        """Transposes two dimensions."""
     def swapdims(self, dim0: int, dim1: int) -> Any:
-        """Two dimensions changed round."""
+        """Transposes two dimensions."""
     def t(self) -> Any:
-        """A matrix transposed."""
+        """Transposes a matrix."""
     def take(self, index: Tensor) -> Any:
-        """Elements by their place in row-major order."""
+        """Elements by their row-major position."""
     def take_along_dim(self, indices: Tensor, dim: int | None = None) -> Any:
         """Elements by indices that broadcast."""
     def tan(self) -> Any:
@@ -1125,19 +1125,19 @@ class Tensor:
         """The whole tensor repeated."""
     @overload
     def to(self, dtype: _dtype, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Any:
-        """On another device, of another dtype, in another order."""
+        """Converts to another device, dtype or memory format."""
     @overload
     def to(self, other: Tensor, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Any:
-        """On another device, of another dtype, in another order."""
+        """Converts to another device, dtype or memory format."""
     @overload
     def to(self, device: _device | str | int | None = None, dtype: _dtype | None = None, non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Any:
-        """On another device, of another dtype, in another order."""
+        """Converts to another device, dtype or memory format."""
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
         """The largest or smallest elements, and their indices."""
     def trace(self) -> Any:
         """Sum of the diagonal."""
     def transpose(self, dim0: int, dim1: int) -> Any:
-        """Two dimensions changed round."""
+        """Transposes two dimensions."""
     def triangular_solve(self, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
         """Solution of a triangular system, and the matrix."""
     def tril(self, diagonal: int = 0) -> Any:
@@ -1157,17 +1157,17 @@ class Tensor:
     def unbind(self, dim: int = 0) -> Any:
         """All entries of a dimension."""
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Any:
-        """One dimension unfolded into several."""
+        """Splits one dimension into several."""
     def unfold(self, dimension: int, size: int, step: int) -> Any:
         """Windows of a dimension."""
     def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Uniform numbers in place."""
     def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-        """Different values in order; each element's index among them, and the counts."""
+        """Sorted distinct values; optionally each element's index among them, and counts."""
     def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
         """Runs of equal elements."""
     def unsqueeze(self, dim: int) -> Any:
-        """With a new dimension of size one."""
+        """Inserts a dimension of size one."""
     @overload
     def var(self, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False) -> Any:
         """Variance."""
@@ -1184,10 +1184,10 @@ class Tensor:
         """Product of two vectors."""
     @overload
     def view(self, dtype: _dtype) -> Any:
-        """The same elements under another shape, without copying."""
+        """A view of the elements in another shape."""
     @overload
     def view(self, *shape: int | Sequence[int]) -> Any:
-        """The same elements under another shape, without copying."""
+        """A view of the elements in another shape."""
     def view_as(self, other: Tensor) -> Any:
         """A view of another tensor's shape."""
     @overload
@@ -1197,7 +1197,7 @@ class Tensor:
     def vsplit(self, indices: Sequence[int]) -> Any:
         """Parts along the rows."""
     def where(self, condition: Tensor, other: Tensor | Number) -> Any:
-        """This tensor's elements where a condition holds, another's where not."""
+        """Selects from this tensor where a condition holds, from another elsewhere."""
     @overload
     def xlogy(self, other: Tensor | Number) -> Any:
         """`input * log(other)`, zero where the input is zero."""
@@ -1273,7 +1273,7 @@ class Tensor:
     def hypot_(self, other: Tensor) -> Tensor:
         """`sqrt(input^2 + other^2)`."""
     def index_reduce_(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-        """Entries combined where an index points."""
+        """Reduces entries at indices of a dimension."""
     def lcm_(self, other: Tensor) -> Tensor:
         """Least common multiple."""
     def ldexp_(self, other: Tensor) -> Tensor:
@@ -1281,7 +1281,7 @@ class Tensor:
     def le_(self, other: Tensor | Number) -> Tensor:
         """Whether elements are less or equal."""
     def lerp_(self, end: Tensor, weight: Tensor | Number) -> Tensor:
-        """Between two tensors: `input + weight * (end - input)`."""
+        """Linear interpolation: `input + weight * (end - input)`."""
     def less_(self, other: Tensor | Number) -> Tensor:
         """Whether elements are less."""
     def less_equal_(self, other: Tensor | Number) -> Tensor:
@@ -1315,7 +1315,7 @@ class Tensor:
     def not_equal_(self, other: Tensor | Number) -> Tensor:
         """Whether elements differ."""
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-        """Elements put at places in row-major order."""
+        """Writes elements at row-major positions."""
     def rad2deg_(self) -> Tensor:
         """Radians as degrees."""
     @overload
@@ -1325,7 +1325,7 @@ class Tensor:
     def remainder_(self, other: Tensor) -> Tensor:
         """Remainder with the sign of the divisor, as Python's `%`."""
     def renorm_(self, p: Number, dim: int, maxnorm: Number) -> Tensor:
-        """Sub-tensors with norms above a limit scaled down to it."""
+        """Scales down sub-tensors whose norm exceeds a limit."""
     def round_(self, *, decimals: int = 0) -> Tensor:
         """The nearest integer, ties to even, or the nearest number with `decimals` decimals."""
     def sgn_(self) -> Tensor:
@@ -1339,7 +1339,7 @@ class Tensor:
     def subtract_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """Another name of `sub`."""
     def transpose_(self, dim0: int, dim1: int) -> Tensor:
-        """Two dimensions changed round."""
+        """Transposes two dimensions."""
     def tril_(self, diagonal: int = 0) -> Tensor:
         """The lower triangle."""
     def triu_(self, diagonal: int = 0) -> Tensor:
@@ -1373,11 +1373,11 @@ def acosh(input: Tensor, *, out: Any = ...) -> Any:
 def acosh_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """Means of as many windows as wanted."""
+    """Means of a given number of windows."""
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """Means of as many windows as wanted."""
+    """Means of a given number of windows."""
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """Means of as many windows as wanted."""
+    """Means of a given number of windows."""
 @overload
 def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1, out: Any = ...) -> Any:
     """Sum of two tensors, the second times `alpha`."""
@@ -1400,15 +1400,15 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: N
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
     """`beta * input + alpha * outer(vec1, vec2)`."""
 def adjoint(input: Tensor, *, out: Any = ...) -> Any:
-    """The last two dimensions changed round."""
+    """Transposes the last two dimensions."""
 def all(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, out: Any = ...) -> Any:
     """Whether all elements are true."""
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, *, out: Any = ...) -> Any:
     """Whether all elements are close to another tensor's."""
 def amax(input: Tensor, dim: int | Sequence[int | None] | None = (), keepdim: bool = False, *, out: Any = ...) -> Any:
-    """The largest elements; gradients are shared between equals."""
+    """The largest elements; equal elements share the gradient."""
 def amin(input: Tensor, dim: int | Sequence[int | None] | None = (), keepdim: bool = False, *, out: Any = ...) -> Any:
-    """The smallest elements; gradients are shared between equals."""
+    """The smallest elements; equal elements share the gradient."""
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = ...) -> Any:
     """The smallest and the largest elements."""
 def angle(input: Tensor, *, out: Any = ...) -> Any:
@@ -1453,12 +1453,12 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
     """Index of the smallest element."""
 @overload
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = ...) -> Any:
-    """Where elements would be in order."""
+    """Indices that sort the elements."""
 @overload
 def argsort(input: Tensor, *, stable: bool, dim: int = -1, descending: bool = False, out: Any = ...) -> Any:
-    """Where elements would be in order."""
+    """Indices that sort the elements."""
 def argwhere(input: Tensor, *, out: Any = ...) -> Any:
-    """Rows of indices of elements that are not zero."""
+    """Indices of nonzero elements, as rows."""
 def as_strided(input: Tensor, size: int | Sequence[int | None], stride: int | Sequence[int | None], storage_offset: int | None = None, *, out: Any = ...) -> Any:
     """A view by sizes and strides."""
 def asin(input: Tensor, *, out: Any = ...) -> Any:
@@ -1490,7 +1490,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, 
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Bartlett window."""
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = ...) -> Any:
-    """Ones with the probabilities of the elements."""
+    """Bernoulli samples with the elements as probabilities."""
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Any = ...) -> Any:
     """`input1 @ weight @ input2 + bias`, per output."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0, *, out: Any = ...) -> Any:
@@ -1514,9 +1514,9 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Any = ...) -> Any:
 def broadcast_to(input: Tensor, size: int | Sequence[int | None], *, out: Any = ...) -> Any:
     """Dimensions of size one repeated, without copying."""
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Any = ...) -> Any:
-    """Which bucket elements fall into."""
+    """The bucket of each element."""
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
-    """Tensors joined along a dimension."""
+    """Concatenates tensors along a dimension."""
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None, *, out: Any = ...) -> Any:
     """Distances between two sets of vectors."""
 def ceil(input: Tensor, *, out: Any = ...) -> Any:
@@ -1526,7 +1526,7 @@ def ceil_(input: Tensor, *, out: Any = ...) -> Tensor:
 def celu(input: Tensor, alpha: Number = 1.0, *, out: Any = ...) -> Any:
     """`x`, or `alpha * (exp(x) - 1)` below zero."""
 def channel_shuffle(input: Tensor, groups: int, *, out: Any = ...) -> Any:
-    """Channels of groups interleaved."""
+    """Interleaves the channels of groups."""
 def cholesky(input: Tensor, upper: bool = False, *, out: Any = ...) -> Any:
     """Cholesky factor."""
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Any = ...) -> Any:
@@ -1537,10 +1537,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, out: Any = ...) -> Any:
     """A number of parts."""
 @overload
 def clamp(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Any = ...) -> Any:
-    """Elements kept between bounds, of which either may be missing."""
+    """Clamps elements between bounds; either bound may be missing."""
 @overload
 def clamp(input: Tensor, min: Number | None = None, max: Number | None = None, *, out: Any = ...) -> Any:
-    """Elements kept between bounds, of which either may be missing."""
+    """Clamps elements between bounds; either bound may be missing."""
 @overload
 def clamp_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Any = ...) -> Tensor:
     """`clamp` in place."""
@@ -1574,9 +1574,9 @@ def column_stack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False, *, out: Any = ...) -> Any:
     """Combinations of `r` elements."""
 def concat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
-    """Tensors joined along a dimension."""
+    """Concatenates tensors along a dimension."""
 def concatenate(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
-    """Tensors joined along a dimension."""
+    """Concatenates tensors along a dimension."""
 def conj(input: Tensor, *, out: Any = ...) -> Any:
     """The elements, which are real."""
 def conj_physical(input: Tensor, *, out: Any = ...) -> Any:
@@ -1608,17 +1608,17 @@ def cosh_(input: Tensor, *, out: Any = ...) -> Tensor:
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, *, out: Any = ...) -> Any:
     """Cosine of the angle between vectors."""
 def count_nonzero(input: Tensor, dim: int | Sequence[int | None] | None = None, *, out: Any = ...) -> Any:
-    """How many elements are not zero."""
+    """Number of nonzero elements."""
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None, out: Any = ...) -> Any:
     """Covariances of variables stored in rows."""
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any = ...) -> Any:
     """Cross product of vectors of three."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False, *, out: Any = ...) -> Any:
-    """Likelihood of sequences whose alignment is not known."""
+    """Connectionist temporal classification: likelihood of sequences of unknown alignment."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int], target_lengths: Sequence[int], blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False, *, out: Any = ...) -> Any:
-    """Likelihood of sequences whose alignment is not known."""
+    """Connectionist temporal classification: likelihood of sequences of unknown alignment."""
 def cummax(input: Tensor, dim: int, *, out: Any = ...) -> Any:
     """Running maxima, and their indices."""
 def cummin(input: Tensor, dim: int, *, out: Any = ...) -> Any:
@@ -1638,7 +1638,7 @@ def deg2rad(input: Tensor, *, out: Any = ...) -> Any:
 def det(A: Tensor, *, out: Any = ...) -> Any:
     """Determinant."""
 def diag(input: Tensor, diagonal: int = 0, *, out: Any = ...) -> Any:
-    """A diagonal of the last two dimensions filled with a vector, or taken out."""
+    """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Any = ...) -> Any:
     """The elements as diagonals of new matrices."""
 def diagflat(input: Tensor, offset: int = 0, *, out: Any = ...) -> Any:
@@ -1646,7 +1646,7 @@ def diagflat(input: Tensor, offset: int = 0, *, out: Any = ...) -> Any:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Any = ...) -> Any:
     """The diagonal of two dimensions."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Any = ...) -> Any:
-    """A diagonal replaced."""
+    """A copy with a diagonal replaced."""
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Any = ...) -> Any:
     """Differences of neighbours."""
 def digamma(input: Tensor, *, out: Any = ...) -> Any:
@@ -1657,13 +1657,13 @@ def dist(input: Tensor, other: Tensor, p: Number = 2, *, out: Any = ...) -> Any:
     """The p-norm of the difference."""
 @overload
 def div(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
-    """Quotient of two tensors, rounded as `rounding_mode` says."""
+    """Quotient of two tensors, rounded by `rounding_mode`."""
 @overload
 def div(input: Number, other: Tensor, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
-    """Quotient of two tensors, rounded as `rounding_mode` says."""
+    """Quotient of two tensors, rounded by `rounding_mode`."""
 @overload
 def div(input: Number, other: Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
-    """Quotient of two tensors, rounded as `rounding_mode` says."""
+    """Quotient of two tensors, rounded by `rounding_mode`."""
 @overload
 def divide(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None, out: Any = ...) -> Any:
     """Another name of `div`."""
@@ -1673,7 +1673,7 @@ def divide(input: Number, other: Tensor | Number, *, rounding_mode: str | None =
 def dot(input: Tensor, tensor: Tensor, *, out: Any = ...) -> Any:
     """Product of two vectors."""
 def dropout(input: Tensor, p: float, train: bool, *, out: Any = ...) -> Any:
-    """Elements zeroed at random, the others scaled up."""
+    """Zeroes elements at random and scales up the others."""
 @overload
 def dsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
     """Parts along the third dimension."""
@@ -1681,11 +1681,11 @@ def dsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
 def dsplit(input: Tensor, indices: Sequence[int], *, out: Any = ...) -> Any:
     """Parts along the third dimension."""
 def dstack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
-    """Tensors joined along the third dimension."""
+    """Concatenates tensors along the third dimension."""
 def empty(*size: int | Sequence[int], memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
-    """Whatever the memory holds."""
+    """Uninitialised memory."""
 def empty_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
-    """Whatever the memory holds, like another tensor."""
+    """Uninitialised memory like another tensor."""
 def eq(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are equal."""
 def equal(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
@@ -1717,19 +1717,19 @@ def expm1_(input: Tensor, *, out: Any = ...) -> Tensor:
 def eye(n: int, m: int | None = None, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Ones on the diagonal."""
 def fill(input: Tensor, value: Number, *, out: Any = ...) -> Any:
-    """A number in every place of a new tensor."""
+    """A copy filled with a number."""
 def fix(input: Tensor, *, out: Any = ...) -> Any:
     """Integer part."""
 def fix_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1, *, out: Any = ...) -> Any:
-    """Dimensions merged into one."""
+    """Merges dimensions into one."""
 def flip(input: Tensor, dims: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """Dimensions back to front."""
+    """Reverses dimensions."""
 def fliplr(input: Tensor, *, out: Any = ...) -> Any:
-    """Columns back to front."""
+    """Reverses columns."""
 def flipud(input: Tensor, *, out: Any = ...) -> Any:
-    """Rows back to front."""
+    """Reverses rows."""
 def float_power(input: Tensor, exponent: Tensor | Number, *, out: Any = ...) -> Any:
     """`pow` in double precision."""
 def floor(input: Tensor, *, out: Any = ...) -> Any:
@@ -1753,9 +1753,9 @@ def frac(input: Tensor, *, out: Any = ...) -> Any:
 def frac_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
 def frexp(input: Tensor, *, out: Any = ...) -> Any:
-    """Mantissa and exponent: `mantissa * 2**exponent` are the elements."""
+    """Mantissa and exponent with `input = mantissa * 2**exponent`."""
 def full(size: int | Sequence[int | None], fill_value: Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
-    """One number in every place."""
+    """One number in every element."""
 def full_like(input: Tensor, fill_value: Number, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """One number like another tensor."""
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = ...) -> Any:
@@ -1814,17 +1814,17 @@ def hsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
 def hsplit(input: Tensor, indices: Sequence[int], *, out: Any = ...) -> Any:
     """Parts along the columns."""
 def hstack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
-    """Tensors joined column by column."""
+    """Concatenates tensors horizontally."""
 def hypot(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """`sqrt(input^2 + other^2)`."""
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Any = ...) -> Any:
-    """Entries added where an index points."""
+    """Adds entries at indices of a dimension."""
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Any = ...) -> Any:
-    """Entries written where an index points."""
+    """Writes entries at indices of a dimension."""
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number, *, out: Any = ...) -> Any:
-    """A number where an index points."""
+    """Writes a number at indices of a dimension."""
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True, out: Any = ...) -> Any:
-    """Entries combined where an index points."""
+    """Reduces entries at indices of a dimension."""
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = ...) -> Any:
     """Entries of a dimension by index."""
 def inner(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
@@ -1832,7 +1832,7 @@ def inner(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
 def inverse(input: Tensor, *, out: Any = ...) -> Any:
     """Inverse."""
 def is_nonzero(input: Tensor, *, out: Any = ...) -> Any:
-    """Whether the one element is not zero."""
+    """Whether the single element is not zero."""
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, *, out: Any = ...) -> Any:
     """Whether elements are close to another tensor's."""
 def isfinite(input: Tensor, *, out: Any = ...) -> Any:
@@ -1855,7 +1855,7 @@ def isneginf(input: Tensor, *, out: Any = ...) -> Any:
 def isposinf(input: Tensor, *, out: Any = ...) -> Any:
     """Whether elements are plus infinity."""
 def isreal(input: Tensor, *, out: Any = ...) -> Any:
-    """Whether elements are real: all are."""
+    """Whether elements are real; always true, as there are no complex dtypes."""
 def kron(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """Kronecker product."""
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = ...) -> Any:
@@ -1869,7 +1869,7 @@ def ldexp(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
 def le(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are less or equal."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Any = ...) -> Any:
-    """Between two tensors: `input + weight * (end - input)`."""
+    """Linear interpolation: `input + weight * (end - input)`."""
 def less(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are less."""
 def less_equal(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
@@ -1878,7 +1878,7 @@ def lgamma(input: Tensor, *, out: Any = ...) -> Any:
     """Logarithm of the gamma function's magnitude."""
 def lgamma_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
-def linspace(start: Number, end: Number, steps: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def linspace(start: Tensor | Number, end: Tensor | Number, steps: int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Numbers evenly spaced from `start` to `end`."""
 def log(input: Tensor, *, out: Any = ...) -> Any:
     """Natural logarithm."""
@@ -1916,18 +1916,18 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """Logical exclusive or."""
 def logit(input: Tensor, eps: float | None = None, *, out: Any = ...) -> Any:
     """Inverse of the logistic function."""
-def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def logspace(start: Tensor | Number, end: Tensor | Number, steps: int, base: float = 10.0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Powers of a base, exponents evenly spaced."""
 def logsumexp(input: Tensor, dim: int | Sequence[int | None], keepdim: bool = False, *, out: Any = ...) -> Any:
     """Logarithm of the sum of exponentials."""
 @overload
 def lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, out: Any = ...) -> Any:
-    """A long short-term memory over sequences, padded or packed: outputs, last hidden and last cell states."""
+    """An LSTM over sequences, padded or packed: outputs, last hidden and last cell states."""
 @overload
 def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, *, out: Any = ...) -> Any:
-    """A long short-term memory over sequences, padded or packed: outputs, last hidden and last cell states."""
+    """An LSTM over sequences, padded or packed: outputs, last hidden and last cell states."""
 def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, *, out: Any = ...) -> Any:
-    """One step of a long short-term memory: the new hidden and cell state."""
+    """One step of an LSTM: the new hidden and cell state."""
 def lt(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Whether elements are less."""
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = ...) -> Any:
@@ -1935,9 +1935,9 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = ...) -
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = ...) -> Any:
     """Permutation, lower and upper triangle of packed LU factors."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number, *, out: Any = ...) -> Any:
-    """A number where a mask is true."""
+    """Writes a number where a mask is true."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Any = ...) -> Any:
-    """Elements of a source, in order, where a mask is true."""
+    """Writes elements of a source, in order, where a mask is true."""
 def masked_select(input: Tensor, mask: Tensor, *, out: Any = ...) -> Any:
     """Elements where a mask is true."""
 def matmul(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
@@ -1987,11 +1987,11 @@ def mm(input: Tensor, mat2: Tensor, *, out: Any = ...) -> Any:
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = ...) -> Any:
     """The most frequent element."""
 def moveaxis(input: Tensor, source: int | Sequence[int | None], destination: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """Dimensions moved to other places."""
+    """Moves dimensions to other positions."""
 def movedim(input: Tensor, source: int | Sequence[int | None], destination: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """Dimensions moved to other places."""
+    """Moves dimensions to other positions."""
 def msort(input: Tensor, *, out: Any = ...) -> Any:
-    """Entries of the first dimension in order."""
+    """Sorts along the first dimension."""
 @overload
 def mul(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Product of two tensors."""
@@ -2002,7 +2002,7 @@ def mul(input: Number, other: Tensor, *, out: Any = ...) -> Any:
 def mul(input: Number, other: Number, *, out: Any = ...) -> Any:
     """Product of two tensors."""
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = ...) -> Any:
-    """Indices drawn with the weights of the elements."""
+    """Samples indices with the elements as weights."""
 @overload
 def multiply(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """Another name of `mul`."""
@@ -2048,7 +2048,7 @@ def negative_(input: Tensor, *, out: Any = ...) -> Tensor:
 def nextafter(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """The next number towards another."""
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = ...) -> Any:
-    """Where elements are not zero: rows of indices, or one tensor per dimension."""
+    """Indices of nonzero elements: as rows, or one tensor per dimension."""
 @overload
 def norm(input: Tensor, p: Number | None = 2, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, dtype: _dtype | None = None, *, out: Any = ...) -> Any:
     """A norm of the elements."""
@@ -2080,25 +2080,25 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
 def pdist(input: Tensor, p: float = 2.0, *, out: Any = ...) -> Any:
     """Distances between vectors of one set."""
 def permute(input: Tensor, dims: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """Dimensions in another order."""
+    """Permutes dimensions."""
 def pinverse(input: Tensor, rcond: float = 1e-15, *, out: Any = ...) -> Any:
     """Pseudo-inverse."""
 def pixel_shuffle(input: Tensor, upscale_factor: int, *, out: Any = ...) -> Any:
-    """Channels spread over pixels."""
+    """Rearranges channels into pixels."""
 def pixel_unshuffle(input: Tensor, downscale_factor: int, *, out: Any = ...) -> Any:
-    """Pixels gathered into channels."""
+    """Rearranges pixels into channels."""
 def poisson(input: Tensor, generator: Generator | None = None, *, out: Any = ...) -> Any:
-    """Numbers of arrivals at the rates of the elements."""
+    """Poisson samples with the elements as rates."""
 def polygamma(n: int, input: Tensor, *, out: Any = ...) -> Any:
     """Derivatives of the digamma function."""
 def positive(input: Tensor, *, out: Any = ...) -> Any:
     """The tensor itself."""
 @overload
 def pow(input: Tensor, exponent: Tensor | Number, *, out: Any = ...) -> Any:
-    """Elements to a power."""
+    """Raises elements to a power."""
 @overload
 def pow(self: Number, exponent: Tensor, *, out: Any = ...) -> Any:
-    """Elements to a power."""
+    """Raises elements to a power."""
 def prelu(input: Tensor, weight: Tensor, *, out: Any = ...) -> Any:
     """`x`, or `weight * x` below zero."""
 @overload
@@ -2108,11 +2108,11 @@ def prod(input: Tensor, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
 def prod(input: Tensor, dim: int, keepdim: bool = False, *, dtype: _dtype | None = None, out: Any = ...) -> Any:
     """Product of elements."""
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, *, out: Any = ...) -> Any:
-    """Elements put at places in row-major order."""
+    """Writes elements at row-major positions."""
 def qr(input: Tensor, some: bool = True, *, out: Any = ...) -> Any:
     """Orthogonal and triangular factors."""
 def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Any = ...) -> Any:
-    """Quantiles, between elements by linear interpolation."""
+    """Quantiles, linearly interpolated."""
 def rad2deg(input: Tensor, *, out: Any = ...) -> Any:
     """Radians as degrees."""
 def rand(*size: int | Sequence[int], generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
@@ -2158,7 +2158,7 @@ def remainder(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
 def remainder(input: Number, other: Tensor, *, out: Any = ...) -> Any:
     """Remainder with the sign of the divisor, as Python's `%`."""
 def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number, *, out: Any = ...) -> Any:
-    """Sub-tensors with norms above a limit scaled down to it."""
+    """Scales down sub-tensors whose norm exceeds a limit."""
 @overload
 def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, out: Any = ...) -> Any:
     """Elements repeated."""
@@ -2166,7 +2166,7 @@ def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None =
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None, out: Any = ...) -> Any:
     """Elements repeated."""
 def reshape(input: Tensor, shape: int | Sequence[int | None], *, out: Any = ...) -> Any:
-    """The same elements under another shape; a copy only if it must be."""
+    """The same elements in another shape, copied only if needed."""
 def resolve_conj(input: Tensor, *, out: Any = ...) -> Any:
     """The elements, which are real."""
 def resolve_neg(input: Tensor, *, out: Any = ...) -> Any:
@@ -2190,13 +2190,13 @@ def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Ten
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, *, out: Any = ...) -> Any:
     """One step of a recurrent network: the new state."""
 def roll(input: Tensor, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] = (), *, out: Any = ...) -> Any:
-    """Entries shifted round."""
+    """Rolls entries along dimensions."""
 def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int | None] = (0,1), *, out: Any = ...) -> Any:
-    """Turned by right angles."""
+    """Rotates by multiples of 90 degrees."""
 def round(input: Tensor, *, decimals: int = 0, out: Any = ...) -> Any:
     """The nearest integer, ties to even, or the nearest number with `decimals` decimals."""
 def row_stack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
-    """Tensors joined row by row."""
+    """Concatenates tensors vertically."""
 def rsqrt(input: Tensor, *, out: Any = ...) -> Any:
     """`1 / sqrt(x)`."""
 def rsqrt_(input: Tensor, *, out: Any = ...) -> Tensor:
@@ -2207,20 +2207,20 @@ def scalar_tensor(s: Number, *, dtype: _dtype | None = None, layout: layout | No
     """A number as a tensor."""
 @overload
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number, *, reduce: str | None = None, out: Any = ...) -> Any:
-    """Elements written by an index along one dimension."""
+    """Writes elements by an index along one dimension."""
 @overload
 def scatter(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str | None = None, out: Any = ...) -> Any:
-    """Elements written by an index along one dimension."""
+    """Writes elements by an index along one dimension."""
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Any = ...) -> Any:
-    """Elements added by an index along one dimension."""
+    """Adds elements by an index along one dimension."""
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True, out: Any = ...) -> Any:
-    """Elements combined by an index along one dimension."""
+    """Reduces elements by an index along one dimension."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Any = ...) -> Any:
-    """Where values would go in rows that are in order."""
+    """Insertion points of values in sorted rows."""
 def select(input: Tensor, dim: int, index: int, *, out: Any = ...) -> Any:
     """One entry of a dimension."""
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int, *, out: Any = ...) -> Any:
-    """One entry of a dimension replaced."""
+    """A copy with one entry of a dimension replaced."""
 def selu(input: Tensor, *, out: Any = ...) -> Any:
     """The self-normalising `elu`."""
 def selu_(input: Tensor, *, out: Any = ...) -> Tensor:
@@ -2248,17 +2248,17 @@ def sinh(input: Tensor, *, out: Any = ...) -> Any:
 def sinh_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Any = ...) -> Any:
-    """A part of a dimension replaced."""
+    """A copy with a slice of a dimension replaced."""
 def slogdet(A: Tensor, *, out: Any = ...) -> Any:
     """Sign and logarithm of the determinant."""
 def softmax(input: Tensor, dim: int, dtype: _dtype | None = None, *, out: Any = ...) -> Any:
     """Exponentials that sum to one."""
 @overload
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = ...) -> Any:
-    """Elements in order, and where they were."""
+    """Sorted elements and their indices."""
 @overload
 def sort(input: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False, out: Any = ...) -> Any:
-    """Elements in order, and where they were."""
+    """Sorted elements and their indices."""
 @overload
 def split(tensor: Tensor, split_size_or_sections: int, dim: int = 0, *, out: Any = ...) -> Any:
     """Parts of a length, or of given lengths."""
@@ -2279,9 +2279,9 @@ def square(input: Tensor, *, out: Any = ...) -> Any:
 def square_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
 def squeeze(input: Tensor, dim: int | Sequence[int | None] | None = None, *, out: Any = ...) -> Any:
-    """Without dimensions of size one."""
+    """Removes dimensions of size one."""
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
-    """Tensors joined along a new dimension."""
+    """Stacks tensors along a new dimension."""
 @overload
 def std(input: Tensor, dim: int | Sequence[int | None] | None, unbiased: bool, keepdim: bool = False, *, out: Any = ...) -> Any:
     """Standard deviation."""
@@ -2323,13 +2323,13 @@ def sum(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: b
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = ...) -> Any:
     """Singular value decomposition, `A = U diag(S) V^T`."""
 def swapaxes(input: Tensor, axis0: int, axis1: int, *, out: Any = ...) -> Any:
-    """Two dimensions changed round."""
+    """Transposes two dimensions."""
 def swapdims(input: Tensor, dim0: int, dim1: int, *, out: Any = ...) -> Any:
-    """Two dimensions changed round."""
+    """Transposes two dimensions."""
 def t(input: Tensor, *, out: Any = ...) -> Any:
-    """A matrix transposed."""
+    """Transposes a matrix."""
 def take(input: Tensor, index: Tensor, *, out: Any = ...) -> Any:
-    """Elements by their place in row-major order."""
+    """Elements by their row-major position."""
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = ...) -> Any:
     """Elements by indices that broadcast."""
 def tan(input: Tensor, *, out: Any = ...) -> Any:
@@ -2361,7 +2361,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 def trace(input: Tensor, *, out: Any = ...) -> Any:
     """Sum of the diagonal."""
 def transpose(input: Tensor, dim0: int, dim1: int, *, out: Any = ...) -> Any:
-    """Two dimensions changed round."""
+    """Transposes two dimensions."""
 @overload
 def trapezoid(y: Tensor, x: Tensor, *, dim: int = -1, out: Any = ...) -> Any:
     """Area under a curve, by trapezoids."""
@@ -2397,13 +2397,13 @@ def trunc_(input: Tensor, *, out: Any = ...) -> Tensor:
 def unbind(input: Tensor, dim: int = 0, *, out: Any = ...) -> Any:
     """All entries of a dimension."""
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int], *, out: Any = ...) -> Any:
-    """One dimension unfolded into several."""
+    """Splits one dimension into several."""
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: Any = ...) -> Any:
-    """Different values in order; each element's index among them, and the counts."""
+    """Sorted distinct values; optionally each element's index among them, and counts."""
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: Any = ...) -> Any:
     """Runs of equal elements."""
 def unsqueeze(input: Tensor, dim: int, *, out: Any = ...) -> Any:
-    """With a new dimension of size one."""
+    """Inserts a dimension of size one."""
 def vander(x: Tensor, N: int | None = None, increasing: bool = False, *, out: Any = ...) -> Any:
     """Powers of the elements in columns."""
 @overload
@@ -2436,13 +2436,13 @@ def vsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
 def vsplit(input: Tensor, indices: Sequence[int], *, out: Any = ...) -> Any:
     """Parts along the rows."""
 def vstack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
-    """Tensors joined row by row."""
+    """Concatenates tensors vertically."""
 @overload
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number, *, out: Any = ...) -> Any:
-    """Elements of one tensor where a condition holds, of another where not. With a condition alone: where it holds."""
+    """Selects from one tensor where a condition holds, from another elsewhere. With a condition alone: its indices."""
 @overload
 def where(condition: Tensor, *, out: Any = ...) -> Any:
-    """Elements of one tensor where a condition holds, of another where not. With a condition alone: where it holds."""
+    """Selects from one tensor where a condition holds, from another elsewhere. With a condition alone: its indices."""
 @overload
 def xlogy(input: Tensor, other: Tensor | Number, *, out: Any = ...) -> Any:
     """`input * log(other)`, zero where the input is zero."""

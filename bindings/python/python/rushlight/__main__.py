@@ -65,7 +65,7 @@ def shims(option, value, args):
 
 
 def interpreter_options(args):
-    """Obeys ``-u`` and ``-W FILTER`` and returns the rest."""
+    """Applies ``-u`` and ``-W FILTER`` and returns the other arguments."""
     import warnings
 
     while args and (args[0] == "-u" or args[0].startswith("-W")):

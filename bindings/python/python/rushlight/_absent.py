@@ -15,7 +15,7 @@ _QUANTISED = "quantised tensors are not supported"
 _SPARSE = "sparse tensors are not supported; use dense ones"
 _SYMBOLIC = "sizes are numbers, never symbols"
 
-#: Modules that have no other names than absent ones, relative to this package.
+#: Modules with absent names only, relative to this package.
 MODULES = {
     "_higher_order_ops": (_COMPILER, "associative_scan cond flex_attention scan while_loop"),
     "_higher_order_ops.associative_scan": (_COMPILER, "associative_scan"),
@@ -57,7 +57,7 @@ FUNCTIONS = {
     _SYMBOLIC: "SymBool SymFloat SymInt",
 }
 
-#: Packages of ``torch`` that the table makes.
+#: Packages of ``torch`` that the table creates.
 PACKAGES = frozenset(name for name in MODULES if "." not in name)
 
 
@@ -66,7 +66,7 @@ def _error(path, reason):
 
 
 class _AbsentAttribute(NotImplementedError, AttributeError):
-    """An attribute of an absent class; ``hasattr`` says no."""
+    """An attribute of an absent class; ``hasattr`` is False."""
 
 
 class _Member:
@@ -97,7 +97,7 @@ class _AbsentClass(type):
 
 
 def absent_class(path, reason):
-    """A class that raises when it is instantiated. ``isinstance`` says no of everything."""
+    """A class that raises when it is instantiated. ``isinstance`` is always False."""
     module, _, name = path.rpartition(".")
     return _AbsentClass(name, (), {"_path": path, "_reason": reason, "_absent": True, "__module__": module, "__doc__": f"Absent: {reason}."})
 
@@ -121,7 +121,7 @@ def make(path, reason):
 
 
 def fill(namespace, path, reason, names):
-    """Gives a module its absent names. Names it has already stay."""
+    """Gives a module its absent names. Existing names stay."""
     for name in names.split():
         namespace.setdefault(name, make(f"{path}.{name}", reason))
 

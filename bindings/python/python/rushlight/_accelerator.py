@@ -1,8 +1,8 @@
 """The common part of ``torch.cuda``, ``torch.xpu``, ``torch.mps`` and ``torch.accelerator``.
 
 ``cuda``, ``xpu`` and ``hip`` name the machine's accelerator. Without one ``is_available`` is False, and other queries describe the CPU,
-which the names then mean. ``RUSHLIGHT_DEVICE`` (set by ``python -m rushlight --device``) can hide accelerators (``cpu``), or have ``is_available``
-answer yes where there is none (``cuda``, ``xpu``, ``hip``), for scripts that refuse to run otherwise.
+to which the names then refer. ``RUSHLIGHT_DEVICE`` (set by ``python -m rushlight --device``) can hide accelerators (``cpu``), or make ``is_available``
+True without one (``cuda``, ``xpu``, ``hip``), for scripts that refuse to run otherwise.
 """
 
 import os
@@ -46,7 +46,7 @@ class Event:
     def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False):
         if interprocess:
             raise NotImplementedError("Event(interprocess=True): events are not shared between processes")
-        # How a thread waits is the driver's choice: `blocking` changes no result.
+        # The driver chooses how a thread waits: `blocking` changes no result.
         self._timed = enable_timing
         self._device = None if device is None else _C.device(device)
         self._event = self._time = None
@@ -61,7 +61,7 @@ class Event:
         return 0 if self._event is None else self._event.handle
 
     def record(self, stream=None):
-        """Puts the event behind all that a stream, or the one in use, has been given."""
+        """Records the event after all work queued on a stream, by default the current one."""
         stream = current_stream(self._device) if stream is None else stream
         if stream._stream is None:
             self._time = time.perf_counter()
@@ -99,7 +99,7 @@ class DeviceEvent(Event):
 
     def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
         if external:
-            raise NotImplementedError("Event(external=True): events are no part of recorded graphs")
+            raise NotImplementedError("Event(external=True): events are not part of recorded graphs")
         super().__init__(None, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
     @property
@@ -111,9 +111,9 @@ class DeviceEvent(Event):
 
 
 class Stream:
-    """A queue of work of a device (``torch.Stream``). Work of the CPU is done when a call returns: there, streams have nothing to do.
+    """A queue of work of a device (``torch.Stream``). The CPU's work is done when a call returns, so its streams do nothing.
 
-    Streams do not wait for each other by themselves: before a tensor made on one is used on another, let that one wait.
+    Streams do not wait for each other: before a tensor made on one is used on another, the other must wait.
     """
 
     def __init__(self, device=None, priority=0):
@@ -161,7 +161,7 @@ class Stream:
             self._stream.wait_event(event._event)
 
     def record_event(self, event=None):
-        """An event behind all that this stream has been given."""
+        """An event recorded after all work queued on this stream."""
         event = DeviceEvent() if event is None else event
         event.record(self)
         return event
@@ -192,7 +192,7 @@ class Stream:
 
 
 def _accelerator_index(device):
-    """The number of the accelerator that a device means; None for the CPU."""
+    """The index of the accelerator that a device refers to; None for the CPU."""
     kind = None if device is None or isinstance(device, int) else _C.device(device).type
     return _index(device) if _C._device_count() and kind != "cpu" else None
 
@@ -204,7 +204,7 @@ def current_stream(device=None):
 
 
 def default_stream(device=None):
-    """The stream that work on a device goes to where no other is chosen."""
+    """The default stream of a device."""
     index = _accelerator_index(device)
     return Stream._of(None if index is None else _C._Stream.main(index))
 
@@ -217,7 +217,7 @@ def set_stream(stream):
 
 
 class StreamContext:
-    """A context whose work goes to a stream; to the one in use if it is None."""
+    """A context whose work goes to a stream; to the current one if it is None."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -274,7 +274,7 @@ def cpu_name():
 
 
 def _notice(kind, index=0):
-    """Says once that an accelerator's name means the CPU, where it does; refuses the number of a device that is not there."""
+    """Warns once if an accelerator's name refers to the CPU; raises for the index of a missing device."""
     if not pretend and not _C._device_count() and index >= 0:
         kind = kind if kind in ("cuda", "xpu") else "cuda"
         where = _C.device(f"{kind}:{index}" if index else kind)
@@ -283,7 +283,7 @@ def _notice(kind, index=0):
 
 
 class _Device:
-    """A context with a device in use."""
+    """A context with another current device."""
 
     def __init__(self, device=None):
         self.idx = None if device is None or isinstance(device, _C.Tensor) and device.is_cpu else _index(getattr(device, "device", device))
@@ -309,11 +309,11 @@ def functions(kind):
         return count(kind) > 0
 
     def device_count():
-        """How many such devices there are."""
+        """Number of such devices."""
         return count(kind)
 
     def current_device():
-        """The number of the device in use."""
+        """The index of the current device."""
         _notice(kind)
         return _C._current_device()
 
@@ -332,7 +332,7 @@ def functions(kind):
         return found.major, found.minor
 
     def set_device(device):
-        """Makes a device the one in use."""
+        """Sets the current device."""
         if not isinstance(device, int):
             device = _C.device(device)
             if device.type == "cpu" and kind != "cpu":
@@ -349,7 +349,7 @@ def functions(kind):
         _C._synchronize(place(kind, device))
 
     def empty_cache():
-        """Gives memory kept for reuse back to the system."""
+        """Returns cached memory to the system."""
         _C._empty_cache(place(kind))
 
     def memory_allocated(device=None):
@@ -357,7 +357,7 @@ def functions(kind):
         return _C._memory_stats(place(kind, device))[0]
 
     def max_memory_allocated(device=None):
-        """The most bytes in tensors so far."""
+        """Peak bytes in tensors."""
         return _C._memory_stats(place(kind, device))[2]
 
     def memory_reserved(device=None):
@@ -365,7 +365,7 @@ def functions(kind):
         return _C._memory_stats(place(kind, device))[1]
 
     def max_memory_reserved(device=None):
-        """The most bytes held by the allocator, a lower bound: the larger of its current bytes and the peak bytes of tensors."""
+        """Peak bytes held by the allocator, a lower bound: the larger of its current bytes and the peak bytes of tensors."""
         return max(_C._memory_stats(place(kind, device))[1:])
 
     def memory_stats(device=None):
@@ -377,7 +377,7 @@ def functions(kind):
         }
 
     def memory_summary(device=None, abbreviated=False):
-        """Figures of the allocator, in words."""
+        """Figures of the allocator as text."""
         return "\n".join(f"{name}: {value}" for name, value in memory_stats(device).items())
 
     def mem_get_info(device=None):
@@ -398,11 +398,11 @@ def functions(kind):
         _C._manual_seed(int(seed))
 
     def seed():
-        """Seeds the default generator with a number nobody could guess."""
+        """Seeds the default generator from the system's entropy."""
         _C.seed()
 
     def seed_all():
-        """Seeds the default generator with a number nobody could guess."""
+        """Seeds the default generator from the system's entropy."""
         _C.seed()
 
     def initial_seed():
@@ -427,21 +427,21 @@ def functions(kind):
             set_rng_state(state)
 
     def is_bf16_supported(including_emulation=True):
-        """Whether ops take bfloat16."""
+        """Whether ops support bfloat16."""
         return True
 
     def init():
-        """Nothing is left to be done."""
+        """Does nothing: there is nothing to initialise."""
 
     def is_initialized():
         """Whether the device has been used."""
         return is_available()
 
     def ipc_collect():
-        """Nothing is shared between processes."""
+        """Does nothing: no memory is shared between processes."""
 
     def get_arch_list():
-        """Architectures that were compiled for: kernels are compiled for the device when first used."""
+        """Compiled architectures: the device's own, as kernels are compiled on first use."""
         return []
 
     def is_current_stream_capturing():
@@ -449,7 +449,7 @@ def functions(kind):
         return _C._is_recording()
 
     def can_device_access_peer(device, peer_device):
-        """Whether a device can read another's memory: copies go by way of the host."""
+        """Whether a device can read another's memory: always False, as copies go through the host."""
         return False
 
     reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_stats = reset_peak_memory_stats

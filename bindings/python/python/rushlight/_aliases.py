@@ -8,7 +8,7 @@ _FUNCTIONAL = frozenset(
     "feature_alpha_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss poisson_nll_loss rrelu "
     "rrelu_ threshold_ triplet_margin_loss".split()
 )
-#: Functions that copy where others give views.
+#: Copying variants of functions that return views.
 _COPIES = frozenset(
     "alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind unfold unsqueeze view".split()
 )
@@ -59,7 +59,7 @@ def find(name):
 
 
 def _clear_autocast_cache():
-    """Converted parameters are forgotten when a region ends."""
+    """Does nothing: cached conversions are dropped when a region ends."""
 
 
 def _constant_pad_nd(input, pad, value=0):
@@ -83,12 +83,12 @@ def _is_autocast_cpu_enabled():
 
 
 def _is_autocast_cache_enabled():
-    """Whether converted parameters are remembered within a region: they are."""
+    """Whether converted parameters are cached within a region: always True."""
     return True
 
 
 def _is_vulkan_available():
-    """Whether there is such a device: there is not."""
+    """Whether there is such a device: always False."""
     return False
 
 
@@ -98,12 +98,12 @@ def _imag(input):
 
 
 def _set_anomaly_enabled(mode, check_nan=True):
-    """Turns the check for NaN in backward passes on or off."""
+    """Switches the check for NaN in backward passes."""
     _C._set_detect_anomaly(mode)
 
 
 def _kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False):
-    """Kaiser's window."""
+    """Kaiser window."""
     count = window_length + 1 if periodic and window_length > 1 else window_length
     place = _C._torch.linspace(-1, 1, count, dtype=_C.float64, device=device) if count > 1 else _C._torch.zeros(count, dtype=_C.float64, device=device)
     i0 = find("i0")

@@ -1,4 +1,4 @@
-"""Names of ``torch._C`` that public libraries read, put into our compiled module."""
+"""Names of ``torch._C`` that public libraries read, added to the compiled module."""
 
 import sys
 import types
@@ -10,11 +10,11 @@ _JIT = "TorchScript is not supported; models run as they are"
 
 
 def _nothing(*args, **kwargs):
-    """A setting of a compiler that is not there."""
+    """A setting of a compiler that does not exist here."""
 
 
 def _no(*args, **kwargs):
-    """Whether there is such a feature: there is not."""
+    """Whether there is such a feature: always False."""
     return False
 
 

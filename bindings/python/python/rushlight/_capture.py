@@ -8,7 +8,7 @@ Tensor = _C.Tensor
 
 
 def _flatten(value, tensors, what):
-    """The tensors of nested containers, added to a list, and the rest as something that can be compared."""
+    """Appends the tensors of nested containers to a list and returns the rest in a comparable form."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return Tensor
@@ -18,7 +18,7 @@ def _flatten(value, tensors, what):
         return type(value), tuple(_flatten(part, tensors, what) for part in value)
     if what == "return" and value is not None:
         raise TypeError(
-            f"capture: the step returned a {type(value).__name__}, which replays could not make anew; return tensors (in tuples, lists, dicts) or None"
+            f"capture: the step returned a {type(value).__name__}, which replays cannot recreate; return tensors (in tuples, lists, dicts) or None"
         )
     return None, value
 
@@ -54,7 +54,7 @@ class CapturedStep:
         try:
             kind = self._kinds.setdefault(key, len(self._kinds))
         except TypeError:
-            raise TypeError("capture: arguments that are no tensors must be hashable: each value of theirs is recorded apart") from None
+            raise TypeError("capture: arguments that are not tensors must be hashable: each value gets its own recording") from None
         device = self._device
         if device is None:
             device = next((t.device for t in inputs if not t.is_cpu), "cpu")
@@ -70,11 +70,11 @@ class CapturedStep:
 
     @property
     def graphs(self):
-        """How many recordings there are."""
+        """Number of recordings."""
         return self._capture.graphs
 
     def set_enabled(self, enabled):
-        """Whether calls are recorded and replayed; if not, the function simply runs."""
+        """Whether calls are recorded and replayed; otherwise the function just runs."""
         self._capture.set_enabled(enabled)
 
     def clear(self):
@@ -86,7 +86,7 @@ def capture(function=None, *, device=None, enabled=True, warmup=2, max_graphs=8)
     """A function whose work on an accelerator is recorded once, for each kind of arguments, and then replayed by one launch.
 
     The first ``warmup`` calls run without capture, the next is recorded: forward, backward, clipping, the optimizer's step, all that the function does on the
-    device. Later calls copy their tensors to where the recording reads them and replay it, without running the function. On the CPU it simply runs.
+    device. Later calls copy their tensors to where the recording reads them and replay it, without running the function. On the CPU it just runs.
 
     >>> import rushlight as torch
     >>> layer = torch.nn.Linear(3, 1)
@@ -109,10 +109,10 @@ def capture(function=None, *, device=None, enabled=True, warmup=2, max_graphs=8)
     mode and ``autocast`` are recorded apart, up to ``max_graphs``; a function that uses a model needs a capture for each of its modes.
 
     Arguments are data, to which no gradient flows; with ``device`` given they are moved there. The results have no history either. Calls that wait
-    for the device (``item()``, printing, copies to the host) raises an error that names it, and nothing has happened.
+    for the device (``item()``, printing, copies to the host) raise an error that names the call, and change nothing.
     """
     if function is None:
         return functools.partial(capture, device=device, enabled=enabled, warmup=warmup, max_graphs=max_graphs)
     if warmup < 1:
-        raise ValueError(f"capture: warmup must be at least 1, got {warmup}: kernels and optimizer state are made by calls that run")
+        raise ValueError(f"capture: warmup must be at least 1, got {warmup}: warm-up calls compile kernels and create optimizer state")
     return CapturedStep(function, device, enabled, warmup, max_graphs)

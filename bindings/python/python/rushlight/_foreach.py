@@ -1,4 +1,4 @@
-"""``torch._foreach_…``: an op on each tensor of a list. Optimizers of libraries are made of them."""
+"""``torch._foreach_…``: an op on each tensor of a list. Optimizers of libraries use them."""
 
 from . import _C
 
@@ -35,7 +35,7 @@ def _make(name, inplace):
 def _call(tensor, method, *others, **options):
     plain = method.rstrip("_")
     if plain in ("maximum", "minimum") and others and not isinstance(others[0], Tensor):
-        # The forms with numbers are bounds.
+        # With numbers these are bounds.
         method = method.replace("maximum", "clamp_min").replace("minimum", "clamp_max")
     if plain in ("maximum", "minimum") and method.endswith("_") and "clamp" not in method:
         return tensor.copy_(getattr(tensor, plain)(*others))
@@ -62,7 +62,7 @@ def _foreach_norm(self, ord=2, dtype=None):
 
 
 def _foreach_max(self):
-    """The greatest element of each tensor of a list."""
+    """The largest element of each tensor of a list."""
     return [tensor.max() for tensor in self]
 
 
@@ -73,7 +73,7 @@ def _foreach_zero_(self):
 
 
 def _foreach_copy_(self, src, non_blocking=False):
-    """Copies each tensor of a list into the one at its place."""
+    """Copies each tensor of a list into the tensor at the same position."""
     for tensor, source in zip(self, src):
         tensor.copy_(source, non_blocking)
 

@@ -1,4 +1,4 @@
-"""Functions of ``torch`` that are written in Python: several operands, names, small conveniences."""
+"""Functions of ``torch`` that are written in Python: multi-operand functions, queries, type information."""
 
 from . import _C
 from ._settings import (  # noqa: F401
@@ -194,7 +194,7 @@ def tensordot(a, b, dims=2, out=None):
 
 
 def histogram(input, bins, *, range=None, weight=None, density=False):
-    """How many elements fall between edges, and the edges."""
+    """Number of elements between edges, and the edges."""
     from .return_types import of
 
     if isinstance(bins, Tensor):
@@ -216,7 +216,7 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
 
 
 def histogramdd(input, bins, *, range=None, weight=None, density=False):
-    """How many points fall into the cells of a grid, and the edges along each dimension. The last dimension of ``input`` holds coordinates."""
+    """Number of points in each cell of a grid, and the edges along each dimension. The last dimension of ``input`` holds coordinates."""
     from .return_types import of
 
     points = input.reshape(-1, input.shape[-1])
@@ -295,12 +295,12 @@ def _uneven_gradient(input, places, dim, edge_order):
 
 
 def index_put(input, indices, values, accumulate=False):
-    """A copy with values put, or added, where indices point."""
+    """A copy with values written or added at indices."""
     return input.index_put(indices, values, accumulate)
 
 
 def unravel_index(indices, shape):
-    """Coordinates of places in row-major order."""
+    """Coordinates of row-major positions."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     found = []
     for size in reversed(shape):
@@ -318,11 +318,11 @@ _CHANGING = (
 globals().update({name: getattr(Tensor, name) for name in _CHANGING})
 __all__ += _CHANGING
 
-# Questions.
+# Queries.
 
 
 def _assert(condition, message):
-    """Raises an AssertionError unless a condition holds. Graphs of programs keep it as a step."""
+    """Raises an AssertionError unless a condition holds. ``torch.fx`` graphs keep it as a node."""
     if not condition:
         raise AssertionError(message)
 
@@ -334,7 +334,7 @@ def _softmax_backward_data(grad_output, output, dim, input_dtype):
 
 
 def is_storage(obj):
-    """Whether an object is the memory of tensors."""
+    """Whether an object is a storage."""
     from .storage import UntypedStorage
 
     return isinstance(obj, UntypedStorage)
@@ -356,12 +356,12 @@ def sym_not(a):
 
 
 def sym_max(a, b):
-    """The greater of two numbers."""
+    """The larger of two numbers."""
     return max(a, b)
 
 
 def sym_min(a, b):
-    """The lesser of two numbers."""
+    """The smaller of two numbers."""
     return min(a, b)
 
 
@@ -391,12 +391,12 @@ def is_complex(input):
 
 
 def is_conj(input):
-    """Whether a conjugate is still to be taken: never."""
+    """Whether a conjugation is pending: always False."""
     return False
 
 
 def is_neg(input):
-    """Whether a negation is still to be done: never."""
+    """Whether a negation is pending: always False."""
     return False
 
 
@@ -436,10 +436,10 @@ def typename(obj):
 
 
 def result_type(tensor1, tensor2):
-    """The dtype that two operands combine in."""
+    """The promoted dtype of two operands."""
     dtypes = [o.dtype for o in (tensor1, tensor2) if isinstance(o, Tensor)]
     if any(dtype in _FLOAT8 for dtype in dtypes):
-        # No arithmetic is involved; numbers do not change the dtype of floats.
+        # Only types are compared; numbers do not change the dtype of floats.
         return _C.promote_types(dtypes[0], dtypes[-1])
     probe = [o.detach().reshape(-1)[:0].reshape((0,) * max(o.dim(), 0)) if isinstance(o, Tensor) and o.dim() else o for o in (tensor1, tensor2)]
     if not any(isinstance(o, Tensor) for o in probe):
@@ -451,7 +451,7 @@ _FLOAT8 = (_C.float8_e4m3fn, _C.float8_e5m2, _C.float8_e4m3fnuz, _C.float8_e5m2f
 
 
 def _type_names(place="cpu"):
-    """The names of the old classes of tensors on a kind of device, by dtype."""
+    """The names of the legacy tensor classes of a device type, by dtype."""
     names = {
         _C.float32: "FloatTensor", _C.float64: "DoubleTensor", _C.float16: "HalfTensor", _C.bfloat16: "BFloat16Tensor",
         _C.int64: "LongTensor", _C.int32: "IntTensor", _C.int16: "ShortTensor", _C.int8: "CharTensor", _C.uint8: "ByteTensor",
@@ -471,7 +471,7 @@ class _TypedMeta(type):
 
 
 def typed(dtype, place="cpu"):
-    """The old class of tensors of a dtype: ``torch.FloatTensor``, or ``torch.cuda.FloatTensor``."""
+    """The legacy tensor class of a dtype: ``torch.FloatTensor``, or ``torch.cuda.FloatTensor``."""
     module, name = _type_names(place)[dtype].rsplit(".", 1)
     return _TypedMeta(name, (), {"dtype": dtype, "place": place, "__module__": module, "__doc__": f"Makes tensors of dtype {dtype}."})
 
@@ -551,7 +551,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
     """A tensor over memory that another library lends by DLPack."""
     if hasattr(ext_tensor, "__dlpack__"):
         kind, index = ext_tensor.__dlpack_device__() if hasattr(ext_tensor, "__dlpack_device__") else (1, 0)
-        # The maker has its work waited for by the stream that will use the tensor here.
+        # The producer makes the stream that will use the tensor wait for its work.
         order = {"stream": _C._Stream.current(index).handle} if kind == 2 and index < _C._device_count() else {}
         try:
             capsule = ext_tensor.__dlpack__(max_version=(1, 0), **order)

@@ -20,7 +20,7 @@ class _Loader(importlib.abc.Loader):
 
     def create_module(self, spec):
         module = importlib.import_module(self._target)
-        # The import system is about to write this name's spec into a module that has one.
+        # The import system is about to overwrite the module's own spec.
         self._own = {k: getattr(module, k, None) for k in ("__spec__", "__loader__", "__package__")}
         return module
 

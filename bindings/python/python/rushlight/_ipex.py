@@ -33,7 +33,7 @@ def optimize(model, dtype=None, optimizer=None, level="O1", inplace=False, **kwa
 
 
 def _autocast_forward(model, dtype):
-    """Has the model's forward run under autocast, on the device of its parameters."""
+    """Makes the model's forward run under autocast, on the device of its parameters."""
     from . import amp
 
     forward = model.forward

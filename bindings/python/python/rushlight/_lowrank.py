@@ -1,4 +1,4 @@
-"""Singular values and principal components of large matrices, few at a time."""
+"""The largest singular values and principal components of large matrices."""
 
 from . import _C
 
@@ -15,7 +15,7 @@ def _basis(a, columns, steps):
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):
-    """The greatest ``q`` singular values of ``A`` (less ``M``, if it is given), with their vectors: nearly exact where the others are small."""
+    """The largest ``q`` singular values of ``A`` (minus ``M``, if given) and their vectors. Nearly exact if the others are small."""
     a = A if M is None else A - M
     columns = min(6 if q is None else q, *a.shape[-2:])
     turned = a.shape[-2] < a.shape[-1]

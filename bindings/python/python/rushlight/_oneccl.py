@@ -1,4 +1,4 @@
-"""``oneccl_bindings_for_pytorch``: importing it is all that programs do. The backend ``ccl`` means the best engine there is."""
+"""``oneccl_bindings_for_pytorch``: programs only import it. The backend ``ccl`` selects the best available engine."""
 
 import os
 

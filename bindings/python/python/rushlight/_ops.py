@@ -9,7 +9,7 @@ __all__ = ["OpOverload", "OpOverloadPacket", "ops"]
 
 
 class OpOverload:
-    """One form of an op. All forms of an op are one function here, which tells them apart by its arguments."""
+    """One overload of an op. All overloads of an op are one function here, which dispatches on its arguments."""
 
     def __init__(self, packet, name):
         self._overloadpacket, self._overloadname = packet, name
@@ -39,7 +39,7 @@ class OpOverload:
 
 
 class OpOverloadPacket:
-    """An op. ``op.default`` and the like are its forms."""
+    """An op. ``op.default`` and the like are its overloads."""
 
     def __init__(self, namespace, name, function):
         self._namespace, self.__name__, self._op = namespace, name, function
@@ -83,7 +83,7 @@ class _Namespace:
             raise AttributeError(name)
         if self._name not in ("aten", "prims"):
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
-        # Ops that functions of PyTorch are made of can be named, as keys of tables; there is nothing to call.
+        # Internal ops of PyTorch exist as names, for use as keys of tables; they cannot be called.
         function = _function(name) or absent_function(f"torch.ops.{self._name}.{name}", "ops are the functions of torch")
         made = OpOverloadPacket(self._name, name, function)
         setattr(self, name, made)

@@ -8,7 +8,7 @@ __all__ = ["DeviceType", "EventList", "FunctionEvent", "FunctionEventAvg", "Inte
 
 
 class DeviceType(enum.Enum):
-    """Where an event took place."""
+    """The device of an event."""
 
     CPU = 0
     CUDA = 1
@@ -22,7 +22,7 @@ class Interval:
         self.start, self.end = start, end
 
     def elapsed_us(self):
-        """How long it took."""
+        """Duration."""
         return self.end - self.start
 
 
@@ -197,14 +197,14 @@ class EventList(list):
 
     @property
     def self_cpu_time_total(self):
-        """Microseconds that the host worked."""
+        """Host time in microseconds."""
         return sum(event.self_cpu_time_total for event in self)
 
     def table(
         self, sort_by=None, row_limit=100, max_src_column_width=75, max_name_column_width=55, max_shapes_column_width=80, header=None,
         top_level_events_only=False, time_unit=None,
     ):
-        """The rows as text, the greatest first. Times have the unit that fits them; widths follow the contents."""
+        """The rows as text, largest first. Times have the unit that fits them; widths follow the contents."""
         totals = self if self and isinstance(self[0], FunctionEventAvg) else self.key_averages()
         rows = [event._row() for event in totals]
         limit = row_limit if row_limit >= 0 else len(rows)
@@ -226,7 +226,7 @@ class EventList(list):
         return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
 
     def export_stacks(self, path, metric="self_cpu_time_total"):
-        """Writes stacks, outermost first, with their times in microseconds: the form that flame graphs are made of."""
+        """Writes stacks, outermost first, with their times in microseconds: the input format of flame graphs."""
         if metric not in self.supported_export_stacks_metrics():
             raise ValueError(f"metric should be one of: {self.supported_export_stacks_metrics()}")
         name = metric.replace("cuda", "device").replace("xpu", "device").replace("privateuse1", "device")

@@ -56,10 +56,10 @@ class _Side:
 
 
 def rearrange(tensor, pattern, **axes_lengths):
-    """A tensor, or a list of tensors stacked first, with its dimensions as the right side of the pattern has them.
+    """A tensor, or a list of tensors stacked first, with the dimensions of the pattern's right side.
 
     Brackets on the left split a dimension, on the right they merge several; ``...`` stands for any number of dimensions. Sizes that the
-    pattern leaves open are arguments.
+    pattern does not determine are arguments.
     """
     if not isinstance(tensor, _C.Tensor):
         tensor = _C._torch.stack(list(tensor))

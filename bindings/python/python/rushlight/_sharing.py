@@ -14,7 +14,7 @@ from . import _C
 
 Tensor = _C.Tensor
 
-#: Regions by their address, as long as a tensor looks into them.
+#: Regions by address, while a tensor uses them.
 _regions = weakref.WeakValueDictionary()
 
 
@@ -47,7 +47,7 @@ def _mapped(descriptor, size):
 
 
 def region_of(tensor):
-    """The region a tensor looks into, or None."""
+    """The region of a tensor, or None."""
     return _regions.get(tensor.untyped_storage().data_ptr())
 
 

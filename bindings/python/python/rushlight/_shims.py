@@ -1,7 +1,7 @@
 """Distributions named ``torch`` and ``torchvision`` that forward to this package.
 
-Libraries read torch's version from ``importlib.metadata``, and pip checks it before it installs them. A shim answers both: metadata that depends on
-rushlight, and a module that hands imports over to it. ``python -m rushlight --install`` writes them into this environment,
+Libraries read torch's version from ``importlib.metadata``, and pip checks it before it installs them. A shim provides both: metadata that depends on
+rushlight, and a module that redirects imports to it. ``python -m rushlight --install`` writes them into this environment,
 ``python -m rushlight --uninstall`` (or ``pip uninstall torch torchvision``) removes them.
 """
 
@@ -80,7 +80,7 @@ def installed(name):
 
 
 def install(names=tuple(SHIMS)):
-    """Writes shims into this environment's site-packages. Refuses where a name is taken by a real distribution."""
+    """Writes shims into this environment's site-packages. Raises if a real distribution has the name."""
     place = sysconfig.get_paths()["purelib"]
     for name in names:
         found = installed(name)

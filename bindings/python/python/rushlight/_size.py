@@ -27,7 +27,7 @@ class Size(tuple):
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other):
-        # A list must stay one: `list += size` would otherwise end here.
+        # A list must stay a list: `list += size` would otherwise call this method.
         return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, times):

@@ -45,11 +45,11 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
 
 
 def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
-    """A tensor over a file's bytes. Changes go to the file if ``shared``, which is made as long as it needs to be."""
+    """A tensor over a file's bytes. Changes go to the file if ``shared``, which grows to the needed size."""
     from .storage import UntypedStorage
 
     if pin_memory or (device is not None and _C.device(device).type != "cpu"):
-        raise RuntimeError("from_file(): a mapped file lies in pageable memory of the CPU; copy the tensor with .pin_memory() or .to(device)")
+        raise RuntimeError("from_file(): a mapped file is in pageable CPU memory; copy the tensor with .pin_memory() or .to(device)")
     dtype = dtype or _C.get_default_dtype()
     storage = UntypedStorage.from_file(filename, bool(shared), size * dtype.itemsize)
     made = _torch.empty(0, dtype=dtype).set_(storage, 0, (size,), (1,))

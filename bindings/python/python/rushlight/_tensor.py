@@ -64,7 +64,7 @@ for _name in ("cuda", "xpu", "hip"):
 
 @_method
 def record_stream(self, stream):
-    """Keeps this tensor's memory, once it is freed, from other uses until ``stream`` is past its work of then."""
+    """Delays reuse of this tensor's memory after it is freed until ``stream`` has done the work queued by then."""
     if stream._stream is not None:
         stream._stream.keep(self)
 
@@ -122,7 +122,7 @@ Tensor.H = property(lambda self: self.transpose(0, 1) if self.dim() else self, d
 
 
 def _matrix_transpose(self):
-    """The last two dimensions changed round."""
+    """The last two dimensions transposed."""
     if self.dim() == 1:
         raise RuntimeError("tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor.")
     return self.transpose(-2, -1) if self.dim() else self
@@ -158,7 +158,7 @@ for _name in ("squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims", "t"):
 
 @_method
 def resize_(self, *sizes, memory_format=None):
-    """Another size; elements that fit stay, in row-major order."""
+    """Resizes in place; keeps the elements that fit, in row-major order."""
     from . import empty
 
     if memory_format not in (None, _C.contiguous_format, _C.preserve_format):
@@ -206,7 +206,7 @@ def is_same_size(self, other):
 
 @_method
 def is_set_to(self, tensor):
-    """Whether the two look at the same memory in the same way."""
+    """Whether both have the same memory, sizes and strides."""
     return self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape and self.stride() == tensor.stride()
 
 
@@ -222,33 +222,33 @@ Tensor.split = _split
 
 @_method
 def index_put_(self, indices, values, accumulate=False):
-    """Values put, or added, where indices point."""
+    """Writes or adds values at indices."""
     return _C._index_put(self, tuple(indices), values, accumulate, True)
 
 
 @_method
 def index_put(self, indices, values, accumulate=False):
-    """A copy with values put, or added, where indices point."""
+    """A copy with values written or added at indices."""
     return _C._index_put(self, tuple(indices), values, accumulate, False)
 
 
 @_method
 def put_(self, index, source, accumulate=False):
-    """Elements put at places in row-major order, in place."""
+    """Writes elements at row-major positions, in place."""
     _C._check_leaf_change(self, "put_")
     return self.copy_(self.put(index, source, accumulate))
 
 
 @_method
 def apply_(self, callable):
-    """A Python function of every element, in place. Slow."""
+    """Applies a Python function to every element, in place. Slow."""
     values = [callable(v) for v in self.detach().reshape(-1).tolist()]
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
 @_method
 def map_(self, tensor, callable):
-    """A Python function of every element and another tensor's, in place. Slow."""
+    """Applies a Python function to pairs of elements, in place. Slow."""
     other = tensor.expand(self.shape).reshape(-1).tolist()
     values = [callable(a, b) for a, b in zip(self.detach().reshape(-1).tolist(), other)]
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
@@ -284,7 +284,7 @@ def storage_type(self):
 
 @_method
 def untyped_storage(self):
-    """The memory this tensor looks into."""
+    """This tensor's memory."""
     from .storage import UntypedStorage
 
     return UntypedStorage._of(self)
@@ -292,7 +292,7 @@ def untyped_storage(self):
 
 @_method
 def storage(self):
-    """The memory this tensor looks into, with its dtype."""
+    """This tensor's memory, with its dtype."""
     from .storage import TypedStorage
 
     return TypedStorage._of(self)
@@ -389,7 +389,7 @@ Tensor.__torch_function__ = classmethod(_torch_function)
 
 @_method
 def as_subclass(self, cls):
-    """This tensor as an instance of a subclass, with the same elements and the same place in the graph."""
+    """This tensor as an instance of a subclass, with the same elements and the same node of the graph."""
     return _C._as_subclass(self, cls)
 
 

@@ -1,4 +1,4 @@
-"""How pickles name the making of tensors and parameters."""
+"""Functions that pickles name to rebuild tensors and parameters."""
 
 from . import _C
 

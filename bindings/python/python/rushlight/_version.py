@@ -1,4 +1,4 @@
-"""The version, as PyTorch-minded scripts read it: the release of PyTorch whose interface this is, and ours after the plus."""
+"""The version, as scripts for PyTorch read it: the PyTorch release whose interface this is, then our version after the plus."""
 
 __version__ = "2.15.0+rushlight0.1.0"
 

@@ -1,4 +1,4 @@
-"""``torch.accelerator``: whatever accelerator there is."""
+"""``torch.accelerator``: the machine's accelerator."""
 
 from . import _C, _accelerator
 
@@ -18,17 +18,17 @@ def current_accelerator(check_available=False):
 
 
 def current_device_index():
-    """The number of the device in use."""
+    """The index of the current device."""
     return _C._current_device()
 
 
 def set_device_index(device):
-    """Makes a device the one in use."""
+    """Sets the current device."""
     _functions["set_device"](device)
 
 
 def device_index(device):
-    """A context with a device in use."""
+    """A context with another current device."""
     return _accelerator._Device(device)
 
 
@@ -38,7 +38,7 @@ def get_memory_info(device_index=None):
 
 
 def empty_host_cache():
-    """Gives pinned memory kept for reuse back to the system."""
+    """Returns cached pinned memory to the system."""
     if _C._device_count():
         _C._empty_pinned_cache()
 

@@ -9,28 +9,28 @@ def disable(fn=None, recursive=True, **kwargs):
 
 
 def is_compiling():
-    """Whether code is being compiled: it never is."""
+    """Whether code is being compiled: always False."""
     return False
 
 
 def is_dynamo_compiling():
-    """Whether code is being compiled: it never is."""
+    """Whether code is being compiled: always False."""
     return False
 
 
 def reset():
-    """Nothing was compiled."""
+    """Does nothing: nothing was compiled."""
 
 
 def cudagraph_mark_step_begin():
-    """Nothing is captured."""
+    """Does nothing: nothing is captured."""
 
 
 allow_in_graph = assume_constant_result = forbid_in_graph = substitute_in_graph = disable
 
 
 def is_exporting():
-    """Whether code is being exported: it never is."""
+    """Whether code is being exported: always False."""
     return False
 
 
@@ -43,12 +43,12 @@ skip_guard_on_inbuilt_nn_modules_unsafe = keep_tensor_guards_unsafe
 
 
 def list_backends(exclude_tags=()):
-    """Names of compilers: there are none."""
+    """Names of compilers: always empty."""
     return []
 
 
 class set_stance:
-    """How compiled code is to behave, as a call, a context or a decorator. Nothing is compiled."""
+    """Behaviour of compiled code, as a call, a context or a decorator. It has no effect."""
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
         self._stance = stance
@@ -77,7 +77,7 @@ class _Config:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        # Parts have settings of their own: `config.triton.cudagraphs = True`.
+        # Parts have their own settings: `config.triton.cudagraphs = True`.
         made = self.__dict__[name] = _Config(f"{self._name}.{name}")
         return made
 

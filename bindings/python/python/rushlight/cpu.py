@@ -1,4 +1,4 @@
-"""``torch.cpu``: the device that is always there."""
+"""``torch.cpu``: the CPU as a device."""
 
 from . import _accelerator
 
@@ -22,7 +22,7 @@ class Event(_accelerator.Event):
 
 
 def current_stream(device=None):
-    """The queue of the CPU's work, of whichever CPU."""
+    """The queue of the CPU's work."""
     return Stream()
 
 
@@ -37,22 +37,22 @@ def is_available():
 
 
 def is_initialized():
-    """Whether it has been used."""
+    """Whether it is initialised: always True."""
     return True
 
 
 def device_count():
-    """How many CPUs tensors can be on: one."""
+    """Number of CPU devices: one."""
     return 1
 
 
 def current_device():
-    """The device in use."""
+    """The current device."""
     return "cpu"
 
 
 class amp:
-    """The older place of mixed precision."""
+    """The older interface of mixed precision."""
 
     @staticmethod
     def autocast(enabled=True, dtype=None, cache_enabled=True):

@@ -322,7 +322,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     try:
         result = func(*leaves)
         output, aux = result if has_aux else (result, None)
-        # The gradient is linear in `weight`; its derivative by `weight` along the tangents is the one wanted.
+        # The gradient is linear in `weight`; its derivative by `weight` along the tangents is the result.
         weight = _C._torch.zeros_like(output).requires_grad_()
         gradients = _grad(output, leaves, weight, create_graph=True, allow_unused=True, materialize_grads=True)
         along = sum((g * t).sum() for g, t in zip(gradients, tangents))
@@ -346,7 +346,7 @@ def stack_module_state(models):
 
 
 def replace_all_batch_norm_modules_(root):
-    """Has batch norms of a model keep no running statistics. Returns the model."""
+    """Makes the batch norms of a model keep no running statistics. Returns the model."""
     from .nn.modules.batchnorm import _BatchNorm
 
     for module in root.modules():

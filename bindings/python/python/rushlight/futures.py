@@ -1,4 +1,4 @@
-"""``torch.futures``: values that come later."""
+"""``torch.futures``: values that are set later."""
 
 import concurrent.futures
 
@@ -18,11 +18,11 @@ class Future:
         return self._inner.done()
 
     def wait(self):
-        """The value, once it is there."""
+        """Waits for the value."""
         return self._inner.result()
 
     def value(self):
-        """The value, which must be there."""
+        """The value; an error if it is not set yet."""
         if not self.done():
             raise RuntimeError("the future has no value yet; call wait()")
         return self.wait()
@@ -70,5 +70,5 @@ def collect_all(futures):
 
 
 def wait_all(futures):
-    """The values of futures, once all are there."""
+    """Waits for the values of futures."""
     return [future.wait() for future in futures]

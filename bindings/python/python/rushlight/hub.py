@@ -1,4 +1,4 @@
-"""``torch.hub``: models from local sources. Nothing is fetched from the network but ``file:`` addresses."""
+"""``torch.hub``: models from local sources. It supports ``file:`` addresses and never uses the network."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ def get_dir():
 
 
 def set_dir(d):
-    """Names another folder for them."""
+    """Sets that folder."""
     _dir[:] = [os.path.expanduser(d)]
 
 
@@ -121,5 +121,5 @@ def list(github, force_reload=False, skip_validation=False, trust_repo=None, ver
 
 
 def help(github, model, force_reload=False, skip_validation=False, trust_repo=None):
-    """The words of such a function."""
+    """The docstring of such a function."""
     return _entry(_hubconf(_folder(github, "local" if os.path.isdir(github) else "github")), model).__doc__

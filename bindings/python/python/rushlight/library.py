@@ -1,4 +1,4 @@
-"""``torch.library``: ops of one's own, with kernels per device, shapes for meta tensors and derivatives."""
+"""``torch.library``: custom ops, with kernels per device, shapes for meta tensors and derivatives."""
 
 import functools
 import inspect
@@ -44,7 +44,7 @@ class CustomOpDef:
     def __repr__(self):
         return f"<CustomOpDef({self._qualname})>"
 
-    # Registrations; each is a decorator, too.
+    # Registrations; each is also a decorator.
 
     def register_kernel(self, device_types, func=None, /):
         """Another implementation for tensors of some devices."""
@@ -176,12 +176,12 @@ def register_vmap(op, func=None, /, *, lib=None):
 
 
 def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
-    """Not supported: ops of one's own see the tensors they are given."""
+    """Not supported: custom ops receive their tensors unchanged."""
     raise NotImplementedError("torch.library.register_autocast: convert the inputs in the op itself")
 
 
 def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
-    """Not supported: dispatch modes see functions of ``torch``, not ops of one's own."""
+    """Not supported: dispatch modes see functions of ``torch``, not custom ops."""
     raise NotImplementedError("torch.library.register_torch_dispatch: modes see functions of torch only")
 
 
@@ -241,7 +241,7 @@ class Library:
         raise NotImplementedError("torch.library.Library.fallback: there are no dispatch keys to fall back to")
 
     def _destroy(self):
-        """Ops stay as long as the program."""
+        """Does nothing: ops live as long as the program."""
 
 
 def fallthrough_kernel():
@@ -265,7 +265,7 @@ _SCHEMA = {int: "SymInt", float: "float", bool: "bool", str: "str", Tensor: "Ten
 
 
 def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
-    """A function's signature in PyTorch's language of schemas."""
+    """A function's signature as a PyTorch schema."""
     import typing
 
     hints = typing.get_type_hints(prototype_function)

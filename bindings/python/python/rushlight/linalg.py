@@ -49,7 +49,7 @@ def cond(A, p=None):
 
 
 def polar(A):
-    """A as a matrix with orthonormal columns times a positive-semidefinite one, by singular values."""
+    """The polar decomposition: A as orthonormal columns times a positive-semidefinite matrix, by singular values."""
     from .return_types import of
 
     if A.shape[-2] < A.shape[-1]:

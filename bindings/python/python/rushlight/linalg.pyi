@@ -57,7 +57,7 @@ def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = No
 def matrix_rank(A: Tensor, tol: float, hermitian: bool = False) -> Any:
     """Rank."""
 def matrix_transpose(input: Tensor) -> Any:
-    """The last two dimensions changed round."""
+    """The last two dimensions transposed."""
 def multi_dot(tensors: Sequence[Tensor]) -> Any:
     """Product of several matrices."""
 @overload

@@ -1,4 +1,4 @@
-"""``torch.mps``: the machine's accelerators under this name."""
+"""``torch.mps``: the machine's accelerators."""
 
 from . import _accelerator
 

@@ -6,7 +6,7 @@ use crate::{error, rows};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{Tensor, where_};
 
-/// The result of `f`, or the input overwritten with it.
+/// The result of `f`; with `inplace` it overwrites the input.
 fn place(input: &Tensor, inplace: bool, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Out> {
     if !inplace {
         return f(input).map(Out::Tensor);
@@ -22,7 +22,7 @@ fn relu(input: &Tensor, inplace: bool) -> Result<Out> {
     }
 }
 
-/// PyTorch's choice when no dimension is given, with which it warns.
+/// PyTorch's default dimension if none is given; PyTorch warns about it.
 fn implicit(dim: Option<i64>, input: &Tensor) -> isize {
     match dim {
         Some(dim) => dim as isize,
@@ -69,7 +69,7 @@ fn probability(call: &str, p: f64) -> Result<()> {
     Err(error::value(format!("{call}: dropout probability has to be between 0 and 1, but got {p}")))
 }
 
-/// Drops whole channels: per sample if there is a batch.
+/// Drops whole channels, per sample if there is a batch.
 fn channel_dropout(call: &str, input: &Tensor, p: f64, training: bool, batched: bool) -> Result<Tensor> {
     probability(call, p)?;
     if !training || p == 0.0 {
@@ -81,7 +81,7 @@ fn channel_dropout(call: &str, input: &Tensor, p: f64, training: bool, batched: 
     input.mul(&mask)
 }
 
-/// Dropout that keeps mean and variance of self-normalising activations.
+/// Dropout that preserves the mean and variance of self-normalising activations.
 fn alpha_dropout(call: &str, input: &Tensor, p: f64, training: bool, channels: bool) -> Result<Tensor> {
     probability(call, p)?;
     if !training || p == 0.0 {
@@ -99,7 +99,7 @@ fn alpha_dropout(call: &str, input: &Tensor, p: f64, training: bool, channels: b
     dropped.mul(a)?.add(a * ALPHA * p)?.to_dtype(input.dtype())
 }
 
-/// PyTorch's `ValueError` for limits the wrong way round.
+/// PyTorch's `ValueError` for a lower limit above the upper one.
 fn ordered(low: Scalar, high: Scalar) -> Result<()> {
     if low.to_f64() > high.to_f64() {
         return Err(crate::error::value("min_val cannot be greater than max_val"));
@@ -121,7 +121,7 @@ fn rrelu(input: &Tensor, lower: f64, upper: f64, training: bool) -> Result<Tenso
 }
 
 fn gumbel(logits: &Tensor, tau: f64, hard: bool, dim: isize) -> Result<Tensor> {
-    // Minus the logarithm of exponential numbers is Gumbel noise; uniform ones must not be zero.
+    // Gumbel noise is minus the logarithm of exponential noise; the uniform numbers must not be zero.
     let uniform = Tensor::rand_with(logits.shape(), (DType::F64, logits.device()))?.rsub(1.0)?;
     let noise = uniform.log()?.neg()?.log()?.neg()?.to_dtype(logits.dtype())?;
     let soft = logits.add(&noise)?.div(tau)?.softmax(dim)?;
@@ -138,7 +138,7 @@ rows! { ROWS:
     relu [Functional] "relu(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| relu(input, inplace);
     /// The positive part, in place.
     relu_ [Functional] "relu_(Tensor input)" |input: &Tensor| input.relu_();
-    /// Kept between 0 and 6.
+    /// Clamps to 0..6.
     relu6 [Functional] "relu6(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.relu6());
     /// `x`, or a fraction of it below zero.
     leaky_relu [Functional] "leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False)" |input: &Tensor, slope: f64, inplace: bool|
@@ -163,7 +163,7 @@ rows! { ROWS:
     celu [Functional] "celu(Tensor input, float alpha=1.0, bool inplace=False)" |input: &Tensor, alpha: f64, inplace: bool| place(input, inplace, |x| x.celu(alpha));
     /// `celu` in place.
     celu_ [Functional] "celu_(Tensor input, float alpha=1.0)" |input: &Tensor, alpha: f64| place(input, true, |x| x.celu(alpha));
-    /// `x * Phi(x)`, exact or by tanh.
+    /// `x * Phi(x)`, exact or approximated with tanh.
     gelu [Functional] "gelu(Tensor input, *, str approximate='none')" |input: &Tensor, approximate: &str| gelu(input, approximate);
     /// `x * sigmoid(x)`.
     silu [Functional] "silu(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.silu());
@@ -173,7 +173,7 @@ rows! { ROWS:
     hardswish [Functional] "hardswish(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.hardswish());
     /// `relu6(x + 3) / 6`.
     hardsigmoid [Functional] "hardsigmoid(Tensor input, bool inplace=False)" |input: &Tensor, inplace: bool| place(input, inplace, |x| x.hardsigmoid());
-    /// Kept between two numbers.
+    /// Clamps between two numbers.
     hardtanh [Functional] "hardtanh(Tensor input, Number min_val=-1.0, Number max_val=1.0, bool inplace=False)" |input: &Tensor, low: Scalar, high: Scalar, inplace: bool|
         ordered(low, high).and_then(|()| place(input, inplace, |x| x.hardtanh(low, high)));
     /// `hardtanh` in place.
@@ -181,7 +181,7 @@ rows! { ROWS:
         ordered(low, high).and_then(|()| place(input, true, |x| x.hardtanh(low, high)));
     /// `log(1 + exp(beta x)) / beta`.
     softplus [Functional] "softplus(Tensor input, float beta=1.0, float threshold=20.0)" |input: &Tensor, beta: f64, threshold: f64| input.softplus(beta, threshold);
-    /// Moved towards zero.
+    /// Shrinks towards zero by `lambd`; zero within it.
     softshrink [Functional] "softshrink(Tensor input, float lambd=0.5)" |input: &Tensor, lambd: f64| input.softshrink(lambd);
     /// `x / (1 + |x|)`.
     softsign [Functional] "softsign(Tensor input)" |input: &Tensor| input.softsign();
@@ -193,7 +193,7 @@ rows! { ROWS:
     /// `threshold` in place.
     threshold_ [Functional] "threshold_(Tensor input, Number threshold, Number value)" |input: &Tensor, threshold: Scalar, value: Scalar|
         place(input, true, |x| x.threshold(threshold, value));
-    /// One half times the logistic function of the other.
+    /// The first half times the logistic function of the second.
     glu [Functional] "glu(Tensor input, int dim=-1)" |input: &Tensor, dim: isize| glu(input, dim);
     /// Exponentials that sum to one.
     softmax [Functional] "softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)" |input: &Tensor, dim: Option<i64>, _level: i64, dtype: Option<DType>|
@@ -207,22 +207,22 @@ rows! { ROWS:
     /// Samples of a relaxed categorical distribution.
     gumbel_softmax [Functional] "gumbel_softmax(Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1)"
         |logits: &Tensor, tau: f64, hard: bool, _eps: f64, dim: isize| gumbel(logits, tau, hard, dim);
-    /// Elements zeroed at random, the others scaled up.
+    /// Zeroes elements at random and scales up the others.
     dropout [Functional] "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
         place(input, inplace, |x| { probability("dropout", p)?; x.dropout(p, training) });
-    /// Channels of sequences zeroed at random.
+    /// Zeroes channels of sequences at random.
     dropout1d [Functional] "dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
         place(input, inplace, |x| channel_dropout("dropout1d", x, p, training, x.rank() != 2));
-    /// Channels of images zeroed at random.
+    /// Zeroes channels of images at random.
     dropout2d [Functional] "dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
         place(input, inplace, |x| channel_dropout("dropout2d", x, p, training, true));
-    /// Channels of volumes zeroed at random.
+    /// Zeroes channels of volumes at random.
     dropout3d [Functional] "dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
         place(input, inplace, |x| channel_dropout("dropout3d", x, p, training, x.rank() != 4));
     /// Dropout for self-normalising networks.
     alpha_dropout [Functional] "alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False)" |input: &Tensor, p: f64, training: bool, inplace: bool|
         place(input, inplace, |x| alpha_dropout("alpha_dropout", x, p, training, false));
-    /// The same, of whole channels.
+    /// `alpha_dropout` of whole channels.
     feature_alpha_dropout [Functional] "feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False)"
         |input: &Tensor, p: f64, training: bool, inplace: bool| place(input, inplace, |x| alpha_dropout("feature_alpha_dropout", x, p, training, true));
 }
@@ -232,6 +232,6 @@ rows! { TORCH:
     softmax [Torch Method Special] "softmax(Tensor input, int dim, dtype? dtype=None)" |input: &Tensor, dim: isize, dtype: Option<DType>| softmax(input, dim, dtype);
     /// Logarithm of `softmax`.
     log_softmax [Torch Method Special] "log_softmax(Tensor input, int dim, dtype? dtype=None)" |input: &Tensor, dim: isize, dtype: Option<DType>| log_softmax(input, dim, dtype);
-    /// Elements zeroed at random, the others scaled up.
+    /// Zeroes elements at random and scales up the others.
     dropout [Torch] "dropout(Tensor input, float p, bool train)" |input: &Tensor, p: f64, train: bool| { probability("dropout", p)?; input.dropout(p, train) };
 }

@@ -5,7 +5,7 @@ use crate::value::Out;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{Arg, Tensor, result_type, where_};
 
-/// `input + alpha * other`, where `alpha` is rarely anything but one.
+/// `input + alpha * other`. Fast path: `alpha` is one.
 fn add(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
     match other {
         _ if alpha == Scalar::Int(1) => input.add(other),
@@ -32,7 +32,7 @@ fn product(a: Scalar, b: Scalar) -> Scalar {
 
 fn minus(alpha: Scalar) -> Scalar {
     match alpha {
-        // Refused where it is used, which needs no sign.
+        // The op that uses it reports the error.
         Scalar::Bool(_) => alpha,
         alpha => product(alpha, Scalar::Int(-1)),
     }
@@ -47,7 +47,7 @@ fn rsub(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
     }
 }
 
-/// Bool is refused before the factor is looked at.
+/// Rejects bool before the factor is checked.
 fn no_bool(input: &Tensor, other: Arg) -> Result<()> {
     let is_bool = matches!(other, Arg::Scalar(Scalar::Bool(_)))
         || matches!(other, Arg::Tensor(t) if t.dtype() == DType::Bool)
@@ -81,7 +81,7 @@ fn div_(input: &Tensor, other: Arg, rounding_mode: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Done in place: the first argument is the result.
+/// An in-place op: the first argument is the result.
 fn first(done: Result<()>) -> Result<Out> {
     done.map(|()| Out::First)
 }
@@ -142,7 +142,7 @@ rows! { ROWS:
     multiply [Torch Method Inplace]
         "multiply(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.mul(other),
         "multiply(Number input, Tensor|Number other)" |input: Scalar, other: Arg| beside(input, other)?.mul(other);
-    /// Quotient of two tensors, rounded as `rounding_mode` says.
+    /// Quotient of two tensors, rounded by `rounding_mode`.
     div [Torch Method]
         "div(Tensor input, Tensor|Number other, *, str? rounding_mode=None)" |input: &Tensor, other: Arg, rounding_mode: Option<&str>|
             div(input, other, rounding_mode),
@@ -175,7 +175,7 @@ rows! { ROWS:
     /// Remainder with the sign of the dividend, as C's `fmod`.
     fmod [Torch Method Inplace]
         "fmod(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.fmod(other);
-    /// Elements to a power.
+    /// Raises elements to a power.
     pow [Torch Method]
         "pow(Tensor input, Tensor|Number exponent)" |input: &Tensor, exponent: Arg| input.pow(exponent),
         "pow(Number self, Tensor exponent)" |input: Scalar, exponent: &Tensor| exponent.rpow(input);
@@ -248,7 +248,7 @@ rows! { ROWS:
     /// Arithmetic shift right.
     bitwise_right_shift [Torch Method Inplace]
         "bitwise_right_shift(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_right_shift(other);
-    /// Between two tensors: `input + weight * (end - input)`.
+    /// Linear interpolation: `input + weight * (end - input)`.
     lerp [Torch Method Inplace]
         "lerp(Tensor input, Tensor end, Tensor|Number weight)" |input: &Tensor, end: &Tensor, weight: Arg| lerp(input, end, weight);
     /// `input + value * tensor1 * tensor2`.
@@ -275,8 +275,8 @@ rows! { ROWS:
         "lcm(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| lcm(input, other);
 }
 
-/// PyTorch takes tensors of one dtype only; a weight without dimensions may be of another. It looks at the shapes
-/// before it has no kernel for integers.
+/// PyTorch requires tensors of one dtype; a 0-dim weight may have another. It checks the shapes before it reports a
+/// missing kernel for integers.
 fn lerp(input: &Tensor, end: &Tensor, weight: Arg) -> Result<Tensor> {
     let tensor_weight = if let Arg::Tensor(weight) = weight { Some(weight) } else { None };
     let others = [Some(end), tensor_weight.filter(|w| w.rank() > 0)];
@@ -290,7 +290,7 @@ fn lerp(input: &Tensor, end: &Tensor, weight: Arg) -> Result<Tensor> {
     input.lerp(end, weight)
 }
 
-/// Euclid's algorithm on whole tensors: some ninety rounds at most, as long as any remainder is left.
+/// Euclid's algorithm on whole tensors, until all remainders are zero: about ninety rounds at most.
 fn gcd(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     rushlight_core::layout::broadcast_shapes(a.shape(), b.shape()).map_err(|e| e.within("gcd"))?;
     let common = result_type(&[a.into(), b.into()]);

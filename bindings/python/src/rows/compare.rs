@@ -1,4 +1,4 @@
-//! Comparisons, truth values, choices.
+//! Comparisons, logical ops, selection.
 
 use crate::rows;
 use rushlight_core::{DType, Error, Result};
@@ -74,7 +74,7 @@ rows! { ROWS:
     isposinf [Torch Method] "isposinf(Tensor input)" |input: &Tensor| infinite(input, 1.0);
     /// Whether elements are minus infinity.
     isneginf [Torch Method] "isneginf(Tensor input)" |input: &Tensor| infinite(input, -1.0);
-    /// Whether elements are real: all are.
+    /// Whether elements are real; always true, as there are no complex dtypes.
     isreal [Torch Method] "isreal(Tensor input)" |input: &Tensor| isreal(input);
     /// Whether another tensor contains each element.
     isin [Torch]
@@ -92,16 +92,16 @@ rows! { ROWS:
     logical_or [Torch Method Inplace] "logical_or(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.logical_or(other);
     /// Logical exclusive or.
     logical_xor [Torch Method Inplace] "logical_xor(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.logical_xor(other);
-    /// Elements of one tensor where a condition holds, of another where not. With a condition alone: where it holds.
+    /// Selects from one tensor where a condition holds, from another elsewhere. With a condition alone: its indices.
     r#where [Torch]
         "where(Tensor condition, Tensor|Number input, Tensor|Number other)" |condition: &Tensor, input: Arg, other: Arg| where_(&truth(condition)?, input, other),
         "where(Tensor condition)" |condition: &Tensor| condition.nonzero_tuple();
-    /// Whether the one element is not zero.
+    /// Whether the single element is not zero.
     is_nonzero [Torch Method] "is_nonzero(Tensor input)" |input: &Tensor| is_nonzero(input);
 }
 
 rows! { METHODS:
-    /// This tensor's elements where a condition holds, another's where not.
+    /// Selects from this tensor where a condition holds, from another elsewhere.
     r#where [Method] "where(Tensor self, Tensor condition, Tensor|Number other)" |input: &Tensor, condition: &Tensor, other: Arg|
         where_(&truth(condition)?, input, other);
 }

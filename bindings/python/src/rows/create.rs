@@ -23,7 +23,7 @@ fn like(input: &Tensor, value: Scalar, factory: &Factory) -> Result<Tensor> {
     factory.finish(input.full_like_with(value, factory.options_like(input))?)
 }
 
-/// A new tensor with its elements in another order in memory, still a leaf.
+/// A new leaf in another memory format.
 fn ordered(made: Result<Tensor>, format: MemoryFormat) -> Result<Tensor> {
     let made = made?;
     if format == MemoryFormat::Preserve {
@@ -37,10 +37,10 @@ fn new_full(input: &Tensor, shape: &Sizes, value: Scalar, factory: &Factory) -> 
     factory.finish(Tensor::full_with(&shape.0, value, factory.options_like(input))?)
 }
 
-/// As many whole steps as fit, both ends included.
+/// The number of whole steps that fit, both ends included.
 fn range(start: f64, end: f64, step: f64, factory: &Factory) -> Result<Tensor> {
     let steps = ((end - start) / step).floor();
-    // Half a step further, so that no rounding loses the last; bounds that make no sense are the engine's to refuse.
+    // Half a step further, so that rounding does not lose the last number. The engine reports invalid bounds.
     let end = if steps >= 0.0 { start + step * (steps + 0.5) } else { end };
     factory.finish(Tensor::arange_with(start, end, step, factory.options())?)
 }
@@ -72,7 +72,7 @@ fn randn(shape: &Sizes, from: Option<&Generator>, factory: &Factory) -> Result<T
     factory.finish(Tensor::randn_from(generator(from), &shape.0, factory.options())?)
 }
 
-/// Integers from any generator: uniform numbers scaled, exact for spans below 2^53.
+/// Integers from any generator: scaled uniform numbers, exact for ranges below 2^53.
 fn randint(
     low: i64,
     high: i64,
@@ -103,7 +103,7 @@ fn randperm(n: i64, from: Option<&Generator>, factory: &Factory) -> Result<Tenso
     factory.finish(factory.placed(made.to_dtype(factory.dtype.unwrap_or(DType::I64))?)?)
 }
 
-/// Uniform numbers from a generator, written into a tensor.
+/// Fills a tensor with uniform numbers from a generator.
 fn uniform_(input: &Tensor, low: f64, high: f64, from: Option<&Generator>) -> Result<()> {
     match from {
         None => input.uniform_(low, high)?,
@@ -129,7 +129,7 @@ fn normal_(input: &Tensor, mean: f64, std: f64, from: Option<&Generator>) -> Res
     Ok(())
 }
 
-/// Uniform numbers of a tensor's shape, for distributions made from them. Never zero, so that logarithms are finite.
+/// Uniform numbers of a tensor's shape, from which other distributions are computed. Never zero: logarithms are finite.
 fn uniform_like(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
     let made = Tensor::rand_from(generator(from), input.shape(), (DType::F64, input.device()))?;
     made.rsub(1.0)
@@ -139,7 +139,7 @@ fn first(done: Result<()>) -> Result<Out> {
     done.map(|()| Out::First)
 }
 
-/// Numbers drawn by the inverse of a distribution function.
+/// Samples by the inverse of a distribution function.
 fn fill_(input: &Tensor, from: Option<&Generator>, inverse: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Out> {
     input.copy_(&inverse(&uniform_like(input, from)?)?.to_dtype(input.dtype())?)?;
     Ok(Out::First)
@@ -167,7 +167,7 @@ fn bernoulli(input: &Tensor, p: Option<f64>, from: Option<&Generator>) -> Result
 }
 
 fn normal(mean: &Tensor, std: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
-    // On a GPU the check would wait for the device, which a recorded step cannot.
+    // On a GPU the check would synchronise with the device, which a recorded step cannot.
     if std.device().is_cpu() && std.lt(0)?.any(..)?.item::<bool>()? {
         return Err(Error::value("normal expects all elements of std >= 0.0"));
     }
@@ -181,7 +181,7 @@ fn multinomial(input: &Tensor, count: i64, replacement: bool, from: Option<&Gene
     let Some(from) = from else {
         return input.multinomial(count, replacement);
     };
-    // One stream of the default generator's kind: the given one lends its state for this call.
+    // Runs on the default generator, with the given generator's state for this call.
     let (own, given) = (default_generator().state(), from.state());
     default_generator().set_state(given);
     let drawn = input.multinomial(count, replacement);
@@ -190,7 +190,7 @@ fn multinomial(input: &Tensor, count: i64, replacement: bool, from: Option<&Gene
     drawn
 }
 
-/// Poisson numbers by counting arrivals, element by element.
+/// Poisson samples by counting arrivals, element by element.
 fn poisson(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
     let rates = input.to_vec::<f64>()?;
     if let Some(bad) = rates.iter().find(|r| r.is_nan() || **r < 0.0) {
@@ -202,7 +202,7 @@ fn poisson(input: &Tensor, from: Option<&Generator>) -> Result<Tensor> {
     let source = Generator::new(stream.seed ^ stream.offset.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut drawn = Vec::with_capacity(rates.len());
     for rate in rates {
-        // Large rates in portions, as exp(-rate) would vanish.
+        // Splits large rates: exp(-rate) would underflow.
         let (mut left, mut count) = (rate, 0.0);
         while left > 0.0 {
             let portion = left.min(30.0);
@@ -240,10 +240,10 @@ rows! { ROWS:
     zeros [Torch] "zeros(int... size, **factory)" |shape: Sizes, factory: Factory| constant(&shape, 0, &factory);
     /// Ones.
     ones [Torch] "ones(int... size, **factory)" |shape: Sizes, factory: Factory| constant(&shape, 1, &factory);
-    /// Whatever the memory holds.
+    /// Uninitialised memory.
     empty [Torch] "empty(int... size, *, memory_format? memory_format=None, **factory)" |shape: Sizes, format: MemoryFormat, factory: Factory|
         ordered(factory.finish(Tensor::empty_with(&shape.0, factory.options())?), format);
-    /// One number in every place.
+    /// One number in every element.
     full [Torch] "full(int[1] size, Number fill_value, **factory)" |shape: Sizes, value: Scalar, factory: Factory| full(&shape, value, &factory);
     /// Zeros like another tensor.
     zeros_like [Torch] "zeros_like(Tensor input, *, memory_format? memory_format=None, **factory)"
@@ -251,7 +251,7 @@ rows! { ROWS:
     /// Ones like another tensor.
     ones_like [Torch] "ones_like(Tensor input, *, memory_format? memory_format=None, **factory)"
         |input: &Tensor, format: MemoryFormat, factory: Factory| ordered(like(input, Scalar::Int(1), &factory), format);
-    /// Whatever the memory holds, like another tensor.
+    /// Uninitialised memory like another tensor.
     empty_like [Torch] "empty_like(Tensor input, *, memory_format? memory_format=None, **factory)"
         |input: &Tensor, format: MemoryFormat, factory: Factory|
         ordered(like(input, Scalar::Int(0), &factory), format);
@@ -262,7 +262,7 @@ rows! { ROWS:
     new_zeros [Method] "new_zeros(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory| new_full(input, &shape, Scalar::Int(0), &factory);
     /// Ones of this tensor's dtype.
     new_ones [Method] "new_ones(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory| new_full(input, &shape, Scalar::Int(1), &factory);
-    /// Memory of this tensor's dtype.
+    /// Uninitialised memory of this tensor's dtype.
     new_empty [Method] "new_empty(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory|
         factory.finish(Tensor::empty_with(&shape.0, factory.options_like(input))?);
     /// One number of this tensor's dtype.
@@ -322,12 +322,12 @@ rows! { ROWS:
         "normal(float mean, float std, int[] size, *, Generator? generator=None, **factory)"
             |mean: f64, std: f64, shape: Sizes, from: Option<&Generator>, factory: Factory|
             factory.finish(Tensor::randn_from(generator(from), &shape.0, factory.options())?.mul(std)?.add(mean)?);
-    /// Ones with the probabilities of the elements.
+    /// Bernoulli samples with the elements as probabilities.
     bernoulli [Torch Method] "bernoulli(Tensor input, float? p=None, *, Generator? generator=None)" |input: &Tensor, p: Option<f64>, from: Option<&Generator>| bernoulli(input, p, from);
-    /// Indices drawn with the weights of the elements.
+    /// Samples indices with the elements as weights.
     multinomial [Torch Method] "multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None)"
         |input: &Tensor, count: i64, replacement: bool, from: Option<&Generator>| multinomial(input, count, replacement, from);
-    /// Numbers of arrivals at the rates of the elements.
+    /// Poisson samples with the elements as rates.
     poisson [Torch] "poisson(Tensor input, Generator? generator=None)" |input: &Tensor, from: Option<&Generator>| poisson(input, from);
     /// Uniform numbers in place.
     uniform_ [Method] "uniform_(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None)" |input: &Tensor, low: f64, high: f64, from: Option<&Generator>|
@@ -335,7 +335,7 @@ rows! { ROWS:
     /// Normal numbers in place.
     normal_ [Method] "normal_(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None)" |input: &Tensor, mean: f64, std: f64, from: Option<&Generator>|
         first(normal_(input, mean, std, from));
-    /// Ones with a probability, in place.
+    /// Bernoulli samples in place.
     bernoulli_ [Method]
         "bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)" |input: &Tensor, p: f64, from: Option<&Generator>|
             input.copy_(&bernoulli(input, Some(p), from)?).map(|_| Out::First),
@@ -346,30 +346,30 @@ rows! { ROWS:
         "random_(Tensor self, *, Generator? generator=None)" |input: &Tensor, from: Option<&Generator>| random_(input, 0, None, from),
         "random_(Tensor self, int to, *, Generator? generator=None)" |input: &Tensor, to: i64, from: Option<&Generator>| random_(input, 0, Some(to), from),
         "random_(Tensor self, int from, int? to, *, Generator? generator=None)" |input: &Tensor, low: i64, to: Option<i64>, from: Option<&Generator>| random_(input, low, to, from);
-    /// Exponentially distributed numbers in place.
+    /// Exponential samples in place.
     exponential_ [Method] "exponential_(Tensor self, float lambd=1.0, *, Generator? generator=None)" |input: &Tensor, lambd: f64, from: Option<&Generator>|
         fill_(input, from, |u| u.log()?.div(-lambd));
-    /// Geometrically distributed numbers in place.
+    /// Geometric samples in place.
     geometric_ [Method] "geometric_(Tensor self, float p, *, Generator? generator=None)" |input: &Tensor, p: f64, from: Option<&Generator>|
         fill_(input, from, |u| u.log()?.div((-p).ln_1p())?.ceil());
-    /// Numbers of a Cauchy distribution in place.
+    /// Cauchy samples in place.
     cauchy_ [Method] "cauchy_(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None)" |input: &Tensor, median: f64, sigma: f64, from: Option<&Generator>|
         fill_(input, from, |u| u.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?.mul(sigma)?.add(median));
-    /// Numbers whose logarithms are normal, in place.
+    /// Log-normal samples in place.
     log_normal_ [Method] "log_normal_(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None)" |input: &Tensor, mean: f64, std: f64, from: Option<&Generator>|
         log_normal_(input, mean, std, from);
-    /// A number in every place.
+    /// Fills with a number.
     fill_ [Method]
         "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| match value.rank() {
             0 => input.copy_(value).map(|_| Out::First),
             _ => Err(Error::shape(format!("fill_ only supports 0-dimension value tensor but got tensor with shape {:?}", value.shape()))),
         },
         "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value).map(Out::from);
-    /// A number in every place of a new tensor.
+    /// A copy filled with a number.
     fill [Torch] "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| like(input, value, &Factory::default());
     /// Zeros in place.
     zero_ [Method] "zero_(Tensor self)" |input: &Tensor| input.zero_();
-    /// A number on the diagonal.
+    /// Fills the diagonal with a number.
     fill_diagonal_ [Method] "fill_diagonal_(Tensor self, Number fill_value, bool wrap=False)" |input: &Tensor, value: Scalar, wrap: bool| fill_diagonal_(input, value, wrap);
     /// Indices of the lower triangle of a matrix.
     tril_indices [Torch] "tril_indices(int row, int col, int offset=0, **factory)" |row: i64, col: i64, offset: i64, factory: Factory|
@@ -396,7 +396,7 @@ rows! { ROWS:
 }
 
 fn random_(input: &Tensor, low: i64, high: Option<i64>, from: Option<&Generator>) -> Result<Out> {
-    // Without a bound, the integers that the dtype holds exactly.
+    // Without a bound: the integers that the dtype represents exactly.
     let high = high.unwrap_or(match input.dtype() {
         DType::F32 => 1 << 24,
         DType::F64 => 1 << 53,
@@ -432,12 +432,12 @@ fn random_(input: &Tensor, low: i64, high: Option<i64>, from: Option<&Generator>
 
 fn fill_diagonal_(input: &Tensor, value: Scalar, wrap: bool) -> Result<Out> {
     if input.rank() < 2 {
-        return Err(Error::shape("fill_diagonal_: dimensions must larger than 1"));
+        return Err(Error::shape("fill_diagonal_: dimensions must be larger than 1"));
     }
     let n = input.shape()[0];
     if input.rank() == 2 {
         let columns = input.shape()[1];
-        // Wrapped round, the diagonal restarts one row after it has left the matrix.
+        // With `wrap` the diagonal restarts one row after it leaves the matrix.
         let starts = (0..n).step_by(if wrap { columns + 1 } else { n.max(1) });
         for start in starts.filter(|_| columns > 0) {
             input.narrow(0, start as isize, n - start)?.diagonal(0, 0, 1)?.fill_(value)?;

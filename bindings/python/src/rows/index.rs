@@ -1,4 +1,4 @@
-//! Picking, putting, searching and sorting.
+//! Indexing, scatter, search, sort and scans.
 
 use crate::rows;
 use crate::value::{Out, size};
@@ -9,8 +9,8 @@ fn pair(found: (Tensor, Tensor)) -> Out {
     Out::Named("values indices", vec![found.0, found.1])
 }
 
-/// PyTorch calls an index value that `gather` and `scatter` find out of bounds a `RuntimeError`, a dimension out of
-/// range an `IndexError`.
+/// PyTorch raises `RuntimeError` for an index value out of bounds in `gather` and `scatter`, `IndexError` for a
+/// dimension out of range.
 fn in_bounds<T>(found: Result<T>) -> Result<T> {
     found.map_err(|e| match e.kind() {
         ErrorKind::Index if e.to_string().contains("out of bounds") => Error::value(e.to_string()),
@@ -70,7 +70,7 @@ fn unique(found: rushlight_tensor::Unique, inverse: bool, counts: bool) -> Out {
     if out.len() == 1 { Out::Tensor(out.remove(0)) } else { Out::Tuple(out) }
 }
 
-/// Descending, PyTorch keeps equal elements in order; every sort here is stable.
+/// PyTorch keeps equal elements in order in descending sorts too; every sort here is stable.
 fn sort(input: &Tensor, dim: isize, descending: bool) -> Result<Out> {
     input.sort(dim, descending).map(pair)
 }
@@ -110,8 +110,7 @@ fn searchsorted(
 }
 
 fn bucketize(input: Arg, boundaries: &Tensor, out_int32: bool, right: bool) -> Result<Tensor> {
-    // PyTorch's `right` of bucketize and of searchsorted mean the same: the boundary belongs to the left bucket unless
-    // set.
+    // `right` has the same meaning in bucketize and searchsorted: the boundary belongs to the left bucket unless set.
     let found = match input {
         Arg::Tensor(t) => t.bucketize(boundaries, right)?,
         Arg::Scalar(s) => Tensor::scalar(s)?.to(boundaries.device())?.bucketize(boundaries, right)?,
@@ -119,7 +118,7 @@ fn bucketize(input: Arg, boundaries: &Tensor, out_int32: bool, right: bool) -> R
     index_int(found, out_int32)
 }
 
-/// Indices that PyTorch takes as `int64` only.
+/// Indices that PyTorch requires as `int64`.
 fn long<'a>(name: &str, index: &'a Tensor) -> Result<&'a Tensor> {
     match index.dtype() {
         DType::I64 => Ok(index),
@@ -172,7 +171,7 @@ fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Re
 rows! { ROWS:
     /// Entries of a dimension by index.
     index_select [Torch Method] "index_select(Tensor input, int dim, Tensor index)" |input: &Tensor, dim: isize, index: &Tensor| index_select(input, dim, index);
-    /// Entries added where an index points.
+    /// Adds entries at indices of a dimension.
     index_add [Torch Method] "index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1)"
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| {
             let out = input.index_add(dim, index, source, alpha);
@@ -182,21 +181,21 @@ rows! { ROWS:
     /// `index_add` in place.
     index_add_ [Method] "index_add_(Tensor self, int dim, Tensor index, Tensor source, *, Number alpha=1)"
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar| input.index_add_(dim, index, source, alpha);
-    /// Entries written where an index points.
+    /// Writes entries at indices of a dimension.
     index_copy [Torch Method] "index_copy(Tensor input, int dim, Tensor index, Tensor source)"
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy(dim, long_of("index_copy", input, dim, index)?, source);
     /// `index_copy` in place.
     index_copy_ [Method] "index_copy_(Tensor self, int dim, Tensor index, Tensor source)"
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy_(dim, long_of("index_copy_", input, dim, index)?, source);
-    /// A number where an index points.
+    /// Writes a number at indices of a dimension.
     index_fill [Torch Method] "index_fill(Tensor input, int dim, Tensor index, Tensor|Number value)"
         |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill(dim, long("index_fill", index).map_err(as_index)?, value);
     /// `index_fill` in place.
     index_fill_ [Method] "index_fill_(Tensor self, int dim, Tensor index, Tensor|Number value)"
         |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill_(dim, long("index_fill_", index).map_err(as_index)?, value);
-    /// Elements by their place in row-major order.
+    /// Elements by their row-major position.
     take [Torch Method] "take(Tensor input, Tensor index)" |input: &Tensor, index: &Tensor| input.take(long("take", index)?);
-    /// Elements put at places in row-major order.
+    /// Writes elements at row-major positions.
     put [Torch Method Inplace] "put(Tensor input, Tensor index, Tensor source, bool accumulate=False)"
         |input: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| input.put(index, source, accumulate);
     /// Elements by an index along one dimension.
@@ -215,7 +214,7 @@ rows! { ROWS:
             }
             input.take_along_dim(indices, dim)
         };
-    /// Elements written by an index along one dimension.
+    /// Writes elements by an index along one dimension.
     scatter [Torch Method]
         "scatter(Tensor input, int dim, Tensor index, Tensor|Number src, *, str? reduce=None)"
             |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| in_bounds(scatter(input, dim, index, src, reduce)),
@@ -227,13 +226,13 @@ rows! { ROWS:
             |input: &Tensor, dim: isize, index: &Tensor, src: Arg, reduce: Option<&str>| in_bounds(scatter_(input, dim, index, src, reduce)),
         "scatter_(Tensor self, int dim, Tensor index, Number value, *, str? reduce=None)"
             |input: &Tensor, dim: isize, index: &Tensor, value: Scalar, reduce: Option<&str>| scatter_(input, dim, index, Arg::Scalar(value), reduce);
-    /// Elements added by an index along one dimension.
+    /// Adds elements by an index along one dimension.
     scatter_add [Torch Method] "scatter_add(Tensor input, int dim, Tensor index, Tensor src)"
         |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| in_bounds(input.scatter_add(dim, index, src));
     /// `scatter_add` in place.
     scatter_add_ [Method] "scatter_add_(Tensor self, int dim, Tensor index, Tensor src)"
         |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor| in_bounds(input.scatter_add_(dim, index, src));
-    /// Elements combined by an index along one dimension.
+    /// Reduces elements by an index along one dimension.
     scatter_reduce [Torch Method] "scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)"
         |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool|
         scatter_reduce(input, dim, index, src, reduce, include_self);
@@ -241,38 +240,38 @@ rows! { ROWS:
     scatter_reduce_ [Method] "scatter_reduce_(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)"
         |input: &Tensor, dim: isize, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool|
         input.scatter_reduce_(dim, index, src, reduction(reduce)?, include_self);
-    /// Entries combined where an index points.
+    /// Reduces entries at indices of a dimension.
     index_reduce [Torch Method Inplace] "index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, reduce: &str, include_self: bool|
         index_reduce(input, dim, index, source, reduce, include_self);
     /// Elements where a mask is true.
     masked_select [Torch Method] "masked_select(Tensor input, Tensor mask)" |input: &Tensor, mask: &Tensor| input.masked_select(mask);
-    /// A number where a mask is true.
+    /// Writes a number where a mask is true.
     masked_fill [Torch Method] "masked_fill(Tensor input, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill(mask, value);
     /// `masked_fill` in place.
     masked_fill_ [Method] "masked_fill_(Tensor self, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill_(mask, value);
-    /// Elements of a source, in order, where a mask is true.
+    /// Writes elements of a source, in order, where a mask is true.
     masked_scatter [Torch Method] "masked_scatter(Tensor input, Tensor mask, Tensor source)" |input: &Tensor, mask: &Tensor, source: &Tensor| input.masked_scatter(mask, source);
     /// `masked_scatter` in place.
     masked_scatter_ [Method] "masked_scatter_(Tensor self, Tensor mask, Tensor source)" |input: &Tensor, mask: &Tensor, source: &Tensor| input.masked_scatter_(mask, source);
-    /// Where elements are not zero: rows of indices, or one tensor per dimension.
+    /// Indices of nonzero elements: as rows, or one tensor per dimension.
     nonzero [Torch Method] "nonzero(Tensor input, *, bool as_tuple=False)" |input: &Tensor, as_tuple: bool| nonzero(input, as_tuple);
-    /// Rows of indices of elements that are not zero.
+    /// Indices of nonzero elements, as rows.
     argwhere [Torch Method] "argwhere(Tensor input)" |input: &Tensor| input.argwhere();
-    /// Elements in order, and where they were.
+    /// Sorted elements and their indices.
     sort [Torch Method]
         "sort(Tensor input, int dim=-1, bool descending=False, bool stable=False)" |input: &Tensor, dim: isize, descending: bool, _stable: bool| sort(input, dim, descending),
         "sort(Tensor input, *, bool? stable, int dim=-1, bool descending=False)" |input: &Tensor, _stable: Option<bool>, dim: isize, descending: bool| sort(input, dim, descending);
-    /// Where elements would be in order.
+    /// Indices that sort the elements.
     argsort [Torch Method]
         "argsort(Tensor input, int dim=-1, bool descending=False, bool stable=False)" |input: &Tensor, dim: isize, descending: bool, _stable: bool| input.argsort(dim, descending),
         "argsort(Tensor input, *, bool stable, int dim=-1, bool descending=False)" |input: &Tensor, _stable: bool, dim: isize, descending: bool| input.argsort(dim, descending);
-    /// Entries of the first dimension in order.
+    /// Sorts along the first dimension.
     msort [Torch Method] "msort(Tensor input)" |input: &Tensor| input.msort();
     /// The largest or smallest elements, and their indices.
     topk [Torch Method] "topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True)" |input: &Tensor, k: i64, dim: isize, largest: bool, _sorted: bool|
         input.topk(size(k, "topk: k")?, dim, largest).map(pair);
-    /// Different values in order; each element's index among them, and the counts.
+    /// Sorted distinct values; optionally each element's index among them, and counts.
     unique [Torch Method] "unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None)"
         |input: &Tensor, _sorted: bool, inverse: bool, counts: bool, dim: Option<isize>| Ok::<_, Error>(match dim {
             None => unique(input.unique_full()?, inverse, counts),
@@ -281,11 +280,11 @@ rows! { ROWS:
     /// Runs of equal elements.
     unique_consecutive [Torch Method] "unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None)"
         |input: &Tensor, inverse: bool, counts: bool, dim: Option<isize>| unique_consecutive(input, inverse, counts, dim);
-    /// Where values would go in rows that are in order.
+    /// Insertion points of values in sorted rows.
     searchsorted [Torch] "searchsorted(Tensor sorted_sequence, Tensor|Number input, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None)"
         |sorted: &Tensor, input: Arg, out_int32: bool, right: bool, side: Option<&str>, sorter: Option<&Tensor>|
         searchsorted(sorted, input, out_int32, right, side, sorter);
-    /// Which bucket elements fall into.
+    /// The bucket of each element.
     bucketize [Torch] "bucketize(Tensor|Number input, Tensor boundaries, *, bool out_int32=False, bool right=False)"
         |input: Arg, boundaries: &Tensor, out_int32: bool, right: bool| bucketize(input, boundaries, out_int32, right);
     /// Running sums.
@@ -313,17 +312,17 @@ rows! { ROWS:
     cumulative_trapezoid [Torch]
         "cumulative_trapezoid(Tensor y, Tensor x, *, int dim=-1)" |y: &Tensor, x: &Tensor, dim: isize| trapezoids(y, x.into(), dim)?.cumsum(dim),
         "cumulative_trapezoid(Tensor y, *, Number dx=1, int dim=-1)" |y: &Tensor, dx: Scalar, dim: isize| trapezoids(y, dx.into(), dim)?.cumsum(dim);
-    /// One entry of a dimension replaced.
+    /// A copy with one entry of a dimension replaced.
     select_scatter [Torch Method] "select_scatter(Tensor input, Tensor src, int dim, int index)" |input: &Tensor, src: &Tensor, dim: isize, index: isize|
         embedded(input, src, |t| t.select(dim, index));
-    /// A part of a dimension replaced.
+    /// A copy with a slice of a dimension replaced.
     slice_scatter [Torch Method] "slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)"
         |input: &Tensor, src: &Tensor, dim: isize, start: Option<isize>, end: Option<isize>, step: i64|
         embedded(input, src, |t| t.slice(dim, start, end, size(step, "slice_scatter: step")?));
-    /// A diagonal replaced.
+    /// A copy with a diagonal replaced.
     diagonal_scatter [Torch Method] "diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1)"
         |input: &Tensor, src: &Tensor, offset: isize, dim1: isize, dim2: isize| embedded(input, src, |t| t.diagonal(offset, dim1, dim2));
-    /// Sub-tensors with norms above a limit scaled down to it.
+    /// Scales down sub-tensors whose norm exceeds a limit.
     renorm [Torch Method Inplace] "renorm(Tensor input, Number p, int dim, Number maxnorm)" |input: &Tensor, p: f64, dim: isize, maxnorm: f64| renorm(input, p, dim, maxnorm);
 }
 

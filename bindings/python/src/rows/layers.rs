@@ -81,7 +81,7 @@ fn avg_pool(
     }
 }
 
-/// -1 means the input's own size: Python passes `None` as such.
+/// -1 means the input's size: Python passes `None` as -1.
 fn output_size(values: &[i64]) -> Result<OutputSize> {
     let sizes = values
         .iter()
@@ -92,7 +92,7 @@ fn output_size(values: &[i64]) -> Result<OutputSize> {
 
 fn pad(input: &Tensor, padding: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
     let mode = match mode {
-        // PyTorch's is a float, whatever the dtype.
+        // PyTorch's value is a float for every dtype.
         "constant" => PadMode::Constant(Scalar::Float(value.map_or(0.0, Scalar::to_f64))),
         "reflect" => PadMode::Reflect,
         "replicate" => PadMode::Replicate,
@@ -293,7 +293,7 @@ fn embedding(
         return Err(Error::unsupported("embedding: sparse gradients are not supported; use sparse=False"));
     }
     if let Some(limit) = max_norm {
-        // Rows that are looked up are scaled down for good, as PyTorch does.
+        // Scales the selected rows down in place, as PyTorch does.
         rushlight_tensor::autograd::no_grad(|| -> Result<()> {
             let rows = input.flatten(0, -1)?.unique()?;
             let used = weight.index_select(0, &rows)?;
@@ -416,12 +416,12 @@ fn unpool<const D: usize>(
     }
     match output {
         None => layer.forward(input, indices),
-        // With the leading dimensions or without.
+        // The leading dimensions are optional.
         Some(output) => layer.forward_to(input, indices, &sizes(&output[output.len().saturating_sub(D)..])?),
     }
 }
 
-/// PyTorch looks for the planes of `avg_pool2d` before it looks at the shape as a whole.
+/// PyTorch checks the planes of `avg_pool2d` before the whole shape.
 fn with_planes(input: &Tensor, dims: usize) -> Result<()> {
     if dims == 2 && input.rank() < 3 {
         return Err(Error::index(format!("avg_pool2d: expected planes, but got input of shape {:?}", input.shape())));
@@ -463,7 +463,7 @@ macro_rules! pooling {
                 "] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: bool, include: bool, divisor: Option<i64>|
                 with_planes(input, $d).and_then(|()| input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?));
-            /// Means of as many windows as wanted.
+            /// Means of a given number of windows.
             $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }
                 |input: &Tensor, output: &[i64]| match mean_of_nothing(input, output, $d) {
                     true => input.mean_dims(&(1..=$d).map(|d: isize| -d).collect::<Vec<_>>(), true),
@@ -533,17 +533,17 @@ rows! { ROWS:
             }
             embedding(input, weight, padding_idx, max_norm, norm_type, by_freq, sparse)
         };
-    /// Classes as rows with a one.
+    /// One-hot rows of class indices.
     one_hot [Functional] "one_hot(Tensor tensor, int num_classes=-1)" |input: &Tensor, num_classes: i64| one_hot(input, num_classes);
-    /// Elements added around.
+    /// Pads with elements on each side.
     pad [Functional] "pad(Tensor input, int[] pad, str mode='constant', Number? value=None)" |input: &Tensor, padding: &[i64], mode: &str, value: Option<Scalar>|
         pad(input, padding, mode, value);
-    /// Another size, by interpolation.
+    /// Resizes by interpolation.
     interpolate [Functional]
         "interpolate(Tensor input, int[1]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)"
         |input: &Tensor, target: Option<&[i64]>, scale: Option<&[f64]>, mode: &str, align: Option<bool>, recompute: Option<bool>, antialias: bool|
         interpolate(input, target, scale, mode, align, recompute, antialias);
-    /// Another size, by interpolation.
+    /// Resizes by interpolation.
     upsample [Functional] "upsample(Tensor input, int[1]? size=None, float[]? scale_factor=None, str mode='nearest', bool? align_corners=None)"
         |input: &Tensor, target: Option<&[i64]>, scale: Option<&[f64]>, mode: &str, align: Option<bool>| interpolate(input, target, scale, mode, align, None, false);
     /// Normalisation over batches.
@@ -566,7 +566,7 @@ rows! { ROWS:
     /// Normalisation over neighbouring channels.
     local_response_norm [Functional] "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0)"
         |input: &Tensor, width: i64, alpha: f64, beta: f64, k: f64| local_response_norm(input, width, alpha, beta, k);
-    /// Division by a norm.
+    /// Divides by a norm.
     normalize [Functional] "normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12)" |input: &Tensor, p: f64, dim: isize, eps: f64| input.normalize(p, dim, eps);
     /// Softmax of scaled products of queries and keys, times values.
     scaled_dot_product_attention [Functional]
@@ -579,17 +579,17 @@ rows! { ROWS:
     /// Distances of pairs of vectors.
     pairwise_distance [Torch Functional] "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False)"
         |x1: &Tensor, x2: &Tensor, p: f64, eps: f64, keepdim: bool| x1.pairwise_distance(x2, p, eps, keepdim);
-    /// Channels spread over pixels.
+    /// Rearranges channels into pixels.
     pixel_shuffle [Torch Functional] "pixel_shuffle(Tensor input, int upscale_factor)" |input: &Tensor, factor: i64| shuffle(input, factor, true);
-    /// Pixels gathered into channels.
+    /// Rearranges pixels into channels.
     pixel_unshuffle [Torch Functional] "pixel_unshuffle(Tensor input, int downscale_factor)" |input: &Tensor, factor: i64| shuffle(input, factor, false);
-    /// Channels of groups interleaved.
+    /// Interleaves the channels of groups.
     channel_shuffle [Torch Functional] "channel_shuffle(Tensor input, int groups)" |input: &Tensor, groups: i64|
         rushlight_nn::Forward::forward(&rushlight_nn::ChannelShuffle::new(size(groups, "channel_shuffle: groups")?), input)?.in_format_of(input);
     /// Windows of images as columns.
     unfold [Functional] "unfold(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)"
         |input: &Tensor, kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]| unfold(input, kernel, dilation, padding, stride);
-    /// Columns added up to images.
+    /// Sums columns into images.
     fold [Functional] "fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1)"
         |input: &Tensor, output: &[i64], kernel: &[i64], dilation: &[i64], padding: &[i64], stride: &[i64]| fold(input, output, kernel, dilation, padding, stride);
     /// Power means of windows.
@@ -598,11 +598,11 @@ rows! { ROWS:
     /// Power means of windows.
     lp_pool2d [Functional] "lp_pool2d(Tensor input, float norm_type, int[2] kernel_size, int[2]? stride=None, bool ceil_mode=False)"
         |input: &Tensor, p: f64, kernel: &[i64], stride: Option<&[i64]>, ceil_mode: bool| lp_pool(input, p, kernel, stride, ceil_mode, true);
-    /// Pooled elements back where they were.
+    /// Writes pooled elements back to their positions.
     max_unpool1d [Functional] "max_unpool1d(Tensor input, Tensor indices, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[]? output_size=None)"
         |input: &Tensor, indices: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], output: Option<&[i64]>|
         unpool::<1>(input, indices, kernel, stride, padding, output);
-    /// Pooled elements back where they were.
+    /// Writes pooled elements back to their positions.
     max_unpool2d [Functional] "max_unpool2d(Tensor input, Tensor indices, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[]? output_size=None)"
         |input: &Tensor, indices: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], output: Option<&[i64]>|
         unpool::<2>(input, indices, kernel, stride, padding, output);

@@ -42,7 +42,7 @@ fn converted(input: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
     dtype.map_or(Ok(input.clone()), |d| input.to_dtype(d))
 }
 
-/// `torch.linalg.norm`: of vectors or matrices, as the arguments say.
+/// `torch.linalg.norm`: of vectors or matrices, depending on the arguments.
 fn norm(input: &Tensor, ord: Option<f64>, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = converted(input, dtype)?;
     let matrix = ord.is_some()
@@ -218,7 +218,7 @@ rows! { ROWS:
     cross [Torch Method] "cross(Tensor input, Tensor other, int? dim=None)" |input: &Tensor, other: &Tensor, dim: Option<i64>| cross(input, other, dim);
     /// Distances between two sets of vectors.
     cdist [Torch] "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None)" |x1: &Tensor, x2: &Tensor, p: f64, mode: Option<&str>| {
-        // How distances are computed is the engine's choice.
+        // The engine chooses the algorithm.
         one_of("cdist", "compute_mode", mode, &["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])?;
         cdist(x1, x2, p)
     };
@@ -296,7 +296,7 @@ rows! { ROWS:
     lstsq [Linalg] "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None)" |a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>| {
         one_of("torch.linalg.lstsq", "driver", driver, &["gels", "gelsy", "gelsd", "gelss"])?;
         if rcond.is_some() {
-            return Err(Error::unsupported("linalg.lstsq: rcond is not supported; use pinv(A, rtol=rcond) @ B for matrices that lack rank"));
+            return Err(Error::unsupported("linalg.lstsq: rcond is not supported; use pinv(A, rtol=rcond) @ B for rank-deficient matrices"));
         }
         lstsq(a, b, driver.unwrap_or("gelsy"))
     };
@@ -327,14 +327,14 @@ rows! { ROWS:
             |a: &Tensor, ord: &str, dim: &[i64], keepdim: bool, dtype: Option<DType>| converted(a, dtype)?.matrix_norm(word(ord)?, plane(dim)?, keepdim),
         "matrix_norm(Tensor A, float ord, int[] dim=(-2,-1), bool keepdim=False, *, dtype? dtype=None)"
             |a: &Tensor, ord: f64, dim: &[i64], keepdim: bool, dtype: Option<DType>| converted(a, dtype)?.matrix_norm(norm_order(ord), plane(dim)?, keepdim);
-    /// The last two dimensions changed round.
+    /// The last two dimensions transposed.
     matrix_transpose [Linalg] "matrix_transpose(Tensor input)" |input: &Tensor| input.transpose(-2, -1);
 }
 
 rows! { TORCH:
     /// Householder reflectors of a QR factorisation in LAPACK's packing, and their factors.
     geqrf [Torch Method] "geqrf(Tensor input)" |input: &Tensor| input.geqrf().map(|(a, tau)| Out::Named("a tau", vec![a, tau]));
-    /// The tensor itself, whose changes in place the backward pass refuses, as it does those of others.
+    /// The tensor itself. The backward pass reports in-place changes of any saved tensor.
     _watched [Torch] "_watched(Tensor input, Tensor[] others)" |input: &Tensor, others: &[Tensor]|
         input.watched("grid_sampler", &others.iter().collect::<Vec<_>>());
     /// Solution of a system whose LU factors are known.
@@ -406,7 +406,7 @@ fn symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
     a.tril(0)?.add(&a.tril(-1)?.transpose(-2, -1)?)
 }
 
-/// An error unless an option is one of those that there are.
+/// An error unless an option is one of the known ones.
 fn one_of(call: &str, name: &str, given: Option<&str>, known: &[&str]) -> Result<()> {
     match given {
         Some(given) if !known.contains(&given) => Err(Error::value(format!(

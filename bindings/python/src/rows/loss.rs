@@ -17,7 +17,7 @@ fn same_sizes(input: &Tensor, target: &Tensor) -> Result<()> {
     )))
 }
 
-/// `reduction`, or its equivalent by the older `size_average` and `reduce`.
+/// `reduction`, or its equivalent in the older `size_average` and `reduce`.
 fn reduction(name: &str, size_average: Option<bool>, reduce: Option<bool>) -> Result<Reduction> {
     if size_average.is_some() || reduce.is_some() {
         return Ok(match (size_average.unwrap_or(true), reduce.unwrap_or(true)) {
@@ -80,7 +80,7 @@ fn options<'a>(
 }
 
 fn variances(var: &Tensor, input: &Tensor) -> Result<Tensor> {
-    // One variance for all may lack the last dimension.
+    // A single variance may lack the last dimension.
     if var.rank() + 1 == input.rank() && var.shape() == &input.shape()[..var.rank()] {
         var.unsqueeze(-1)
     } else {
@@ -113,7 +113,7 @@ fn multi_margin(
     reduced(if one { loss.squeeze(..)? } else { loss }, how)
 }
 
-/// PyTorch's `ValueError` where classes are given for another number of inputs.
+/// PyTorch's `ValueError` for a number of targets that differs from the number of inputs.
 /// The checks of `nll_loss`, in PyTorch's order.
 fn class_indices(input: &Tensor, target: &Tensor) -> Result<()> {
     if let ([batch, _, ..], [targets, ..]) = (input.shape(), target.shape())
@@ -245,7 +245,7 @@ rows! { ROWS:
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean')"
         |input1: &Tensor, input2: &Tensor, target: &Tensor, margin: f64, average: Option<bool>, reduce: Option<bool>, how: &str|
         input1.cosine_embedding_loss(input2, target, margin, reduction(how, average, reduce)?);
-    /// An anchor nearer to one than to another.
+    /// Hinge of an anchor's distances to a positive and a negative example.
     triplet_margin_loss [Functional]
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean')"
         |anchor: &Tensor, positive: &Tensor, negative: &Tensor, margin: f64, p: f64, eps: f64, swap: bool, average: Option<bool>, reduce: Option<bool>, how: &str|
@@ -265,7 +265,7 @@ rows! { ROWS:
         "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"
         |input: &Tensor, target: &Tensor, weight: Option<&Tensor>, average: Option<bool>, reduce: Option<bool>, how: &str|
         multilabel_soft_margin(input, target, weight, reduction(how, average, reduce)?);
-    /// Likelihood of sequences whose alignment is not known.
+    /// Connectionist temporal classification: likelihood of sequences of unknown alignment.
     ctc_loss [Torch Functional]
         "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)"
             |log_probs: &Tensor, targets: &Tensor, inputs: &Tensor, target_lengths: &Tensor, blank: i64, how: &str, zero: bool|

@@ -159,7 +159,7 @@ rows! { ROWS:
     };
     /// The nearest integer, ties to even, or the nearest number with `decimals` decimals.
     round [Torch Method Inplace Special] "round(Tensor input, *, int decimals=0)" |input: &Tensor, decimals: i64| round(input, decimals);
-    /// Elements kept between bounds, of which either may be missing.
+    /// Clamps elements between bounds; either bound may be missing.
     clamp [Torch Method]
         "clamp(Tensor input, Tensor? min=None, Tensor? max=None)" |input: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>|
             number_bounds(input, min, max).and_then(|()| clamp(input, min.map(Arg::Tensor), max.map(Arg::Tensor))),
@@ -230,7 +230,7 @@ rows! { ROWS:
     resolve_neg [Torch Method] "resolve_neg(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
     /// The angle of real numbers: pi for negative ones, else zero.
     angle [Torch Method] "angle(Tensor input)" |input: &Tensor| where_(&input.lt(0)?, std::f64::consts::PI, &float(input)?.mul(0.0)?);
-    /// Mantissa and exponent: `mantissa * 2**exponent` are the elements.
+    /// Mantissa and exponent with `input = mantissa * 2**exponent`.
     frexp [Torch Method] "frexp(Tensor input)" |input: &Tensor| frexp(input);
     /// `input * 2**other`.
     ldexp [Torch Method Inplace] "ldexp(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| ldexp(input, other);
@@ -266,14 +266,14 @@ enum Spacing<'a> {
 
 fn signbit(input: &Tensor) -> Result<Tensor> {
     if !input.dtype().is_float() {
-        // The unsigned dtypes that are only carried have no order, and no negative numbers.
+        // Carried unsigned dtypes have no comparisons and no negative numbers.
         return if input.dtype().is_carried() { input.ne(input) } else { input.lt(0) };
     }
-    // Minus zero is not below zero, but one over it is.
+    // Minus zero is not below zero, but its reciprocal is.
     input.lt(0)?.logical_or(&input.eq(0)?.logical_and(&input.reciprocal()?.lt(0)?)?)
 }
 
-/// The factor has the dtype that both combine in, so that an exponent of integers does not widen a half.
+/// The factor has the promoted dtype, so that an integer exponent does not widen a half.
 fn ldexp(input: &Tensor, other: &Tensor) -> Result<Tensor> {
     let common = result_type(&[input.into(), other.into()]);
     let float = if common.is_float() { common } else { crate::dtype::default() };
@@ -359,8 +359,7 @@ fn gradient(input: &Tensor, spacing: Spacing, dim: Option<&[i64]>, edge_order: i
     Ok(Out::List(out))
 }
 
-/// The gradient along one dimension on points at any coordinates: parabolas through three neighbours, straight lines at
-/// the ends.
+/// The gradient along one dimension at arbitrary coordinates: second order inside, first order at the ends.
 fn gradient_at(x: &Tensor, points: &Tensor, d: isize, n: usize) -> Result<Tensor> {
     if points.rank() != 1 || points.numel() != n {
         return Err(Error::shape(format!(
@@ -377,7 +376,7 @@ fn gradient_at(x: &Tensor, points: &Tensor, d: isize, n: usize) -> Result<Tensor
     let (first, last) = (slopes.narrow(d, 0, 1)?, slopes.narrow(d, n as isize - 2, 1)?);
     let (before, after) = (distances.narrow(d, 0, n - 2)?, distances.narrow(d, 1, n - 2)?);
     let (left, right) = (slopes.narrow(d, 0, n - 2)?, slopes.narrow(d, 1, n - 2)?);
-    // Each slope counts by the other side's distance: the nearer neighbour says more.
+    // Each slope is weighted by the distance of the other neighbour: the nearer neighbour has more weight.
     let inner = left.mul(&after)?.add(&right.mul(&before)?)?.div(&before.add(&after)?)?;
     rushlight_tensor::cat(&[&first, &inner, &last], d)
 }

@@ -9,7 +9,7 @@ use rushlight_tensor::Tensor;
 const TANH: RecurrentKind = RecurrentKind::Plain(RNNNonlinearity::Tanh);
 const RELU: RecurrentKind = RecurrentKind::Plain(RNNNonlinearity::Relu);
 
-/// The settings that all networks take behind their weights.
+/// The settings that follow the weights in every signature.
 struct Settings {
     has_biases: bool,
     num_layers: i64,
@@ -54,7 +54,7 @@ fn packed(
     let (h, c) = match hx {
         [h] => (h, None),
         [h, c] => (h, Some(c)),
-        _ => return Err(Error::value(format!("recurrent network: one or two states, got {}", hx.len()))),
+        _ => return Err(Error::value(format!("recurrent network: expected one or two states, got {}", hx.len()))),
     };
     let network = Recurrence {
         kind,
@@ -107,7 +107,7 @@ fn step(
     let biases = match biases {
         (Some(ih), Some(hh)) => Some([ih, hh]),
         (None, None) => None,
-        _ => return Err(Error::value("recurrent cell: both biases, or none")),
+        _ => return Err(Error::value("recurrent cell: expected both biases or none")),
     };
     let batch = input.shape().first().copied().unwrap_or(0);
     let states = hx.iter().map(|t| t.unsqueeze(0)).collect::<Result<Vec<_>>>()?;
@@ -145,7 +145,7 @@ one_state! { RNN_RELU, RELU, rnn_relu rnn_relu_cell }
 one_state! { GRU, RecurrentKind::Gru, gru gru_cell }
 
 rows! { LSTM:
-    /// A long short-term memory over sequences, padded or packed: outputs, last hidden and last cell states.
+    /// An LSTM over sequences, padded or packed: outputs, last hidden and last cell states.
     lstm [Torch]
         "lstm(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first)"
             |input: &Tensor, hx: &[Tensor], params: &[Tensor], has_biases: bool, num_layers: i64, dropout: f64, train: bool, bidirectional: bool, batch_first: bool|
@@ -153,7 +153,7 @@ rows! { LSTM:
         "lstm(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional)"
             |data: &Tensor, batch_sizes: &Tensor, hx: &[Tensor], params: &[Tensor], has_biases: bool, num_layers: i64, dropout: f64, train: bool, bidirectional: bool|
             packed(RecurrentKind::Lstm, data, &lengths(batch_sizes)?, hx, params, &Settings { has_biases, num_layers, dropout, train, bidirectional });
-    /// One step of a long short-term memory: the new hidden and cell state.
+    /// One step of an LSTM: the new hidden and cell state.
     lstm_cell [Torch] "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)"
         |input: &Tensor, hx: &[Tensor], w_ih: &Tensor, w_hh: &Tensor, b_ih: Option<&Tensor>, b_hh: Option<&Tensor>|
         step(RecurrentKind::Lstm, input, &hx.iter().collect::<Vec<_>>(), w_ih, w_hh, (b_ih, b_hh));

@@ -1,4 +1,4 @@
-//! Sums, extremes, statistics: many elements to few.
+//! Reductions: sums, extrema, statistics.
 
 use crate::rows;
 use crate::value::{Out, dims, size};
@@ -25,11 +25,11 @@ fn reduce(
     if let Some(dtype) = dtype {
         differentiable(input, dtype)?;
     }
-    // Small integers and bool add up as `int64`.
+    // Small integers and bool are summed as `int64`.
     if let Some(dtype) = dtype { out.to_dtype(dtype) } else { Ok(out) }
 }
 
-/// PyTorch refuses to record a conversion to integers.
+/// PyTorch reports an error for a recorded conversion to integers.
 pub fn differentiable(input: &Tensor, dtype: DType) -> Result<()> {
     if !dtype.is_float() && input.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
         return Err(Error::autograd(format!(
@@ -41,7 +41,7 @@ pub fn differentiable(input: &Tensor, dtype: DType) -> Result<()> {
 
 fn truths(input: &Tensor, dim: Option<&[i64]>, keepdim: bool, all: bool) -> Result<Tensor> {
     match (dim, all) {
-        // PyTorch reduces nothing for these two where the list of dimensions is empty.
+        // For these two an empty list of dimensions means no reduction, as in PyTorch.
         (Some([]), _) => match input.dtype() {
             DType::U8 => input.ne(0)?.to_dtype(DType::U8),
             _ => input.ne(0),
@@ -86,7 +86,7 @@ fn norm_word(input: &Tensor, p: &str, dim: Option<&[i64]>, keepdim: bool, dtype:
             let pair = match dim {
                 None if input.rank() == 2 => [0, 1],
                 Some(&[a, b]) => [a as isize, b as isize],
-                _ => return Err(Error::value("norm: the nuclear norm is of two dimensions")),
+                _ => return Err(Error::value("norm: the nuclear norm needs two dimensions")),
             };
             input.matrix_norm(rushlight_tensor::MatrixNorm::Nuc, pair, keepdim)
         }
@@ -150,7 +150,7 @@ fn quantile(
     }
 }
 
-/// A quantile that is one of the elements, or half-way between two.
+/// A quantile that is one of the elements or the midpoint of two.
 fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, interpolation: &str) -> Result<Tensor> {
     if !(0.0..=1.0).contains(&q) {
         return Err(Error::value(format!("quantile() q values must be in the range [0, 1], but got {q}")));
@@ -207,7 +207,7 @@ fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {
         input.reshape([1usize])?.size(dim)?;
         return Ok(pair((input.clone(), Tensor::zeros_with([], (DType::I64, input.device()))?)));
     }
-    // The longest run of equals in sorted order; the smallest value wins a draw.
+    // The longest run of equal elements in sorted order; of equally long runs the smallest value.
     let (sorted, order) = input.sort(dim, false)?;
     let n = input.size(dim)?;
     if n == 0 {
@@ -271,7 +271,7 @@ rows! { ROWS:
     /// Whether all elements are true.
     all [Torch Method] "all(Tensor input, int[1]? dim=None, bool keepdim=False)" |input: &Tensor, dim: Option<&[i64]>, keepdim: bool|
         truths(input, dim, keepdim, true);
-    /// How many elements are not zero.
+    /// Number of nonzero elements.
     count_nonzero [Torch Method] "count_nonzero(Tensor input, int[1]? dim=None)" |input: &Tensor, dim: Option<&[i64]>|
         input.count_nonzero(dims_or_all(input, dim));
     /// The largest element; with a dimension its indices too; of two tensors, the larger elements.
@@ -284,10 +284,10 @@ rows! { ROWS:
         "min(Tensor input)" |input: &Tensor| input.min(..),
         "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair),
         "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
-    /// The largest elements; gradients are shared between equals.
+    /// The largest elements; equal elements share the gradient.
     amax [Torch Method] "amax(Tensor input, int[1]? dim=(), bool keepdim=False)"
         |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amax(dims(dim.unwrap_or(&[])), keepdim);
-    /// The smallest elements; gradients are shared between equals.
+    /// The smallest elements; equal elements share the gradient.
     amin [Torch Method] "amin(Tensor input, int[1]? dim=(), bool keepdim=False)"
         |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amin(dims(dim.unwrap_or(&[])), keepdim);
     /// The smallest and the largest elements.
@@ -345,7 +345,7 @@ rows! { ROWS:
         "nanmedian(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.nanmedian_dim(dim, keepdim).map(pair);
     /// The most frequent element.
     mode [Torch Method] "mode(Tensor input, int dim=-1, bool keepdim=False)" |input: &Tensor, dim: i64, keepdim: bool| mode(input, dim, keepdim);
-    /// Quantiles, between elements by linear interpolation.
+    /// Quantiles, linearly interpolated.
     quantile [Torch Method] "quantile(Tensor input, Tensor|Number q, int? dim=None, bool keepdim=False, *, str interpolation='linear')"
         |input: &Tensor, q: Arg, dim: Option<i64>, keepdim: bool, interpolation: &str| quantile(input, q, dim, keepdim, interpolation, false);
     /// Quantiles of elements that are not NaN.
@@ -356,7 +356,7 @@ rows! { ROWS:
         input.kthvalue(size(k, "kthvalue: k")?, dim, keepdim).map(pair);
     /// Sum of the diagonal.
     trace [Torch Method] "trace(Tensor input)" |input: &Tensor| input.trace();
-    /// Sums that leave a tensor of the given size.
+    /// Sums broadcast dimensions to the given size.
     sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| input.sum_to_size(&size.0);
     /// The p-norm of the difference.
     dist [Torch Method] "dist(Tensor input, Tensor other, Number p=2)" |input: &Tensor, other: &Tensor, p: f64| input.sub(other)?.norm(p);

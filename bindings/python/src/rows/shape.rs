@@ -1,4 +1,4 @@
-//! Views, copies in another order, joining and splitting.
+//! Views, memory formats, joining and splitting.
 
 use crate::rows;
 use crate::value::{MemoryFormat, Out, Sizes, dims, size, sizes};
@@ -29,7 +29,7 @@ fn split(input: &Tensor, sections: &[i64], dim: isize) -> Result<Vec<Tensor>> {
     input.split_with_sizes(&sizes(sections)?, dim)
 }
 
-/// Parts before, between and after positions, as NumPy splits.
+/// Splits at positions, as NumPy does.
 fn split_at(input: &Tensor, positions: &[i64], dim: isize) -> Result<Vec<Tensor>> {
     let n = input.size(dim)? as i64;
     let wrap = |p: i64| if p < 0 { (p + n).max(0) } else { p.min(n) };
@@ -42,12 +42,12 @@ fn split_at(input: &Tensor, positions: &[i64], dim: isize) -> Result<Vec<Tensor>
     Ok(out)
 }
 
-/// Equal parts as far as that goes: the first ones are longer by one.
+/// Nearly equal parts: the first ones are longer by one.
 fn split_evenly(input: &Tensor, sections: i64, dim: isize) -> Result<Vec<Tensor>> {
     input.tensor_split(size(sections, "tensor_split: sections")?, dim)
 }
 
-/// Stacks' inverses take a dimension by the number there are.
+/// The dimension that `hsplit`, `vsplit` and `dsplit` split, by the tensor's rank.
 fn split_numpy(input: &Tensor, sections: &crate::value::Value, dim: isize, call: &str) -> Result<Vec<Tensor>> {
     match sections {
         crate::value::Value::Scalar(n) => {
@@ -156,7 +156,7 @@ fn copy_(input: &Tensor, src: &Tensor, non_blocking: bool) -> Result<()> {
     input.copy_(&src.to_with(&input.device(), non_blocking)?).map(drop)
 }
 
-/// PyTorch gives back the very tensor when there is nothing to convert.
+/// Returns the same tensor if nothing changes, as PyTorch does.
 fn same_or(input: &Tensor, out: Tensor) -> Out {
     if out.is_same(input) { Out::First } else { Out::Tensor(out) }
 }
@@ -189,7 +189,7 @@ fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
         (shape, outer, offset)
     };
     let layout = rushlight_core::Layout::strided(&shape, &strides, offset)?;
-    // SAFETY: the same storage, which keeps whatever keeps it; the layout is checked against its length.
+    // SAFETY: the view shares ownership of the storage, and the layout was checked against its length.
     unsafe { Tensor::from_storage(input.storage().clone(), layout, dtype) }
 }
 
@@ -218,7 +218,7 @@ fn broadcast(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
 fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {
     let (n, r) = (input.numel(), size(r, "combinations: r")?);
     if r > n.max(64) {
-        return Err(Error::value(format!("combinations: {r} of {n} elements at a time")));
+        return Err(Error::value(format!("combinations: cannot take {r} of {n} elements")));
     }
     let mut rows: Vec<i64> = Vec::new();
     let mut choice: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
@@ -241,43 +241,43 @@ fn combinations(input: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor
 }
 
 rows! { ROWS:
-    /// The same elements under another shape, without copying.
+    /// A view of the elements in another shape.
     view [Method]
         "view(Tensor self, dtype dtype)" |input: &Tensor, dtype: DType| view_dtype(input, dtype),
         "view(Tensor self, int... shape)" |input: &Tensor, shape: &[i64]| input.view(shape);
     /// A view of another tensor's shape.
     view_as [Method] "view_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.view(other.shape());
-    /// The same elements under another shape; a copy only if it must be.
+    /// The same elements in another shape, copied only if needed.
     reshape [Torch] "reshape(Tensor input, int[1] shape)" |input: &Tensor, shape: &[i64]| input.reshape(shape);
     /// Another tensor's shape.
     reshape_as [Method] "reshape_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.reshape(other.shape());
-    /// Dimensions merged into one.
+    /// Merges dimensions into one.
     flatten [Torch Method] "flatten(Tensor input, int start_dim=0, int end_dim=-1)" |input: &Tensor, start: isize, end: isize| input.flatten(start, end);
     /// One dimension, contiguous.
     ravel [Torch Method] "ravel(Tensor input)" |input: &Tensor| input.contiguous()?.flatten(0, -1);
-    /// One dimension unfolded into several.
+    /// Splits one dimension into several.
     unflatten [Torch Method] "unflatten(Tensor input, int dim, int[] sizes)" |input: &Tensor, dim: isize, sizes: &[i64]| input.unflatten(dim, sizes);
-    /// Two dimensions changed round.
+    /// Transposes two dimensions.
     transpose [Torch Method Inplace] "transpose(Tensor input, int dim0, int dim1)" |input: &Tensor, a: isize, b: isize| input.transpose(a, b);
-    /// Two dimensions changed round.
+    /// Transposes two dimensions.
     swapaxes [Torch Method] "swapaxes(Tensor input, int axis0, int axis1)" |input: &Tensor, a: isize, b: isize| input.transpose(a, b);
-    /// Two dimensions changed round.
+    /// Transposes two dimensions.
     swapdims [Torch Method] "swapdims(Tensor input, int dim0, int dim1)" |input: &Tensor, a: isize, b: isize| input.transpose(a, b);
-    /// A matrix transposed.
+    /// Transposes a matrix.
     t [Torch Method] "t(Tensor input)" |input: &Tensor| input.t();
-    /// The last two dimensions changed round.
+    /// Transposes the last two dimensions.
     adjoint [Torch Method] "adjoint(Tensor input)" |input: &Tensor| input.transpose(-2, -1);
-    /// Dimensions in another order.
+    /// Permutes dimensions.
     permute [Torch] "permute(Tensor input, int[1] dims)" |input: &Tensor, order: &[i64]| input.permute(dims(order));
-    /// Dimensions moved to other places.
+    /// Moves dimensions to other positions.
     movedim [Torch Method] "movedim(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
         input.movedim(dims(source), dims(destination));
-    /// Dimensions moved to other places.
+    /// Moves dimensions to other positions.
     moveaxis [Torch Method] "moveaxis(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
         input.movedim(dims(source), dims(destination));
-    /// Without dimensions of size one.
+    /// Removes dimensions of size one.
     squeeze [Torch Method] "squeeze(Tensor input, int[1]? dim=None)" |input: &Tensor, dim: Option<&[i64]>| squeeze(input, dim);
-    /// With a new dimension of size one.
+    /// Inserts a dimension of size one.
     unsqueeze [Torch Method] "unsqueeze(Tensor input, int dim)" |input: &Tensor, dim: isize| input.unsqueeze(dim);
     /// Dimensions of size one repeated, without copying.
     broadcast_to [Torch Method] "broadcast_to(Tensor input, int[1] size)" |input: &Tensor, shape: &[i64]| input.broadcast_to(shape);
@@ -295,7 +295,7 @@ rows! { ROWS:
     select [Torch Method] "select(Tensor input, int dim, int index)" |input: &Tensor, dim: isize, index: isize| input.select(dim, index);
     /// The diagonal of two dimensions.
     diagonal [Torch Method] "diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)" |input: &Tensor, offset: isize, a: isize, b: isize| input.diagonal(offset, a, b);
-    /// A diagonal of the last two dimensions filled with a vector, or taken out.
+    /// A matrix with a vector on a diagonal, or the diagonal of a matrix.
     diag [Torch Method] "diag(Tensor input, int diagonal=0)" |input: &Tensor, diagonal: isize| input.diag(diagonal);
     /// The elements as diagonals of new matrices.
     diag_embed [Torch Method] "diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1)" |input: &Tensor, offset: isize, a: isize, b: isize| input.diag_embed(offset, a, b);
@@ -352,15 +352,15 @@ rows! { ROWS:
             let places = Tensor::arange_with(0, repeats.numel() as i64, 1, (repeats.dtype(), repeats.device()))?;
             repeat_interleave(&places, Arg::Tensor(repeats), Some(0), output_size)
         };
-    /// Entries shifted round.
+    /// Rolls entries along dimensions.
     roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(dims(shifts), dims(over));
-    /// Dimensions back to front.
+    /// Reverses dimensions.
     flip [Torch] "flip(Tensor input, int[1] dims)" |input: &Tensor, over: &[i64]| input.flip(dims(over));
-    /// Columns back to front.
+    /// Reverses columns.
     fliplr [Torch Method] "fliplr(Tensor input)" |input: &Tensor| input.fliplr();
-    /// Rows back to front.
+    /// Reverses rows.
     flipud [Torch Method] "flipud(Tensor input)" |input: &Tensor| input.flipud();
-    /// Turned by right angles.
+    /// Rotates by multiples of 90 degrees.
     rot90 [Torch Method] "rot90(Tensor input, int k=1, int[2] dims=(0,1))" |input: &Tensor, k: isize, plane: &[i64]| match plane {
         &[a, b] => input.rot90(k, [a as isize, b as isize]),
         _ => Err(Error::value(format!("expected total rotation dims == 2, but got dims = {}", plane.len()))),
@@ -369,21 +369,21 @@ rows! { ROWS:
     tril [Torch Method Inplace] "tril(Tensor input, int diagonal=0)" |input: &Tensor, diagonal: i64| input.tril(diagonal);
     /// The upper triangle.
     triu [Torch Method Inplace] "triu(Tensor input, int diagonal=0)" |input: &Tensor, diagonal: i64| input.triu(diagonal);
-    /// Tensors joined along a dimension.
+    /// Concatenates tensors along a dimension.
     cat [Torch] "cat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
-    /// Tensors joined along a dimension.
+    /// Concatenates tensors along a dimension.
     concat [Torch] "concat(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
-    /// Tensors joined along a dimension.
+    /// Concatenates tensors along a dimension.
     concatenate [Torch] "concatenate(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| join(tensors, dim);
-    /// Tensors joined along a new dimension.
+    /// Stacks tensors along a new dimension.
     stack [Torch] "stack(Tensor[] tensors, int dim=0)" |tensors: &[Tensor], dim: isize| stack(&refs(tensors), dim);
-    /// Tensors joined column by column.
+    /// Concatenates tensors horizontally.
     hstack [Torch] "hstack(Tensor[] tensors)" |tensors: &[Tensor]| hstack(&refs(tensors));
-    /// Tensors joined row by row.
+    /// Concatenates tensors vertically.
     vstack [Torch] "vstack(Tensor[] tensors)" |tensors: &[Tensor]| vstack(&refs(tensors));
-    /// Tensors joined row by row.
+    /// Concatenates tensors vertically.
     row_stack [Torch] "row_stack(Tensor[] tensors)" |tensors: &[Tensor]| vstack(&refs(tensors));
-    /// Tensors joined along the third dimension.
+    /// Concatenates tensors along the third dimension.
     dstack [Torch] "dstack(Tensor[] tensors)" |tensors: &[Tensor]| dstack(&refs(tensors));
     /// Vectors as columns of a matrix.
     column_stack [Torch] "column_stack(Tensor[] tensors)" |tensors: &[Tensor]| column_stack(tensors);
@@ -393,7 +393,7 @@ rows! { ROWS:
     _cartesian_prod [Torch] "cartesian_prod(Tensor[] tensors)" |tensors: &[Tensor]| cartesian_prod(&refs(tensors));
     /// Coordinates of a grid.
     _meshgrid [Torch] "meshgrid(Tensor[] tensors, *, str? indexing=None)" |tensors: &[Tensor], indexing: Option<&str>| pairs(tensors, indexing);
-    /// Tensors of one size.
+    /// Broadcasts tensors to one size.
     _broadcast_tensors [Torch] "broadcast_tensors(Tensor[] tensors)" |tensors: &[Tensor]| broadcast(tensors);
     /// With at least one dimension.
     _atleast_1d [Torch] "atleast_1d(Tensor[] tensors)" |tensors: &[Tensor]| at_least_all(tensors, 1);
@@ -411,7 +411,7 @@ rows! { ROWS:
         formatted(input, format.unwrap_or(MemoryFormat::Contiguous)).map(|out| same_or(input, out));
     /// Whether the elements are in a memory format's order.
     is_contiguous [Method] "is_contiguous(Tensor self, memory_format? memory_format=None)" |input: &Tensor, format: MemoryFormat| is_contiguous(input, format);
-    /// On another device, of another dtype, in another order.
+    /// Converts to another device, dtype or memory format.
     to [Method]
         "to(Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
             |input: &Tensor, dtype: DType, _non_blocking: bool, copy: bool, format: MemoryFormat| to(input, None, Some(dtype), copy, format).map(|out| same_or(input, out)),
@@ -421,7 +421,7 @@ rows! { ROWS:
         "to(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
             |input: &Tensor, device: Option<Device>, dtype: Option<DType>, non_blocking: bool, copy: bool, format: MemoryFormat|
             to(input, device.map(|device| (device, non_blocking)), dtype, copy, format).map(|out| same_or(input, out));
-    /// Another tensor's elements written into this one.
+    /// Copies another tensor's elements into this one.
     copy_ [Method] "copy_(Tensor self, Tensor src, bool non_blocking=False)" |input: &Tensor, src: &Tensor, non_blocking: bool|
         copy_(input, src, non_blocking).map(|()| Out::First);
     /// The number of the device, -1 for the CPU.
@@ -433,15 +433,15 @@ rows! { ROWS:
 }
 
 rows! { METHODS:
-    /// The same elements under another shape; a copy only if it must be.
+    /// The same elements in another shape, copied only if needed.
     reshape [Method] "reshape(Tensor self, int... shape)" |input: &Tensor, shape: &[i64]| input.reshape(shape);
-    /// Dimensions in another order.
+    /// Permutes dimensions.
     permute [Method] "permute(Tensor self, int... dims)" |input: &Tensor, order: &[i64]| input.permute(dims(order));
     /// Dimensions of size one repeated, without copying.
     expand [Method] "expand(Tensor self, int... size)" |input: &Tensor, shape: &[i64]| input.expand(shape);
     /// The whole tensor repeated.
     tile [Method] "tile(Tensor self, int... dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
-    /// Dimensions back to front.
+    /// Reverses dimensions.
     flip [Method] "flip(Tensor self, int... dims)" |input: &Tensor, over: &[i64]| input.flip(dims(over));
 }
 

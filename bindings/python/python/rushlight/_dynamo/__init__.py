@@ -8,7 +8,7 @@ config = _Config("dynamo")
 
 
 def _mark(t, index=None, **kwargs):
-    """Sizes and addresses may change from call to call anyway."""
+    """Does nothing: sizes and addresses may always change between calls."""
 
 
 mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _mark
@@ -20,7 +20,7 @@ def optimize(*args, **kwargs):
 
 
 def graph_break(msg=""):
-    """Nothing is in a graph."""
+    """Does nothing: there are no graphs."""
 
 
 def is_dynamo_supported():
@@ -29,7 +29,7 @@ def is_dynamo_supported():
 
 
 def list_backends(exclude_tags=()):
-    """Names of compilers: there are none."""
+    """Names of compilers: always empty."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""A context in which indexing by a tensor is indexing. It is so always."""
+"""A context that traces indexing by tensors as indexing. It changes nothing here."""
 
 from ..overrides import TorchFunctionMode
 

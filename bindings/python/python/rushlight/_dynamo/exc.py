@@ -1,12 +1,12 @@
-"""Errors of a compiler that is not there."""
+"""Errors of a compiler that does not exist here."""
 
 
 class TorchDynamoException(RuntimeError):
-    """The base of them."""
+    """The base class."""
 
 
 class Unsupported(TorchDynamoException):
-    """Code that a compiler does not take."""
+    """Code that a compiler does not support."""
 
 
 class BackendCompilerFailed(TorchDynamoException):

@@ -16,7 +16,7 @@ Average, Sum, Min, Max, Product = dist.ReduceOp.AVG, dist.ReduceOp.SUM, dist.Red
 
 
 class Compression:
-    """How gradients are sent: uncompressed, or as float16."""
+    """Compression of gradients: none, or float16."""
 
     class none:
         """Uncompressed."""
@@ -57,7 +57,7 @@ def _ready():
 
 
 def rank():
-    """This process, counted over all."""
+    """The rank of this process."""
     _ready()
     return dist.get_rank()
 
@@ -78,7 +78,7 @@ def _launched(name, variable):
 
 
 def local_rank():
-    """This process, counted on its node."""
+    """The rank of this process on its node."""
     return _launched("local_rank", "LOCAL_RANK")
 
 
@@ -88,7 +88,7 @@ def local_size():
 
 
 def cross_rank():
-    """This node."""
+    """The index of this node."""
     return rank() // local_size()
 
 
@@ -258,12 +258,12 @@ class _Distributed:
         yield
 
     def set_backward_passes_per_step(self, passes):
-        """How many backward passes are added up before gradients are exchanged."""
+        """Number of backward passes whose gradients are summed before the exchange."""
         self._passes = passes
         self._passed = 0
 
     def zero_grad(self, *args, **kwargs):
-        # A pass that failed half-way has left its traces.
+        # Clears the state of a pass that failed.
         self._reducer.reset()
         return super().zero_grad(*args, **kwargs)
 
@@ -292,13 +292,13 @@ class _StepReducer(Reducer):
         self._in_pass = False
 
     def reset(self):
-        """As before the first pass."""
+        """Resets to the state before the first pass."""
         self._in_pass = False
         self._begin()
 
 
 def _sum_in_half(state, bucket):
-    """Sends a bucket as float16, to be added up."""
+    """Sends a bucket as float16, for a sum."""
     buffer = bucket.buffer()
     sent = dist.all_reduce(buffer.to(_C.float16), Sum, async_op=True)
     return sent.get_future().then(lambda future: buffer.copy_(future.value()[0]))

@@ -8,7 +8,7 @@ _KINDS = ("cpu", "cuda", "xpu", "hip", "mps")
 
 
 def is_autocast_available(device_type):
-    """Whether ops of a device take part: all do."""
+    """Whether autocast supports a device: always True."""
     return device_type in _KINDS
 
 

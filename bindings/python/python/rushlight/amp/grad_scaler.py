@@ -1,4 +1,4 @@
-"""Scaling of losses, so that gradients of half precision do not vanish."""
+"""Loss scaling, so that half-precision gradients do not underflow."""
 
 from collections import abc
 

@@ -66,7 +66,7 @@ class set_detect_anomaly:
 
     def __init__(self, mode, check_nan=True):
         self._before = _C.is_anomaly_enabled()
-        # The search for NaN is all there is of it: backward steps name their ops anyway.
+        # Only the search for NaN has an effect: errors of backward steps name their ops anyway.
         _C._set_detect_anomaly(mode and check_nan)
 
     def __enter__(self):

@@ -1,4 +1,4 @@
-"""Derivatives compared with differences: ``gradcheck`` and ``gradgradcheck``."""
+"""Derivatives compared with finite differences: ``gradcheck`` and ``gradgradcheck``."""
 
 from .. import _C
 from . import grad
@@ -7,7 +7,7 @@ Tensor = _C.Tensor
 
 
 class GradcheckError(RuntimeError):
-    """A derivative that differs from the difference."""
+    """A derivative that differs from the finite difference."""
 
 
 def _outputs(result):
@@ -16,7 +16,7 @@ def _outputs(result):
 
 
 def _numerical(function, inputs, at, output, eps):
-    """Rows of differences: one per element of the input, each flat over the output."""
+    """Rows of finite differences: one per element of the input, each flat over the output."""
     values = inputs[at].detach().reshape(-1)
     rows = []
     for k in range(values.numel()):
@@ -40,11 +40,11 @@ def gradcheck(
     check_grad_dtypes=False, check_batched_grad=False, check_batched_forward_grad=False, check_forward_ad=False, check_backward_ad=True,
     fast_mode=False, masked=None,
 ):
-    """Whether the derivatives of ``func`` at ``inputs`` (of dtype float64) are those that differences show."""
+    """Whether the derivatives of ``func`` at ``inputs`` (of dtype float64) agree with finite differences."""
     if check_forward_ad or check_batched_grad or check_batched_forward_grad:
         raise NotImplementedError("gradcheck: forward-mode and batched gradients are not supported")
     if not check_backward_ad:
-        raise ValueError("gradcheck: expected check_backward_ad=True, as forward-mode gradients are not there to be checked")
+        raise ValueError("gradcheck: expected check_backward_ad=True, as forward-mode gradients are not supported")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     wanted = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
     if not wanted:
@@ -87,7 +87,7 @@ def gradgradcheck(
     if check_batched_grad or check_fwd_over_rev:
         raise NotImplementedError("gradgradcheck: forward-mode and batched gradients are not supported")
     if not check_rev_over_rev:
-        raise ValueError("gradgradcheck: expected check_rev_over_rev=True, as forward-mode gradients are not there to be checked")
+        raise ValueError("gradgradcheck: expected check_rev_over_rev=True, as forward-mode gradients are not supported")
 
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outputs = _outputs(func(*inputs))

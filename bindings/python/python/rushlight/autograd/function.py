@@ -139,7 +139,7 @@ class Function(metaclass=_Meta):
 
 
 def _reduced(gradient, size):
-    """A gradient of the size that an input was broadcast to, summed to the input's own."""
+    """A gradient of a broadcast input, summed to the input's size."""
     if not isinstance(gradient, Tensor) or gradient.shape == size or gradient.dim() < len(size):
         return gradient
     ends = gradient.shape[gradient.dim() - len(size):]
@@ -147,7 +147,7 @@ def _reduced(gradient, size):
 
 
 def once_differentiable(function):
-    """Marks a backward that is not to be differentiated itself."""
+    """Marks a backward that cannot be differentiated."""
     import functools
 
     @functools.wraps(function)
@@ -162,8 +162,8 @@ def once_differentiable(function):
 
 
 class NestedIOFunction(Function):
-    """Kept for its name: arguments are not taken apart."""
+    """Exists for compatibility: arguments are not unpacked."""
 
 
 class InplaceFunction(Function):
-    """Kept for its name."""
+    """Exists for compatibility."""

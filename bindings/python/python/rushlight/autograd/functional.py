@@ -112,7 +112,7 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
     return output, found[0] if single else found
 
 
-#: The Hessian is symmetric: both products are one.
+#: The Hessian is symmetric: both products are equal.
 hvp = vhp
 
 

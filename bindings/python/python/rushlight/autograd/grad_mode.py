@@ -1,4 +1,4 @@
-"""Context managers that steer recording. Each is also a decorator, as in PyTorch."""
+"""Context managers that control recording. Each is also a decorator, as in PyTorch."""
 
 from .. import _C
 
@@ -19,7 +19,7 @@ class _Decorating:
 
             @functools.wraps(function)
             def generator(*args, **kwargs):
-                # The mode holds while the generator's own code runs, not between its values.
+                # The mode applies while the generator's code runs, not between its values.
                 running = function(*args, **kwargs)
                 sent, failed = None, None
                 while True:
@@ -79,7 +79,7 @@ class set_grad_enabled(_Decorating):
         self._before = _C._set_grad_enabled(self.mode)
 
     def __call__(self, function):
-        # As a decorator it holds in the function alone.
+        # As a decorator it applies within the function only.
         _C._set_grad_enabled(self._before)
         return super().__call__(function)
 

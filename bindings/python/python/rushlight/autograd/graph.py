@@ -7,7 +7,7 @@ from .. import _C, _absent
 
 
 class Node:
-    """A step of the backward pass. It knows its name."""
+    """A node of the backward pass, with its name."""
 
     __slots__ = ("_name",)
 
@@ -32,7 +32,7 @@ class Node:
 
 
 def register_multi_grad_hook(tensors, fn, *, mode="all"):
-    """Calls ``fn`` with the gradients of all tensors when the last of them is there, or with the first (``mode="any"``)."""
+    """Calls ``fn`` with the gradients of all tensors when the last of them is ready, or with the first (``mode="any"``)."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any'), but got {mode!r}")
     tensors = [t for t in tensors if t.requires_grad]
@@ -137,7 +137,7 @@ class allow_mutation_on_saved_tensors(saved_tensors_hooks):
 
 
 def increment_version(tensor):
-    """Counts a change in place that was made behind autograd's back."""
+    """Counts an in-place change that autograd did not see."""
     for t in [tensor] if hasattr(tensor, "_version") else tensor:
         t.detach().add_(0)
 

@@ -1,4 +1,4 @@
-"""``torch.autograd.profiler``: the older place of the profiler."""
+"""``torch.autograd.profiler``: the older interface of the profiler."""
 
 from .. import _C
 from .._profiler_events import DeviceType, EventList, FunctionEvent, FunctionEventAvg  # noqa: F401
@@ -57,7 +57,7 @@ class profile:
 
     @property
     def self_cpu_time_total(self):
-        """Microseconds that the host worked."""
+        """Host time in microseconds."""
         return self._checked().events().self_cpu_time_total
 
     def export_chrome_trace(self, path):

@@ -1,4 +1,4 @@
-"""``torch.backends``: settings that scripts make. Those that have a meaning here take effect, the others are remembered."""
+"""``torch.backends``: settings that scripts change. Those with a meaning here take effect, the others are stored."""
 
 import importlib.machinery
 import sys
@@ -8,7 +8,7 @@ from .. import _C
 
 
 class _Settings(types.ModuleType):
-    """Named settings, any of which can be set; ``import torch.backends.cudnn`` finds it as a module."""
+    """A namespace of settings; ``import torch.backends.cudnn`` finds it as a module."""
 
     _built = False
 
@@ -32,7 +32,7 @@ class _Settings(types.ModuleType):
 
 
 class _Flags:
-    """Settings for a block."""
+    """A context with other settings."""
 
     def __init__(self, settings, values):
         self._settings, self._values = settings, values

@@ -1,4 +1,4 @@
-"""``torch.cuda``: the machine's accelerators under this name."""
+"""``torch.cuda``: the machine's accelerators."""
 
 from .. import _C, _accelerator
 from . import amp  # noqa: F401
@@ -10,7 +10,7 @@ OutOfMemoryError = _C.OutOfMemoryError
 
 
 class _Nvtx:
-    """Marks for a profiler that is not there."""
+    """Ranges for NVIDIA's profiler; none are emitted."""
 
     def range_push(self, message):
         return 0
@@ -33,12 +33,12 @@ def _figure(device, at, what):
 
 
 def utilization(device=None):
-    """Per cent of the last moments in which the GPU computed, by NVML (ROCm SMI, Level Zero Sysman)."""
+    """Utilisation of the GPU in per cent, from NVML, ROCm SMI or Level Zero Sysman."""
     return int(_figure(device, 0, "utilization"))
 
 
 def memory_usage(device=None):
-    """Per cent of the last moments in which the GPU's memory was read or written."""
+    """Utilisation of the GPU's memory bandwidth in per cent."""
     return int(_figure(device, 1, "memory_usage"))
 
 
@@ -48,17 +48,17 @@ def device_memory_used(device=None):
 
 
 def temperature(device=None):
-    """Degrees Celsius."""
+    """Temperature in degrees Celsius."""
     return int(_figure(device, 3, "temperature"))
 
 
 def power_draw(device=None):
-    """Milliwatts."""
+    """Power in milliwatts."""
     return int(_figure(device, 4, "power_draw") * 1000)
 
 
 def clock_rate(device=None):
-    """MHz of the GPU's cores."""
+    """Clock of the GPU's cores in MHz."""
     return int(_figure(device, 5, "clock_rate"))
 
 

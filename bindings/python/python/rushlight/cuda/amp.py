@@ -1,4 +1,4 @@
-"""``torch.cuda.amp``, the older place of mixed precision."""
+"""``torch.cuda.amp``, the older interface of mixed precision."""
 
 from .. import amp as _amp
 from ..amp import custom_bwd, custom_fwd  # noqa: F401

@@ -19,7 +19,7 @@ def is_current_stream_capturing():
 
 
 def graph_pool_handle():
-    """Memory that graphs may share."""
+    """A memory pool for graphs."""
     return _C._GraphPool(_device())
 
 
@@ -27,7 +27,7 @@ class CUDAGraph:
     """Work of an accelerator, recorded by ``torch.cuda.graph`` and replayed on the tensors that it read and wrote.
 
     Random numbers continue from replay to replay, and an optimizer in the graph follows its options and counts its steps. ``rushlight.capture`` does the same for
-    a function of tensors, without static ones.
+    a function of tensors, without static tensors.
     """
 
     def __init__(self, keep_graph=False):
@@ -36,7 +36,7 @@ class CUDAGraph:
         self._index, self._pool, self._graph = _device(), None, None
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
-        """Begins to record this thread's work, which other threads' does not disturb whatever ``capture_error_mode`` says."""
+        """Starts to record this thread's work. Work of other threads does not disturb it, for every ``capture_error_mode``."""
         if capture_error_mode not in ("global", "thread_local", "relaxed"):
             raise RuntimeError(f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}")
         if self._graph is not None:
@@ -45,7 +45,7 @@ class CUDAGraph:
         _C._graph_begin(self._index, self._pool)
 
     def capture_end(self):
-        """Ends the recording; nothing of it has been done yet."""
+        """Ends the recording. The recorded work has not run yet."""
         self._graph = _C._graph_end()
 
     def replay(self):
@@ -66,7 +66,7 @@ class CUDAGraph:
 
 
 class graph:
-    """A context whose work is recorded in a ``CUDAGraph`` and not done.
+    """A context whose work is recorded in a ``CUDAGraph`` and does not run.
 
     The recording has its own stream; ``stream`` is the current stream after it.
     """
@@ -95,7 +95,7 @@ class graph:
 
 
 def _leaves(value):
-    """The tensors of nested tuples, lists and dicts, and a function that puts others in their places."""
+    """The tensors of nested tuples, lists and dicts, and a function that rebuilds the containers with others."""
     if isinstance(value, _C.Tensor):
         return [value], lambda tensors: next(tensors)
     if isinstance(value, dict):
@@ -113,8 +113,8 @@ def make_graphed_callables(
 ):
     """Modules or functions of tensors whose forward and backward passes are each replayed as a graph.
 
-    Arguments must be like the sample's in shape, dtype and ``requires_grad``; the next call overwrites the results. Each callable records in memory
-    of its own unless ``pool`` is given.
+    Arguments must be like the sample's in shape, dtype and ``requires_grad``; the next call overwrites the results. Each callable records in its own
+    memory unless ``pool`` is given.
     """
     single = not isinstance(callables, tuple)
     functions, samples = ((callables,), (sample_args,)) if single else (callables, sample_args)
@@ -179,7 +179,7 @@ def _graphed(function, sample, warmup, allow_unused, pool, mode):
                 if g is not None:
                     own.copy_(g)
             backward_graph.replay()
-            # Copies: callers may keep gradients, and the next replay writes over these.
+            # Copies: callers may keep gradients, and the next replay overwrites these.
             return tuple(None if s is None else s.clone() for s in slots)
 
     def graphed(*args):

@@ -1,4 +1,4 @@
-"""``torch.distributed``: processes that train together, alone or under any launcher."""
+"""``torch.distributed``: training with several processes, under any launcher."""
 
 from .. import _C, _absent
 from . import _names
@@ -15,11 +15,11 @@ if hasattr(_C, "_World"):
 else:
 
     def is_available():
-        """Whether processes can work together: on Linux alone."""
+        """Whether process groups are supported: on Linux only."""
         return False
 
     def is_initialized():
-        """Whether ``init_process_group`` was called: it cannot be."""
+        """Whether ``init_process_group`` was called: always False."""
         return False
 
     _absent.fill(globals(), "torch.distributed", "processes work together on Linux", _names.ELSEWHERE)
@@ -27,7 +27,7 @@ else:
 _absent.fill(globals(), "torch.distributed", _names.REASON, _names.NAMES)
 _absent.add_modules(__name__, _names.REASON, _names.MODULES)
 
-#: Modules that are imported when first used.
+#: Modules that are imported on first use.
 _LAZY = frozenset("algorithms distributed_c10d device_mesh elastic launch launcher nn run utils".split())
 
 

@@ -37,7 +37,7 @@ class _RedOp:
 
 
 class ReduceOp(_RedOp):
-    """How the tensors of the ranks are combined. ``AVG`` is for floating dtypes, the bitwise ones for integers.
+    """Reductions over ranks. ``AVG`` needs floating dtypes, the bitwise ones integers.
 
     >>> from rushlight.distributed import ReduceOp
     >>> ReduceOp.SUM
@@ -113,7 +113,7 @@ def _flat_parts(tensor, count, call):
 
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
-    """Combines a tensor with the other ranks', in place."""
+    """Reduces a tensor over all ranks, in place."""
     _one(tensor, "tensor", "all_reduce")
     pg = _resolve(group)
     if _rank_not_in_group(pg):
@@ -140,7 +140,7 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
 
 
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
-    """Combines the ranks' tensors on rank ``dst``."""
+    """Reduces the ranks' tensors to rank ``dst``."""
     _one(tensor, "tensor", "reduce")
     pg = _resolve(group)
     if _rank_not_in_group(pg):
@@ -159,7 +159,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 
 
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
-    """Collects tensors of one shape as the parts of one, one after another or along a dimension of their own."""
+    """Collects tensors of one shape into one tensor, concatenated or stacked."""
     _one(output_tensor, "output_tensor", "all_gather_into_tensor")
     _one(input_tensor, "input_tensor", "all_gather_into_tensor")
     pg = _resolve(group)
@@ -197,7 +197,7 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
 
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
-    """Combines the ranks' lists and gives each rank the tensor at its place."""
+    """Reduces the ranks' lists and gives each rank the tensor at its index."""
     _one(output, "output", "reduce_scatter")
     input_list = _many(input_list, "input_list", "reduce_scatter")
     pg = _resolve(group)
@@ -237,7 +237,7 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
 
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
-    """``all_to_all`` of the parts of one tensor along its first dimension; equal ones unless sizes are given."""
+    """``all_to_all`` of the parts of one tensor along its first dimension; equal parts unless sizes are given."""
     _one(output, "output", "all_to_all_single")
     _one(input, "input", "all_to_all_single")
     pg = _resolve(group)
@@ -288,7 +288,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
 
 
 def barrier(group=None, async_op=False, device_ids=None):
-    """Waits for all ranks. Devices need no barrier of their own: results are there when a collective returns."""
+    """Waits for all ranks. Devices need no separate barrier: results are ready when a collective returns."""
     if device_ids is not None and not isinstance(device_ids, list):
         raise TypeError("Invalid function argument: device_ids type should be List[int]")
     pg = _resolve(group)
@@ -309,7 +309,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     if pg.rank() != 0:
         store.set(f"{prefix}/{pg.rank()}", b"")
         try:
-            # Rank 0 needs its own time to find out who is missing.
+            # Rank 0 needs extra time to find the missing ranks.
             store.wait([f"{prefix}/end"], timedelta(seconds=2 * seconds + 5))
         except DistStoreError:
             raise DistBackendError(f"monitored_barrier: rank {ranks[0]} did not come within {2 * seconds + 5} s") from None

@@ -5,7 +5,7 @@ from . import _collectives as dist
 
 
 class _Sum(Function):
-    """The sum over the ranks. Every rank's loss depends on every rank's input, so gradients are summed, too."""
+    """The sum over the ranks. Every rank's loss depends on every rank's input, so gradients are summed as well."""
 
     @staticmethod
     def forward(ctx, tensor, group):

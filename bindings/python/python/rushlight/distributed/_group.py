@@ -1,4 +1,4 @@
-"""Process groups: the world of a program, and parts of it."""
+"""Process groups: the world and its subgroups."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ DistStoreError = _C._DistStoreError
 
 
 class QueueEmptyError(DistStoreError):
-    """A queue of a store that is empty."""
+    """Raised for an empty queue of a store."""
 
 
 class Backend(str):
-    """The name of a means of communication. All of them mean the best there is."""
+    """The name of a backend. Every name selects the best available engine."""
 
     UNDEFINED = "undefined"
     GLOO = "gloo"
@@ -63,7 +63,7 @@ _ACCEPTED = {"gloo", "nccl", "mpi", "ccl", "xccl", "ucc", "tcp", "undefined"}
 
 
 def _backend_name(backend):
-    """Checks a backend's name or a list such as ``cpu:gloo,cuda:nccl``, and returns it as the program will see it."""
+    """Checks a backend's name or a list such as ``cpu:gloo,cuda:nccl``, and returns it as the program sees it."""
     if backend is None or str(backend).lower() == "undefined":
         return Backend("nccl" if _has_accelerator() else "gloo")
     name = str(backend).lower()
@@ -81,7 +81,7 @@ def _has_accelerator():
 
 
 class BackendConfig:
-    """Which backend serves which kind of device."""
+    """The backend of each device type."""
 
     def __init__(self, backend):
         self.device_backend_map = {}
@@ -98,7 +98,7 @@ class BackendConfig:
 
 
 class ProcessGroup:
-    """Ranks that communicate. ``init_process_group`` and ``new_group`` make them."""
+    """A group of ranks. ``init_process_group`` and ``new_group`` create it."""
 
     def __init__(self, group, backend, description=""):
         self._group = group
@@ -173,7 +173,7 @@ class GroupMember(metaclass=_WorldMeta):
 
 
 def is_available():
-    """Whether processes can work together: they can."""
+    """Whether process groups are supported: always True."""
     return True
 
 
@@ -224,7 +224,7 @@ def _get_default_store():
 
 
 def _resolve(pg):
-    """The group that a ``group`` argument means."""
+    """The group of a ``group`` argument."""
     if pg is None:
         return _get_default_group()
     if pg is GroupMember.NON_GROUP_MEMBER or isinstance(pg, ProcessGroup):
@@ -247,7 +247,7 @@ def init_process_group(
 
     Rank and world size are the launcher's (torchrun, srun, mpiexec, PALS and others) unless they are given; a program without a launcher is alone.
     ``init_method`` is ``env://`` (the default), ``tcp://host:port`` or ``file:///path``; ``store`` takes its place. ``mpi`` is the system's MPI, opened
-    at run time. Other backends are names: whichever is asked for, the best engine there is without MPI serves it. ``device_id``, ``pg_options`` and ``group_name`` change nothing of that.
+    at run time. Other backends are only names: the best available engine without MPI serves all of them. ``device_id``, ``pg_options`` and ``group_name`` do not change this.
     """
     if _world.default_pg is not None:
         raise ValueError("trying to initialize the default process group twice!")
@@ -296,7 +296,7 @@ def _ending_all(former):
 
 
 def _wait_for_readers(*descriptors):
-    """Waits, a second at most, until the launcher has read what was written to its pipes: MPICH's drops the rest when it ends a job."""
+    """Waits up to a second until the launcher has read its pipes: MPICH drops unread output when it ends a job."""
     import fcntl
     import stat
     import struct
@@ -319,7 +319,7 @@ def _engine(name):
 
 
 def _meet(*arguments):
-    """The world. The store of a former one may answer while it is closing: then again."""
+    """The world. Retries if the store of a previous world answers while it closes."""
     for attempt in range(10):
         try:
             return _C._World(*arguments)
@@ -330,7 +330,7 @@ def _meet(*arguments):
 
 
 def _method(init_method):
-    """An ``init_method`` as the core takes it, with the rank and world size of its query."""
+    """An ``init_method`` in the core's form, with the rank and world size of its query."""
     if init_method is None:
         return "env://", None, None
     if not isinstance(init_method, str):
@@ -357,7 +357,7 @@ def destroy_process_group(group=None):
 
 
 def abort_process_group(group=None):
-    """Leaves the job without a word: the other ranks' collectives fail at once and name this one."""
+    """Leaves the job abruptly: the other ranks' collectives fail at once and name this one."""
     if group is None or group is _world.default_pg:
         _get_default_group()
         _world.world.abandon()
@@ -371,7 +371,7 @@ def _at_exit():
     world = _world.world
     if world is None or _world.process != os.getpid():
         return
-    # A program that ends by an exception has failed: the others must not take that for a good end.
+    # A program that ends with an exception has failed: the other ranks must see a failure.
     if getattr(sys, "last_exc", None) is not None or getattr(sys, "last_value", None) is not None:
         world.abandon()
     else:
@@ -399,12 +399,12 @@ def get_backend(group=None):
 
 
 def get_backend_config(group=None):
-    """Which backend serves which kind of device, as text."""
+    """The backend of each device type, as text."""
     return repr(BackendConfig(get_backend(group)))
 
 
 def get_default_backend_for_device(device):
-    """The usual backend of a kind of device."""
+    """The default backend of a device type."""
     kind = device.type if hasattr(device, "type") else str(device).partition(":")[0]
     found = Backend.default_device_backend_map.get(kind)
     if found is None:

@@ -7,7 +7,7 @@ NAMES = """
 ProcessGroupGloo ProcessGroupNCCL split_group supports_complex
 """
 
-#: Names that other systems than Linux lack.
+#: Names that exist on Linux only.
 ELSEWHERE = """
 DistBackendError FileStore HashStore PrefixStore ProcessGroup ReduceOp Store TCPStore Work all_gather all_gather_object all_reduce barrier broadcast
 broadcast_object_list destroy_process_group get_backend get_rank get_world_size init_device_mesh init_process_group new_group

@@ -1,4 +1,4 @@
-"""Collectives on Python objects, which travel as pickles.
+"""Collectives on Python objects, which are sent as pickles.
 
 Unpickling runs code that the sender chooses. It is safe here because the wire is authenticated: only processes that have proven the job's secret
 can send, and those run the same user's program anyway.
@@ -65,7 +65,7 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
 
 
 def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None):
-    """Puts this rank's of rank ``src``'s objects first into a list."""
+    """Writes this rank's object of rank ``src``'s list to the first element of a list."""
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         return _not_member("scatter_object_list")

@@ -21,7 +21,7 @@ def _seconds(timeout):
 
 
 class Store:
-    """Keys and values that processes share. Make one of its kinds: ``TCPStore``, ``FileStore``, ``HashStore``, ``PrefixStore``."""
+    """Keys and values that processes share. The kinds are ``TCPStore``, ``FileStore``, ``HashStore``, ``PrefixStore``."""
 
     _store = None
 
@@ -61,7 +61,7 @@ class Store:
         return self._store.check(list(keys))
 
     def delete_key(self, key):
-        """Deletes a key; whether it was there."""
+        """Deletes a key; returns whether it existed."""
         return self._store.delete_key(key)
 
     def append(self, key, value):
@@ -84,16 +84,16 @@ class Store:
         return self._store.num_keys()
 
     def set_timeout(self, timeout):
-        """How long calls wait from now on."""
+        """Sets the timeout of calls."""
         self._store.set_timeout(_seconds(timeout))
 
     @property
     def timeout(self):
-        """How long calls wait."""
+        """The timeout of calls."""
         return timedelta(seconds=self._store.timeout)
 
     def has_extended_api(self):
-        """Whether ``append``, ``multi_get`` and ``multi_set`` are there: they are."""
+        """Whether ``append``, ``multi_get`` and ``multi_set`` are supported: always True."""
         return True
 
 
@@ -130,7 +130,7 @@ class PrefixStore(Store):
 class TCPStore(Store):
     """A store in one process, the master, that the others reach over TCP.
 
-    Both sides prove that they belong together before anything is said: by RUSHLIGHT_JOB_SECRET, or by a key in the user's home.
+    Both sides authenticate before anything is sent: by RUSHLIGHT_JOB_SECRET, or by a key in the user's home.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class TCPStore(Store):
     ):
         if master_listen_fd is not None:
             raise NotImplementedError("TCPStore: master_listen_fd is not supported; pass port=0 and read .port")
-        # One process may hold several clients of a store, which is all that multi_tenant asks; use_libuv chooses among
+        # One process may have several clients of a store, as multi_tenant requires; use_libuv chooses among
         # PyTorch's servers.
         key = (host_name, port)
         is_master = is_master and not (multi_tenant and key in _tenants)

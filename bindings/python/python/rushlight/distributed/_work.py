@@ -1,4 +1,4 @@
-"""Handles of collectives under way."""
+"""Handles of running collectives."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ class Work:
         """Runs the remaining work after the collective."""
 
     def is_completed(self):
-        """Whether it is done, well or not."""
+        """Whether it is done, successfully or not."""
         return self._work.is_completed()
 
     def is_success(self):
-        """Whether it is done, and well."""
+        """Whether it is done successfully."""
         if not self.is_completed():
             return False
         try:
@@ -121,7 +121,7 @@ class Work:
 
 
 class _Done:
-    """The core's side of a work that has nothing left to do."""
+    """The core's side of a finished collective."""
 
     def wait(self, timeout=None):
         pass

@@ -9,7 +9,7 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 
 
 class _MeshStack:
-    """Meshes entered by ``with``; libraries ask for the current one."""
+    """Meshes entered by ``with``; libraries query the current one."""
 
     def __init__(self):
         self.mesh_stack = []
@@ -24,7 +24,7 @@ _mesh_resources = _MeshStack()
 
 
 class DeviceMesh:
-    """A grid of ranks. ``get_group(dim)`` is the group of the ranks that differ from this one in that dimension alone."""
+    """A grid of ranks. ``get_group(dim)`` is the group of the ranks that differ from this one in that dimension only."""
 
     def __init__(self, device_type, mesh, *, mesh_dim_names=None, _groups=None):
         self.device_type = str(device_type)

@@ -1,4 +1,4 @@
-"""``torch.distributed.launch``: the old name of the launcher. Ranks read ``LOCAL_RANK``; ``--use-env`` says so and is the default."""
+"""``torch.distributed.launch``: the old name of the launcher. Ranks read ``LOCAL_RANK``; ``--use-env`` is the default."""
 
 import sys
 

@@ -96,7 +96,7 @@ def run(args):
 
 
 def parse_min_max_nnodes(nnodes):
-    """Fewest and most nodes of ``N`` or ``MIN:MAX``."""
+    """Minimum and maximum nodes of ``N`` or ``MIN:MAX``."""
     parts = nnodes.split(":")
     try:
         if len(parts) > 2:
@@ -107,7 +107,7 @@ def parse_min_max_nnodes(nnodes):
 
 
 def determine_local_world_size(nproc_per_node):
-    """How many ranks a node runs: a number, or ``gpu``, ``xpu``, ``cpu`` or ``auto`` as this machine has it."""
+    """Ranks per node: a number, or the count of ``gpu``, ``xpu``, ``cpu`` or ``auto`` on this machine."""
     import rushlight as torch
 
     if nproc_per_node not in ("gpu", "xpu", "cpu", "auto"):

@@ -1,4 +1,4 @@
-"""``torch.distributions``: the distributions that policies and latent variables are made of."""
+"""``torch.distributions``: probability distributions."""
 
 import math
 import sys
@@ -11,12 +11,14 @@ from . import constraints
 
 Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 
-#: Distributions that are loaded when first used, by the module they are in.
-_FURTHER = {
-    "_further": "Beta Cauchy Chi2 Dirichlet Gamma Gumbel HalfNormal LogNormal MultivariateNormal OneHotCategorical OneHotCategoricalStraightThrough Poisson StudentT",
-    "_more": "Binomial ContinuousBernoulli ExponentialFamily FisherSnedecor GeneralizedPareto Geometric HalfCauchy InverseGamma Kumaraswamy LogisticNormal "
-    "LogitRelaxedBernoulli NegativeBinomial Pareto RelaxedBernoulli VonMises Weibull",
-    "_multivariate": "ExpRelaxedCategorical LKJCholesky LowRankMultivariateNormal MixtureSameFamily Multinomial RelaxedOneHotCategorical Wishart",
+#: Names that are loaded on first use, by module.
+_LAZY = {
+    "_continuous": "Cauchy GeneralizedPareto Gumbel HalfCauchy HalfNormal Kumaraswamy LogNormal Pareto StudentT VonMises Weibull",
+    "_discrete": "Binomial Geometric NegativeBinomial OneHotCategorical OneHotCategoricalStraightThrough Poisson",
+    "_gamma": "Beta Chi2 Dirichlet FisherSnedecor Gamma InverseGamma",
+    "_multivariate": "ExpRelaxedCategorical LKJCholesky LogisticNormal LowRankMultivariateNormal MixtureSameFamily Multinomial MultivariateNormal "
+    "RelaxedOneHotCategorical Wishart",
+    "_relaxed": "ContinuousBernoulli LogitRelaxedBernoulli RelaxedBernoulli",
     "transformed_distribution": "TransformedDistribution",
     "constraint_registry": "biject_to transform_to",
     "kl": "kl_divergence register_kl",
@@ -24,9 +26,9 @@ _FURTHER = {
     "LowerCholeskyTransform PositiveDefiniteTransform PowerTransform ReshapeTransform SigmoidTransform SoftmaxTransform SoftplusTransform StackTransform "
     "StickBreakingTransform TanhTransform Transform identity_transform",
 }
-_PLACES = {name: module for module, names in _FURTHER.items() for name in names.split()}
+_PLACES = {name: module for module, names in _LAZY.items() for name in names.split()}
 
-#: Modules in which PyTorch has a class each. ``exp_family`` and others have no rule.
+#: PyTorch's modules of one class each; the names of ``exp_family`` and others follow no rule.
 _MODULES = {
     **{name: name.title().replace("_", "") for name in (
         "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet distribution exponential fishersnedecor gamma geometric gumbel half_cauchy "
@@ -38,7 +40,7 @@ _MODULES = {
     "relaxed_categorical": "ExpRelaxedCategorical RelaxedOneHotCategorical", "studentT": "StudentT", "generalized_pareto": "GeneralizedPareto",
 }
 
-__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "Independent", "Laplace", "Normal", "Uniform", *sorted(set(_PLACES) - {"ExpRelaxedCategorical", "LogitRelaxedBernoulli"})]
+__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "ExponentialFamily", "Independent", "Laplace", "Normal", "Uniform", *sorted(set(_PLACES) - {"ExpRelaxedCategorical", "LogitRelaxedBernoulli"})]
 
 
 def _tensors(*values):
@@ -49,7 +51,7 @@ def _tensors(*values):
 
 
 def _check(validate_args, kind, name, value, good, constraint):
-    """Raises unless all values of a parameter are good, as PyTorch does by default."""
+    """Raises unless all values of a parameter are valid, as PyTorch does by default."""
     if validate_args is not False and not good(value).all():
         raise ValueError(
             f"Expected parameter {name} (Tensor of shape {tuple(value.shape)}) of distribution {kind}() to satisfy the constraint {constraint}, but found "
@@ -67,12 +69,12 @@ class Distribution:
     has_rsample = has_enumerate_support = False
     _validate_args = __debug__
     arg_constraints = {}
-    #: Whether the class checks its parameters before this one is asked to.
+    #: Whether the class checks its own parameters.
     _checks_itself = False
 
     @staticmethod
     def set_default_validate_args(value):
-        """Whether parameters and samples are checked unless a call says otherwise."""
+        """The default of ``validate_args``."""
         if value not in (True, False):
             raise ValueError
         Distribution._validate_args = value
@@ -209,8 +211,12 @@ class Distribution:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+class ExponentialFamily(Distribution):
+    """Distributions whose density is the exponential of a product of parameters and statistics."""
+
+
 class Normal(Distribution):
-    """The normal distribution with mean ``loc`` and deviation ``scale``."""
+    """The normal distribution with mean ``loc`` and standard deviation ``scale``."""
 
     has_rsample, _names = True, ("loc", "scale")
 
@@ -252,7 +258,7 @@ class Laplace(Distribution):
     variance = property(lambda self: 2 * self.scale**2)
 
     def _draw(self, sample_shape):
-        # Between the ends, whose logarithm would not be finite.
+        # Excludes the ends, whose logarithm would not be finite.
         u = (_torch.rand(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device) - 0.5).clamp(min=-0.5 + 1e-7)
         return self.loc - self.scale * u.sign() * (-2 * u.abs()).log1p()
 
@@ -272,7 +278,7 @@ class Laplace(Distribution):
 
 
 class Uniform(Distribution):
-    """Equal density from ``low`` to ``high``."""
+    """The uniform distribution from ``low`` to ``high``."""
 
     has_rsample, _names = True, ("low", "high")
 
@@ -304,7 +310,7 @@ class Uniform(Distribution):
 
 
 class Exponential(Distribution):
-    """Waiting times at a rate."""
+    """The exponential distribution: waiting times at a rate."""
 
     has_rsample, _names = True, ("rate",)
 
@@ -339,7 +345,7 @@ def _one_of(probs, logits, name):
 
 
 class Bernoulli(Distribution):
-    """One with a probability, else zero."""
+    """The Bernoulli distribution: one with a probability, else zero."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         _one_of(probs, logits, "Bernoulli")
@@ -455,7 +461,7 @@ class Independent(Distribution):
 
 
 def _constrain(kind, support, **parameters):
-    """Tells the regions of a distribution's parameters and samples, for classes that check their parameters themselves."""
+    """Sets the constraints of a distribution's parameters and samples, for classes that check their own parameters."""
     kind.arg_constraints, kind.support, kind._checks_itself = parameters, support, True
 
 
@@ -502,7 +508,7 @@ def __getattr__(name):
 
 
 def _place(name, names):
-    """Makes the module in which PyTorch has a class."""
+    """Creates the module in which PyTorch has a class."""
     module = types.ModuleType(f"{__name__}.{name}", f"Where PyTorch has {names}.")
     module.__spec__ = ModuleSpec(module.__name__, None)
 

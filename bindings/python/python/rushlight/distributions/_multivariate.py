@@ -1,17 +1,74 @@
-"""The remaining distributions of vectors and matrices, and mixtures."""
+"""Distributions of vectors and matrices, and mixtures."""
 
 import math
 
-from .. import _C
 from .._size import Size
-from . import Categorical, Distribution, constraints
-from ._further import Beta, MultivariateNormal, _gammas
-from ._more import Binomial
+from . import Categorical, Distribution, Normal, _C, _constrain, _nn, _torch, constraints
+from ._discrete import Binomial
+from ._gamma import Beta, _gammas
 from .transformed_distribution import TransformedDistribution
-from .transforms import ExpTransform
+from .transforms import ExpTransform, StickBreakingTransform
 from .utils import _standard_normal, broadcast_all, clamp_probs
 
-_torch, _nn = _C._torch, _C._nn
+
+class MultivariateNormal(Distribution):
+    """Normal vectors with a mean and a covariance, or the inverse or a triangular factor of that."""
+
+    has_rsample, _names = True, ("loc", "covariance_matrix")
+
+    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+        if (covariance_matrix is not None) + (precision_matrix is not None) + (scale_tril is not None) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        given = next(m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None)
+        if given.dim() < 2:
+            raise ValueError("the matrix must be at least two-dimensional, with optional leading batch dimensions")
+        if scale_tril is None:
+            covariance = _C._linalg.inv(precision_matrix) if covariance_matrix is None else covariance_matrix
+            if validate_args is not False and not _torch.isclose(covariance, covariance.mT, atol=1e-6).all():
+                raise ValueError("Expected parameter covariance_matrix of distribution MultivariateNormal() to satisfy the constraint PositiveDefinite()")
+            scale_tril = _C._linalg.cholesky(covariance)
+        batch = _torch._broadcast_tensors([loc[..., 0], scale_tril[..., 0, 0]])[0].shape
+        size = loc.shape[-1]
+        self.loc, self.scale_tril = loc.expand([*batch, size]), scale_tril.expand([*batch, size, size])
+        super().__init__(batch, (size,))
+
+    mean = mode = property(lambda self: self.loc)
+    covariance_matrix = property(lambda self: self.scale_tril @ self.scale_tril.mT)
+    precision_matrix = property(lambda self: _C._linalg.inv(self.covariance_matrix))
+    variance = property(lambda self: (self.scale_tril**2).sum(-1))
+
+    def _draw(self, sample_shape):
+        normal = _torch.randn(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + (self.scale_tril @ normal.unsqueeze(-1)).squeeze(-1)
+
+    def _half_log_det(self):
+        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def log_prob(self, value):
+        away = (value - self.loc).unsqueeze(-1)
+        factor = self.scale_tril.expand([*away.shape[:-2], *self.scale_tril.shape[-2:]])
+        scaled = _C._linalg.solve_triangular(factor, away, upper=False).squeeze(-1)
+        return -0.5 * (self.event_shape[0] * math.log(2 * math.pi) + (scaled**2).sum(-1)) - self._half_log_det()
+
+    def entropy(self):
+        return 0.5 * self.event_shape[0] * (1 + math.log(2 * math.pi)) + self._half_log_det()
+
+
+class LogisticNormal(TransformedDistribution):
+    """Normal vectors mapped to probabilities by stick breaking."""
+
+    arg_constraints, support, has_rsample = {"loc": constraints.real, "scale": constraints.positive}, constraints.simplex, True
+
+    def __init__(self, loc, scale, validate_args=None):
+        base = Normal(loc, scale, validate_args=validate_args)
+        if not base.batch_shape:
+            base = base.expand([1])
+        super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
+
+    loc = property(lambda self: self.base_dist.base_dist.loc)
+    scale = property(lambda self: self.base_dist.base_dist.scale)
 
 
 class ExpRelaxedCategorical(Distribution):
@@ -46,7 +103,7 @@ class ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """``OneHotCategorical`` softened by a temperature."""
+    """``OneHotCategorical`` relaxed by a temperature."""
 
     arg_constraints, support, has_rsample = {"probs": constraints.simplex, "logits": constraints.real_vector}, constraints.simplex, True
 
@@ -100,7 +157,7 @@ class Multinomial(Distribution):
 
 
 class MixtureSameFamily(Distribution):
-    """A choice among the distributions in the last batch dimension of another."""
+    """A mixture of the distributions in the last batch dimension of another."""
 
     arg_constraints = {}
 
@@ -153,7 +210,7 @@ class MixtureSameFamily(Distribution):
 
 
 class LowRankMultivariateNormal(Distribution):
-    """Normal vectors whose covariance is a diagonal and a product of a narrow matrix with itself."""
+    """Normal vectors with a covariance of a diagonal plus a low-rank product."""
 
     arg_constraints = {"loc": constraints.real_vector, "cov_factor": constraints.independent(constraints.real, 2), "cov_diag": constraints.independent(constraints.positive, 1)}
     support, has_rsample = constraints.real_vector, True
@@ -210,7 +267,7 @@ class LKJCholesky(Distribution):
         return LKJCholesky(self.dim, self.concentration.expand(batch_shape), validate_args=False)
 
     def _draw(self, sample_shape):
-        # The onion method: each row is a direction times the root of a beta number.
+        # The onion method: each row is a direction times the root of a beta variable.
         y = self._beta.sample(sample_shape).unsqueeze(-1)
         u = _torch.randn(self._extended(sample_shape), dtype=y.dtype, device=y.device).tril(-1)
         u = u / (u**2).sum(-1, keepdim=True).sqrt()
@@ -277,7 +334,7 @@ class Wishart(Distribution):
         return self.df.reshape(*self.batch_shape, 1, 1) * (v**2 + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def _draw(self, sample_shape):
-        # Bartlett: a lower triangle of normal numbers under roots of sums of squares.
+        # Bartlett decomposition: normal numbers below a diagonal of roots of chi-squared ones.
         shape = self._extended(sample_shape)
         size = self.event_shape[-1]
         df = self.df.unsqueeze(-1) - _torch.arange(size, dtype=self.df.dtype, device=self.df.device)
@@ -299,3 +356,9 @@ class Wishart(Distribution):
         determinant = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         digammas = sum(((nu - i) / 2).digamma() for i in range(size))
         return (size + 1) * (size * math.log(2) / 2 + determinant) + _mvlgamma(nu / 2, size) - (nu - size - 1) / 2 * digammas + nu * size / 2
+
+
+_constrain(
+    MultivariateNormal, constraints.real_vector, loc=constraints.real_vector, covariance_matrix=constraints.positive_definite,
+    precision_matrix=constraints.positive_definite, scale_tril=constraints.lower_cholesky,
+)

@@ -38,7 +38,7 @@ class Transform:
 
     @property
     def sign(self):
-        """Whether the function rises (1) or falls (-1)."""
+        """Whether the function is increasing (1) or decreasing (-1)."""
         raise NotImplementedError(f"{type(self).__name__}.sign")
 
     def with_cache(self, cache_size=1):
@@ -126,7 +126,7 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """Transforms one after the other."""
+    """A composition of transforms."""
 
     def __init__(self, parts, cache_size=0):
         super().__init__(cache_size)

@@ -6,13 +6,13 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """Which transform leads to which kind of region."""
+    """A registry of transforms by constraint class."""
 
     def __init__(self):
         self._registry = {}
 
     def register(self, constraint, factory=None):
-        """Notes a function of the region that gives the transform. A decorator, if none is given."""
+        """Registers a function from a constraint to its transform. A decorator, if none is given."""
         if factory is None:
             return lambda made: self.register(constraint, made)
         kind = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint

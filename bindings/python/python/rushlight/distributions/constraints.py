@@ -1,4 +1,4 @@
-"""Constraints: which values a parameter, or a sample, may have."""
+"""Constraints: the valid values of a parameter or a sample."""
 
 from .. import _C
 
@@ -13,7 +13,7 @@ _torch = _C._torch
 
 
 class Constraint:
-    """A region: ``check(value)`` says which values are inside, one truth value per event."""
+    """A region: ``check(value)`` is True for values inside, one per event."""
 
     is_discrete = False
     event_dim = 0

@@ -1,4 +1,4 @@
-"""``kl_divergence``: how far one distribution is from another; ``register_kl`` adds formulas for pairs of classes."""
+"""``kl_divergence``: the Kullback-Leibler divergence of two distributions; ``register_kl`` adds formulas for pairs of classes."""
 
 import functools
 import math
@@ -37,7 +37,7 @@ def _formula(type_p, type_q):
 
 
 def kl_divergence(p, q):
-    """The mean under ``p`` of the difference of log-probabilities, ``p``'s less ``q``'s."""
+    """The mean under ``p`` of the difference of log-probabilities, of ``p`` minus that of ``q``."""
     formula = _formula(type(p), type(q))
     if formula is None:
         raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}")
@@ -93,10 +93,12 @@ def _uniform_normal(p, q):
     return (math.sqrt(math.pi * 2) * q.scale / width).log() + (width**2 / 12 + ((p.high + p.low - 2 * q.loc) / 2) ** 2) / (2 * q.scale**2)
 
 
-def _register_further():
-    from ._further import Beta, Cauchy, Dirichlet, Gamma, Gumbel, HalfNormal, LogNormal, MultivariateNormal, OneHotCategorical, Poisson
-    from ._more import Binomial, ContinuousBernoulli, Geometric, Pareto
-    from ._multivariate import LowRankMultivariateNormal, Wishart, _mvlgamma
+def _register_lazy():
+    from ._continuous import Cauchy, Gumbel, HalfNormal, LogNormal, Pareto
+    from ._discrete import Binomial, Geometric, OneHotCategorical, Poisson
+    from ._gamma import Beta, Dirichlet, Gamma
+    from ._multivariate import LowRankMultivariateNormal, MultivariateNormal, Wishart, _mvlgamma
+    from ._relaxed import ContinuousBernoulli
     from .transformed_distribution import TransformedDistribution
 
     @register_kl(Gamma, Gamma)
@@ -201,4 +203,4 @@ def _register_further():
         return multivariate(*whole)
 
 
-_register_further()
+_register_lazy()

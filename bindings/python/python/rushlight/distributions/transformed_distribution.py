@@ -82,7 +82,7 @@ class TransformedDistribution(Distribution):
         return total + _sum_rightmost(self.base_dist.log_prob(y), event - len(self.base_dist.event_shape))
 
     def _monotone(self, value):
-        """Turns probabilities round where the function falls."""
+        """Complements probabilities where the function decreases."""
         sign = 1
         for transform in self.transforms:
             sign = sign * transform.sign

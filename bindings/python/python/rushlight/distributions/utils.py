@@ -24,7 +24,7 @@ def broadcast_all(*values):
 
 
 def _standard_normal(shape, dtype, device):
-    """Normal numbers with mean 0 and deviation 1."""
+    """Standard normal samples."""
     return _torch.randn(list(shape), dtype=dtype, device=device)
 
 
@@ -43,7 +43,7 @@ def _eps(dtype):
 
 
 def clamp_probs(probs):
-    """Probabilities a little off 0 and 1."""
+    """Probabilities clamped away from 0 and 1."""
     eps = _eps(probs.dtype)
     return probs.clamp(eps, 1 - eps)
 
@@ -71,7 +71,7 @@ class lazy_property:
 
 
 class _LazyProperty(property):
-    """The same, seen on the class."""
+    """The property when accessed on the class."""
 
     def __init__(self, wrapped):
         super().__init__(wrapped)

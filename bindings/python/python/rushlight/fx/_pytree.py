@@ -1,10 +1,10 @@
-"""How graphs take objects of other classes apart."""
+"""Flattening of other classes in graphs."""
 
 SUPPORTED_NODES, SUPPORTED_NODES_EXACT_MATCH = {}, {}
 
 
 def register_pytree_flatten_spec(cls, flatten_fn, flatten_fn_exact_match=None):
-    """Notes how an object of a class gives its children by the structure of another."""
+    """Registers a function that flattens a class by the structure of another object."""
     SUPPORTED_NODES[cls] = flatten_fn
     SUPPORTED_NODES_EXACT_MATCH[cls] = flatten_fn_exact_match
 

@@ -1,4 +1,4 @@
-"""Tracing: a module or function run on proxies, its steps written down."""
+"""Tracing: runs a module or function on proxies and records its steps."""
 
 import builtins
 import functools
@@ -29,7 +29,7 @@ is_fx_symbolic_tracing = is_fx_tracing
 
 
 class PH:
-    """In ``concrete_args``: an argument that stays one."""
+    """In ``concrete_args``: an argument that stays a placeholder."""
 
     def __repr__(self):
         return "PH"
@@ -115,7 +115,7 @@ class _Patches:
 
 
 class Tracer(TracerBase):
-    """Runs a module on proxies. Override ``is_leaf_module`` to say which modules stay single steps."""
+    """Runs a module on proxies. Override ``is_leaf_module`` to choose the modules that stay single steps."""
 
     def __init__(self, autowrap_modules=(math,), autowrap_functions=(), param_shapes_constant=False):
         self._autowrap_modules, self._autowrap_functions = tuple(autowrap_modules), set(autowrap_functions)
@@ -174,7 +174,7 @@ class Tracer(TracerBase):
         while hasattr(self.root, f"{base}{number}"):
             number += 1
         setattr(self.root, f"{base}{number}", value)
-        # The value is kept, so that its address is nobody else's.
+        # Keeps the value alive, so that its address is not reused.
         self.tensor_attrs[id(value)] = (f"{base}{number}", value)
         return f"{base}{number}"
 

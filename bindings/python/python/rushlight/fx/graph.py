@@ -88,10 +88,10 @@ class Graph:
     def output_node(self):
         return next(n for n in reversed(self.nodes) if n.op == "output")
 
-    # Making steps.
+    # Creation of steps.
 
     def create_node(self, op, target, args=None, kwargs=None, name=None, type_expr=None):
-        """A step at the place of insertion: the end, unless ``inserting_before`` or ``inserting_after`` says otherwise."""
+        """A step at the place of insertion: the end, unless ``inserting_before`` or ``inserting_after`` changes it."""
         name = self._names.create(name if name is not None else _suggestion(target, op))
         node = Node(self, name, op, target, args or (), kwargs or {}, type_expr)
         self._insert(node)
@@ -172,7 +172,7 @@ class Graph:
         self._len -= 1
 
     def eliminate_dead_code(self, is_impure_node=None):
-        """Removes steps whose values nobody uses. Returns whether there were any."""
+        """Removes steps with unused values. Returns whether there were any."""
         before = self._len
         impure = is_impure_node or Node.is_impure
         for node in reversed(self.nodes):
@@ -181,7 +181,7 @@ class Graph:
         return self._len < before
 
     def lint(self):
-        """Raises unless every node is used after it was made, by nodes of this graph, under a unique name."""
+        """Raises unless names are unique and every node is used only by later nodes of this graph."""
         seen, names = set(), set()
         for node in self.nodes:
             if node.graph is not self:
@@ -271,7 +271,7 @@ class _Writer:
         self._used = {n.name for n in graph.nodes}
 
     def _name(self, value, hint):
-        """The name of a value that code cannot write."""
+        """The name of a value that has no literal."""
         if id(value) not in self._taken:
             base, count = re.sub(r"[^0-9a-zA-Z_]", "_", hint), 0
             name = base
@@ -367,7 +367,7 @@ class _Writer:
 
 
 def _access(root, path):
-    """An attribute's path as an expression; parts that are no names, as of ``Sequential``, by ``getattr``."""
+    """An attribute's path as an expression; parts that are not identifiers, as in ``Sequential``, use ``getattr``."""
     for part in path.split("."):
         root = f"{root}.{part}" if part.isidentifier() and not keyword.iskeyword(part) else f"getattr({root}, {part!r})"
     return root

@@ -9,7 +9,7 @@ __all__ = ["GraphModule"]
 
 
 def _copy_attribute(source, target, path):
-    """Puts a module or tensor at the same path in another module; modules on the way are made."""
+    """Copies a module or tensor to the same path of another module and creates the modules on the path."""
     from ..nn import Module, Parameter
     from .. import Tensor
 
@@ -20,7 +20,7 @@ def _copy_attribute(source, target, path):
             setattr(target, part, inner := Module())
         if source is not None:
             if getattr(source, part) is inner:
-                # A module that was put here whole.
+                # The module was copied as a whole.
                 return
             source = getattr(source, part)
         target = inner
@@ -67,7 +67,7 @@ def _make_class():
         """A module whose ``forward`` is a graph's code. Change ``graph``, then call ``recompile()``."""
 
         def __new__(cls, *args, **kwargs):
-            # Each has a class of its own, which holds its code.
+            # Each has its own class, which holds its code.
             own = next((base for base in cls.__mro__ if "_graph_module_base" in base.__dict__), cls)
             return object.__new__(type(own.__name__, (cls,), {"__module__": cls.__module__}))
 
@@ -114,7 +114,7 @@ def _make_class():
             return code
 
         def add_submodule(self, target, m):
-            """Puts a module at a path. Returns whether it could."""
+            """Sets a module at a path. Returns whether it succeeded."""
             *prefix, name = target.split(".")
             module = self
             for part in prefix:

@@ -109,7 +109,7 @@ class _TransformerTracer(TracerBase):
 
 
 class Transformer(Interpreter):
-    """An interpreter over proxies: ``transform`` gives the graph that its methods make."""
+    """An interpreter over proxies: ``transform`` returns the graph that its methods record."""
 
     def __init__(self, module):
         super().__init__(module)

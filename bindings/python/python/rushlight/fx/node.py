@@ -16,7 +16,7 @@ def has_side_effect(fn):
 
 
 def map_aggregate(a, fn):
-    """A nested argument with ``fn`` of each value that is no container."""
+    """A nested argument with ``fn`` applied to each value that is not a container."""
     if isinstance(a, tuple):
         made = tuple(map_aggregate(item, fn) for item in a)
         return made if not hasattr(a, "_fields") else type(a)(*made)
@@ -30,7 +30,7 @@ def map_aggregate(a, fn):
 
 
 def map_arg(a, fn):
-    """A nested argument with ``fn`` of each node."""
+    """A nested argument with ``fn`` applied to each node."""
     return map_aggregate(a, lambda value: fn(value) if isinstance(value, Node) else value)
 
 
@@ -132,12 +132,12 @@ class Node:
         self.kwargs = {**self._kwargs, key: arg}
 
     def replace_input_with(self, old_input, new_input):
-        """Uses another node in one's place."""
+        """Replaces one argument node by another."""
         exchange = lambda node: new_input if node is old_input else node  # noqa: E731
         self._set(map_arg(self._args, exchange), map_arg(self._kwargs, exchange))
 
     def replace_all_uses_with(self, replace_with, delete_user_cb=lambda user: True, *, propagate_meta=False):
-        """Has all users of this node use another. Returns them."""
+        """Replaces this node by another in all its users. Returns them."""
         if propagate_meta:
             replace_with.meta.update(self.meta)
         users = [user for user in self.users if delete_user_cb(user)]
@@ -146,7 +146,7 @@ class Node:
         return users
 
     def is_impure(self, impure_random=True):
-        """Whether the step does more than make its value."""
+        """Whether the step has side effects."""
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
@@ -156,7 +156,7 @@ class Node:
             return getattr(module, "_is_impure", False)
         return self.op == "call_method" and str(self.target).endswith("_") and not str(self.target).endswith("__")
 
-    # In words.
+    # As text.
 
     @property
     def stack_trace(self):

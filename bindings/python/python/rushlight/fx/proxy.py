@@ -13,7 +13,7 @@ Tensor = _C.Tensor
 
 
 class TraceError(ValueError):
-    """A program whose course depends on values."""
+    """Control flow that depends on values."""
 
 
 class TracerBase:
@@ -35,7 +35,7 @@ class TracerBase:
         return proxy_factory_fn(node) if proxy_factory_fn else self.proxy(node)
 
     def create_arg(self, a):
-        """An argument as nodes hold it: proxies become nodes, containers are gone through, plain values stay."""
+        """An argument in the form of nodes: converts proxies to nodes, recurses into containers, keeps plain values."""
         if isinstance(a, Proxy):
             return a.node
         if hasattr(a, "__fx_create_arg__"):
@@ -65,7 +65,7 @@ class TracerBase:
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
     def iter(self, obj):
-        """Iteration, where the code that unpacks says how many values there are."""
+        """Iteration; the unpacking code determines the number of values."""
         frame = inspect.currentframe().f_back.f_back
         for instruction in dis.get_instructions(frame.f_code):
             if instruction.offset == frame.f_lasti and instruction.opname == "UNPACK_SEQUENCE":
@@ -99,7 +99,7 @@ class Proxy:
 
     def __getattr__(self, k):
         if k in ("tracer", "node"):
-            # While an object is copied it has neither.
+            # An object that is being copied has neither attribute.
             raise AttributeError(k)
         return Attribute(self, k)
 

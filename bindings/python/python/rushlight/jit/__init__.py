@@ -1,4 +1,4 @@
-"""``torch.jit``: functions and modules marked for TorchScript run as the Python they are."""
+"""``torch.jit``: functions and modules marked for TorchScript run as plain Python."""
 
 import typing
 
@@ -29,7 +29,7 @@ def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None
 
 
 def ignore(drop=False, **kwargs):
-    """A mark for a compiler that is not there."""
+    """A mark for a compiler; it has no effect."""
     return drop if callable(drop) else (lambda function: function)
 
 
@@ -42,12 +42,12 @@ script_if_tracing = export = unused = interface = script_method = _overload = _o
 
 
 def is_scripting():
-    """Whether code is being compiled: it never is."""
+    """Whether code is being compiled: always False."""
     return False
 
 
 def is_tracing():
-    """Whether code is being traced: it never is."""
+    """Whether code is being traced: always False."""
     return False
 
 
@@ -81,11 +81,11 @@ class ScriptModule(metaclass=_absent._AbsentClass):
 
 
 class Error(RuntimeError):
-    """An error of the compiler that is not there."""
+    """An error of the compiler; never raised."""
 
 
 class TracerWarning(Warning):
-    """A warning of the tracer that is not there."""
+    """A warning of the tracer; never raised."""
 
 
 class _Fusion:
@@ -118,7 +118,7 @@ def set_fusion_strategy(strategy):
 
 
 def enable_onednn_fusion(enabled):
-    """Nothing is fused by a compiler."""
+    """A context without effect: no compiler fuses ops."""
 
 
 def onednn_fusion_enabled():

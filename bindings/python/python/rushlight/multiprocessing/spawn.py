@@ -107,7 +107,7 @@ class ProcessContext:
                 process.join()
 
     def _error(self, index):
-        # A process that raised tells more than one that was ended by it.
+        # A process that raised an exception is more informative than one that was stopped because of it.
         raised = [i for i in [index, *range(len(self.processes))] if os.path.getsize(self.error_files[i])]
         try:
             if raised:
@@ -135,7 +135,7 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """The name that older programs know."""
+    """The older name."""
 
 
 def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn", numa_options=None):
@@ -171,7 +171,7 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
 
 
 class _Callable(types.ModuleType):
-    """``torch.multiprocessing.spawn`` is a function and a module: importing the module puts it where the function was."""
+    """``torch.multiprocessing.spawn`` is a function and a module: the module can be called."""
 
     def __call__(self, *args, **kwargs):
         return spawn(*args, **kwargs)

@@ -10,7 +10,7 @@ __all__ = [*_modules, "Buffer", "DataParallel", "LinearCrossEntropyOptions", "Pa
 
 
 def factory_kwargs(kwargs):
-    """The keywords of ``kwargs`` that say how tensors are made: device, dtype, memory_format."""
+    """The factory keywords of ``kwargs``: device, dtype, memory_format."""
     if kwargs is None:
         return {}
     simple = {"device", "dtype", "memory_format"}
@@ -25,7 +25,7 @@ def factory_kwargs(kwargs):
     return made
 
 
-#: Packages that are imported when first used.
+#: Packages that are imported on first use.
 _PACKAGES = frozenset(("attention", "common_types", "grad"))
 
 

@@ -14,7 +14,7 @@ _torch = _C._torch
 
 
 def _as_scores(mask: Tensor | None, name: str, dtype) -> Tensor | None:
-    """A mask as something to add to scores: true means minus infinity."""
+    """A mask as a summand of scores: True becomes minus infinity."""
     if mask is None or mask.is_floating_point():
         return mask
     if mask.dtype != _C.bool:
@@ -23,10 +23,10 @@ def _as_scores(mask: Tensor | None, name: str, dtype) -> Tensor | None:
 
 
 def _project(query, key, value, weight, weights, bias, num_heads: int, head_dim: int) -> list:
-    """Queries, keys and values from inputs, ``[.., .., heads, size]``, in as few products as can be."""
+    """Queries, keys and values from inputs, ``[.., .., heads, size]``, in as few products as possible."""
 
     def heads(x, w, b, count=1):
-        # Split by heads, not by features: gradients then join in one copy.
+        # Split by heads, not by features, so that gradients join in one copy.
         joined = _nn.linear(x, w, b).unflatten(-1, (count * num_heads, head_dim))
         return [joined] if count == 1 else joined.split(num_heads, 2)
 
@@ -78,7 +78,7 @@ def attention(
     if head_dim * num_heads != embed_dim:
         raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
     if not batched:
-        # The same tensor stays the same tensor: its projections are then one product.
+        # Keeps equal inputs the same object, so that their projections are one product.
         lifted = {id(x): x.unsqueeze(0) for x in (query, key, value)}
         query, key, value = (lifted[id(x)] for x in (query, key, value))
         key_padding_mask = key_padding_mask if key_padding_mask is None else key_padding_mask.unsqueeze(0)

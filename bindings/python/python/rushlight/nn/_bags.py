@@ -15,7 +15,7 @@ def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None,
 ):
-    """Sums, means or maxima of the rows that bags of indices name."""
+    """Sums, means or maxima of rows, by bags of indices."""
     if not weight.is_floating_point() and input.is_floating_point():
         # The old order of the first two arguments.
         input, weight = weight, input
@@ -66,7 +66,7 @@ def embedding_bag(
 
 
 def _owners(offsets, total: int, include_last_offset: bool, device):
-    """How many bags there are, and the bag of every index."""
+    """Number of bags, and the bag of every index."""
     bounds = offsets.tolist()
     if include_last_offset:
         if not bounds:

@@ -1,4 +1,4 @@
-"""The cross entropy of a linear layer's scores in portions of the batch, so that all scores are never there at once."""
+"""The cross entropy of a linear layer's scores in chunks of the batch, so that all scores are never in memory at once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _POLICIES = ("accurate", "compact", "auto")
 
 @dataclasses.dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How ``linear_cross_entropy`` goes through the batch.
+    """Chunking of ``linear_cross_entropy``.
 
-    ``batch_chunk_size`` rows at a time, or as many as ``chunking_method`` finds: ``"aspect_ratio"`` has the scores of a portion take as much memory as the
+    ``batch_chunk_size`` rows at a time, or as many as ``chunking_method`` finds: ``"aspect_ratio"`` makes the scores of a chunk take as much memory as the
     whole input, ``"aspect_ratio:N"`` an N-th of that. Scores are computed again in the backward pass, so that ``retain_graph=True`` and further derivatives work
-    whatever ``allow_retain_graph`` says. Products of half precision accumulate in float32 under every ``acc_policy``.
+    for every ``allow_retain_graph``. Products of half precision accumulate in float32 under every ``acc_policy``.
     """
 
     allow_retain_graph: bool = False
@@ -37,7 +37,7 @@ class LinearCrossEntropyOptions:
             raise ValueError(f"acc_dtype must be one of {{None, torch.float16, torch.bfloat16, torch.float32, torch.float64}}, got {self.acc_dtype!r}.")
 
     def rows(self, batch: int, features: int, classes: int) -> int:
-        """How many rows make a portion."""
+        """Rows per chunk."""
         method = None if self.chunking_method == "auto" and self.batch_chunk_size is not None else self.chunking_method
         if method is None:
             return max(1, min(self.batch_chunk_size or batch, batch))
@@ -46,7 +46,7 @@ class LinearCrossEntropyOptions:
         target = max(1, -(-batch // portions))
         rows = max(1, min((1 << (target - 1).bit_length()) // factor, batch))
         if method == "auto":
-            # Where features outnumber classes, one portion would save nothing.
+            # If features outnumber classes, one chunk would save nothing.
             most = max(1, batch * classes // (4 * features))
             rows = max(1, min(rows, 1 << (most.bit_length() - 1)))
         if self.batch_chunk_size not in (None, rows):
@@ -78,7 +78,7 @@ def in_portions(options, input, linear_weight, target, linear_bias, weight, redu
     parts = [checkpoint(part, x, y, use_reentrant=False) for x, y in zip(input.split(rows), target.split(rows))]
     if reduction == "none":
         return _C._torch.cat(parts)
-    # Portions in order, in float32 at least: one sum of half precision would lose the later ones.
+    # Chunks in order, in float32 at least: a sum of half precision would lose the later ones.
     wide = input.dtype if input.dtype == _C.float64 else _C.float32
     total = sum(p.to(wide) for p in parts)
     if reduction == "mean":

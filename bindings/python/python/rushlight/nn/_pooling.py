@@ -1,4 +1,4 @@
-"""Pooling that the op table has no row for, made of gathers and other pooling."""
+"""Pooling without a row in the op table, composed of gathers and other pooling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
 
 
 def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """Pooled elements of three dimensions back where they were."""
+    """Writes pooled elements of three dimensions back to their positions."""
     kernel = _three(kernel_size)
     stride = kernel if stride is None or stride == [] else _three(stride)
     padding = _three(padding)
@@ -61,7 +61,7 @@ def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_siz
 
 
 def _windows(starts: list, kernel: tuple, size: tuple, device) -> Tensor:
-    """Places in row-major order of windows: ``[outputs, elements]``. ``starts`` are the windows' first places by dimension."""
+    """Row-major positions of windows: ``[outputs, elements]``. ``starts`` are the windows' first positions by dimension."""
     index = None
     for start, extent, stride in zip(starts, kernel, (math.prod(size[i + 1 :]) for i in range(len(size)))):
         index = _combined(index, (start.unsqueeze(-1) + _torch.arange(extent, device=device)) * stride)
@@ -114,7 +114,7 @@ def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
 
 
 def adaptive_max_pool3d(input, output_size, return_indices=False):
-    """Largest elements of as many windows as wanted, over three dimensions."""
+    """Largest elements of a given number of windows, over three dimensions."""
     found = adaptive_max_pool3d_with_indices(input, output_size)
     return found if return_indices else found[0]
 
@@ -144,9 +144,9 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dims: in
 
 
 def _starts(draw: list, size: tuple, kernel: tuple, wanted: tuple, device) -> list:
-    """First places of windows by dimension: steps of a fraction from a random beginning."""
+    """First positions of windows by dimension: fractional steps from a random start."""
     starts = []
-    # Of two dimensions, the last has the first draw.
+    # The last dimension uses the first random number.
     for u, n, k, w in zip(reversed(draw) if len(draw) == 2 else draw, size, kernel, wanted):
         alpha = (n - k) / (w - 1) if w > 1 else 0.0
         places = [int((i + u) * alpha) - int(u * alpha) for i in range(w - 1)] + [n - k]

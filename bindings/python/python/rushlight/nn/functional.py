@@ -1,4 +1,4 @@
-"""``torch.nn.functional``: the functions that layers are made of. Most are rows of the compiled op table."""
+"""``torch.nn.functional``: the functions behind layers. Most are rows of the compiled op table."""
 
 import itertools as _itertools
 
@@ -20,7 +20,7 @@ def native_channel_shuffle(input, groups):
 
 
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
-    """An anchor nearer to one than to another, by any distance."""
+    """The triplet margin loss with any distance."""
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -66,7 +66,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
     if mode == "bicubic" and len(sizes) == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
-    # As in PyTorch, where sampling is one op that keeps both, the backward pass refuses either if it was changed since.
+    # As in PyTorch, where sampling is one op that saves both, the backward pass raises if either was changed in place.
     input, grid = _torch._watched(input, [grid]), _torch._watched(grid, [input])
 
     def pixels(at, n):
@@ -87,7 +87,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     flat = input.reshape(batch, channels, -1)
 
     def take(places, weight=None):
-        """The elements at whole places (one coordinate for each dimension), by their weight; nothing outside of the image."""
+        """The elements at integer coordinates, times their weight; zero outside of the image."""
         inside, index = None, None
         for at, n in zip(places, sizes):
             here = (at >= 0) & (at <= n - 1)
@@ -96,8 +96,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             index = at if index is None else index * n + at
         index = index.reshape(batch, 1, -1).expand(batch, channels, -1)
         found = flat.gather(2, index).reshape(batch, channels, *inside.shape[1:])
-        # Chosen, not multiplied: the weight of a place beyond all numbers is NaN, which the image's gradient must not
-        # get.
+        # Selected, not multiplied: the weight of an infinite coordinate is NaN, which must not reach the image's
+        # gradient.
         found = _torch.where(inside.unsqueeze(1), found, 0)
         return found if weight is None else found * weight.to(input.dtype).unsqueeze(1)
 
@@ -138,14 +138,14 @@ def upsample_nearest(input, size=None, scale_factor=None):
 
 
 def upsample_bilinear(input, size=None, scale_factor=None):
-    """``interpolate`` by straight lines, corners aligned."""
+    """Linear ``interpolate`` with aligned corners."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def linear_cross_entropy(
     input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None, label_smoothing=0.0, options=None
 ):
-    """The cross entropy of logits that a linear layer with weights ``[classes, ..., features]`` makes of the input; in portions if ``options`` are given."""
+    """The cross entropy of logits that a linear layer with weights ``[classes, ..., features]`` makes of the input; in chunks if ``options`` are given."""
     if input.dim() not in (1, 2):
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if linear_weight.dim() < 2:
@@ -174,7 +174,7 @@ def linear_cross_entropy(
             return in_portions(options, input, linear_weight, target, linear_bias, weight, reduction, kept, label_smoothing)
         import warnings
 
-        warnings.warn("linear_cross_entropy: this input is not gone through in portions: all logits are made at once", stacklevel=2)
+        warnings.warn("linear_cross_entropy: this input is not processed in chunks: all logits are computed at once", stacklevel=2)
     logits = linear(input, linear_weight.reshape(-1, features), linear_bias).reshape(shape)
     ignored = -100 if ignore_index is None else ignore_index
     return cross_entropy(logits, target, weight=weight, reduction=reduction, ignore_index=ignored, label_smoothing=label_smoothing)
@@ -184,7 +184,8 @@ from ..overrides import handle_torch_function, has_torch_function, has_torch_fun
 
 make_overridable(globals(), [name for name in dir() if not name.startswith("_") and "function" not in name and name != "make_overridable"])
 
-#: Functions that are compiled in PyTorch, too. The others are Python's there, and libraries set attributes on them.
+#: Functions that are compiled in PyTorch as well. The others are Python functions there: libraries set attributes on
+#: them.
 _COMPILED = frozenset(
     "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
     "cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ "

@@ -9,11 +9,11 @@ from .. import dtype as _dtype
 Number = int | float | bool
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None]) -> Any:
-    """Means of as many windows as wanted."""
+    """Means of a given number of windows."""
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None]) -> Any:
-    """Means of as many windows as wanted."""
+    """Means of a given number of windows."""
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None]) -> Any:
-    """Means of as many windows as wanted."""
+    """Means of a given number of windows."""
 def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
     """Largest elements of a given number of windows; with `return_indices` also their indices."""
 def adaptive_max_pool1d_with_indices(input: Tensor, output_size: int | Sequence[int | None], return_indices: bool = False) -> Any:
@@ -43,7 +43,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Any:
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`celu` in place."""
 def channel_shuffle(input: Tensor, groups: int) -> Any:
-    """Channels of groups interleaved."""
+    """Interleaves the channels of groups."""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: str | int | Sequence[int] = 0, dilation: int | Sequence[int | None] = 1, groups: int = 1) -> Any:
     """Convolution."""
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: str | int | Sequence[int] = 0, dilation: int | Sequence[int | None] = 1, groups: int = 1) -> Any:
@@ -64,18 +64,18 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     """Cross-entropy of logits with classes or probabilities."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False) -> Any:
-    """Likelihood of sequences whose alignment is not known."""
+    """Connectionist temporal classification: likelihood of sequences of unknown alignment."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[int], target_lengths: Sequence[int], blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False) -> Any:
-    """Likelihood of sequences whose alignment is not known."""
+    """Connectionist temporal classification: likelihood of sequences of unknown alignment."""
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Elements zeroed at random, the others scaled up."""
+    """Zeroes elements at random and scales up the others."""
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Channels of sequences zeroed at random."""
+    """Zeroes channels of sequences at random."""
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Channels of images zeroed at random."""
+    """Zeroes channels of images at random."""
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Channels of volumes zeroed at random."""
+    """Zeroes channels of volumes at random."""
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Any:
     """`x`, or `alpha * (exp(x) - 1)` below zero."""
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -83,15 +83,15 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Any:
     """Rows of a table by index."""
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
-    """The same, of whole channels."""
+    """`alpha_dropout` of whole channels."""
 def fold(input: Tensor, output_size: int | Sequence[int | None], kernel_size: int | Sequence[int | None], dilation: int | Sequence[int | None] = 1, padding: int | Sequence[int | None] = 0, stride: int | Sequence[int | None] = 1) -> Any:
-    """Columns added up to images."""
+    """Sums columns into images."""
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full: bool = False, eps: float = 1e-06, reduction: str = 'mean') -> Any:
     """Negative log-likelihood of a normal distribution."""
 def gelu(input: Tensor, *, approximate: str = 'none') -> Any:
-    """`x * Phi(x)`, exact or by tanh."""
+    """`x * Phi(x)`, exact or approximated with tanh."""
 def glu(input: Tensor, dim: int = -1) -> Any:
-    """One half times the logistic function of the other."""
+    """The first half times the logistic function of the second."""
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Any:
     """Normalisation over groups of channels."""
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
@@ -103,7 +103,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Any:
 def hardswish(input: Tensor, inplace: bool = False) -> Any:
     """`x * relu6(x + 3) / 6`."""
 def hardtanh(input: Tensor, min_val: Number = -1.0, max_val: Number = 1.0, inplace: bool = False) -> Any:
-    """Kept between two numbers."""
+    """Clamps between two numbers."""
 def hardtanh_(input: Tensor, min_val: Number = -1.0, max_val: Number = 1.0) -> Tensor:
     """`hardtanh` in place."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Any:
@@ -113,7 +113,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: fl
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Any:
     """Normalisation of each instance."""
 def interpolate(input: Tensor, size: int | Sequence[int | None] | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False) -> Any:
-    """Another size, by interpolation."""
+    """Resizes by interpolation."""
 def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', log_target: bool = False) -> Any:
     """Kullback-Leibler divergence."""
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Any:
@@ -151,9 +151,9 @@ def max_pool3d(input: Tensor, kernel_size: int | Sequence[int | None], stride: i
 def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, dilation: int | Sequence[int | None] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
     """Largest elements of windows, and their indices."""
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, output_size: Sequence[int] | None = None) -> Any:
-    """Pooled elements back where they were."""
+    """Writes pooled elements back to their positions."""
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, output_size: Sequence[int] | None = None) -> Any:
-    """Pooled elements back where they were."""
+    """Writes pooled elements back to their positions."""
 def mish(input: Tensor, inplace: bool = False) -> Any:
     """`x * tanh(softplus(x))`."""
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Any:
@@ -167,19 +167,19 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Any:
     """Negative log-likelihood of classes."""
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
-    """Division by a norm."""
+    """Divides by a norm."""
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
-    """Classes as rows with a one."""
+    """One-hot rows of class indices."""
 def pad(input: Tensor, pad: Sequence[int], mode: str = 'constant', value: Number | None = None) -> Any:
-    """Elements added around."""
+    """Pads with elements on each side."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Any:
     """Distances of pairs of vectors."""
 def pdist(input: Tensor, p: float = 2.0) -> Any:
     """Distances between vectors of one set."""
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Any:
-    """Channels spread over pixels."""
+    """Rearranges channels into pixels."""
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Any:
-    """Pixels gathered into channels."""
+    """Rearranges pixels into channels."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = 1e-08, reduce: bool | None = None, reduction: str = 'mean') -> Any:
     """Negative log-likelihood of a Poisson distribution."""
 def prelu(input: Tensor, weight: Tensor) -> Any:
@@ -187,7 +187,7 @@ def prelu(input: Tensor, weight: Tensor) -> Any:
 def relu(input: Tensor, inplace: bool = False) -> Any:
     """The positive part."""
 def relu6(input: Tensor, inplace: bool = False) -> Any:
-    """Kept between 0 and 6."""
+    """Clamps to 0..6."""
 def relu_(input: Tensor) -> Tensor:
     """The positive part, in place."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
@@ -217,7 +217,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """`log(1 + exp(beta x)) / beta`."""
 def softshrink(input: Tensor, lambd: float = 0.5) -> Any:
-    """Moved towards zero."""
+    """Shrinks towards zero by `lambd`; zero within it."""
 def softsign(input: Tensor) -> Any:
     """`x / (1 + |x|)`."""
 def tanh(input: Tensor) -> Any:
@@ -229,11 +229,11 @@ def threshold(input: Tensor, threshold: Number, value: Number, inplace: bool = F
 def threshold_(input: Tensor, threshold: Number, value: Number) -> Tensor:
     """`threshold` in place."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-06, swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Any:
-    """An anchor nearer to one than to another."""
+    """Hinge of an anchor's distances to a positive and a negative example."""
 def unfold(input: Tensor, kernel_size: int | Sequence[int | None], dilation: int | Sequence[int | None] = 1, padding: int | Sequence[int | None] = 0, stride: int | Sequence[int | None] = 1) -> Any:
     """Windows of images as columns."""
 def upsample(input: Tensor, size: int | Sequence[int | None] | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None) -> Any:
-    """Another size, by interpolation."""
+    """Resizes by interpolation."""
 def adaptive_avg_pool2d(input, output_size): ...
 def adaptive_avg_pool3d(input, output_size): ...
 def adaptive_max_pool1d(input, output_size, return_indices=False): ...

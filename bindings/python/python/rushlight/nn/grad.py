@@ -1,4 +1,4 @@
-"""Gradients of convolutions by themselves: ``torch.nn.grad``."""
+"""Gradients of convolutions as functions: ``torch.nn.grad``."""
 
 from __future__ import annotations
 

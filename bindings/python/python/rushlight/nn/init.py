@@ -98,7 +98,7 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
     def below(x):
         return (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
 
-    # Uniform over the part of the distribution function that is wanted, then through its inverse.
+    # Samples the range of the distribution function uniformly and applies its inverse.
     tensor.uniform_(2 * below(a) - 1, 2 * below(b) - 1, generator=generator)
     return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
 
@@ -131,7 +131,7 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @_fills
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Identity weights of a convolution, for as many channels as both sides have."""
+    """Identity weights of a convolution, for the channels that input and output share."""
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     out_channels, in_channels, *kernel = tensor.shape

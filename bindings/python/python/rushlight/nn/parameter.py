@@ -92,13 +92,13 @@ class _Uninitialized:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A parameter whose size the first forward pass decides."""
+    """A parameter whose size the first forward pass sets."""
 
     _becomes = Parameter
 
 
 class UninitializedBuffer(_Uninitialized, Tensor):
-    """A buffer whose size the first forward pass decides."""
+    """A buffer whose size the first forward pass sets."""
 
     _becomes = Buffer
 

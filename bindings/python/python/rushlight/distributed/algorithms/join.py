@@ -11,7 +11,7 @@ class JoinHook:
     """Actions of a rank without inputs for each iteration of the others, and at the end."""
 
     def main_hook(self):
-        """Goes along with one iteration."""
+        """Shadows one iteration of the other ranks."""
 
     def post_hook(self, is_last_joiner):
         """Runs once, when no rank has inputs left."""

@@ -22,8 +22,8 @@ __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 class LaunchConfig:
     """torchrun's options: nodes, ranks per node, rendezvous, maximum restarts, output.
 
-    A job of one node needs no meeting place. Several meet at ``rdzv_endpoint`` (``HOST:PORT``); with the backend ``static``, ``rdzv_configs["rank"]`` is
-    this node's place. ``start_method`` is taken for PyTorch's sake: ranks are programs of their own."""
+    A job of one node needs no rendezvous. Several nodes meet at ``rdzv_endpoint`` (``HOST:PORT``); with the backend ``static``, ``rdzv_configs["rank"]`` is
+    this node's place. ``start_method`` exists for compatibility: ranks are separate programs."""
 
     min_nodes: int
     max_nodes: int
@@ -67,7 +67,7 @@ class LaunchConfig:
         if self.max_nodes > 1:
             configs = dict(self.rdzv_configs)
             rank = configs.pop("rank", None)
-            # The default of PyTorch needs a server of its own; launchers meet without one.
+            # PyTorch's default needs a separate server; our launchers meet without one.
             words.append(f"--rdzv-backend={'c10d' if self.rdzv_backend == 'etcd' and not self.rdzv_endpoint else self.rdzv_backend}")
             words += [f"--rdzv-endpoint={self.rdzv_endpoint}"] if self.rdzv_endpoint else []
             words += [f"--node-rank={rank}"] if rank is not None and self.rdzv_backend == "static" else []
@@ -159,7 +159,7 @@ def _raise_failures(name, code, folder):
     failures = {}
     for entry in report:
         failure = ProcessFailure(entry["local_rank"], entry["pid"], entry["exitcode"], entry["error_file"] or "")
-        # To a fraction of a second: who failed first, and who was stopped for it.
+        # With fractions of a second, to tell the first failure from ranks that were stopped because of it.
         failure.timestamp = entry["time"]
         failures[entry["rank"]] = failure
     if code and failures:

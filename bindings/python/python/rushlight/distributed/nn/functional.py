@@ -1,4 +1,4 @@
-"""``torch.distributed.nn.functional``: collectives whose backward pass is a collective, too. Every rank must run both."""
+"""``torch.distributed.nn.functional``: collectives whose backward pass is a collective as well. Every rank must run both."""
 
 from ... import _C
 from ...autograd.function import Function
@@ -52,7 +52,7 @@ class _AllGather(Function):
 
 
 class _Broadcast(Function):
-    """The root's tensor; the gradients of all ranks are its own."""
+    """The root's tensor; its gradient is the sum over all ranks."""
 
     @staticmethod
     def forward(ctx, src, group, tensor):
@@ -68,7 +68,7 @@ class _Broadcast(Function):
 
 
 class _ReduceScatter(Function):
-    """The sum of the ranks' tensors for this rank; gradients go back to where their tensors came from."""
+    """The sum of the ranks' tensors for this rank; gradients return to the ranks of their tensors."""
 
     @staticmethod
     def forward(ctx, op, group, *tensors):
@@ -103,5 +103,5 @@ def broadcast(tensor, src, group=None):
 
 
 def reduce_scatter(output, input_list, op=None, group=None):
-    """The sum of the ranks' tensors for this rank; ``output`` says its shape and dtype."""
+    """The sum of the ranks' tensors for this rank; ``output`` has its shape and dtype."""
     return _ReduceScatter.apply(dist.ReduceOp.SUM if op is None else op, group, *input_list)

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor``: placements and meshes are real; ``DTensor`` and its constructors raise on use."""
+"""``torch.distributed.tensor``: placements and meshes work; ``DTensor`` and its constructors raise on use."""
 
 from ... import _absent
 from .._names import REASON

@@ -1,4 +1,4 @@
-"""Placements of a tensor on a mesh of devices. Plans of parallel training name placements; tensors that are spread over ranks are not supported."""
+"""Placements of a tensor on a mesh of devices. Parallelisation plans name placements; sharded tensors are not supported."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Shard(Placement):
 
 @dataclass(frozen=True)
 class _StridedShard(Shard):
-    """A ``Shard`` of what another mesh dimension has split ``split_factor`` ways."""
+    """A ``Shard`` of a dimension that another mesh dimension has split ``split_factor`` ways."""
 
     split_factor: int = 1
 
@@ -48,7 +48,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """Each rank has a summand; ``reduce_op`` says how they combine."""
+    """Each rank has a summand; ``reduce_op`` combines them."""
 
     reduce_op: str = "sum"
 

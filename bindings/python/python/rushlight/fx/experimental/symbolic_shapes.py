@@ -2,7 +2,7 @@
 
 
 class GuardOnDataDependentSymNode(RuntimeError):
-    """Raised of symbols that have no value; there are none."""
+    """An error of symbols without a value; never raised here."""
 
 
 def guard_or_true(a):
@@ -14,7 +14,7 @@ guard_or_false = guard_size_oblivious = statically_known_true = guard_bool = gua
 
 
 def is_symbolic(val):
-    """Whether a number is a symbol: none is."""
+    """Whether a number is a symbol: always False."""
     return False
 
 
@@ -22,7 +22,7 @@ has_free_symbols = has_free_unbacked_symbols = is_symbolic
 
 
 def free_symbols(val):
-    """The symbols in a value: there are none."""
+    """The symbols in a value: always empty."""
     return set()
 
 

@@ -1,4 +1,4 @@
-"""Which implementation attention uses: there is one, which takes every input."""
+"""Selection of attention's implementation: there is one, for every input."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _indices(batch, heads, rows, columns, device):
 
 
 def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
-    """The mask of a function as a tensor ``[batch, heads, queries, keys]``; of a function of scores, the scores it makes of zeros."""
+    """The mask of a function as a tensor ``[batch, heads, queries, keys]``; for a function of scores, the scores for zeros."""
     import inspect
 
     sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
@@ -87,7 +87,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
 
 
 class BlockMask:
-    """A mask as a function, and which blocks of queries and keys have anything to do."""
+    """A mask as a function, and the blocks of queries and keys that it does not mask out entirely."""
 
     def __init__(self, mask_mod, shape, block_size, counts, indices, full_counts=None, full_indices=None):
         self.mask_mod, self._shape, self.BLOCK_SIZE = mask_mod, tuple(shape), block_size
@@ -129,16 +129,16 @@ class BlockMask:
         return math.prod(self._shape)
 
     def _visible(self):
-        """Which blocks have anything to do."""
+        """The blocks that are not masked out."""
         seen = _blocks_of(self.kv_num_blocks, self.kv_indices)
         return seen if self.full_kv_num_blocks is None else seen | _blocks_of(self.full_kv_num_blocks, self.full_kv_indices)
 
     def to_dense(self):
-        """Ones for blocks that have anything to do."""
+        """Ones for blocks that are not masked out."""
         return self._visible().to(_C.int32)
 
     def sparsity(self):
-        """How much of the scores is masked out by whole blocks, in percent."""
+        """The percentage of scores in blocks that are masked out."""
         seen = self._visible()
         return 100.0 * (1 - seen.sum().item() / max(seen.numel(), 1))
 
@@ -161,7 +161,7 @@ def _along(index, size):
 
 
 def _blocks_of(counts, indices):
-    """Which blocks a list of counts and indices names."""
+    """The blocks of a list of counts and indices."""
     rank = _torch.arange(indices.shape[-1], device=indices.device)
     listed = rank < counts.unsqueeze(-1)
     named = _torch.zeros(indices.shape, dtype=_C.int64, device=indices.device)
@@ -223,7 +223,7 @@ def flex_attention(
             raise ValueError(f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={rows} and kv_len={columns}.")
         scores = scores.masked_fill(~block_mask.mask_mod(*indices), -math.inf)
     lse = scores.logsumexp(-1)
-    # A query that sees nothing gets zeros.
+    # A query that sees no key gets zeros.
     weights = (scores - lse.masked_fill(lse == -math.inf, 0).unsqueeze(-1)).exp()
     out = (weights @ value.to(precise)).to(query.dtype)
     if return_aux is not None:

@@ -49,7 +49,7 @@ class ConversionMethods:
                 continue
             gradient, data = param.grad, fn(param.data)
             if gradient is not None:
-                # It may not fit the converted parameter.
+                # The gradient may not fit the converted parameter.
                 param.grad = None
             param.data = data
             if gradient is not None:
@@ -110,5 +110,5 @@ class ConversionMethods:
         return self._cast(_C.bfloat16)
 
     def share_memory(self):
-        """Puts parameters and buffers in memory that forked processes share."""
+        """Moves parameters and buffers to shared memory."""
         return self._apply(lambda t: t.share_memory_())

@@ -1,4 +1,4 @@
-"""Hooks of modules: handles that remove them, hooks of all modules, and the marks in the graph that backward hooks hang on."""
+"""Hooks of modules: handles that remove them, hooks of all modules, and the graph nodes that backward hooks use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RemovableHandle:
 
 
 def register(hooks: OrderedDict, hook, *, prepend: bool = False, flags: tuple = ()) -> RemovableHandle:
-    """Puts a hook last, or first; ``flags`` are pairs: a dict of ids, and whether this hook belongs to it."""
+    """Appends or prepends a hook; ``flags`` are pairs: a dict of ids, and whether this hook belongs to it."""
     handle = RemovableHandle(hooks, *(ids for ids, _ in flags))
     hooks[handle.id] = hook
     for ids, belongs in flags:
@@ -84,7 +84,7 @@ def _mark(values: tuple, on_gradients) -> tuple[tuple, bool]:
         return tuple(found[i] for i in places)
 
     marked = list(values)
-    # Tensors that take no part (indices, masks) are left alone.
+    # Tensors without gradients (indices, masks) are unchanged.
     places = [i for i in places if values[i].requires_grad]
     for place, tensor in zip(places, _Boundary.apply(called, *(values[i] for i in places))):
         marked[place] = tensor
@@ -125,7 +125,7 @@ class BackwardHooks:
         return gradients
 
     def _input_gradients(self, gradients: tuple) -> tuple:
-        # Without gradients of the outputs (only a part of them was differentiated) there is nothing to tell.
+        # Without gradients of the outputs (only a part was differentiated) hooks are not called.
         return gradients if self.grad_output is None else self._run(gradients)
 
     def _run(self, grad_input: tuple) -> tuple:

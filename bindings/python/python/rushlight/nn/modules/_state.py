@@ -194,7 +194,7 @@ class StateMethods:
         elif is_lazy(given):
             return f'While copying the parameter named "{key}", the tensor from the checkpoint has no size yet'
         elif param.dim() == 0 and given.dim() == 1:
-            # Files of old versions have numbers as vectors of one element.
+            # Files of old versions store scalars as vectors of one element.
             given = given[0]
         if not is_lazy(param) and given.shape != param.shape:
             return (
@@ -236,7 +236,7 @@ class StateMethods:
 
 
 class _WithModule:
-    """A hook whose first argument is the module; copies and pickles go with the module's."""
+    """A hook whose first argument is the module; it is copied and pickled with the module."""
 
     def __init__(self, hook, module):
         self.hook, self.module = hook, module

@@ -151,7 +151,7 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """``x`` kept between two bounds."""
+    """``x`` clamped between two bounds."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -300,7 +300,7 @@ class _Shrink(Module):
 
 
 class Softshrink(_Shrink):
-    """``x`` moved towards zero by ``lambd``, zero within it."""
+    """``x`` shrunk towards zero by ``lambd``, zero within it."""
 
     _function = staticmethod(_nn.softshrink)
 
@@ -312,7 +312,7 @@ class Hardshrink(_Shrink):
 
 
 class GLU(Module):
-    """One half times the sigmoid of the other."""
+    """The first half times the sigmoid of the second."""
 
     __constants__ = ["dim"]
 

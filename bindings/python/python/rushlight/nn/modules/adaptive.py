@@ -16,7 +16,7 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Classes in clusters by how frequent they are: ``cutoffs`` say where clusters begin, and rare ones get fewer features."""
+    """Classes in clusters by frequency: ``cutoffs`` are the first classes of clusters; rare clusters get fewer features."""
 
     def __init__(
         self, in_features: int, n_classes: int, cutoffs, div_value: float = 4.0, head_bias: bool = False, device=None, dtype=None

@@ -95,7 +95,7 @@ class MultiheadAttention(Module):
         )
 
     def merge_masks(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor):
-        """The masks as one, and its kind: 0 of queries and keys, 1 of keys, 2 of both; None for no mask."""
+        """The merged mask and its kind: 0 of queries and keys, 1 of keys, 2 of both; None for no mask."""
         mask, kind = key_padding_mask, None if key_padding_mask is None else 1
         if attn_mask is not None:
             batch, length, _ = query.shape

@@ -92,7 +92,7 @@ class _BatchNorm(_NormBase):
         if self.training and self.track_running_stats and buffers["num_batches_tracked"] is not None:
             buffers["num_batches_tracked"].add_(1)
             if self.momentum is None:
-                # The running values are plain means of all batches.
+                # The running values are means over all batches.
                 momentum = 1.0 / float(buffers["num_batches_tracked"])
         running_mean, running_var = buffers["running_mean"], buffers["running_var"]
         by_batch = self.training or (running_mean is None and running_var is None)
@@ -137,7 +137,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
-    """A norm whose ``num_features`` the first input decides."""
+    """A norm whose ``num_features`` the first input sets."""
 
     def __init__(
         self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias: bool = True
@@ -173,19 +173,19 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
-    """A ``BatchNorm1d`` whose ``num_features`` the first input decides."""
+    """A ``BatchNorm1d`` whose ``num_features`` the first input sets."""
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
-    """A ``BatchNorm2d`` whose ``num_features`` the first input decides."""
+    """A ``BatchNorm2d`` whose ``num_features`` the first input sets."""
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
-    """A ``BatchNorm3d`` whose ``num_features`` the first input decides."""
+    """A ``BatchNorm3d`` whose ``num_features`` the first input sets."""
 
     cls_to_become = BatchNorm3d
 
@@ -240,7 +240,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group=None) -> Module:
-        """The module with every batch norm in it made one of these, with the same parameters and buffers."""
+        """The module with every batch norm in it converted to this class, with the same parameters and buffers."""
         made = module
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)

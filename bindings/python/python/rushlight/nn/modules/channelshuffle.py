@@ -1,4 +1,4 @@
-"""Channels of groups interleaved."""
+"""Interleaving of the channels of groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tensor = _C.Tensor
 
 
 class ChannelShuffle(Module):
-    """Channels of ``groups`` groups, one of each in turn."""
+    """Interleaves the channels of ``groups`` groups."""
 
     __constants__ = ["groups"]
 

@@ -16,7 +16,7 @@ Tensor = _C.Tensor
 
 
 class Container(Module):
-    """Modules by keyword: the old base of containers."""
+    """Modules by keyword: the old base class of containers."""
 
     def __init__(self, **kwargs) -> None:
         super().__init__()
@@ -63,13 +63,13 @@ class _Numbered(Module):
         return [key for key in super().__dir__() if not key.isdigit()]
 
     def pop(self, key):
-        """Takes a module out."""
+        """Removes and returns a module."""
         module = self[key]
         del self[key]
         return module
 
     def insert(self, index: int, module: Module):
-        """Puts a module before another."""
+        """Inserts a module before another."""
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
         modules = list(self._modules.values())
@@ -78,7 +78,7 @@ class _Numbered(Module):
         return self
 
     def append(self, module: Module):
-        """Puts a module at the end."""
+        """Appends a module."""
         self.add_module(str(len(self)), module)
         return self
 
@@ -118,7 +118,7 @@ class Sequential(_Numbered):
         return self
 
     def insert(self, index: int, module: Module):
-        """Puts a module before another."""
+        """Inserts a module before another."""
         if not -len(self) <= index <= len(self):
             raise IndexError(f"Index out of range: {index}")
         return super().insert(index, module)
@@ -227,11 +227,11 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Takes everything out."""
+        """Removes everything."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
-        """Takes a module out."""
+        """Removes and returns a module."""
         module = self[key]
         del self[key]
         return module
@@ -313,7 +313,7 @@ class ParameterList(Module):
         return [key for key in super().__dir__() if not key.isdigit()]
 
     def append(self, value):
-        """Puts a value at the end."""
+        """Appends a value."""
         self._size += 1
         self[len(self) - 1] = value
         return self
@@ -377,24 +377,24 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict((key, self[key]) for key in self._keys))
 
     def setdefault(self, key, default=None):
-        """The value of a key, which is set if it is not there."""
+        """The value of a key; sets a default if it is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Takes everything out."""
+        """Removes everything."""
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key):
-        """Takes a value out."""
+        """Removes and returns a value."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self):
-        """Takes the last pair out."""
+        """Removes and returns the last pair."""
         key = next(reversed(self))
         return key, self.pop(key)
 

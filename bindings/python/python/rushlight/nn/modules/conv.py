@@ -66,7 +66,7 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def _sides(self):
-        """The padding as ``F.pad`` takes it."""
+        """The padding in the form of ``F.pad``."""
         if not isinstance(self.padding, str):
             return _reverse_repeat_tuple(self.padding, 2)
         sides = [0, 0] * len(self.kernel_size)
@@ -109,7 +109,7 @@ class _ConvNd(Module):
 
 
 class _PlainConv(_ConvNd):
-    """A convolution over ``len(sizes)`` dimensions; subclasses say which."""
+    """A convolution over ``len(sizes)`` dimensions; set by subclasses."""
 
     _tuple = staticmethod(_single)
     _function = staticmethod(_C._nn.conv1d)
@@ -230,7 +230,7 @@ class ConvTranspose3d(_ConvTransposeNd):
 
 
 class _LazyConvMixin(LazyModuleMixin):
-    """A convolution whose ``in_channels`` the first input decides."""
+    """A convolution whose ``in_channels`` the first input sets."""
 
     def __init__(self, out_channels: int, *args, **kwargs) -> None:
         # Built without channels; then the parameters are replaced by ones that have no size yet.
@@ -268,7 +268,7 @@ class _LazyConvMixin(LazyModuleMixin):
 
 def _lazy(name: str, base: type) -> type:
     return type(name, (_LazyConvMixin, base), {
-        "__doc__": f"A ``{base.__name__}`` whose ``in_channels`` the first input decides.", "__module__": __name__, "cls_to_become": base,
+        "__doc__": f"A ``{base.__name__}`` whose ``in_channels`` the first input sets.", "__module__": __name__, "cls_to_become": base,
     })
 
 

@@ -1,4 +1,4 @@
-"""Dimensions joined and split."""
+"""Merging and splitting of dimensions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tensor = _C.Tensor
 
 
 class Flatten(Module):
-    """Dimensions from ``start_dim`` to ``end_dim`` made one."""
+    """Dimensions from ``start_dim`` to ``end_dim`` merged into one."""
 
     __constants__ = ["start_dim", "end_dim"]
 
@@ -28,7 +28,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One dimension made several."""
+    """Splits one dimension into several."""
 
     __constants__ = ["dim", "unflattened_size"]
 

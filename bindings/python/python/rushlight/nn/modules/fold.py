@@ -12,7 +12,7 @@ Tensor = _C.Tensor
 
 
 class Fold(Module):
-    """Columns added up to images of ``output_size``."""
+    """Sums columns into images of ``output_size``."""
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 

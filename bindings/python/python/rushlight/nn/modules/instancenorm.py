@@ -1,4 +1,4 @@
-"""Normalisation of each instance by itself."""
+"""Normalisation of each instance separately."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = _C.Tensor
 
 
 class _InstanceNorm(_NormBase):
-    """Instance normalisation; subclasses say how many dimensions an instance has."""
+    """Instance normalisation; subclasses set the dimensions of an instance."""
 
     _dims = 1
 
@@ -78,18 +78,18 @@ class _LazyInstanceNorm(_LazyNormBase):
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
-    """An ``InstanceNorm1d`` whose ``num_features`` the first input decides."""
+    """An ``InstanceNorm1d`` whose ``num_features`` the first input sets."""
 
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
-    """An ``InstanceNorm2d`` whose ``num_features`` the first input decides."""
+    """An ``InstanceNorm2d`` whose ``num_features`` the first input sets."""
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
-    """An ``InstanceNorm3d`` whose ``num_features`` the first input decides."""
+    """An ``InstanceNorm3d`` whose ``num_features`` the first input sets."""
 
     cls_to_become = InstanceNorm3d

@@ -1,4 +1,4 @@
-"""Modules whose sizes the first input decides."""
+"""Modules whose sizes the first input sets."""
 
 from __future__ import annotations
 

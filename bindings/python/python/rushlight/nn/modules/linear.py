@@ -18,7 +18,7 @@ _linear = _C._nn.linear
 
 
 class Identity(Module):
-    """Gives its input back, whatever it was made with."""
+    """Returns its input; accepts any arguments."""
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        # Registered parameters are found without the detour over __getattr__.
+        # Finds registered parameters without __getattr__.
         own = self._parameters
         weight = own["weight"] if "weight" in own else self.weight
         bias = own["bias"] if "bias" in own else self.bias
@@ -107,7 +107,7 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A ``Linear`` whose ``in_features`` the first input decides."""
+    """A ``Linear`` whose ``in_features`` the first input sets."""
 
     cls_to_become = Linear
 

@@ -332,7 +332,7 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The cross entropy of every class by itself."""
+    """The cross entropy of every class separately."""
 
     __constants__ = ["reduction"]
 
@@ -364,7 +364,7 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """``TripletMarginLoss`` with a distance of one's own."""
+    """``TripletMarginLoss`` with a custom distance."""
 
     __constants__ = ["margin", "swap", "reduction"]
 

@@ -28,7 +28,7 @@ def _typename(value) -> str:
 
 
 def _addindent(text: str, spaces: int) -> str:
-    """All lines but the first moved to the right."""
+    """Indents all lines but the first."""
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
@@ -65,7 +65,7 @@ class Module(ConversionMethods, StateMethods):
     dump_patches: bool = False
     training: bool
     call_super_init: bool = False
-    #: Whether a call has to look for hooks. Registering one sets it on the module; one of all modules sets it here.
+    #: Whether a call has to check for hooks. Registering one sets it on the module; a global hook sets it here.
     _hooked: bool = False
     _is_full_backward_hook: bool | None = None
 
@@ -94,7 +94,7 @@ class Module(ConversionMethods, StateMethods):
     # Attributes.
 
     def __getattr__(self, name: str):
-        # Written out: every use of a parameter or module in a forward pass comes through here.
+        # Unrolled for speed: every use of a parameter or module in a forward pass comes through here.
         own = self.__dict__
         if "_parameters" in own:
             found = own["_parameters"]
@@ -223,7 +223,7 @@ class Module(ConversionMethods, StateMethods):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts a module at a path; with ``strict`` only where there is one already."""
+        """Sets a module at a path; with ``strict`` it must exist already."""
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Module):
@@ -318,7 +318,7 @@ class Module(ConversionMethods, StateMethods):
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
-    # Changing all of it.
+    # Changes of the whole module.
 
     def apply(self, fn: Callable[[Module], None]):
         """Calls ``fn`` with every module within, then with this one."""
@@ -347,7 +347,7 @@ class Module(ConversionMethods, StateMethods):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients of the parameters, or sets them to zero."""
+        """Drops the gradients of the parameters, or sets them to zero."""
         for p in self.parameters():
             gradient = p.grad
             if gradient is None:
@@ -462,7 +462,7 @@ class Module(ConversionMethods, StateMethods):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """A subclass's settings, printed between the brackets."""
+        """A subclass's settings, printed between the parentheses."""
         return ""
 
     def __repr__(self) -> str:

@@ -37,7 +37,7 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """``LocalResponseNorm`` as older models have it: the first channel stays in the sums of all that follow."""
+    """``LocalResponseNorm`` of older models: the first channel stays in the sums of all that follow."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class CrossMapLRN2d(Module):
         ends = [min(c + half, channels - 1) for c in range(channels)]
         total = sums[:, ends]
         if channels > half + 2:
-            # The channels that have left the window, without the first.
+            # The channels that left the window, except the first.
             left = sums[:, : channels - half - 2 + 1] - squares[:, :1]
             total = total - _C._nn.pad(left, (0, 0, 0, 0, channels - left.size(1), 0))
         return input * (self.k + self.alpha / self.size * total) ** -self.beta

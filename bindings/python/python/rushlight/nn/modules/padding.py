@@ -1,4 +1,4 @@
-"""Elements added around tensors."""
+"""Padding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _PadNd(Module):
 
 
 class ConstantPad1d(_PadNd):
-    """A value at both ends."""
+    """Pads with a value at both ends."""
 
     __constants__ = ["padding", "value"]
 
@@ -48,19 +48,19 @@ class ConstantPad1d(_PadNd):
 
 
 class ConstantPad2d(ConstantPad1d):
-    """A value around the last two dimensions."""
+    """Pads the last two dimensions with a value."""
 
     _tuple = staticmethod(_quadruple)
 
 
 class ConstantPad3d(ConstantPad1d):
-    """A value around the last three dimensions."""
+    """Pads the last three dimensions with a value."""
 
     _tuple = staticmethod(_sextuple)
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Zeros at both ends."""
+    """Pads with zeros at both ends."""
 
     def __init__(self, padding) -> None:
         super().__init__(padding, 0.0)
@@ -70,66 +70,66 @@ class ZeroPad1d(ConstantPad1d):
 
 
 class ZeroPad2d(ZeroPad1d):
-    """Zeros around the last two dimensions."""
+    """Pads the last two dimensions with zeros."""
 
     _tuple = staticmethod(_quadruple)
 
 
 class ZeroPad3d(ZeroPad1d):
-    """Zeros around the last three dimensions."""
+    """Pads the last three dimensions with zeros."""
 
     _tuple = staticmethod(_sextuple)
 
 
 class CircularPad1d(_PadNd):
-    """Elements of the other end."""
+    """Pads with the elements of the other end."""
 
     _mode = "circular"
 
 
 class CircularPad2d(CircularPad1d):
-    """Elements of the opposite sides."""
+    """Pads with the elements of the opposite sides."""
 
     _tuple = staticmethod(_quadruple)
 
 
 class CircularPad3d(CircularPad1d):
-    """Elements of the opposite sides, in three dimensions."""
+    """Pads three dimensions with the elements of the opposite sides."""
 
     _tuple = staticmethod(_sextuple)
 
 
 class ReflectionPad1d(_PadNd):
-    """Elements mirrored at the ends."""
+    """Pads with reflected elements."""
 
     _mode = "reflect"
 
 
 class ReflectionPad2d(ReflectionPad1d):
-    """Elements mirrored at the sides."""
+    """Pads two dimensions with reflected elements."""
 
     _tuple = staticmethod(_quadruple)
 
 
 class ReflectionPad3d(ReflectionPad1d):
-    """Elements mirrored at the sides, in three dimensions."""
+    """Pads three dimensions with reflected elements."""
 
     _tuple = staticmethod(_sextuple)
 
 
 class ReplicationPad1d(_PadNd):
-    """The first and last elements, repeated."""
+    """Pads with repeated first and last elements."""
 
     _mode = "replicate"
 
 
 class ReplicationPad2d(ReplicationPad1d):
-    """The outermost elements, repeated."""
+    """Pads two dimensions with repeated border elements."""
 
     _tuple = staticmethod(_quadruple)
 
 
 class ReplicationPad3d(ReplicationPad1d):
-    """The outermost elements, repeated, in three dimensions."""
+    """Pads three dimensions with repeated border elements."""
 
     _tuple = staticmethod(_sextuple)

@@ -1,4 +1,4 @@
-"""Channels and pixels exchanged."""
+"""Pixel shuffling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tensor = _C.Tensor
 
 
 class PixelShuffle(Module):
-    """Channels spread over pixels: an image ``upscale_factor`` times as large."""
+    """Rearranges channels into pixels: an image ``upscale_factor`` times as large."""
 
     __constants__ = ["upscale_factor"]
 
@@ -27,7 +27,7 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Pixels gathered into channels: the reverse of ``PixelShuffle``."""
+    """Rearranges pixels into channels: the reverse of ``PixelShuffle``."""
 
     __constants__ = ["downscale_factor"]
 

@@ -1,4 +1,4 @@
-"""Pooling: one value out of each window."""
+"""Pooling."""
 
 from __future__ import annotations
 
@@ -70,21 +70,21 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Pooled elements back where ``MaxPool1d`` found them."""
+    """Writes pooled elements back to their positions in the input of ``MaxPool1d``."""
 
     _tuple = staticmethod(_single)
     _function = staticmethod(_C._nn.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Pooled elements back where ``MaxPool2d`` found them."""
+    """Writes pooled elements back to their positions in the input of ``MaxPool2d``."""
 
     _tuple = staticmethod(_pair)
     _function = staticmethod(_C._nn.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Pooled elements back where ``MaxPool3d`` found them."""
+    """Writes pooled elements back to their positions in the input of ``MaxPool3d``."""
 
     _tuple = staticmethod(_triple)
     _function = staticmethod(_pooling.max_unpool3d)
@@ -228,19 +228,19 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as wanted, over one dimension."""
+    """Means of a given number of windows, over one dimension."""
 
     _function = staticmethod(_C._nn.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as wanted, over two dimensions; ``None`` keeps the input's size."""
+    """Means of a given number of windows, over two dimensions; ``None`` keeps the input's size."""
 
     _function = staticmethod(_C._nn.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as wanted, over three dimensions."""
+    """Means of a given number of windows, over three dimensions."""
 
     _function = staticmethod(_C._nn.adaptive_avg_pool3d)
 
@@ -261,18 +261,18 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Largest elements of as many windows as wanted, over one dimension."""
+    """Largest elements of a given number of windows, over one dimension."""
 
     _function = staticmethod(_C._nn.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Largest elements of as many windows as wanted, over two dimensions."""
+    """Largest elements of a given number of windows, over two dimensions."""
 
     _function = staticmethod(_C._nn.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Largest elements of as many windows as wanted, over three dimensions."""
+    """Largest elements of a given number of windows, over three dimensions."""
 
     _function = staticmethod(_pooling.adaptive_max_pool3d)

@@ -23,7 +23,7 @@ _CELLS = {"LSTM": _torch.lstm_cell, "GRU": _torch.gru_cell, "RNN_TANH": _torch.r
 
 
 def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
-    """Sequences in another order."""
+    """Permutes sequences."""
     return tensor.index_select(dim, permutation)
 
 
@@ -107,7 +107,7 @@ class RNNBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def __setstate__(self, state: dict) -> None:
-        # PyTorch keeps the weights in a list, too, which is created on demand here.
+        # PyTorch also has the weights in a list, which is created on demand here.
         super().__setstate__({k: v for k, v in state.items() if k not in ("_flat_weights", "_flat_weight_refs")})
         self.__dict__.setdefault("proj_size", 0)
 

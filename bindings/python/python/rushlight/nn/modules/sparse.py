@@ -1,4 +1,4 @@
-"""Tables of vectors."""
+"""Embeddings."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Embedding(_Table):
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
     ):
-        """A table with these rows, which do not train unless ``freeze`` is false."""
+        """A table with these rows, which are frozen unless ``freeze`` is False."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         return cls(*embeddings.shape, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight=embeddings, _freeze=freeze)
@@ -141,7 +141,7 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, include_last_offset: bool = False,
         padding_idx: int | None = None,
     ):
-        """A table with these rows, which do not train unless ``freeze`` is false."""
+        """A table with these rows, which are frozen unless ``freeze`` is False."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         made = cls(

@@ -24,7 +24,7 @@ def _generate_square_subsequent_mask(sz: int, device=None, dtype=None) -> Tensor
 
 
 def _is_causal(mask: Tensor | None, is_causal: bool | None, length: int) -> bool:
-    """Whether a mask is the causal one, unless it was said."""
+    """Whether a mask is causal, if the caller did not specify it."""
     if is_causal is not None:
         return is_causal
     if mask is None or mask.dim() != 2 or tuple(mask.shape) != (length, length):
@@ -53,7 +53,7 @@ def _clones(module: Module, count: int) -> ModuleList:
 
 
 def _skips_padding(layer: Module) -> bool:
-    """Whether PyTorch leaves padding out of inference with such layers."""
+    """Whether PyTorch skips padding in inference with such layers."""
     if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first or layer.activation not in (functional.relu, functional.gelu):
         return False
     attention = layer.self_attn
@@ -154,7 +154,7 @@ class TransformerEncoder(Module):
         return output if self.norm is None else self.norm(output)
 
     def _skipped(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
-        """The places that PyTorch leaves out of inference, and that are zero then: padding at the ends of sequences."""
+        """The positions that PyTorch skips in inference, whose outputs are zero: padding at the ends of sequences."""
         if not self.use_nested_tensor or self.training or padding is None or mask is not None or src.dim() != 3:
             return None
         if _C._autocast_dtype() is not None:

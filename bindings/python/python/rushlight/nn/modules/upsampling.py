@@ -1,4 +1,4 @@
-"""Larger images by interpolation."""
+"""Upsampling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tensor = _C.Tensor
 
 
 class Upsample(Module):
-    """Another size by interpolation: a ``size``, or a ``scale_factor``."""
+    """Resizes by interpolation to a ``size`` or by a ``scale_factor``."""
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
 

@@ -21,7 +21,7 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t: tuple, n: int) -> tuple:
-    """The elements from last to first, each ``n`` times: sizes by dimension as ``pad`` takes them."""
+    """The elements from last to first, each ``n`` times: sizes by dimension in the form of ``pad``."""
     return tuple(x for x in reversed(t) for _ in range(n))
 
 
@@ -31,7 +31,7 @@ def _settings(module, *names: str) -> str:
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict, prefix: str) -> None:
-    """Takes a prefix (``"module."`` of ``DataParallel``) off the names of a state dict, in place."""
+    """Removes a prefix (``"module."`` of ``DataParallel``) from the names of a state dict, in place."""
     for key in list(state_dict):
         if key.startswith(prefix):
             state_dict[key[len(prefix) :]] = state_dict.pop(key)

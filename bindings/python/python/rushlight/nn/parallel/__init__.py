@@ -8,7 +8,7 @@ __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather",
 
 
 def __getattr__(name):
-    # Process groups are imported by those who use them.
+    # Process groups are imported on first use.
     if name in ("DistributedDataParallel", "distributed"):
         import importlib
 

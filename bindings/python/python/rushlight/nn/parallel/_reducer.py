@@ -1,6 +1,6 @@
 """The reducer of ``DistributedDataParallel``: sends gradients in buckets while backward runs.
 
-Hooks of the parameters tell when a gradient is there. Whole buckets are sent in order, the same on all ranks. A callback at the end of backward
+Hooks of the parameters report finished gradients. Full buckets are sent in order, the same on all ranks. A callback at the end of backward
 waits for them and stores the means in the parameters. After the first pass the buckets are rebuilt in the gradients' order.
 """
 
@@ -16,7 +16,7 @@ _torch = _C._torch
 
 
 class _Quiet:
-    """Records nothing within."""
+    """A context without recording."""
 
     def __enter__(self):
         self._before = _C._set_grad_enabled(False)
@@ -26,7 +26,7 @@ class _Quiet:
 
 
 class Bucket:
-    """Gradients that travel together: one flat tensor, and a view of it for each."""
+    """Gradients that are sent together: one flat tensor, and a view of it for each."""
 
     def __init__(self, indices, parameters):
         total = sum(parameters[i].numel() for i in indices)
@@ -90,7 +90,7 @@ class Reducer:
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
         self.pg, self.cap, self.as_view, self.find_unused, self.static = pg, cap, as_view, find_unused, static
         count = len(named)
-        #: Whether a gradient that did not come counts as zero, rather than as an error.
+        #: Whether a missing gradient counts as zero instead of an error.
         self.zero_missing = zero_missing
         self.hook = None
         self.sync = True
@@ -120,18 +120,18 @@ class Reducer:
             for index, view in bucket.members:
                 self.places[index] = (bucket, view)
                 if self.as_view:
-                    # Backward writes most gradients there at once.
+                    # Backward writes most gradients there directly.
                     _C._set_grad_home(self.parameters[index], view)
 
     def _begin(self):
-        """As before the first gradient of a pass."""
+        """Resets to the state before the first gradient of a pass."""
         self.under_way, self.next, self.sent, self.order = False, 0, [], []
         self.came = [0] * len(self.parameters)
         for bucket in self.buckets:
             bucket.pending = len(bucket.members)
 
     def is_idle(self):
-        """Whether there is nobody to send to and no hook to call."""
+        """Whether there is no other rank and no hook."""
         return self.pg.size() == 1 and self.hook is None
 
     def before_forward(self, sync):
@@ -166,7 +166,7 @@ class Reducer:
             self._complete(index)
 
     def _complete(self, index):
-        """A gradient has its final value: buckets that are whole go."""
+        """Called when a gradient has its final value: sends full buckets."""
         self.places[index][0].pending -= 1
         while self.next < len(self.buckets) and self.buckets[self.next].pending == 0:
             self._send()
@@ -191,7 +191,7 @@ class Reducer:
             return hook(state, GradBucket(bucket, number, last, self.parameters))
         if self.divisor is not None:
             return dist.all_reduce(bucket.flat, dist.ReduceOp.SUM, self.pg, async_op=True)
-        # With nothing left to do meanwhile the last one runs here.
+        # No work is left to overlap with: the last one runs here.
         return dist.all_reduce(bucket.flat, dist.ReduceOp.AVG, self.pg, async_op=not last)
 
     def _finish(self):
@@ -228,7 +228,7 @@ class Reducer:
                 bucket.flat.div_(self.divisor)
 
     def _used_anywhere(self):
-        """Which parameters have a part on some rank."""
+        """The parameters that some rank used."""
         if not (self.find_unused or self.static):
             return None
         used = _C.tensor([0 if unused else 1 for unused in self.unused], dtype=_C.uint8)
@@ -236,7 +236,7 @@ class Reducer:
         return used.tolist()
 
     def _give_back(self):
-        """Gradients become the means. A parameter that no rank used keeps its gradient."""
+        """Stores the means in the gradients. A parameter that no rank used keeps its gradient."""
         used = self._used_anywhere()
         gradients, places = [], []
         for bucket in self.buckets:
@@ -257,7 +257,7 @@ class Reducer:
         _C._foreach_copy_list(gradients, places)
 
     def _settle(self):
-        """After the first pass: buckets in the order of arrival on rank 0. With parameters searched for each time that order means little."""
+        """After the first pass: buckets in the order of arrival on rank 0. With ``find_unused_parameters`` that order varies, so buckets stay."""
         if self.settled:
             return
         self.settled = True

@@ -1,4 +1,4 @@
-"""``DataParallel``: batches shared out over the devices of one process."""
+"""``DataParallel``: splits batches over the devices of one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DataParallel", "data_parallel", "parallel_apply", "replicate"]
 
 
 def _devices(module, device_ids):
-    """The devices to use: those named, or all accelerators; none where there are none."""
+    """The devices to use: those named, or all accelerators; an empty list without accelerators."""
     if device_ids is None:
         from ... import cuda
 
@@ -75,7 +75,7 @@ def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
 
 
 def data_parallel(module: Module, inputs, device_ids=None, output_device=None, dim: int = 0, module_kwargs=None):
-    """Calls a module on batches shared out over devices."""
+    """Calls a module on batches split over devices."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     devices = _devices(module, device_ids)
     if len(devices) <= 1:
@@ -90,7 +90,7 @@ def data_parallel(module: Module, inputs, device_ids=None, output_device=None, d
 
 
 class DataParallel(Module):
-    """Runs a module on batches shared out over devices; on one device, and on the CPU, ``module`` is called directly.
+    """Runs a module on batches split over devices; on one device, and on the CPU, ``module`` is called directly.
 
     >>> import rushlight as torch
     >>> model = torch.nn.DataParallel(torch.nn.Linear(2, 1))

@@ -96,7 +96,7 @@ class DistributedDataParallel(Module, Joinable):
         self.device = trained[0][1].device
         self.device_type = self.device.type
         self.device_ids, self.output_device = device_ids, output_device
-        # As names: a buffer may be given another tensor.
+        # By name: a buffer may be assigned another tensor.
         self._buffer_places = self._find_buffers()
         if init_sync:
             self._verify()
@@ -112,7 +112,7 @@ class DistributedDataParallel(Module, Joinable):
         return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad and n not in self.parameters_to_ignore]
 
     def _find_buffers(self):
-        """Where the buffers are that all ranks share: a module's own dictionary, and the name in it."""
+        """The places of the buffers that all ranks share: a module's own dictionary, and the name in it."""
         places = []
         for prefix, module in self.module.named_modules():
             for name in module._buffers:
@@ -186,7 +186,7 @@ class DistributedDataParallel(Module, Joinable):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state, hook):
-        """Has ``hook(state, bucket)`` send each bucket. It returns a future of the bucket's new contents."""
+        """Makes ``hook(state, bucket)`` send each bucket. It returns a future of the bucket's new contents."""
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
         if self.reducer.hook is not None:
@@ -207,7 +207,7 @@ class DistributedDataParallel(Module, Joinable):
         return self.device
 
     def _active(self, has_inputs):
-        """Which ranks begin a pass now."""
+        """The ranks that begin a pass now."""
         flags = _C._torch.zeros(self.process_group.size(), dtype=_C.int64)
         dist.all_gather_into_tensor(flags, _C.tensor([int(has_inputs)]), self.process_group)
         flags = flags.tolist()
@@ -218,7 +218,7 @@ class DistributedDataParallel(Module, Joinable):
     def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
         """Training with inputs that are uneven over the ranks.
 
-        A rank that is done goes along with the others, with gradients of zero, until the last is done. Then all take over that one's parameters.
+        A rank that is done shadows the others with gradients of zero until the last is done. Then all ranks copy that rank's parameters.
         """
         if not enable or self.process_group.size() == 1:
             yield
@@ -243,13 +243,13 @@ class DistributedDataParallel(Module, Joinable):
             if self.broadcast_buffers:
                 self._share_buffers(last)
             self.reducer.shadow()
-        # Those that trained to the end have not seen who else did: they agree on the first of them.
+        # Several ranks may have trained to the end: they agree on the first of them.
         found = _C.tensor([last])
         dist.all_reduce(found, dist.ReduceOp.MIN, self.process_group)
         if found.item() < self.process_group.size():
             self._broadcast([t.detach() for _, t in self._state()], found.item())
 
-    # A copy or a pickle leaves the group behind and takes the group of all ranks when it comes back.
+    # Copies and pickles do not contain the group; when restored they use the group of all ranks.
 
     def __getstate__(self):
         state = dict(self.__dict__)

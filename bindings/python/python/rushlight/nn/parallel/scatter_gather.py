@@ -1,4 +1,4 @@
-"""Batches cut into pieces for devices, and put together again."""
+"""Splits batches over devices and joins the results."""
 
 from ... import _C
 
@@ -36,7 +36,7 @@ def scatter_kwargs(inputs, kwargs, target_gpus, dim=0):
 
 
 def gather(outputs, target_device, dim=0):
-    """Tensors of pieces joined on one device."""
+    """Joins pieces of tensors on one device."""
     first = outputs[0]
     if isinstance(first, _C.Tensor):
         if first.dim() == 0:

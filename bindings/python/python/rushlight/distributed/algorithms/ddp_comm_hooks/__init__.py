@@ -1,4 +1,4 @@
-"""Hooks by which ``DistributedDataParallel`` sends its gradients."""
+"""Communication hooks of ``DistributedDataParallel``."""
 
 from enum import Enum
 from functools import partial
@@ -7,7 +7,7 @@ from . import default_hooks, post_localSGD_hook, powerSGD_hook
 
 
 class DDPCommHookType(Enum):
-    """The hooks there are, by name."""
+    """The hooks by name."""
 
     ALLREDUCE = partial(default_hooks.allreduce_hook)
     FP16_COMPRESS = partial(default_hooks.fp16_compress_hook)

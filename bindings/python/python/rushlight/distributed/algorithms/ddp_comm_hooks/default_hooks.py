@@ -1,4 +1,4 @@
-"""The means of gradients over the ranks, sent uncompressed or in half precision."""
+"""Averages gradients over the ranks, uncompressed or in half precision."""
 
 from .... import _C
 from ....futures import Future

@@ -1,4 +1,4 @@
-"""Post-local SGD: from some iteration on gradients are averaged within a subgroup only, and parameters now and then."""
+"""Post-local SGD: from some iteration on gradients are averaged within a subgroup only, and parameters periodically."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 
 
 class PostLocalSGDState:
-    """Settings of the hook, and the number of iterations so far. Without a subgroup the ranks are taken as each other's only neighbours."""
+    """Settings of the hook, and the number of iterations so far. Without a subgroup ``new_subgroups()`` makes one per node."""
 
     def __init__(self, process_group, subgroup, start_localSGD_iter, post_local_gradient_allreduce=True):
         self.process_group, self.subgroup = process_group, subgroup

@@ -1,4 +1,4 @@
-"""PowerSGD: gradients travel as products of two thin matrices (Vogels, Karimireddy and Jaggi, 2019)."""
+"""PowerSGD: sends gradients as products of two thin matrices (Vogels, Karimireddy and Jaggi, 2019)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PowerSGDState:
             self.iter += 1
 
     def compression_stats(self):
-        """How many times fewer elements travel, and the numbers of elements before and after."""
+        """The compression ratio, and the numbers of elements before and after."""
         before, after = self.total_numel_before_compression, self.total_numel_after_compression
         return before / after if after else 0, before, after
 
@@ -57,8 +57,8 @@ def _orthogonalise(matrix, epsilon):
         column = matrix[:, i : i + 1]
         column.div_(column.norm() + epsilon)
         if i:
-            # What is left of a column that depends on those before it is noise: it must not point their way, and goes
-            # if it has no other.
+            # The residual of a column that depends on earlier ones is noise: make it orthogonal to them, and zero it if
+            # it is tiny.
             former = matrix[:, :i]
             column.sub_(former @ (former.t() @ column))
             length = column.norm()
@@ -76,7 +76,7 @@ def _start(state, key, shape, like):
 
 
 def _mean(group, tensors):
-    """The means of a list, which travels as one tensor."""
+    """The means of a list, sent as one tensor."""
     if not tensors:
         return
     flat = _torch.cat([t.reshape(-1) for t in tensors])
@@ -136,7 +136,7 @@ def _approximate(state, bucket, matrices, whole):
 
 
 def powerSGD_hook(state, bucket):
-    """Approximates each matrix of a bucket; small tensors and vectors travel whole."""
+    """Approximates each matrix of a bucket; small tensors and vectors are sent whole."""
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
         return default_hooks.allreduce_hook(state.process_group, bucket)
@@ -154,7 +154,7 @@ def powerSGD_hook(state, bucket):
 
 
 def batched_powerSGD_hook(state, bucket):
-    """Approximates a bucket as one square matrix: quicker, and coarser."""
+    """Approximates a bucket as one square matrix: faster and less accurate."""
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
         return default_hooks.allreduce_hook(state.process_group, bucket)

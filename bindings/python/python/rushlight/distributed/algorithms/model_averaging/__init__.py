@@ -1,1 +1,1 @@
-"""Averages of models that train apart for a while."""
+"""Averages of models that are trained separately between synchronisations."""

@@ -16,7 +16,7 @@ class ModelAverager:
         self.step = 0
 
     def average_parameters(self, params):
-        """Counts a step, and averages if it is time."""
+        """Counts a step, and averages every ``period`` steps."""
         raise NotImplementedError
 
 
@@ -29,7 +29,7 @@ def _tensors(params):
 
 
 class PeriodicModelAverager(ModelAverager):
-    """Averages every ``period`` steps, after ``warmup_steps`` in which gradients still are."""
+    """Averages every ``period`` steps, after ``warmup_steps``, during which gradients are averaged instead."""
 
     def __init__(self, period, warmup_steps=0, process_group=None):
         super().__init__(process_group)
@@ -40,7 +40,7 @@ class PeriodicModelAverager(ModelAverager):
         self.period, self.warmup_steps = period, warmup_steps
 
     def average_parameters(self, params):
-        """Counts a step, and averages the parameters that have a gradient if it is time."""
+        """Counts a step, and averages the parameters that have a gradient every ``period`` steps."""
         if self.step >= self.warmup_steps and (self.step - self.warmup_steps) % self.period == 0:
             before = _C._set_grad_enabled(False)
             try:

@@ -1,4 +1,4 @@
-"""``torch.distributed.elastic.multiprocessing``: where the output of ranks goes, and errors of ranks."""
+"""``torch.distributed.elastic.multiprocessing``: output and errors of ranks."""
 
 import enum
 

@@ -1,4 +1,4 @@
-"""``torch.distributed.elastic.multiprocessing.errors``: how a rank leaves its error to the launcher, and how the launcher raises it.
+"""``torch.distributed.elastic.multiprocessing.errors``: errors that ranks report to the launcher, which raises them.
 
 The launcher names a file for each rank in ``TORCHELASTIC_ERROR_FILE``. A function under :func:`record` writes an exception there. The launcher shows
 its message, and ``elastic_launch`` raises :class:`ChildFailedError` with it."""
@@ -21,7 +21,7 @@ _NOTHING = "<N/A>"
 
 @dataclasses.dataclass
 class ProcessFailure:
-    """A rank that failed. ``exitcode`` is the negative number of the signal that ended it, if one did. ``message`` is what the rank left: PyTorch's
+    """A rank that failed. ``exitcode`` is the negative number of the signal that ended it, if one did. ``message`` is the rank's report: PyTorch's
     dictionary of ``message`` and ``extraInfo``, or a text."""
 
     local_rank: int

@@ -19,11 +19,11 @@ class ErrorHandler:
         return os.environ.get("TORCHELASTIC_ERROR_FILE")
 
     def set_entrypoint_fn_name(self, fn_name):
-        """Notes the name of the function that is recorded."""
+        """Stores the name of the recorded function."""
         self._fn_name = fn_name
 
     def initialize(self):
-        """Has Python print the stack if a signal such as SIGSEGV ends the process."""
+        """Makes Python print the stack if a signal such as SIGSEGV ends the process."""
         try:
             faulthandler.enable(all_threads=True)
         except Exception as error:  # standard error may be no file
@@ -52,7 +52,7 @@ class ErrorHandler:
         return message
 
     def override_error_code_in_rootcause_data(self, rootcause_error_file, rootcause_error, error_code=0):
-        """Notes the exit code in the error of a child."""
+        """Adds the exit code to the error of a child."""
         if isinstance(rootcause_error.get("message"), dict):
             rootcause_error["message"]["errorCode"] = error_code
 
