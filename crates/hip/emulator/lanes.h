@@ -103,8 +103,8 @@ static inline float erfinv(float y) { return erfinvf(y); }
 #define isinf(x) __builtin_isinf(x)
 #define isfinite(x) __builtin_isfinite(x)
 #define signbit(x) __builtin_signbit(x)
-#define LEAST(A) static inline A min(A a, A b) { return b < a ? b : a; } static inline A max(A a, A b) { return a < b ? b : a; }
-LEAST(int) LEAST(unsigned) LEAST(long long) LEAST(unsigned long long) LEAST(long) LEAST(unsigned long)
+#define MIN_AND_MAX(A) static inline A min(A a, A b) { return b < a ? b : a; } static inline A max(A a, A b) { return a < b ? b : a; }
+MIN_AND_MAX(int) MIN_AND_MAX(unsigned) MIN_AND_MAX(long long) MIN_AND_MAX(unsigned long long) MIN_AND_MAX(long) MIN_AND_MAX(unsigned long)
 static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }
 static inline double min(double a, double b) { return fmin(a, b); }

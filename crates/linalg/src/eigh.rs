@@ -17,7 +17,7 @@ fn failure(call: &str, element: usize, reason: &str) -> Error {
     ))
 }
 
-/// A matrix of at most [`small::MOST`] rows.
+/// A matrix of at most [`small::MAX_ROWS`] rows.
 fn solve_small<T: Scalar>(call: &str, i: usize, a: &[T], n: usize, lower: bool, vectors: bool) -> Result<small::Eigen> {
     small::Eigen::new(a, n, lower, vectors).map_err(|failed| {
         let reason = match failed {
@@ -43,7 +43,7 @@ pub fn eigh<T: Scalar>(
     if values.is_empty() {
         return Ok(());
     }
-    if n <= small::MOST {
+    if n <= small::MAX_ROWS {
         for i in 0..batch {
             let found = solve_small(call, i, item(a, i, n * n), n, lower, true)?;
             found.write_values(item_mut(values, i, n));
@@ -79,7 +79,7 @@ pub fn eigvalsh<T: Scalar>(batch: usize, n: usize, a: &[T], values: &mut [T], lo
     if values.is_empty() {
         return Ok(());
     }
-    if n <= small::MOST {
+    if n <= small::MAX_ROWS {
         for i in 0..batch {
             solve_small(call, i, item(a, i, n * n), n, lower, false)?.write_values(item_mut(values, i, n));
         }

@@ -6,9 +6,9 @@ use crate::conquer::{eigenvalues, ql_iteration};
 use crate::real::Scalar;
 
 /// The largest size.
-pub const MOST: usize = 8;
+pub const MAX_ROWS: usize = 8;
 
-type Row = [f64; MOST];
+type Row = [f64; MAX_ROWS];
 
 /// Sums below this are of numbers that do not count beside one.
 const NEGLIGIBLE: f64 = 1e-280;
@@ -16,8 +16,8 @@ const NEGLIGIBLE: f64 = 1e-280;
 /// The eigenvalues in no order, and the eigenvectors by rows.
 pub struct Eigen {
     values: Row,
-    vectors: [Row; MOST],
-    order: [usize; MOST],
+    vectors: [Row; MAX_ROWS],
+    order: [usize; MAX_ROWS],
     scale: f64,
 }
 
@@ -29,9 +29,9 @@ pub enum Failure {
 
 impl Eigen {
     /// Solves for the row-major `n × n` matrix `a`, of which the `lower` or the upper triangle is read; `n` is at most
-    /// [`MOST`]. Vectors are computed if `wanted`.
+    /// [`MAX_ROWS`]. Vectors are computed if `wanted`.
     pub fn new<T: Scalar>(a: &[T], n: usize, lower: bool, wanted: bool) -> Result<Self, Failure> {
-        let mut m = [[0.0; MOST]; MOST];
+        let mut m = [[0.0; MAX_ROWS]; MAX_ROWS];
         let mut largest = 0f64;
         for i in 0..n {
             for j in 0..=i {
@@ -49,9 +49,13 @@ impl Eigen {
         let shrink = (-exponent).exp2();
         m.iter_mut().flatten().for_each(|x| *x *= shrink);
 
-        let mut out =
-            Self { values: [0.0; MOST], vectors: [[0.0; MOST]; MOST], order: [0; MOST], scale: exponent.exp2() };
-        let mut beside = [0.0; MOST];
+        let mut out = Self {
+            values: [0.0; MAX_ROWS],
+            vectors: [[0.0; MAX_ROWS]; MAX_ROWS],
+            order: [0; MAX_ROWS],
+            scale: exponent.exp2(),
+        };
+        let mut beside = [0.0; MAX_ROWS];
         reduce(&mut m, n, &mut out.values, &mut beside, wanted.then_some(&mut out.vectors));
         let (values, vectors, beside) = (&mut out.values[..n], &mut out.vectors, &mut beside[..n]);
         let done = if wanted {
@@ -98,8 +102,14 @@ impl Eigen {
 }
 
 /// Takes the symmetric `m` to tridiagonal form by Householder reflectors; `basis` gets their product, by columns.
-fn reduce(m: &mut [Row; MOST], n: usize, diagonal: &mut Row, beside: &mut Row, basis: Option<&mut [Row; MOST]>) {
-    let mut reflectors = [([0.0; MOST], 0.0); MOST];
+fn reduce(
+    m: &mut [Row; MAX_ROWS],
+    n: usize,
+    diagonal: &mut Row,
+    beside: &mut Row,
+    basis: Option<&mut [Row; MAX_ROWS]>,
+) {
+    let mut reflectors = [([0.0; MAX_ROWS], 0.0); MAX_ROWS];
     for k in 0..n.saturating_sub(1) {
         diagonal[k] = m[k][k];
         let mut v = m[k];
@@ -117,17 +127,17 @@ fn reduce(m: &mut [Row; MOST], n: usize, diagonal: &mut Row, beside: &mut Row, b
         v.iter_mut().for_each(|x| *x *= inverse);
         v[k + 1] = 1.0;
         // A - v wᵀ - w vᵀ with w = p - tau/2 (p·v) v and p = tau A v.
-        let mut w = [0.0; MOST];
+        let mut w = [0.0; MAX_ROWS];
         for i in k + 1..n {
             w[i] = tau * dot(&m[i], &v);
         }
         let half = 0.5 * tau * dot(&w, &v);
-        for i in 0..MOST {
+        for i in 0..MAX_ROWS {
             w[i] -= half * v[i];
         }
         for i in k + 1..n {
             let (vi, wi) = (v[i], w[i]);
-            for j in 0..MOST {
+            for j in 0..MAX_ROWS {
                 m[i][j] -= vi * w[j] + wi * v[j];
             }
         }
@@ -145,7 +155,7 @@ fn reduce(m: &mut [Row; MOST], n: usize, diagonal: &mut Row, beside: &mut Row, b
         let (v, tau) = &reflectors[k];
         for column in &mut columns[k + 1..n] {
             let factor = tau * dot(column, v);
-            for j in 0..MOST {
+            for j in 0..MAX_ROWS {
                 column[j] -= factor * v[j];
             }
         }
@@ -155,7 +165,7 @@ fn reduce(m: &mut [Row; MOST], n: usize, diagonal: &mut Row, beside: &mut Row, b
 fn dot(x: &Row, y: &Row) -> f64 {
     // Four partial sums, so that the compiler may use vectors.
     let mut sums = [0.0; 4];
-    for i in 0..MOST {
+    for i in 0..MAX_ROWS {
         sums[i % 4] += x[i] * y[i];
     }
     (sums[0] + sums[1]) + (sums[2] + sums[3])

@@ -80,7 +80,7 @@ impl<T: Scalar> BidiagonalProblem<T> {
         // Squares of f32 are precise in f64; those of f64 would lose half of the digits of small values.
         let squares_are_precise = T::EPSILON.to_f64() > f64::EPSILON.sqrt();
         let done = match self.vectors {
-            None if n <= values::MOST && squares_are_precise => self.solve_squares(),
+            None if n <= values::MAX_ROWS && squares_are_precise => self.solve_squares(),
             _ => n <= SMALL && self.solve_small(),
         };
         if !done {

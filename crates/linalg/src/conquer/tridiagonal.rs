@@ -61,7 +61,7 @@ impl<T: Scalar> TridiagonalProblem<T> {
         self.beside[n - 1] = 0.0;
         let scale = normalise(&mut self.diagonal, &mut self.beside);
         let done =
-            if self.vectors.is_none() && n <= values::MOST { self.solve_values() } else { self.solve_block(0, n) };
+            if self.vectors.is_none() && n <= values::MAX_ROWS { self.solve_values() } else { self.solve_block(0, n) };
         self.diagonal.iter_mut().for_each(|x| *x *= scale);
         done
     }

@@ -4,7 +4,7 @@
 //! rotation needs no square root. The two divisions of a rotation do not depend on each other.
 
 /// Problems up to this size are solved by iteration; divide and conquer takes fewer operations for larger ones.
-pub const MOST: usize = 96;
+pub const MAX_ROWS: usize = 96;
 
 /// Squares below this do not count beside one.
 const VANISHING: f64 = 1e-280;
