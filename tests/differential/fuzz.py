@@ -49,7 +49,7 @@ def worker(first, count, length):
     import rushlight as ours
 
     for seed in range(first, first + count):
-        # Written first: whoever reads this knows which program a dead process was at. One that dies while the program is made was PyTorch's.
+        # Written first, so that the parent knows the program at which a process died. PyTorch alone makes the program.
         print(f"? {seed}", flush=True)
         statements = programs.Program(torch, seed, evaluate).make(length)
         print(f"@ {seed}", flush=True)

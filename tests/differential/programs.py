@@ -19,9 +19,9 @@ DTYPES = FLOATS + INTS + ["bool"]
 NUMBERS = ["0", "1", "2", "-1", "3", "-2", "0.5", "2.5", "-1.5", "True", "1e-3", "7", "-0.25"]
 EXTREME = ["300", "-129", "2**40", "2**60 + 1", "float('inf')", "float('nan')", "-float('inf')", "1e30", "False", "70000"]
 MAX_NUMEL = 400
-#: Statements that PyTorch refuses as unsupported, or at which it fails inside, rather than for what the user has passed: a derivative or a
-#: kernel that it does not have, a gradient of its own that it refuses, an assertion of its own. There is no answer to agree with. A regular
-#: expression over "statement | message"; such statements are left out of programs. Rushlight may or may not support them.
+#: Statements to which PyTorch has no answer: it lacks a derivative or a kernel, refuses a gradient of its own, or fails
+#: at an assertion of its own. Programs leave these statements out, whether Rushlight supports them or not. A regular
+#: expression over "statement | message".
 NO_ANSWER = re.compile(
     r"\| .*derivative for .* is not implemented"
     r"|\| Expected a proper Tensor but got None"

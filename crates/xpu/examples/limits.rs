@@ -1,6 +1,6 @@
 //! Products, attention and memory-bound kernels of an xpu device as a share of the device's peak:
-//! `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if any of them stays below half of the
-//! peak; with another word (`product`, `attention`, `memory`), only these.
+//! `cargo run --release -p rushlight-xpu --example limits`. With `check`, an error if any of them stays below half of
+//! the peak; with another word (`product`, `attention`, `memory`), only these.
 //!
 //! The clock of a shared machine changes from second to second, so the peak is measured right before and after each
 //! kernel, in several rounds, and a kernel's share is the median over the rounds.

@@ -199,8 +199,8 @@ impl<K: Kernel> BlockTask<'_, K> {
 }
 
 impl<K: Kernel> BlockTask<'_, K> {
-    /// The epilogue of all rows of this task in one strip of columns, for a C that is contiguous along columns. `sums` are
-    /// rows of NR sums.
+    /// The epilogue of all rows of this task in one strip of columns, for a C that is contiguous along columns. `sums`
+    /// are rows of NR sums.
     ///
     /// # Safety
     /// The rows and the `cols` columns from `j` on are inside C; there are sums for each row of the task.

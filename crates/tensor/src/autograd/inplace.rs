@@ -121,8 +121,8 @@ impl Tensor {
         }
     }
 
-    /// Counts a change of this tensor in place that no op made: of its shape, or through a pointer. A backward pass that
-    /// needs the tensor as it was before is refused.
+    /// Counts an in-place change of this tensor that no op made: of its shape, or through a pointer. A backward pass
+    /// that needs the old value then returns an error.
     pub fn note_change(&self) {
         self.count_change();
     }

@@ -197,8 +197,8 @@ fn choose(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// The next number of the dtype after each element in the direction of `other`. Its derivative is one where it moves, that
-    /// by `other` zero.
+    /// The next number of the dtype after each element in the direction of `other`. Its derivative is one where it
+    /// moves; the derivative by `other` is zero.
     ///
     /// ```
     /// # use rushlight_tensor::Tensor;

@@ -29,7 +29,8 @@ const NEED_THE_HOST: &[(&str, &str)] = &[
 const NEED_THE_CPU: &[&str] =
     &["cholesky", "eigh", "eigvalsh", "histc", "inv", "logdet", "lstsq", "qr", "slogdet", "solve", "svd", "svdvals"];
 
-/// Ops that AMD's engine rejects too: rocBLAS may allocate workspace inside a triangular solve, which a recording forbids.
+/// Ops that AMD's engine rejects too: rocBLAS may allocate workspace inside a triangular solve, which a recording
+/// forbids.
 const NEED_THE_CPU_ON_HIP: &[&str] = &["solve_triangular"];
 
 const FAMILIES: &[&str] = &[
