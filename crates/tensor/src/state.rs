@@ -17,11 +17,11 @@ pub type StateDict = IndexMap<String, Tensor>;
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;
-/// use rushlight::state::Dict;
+/// use rushlight::state::{Dict, Key};
 /// let plain = Dict::from_iter([("a".into(), 1.into())]);
 /// let ordered = plain.clone().ordered(Dict::new());
 /// assert!(!plain.is_ordered() && ordered.is_ordered());
-/// assert_eq!(ordered.get(&"a".into()).unwrap().as_int()?, 1);
+/// assert_eq!(ordered[&Key::from("a")].as_int()?, 1);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 #[derive(Clone, Default)]
