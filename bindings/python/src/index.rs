@@ -179,8 +179,11 @@ impl PyTensor {
             let fills = value.numel() == 1 && matches!(&indices[..], [one] if is_mask(one));
             let copies = fills || indices.iter().all(|t| t.rank() == 0 && !is_mask(t));
             // Integers and slices come before index tensors: one that is out of range is told first.
-            if !indices.is_empty() {
-                refuse_overlap(&t.index(&without_tensors(&items)[..]).py()?, &value)?;
+            let rest = if indices.is_empty() { None } else { Some(t.index(&without_tensors(&items)[..]).py()?) };
+            // Scattered values must not be elements of the destination. Tensors without dimensions select a view, whose
+            // copy to itself changes nothing: `x[i, j] += 1` ends with one.
+            if let (Some(rest), false) = (rest, copies) {
+                refuse_overlap(&rest, &value)?;
             }
             if !copies && value.dtype() != t.dtype() {
                 return Err(runtime_error(format!(
