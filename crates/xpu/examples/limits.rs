@@ -15,17 +15,18 @@ const ROUNDS: usize = 15;
 /// Seconds that one kernel is measured in a round.
 const SECONDS: f64 = 0.03;
 
-/// Average seconds of a run, over at least two runs and [`SECONDS`].
-fn average(engine: &dyn Backend, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+/// Median seconds of the runs within [`SECONDS`], of at least three.
+fn typical(engine: &dyn Backend, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     run()?;
     engine.synchronize()?;
-    let (mut count, begin) = (0, Instant::now());
-    while count < 2 || begin.elapsed().as_secs_f64() < SECONDS {
+    let (mut times, begin) = (Vec::new(), Instant::now());
+    while times.len() < 3 || begin.elapsed().as_secs_f64() < SECONDS {
+        let start = Instant::now();
         run()?;
         engine.synchronize()?;
-        count += 1;
+        times.push(start.elapsed().as_secs_f64());
     }
-    Ok(begin.elapsed().as_secs_f64() / count as f64)
+    Ok(median(&times))
 }
 
 /// What limits a kernel.
@@ -159,7 +160,7 @@ fn products(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
             let b = View { layout, ..b.view() };
             let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
             let spec = MatMul { a: a.view(), b, out: out.view(), bias, alpha, beta, activation };
-            let seconds = average(engine, || engine.matmul(&spec))?;
+            let seconds = typical(engine, || engine.matmul(&spec))?;
             table.note(format!("{name}, {n} x {n} x {n}"), Bound::Compute, 2.0 * (n * n * n) as f64, seconds)?;
         }
     }
@@ -175,13 +176,13 @@ fn attention(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
         let lse = Filled::new(engine, &[batch, heads, length], DType::F32)?;
         let (mask, dropout) = (None, None);
         let spec = Attention { q: q.view(), k: k.view(), v: v.view(), mask, causal, scale: 0.125, dropout };
-        let seconds = average(engine, || engine.attention(&spec, out.view(), lse.view()))?;
+        let seconds = typical(engine, || engine.attention(&spec, out.view(), lse.view()))?;
         // Masked scores do not count.
         let flops = 4.0 * (batch * heads * length * length * size) as f64 * if causal { 0.5 } else { 1.0 };
         let kind = if causal { ", causal" } else { "" };
         let name = format!("attention, {heads} heads of {length} x {size}{kind}");
         table.note(name.clone(), Bound::Compute, flops, seconds)?;
-        let seconds = average(engine, || {
+        let seconds = typical(engine, || {
             let views = [&out, &lse, &q].map(Filled::view);
             engine.attention_backward(&spec, views[0], views[1], views[2], dq.view(), dk.view(), dv.view())
         })?;
@@ -200,7 +201,7 @@ fn vector_products(engine: &'static dyn Backend, table: &mut Table) -> Result<()
         let a = View { layout, ..matrix.view() };
         let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
         let spec = MatMul { a, b: x.view(), out: y.view(), bias, alpha, beta, activation };
-        let seconds = average(engine, || engine.matmul(&spec))?;
+        let seconds = typical(engine, || engine.matmul(&spec))?;
         table.note(format!("{name}, {n} x {n}"), Bound::Memory, (n * n * 4) as f64, seconds)?;
     }
     Ok(())
@@ -215,13 +216,13 @@ fn memory_bound(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
     let (mean, rstd) = (mean?, rstd?);
     let bytes = (rows * columns * 8) as f64;
     let mut memory = |name: &str, seconds: f64| table.note(name.to_string(), Bound::Memory, bytes, seconds);
-    memory("copy", average(engine, || engine.copy(x.view(), y.view()))?)?;
-    memory("softmax", average(engine, || engine.softmax(false, [rows, columns, 1], x.view(), y.view()))?)?;
+    memory("copy", typical(engine, || engine.copy(x.view(), y.view()))?)?;
+    memory("softmax", typical(engine, || engine.softmax(false, [rows, columns, 1], x.view(), y.view()))?)?;
     let spec = RowNorm { rows, cols: columns, eps: 1e-5, rms: false };
     let (mean, rstd) = (mean.view(), rstd.view());
     memory(
         "layer norm",
-        average(engine, || engine.row_norm(&spec, x.view(), None, None, y.view(), None, mean, rstd))?,
+        typical(engine, || engine.row_norm(&spec, x.view(), None, None, y.view(), None, mean, rstd))?,
     )?;
     Ok(())
 }

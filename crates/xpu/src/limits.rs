@@ -14,14 +14,16 @@ pub struct Limits {
     pub bandwidth: f64,
 }
 
-/// Average seconds of a run, over at least three runs and 20 ms.
-fn average(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
-    let (mut count, begin) = (0, Instant::now());
-    while count < 3 || begin.elapsed().as_secs_f64() < 0.02 {
+/// Median seconds of the runs within 20 ms, of at least three.
+fn typical(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    let (mut times, begin) = (Vec::new(), Instant::now());
+    while times.len() < 3 || begin.elapsed().as_secs_f64() < 0.02 {
+        let start = Instant::now();
         run()?;
-        count += 1;
+        times.push(start.elapsed().as_secs_f64());
     }
-    Ok(begin.elapsed().as_secs_f64() / count as f64)
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
 }
 
 impl Xpu {
@@ -43,7 +45,7 @@ impl Xpu {
             self.synchronize()
         };
         compute()?;
-        let seconds = average(compute)?;
+        let seconds = typical(compute)?;
         let flops = (2 * CHAINS * lanes * steps * groups * items) as f64 / seconds;
         let (bytes, each) = (128usize << 20, 64);
         let (from, to) = (self.scratch(bytes)?, self.scratch(bytes)?);
@@ -54,7 +56,7 @@ impl Xpu {
             self.synchronize()
         };
         copy()?;
-        let seconds = average(copy)?;
+        let seconds = typical(copy)?;
         Ok(Limits { flops, bandwidth: 2.0 * bytes as f64 / seconds })
     }
 }
