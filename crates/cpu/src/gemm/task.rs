@@ -196,9 +196,7 @@ impl<K: Kernel> BlockTask<'_, K> {
             }
         }
     }
-}
 
-impl<K: Kernel> BlockTask<'_, K> {
     /// The epilogue of all rows of this task in one strip of columns, for a C that is contiguous along columns. `sums`
     /// are rows of NR sums.
     ///
