@@ -62,11 +62,10 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
 }
 #endif
 
-#if defined(PACK) && defined(LANES)
+#if (defined(PACK) || defined(PACKS)) && defined(LANES)
 // Packs panels of WIDTH neighbouring rows of a (or columns of b) as R, k outermost: a tile reads its panel
 // contiguously. Rows past the end are copies of the last row; they reach no element of the result. ORDER, the
-// contiguous direction of the source: 1 across the panel, 2 along k, 0 neither. A work item of a CPU packs CHUNK
-// elements along k of one panel.
+// contiguous direction of the source: 1 across the panel, 2 along k, 0 neither.
 #define FOUR_MIXED(a, b) a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3
 #if LANES == 16
 #define MIXED(a, b, half_) (V)(FOUR_MIXED(a.half_.lo, b.half_.lo), FOUR_MIXED(a.half_.hi, b.half_.hi))
@@ -83,13 +82,9 @@ __kernel void matmul_plain(const Problem p, const __global A* a, const __global 
 
 #define PART(a, b) ((a) < (b) ? (a) : (b))
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride,
-          const long depth_stride, const ulong heads, const long image_stride, const long head_stride) {
-    const ulong panel = get_group_id(1), batch = get_group_id(2), first = panel * WIDTH,
-        begin = get_group_id(0) * CHUNK, end = PART(begin + CHUNK, depth);
-    x += (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride;
-    __global R* to = panels + (batch * get_num_groups(1) + panel) * depth * WIDTH;
+// Packs the elements from `begin` to `end` along k of the panel that starts at row `first` of `count`.
+inline void pack_panel(const __global T* x, __global R* to, const ulong first, const ulong count, const ulong begin,
+                       const ulong end, const long stride, const long depth_stride) {
     ulong k = begin;
 #if ORDER == 1
     if (first + WIDTH <= count) {
@@ -139,6 +134,18 @@ void pack(const __global T* x, __global R* panels, const ulong count, const ulon
         for (int v = 0; v < WIDTH; v++)
             to[k * WIDTH + v] = LOAD_T(x, (long)PART(first + v, count - 1) * stride + (long)k * depth_stride);
     }
+}
+#endif
+
+#if defined(PACK) && defined(LANES)
+// A work item packs CHUNK elements along k of one panel.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void pack(const __global T* x, __global R* panels, const ulong count, const ulong depth, const long stride,
+          const long depth_stride, const ulong heads, const long image_stride, const long head_stride) {
+    const ulong panel = get_group_id(1), batch = get_group_id(2), begin = get_group_id(0) * CHUNK;
+    x += (long)(batch / heads) * image_stride + (long)(batch % heads) * head_stride;
+    __global R* to = panels + (batch * get_num_groups(1) + panel) * depth * WIDTH;
+    pack_panel(x, to, panel * WIDTH, count, begin, PART(begin + CHUNK, depth), stride, depth_stride);
 }
 #endif
 
@@ -255,8 +262,9 @@ inline V activated_vector(V x, uint flags) {
 #define LEFT(r, k) left[(long)(k) * p.a[3] + (r)]
 #endif
 
-// Layout of the right operand. 0: packed in panels. 1: contiguous rows.
-#if RIGHT_FORM == 0
+// Layout of the right operand. 0: packed in panels. 1: contiguous rows. 2 and 3: contiguous rows or columns, and each
+// work item packs the panel of its tiles.
+#if RIGHT_FORM != 1
 #define RIGHT(k, v) (right + (k) * COLUMNS + (v) * LANES)
 #else
 #define RIGHT(k, v) (right + (long)(k) * p.b[2] + (v) * LANES)
@@ -316,46 +324,59 @@ inline V activated_vector(V x, uint flags) {
         }                                                                                                              \
     } while (0)
 
+// A work item has one tile. With PACKS it packs a panel and has `near` neighbouring tiles of that column.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void matmul_tiles(const Problem p, const __global R* a, const __global R* b, const ulong a_batch, const ulong b_batch,
                   const __global C* bias, __global OUT* out, const R alpha, const R beta, const uint flags,
-                  const uint row_tiles, const uint column_tiles, const uint near) {
+                  const uint row_tiles, const uint column_tiles, const uint near, __global R* panels) {
+    const ulong batch = get_group_id(1);
+    const uint id = get_group_id(0);
+#ifdef PACKS
+    const ulong column_tile = id % column_tiles, column = column_tile * COLUMNS;
+    const uint first_tile = id / column_tiles * near;
+    const uint last_tile = first_tile + near < row_tiles ? first_tile + near : row_tiles;
+    __global R* right = panels + (batch * get_num_groups(0) + id) * p.k * COLUMNS;
+    pack_panel(b + START(p.b, batch), right, column, p.n, 0, p.k, p.b[3], p.b[2]);
+#else
     // Walks `near` neighbouring columns of tiles row by row: their panels and the row's panel stay in the cache.
-    const uint id = get_group_id(0), strip = id / (near * row_tiles), place = id % (near * row_tiles);
+    const uint strip = id / (near * row_tiles), place = id % (near * row_tiles);
     const uint width = (strip + 1) * near <= column_tiles ? near : column_tiles - strip * near;
-    const ulong row_tile = place / width, column_tile = strip * near + place % width;
-    const ulong batch = get_group_id(1), column = column_tile * COLUMNS, row = row_tile * ROWS;
+    const uint first_tile = place / width, last_tile = first_tile + 1;
+    const ulong column_tile = strip * near + place % width, column = column_tile * COLUMNS;
+#endif
 #if RIGHT_FORM == 0
     const __global R* right = b + batch * b_batch + column_tile * p.k * COLUMNS;
-#else
+#elif RIGHT_FORM == 1
     const __global R* right = b + START(p.b, batch) + (long)column;
 #endif
-    // Whether rows of the tile are written as vectors.
-    const int whole = p.out[3] == 1 && column + COLUMNS <= p.n
-        && (!(flags & WITH_BIAS) || (p.bias == 1 && !(flags & BIAS_OF_ROWS)))
-                      && (LEFT_FORM != 0 || row + ROWS <= p.m);
+    for (uint row_tile = first_tile; row_tile < last_tile; row_tile++) {
+        const ulong row = (ulong)row_tile * ROWS;
+        // Whether rows of the tile are written as vectors.
+        const int whole = p.out[3] == 1 && column + COLUMNS <= p.n
+            && (!(flags & WITH_BIAS) || (p.bias == 1 && !(flags & BIAS_OF_ROWS)))
+                          && (LEFT_FORM != 0 || row + ROWS <= p.m);
 #if LEFT_FORM == 0
-    const __global R* left = a + batch * a_batch + row_tile * p.k * ROWS;
-    TILE(ROWS, row);
-#else
-    // The last rows use smaller tiles: reads past the end are not allowed.
-    const ulong last = row + ROWS < p.m ? row + ROWS : p.m;
-    const __global R* matrix = a + START(p.a, batch);
-    if (row + ROWS <= p.m) {
-        const __global R* left = matrix + (long)row * p.a[2];
+        const __global R* left = a + batch * a_batch + (ulong)row_tile * p.k * ROWS;
         TILE(ROWS, row);
-        return;
-    }
-    ulong i = row;
-    for (; i + 4 <= last; i += 4) {
-        const __global R* left = matrix + (long)i * p.a[2];
-        TILE(4, i);
-    }
-    for (; i < last; i++) {
-        const __global R* left = matrix + (long)i * p.a[2];
-        TILE(1, i);
-    }
+#else
+        const __global R* matrix = a + START(p.a, batch);
+        if (row + ROWS <= p.m) {
+            const __global R* left = matrix + (long)row * p.a[2];
+            TILE(ROWS, row);
+            continue;
+        }
+        // The last rows use smaller tiles: reads past the end are not allowed.
+        ulong i = row;
+        for (; i + 4 <= p.m; i += 4) {
+            const __global R* left = matrix + (long)i * p.a[2];
+            TILE(4, i);
+        }
+        for (; i < p.m; i++) {
+            const __global R* left = matrix + (long)i * p.a[2];
+            TILE(1, i);
+        }
 #endif
+    }
 }
 #endif
 

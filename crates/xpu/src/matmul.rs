@@ -269,23 +269,37 @@ impl Xpu {
             }
             None => {}
         }
+        let (m_tiles, n_tiles) = (p.m.div_ceil(rows), p.n.div_ceil(columns));
+        // Where each work item packs its panel: its tiles along a column, and the work items of a batch.
+        let wanted = (2 * self.driver.abilities().compute_units).div_ceil(n_tiles * p.batch());
+        let each = m_tiles.div_ceil(wanted.clamp(1, m_tiles));
+        let items = n_tiles * m_tiles.div_ceil(each);
+        let packs = right_form > 1;
+        if packs {
+            b = Some(self.scratch(p.batch() * items * p.k * columns * kind.size())?);
+        }
         let bias = p.bias.unwrap_or((p.row_factors.unwrap_or(p.out.address), p.out.dtype, 0));
         let tags = [kind as u16, p.out.dtype as u16, bias.1 as u16, left_form, right_form];
         let kernel = self.kernel(Key::new(Family::MatMul, "matmul_tiles", tags), || {
             let defines = Defines::default().define("TILES", 1).define("ROWS", rows).define("VECTORS", 2);
             let defines = defines.define("LEFT_FORM", left_form).define("RIGHT_FORM", right_form);
             let defines = defines.vector("OUT", p.out.dtype).vector("C", bias.1);
+            let defines = if packs {
+                let defines = defines.define("PACKS", 1).define("WIDTH", columns).define("ORDER", right_form - 1);
+                defines.vector("T", p.b.dtype)
+            } else {
+                defines
+            };
             if cpu { defines.lanes(kind, lanes) } else { defines.kind(kind) }
         })?;
         let left = At(a.as_ref().map_or(p.a.address, |a| a.address));
         let right = At(match (&b, p.packed) {
-            (Some(b), _) => b.address,
+            (Some(b), _) if right_form == 0 => b.address,
             (None, Some((address, _))) => address,
-            (None, None) => p.b.address,
+            _ => p.b.address,
         });
         let (out, bias) = (At(p.out.address), At(bias.0));
         let (alpha, beta): (Number, Number) = (kind.number(p.alpha), kind.number(p.beta));
-        let (m_tiles, n_tiles) = (p.m.div_ceil(rows), p.n.div_ceil(columns));
         if !cpu {
             return run!(self, kernel, [m_tiles, n_tiles, p.batch()], [16, 16, 1];
                 p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags);
@@ -295,9 +309,12 @@ impl Xpu {
         }
         // Panels that stay in the L2 cache together.
         const CACHED: usize = 1 << 18;
-        let near = (CACHED / (p.k * columns * kind.size())).clamp(1, n_tiles) as u32;
-        run!(self, kernel, [m_tiles * n_tiles, p.batch(), 1], [1, 1, 1];
-            p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags, m_tiles as u32, n_tiles as u32, near)
+        let near = (CACHED / (p.k * columns * kind.size())).clamp(1, n_tiles);
+        let (near, items) = if packs { (each, items) } else { (near, m_tiles * n_tiles) };
+        let panels = At(b.as_ref().map_or(p.out.address, |b| b.address));
+        run!(self, kernel, [items, p.batch(), 1], [1, 1, 1];
+            p.problem(), left, right, batches.0, batches.1, bias, out, alpha, beta, flags,
+            m_tiles as u32, n_tiles as u32, near as u32, panels)
     }
 
     /// How a product of tiles is computed.
@@ -313,21 +330,30 @@ impl Xpu {
         let few = p.m <= 64 && p.n >= 4 * p.m && p.row_factors.is_none() && p.packed.is_none();
         let transposed = few && p.b.dtype == arithmetic && p.b.strides[2] == 1;
         let p = if transposed { &p.transposed() } else { p };
-        // Rows whose stride is a multiple of this many bytes share a cache set.
-        const SET: u64 = 2048;
+        // At multiples of these strides in bytes, the rows that a tile reads crowd into a few cache sets: 12 rows of
+        // the left operand, k rows of the right one.
+        let (left_set, right_set) = (2048, 1024);
         // Elements from which packing is cheap compared to the product.
         const LARGE: usize = 1 << 17;
-        let spread = |stride: i64| !(stride.unsigned_abs() * kind.size() as u64).is_multiple_of(SET);
+        let spread = |stride: i64, set: u64| !(stride.unsigned_abs() * kind.size() as u64).is_multiple_of(set);
         let small = p.m * p.k < LARGE;
         let left = match &p.a {
             a if a.dtype != arithmetic => 0u16,
-            a if a.strides[3] == 1 && (p.n <= 4 * columns || spread(a.strides[2]) && small) => 1,
+            a if a.strides[3] == 1 && (p.n <= 4 * columns || spread(a.strides[2], left_set) && small) => 1,
             a if a.strides[2] == 1 && (p.n <= 4 * columns || small) => 2,
             _ => 0,
         };
-        let whole = p.b.strides[3] == 1 && p.n.is_multiple_of(columns) && p.k * p.n < LARGE;
-        let right = p.packed.is_none() && p.b.dtype == arithmetic && whole && spread(p.b.strides[2]);
-        Form { cpu, transposed, lanes, rows, columns, left, right: right as u16 }
+        let in_place = |stride| p.m <= 4 * rows || spread(stride, right_set);
+        let shared = p.batch() > 1 && p.b.strides[..2] == [0; 2];
+        let right = match &p.b {
+            b if p.packed.is_some() || b.dtype != arithmetic || p.k * p.n >= LARGE => 0,
+            b if b.strides[3] == 1 && p.n.is_multiple_of(columns) && in_place(b.strides[2]) => 1,
+            // Packed by the product's own launch. Batches that share a matrix would pack it again and again.
+            b if b.strides[3] == 1 && !shared => 2,
+            b if b.strides[2] == 1 && !shared => 3,
+            _ => 0,
+        };
+        Form { cpu, transposed, lanes, rows, columns, left, right }
     }
 
     /// The right operand in panels for several products like this one; `None` if such a product would not pack it.
