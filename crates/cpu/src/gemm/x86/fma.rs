@@ -8,9 +8,9 @@ use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
 /// Number of k per prefetched line.
-const K_PER_LINE: usize = 8;
-/// Lines of C are prefetched until this many k before the end.
-const LINES_IN_FLIGHT: usize = 8;
+const GROUP: usize = 8;
+/// Number of k in one pass of the innermost loop.
+const UNROLLED: usize = 4;
 /// Number of columns from which packing A pays, because sequential reads are faster.
 const COLUMNS_WORTH_PACKING: usize = 384;
 
@@ -218,22 +218,27 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
     unsafe fn sums<const ONCE: bool>(&self, stride: isize, step: usize) -> [[V; C]; R] {
         let Tile { k, rows, target, .. } = self.0;
         let mut at = Progress::<V>::new(&self.0, stride);
-        // Lines of C are prefetched late, for writing: earlier, the streamed data would evict them.
-        let lines = rows * C;
-        let head = k.saturating_sub(lines + LINES_IN_FLIGHT);
+        // Lines of C are prefetched for writing, spread over the tile: many at once would occupy the L1 cache's fill
+        // buffers, which loads of B need too.
+        let (lines, groups) = (rows * C, k / GROUP);
+        let each = lines.div_ceil(groups.max(1));
+        let mut line = 0;
         // SAFETY: the caller's promise. Prefetches may point anywhere.
         unsafe {
             let mut sums = [[V::zero(); C]; R];
-            for p in 0..head {
-                at.advance::<R, C, ONCE>(p, stride, step, &mut sums);
-            }
-            for p in head..k {
-                let line = p - head;
-                if line < lines {
+            for group in 0..groups {
+                for line in line..lines.min(line + each) {
                     let row = target.ptr.wrapping_offset((line / C) as isize * target.stride);
                     prefetch_to_write(row.wrapping_add(line % C * V::LEN));
                 }
-                at.advance::<R, C, ONCE>(p, stride, step, &mut sums);
+                line += each;
+                at.prefetch::<R, ONCE>(group * GROUP, stride);
+                for _ in 0..GROUP / UNROLLED {
+                    at.advance::<R, C, UNROLLED>(stride, step, &mut sums);
+                }
+            }
+            for _ in 0..k % GROUP {
+                at.advance::<R, C, 1>(stride, step, &mut sums);
             }
             sums
         }
@@ -260,49 +265,62 @@ impl<V: Lanes> Progress<V> {
         Progress { fours, b: tile.b, ahead: tile.ahead, below: tile.a.ptr.wrapping_offset(V::ROWS as isize * stride) }
     }
 
-    /// Adds the products of one k.
+    /// Prefetches for the tiles that follow, once for every group of k: the next strip of B, or if ONCE the next rows
+    /// of A, which are too short for the hardware prefetcher.
     ///
     /// # Safety
-    /// The strips continue for this k.
+    /// The machine has the features. Prefetches may point anywhere.
+    #[inline(always)]
+    unsafe fn prefetch<const R: usize, const ONCE: bool>(&mut self, p: usize, stride: isize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if ONCE {
+                let line = 64 / size_of::<V::Acc>();
+                for row in (p % line / GROUP..R).step_by(line / GROUP) {
+                    let from = self.below.wrapping_offset(row as isize * stride).wrapping_add(p / line * line);
+                    _mm_prefetch::<_MM_HINT_T1>(from.cast());
+                }
+            } else {
+                _mm_prefetch::<_MM_HINT_T1>(self.ahead.cast());
+                self.ahead = self.ahead.wrapping_add(64);
+            }
+        }
+    }
+
+    /// Adds the products of the next U k.
+    ///
+    /// # Safety
+    /// The strips continue for at least U k.
     #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
     #[inline(always)]
-    unsafe fn advance<const R: usize, const C: usize, const ONCE: bool>(
+    unsafe fn advance<const R: usize, const C: usize, const U: usize>(
         &mut self,
-        p: usize,
         stride: isize,
         step: usize,
         sums: &mut [[V; C]; R],
     ) {
-        // SAFETY: the caller's promise. Prefetches may point anywhere.
+        // SAFETY: the caller's promise.
         unsafe {
-            if ONCE {
-                // Rows with a large stride are too short for the hardware prefetcher.
-                let line = 64 / size_of::<V::Acc>();
-                for row in (p % line..R).step_by(line) {
-                    let from = self.below.wrapping_offset(row as isize * stride).wrapping_add(p / line * line);
-                    _mm_prefetch::<_MM_HINT_T1>(from.cast());
+            for u in 0..U {
+                let mut right = [V::zero(); C];
+                for (c, r) in right.iter_mut().enumerate() {
+                    *r = V::load(self.b.add((2 * u + c) * V::LEN));
                 }
-            } else if p.is_multiple_of(K_PER_LINE) {
-                _mm_prefetch::<_MM_HINT_T1>(self.ahead.cast());
-                self.ahead = self.ahead.wrapping_add(64);
-            }
-            let mut right = [V::zero(); C];
-            for (c, r) in right.iter_mut().enumerate() {
-                *r = V::load(self.b.add(c * V::LEN));
-            }
-            for (i, sum) in sums.iter_mut().enumerate() {
-                let left = V::splat(self.fours[i / 4].wrapping_offset((i % 4) as isize * stride));
-                for c in 0..C {
-                    sum[c] = left.fma(right[c], sum[c]);
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let left =
+                        V::splat(self.fours[i / 4].wrapping_offset((i % 4) as isize * stride).wrapping_add(u * step));
+                    for c in 0..C {
+                        sum[c] = left.fma(right[c], sum[c]);
+                    }
                 }
             }
             for four in &mut self.fours {
-                *four = four.wrapping_add(step);
+                *four = four.wrapping_add(U * step);
                 // An optimisation barrier: otherwise the compiler would keep a pointer for every row, more than there
                 // are registers.
                 asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
             }
-            self.b = self.b.add(2 * V::LEN);
+            self.b = self.b.add(2 * U * V::LEN);
         }
     }
 }
