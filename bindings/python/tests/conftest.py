@@ -1,11 +1,15 @@
 """What all tests use: the package, whether installed or in the tree, under the name ``torch``."""
 
 import importlib.util
+import os
 import pathlib
 import sys
 
 if importlib.util.find_spec("rushlight") is None:
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+    TREE = str(pathlib.Path(__file__).parents[1] / "python")
+    sys.path.insert(0, TREE)
+    # For programs that tests start.
+    os.environ["PYTHONPATH"] = os.pathsep.join([TREE, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 import pytest
 

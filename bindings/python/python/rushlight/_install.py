@@ -83,7 +83,7 @@ def install(children=True):
     if _finder not in sys.meta_path:
         taken = [name for name in ("torch", "torchvision") if name in sys.modules and not sys.modules[name].__name__.startswith("rushlight")]
         if taken:
-            raise RuntimeError(f"rushlight.install() comes too late: '{taken[0]}' has been imported already")
+            raise RuntimeError(f"rushlight.install() must run before '{taken[0]}' is imported")
         sys.meta_path.insert(0, _finder)
         if children:
             _children(True)

@@ -251,7 +251,7 @@ def fallthrough_kernel():
 
 def get_ctx():
     """The context of a fake implementation, for sizes that depend on values."""
-    raise NotImplementedError("torch.library.get_ctx: sizes that depend on values cannot be told for meta tensors")
+    raise NotImplementedError("torch.library.get_ctx: data-dependent sizes are not supported for meta tensors")
 
 
 def get_kernel(op, dispatch_key):

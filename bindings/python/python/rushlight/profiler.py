@@ -126,7 +126,7 @@ class profile:
         post_processing_timeout_s=None,
     ):
         if experimental_config is not None or execution_trace_observer is not None:
-            raise NotImplementedError("profile: experimental_config and execution_trace_observer are parts of PyTorch's Kineto, which is not here")
+            raise NotImplementedError("profile: experimental_config and execution_trace_observer belong to PyTorch's Kineto and are not supported")
         if activities is not None and not set(activities) <= set(ProfilerActivity):
             raise ValueError(f"profile: activities are members of ProfilerActivity, not {activities}")
         self.activities = set(activities) if activities is not None else set(ProfilerActivity)

@@ -380,7 +380,7 @@ impl Reducer {
         let order: Vec<usize> = order.to_vec::<i64>()?.into_iter().map(|i| i as usize).collect();
         if order.iter().collect::<HashSet<_>>().len() != n || order.iter().any(|&i| i >= n) {
             return Err(Error::value(
-                "DistributedDataParallel: rank 0 sent an order that is not one of its parameters",
+                "DistributedDataParallel: rank 0 sent a bucket order that does not match this rank's parameters",
             ));
         }
         let old: Vec<usize> = state.buckets.iter().flat_map(|b| b.members.iter().map(|m| m.0)).collect();

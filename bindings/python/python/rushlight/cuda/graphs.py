@@ -32,7 +32,7 @@ class CUDAGraph:
 
     def __init__(self, keep_graph=False):
         if keep_graph:
-            raise NotImplementedError("CUDAGraph(keep_graph=True): the driver's graph is not handed out")
+            raise NotImplementedError("CUDAGraph(keep_graph=True): the driver's graph is not accessible")
         self._index, self._pool, self._graph = _device(), None, None
 
     def capture_begin(self, pool=None, capture_error_mode="global"):

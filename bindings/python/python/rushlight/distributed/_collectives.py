@@ -312,7 +312,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
             # Rank 0 needs extra time to find the missing ranks.
             store.wait([f"{prefix}/end"], timedelta(seconds=2 * seconds + 5))
         except DistStoreError:
-            raise DistBackendError(f"monitored_barrier: rank {ranks[0]} did not come within {2 * seconds + 5} s") from None
+            raise DistBackendError(f"monitored_barrier: rank {ranks[0]} did not reach the barrier within {2 * seconds + 5} s") from None
         text = store.get(f"{prefix}/end").decode()
     else:
         missing, deadline = [], monotonic() + seconds

@@ -153,7 +153,7 @@ class Distribution:
 
     @property
     def mode(self):
-        raise NotImplementedError(f"{type(self).__name__}.mode: not known")
+        raise NotImplementedError(f"{type(self).__name__}.mode is not implemented")
 
     @property
     def variance(self):
@@ -164,19 +164,19 @@ class Distribution:
         return self.variance.sqrt()
 
     def log_prob(self, value):
-        raise NotImplementedError(f"{type(self).__name__}.log_prob: not known")
+        raise NotImplementedError(f"{type(self).__name__}.log_prob is not implemented")
 
     def cdf(self, value):
-        raise NotImplementedError(f"{type(self).__name__}.cdf: not known")
+        raise NotImplementedError(f"{type(self).__name__}.cdf is not implemented")
 
     def icdf(self, value):
-        raise NotImplementedError(f"{type(self).__name__}.icdf: not known")
+        raise NotImplementedError(f"{type(self).__name__}.icdf is not implemented")
 
     def enumerate_support(self, expand=True):
-        raise NotImplementedError(f"{type(self).__name__}.enumerate_support: not known")
+        raise NotImplementedError(f"{type(self).__name__}.enumerate_support is not implemented")
 
     def entropy(self):
-        raise NotImplementedError(f"{type(self).__name__}.entropy: not known")
+        raise NotImplementedError(f"{type(self).__name__}.entropy is not implemented")
 
     def prob(self, value):
         return self.log_prob(value).exp()

@@ -47,7 +47,7 @@ def kl_divergence(p, q):
 @register_kl(Independent, Independent)
 def _independent(p, q):
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
-        raise NotImplementedError("kl_divergence of Independent distributions that count different dimensions as one event")
+        raise NotImplementedError("kl_divergence of Independent distributions with different event dimensions is not implemented")
     return p._summed(kl_divergence(p.base_dist, q.base_dist))
 
 
@@ -142,7 +142,7 @@ def _register_lazy():
     @register_kl(TransformedDistribution, TransformedDistribution)
     def transformed(p, q):
         if p.transforms != q.transforms or p.event_shape != q.event_shape:
-            raise NotImplementedError("kl_divergence of distributions through different transforms")
+            raise NotImplementedError("kl_divergence of distributions with different transforms is not implemented")
         return kl_divergence(p.base_dist, q.base_dist)
 
     @register_kl(Gumbel, Gumbel)

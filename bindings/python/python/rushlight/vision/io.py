@@ -12,6 +12,6 @@ def read_image(path, mode="UNCHANGED", apply_exif_orientation=False):
     if mode not in ("UNCHANGED", "RGB", "GRAY"):
         raise NotImplementedError(f"read_image: mode {mode} is not supported; use RGB or GRAY, or install Pillow")
     if apply_exif_orientation:
-        raise NotImplementedError("read_image: orientations that files tell of are not applied; turn the image with transforms, or install Pillow")
+        raise NotImplementedError("read_image: EXIF orientation is not supported; rotate the image with transforms, or install Pillow")
     image = _C._vision.read_image(path)
     return _C._vision.rgb_to_grayscale(image) if mode == "GRAY" else image

@@ -22,7 +22,7 @@ class Joinable:
 
     @property
     def join_process_group(self):
-        raise NotImplementedError("a Joinable names the group of its collectives")
+        raise NotImplementedError("a Joinable must define join_process_group")
 
 
 class Join(contextlib.ExitStack):

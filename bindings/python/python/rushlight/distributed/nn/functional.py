@@ -73,7 +73,7 @@ class _ReduceScatter(Function):
     @staticmethod
     def forward(ctx, op, group, *tensors):
         if op != dist.ReduceOp.SUM:
-            raise NotImplementedError("reduce_scatter: only sums are recorded; scale the result for a mean")
+            raise NotImplementedError("reduce_scatter: only sums have a gradient; scale the result for a mean")
         ctx.group = group
         return _total(_C._torch.stack(list(tensors)), op, group)[_place(group)].clone()
 
@@ -88,7 +88,7 @@ def all_reduce(tensor, op=None, group=None):
     """The ranks' tensors combined."""
     op = dist.ReduceOp.SUM if op is None else op
     if op != dist.ReduceOp.SUM and tensor.requires_grad:
-        raise NotImplementedError("all_reduce: the gradient is known of sums only")
+        raise NotImplementedError("all_reduce: only sums have a gradient; reduce with ReduceOp.SUM")
     return _AllReduce.apply(op, group, tensor)
 
 

@@ -269,7 +269,7 @@ class Reducer:
         dist.broadcast(order, group=self.pg, group_src=0)
         order = order.tolist()
         if sorted(order) != list(range(count)):
-            raise RuntimeError("DistributedDataParallel: rank 0 sent an order that is not one of its parameters")
+            raise RuntimeError("DistributedDataParallel: rank 0 sent a bucket order that does not match this rank's parameters")
         if order == [i for bucket in self.buckets for i, _ in bucket.members]:
             return
         before = self.places
