@@ -366,6 +366,10 @@ impl Backend for Cpu {
         attention::attention_backward(spec, out, lse, dout, dq, dk, dv)
     }
 
+    fn pack_weight(&self, weight: View, rows: usize) -> Result<Option<Box<dyn PackedWeight>>> {
+        product::pack_weight(weight, rows)
+    }
+
     fn lstm_cell(&self, gates: View, before: View, c: View, h: View) -> Result<bool> {
         lstm::lstm_cell(gates, before, c, h)
     }

@@ -1,8 +1,8 @@
 //! Matrix products and convolutions of views: passes addresses and strides to the kernels.
 
 use crate::conv;
-use crate::gemm::{self, Bias, BiasAxis, Gemm};
-use rushlight_core::backend::{Activation, Conv, MatMul, View};
+use crate::gemm::{self, Bias, BiasAxis, Gemm, PackedLeft};
+use rushlight_core::backend::{Activation, Conv, MatMul, PackedWeight, View};
 use rushlight_core::{DType, Error, Result};
 
 fn strides(view: View) -> [isize; 3] {
@@ -44,6 +44,46 @@ pub fn matmul(spec: &MatMul) -> Result<()> {
     // overlaps no input.
     unsafe { gemm::gemm(&gemm) };
     Ok(())
+}
+
+/// A weight `[k, n]` as the left operand of the transposed product: `outᵀ = weightᵀ @ aᵀ`.
+struct Weight {
+    left: PackedLeft,
+    shape: [usize; 2],
+}
+
+/// See `Backend::pack_weight`.
+pub fn pack_weight(weight: View, rows: usize) -> Result<Option<Box<dyn PackedWeight>>> {
+    let (&[k, n], &[row, column]) = (weight.shape(), weight.strides()) else {
+        return Err(Error::shape(format!("pack_weight: expected a matrix, got {:?}", weight.shape())));
+    };
+    if weight.dtype != DType::F32 {
+        return Ok(None);
+    }
+    // SAFETY: the view is within its storage.
+    let left = unsafe { PackedLeft::new(weight.ptr().cast(), [column as isize, row as isize], n, k, rows) };
+    Ok(left.map(|left| Box::new(Weight { left, shape: [k, n] }) as Box<dyn PackedWeight>))
+}
+
+impl PackedWeight for Weight {
+    fn multiply(&self, a: View, out: View, beta: f64) -> Result<()> {
+        let [k, n] = self.shape;
+        let rows = a.shape().first().copied().unwrap_or(0);
+        let fits = |v: View, width| v.shape() == [rows, width] && v.dtype == DType::F32 && v.layout.is_contiguous();
+        if !fits(a, k) || !fits(out, n) {
+            return Err(Error::shape(format!(
+                "packed weight: {} {:?} @ [{k}, {n}] to {} {:?}, expected contiguous float32 matrices that fit",
+                a.dtype,
+                a.shape(),
+                out.dtype,
+                out.shape()
+            )));
+        }
+        let (a, out) = ((a.ptr().cast_const().cast(), [1, k as isize]), (out.ptr().cast(), [1, n as isize]));
+        // SAFETY: the views are within their storages and have these shapes; the output overlaps no input.
+        unsafe { self.left.multiply(rows, a, out, beta as f32) };
+        Ok(())
+    }
 }
 
 /// Converts the convolution for the kernels; an error if the padded images would not fit memory.

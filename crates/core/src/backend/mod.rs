@@ -478,6 +478,11 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     // ---- recurrent networks
+    /// A copy of the matrix `weight` for many products with at most `rows` rows each. `None` if
+    /// [`matmul`](Backend::matmul) is as fast.
+    fn pack_weight(&self, _weight: View, _rows: usize) -> Result<Option<Box<dyn PackedWeight>>> {
+        Ok(None)
+    }
     /// One step of a long short-term memory. `gates` (`[batch, 4 * hidden]`: input, forget, new, output) hold sums and
     /// are activated in place; `c = forget * before + input * new` and `h = output * tanh(c)`. One float dtype,
     /// contiguous. `false` as for [`kth`](Backend::kth).

@@ -3,7 +3,7 @@
 use super::View;
 use crate::rows::FACTORS;
 pub use crate::rows::UpdateRule;
-use crate::{Error, Philox};
+use crate::{Error, Philox, Result};
 
 /// Reductions to one value per kept position. `Sum`, `Prod` and `Mean` of half types accumulate in `f32`; of integers
 /// in `i64`.
@@ -48,6 +48,13 @@ pub enum ArgReduce {
     Max,
     /// Smallest, first of equals; the first NaN wins.
     Min,
+}
+
+/// The right operand of many products, in the engine's own layout; see [`pack_weight`](super::Backend::pack_weight).
+pub trait PackedWeight: Send + Sync {
+    /// `out = a @ weight + beta * out` for contiguous matrices of the weight's dtype; `out` is not read if `beta` is 0.
+    /// An error if the shapes do not fit.
+    fn multiply(&self, a: View, out: View, beta: f64) -> Result<()>;
 }
 
 /// Inputs of the gradient of one LSTM step; see

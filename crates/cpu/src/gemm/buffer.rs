@@ -18,25 +18,48 @@ pub(super) struct Buffer {
 impl Buffer {
     const EMPTY: Buffer = Buffer { ptr: std::ptr::null_mut(), layout: None };
 
-    fn grow(&mut self, bytes: usize) {
-        if self.capacity() >= bytes {
-            return;
-        }
+    fn layout(bytes: usize) -> Layout {
         let align = if bytes >= LARGE && !cfg!(rushlight_exact_alloc) { HUGE_PAGE } else { 64 };
-        let layout = Layout::from_size_align(bytes.next_multiple_of(align), align)
-            .expect("a packing buffer is never larger than an operand");
-        *self = Buffer::EMPTY;
-        // SAFETY: the size is not zero: capacity was below `bytes`.
+        Layout::from_size_align(bytes.max(1).next_multiple_of(align), align)
+            .expect("a packing buffer is never larger than an operand")
+    }
+
+    /// A buffer of at least this size; `None` if there is not enough memory.
+    fn new(bytes: usize) -> Option<Self> {
+        let layout = Self::layout(bytes);
+        // SAFETY: the size is not zero.
         let ptr = unsafe { alloc(layout) };
         if ptr.is_null() {
-            handle_alloc_error(layout);
+            return None;
         }
         #[cfg(target_os = "linux")]
-        if align == HUGE_PAGE {
+        if layout.align() == HUGE_PAGE {
             // SAFETY: the range is ours. A refusal only costs speed.
             unsafe { libc::madvise(ptr.cast(), layout.size(), libc::MADV_HUGEPAGE) };
         }
-        *self = Buffer { ptr, layout: Some(layout) };
+        Some(Buffer { ptr, layout: Some(layout) })
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// This thread's buffer for `purpose`, at least this large. While it is out, others get a fresh one. `None` if
+    /// there is not enough memory.
+    pub(super) fn take(purpose: Use, bytes: usize) -> Option<Self> {
+        let kept = BUFFERS.try_with(|all| all[purpose as usize].replace(Buffer::EMPTY)).ok();
+        match kept.filter(|kept| kept.capacity() >= bytes) {
+            Some(kept) => Some(kept),
+            None => Buffer::new(bytes),
+        }
+    }
+
+    /// Keeps the buffer for this thread's next use, unless it is very large.
+    pub(super) fn give_back(self, purpose: Use) {
+        if self.capacity() <= KEEP {
+            // Fails only when the thread ends.
+            let _ = BUFFERS.try_with(|all| all[purpose as usize].set(self));
+        }
     }
 
     fn capacity(&self) -> usize {
@@ -61,6 +84,8 @@ pub(super) enum Use {
     Columns,
     Sums,
     Partials,
+    /// A left operand that outlives its first product.
+    Left,
     /// Operands and sums of small integers, as `i32`.
     WideA,
     WideB,
@@ -69,20 +94,16 @@ pub(super) enum Use {
 }
 
 thread_local! {
-    static BUFFERS: [Cell<Buffer>; 9] = const {
-        [const { Cell::new(Buffer::EMPTY) }; 9]
+    static BUFFERS: [Cell<Buffer>; 10] = const {
+        [const { Cell::new(Buffer::EMPTY) }; 10]
     };
 }
 
 /// Calls `f` with this thread's buffer for `purpose`, at least `len` elements large and not initialised.
 pub(super) fn with_buffer<T, R>(purpose: Use, len: usize, f: impl FnOnce(*mut T) -> R) -> R {
     let bytes = len.saturating_mul(size_of::<T>()).max(1);
-    // Taken out while in use: a nested product on the same thread gets a fresh one.
-    let mut buffer = BUFFERS.with(|all| all[purpose as usize].replace(Buffer::EMPTY));
-    buffer.grow(bytes);
+    let buffer = Buffer::take(purpose, bytes).unwrap_or_else(|| handle_alloc_error(Buffer::layout(bytes)));
     let result = f(buffer.ptr.cast());
-    if buffer.capacity() <= KEEP {
-        BUFFERS.with(|all| all[purpose as usize].set(buffer));
-    }
+    buffer.give_back(purpose);
     result
 }

@@ -31,6 +31,7 @@ fn with_task_buffers<K: Kernel>(
     p: &Problem<K::Elem>,
     rows: usize,
     columns: usize,
+    packs_a: bool,
     f: impl FnOnce(*mut K::Packed, *mut Acc<K>),
 ) {
     let blocks = KBlocks::new::<K>(p.k);
@@ -41,7 +42,8 @@ fn with_task_buffers<K: Kernel>(
         _ if sums_fit_c::<K>(p) => 0,
         _ => height * columns.min(columns_at_once::<K>(blocks)).next_multiple_of(K::NR),
     };
-    with_buffer(Use::PackedA, height * blocks.padded::<K>(), |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
+    let packed_a = if packs_a { height * blocks.padded::<K>() } else { 0 };
+    with_buffer(Use::PackedA, packed_a, |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
 }
 
 /// Inputs of a task besides packed B, for all of these columns.
@@ -51,6 +53,7 @@ struct Work<'a, K: Kernel> {
     rows: Range<usize>,
     parts: &'a Parts,
     share: usize,
+    left: Option<*const K::Packed>,
 }
 
 impl<K: Kernel> Work<'_, K> {
@@ -59,7 +62,7 @@ impl<K: Kernel> Work<'_, K> {
     /// # Safety
     /// As for [`serial`], and `b` holds the described columns.
     unsafe fn run(self, b: Source<K::Packed>) {
-        let Work { problem, sums_only, rows, parts, share } = self;
+        let Work { problem, sums_only, rows, parts, share, left } = self;
         if parts.all_taken() {
             return;
         }
@@ -70,9 +73,9 @@ impl<K: Kernel> Work<'_, K> {
             }
             _ => 0,
         };
-        with_task_buffers::<K>(problem, rows.len(), parts.step, |packed_a, sums| {
+        with_task_buffers::<K>(problem, rows.len(), parts.step, left.is_none(), |packed_a, sums| {
             with_buffer(Use::Columns, room, |packed_b| {
-                let task = BlockTask::<K> { problem, sums_only, rows, parts, share, b, packed_b, packed_a, sums };
+                let task = BlockTask::<K> { problem, sums_only, rows, parts, share, left, b, packed_b, packed_a, sums };
                 // SAFETY: the caller's promise.
                 unsafe { K::enter(task) };
             })
@@ -86,7 +89,8 @@ impl<K: Kernel> Work<'_, K> {
 /// The pointers of the problem are valid and the machine has the kernel's features. k is not 0.
 pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*mut Acc<K>>) {
     if p.m <= K::MC {
-        let work = Work::<K> { problem: p, sums_only, rows: 0..p.m, parts: &Parts::whole(0..p.n), share: 0 };
+        let parts = &Parts::whole(0..p.n);
+        let work = Work::<K> { problem: p, sums_only, rows: 0..p.m, parts, share: 0, left: None };
         // SAFETY: the caller's promise.
         return unsafe { work.run(Source::OnTheWay) };
     }
@@ -106,7 +110,7 @@ pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*
                 let b = Source::Packed { ptr: packed_b.cast_const(), columns: columns.clone() };
                 let rows = i0..p.m.min(i0 + K::MC);
                 // SAFETY: the caller's promise.
-                unsafe { Work::<K> { problem: p, sums_only, rows, parts: &parts, share: 0 }.run(b) };
+                unsafe { Work::<K> { problem: p, sums_only, rows, parts: &parts, share: 0, left: None }.run(b) };
             }
         }
     });
@@ -155,9 +159,9 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     }
     let blocks = KBlocks::new::<K>(p.k);
     let threads = pool::num_threads();
-    if !a_packs_fast::<K>(p) && p.n.saturating_mul(blocks.padded::<K>()) <= OWN_B_BYTES / size_of::<K::Packed>() {
+    if !a_packs_fast::<K>(p) && stays_cached::<K::Packed>(p.n, blocks.padded::<K>()) {
         // SAFETY: the caller's promise.
-        return unsafe { share_out_rows::<K>(p, blocks) };
+        return unsafe { by_rows::<K>(p, None) };
     }
     // If packed A stays in a thread's cache, every thread packs A itself and packs the columns it takes: that is
     // cheaper than sharing packed data, because a line written by another core arrives slowly.
@@ -187,18 +191,26 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     });
 }
 
+/// Whether this many packed columns leave room in the L2 cache.
+pub(super) fn stays_cached<P>(columns: usize, k: usize) -> bool {
+    columns.saturating_mul(k) <= OWN_B_BYTES / size_of::<P>()
+}
+
 /// Splits the rows of C over the pool, a few at a time, so that all threads end together; each packs all of B for
-/// itself.
+/// itself. `left` is A if it was packed before, as for [`BlockTask`].
 ///
 /// # Safety
 /// As for [`parallel`].
-unsafe fn share_out_rows<K: Kernel>(p: &Problem<K::Elem>, blocks: KBlocks) {
-    let threads = pool::num_threads();
+pub(super) unsafe fn by_rows<K: Kernel>(p: &Problem<K::Elem>, left: Option<*const K::Packed>) {
+    let blocks = KBlocks::new::<K>(p.k);
+    let threads = if p.m * p.n * p.k < 2 * task_work::<K>() { 1 } else { pool::num_threads() };
+    let left = Shared(left.map_or(std::ptr::null_mut(), <*const K::Packed>::cast_mut));
     let share = p.m.div_ceil(threads).next_multiple_of(K::MR);
     // Columns of C are written in long runs.
     let step = if writes_columns::<K>(p) { 8 * K::MR } else { 2 * K::MR };
     let rows = Parts::new(0..p.m, share, step);
     pool::parallel_for(threads, |thread| {
+        let left = Some(left.get().cast_const()).filter(|left| !left.is_null());
         let width = p.n.next_multiple_of(K::NR);
         with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
             let mut packed = false;
@@ -212,7 +224,7 @@ unsafe fn share_out_rows<K: Kernel>(p: &Problem<K::Elem>, blocks: KBlocks) {
                 let b = Source::Packed { ptr: packed_b.cast_const(), columns: 0..p.n };
                 let parts = Parts::whole(0..p.n);
                 // SAFETY: the caller's promise; nobody else gets the same rows.
-                unsafe { Work::<K> { problem: p, sums_only: None, rows, parts: &parts, share: 0 }.run(b) };
+                unsafe { Work::<K> { problem: p, sums_only: None, rows, parts: &parts, share: 0, left }.run(b) };
             }
         });
     });
@@ -247,7 +259,8 @@ unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Ran
         // Every thread starts with its own blocks and then takes remaining blocks of others.
         for block in (0..row_blocks).map(|i| (thread * row_blocks / threads + i) % row_blocks) {
             let rows = block * height..p.m.min((block + 1) * height);
-            let work = Work::<K> { problem: p, sums_only: None, rows, parts: &parts[block], share: thread % shares };
+            let (parts, share) = (&parts[block], thread % shares);
+            let work = Work::<K> { problem: p, sums_only: None, rows, parts, share, left: None };
             // SAFETY: the caller's promise; nobody else gets the same rows and columns.
             unsafe { work.run(b.clone()) };
         }

@@ -8,6 +8,7 @@ mod buffer;
 mod driver;
 mod kernel;
 mod long_sum;
+mod packed;
 mod problem;
 mod scalar;
 mod small;
@@ -26,8 +27,10 @@ mod machine;
 
 use crate::pool;
 use kernel::Kernel;
+pub use packed::PackedLeft;
 use problem::Problem;
 use rushlight_core::DType;
+use scalar::Scalar;
 
 /// The epilogue: applied to each finished element of C before it is rounded to C's dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +116,7 @@ pub unsafe fn gemm(spec: &Gemm) {
     // SAFETY: the caller's promise; kernels are chosen by the detected features.
     unsafe {
         match spec.dtype {
-            DType::F32 => machine::f32(spec),
+            DType::F32 => machine::f32(Product(spec)),
             DType::F64 => machine::f64(spec),
             DType::F16 => machine::f16(spec),
             DType::BF16 => machine::bf16(spec),
@@ -126,6 +129,25 @@ pub unsafe fn gemm(spec: &Gemm) {
             DType::U8 => small::gemm::<u8>(spec),
             _ => {}
         }
+    }
+}
+
+/// Work for the kernel that suits the dtype `T` and the machine.
+trait WithKernel<T: Scalar> {
+    type Out;
+    /// # Safety
+    /// The machine has the kernel's features, and the pointers of the work are valid.
+    unsafe fn with<K: Kernel<Elem = T>>(self) -> Self::Out;
+}
+
+struct Product<'a>(&'a Gemm);
+
+impl<T: Scalar> WithKernel<T> for Product<'_> {
+    type Out = ();
+
+    unsafe fn with<K: Kernel<Elem = T>>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<K>(self.0) }
     }
 }
 

@@ -1,8 +1,15 @@
 //! Microkernels for architectures without dedicated ones.
 
 use super::kernel::Plain;
-use super::{Gemm, run};
+use super::{Gemm, WithKernel, run};
 use crate::isa::Portable;
+
+/// # Safety
+/// The pointers of the work are valid.
+pub(super) unsafe fn f32<W: WithKernel<f32>>(work: W) -> W::Out {
+    // SAFETY: the caller's promise; the kernel needs no feature.
+    unsafe { work.with::<Plain<f32, Portable>>() }
+}
 
 macro_rules! plain {
     ($($name:ident $t:ty;)*) => {$(
@@ -15,7 +22,6 @@ macro_rules! plain {
     )*};
 }
 plain! {
-    f32 f32;
     f64 f64;
     f16 half::f16;
     bf16 half::bf16;

@@ -142,19 +142,47 @@ impl<T: Scalar> Problem<T> {
             if self.alpha != T::Acc::ONE {
                 sums.iter_mut().for_each(|v| *v = v.times(self.alpha));
             }
-            if self.beta != T::Acc::ZERO {
-                for (j, v) in sums.iter_mut().enumerate() {
-                    let old = (*c.offset(j as isize * self.c.col_stride)).widen();
-                    *v = v.plus(self.beta.times(old));
-                }
-            }
-            self.bias_and_activation(row, col, sums);
             if self.c.col_stride == 1 {
+                if self.beta != T::Acc::ZERO {
+                    self.add_old(c, sums);
+                }
+                self.bias_and_activation(row, col, sums);
                 K::narrow(sums.as_ptr(), c, sums.len());
             } else {
+                if self.beta != T::Acc::ZERO {
+                    for (j, v) in sums.iter_mut().enumerate() {
+                        let old = (*c.offset(j as isize * self.c.col_stride)).widen();
+                        *v = v.plus(self.beta.times(old));
+                    }
+                }
+                self.bias_and_activation(row, col, sums);
                 for (j, v) in sums.iter().enumerate() {
                     c.offset(j as isize * self.c.col_stride).write(T::narrow(*v));
                 }
+            }
+        }
+    }
+
+    /// Adds `beta` times the old values at `c`.
+    ///
+    /// # Safety
+    /// There are `sums.len()` values.
+    #[inline(always)]
+    unsafe fn add_old(&self, c: *const T, sums: &mut [T::Acc]) {
+        // Read before any sum is written: the compiler does not know that they do not overlap.
+        const RUN: usize = 16;
+        let (runs, rest) = sums.as_chunks_mut::<RUN>();
+        let done = runs.len() * RUN;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for (i, run) in runs.iter_mut().enumerate() {
+                let old = c.add(i * RUN).cast::<[T; RUN]>().read();
+                for (v, old) in run.iter_mut().zip(old) {
+                    *v = v.plus(self.beta.times(old.widen()));
+                }
+            }
+            for (j, v) in rest.iter_mut().enumerate() {
+                *v = v.plus(self.beta.times((*c.add(done + j)).widen()));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Activation;
 use super::kernel::{Acc, Kernel, Left, Strip, Target, Task};
-use super::problem::Problem;
+use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -137,6 +137,8 @@ pub(super) struct BlockTask<'a, K: Kernel> {
     pub rows: Range<usize>,
     pub parts: &'a Parts,
     pub share: usize,
+    /// A packed in advance: strips of MR rows over all of K. The task's rows begin with a strip.
+    pub left: Option<*const K::Packed>,
     pub b: Source<K::Packed>,
     /// Buffer for the columns that the task packs.
     pub packed_b: *mut K::Packed,
@@ -150,25 +152,6 @@ impl<K: Kernel> BlockTask<'_, K> {
     fn rows_in_place(&self) -> usize {
         let suits = K::reads_in_place(&self.problem.a, self.problem.n, self.problem.k);
         if suits { self.rows.len() / K::MR * K::MR } else { 0 }
-    }
-
-    /// Packs this task's rows of A from `first` on over one block of K.
-    ///
-    /// # Safety
-    /// A is readable, and `to` has room for the padded rows over the padded block.
-    #[inline(always)]
-    unsafe fn pack_rows(&self, first: usize, (k0, depth): (usize, usize), to: *mut K::Packed) {
-        let a = &self.problem.a;
-        let from = Strip {
-            ptr: a.ptr.wrapping_offset(k0 as isize * a.col_stride),
-            lane_stride: a.row_stride,
-            k_stride: a.col_stride,
-            lanes: K::MR,
-            k: depth,
-        };
-        let lanes = self.rows.start + first..self.rows.end;
-        // SAFETY: rows and k are inside A; the buffer begins with the rows that are read in place.
-        unsafe { pack_strips::<K, true>(from, lanes, to.add(first * depth.next_multiple_of(K::K_UNIT))) };
     }
 
     /// The epilogue of a tile whose sums are complete.
@@ -237,7 +220,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
         let p = self.problem;
         let blocks = KBlocks::new::<K>(p.k);
         let height = self.rows.len().next_multiple_of(K::MR);
-        let in_place = self.rows_in_place();
+        let in_place = if self.left.is_some() { 0 } else { self.rows_in_place() };
         let sums_in_c = match self.sums_only {
             Some(ptr) if !K::WHOLE_TILES => Some((ptr, p.n as isize)),
             None if sums_fit_c::<K>(p) => Some((p.c.ptr.cast::<Acc<K>>(), p.c.row_stride)),
@@ -248,12 +231,15 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
             Source::OnTheWay => columns_on_the_way::<K>(p, blocks),
             Source::Packed { .. } => columns_at_once::<K>(blocks),
         };
-        let mut packed = false;
+        let mut packed = self.left.is_some();
         while let Some(columns) = self.parts.take(self.share) {
             if !packed {
+                let rows = self.rows.start + in_place..self.rows.end;
                 for (k0, depth) in (0..blocks.count()).map(|block| blocks.block(block)) {
-                    // SAFETY: the buffer was sized by `with_task_buffers`, for all of K.
-                    unsafe { self.pack_rows(in_place, (k0, depth), self.packed_a.add(k0 * height)) };
+                    let first = k0 * height + in_place * depth.next_multiple_of(K::K_UNIT);
+                    // SAFETY: the buffer was sized by `with_task_buffers`, for all of K. It begins with the rows that
+                    // are read in place.
+                    unsafe { pack_rows::<K>(&p.a, rows.clone(), (k0, depth), self.packed_a.add(first)) };
                 }
                 packed = true;
             }
@@ -305,7 +291,10 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                         // SAFETY: strips and tiles are inside A, the packed buffers, the sums and C, as sized by the
                         // callers.
                         unsafe {
-                            let a = if row < in_place {
+                            let a = if let Some(left) = self.left {
+                                let ptr = left.add(i * blocks.padded::<K>() + k0 * K::MR);
+                                Left { ptr, row_stride: None, once: across == 1 }
+                            } else if row < in_place {
                                 let ptr = p.a.ptr.offset(i as isize * p.a.row_stride).add(k0);
                                 Left { ptr: ptr.cast(), row_stride: Some(p.a.row_stride), once: across == 1 }
                             } else {
@@ -386,6 +375,28 @@ unsafe fn pack_strips<K: Kernel, const ROWS: bool>(from: Strip<K::Elem>, lanes: 
             }
         }
     }
+}
+
+/// Packs these rows of A over one block of K (its start and depth), strip by strip.
+///
+/// # Safety
+/// The rows and the block are inside A, and `to` has room for the padded rows over the padded depth.
+#[inline(always)]
+pub(super) unsafe fn pack_rows<K: Kernel>(
+    a: &Matrix<*const K::Elem>,
+    rows: Range<usize>,
+    (k0, depth): (usize, usize),
+    to: *mut K::Packed,
+) {
+    let from = Strip {
+        ptr: a.ptr.wrapping_offset(k0 as isize * a.col_stride),
+        lane_stride: a.row_stride,
+        k_stride: a.col_stride,
+        lanes: K::MR,
+        k: depth,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { pack_strips::<K, true>(from, rows, to) };
 }
 
 /// Packs these columns of one block of K (its start and depth), strip by strip.

@@ -195,7 +195,12 @@ fn expected<T: Element>(case: &Case, made: &Made<T>) -> Vec<([usize; 3], Wanted)
 }
 
 /// Multiplies and compares every element. What is not C must not change.
-fn compare<T: Element>(case: &Case, made: &mut Made<T>, expected: &[([usize; 3], Wanted)]) {
+fn compare<T: Element>(
+    case: &Case,
+    made: &mut Made<T>,
+    expected: &[([usize; 3], Wanted)],
+    multiply: fn(&Case, &mut Made<T>),
+) {
     let before = made.c.clone();
     multiply(case, made);
     let mut touched = vec![false; before.data.len()];
@@ -226,7 +231,7 @@ fn compare<T: Element>(case: &Case, made: &mut Made<T>, expected: &[([usize; 3],
 fn check<T: Element>(case: Case, random: &mut Random) {
     let mut made = make::<T>(&case, random);
     let expected = expected(&case, &made);
-    with_each_engine(|| compare(&case, &mut made, &expected));
+    with_each_engine(|| compare(&case, &mut made, &expected, multiply));
 }
 
 const DTYPES: [DType; 9] =
@@ -318,6 +323,44 @@ fn rows_read_where_they_lie_and_blocks_of_rows() {
             let case = Case { shapes: [Shape::Aligned, Shape::Rows, Shape::Rows], ..Case::plain(1, m, n, k) };
             with_dtype!(dtype, T => check::<T>(case, &mut random));
         }
+    }
+}
+
+/// The product with A packed before.
+fn multiply_packed(case: &Case, made: &mut Made<f32>) {
+    let [_, m, n, k] = case.sizes;
+    let strides = |s: [isize; 3]| [s[1], s[2]];
+    let a = made.a.data.as_ptr().wrapping_add(made.a.origin);
+    let b = made.b.data.as_ptr().wrapping_add(made.b.origin);
+    let c = made.c.data.as_mut_ptr().wrapping_add(made.c.origin);
+    // SAFETY: as for `multiply`. The strips are a copy, so A may change afterwards.
+    unsafe {
+        let left = PackedLeft::new(a, strides(made.a.strides), m, k, n).expect("few columns");
+        left.multiply(n, (b, strides(made.b.strides)), (c, strides(made.c.strides)), case.beta as f32);
+    }
+}
+
+#[test]
+fn a_left_operand_packed_once() {
+    let mut random = Random(9);
+    let layouts = [Shape::Rows, Shape::Columns, Shape::Padded, Shape::Backwards];
+    for (round, (m, n, k)) in
+        [(1, 4, 1), (14, 32, 33), (30, 5, 700), (129, 64, 300), (300, 33, 1100), (513, 16, 64), (40, 256, 20)]
+            .into_iter()
+            .cycle()
+            .take(28)
+            .enumerate()
+    {
+        let shapes = std::array::from_fn(|_| layouts[random.below(4)]);
+        let case = Case { shapes, beta: [0.0, 1.0, 3.0][round % 3], ..Case::plain(1, m, n, k) };
+        let mut made = make::<f32>(&case, &mut random);
+        let expected = expected(&case, &made);
+        with_each_engine(|| compare(&case, &mut made, &expected, multiply_packed));
+    }
+    let matrix = [0f32; 4];
+    for (m, k, columns) in [(0, 4, 8), (4, 0, 8), (2, 2, 1), (2, 2, 1 << 20)] {
+        // SAFETY: nothing is read.
+        assert!(unsafe { PackedLeft::new(matrix.as_ptr(), [2, 1], m, k, columns) }.is_none());
     }
 }
 

@@ -2,7 +2,7 @@
 //! recorded: the recurrent layers have the derivative.
 
 use crate::Tensor;
-use rushlight_core::backend::{Activation, LstmStep, MatMul};
+use rushlight_core::backend::{Activation, LstmStep, MatMul, PackedWeight};
 use rushlight_core::layout::Layout;
 use rushlight_core::{Dims, Error, Result};
 
@@ -21,19 +21,42 @@ fn at(t: &Tensor, step: usize, batch: usize) -> Layout {
     t.layout().slice(0, step * batch, batch, 1)
 }
 
-/// `out = a @ b + beta * out` for matrices, each with the layout of a part of its tensor.
-fn multiply(a: (&Tensor, &Layout), b: (&Tensor, &Layout), out: (&Tensor, &Layout), beta: f64) -> Result<()> {
-    let lift = |layout: &Layout| layout.unsqueeze(0);
-    let (la, lb, lo) = (lift(a.1), lift(b.1), lift(out.1));
-    out.0.backend().matmul(&MatMul {
-        a: a.0.view_as(&la),
-        b: b.0.view_as(&lb),
-        out: out.0.view_as(&lo),
-        bias: None,
-        alpha: 1.0,
-        beta,
-        activation: Activation::None,
-    })
+/// The weight that every step multiplies by.
+struct Weight<'a> {
+    tensor: &'a Tensor,
+    layout: Layout,
+    packed: Option<Box<dyn PackedWeight>>,
+}
+
+impl<'a> Weight<'a> {
+    /// Minimum steps that pay for packing.
+    const STEPS: usize = 4;
+
+    fn new(tensor: &'a Tensor, layout: Layout, batch: usize, steps: usize) -> Result<Self> {
+        let packed = match steps {
+            ..Self::STEPS => None,
+            _ => tensor.backend().pack_weight(tensor.view_as(&layout), batch)?,
+        };
+        Ok(Weight { tensor, layout, packed })
+    }
+
+    /// `out = a @ weight + beta * out` for contiguous matrices, each with the layout of a part of its tensor.
+    fn multiply(&self, a: (&Tensor, &Layout), out: (&Tensor, &Layout), beta: f64) -> Result<()> {
+        if let Some(packed) = &self.packed {
+            return packed.multiply(a.0.view_as(a.1), out.0.view_as(out.1), beta);
+        }
+        let lift = |layout: &Layout| layout.unsqueeze(0);
+        let (la, lb, lo) = (lift(a.1), lift(&self.layout), lift(out.1));
+        out.0.backend().matmul(&MatMul {
+            a: a.0.view_as(&la),
+            b: self.tensor.view_as(&lb),
+            out: out.0.view_as(&lo),
+            bias: None,
+            alpha: 1.0,
+            beta,
+            activation: Activation::None,
+        })
+    }
 }
 
 fn check(sums: &Tensor, weight: &Tensor, first: [&Tensor; 2], steps: usize) -> Result<[usize; 2]> {
@@ -81,14 +104,14 @@ pub fn lstm_forward(
     };
     let outputs = sums.uninit_like(&[rows, hidden], sums.dtype())?;
     let cells = sums.uninit_like(&[if keep { rows } else { 2 * batch }, hidden], sums.dtype())?;
-    let transposed = weight_hh.layout().transpose(0, 1);
+    let weight = Weight::new(weight_hh, weight_hh.layout().transpose(0, 1), batch, order.len())?;
     let (mut h_at, mut c_at) = ((&h, h.layout().clone()), (&c, c.layout().clone()));
     for (i, &step) in order.iter().enumerate() {
         // An engine without a kernel says so at the first step, when `sums` must still be whole.
         let gates = if i == 0 { &trial } else { &gates };
         let gate = if i == 0 && !keep { trial.layout().clone() } else { at(gates, step, batch) };
         let cell_row = if keep { step } else { i % 2 };
-        multiply((h_at.0, &h_at.1), (weight_hh, &transposed), (gates, &gate), 1.0)?;
+        weight.multiply((h_at.0, &h_at.1), (gates, &gate), 1.0)?;
         let (out, cell) = (at(&outputs, step, batch), at(&cells, cell_row, batch));
         let done = gates.backend().lstm_cell(
             gates.view_as(&gate),
@@ -133,6 +156,7 @@ pub fn lstm_backward(
         return Err(Error::shape("lstm: gradients do not fit the outputs"));
     }
     let dgates = states.gates.uninit_like(states.gates.shape(), states.gates.dtype())?;
+    let weight = Weight::new(weight_hh, weight_hh.layout().clone(), batch, order.len())?;
     for (i, &step) in order.iter().enumerate().rev() {
         let (gate, cell) = (at(&states.gates, step, batch), at(&states.cells, step, batch));
         let before = match i {
@@ -150,7 +174,7 @@ pub fn lstm_backward(
         if !dgates.backend().lstm_cell_backward(&spec, dc.engine_view(), dgates.view_as(&gate))? {
             return Ok(None);
         }
-        multiply((&dgates, &gate), (weight_hh, weight_hh.layout()), (&dh, dh.layout()), 0.0)?;
+        weight.multiply((&dgates, &gate), (&dh, dh.layout()), 0.0)?;
     }
     Ok(Some([dgates, dh, dc]))
 }

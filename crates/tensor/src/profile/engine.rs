@@ -4,7 +4,7 @@
 //! on.
 
 use super::describe::{Note, attention_flops, conv_flops, family, op_grad_name, op_name, product_flops, span_of};
-use super::flops::count;
+use super::flops::{count, count_at};
 use rushlight_core::backend::*;
 use rushlight_core::rng::Distribution;
 use rushlight_core::{Backend, DType, Device, Philox, Pointwise, Result, Scalar};
@@ -52,6 +52,23 @@ fn memory() -> [MemoryReading; 2] {
 pub fn prepare() {
     if let Ok(cpu) = rushlight_engines::backend(Device::Cpu) {
         profiled(cpu);
+    }
+}
+
+/// A weight whose products are noted.
+struct ProfiledWeight {
+    weight: Box<dyn PackedWeight>,
+    /// Of the tensor that was packed.
+    address: usize,
+}
+
+impl PackedWeight for ProfiledWeight {
+    fn multiply(&self, a: View, out: View, beta: f64) -> Result<()> {
+        let columns = out.shape().last().copied().unwrap_or(0);
+        let flops = || 2 * a.layout.numel() as u64 * columns as u64;
+        let _span = span_of(|| "rushlight::matmul", flops, |d| a.note(d));
+        count_at(flops, [a.storage.ptr() as usize, self.address]);
+        self.weight.multiply(a, out, beta)
     }
 }
 
@@ -509,6 +526,13 @@ impl Backend for Profiled {
         );
         count(|| attention_flops(spec) * 5 / 2, &[spec.q, spec.k, spec.v]);
         self.0.attention_backward(spec, out, lse, dout, dq, dk, dv)
+    }
+
+    fn pack_weight(&self, weight: View, rows: usize) -> Result<Option<Box<dyn PackedWeight>>> {
+        let _span = span_of(|| "rushlight::pack_weight", || 0, |d| weight.note(d));
+        let packed = self.0.pack_weight(weight, rows)?;
+        let address = weight.storage.ptr() as usize;
+        Ok(packed.map(|weight| Box::new(ProfiledWeight { weight, address }) as Box<dyn PackedWeight>))
     }
 
     fn lstm_cell(&self, gates: View, before: View, c: View, h: View) -> Result<bool> {

@@ -20,10 +20,14 @@ thread_local! {
 
 /// Notes a call, if this thread counts.
 pub(super) fn count(flops: impl FnOnce() -> u64, operands: &[View]) {
+    count_at(flops, operands.iter().map(|view| view.storage.ptr() as usize));
+}
+
+/// The same, for operands at these addresses.
+pub(super) fn count_at(flops: impl FnOnce() -> u64, operands: impl IntoIterator<Item = usize>) {
     CALLS.with_borrow_mut(|calls| {
         if let Some(calls) = calls {
-            let operands = operands.iter().map(|view| view.storage.ptr() as usize).collect();
-            calls.push(CountedCall { flops: flops(), operands });
+            calls.push(CountedCall { flops: flops(), operands: operands.into_iter().collect() });
         }
     });
 }

@@ -9,7 +9,7 @@ mod lanes;
 mod squares;
 
 use super::kernel::{Features, Plain, Task};
-use super::{Activation, Gemm, run};
+use super::{Activation, Gemm, WithKernel, run};
 use crate::isa::{self, Isa, Level, Neon, Portable};
 use half::{bf16, f16};
 use lanes::{Dots, LaneKernel};
@@ -63,13 +63,13 @@ beyond_neon!(
 );
 
 /// # Safety
-/// As for [`gemm`](super::gemm) with this dtype.
-pub(super) unsafe fn f32(spec: &Gemm) {
+/// The pointers of the work are valid.
+pub(super) unsafe fn f32<W: WithKernel<f32>>(work: W) -> W::Out {
     // SAFETY: the caller's promise, and the level is one the machine has.
     unsafe {
         match isa::level() {
-            Level::Portable => run::<Plain<f32, Portable>>(spec),
-            _ => run::<LaneKernel<float32x4_t, f32>>(spec),
+            Level::Portable => work.with::<Plain<f32, Portable>>(),
+            _ => work.with::<LaneKernel<float32x4_t, f32>>(),
         }
     }
 }

@@ -23,6 +23,7 @@ macro_rules! lanes {
             const KC: usize = $kc;
             const MC: usize = $mc;
             const RATE: usize = $rate;
+            const BROADCASTS: bool = false;
 
             #[inline(always)]
             unsafe fn zero() -> Self {

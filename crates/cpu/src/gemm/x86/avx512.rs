@@ -21,6 +21,7 @@ macro_rules! lanes {
             const KC: usize = $kc;
             const MC: usize = $mc;
             const RATE: usize = $rate;
+            const BROADCASTS: bool = true;
 
             #[inline(always)]
             unsafe fn zero() -> Self {

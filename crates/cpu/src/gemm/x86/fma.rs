@@ -26,6 +26,8 @@ pub(super) trait Lanes: Copy + Send + Sync + 'static {
     const KC: usize;
     const MC: usize;
     const RATE: usize;
+    /// Whether a multiply-add can broadcast its operand from memory.
+    const BROADCASTS: bool;
 
     unsafe fn zero() -> Self;
     /// The value at `from` in every lane.
@@ -182,9 +184,10 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
         unsafe {
             let sums = match a.row_stride {
                 // Only whole tiles are read in place.
-                Some(stride) if R == V::ROWS && a.once => self.sums::<true>(stride, 1),
-                Some(stride) if R == V::ROWS => self.sums::<false>(stride, 1),
-                _ => self.sums::<false>(1, V::ROWS),
+                Some(stride) if R == V::ROWS && a.once => self.sums::<true>(InPlace::new(a.ptr, stride)),
+                Some(stride) if R == V::ROWS => self.sums::<false>(InPlace::new(a.ptr, stride)),
+                None if R == V::ROWS && a.once => self.sums::<true>(Packed::new(a.ptr)),
+                _ => self.sums::<false>(Packed::new(a.ptr)),
             };
             let mut bias = [V::zero(); C];
             if !target.bias.is_null() {
@@ -209,15 +212,13 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
 }
 
 impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
-    /// The products; `stride` and `step` are A's row and column strides. If ONCE, the next rows are prefetched
-    /// meanwhile.
+    /// The products. If ONCE, the next rows of A are prefetched meanwhile.
     ///
     /// # Safety
     /// The strips are k deep.
     #[inline(always)]
-    unsafe fn sums<const ONCE: bool>(&self, stride: isize, step: usize) -> [[V; C]; R] {
-        let Tile { k, rows, target, .. } = self.0;
-        let mut at = Progress::<V>::new(&self.0, stride);
+    unsafe fn sums<const ONCE: bool>(&self, mut a: impl Strips<V>) -> [[V; C]; R] {
+        let Tile { k, mut b, mut ahead, rows, target, .. } = self.0;
         // Lines of C are prefetched for writing, spread over the tile: many at once would occupy the L1 cache's fill
         // buffers, which loads of B need too.
         let (lines, groups) = (rows * C, k / GROUP);
@@ -232,95 +233,172 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
                     prefetch_to_write(row.wrapping_add(line % C * V::LEN));
                 }
                 line += each;
-                at.prefetch::<R, ONCE>(group * GROUP, stride);
+                if ONCE {
+                    self.prefetch_rows(group * GROUP);
+                } else {
+                    // A part of the next strip of B.
+                    _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                    ahead = ahead.wrapping_add(64);
+                }
                 for _ in 0..GROUP / UNROLLED {
-                    at.advance::<R, C, UNROLLED>(stride, step, &mut sums);
+                    b = self.advance::<UNROLLED>(&mut a, b, &mut sums);
                 }
             }
             for _ in 0..k % GROUP {
-                at.advance::<R, C, 1>(stride, step, &mut sums);
+                b = self.advance::<1>(&mut a, b, &mut sums);
             }
             sums
         }
     }
-}
 
-/// Position of a tile in its strips.
-struct Progress<V: Lanes> {
-    /// Four rows of A are reached from one pointer.
-    fours: [*const V::Acc; 4],
-    b: *const V::Acc,
-    ahead: *const u8,
-    /// The rows below the tile.
-    below: *const V::Acc,
-}
-
-impl<V: Lanes> Progress<V> {
-    #[inline(always)]
-    fn new(tile: &Tile<V>, stride: isize) -> Self {
-        let mut fours = [tile.a.ptr; 4];
-        for (i, four) in fours.iter_mut().enumerate() {
-            *four = four.wrapping_offset(4 * i as isize * stride);
-        }
-        Progress { fours, b: tile.b, ahead: tile.ahead, below: tile.a.ptr.wrapping_offset(V::ROWS as isize * stride) }
-    }
-
-    /// Prefetches for the tiles that follow, once for every group of k: the next strip of B, or if ONCE the next rows
-    /// of A, which are too short for the hardware prefetcher.
+    /// Prefetches A's next rows, once for every group of k from `p` on: the hardware prefetcher stops at the end of
+    /// rows and of pages.
     ///
     /// # Safety
-    /// The machine has the features. Prefetches may point anywhere.
+    /// The machine has the features.
     #[inline(always)]
-    unsafe fn prefetch<const R: usize, const ONCE: bool>(&mut self, p: usize, stride: isize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if ONCE {
-                let line = 64 / size_of::<V::Acc>();
+    unsafe fn prefetch_rows(&self, p: usize) {
+        let Left { ptr, row_stride, .. } = self.0.a;
+        let line = 64 / size_of::<V::Acc>();
+        // SAFETY: a prefetch may point anywhere.
+        let prefetch = |at: *const V::Acc| unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
+        match row_stride {
+            Some(stride) => {
                 for row in (p % line / GROUP..R).step_by(line / GROUP) {
-                    let from = self.below.wrapping_offset(row as isize * stride).wrapping_add(p / line * line);
-                    _mm_prefetch::<_MM_HINT_T1>(from.cast());
+                    let row = (V::ROWS + row) as isize * stride;
+                    prefetch(ptr.wrapping_offset(row).wrapping_add(p / line * line));
                 }
-            } else {
-                _mm_prefetch::<_MM_HINT_T1>(self.ahead.cast());
-                self.ahead = self.ahead.wrapping_add(64);
+            }
+            // The next strip follows.
+            None => {
+                let from = ptr.wrapping_add(V::ROWS * (self.0.k + p));
+                (0..V::ROWS * GROUP).step_by(line).for_each(|at| prefetch(from.wrapping_add(at)));
             }
         }
     }
 
-    /// Adds the products of the next U k.
+    /// Adds the products of the next U k. Returns the rest of B.
     ///
     /// # Safety
     /// The strips continue for at least U k.
-    #[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
     #[inline(always)]
-    unsafe fn advance<const R: usize, const C: usize, const U: usize>(
-        &mut self,
-        stride: isize,
-        step: usize,
+    unsafe fn advance<const U: usize>(
+        &self,
+        a: &mut impl Strips<V>,
+        b: *const V::Acc,
         sums: &mut [[V; C]; R],
-    ) {
+    ) -> *const V::Acc {
         // SAFETY: the caller's promise.
         unsafe {
             for u in 0..U {
                 let mut right = [V::zero(); C];
                 for (c, r) in right.iter_mut().enumerate() {
-                    *r = V::load(self.b.add((2 * u + c) * V::LEN));
+                    *r = V::load(b.add((2 * u + c) * V::LEN));
                 }
                 for (i, sum) in sums.iter_mut().enumerate() {
-                    let left =
-                        V::splat(self.fours[i / 4].wrapping_offset((i % 4) as isize * stride).wrapping_add(u * step));
+                    let left: [V; C] = a.splats(i, u);
                     for c in 0..C {
-                        sum[c] = left.fma(right[c], sum[c]);
+                        sum[c] = left[c].fma(right[c], sum[c]);
                     }
                 }
             }
-            for four in &mut self.fours {
-                *four = four.wrapping_add(U * step);
-                // An optimisation barrier: otherwise the compiler would keep a pointer for every row, more than there
-                // are registers.
-                asm!("/* {0} */", inout(reg) * four, options(pure, nomem, nostack, preserves_flags));
-            }
-            self.b = self.b.add(2 * U * V::LEN);
+            a.advance(U);
+            b.add(2 * U * V::LEN)
         }
     }
+}
+
+/// A position in the rows of A that a tile multiplies.
+trait Strips<V: Lanes> {
+    /// A factor for each vector of columns: the value of row `i` at the `u`-th next k.
+    ///
+    /// # Safety
+    /// The strip has that row, and continues for more than `u` k.
+    unsafe fn splats<const C: usize>(&self, i: usize, u: usize) -> [V; C];
+    /// Continues with the `u`-th next k.
+    fn advance(&mut self, u: usize);
+}
+
+/// Rows at any stride, contiguous along k. Four rows are reached from one pointer.
+struct InPlace<V: Lanes> {
+    fours: [*const V::Acc; 4],
+    stride: isize,
+}
+
+impl<V: Lanes> InPlace<V> {
+    #[inline(always)]
+    fn new(a: *const V::Acc, stride: isize) -> Self {
+        let mut fours = [a; 4];
+        for (i, four) in fours.iter_mut().enumerate() {
+            *four = four.wrapping_offset(4 * i as isize * stride);
+        }
+        InPlace { fours, stride }
+    }
+}
+
+impl<V: Lanes> Strips<V> for InPlace<V> {
+    #[inline(always)]
+    unsafe fn splats<const C: usize>(&self, i: usize, u: usize) -> [V; C] {
+        // SAFETY: the caller's promise.
+        unsafe { [V::splat(self.fours[i / 4].wrapping_offset((i % 4) as isize * self.stride).wrapping_add(u)); C] }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, u: usize) {
+        for four in &mut self.fours {
+            // Otherwise the compiler would keep a pointer for every row, more than there are registers.
+            *four = hidden(four.wrapping_add(u));
+        }
+    }
+}
+
+/// A packed strip: the rows' values for each k follow one another.
+struct Packed<V: Lanes> {
+    ptr: *const V::Acc,
+    /// Equal to `ptr`, which the compiler does not know: see `splats`.
+    twin: *const V::Acc,
+}
+
+impl<V: Lanes> Packed<V> {
+    #[inline(always)]
+    fn new(a: *const V::Acc) -> Self {
+        Packed { ptr: a, twin: hidden(a) }
+    }
+}
+
+impl<V: Lanes> Strips<V> for Packed<V> {
+    /// Every second row is broadcast by the multiply-adds themselves, once for each vector: loads that the compiler
+    /// takes for different ones become operands. That saves an instruction for each of these rows, which matters where
+    /// another thread runs on the same core. If all rows did it, the loads would take longer than the arithmetic.
+    #[inline(always)]
+    unsafe fn splats<const C: usize>(&self, i: usize, u: usize) -> [V; C] {
+        let at = u * V::ROWS + i;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut splats = [V::splat(self.ptr.add(at)); C];
+            if V::BROADCASTS && i % 2 == 1 {
+                for splat in splats.iter_mut().skip(1) {
+                    *splat = V::splat(self.twin.add(at));
+                }
+            }
+            splats
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, u: usize) {
+        self.ptr = self.ptr.wrapping_add(u * V::ROWS);
+        if V::BROADCASTS {
+            self.twin = self.twin.wrapping_add(u * V::ROWS);
+        }
+    }
+}
+
+/// The same pointer, unknown to the compiler.
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "the text is empty: the pointer is hidden, not followed")]
+#[inline(always)]
+fn hidden<T>(mut pointer: *const T) -> *const T {
+    // SAFETY: the text is empty.
+    unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+    pointer
 }

@@ -9,7 +9,7 @@ mod integers;
 mod pack512;
 
 use super::kernel::Plain;
-use super::{Gemm, run};
+use super::{Gemm, WithKernel, run};
 use crate::amx::{Bf16Path, bf16_path};
 use crate::isa::{self, Avx2, Level, Portable};
 use fma::Fma;
@@ -18,14 +18,14 @@ use integers::Integers;
 use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
 /// # Safety
-/// As for [`gemm`](super::gemm) with this dtype.
-pub(super) unsafe fn f32(spec: &Gemm) {
+/// The pointers of the work are valid.
+pub(super) unsafe fn f32<W: WithKernel<f32>>(work: W) -> W::Out {
     // SAFETY: the caller's promise, and the level is one the machine has.
     unsafe {
         match isa::level() {
-            Level::Avx512 => run::<Fma<__m512, f32>>(spec),
-            Level::Avx2 => run::<Fma<__m256, f32>>(spec),
-            Level::Portable => run::<Plain<f32, Portable>>(spec),
+            Level::Avx512 => work.with::<Fma<__m512, f32>>(),
+            Level::Avx2 => work.with::<Fma<__m256, f32>>(),
+            Level::Portable => work.with::<Plain<f32, Portable>>(),
         }
     }
 }
