@@ -182,6 +182,29 @@ fn dropout_is_between_layers_and_for_training_only() {
 }
 
 #[test]
+fn long_batches_agree_with_double_precision() {
+    // The CPU engine packs the weight of `f32` batches; `f64` is computed step by step from other ops.
+    for (steps, batch, hidden) in [(5, 4, 33), (7, 40, 20), (4, 17, 130)] {
+        let wide = LSTM::new(6, hidden).bidirectional(true).dtype(DType::F64).build().unwrap();
+        let x = Tensor::randn_with([steps, batch, 6], DType::F64).unwrap();
+        let results = [DType::F64, DType::F32].map(|dtype| {
+            let lstm = wide.deepcopy().unwrap().to(dtype).unwrap().to(device()).unwrap();
+            let x = x.to(dtype).unwrap().to(device()).unwrap().detach().requires_grad_(true).unwrap();
+            let (y, last) = lstm.forward(&x, None).unwrap();
+            let loss = y.square().unwrap().sum(..).unwrap().add(&last.1.sum(..).unwrap()).unwrap();
+            loss.backward().unwrap();
+            let weight = lstm.named_parameters().into_iter().find(|(name, _)| name == "weight_hh_l0").unwrap().1;
+            [y, last.0, last.1, x.grad().unwrap(), weight.grad().unwrap()].map(|t| t.detach().to(DType::F32).unwrap())
+        });
+        for (i, (want, got)) in results[0].iter().zip(&results[1]).enumerate() {
+            let error = got.sub(want).unwrap().abs().unwrap().max(..).unwrap().item::<f64>().unwrap();
+            let size = want.abs().unwrap().max(..).unwrap().item::<f64>().unwrap();
+            assert!(error <= 1e-5 * size, "result {i} of {steps} x {batch} x {hidden}: off {error} of {size}");
+        }
+    }
+}
+
+#[test]
 fn without_a_backward_the_numbers_are_the_same() {
     // Without one, the gates overwrite the product with the input: of an engine that has a kernel for the dtype.
     for dtype in [DType::F32, DType::F64] {
