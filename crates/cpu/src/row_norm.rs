@@ -169,7 +169,8 @@ unsafe fn forward<T: Float>(
     let bias = match bias {
         Some(b) => b,
         None => {
-            zeros = vec![T::Acc::ZERO; cols];
+            // An RMS norm without a shift keeps the sign of zeros: adding -0 changes nothing.
+            zeros = vec![T::Acc::lit(if rms { -0.0 } else { 0.0 }); cols];
             &zeros
         }
     };
