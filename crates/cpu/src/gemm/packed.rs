@@ -7,10 +7,11 @@ use super::problem::{Matrix, Problem};
 use super::task::pack_rows;
 use super::{Activation, WithKernel, machine};
 use crate::pool;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
-/// Minimum and maximum columns of the right operand for which [`PackedLeft`] pays.
-const COLUMNS: Range<usize> = 4..257;
+/// Columns of the right operand that [`PackedLeft`] accepts. With fewer, the product is bound by reading A; with more,
+/// it is long enough to pack A itself. The limits are estimates.
+const COLUMNS: RangeInclusive<usize> = 4..=256;
 /// Strips that a task packs at a time.
 const STRIPS: usize = 8;
 

@@ -29,7 +29,7 @@ struct Weight<'a> {
 }
 
 impl<'a> Weight<'a> {
-    /// Minimum steps that pay for packing.
+    /// Number of steps from which the weight is packed, an estimate: packing reads and writes it once.
     const STEPS: usize = 4;
 
     fn new(tensor: &'a Tensor, layout: Layout, batch: usize, steps: usize) -> Result<Self> {
