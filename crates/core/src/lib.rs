@@ -7,7 +7,8 @@
 //! | `layout` | shapes, strides, views, broadcasting, merged loop nests |
 //! | [`rng`] | the counter-based random generator |
 //! | [`rows`] | one row per pointwise op: value and derivatives, for every engine |
-//! | [`backend`] | storage, and the trait an engine implements |
+//! | [`backend`] | storage, engine calls as values, and the trait an engine implements |
+//! | [`program`] | the calls of a recorded step, over numbered buffers |
 //! | `setters` | the macro that declares setters of builders and options |
 
 pub mod backend;
@@ -16,6 +17,7 @@ mod dtype;
 mod error;
 pub mod float8;
 pub mod layout;
+pub mod program;
 pub mod rng;
 pub mod rows;
 mod scalar;

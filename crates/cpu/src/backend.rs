@@ -5,8 +5,7 @@ use crate::{
     pointwise, pool2d, product, random, reduce, resample, row_norm, scan, softmax, sort, update,
 };
 use rushlight_core::backend::*;
-use rushlight_core::rng::Distribution;
-use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
+use rushlight_core::{Device, Error, Result};
 use std::ptr::NonNull;
 use std::sync::LazyLock;
 
@@ -34,16 +33,6 @@ fn check_range(call: &str, storage: &Storage, offset: usize, len: usize) -> Resu
         "{call}: {len} bytes from byte {offset} do not fit a storage of {} bytes",
         storage.bytes()
     )))
-}
-
-/// This engine writes no second copy: only engines with [`Features::wide_outputs`] have to.
-fn one_dtype(call: &str, low: Option<View>) -> Result<()> {
-    match low {
-        None => Ok(()),
-        Some(low) => {
-            Err(Error::unsupported(format!("{call}: a second result as {} on the CPU; convert the first", low.dtype)))
-        }
-    }
 }
 
 impl CachingAllocator for Cpu {
@@ -108,289 +97,82 @@ impl Backend for Cpu {
         Some(self)
     }
 
-    fn fill(&self, value: Scalar, out: View) -> Result<()> {
-        copy::fill(value, out)
-    }
-
-    fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {
-        copy::arange(start, step, out)
-    }
-
-    fn copy(&self, src: View, out: View) -> Result<()> {
-        copy::copy(src, out)
-    }
-
-    fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()> {
-        random::random(distribution, stream, out)
-    }
-
-    fn pointwise(&self, op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
-        pointwise::pointwise(op, compute, inputs, params, out)
-    }
-
-    fn pointwise_grad(
-        &self,
-        op: Pointwise,
-        wrt: usize,
-        compute: DType,
-        values: [Option<Operand>; 5],
-        params: &[f64],
-        out: View,
-    ) -> Result<()> {
-        pointwise::pointwise_grad(op, wrt, compute, values, params, out)
-    }
-
-    fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
-        pointwise::select(condition, a, b, out)
-    }
-
-    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()> {
-        random::dropout(x, p, stream, out)
-    }
-
-    fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
-        reduce::reduce(op, x, reduced, out)
-    }
-
-    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
-        reduce::arg_reduce(op, x, dim, values, indices)
-    }
-
-    fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
-        scan::scan(op, x, dim, out, indices)
-    }
-
-    fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
-        sort::sort(x, dim, descending, values, indices)
-    }
-
-    fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
-        sort::topk(x, dim, largest, values, indices)
-    }
-
-    fn kth(&self, x: View, dim: usize, rank: Rank, values: View, indices: View) -> Result<bool> {
-        sort::kth(x, dim, rank, values, indices)
-    }
-
-    fn histogram(&self, x: View, low: f64, high: f64, out: View) -> Result<bool> {
-        histogram::histogram(x, low, high, out)
-    }
-
-    fn permutation(&self, stream: Philox, out: View) -> Result<bool> {
-        random::permutation(stream, out)
-    }
-
-    fn euclidean(&self, a: View, b: View, out: View) -> Result<bool> {
-        distance::euclidean(a, b, out)
-    }
-
-    fn int_range(&self, x: View) -> Result<Option<[i64; 2]>> {
-        histogram::int_range(x)
-    }
-
-    fn pad_from(&self, x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
-        pad::pad_from(x, sources, out)
-    }
-
-    fn flip(&self, x: View, flipped: &[bool], out: View) -> Result<bool> {
-        flip::flip(x, flipped, out)
-    }
-
-    fn resample(&self, spec: &Resample, x: View, y: View) -> Result<bool> {
-        resample::resample(spec, x, y)
-    }
-
-    fn resample_backward(&self, spec: &Resample, dy: View, dx: View) -> Result<bool> {
-        resample::resample_backward(spec, dy, dx)
-    }
-
-    fn distances(&self, p: f64, a: View, b: View, out: View) -> Result<bool> {
-        distance::distances(p, a, b, out)
-    }
-
-    fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
-        sort::searchsorted(sorted, values, right, out)
-    }
-
-    fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
-        index::index(x, indices, out)
-    }
-
-    fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
-        index::index_put(indices, values, accumulate, out)
-    }
-
-    fn refuses_negative_indices(&self) -> bool {
-        true
-    }
-
-    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
-        gather::gather(x, dim, index, out)
-    }
-
-    fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-        gather::scatter(op, dim, index, src, out)
-    }
-
-    fn count_nonzero(&self, x: View) -> Result<usize> {
-        index::count_nonzero(x)
-    }
-
-    fn nonzero(&self, x: View, out: View) -> Result<()> {
-        index::nonzero(x, out)
-    }
-
-    fn matmul(&self, spec: &MatMul) -> Result<()> {
-        product::matmul(spec)
-    }
-
-    fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
-        product::conv_forward(spec, x, w, bias, y)
-    }
-
-    fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
-        product::conv_backward_input(spec, dy, w, dx)
-    }
-
-    fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
-        product::conv_backward_weight(spec, x, dy, dw)
-    }
-
-    fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
-        pool2d::max_pool(spec, x, y, indices)
-    }
-
-    fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
-        pool2d::max_pool_backward(spec, dy, indices, dx)
-    }
-
-    fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
-        pool2d::avg_pool(spec, x, y)
-    }
-
-    fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
-        pool2d::avg_pool_backward(spec, dy, dx)
-    }
-
-    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
-        softmax::softmax(log, dims, x, y)
-    }
-
-    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
-        softmax::softmax_backward(log, dims, dy, y, dx)
-    }
-
-    fn row_norm(
-        &self,
-        spec: &RowNorm,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        y: View,
-        low: Option<View>,
-        mean: View,
-        rstd: View,
-    ) -> Result<()> {
-        one_dtype("row_norm", low)?;
-        row_norm::row_norm(spec, x, weight, bias, y, mean, rstd)
-    }
-
-    fn row_norm_backward(
-        &self,
-        spec: &RowNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        mean: View,
-        rstd: View,
-        so_far: Option<View>,
-        dx: Option<View>,
-        low: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-    ) -> Result<()> {
-        one_dtype("row_norm_backward", low)?;
-        row_norm::row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, dweight, dbias)
-    }
-
-    fn batch_norm(
-        &self,
-        spec: &BatchNorm,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        y: View,
-        mean: View,
-        rstd: View,
-    ) -> Result<()> {
-        batch_norm::batch_norm(spec, x, weight, bias, y, mean, rstd)
-    }
-
-    fn batch_norm_backward(
-        &self,
-        spec: &BatchNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        mean: View,
-        rstd: View,
-        dx: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-    ) -> Result<()> {
-        batch_norm::batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias)
-    }
-
-    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
-        cross_entropy::cross_entropy(spec, loss, row_weight, lse)
-    }
-
-    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
-        cross_entropy::cross_entropy_backward(spec, lse, dloss, dlogits)
-    }
-
-    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
-        attention::attention(spec, out, lse)
-    }
-
-    fn attention_backward(
-        &self,
-        spec: &Attention,
-        out: View,
-        lse: View,
-        dout: View,
-        dq: View,
-        dk: View,
-        dv: View,
-    ) -> Result<()> {
-        attention::attention_backward(spec, out, lse, dout, dq, dk, dv)
-    }
-
-    fn pack_weight(&self, weight: View, rows: usize) -> Result<Option<Box<dyn PackedWeight>>> {
+    fn pack_weight(&self, weight: View, rows: usize) -> Result<Option<Packed>> {
         product::pack_weight(weight, rows)
     }
 
-    fn lstm_cell(&self, gates: View, before: View, c: View, h: View) -> Result<bool> {
-        lstm::lstm_cell(gates, before, c, h)
-    }
-
-    fn lstm_cell_backward(&self, step: &LstmStep, dc: View, dgates: View) -> Result<bool> {
-        lstm::lstm_cell_backward(step, dc, dgates)
-    }
-
-    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
-        update::update(updates, grad_scale)
-    }
-
-    fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {
-        reduce::foreach_norm(p, xs, out)
-    }
-
-    fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
-        update::foreach_scale(factor, xs, found_inf)
-    }
-
-    fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
-        linalg::linalg(op, inputs, outputs)
+    unsafe fn run(&self, call: &Call<View>) -> Result<Outcome> {
+        match call {
+            Call::Fill(c) => copy::fill(c.value, c.out)?,
+            Call::Arange(c) => copy::arange(c.start, c.step, c.out)?,
+            Call::Copy(c) => copy::copy(c.src, c.out)?,
+            Call::Random(c) => random::random(c.distribution, c.stream, c.out)?,
+            Call::Permutation(c) => return random::permutation(c.stream, c.out).map(Outcome::from),
+            Call::Pointwise(c) => pointwise::pointwise(c.op, c.compute, &c.inputs, &c.params, c.out)?,
+            Call::PointwiseGrad(c) => {
+                pointwise::pointwise_grad(c.op, c.wrt, c.compute, c.values, &c.params, c.out)?;
+            }
+            Call::Select(c) => pointwise::select(c.condition, c.a, c.b, c.out)?,
+            Call::Dropout(c) => random::dropout(c.x, c.p, c.stream, c.out)?,
+            Call::Reduce(c) => reduce::reduce(c.op, c.x, &c.reduced, c.out)?,
+            Call::ArgReduce(c) => reduce::arg_reduce(c.op, c.x, c.dim, c.values, c.indices)?,
+            Call::Scan(c) => scan::scan(c.op, c.x, c.dim, c.out, c.indices)?,
+            Call::Sort(c) => sort::sort(c.x, c.dim, c.descending, c.values, c.indices)?,
+            Call::TopK(c) => sort::topk(c.x, c.dim, c.largest, c.values, c.indices)?,
+            Call::Kth(c) => return sort::kth(c.x, c.dim, c.rank, c.values, c.indices).map(Outcome::from),
+            Call::SearchSorted(c) => sort::searchsorted(c.sorted, c.values, c.right, c.out)?,
+            Call::Histogram(c) => return histogram::histogram(c.x, c.low, c.high, c.out).map(Outcome::from),
+            Call::IntRange(c) => histogram::int_range(c.x, c.out)?,
+            Call::PadFrom(c) => return pad::pad_from(c.x, &c.sources, c.out).map(Outcome::from),
+            Call::Flip(c) => return flip::flip(c.x, &c.flipped, c.out).map(Outcome::from),
+            Call::Resample(c) => return resample::resample(&c.spec, c.x, c.y).map(Outcome::from),
+            Call::ResampleBackward(c) => {
+                return resample::resample_backward(&c.spec, c.dy, c.dx).map(Outcome::from);
+            }
+            Call::Distances(c) => return distance::distances(c.p, c.a, c.b, c.out).map(Outcome::from),
+            Call::Euclidean(c) => return distance::euclidean(c.a, c.b, c.out).map(Outcome::from),
+            Call::Index(c) => index::index(c.x, &c.indices, c.out)?,
+            Call::IndexPut(c) => index::index_put(&c.indices, c.values, c.accumulate, c.out)?,
+            Call::Gather(c) => gather::gather(c.x, c.dim, c.index, c.out)?,
+            Call::Scatter(c) => gather::scatter(c.op, c.dim, c.index, c.src, c.out)?,
+            Call::NonZero(c) => index::nonzero(c.x, c.out)?,
+            Call::MatMul(c) => product::matmul(c)?,
+            Call::PackedMatMul(c) => product::packed_matmul(c)?,
+            Call::ConvForward(c) => product::conv_forward(&c.spec, c.x, c.w, c.bias, c.y)?,
+            Call::ConvBackwardInput(c) if c.accumulate => return Ok(Outcome::Declined),
+            Call::ConvBackwardInput(c) => product::conv_backward_input(&c.spec, c.dy, c.w, c.dx)?,
+            Call::ConvBackwardWeight(c) => product::conv_backward_weight(&c.spec, c.x, c.dy, c.dw)?,
+            Call::MaxPool(c) => pool2d::max_pool(&c.spec, c.x, c.y, c.indices)?,
+            Call::MaxPoolBackward(c) => pool2d::max_pool_backward(&c.spec, c.dy, c.indices, c.dx)?,
+            Call::AvgPool(c) => pool2d::avg_pool(&c.spec, c.x, c.y)?,
+            Call::AvgPoolBackward(c) => pool2d::avg_pool_backward(&c.spec, c.dy, c.dx)?,
+            Call::Softmax(c) => softmax::softmax(c.log, c.dims, c.x, c.y)?,
+            Call::SoftmaxBackward(c) => softmax::softmax_backward(c.log, c.dims, c.dy, c.y, c.dx)?,
+            Call::RowNorm(c) if c.low.is_some() => return Ok(Outcome::Declined),
+            Call::RowNorm(c) => row_norm::row_norm(c)?,
+            Call::RowNormBackward(c) if c.low.is_some() => return Ok(Outcome::Declined),
+            Call::RowNormBackward(c) => row_norm::row_norm_backward(c)?,
+            Call::BatchNorm(c) => batch_norm::batch_norm(c)?,
+            Call::BatchNormBackward(c) if c.relu => return Ok(Outcome::Declined),
+            Call::BatchNormBackward(c) => batch_norm::batch_norm_backward(c)?,
+            Call::CrossEntropy(c) => cross_entropy::cross_entropy(&c.of, c.loss, c.row_weight, c.lse)?,
+            Call::CrossEntropyBackward(c) => {
+                cross_entropy::cross_entropy_backward(&c.of, c.lse, c.dloss, c.dlogits)?;
+            }
+            Call::Attention(c) => attention::attention(c)?,
+            Call::AttentionBackward(c) => attention::attention_backward(c)?,
+            Call::LstmCell(c) => return lstm::lstm_cell(c.gates, c.before, c.c, c.h).map(Outcome::from),
+            Call::LstmCellBackward(c) => return lstm::lstm_cell_backward(c).map(Outcome::from),
+            Call::Update(c) if c.live.is_empty() => update::update(&c.updates, c.grad_scale)?,
+            Call::ForeachNorm(c) => reduce::foreach_norm(c.p, &c.xs, c.out)?,
+            Call::ForeachScale(c) => update::foreach_scale(c.factor, &c.xs, c.found_inf)?,
+            Call::Linalg(c) => linalg::linalg(c.op, &c.inputs, &c.outputs)?,
+            Call::MatMulGelu(_)
+            | Call::MatMulGeluBackward(_)
+            | Call::BatchNormRunning(_)
+            | Call::Update(_)
+            | Call::ForeachCopy(_) => return Ok(Outcome::Declined),
+        }
+        Ok(Outcome::Done)
     }
 }

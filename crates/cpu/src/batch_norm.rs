@@ -11,7 +11,7 @@ use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::row_norm::{BLOCK, Moments, add_into, block_moments};
 use crate::simd::{Real, Simd, Vectors, sweep, total};
-use rushlight_core::backend::BatchNorm;
+use rushlight_core::backend::{BatchNorm, call};
 use rushlight_core::{Element, Result, View};
 
 /// Smaller planes leave vectors half empty: strips are then images.
@@ -21,15 +21,8 @@ const GRAIN: usize = 1 << 15;
 
 /// Channels normalised, scaled and shifted. `mean` and `rstd` (`[channels]`) are written when training (biased
 /// variance), else read.
-pub fn batch_norm(
-    spec: &BatchNorm,
-    x: View,
-    weight: Option<View>,
-    bias: Option<View>,
-    y: View,
-    mean: View,
-    rstd: View,
-) -> Result<()> {
+pub fn batch_norm(c: &call::BatchNorm<View>) -> Result<()> {
+    let call::BatchNorm { ref spec, x, weight, bias, y, mean, rstd, .. } = *c;
     const OP: &str = "batch_norm";
     let numel = spec.batch * spec.channels * spec.space;
     expect(OP, "x", &x, x.dtype, numel)?;
@@ -51,17 +44,8 @@ pub fn batch_norm(
 }
 
 /// Gradients of `batch_norm`; unneeded ones are `None`.
-pub fn batch_norm_backward(
-    spec: &BatchNorm,
-    dy: View,
-    x: View,
-    weight: Option<View>,
-    mean: View,
-    rstd: View,
-    dx: Option<View>,
-    dweight: Option<View>,
-    dbias: Option<View>,
-) -> Result<()> {
+pub fn batch_norm_backward(c: &call::BatchNormBackward<View>) -> Result<()> {
+    let call::BatchNormBackward { ref spec, dy, x, weight, mean, rstd, dx, dweight, dbias, .. } = *c;
     const OP: &str = "batch_norm_backward";
     let numel = spec.batch * spec.channels * spec.space;
     expect(OP, "x", &x, x.dtype, numel)?;

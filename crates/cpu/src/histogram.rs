@@ -1,6 +1,6 @@
 //! Histograms: counts of elements in bins of equal width, and the range of integers to be counted.
 
-use crate::float::Shared;
+use crate::float::{Shared, expect};
 use crate::isa::Isa;
 use crate::multiversion;
 use crate::pool;
@@ -114,12 +114,11 @@ unsafe fn places_of_kernel<T: Number, I: Isa>(
     }
 }
 
-/// See `Backend::int_range`.
-pub fn int_range(x: View) -> Result<Option<[i64; 2]>> {
+/// See `call::IntRange`.
+pub fn int_range(x: View, out: View) -> Result<()> {
     let n = x.numel();
-    if x.dtype != DType::I64 || !x.layout.is_contiguous() || n == 0 {
-        return Ok(None);
-    }
+    expect("int_range", "x", &x, DType::I64, n)?;
+    expect("int_range", "out", &out, DType::I64, 2)?;
     let values = Shared::new(x.ptr().cast::<i64>());
     let total = Mutex::new([i64::MAX, i64::MIN]);
     pool::parallel_ranges(n, TASK, |from, to| {
@@ -128,7 +127,10 @@ pub fn int_range(x: View) -> Result<Option<[i64; 2]>> {
         let mut total = total.lock().unwrap_or_else(|e| e.into_inner());
         *total = [total[0].min(low), total[1].max(high)];
     });
-    Ok(Some(total.into_inner().unwrap_or_else(|e| e.into_inner())))
+    let total = total.into_inner().unwrap_or_else(|e| e.into_inner());
+    // SAFETY: contiguous, of two `i64`.
+    unsafe { out.ptr().cast::<[i64; 2]>().write_unaligned(total) };
+    Ok(())
 }
 
 multiversion! {

@@ -448,11 +448,6 @@ pub(crate) fn each_target(offsets: &[usize], block: usize, f: impl Fn(&[u32]) + 
     });
 }
 
-/// Number of nonzero elements.
-pub fn count_nonzero(x: View) -> Result<usize> {
-    crate::reduce::count_nonzero(x)
-}
-
 /// Elements per piece.
 const PIECE: usize = 32 << 10;
 

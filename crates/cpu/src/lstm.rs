@@ -4,7 +4,7 @@ use crate::float::Shared;
 use crate::isa::Isa;
 use crate::lane::{clamp, exp_bounded, one_minus_exp};
 use crate::{multiversion, pool};
-use rushlight_core::backend::LstmStep;
+use rushlight_core::backend::call;
 use rushlight_core::{DType, Error, Result, View};
 
 /// Minimum elements of the state per task.
@@ -41,7 +41,8 @@ pub fn lstm_cell(gates: View, before: View, c: View, h: View) -> Result<bool> {
 }
 
 /// See `Backend::lstm_cell_backward`.
-pub fn lstm_cell_backward(step: &LstmStep, dc: View, dgates: View) -> Result<bool> {
+pub fn lstm_cell_backward(step: &call::LstmCellBackward<View>) -> Result<bool> {
+    let (dc, dgates) = (step.dc, step.dgates);
     let states = [step.before, step.c, step.dh, dc, step.outer.unwrap_or(dc)];
     let (Some([batch, hidden]), Some(_)) = (sizes(step.gates, &states)?, sizes(dgates, &states)?) else {
         return Ok(false);

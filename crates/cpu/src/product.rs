@@ -2,8 +2,9 @@
 
 use crate::conv;
 use crate::gemm::{self, Bias, BiasAxis, Gemm, PackedLeft};
-use rushlight_core::backend::{Activation, Conv, MatMul, PackedWeight, View};
+use rushlight_core::backend::{Activation, Conv, MatMul, Packed, View, call};
 use rushlight_core::{DType, Error, Result};
+use std::sync::Arc;
 
 fn strides(view: View) -> [isize; 3] {
     let s = view.strides();
@@ -53,7 +54,7 @@ struct Weight {
 }
 
 /// See `Backend::pack_weight`.
-pub fn pack_weight(weight: View, rows: usize) -> Result<Option<Box<dyn PackedWeight>>> {
+pub fn pack_weight(weight: View, rows: usize) -> Result<Option<Packed>> {
     let (&[k, n], &[row, column]) = (weight.shape(), weight.strides()) else {
         return Err(Error::shape(format!("pack_weight: expected a matrix, got {:?}", weight.shape())));
     };
@@ -62,28 +63,31 @@ pub fn pack_weight(weight: View, rows: usize) -> Result<Option<Box<dyn PackedWei
     }
     // SAFETY: the view is within its storage.
     let left = unsafe { PackedLeft::new(weight.ptr().cast(), [column as isize, row as isize], n, k, rows) };
-    Ok(left.map(|left| Box::new(Weight { left, shape: [k, n] }) as Box<dyn PackedWeight>))
+    Ok(left.map(|left| Packed(Arc::new(Weight { left, shape: [k, n] }))))
 }
 
-impl PackedWeight for Weight {
-    fn multiply(&self, a: View, out: View, beta: f64) -> Result<()> {
-        let [k, n] = self.shape;
-        let rows = a.shape().first().copied().unwrap_or(0);
-        let fits = |v: View, width| v.shape() == [rows, width] && v.dtype == DType::F32 && v.layout.is_contiguous();
-        if !fits(a, k) || !fits(out, n) {
-            return Err(Error::shape(format!(
-                "packed weight: {} {:?} @ [{k}, {n}] to {} {:?}, expected contiguous float32 matrices that fit",
-                a.dtype,
-                a.shape(),
-                out.dtype,
-                out.shape()
-            )));
-        }
-        let (a, out) = ((a.ptr().cast_const().cast(), [1, k as isize]), (out.ptr().cast(), [1, n as isize]));
-        // SAFETY: the views are within their storages and have these shapes; the output overlaps no input.
-        unsafe { self.left.multiply(rows, a, out, beta as f32) };
-        Ok(())
+/// See `call::PackedMatMul`.
+pub fn packed_matmul(c: &call::PackedMatMul<View>) -> Result<()> {
+    let call::PackedMatMul { ref packed, beta, a, out, .. } = *c;
+    let Some(Weight { left, shape: [k, n] }) = packed.0.downcast_ref() else {
+        return Err(Error::value("packed_matmul: the weight was packed by another engine"));
+    };
+    let (k, n) = (*k, *n);
+    let rows = a.shape().first().copied().unwrap_or(0);
+    let fits = |v: View, width| v.shape() == [rows, width] && v.dtype == DType::F32 && v.layout.is_contiguous();
+    if !fits(a, k) || !fits(out, n) {
+        return Err(Error::shape(format!(
+            "packed_matmul: {} {:?} @ [{k}, {n}] to {} {:?}, expected contiguous float32 matrices that fit",
+            a.dtype,
+            a.shape(),
+            out.dtype,
+            out.shape()
+        )));
     }
+    let (a, out) = ((a.ptr().cast_const().cast(), [1, k as isize]), (out.ptr().cast(), [1, n as isize]));
+    // SAFETY: the views are within their storages and have these shapes; the output overlaps no input.
+    unsafe { left.multiply(rows, a, out, beta as f32) };
+    Ok(())
 }
 
 /// Converts the convolution for the kernels; an error if the padded images would not fit memory.

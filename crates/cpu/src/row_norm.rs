@@ -9,7 +9,7 @@ use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
 use backward::{Input, backward};
-use rushlight_core::backend::RowNorm;
+use rushlight_core::backend::{RowNorm, call};
 use rushlight_core::{Element, Result, View};
 
 /// Rows up to this length stay in a core's L2 cache between passes; the blocks of longer ones are split over all
@@ -23,15 +23,8 @@ const GRAIN: usize = 1 << 15;
 const STREAM: usize = 1 << 25;
 
 /// Rows normalised, scaled and shifted; `mean` (unused for rms) and `rstd` are `[rows]`.
-pub fn row_norm(
-    spec: &RowNorm,
-    x: View,
-    weight: Option<View>,
-    bias: Option<View>,
-    y: View,
-    mean: View,
-    rstd: View,
-) -> Result<()> {
+pub fn row_norm(c: &call::RowNorm<View>) -> Result<()> {
+    let call::RowNorm { ref spec, x, weight, bias, y, mean, rstd, .. } = *c;
     const OP: &str = "row_norm";
     expect(OP, "x", &x, x.dtype, spec.rows * spec.cols)?;
     expect(OP, "y", &y, x.dtype, spec.rows * spec.cols)?;
@@ -54,18 +47,8 @@ pub fn row_norm(
 }
 
 /// Gradients of `row_norm`; unneeded ones are `None`. `so_far` is added to `dx`.
-pub fn row_norm_backward(
-    spec: &RowNorm,
-    dy: View,
-    x: View,
-    weight: Option<View>,
-    mean: View,
-    rstd: View,
-    so_far: Option<View>,
-    dx: Option<View>,
-    dweight: Option<View>,
-    dbias: Option<View>,
-) -> Result<()> {
+pub fn row_norm_backward(c: &call::RowNormBackward<View>) -> Result<()> {
+    let call::RowNormBackward { ref spec, dy, x, weight, mean, rstd, so_far, dx, dweight, dbias, .. } = *c;
     const OP: &str = "row_norm_backward";
     expect(OP, "x", &x, x.dtype, spec.rows * spec.cols)?;
     expect(OP, "dy", &dy, x.dtype, spec.rows * spec.cols)?;

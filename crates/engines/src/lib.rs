@@ -3,11 +3,10 @@
 //! Higher layers look up the engine of a [`Device`] here and use it through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
-mod calls;
 mod carried;
 mod meta;
 
-pub use carried::carried;
+pub use carried::run_carried;
 
 use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};

@@ -4,7 +4,7 @@
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::softmax::float;
-use rushlight_core::backend::Attention;
+use rushlight_core::backend::{Attention, call};
 use rushlight_core::{DType, Error, Result, View};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -212,16 +212,8 @@ impl Gpu {
         Ok(true)
     }
 
-    pub fn attention_backward(
-        &self,
-        a: &Attention,
-        out: View,
-        lse: View,
-        dout: View,
-        dq: View,
-        dk: View,
-        dv: View,
-    ) -> Result<()> {
+    pub fn attention_backward(&self, c: &call::AttentionBackward<View>) -> Result<()> {
+        let call::AttentionBackward { of: ref a, out, lse, dout, dq, dk, dv } = *c;
         let (spec, form) = spec("attention_backward", a)?;
         let saved = Saved {
             out: out.ptr() as u64,
@@ -255,12 +247,13 @@ impl Gpu {
             let [q, k, v] = [self.packed(a.q)?, self.packed(a.k)?, self.packed(a.v)?];
             let (out, dout) = (self.packed(out)?, self.packed(dout)?);
             let a = Attention { q: q.view(), k: k.view(), v: v.view(), ..*a };
-            return self.attention_backward(&a, out.view(), lse, dout.view(), dq, dk, dv);
+            let of = a;
+            return self.attention_backward(&call::AttentionBackward { of, out: out.view(), dout: dout.view(), ..*c });
         }
         if grads.iter().any(|g| !g.layout.is_contiguous()) {
             let packed = grads.iter().map(|g| self.temporary(g.shape(), g.dtype)).collect::<Result<Vec<_>>>()?;
             let [q, k, v] = [&packed[0], &packed[1], &packed[2]].map(|t| t.view());
-            self.attention_backward(a, out, lse, dout, q, k, v)?;
+            self.attention_backward(&call::AttentionBackward { dq: q, dk: k, dv: v, ..*c })?;
             return packed.iter().zip(grads).try_for_each(|(from, to)| self.copy(from.view(), to));
         }
         let function = self.attention_kernel("attention_delta", "BACKWARD", form, 0)?;

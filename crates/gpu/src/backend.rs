@@ -1,13 +1,11 @@
 //! Implementation of the `Backend` trait: dispatches to each family's module.
 
-use crate::batch_norm::After;
 use crate::device::Gpu;
 use crate::driver::{Handle, Opened};
 use crate::matmul::Gelu;
 use crate::stream::Event;
 use rushlight_core::backend::*;
-use rushlight_core::rng::Distribution;
-use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
+use rushlight_core::{Device, Error, Result};
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
@@ -177,300 +175,92 @@ impl Backend for GpuBackend {
         unsafe { crate::host::upload_pinned(src, bytes, dst, offset) }
     }
 
-    fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<bool> {
+    fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<Outcome> {
         if Gpu::of("copy_from_peer", src).is_err() {
-            return Ok(false);
+            return Ok(Outcome::Declined);
         }
-        crate::host::copy_between(src, src_offset, dst, bytes).map(|()| true)
+        crate::host::copy_between(src, src_offset, dst, bytes).map(|()| Outcome::Done)
     }
 
-    fn fill(&self, value: Scalar, out: View) -> Result<()> {
-        self.0.fill(value, out)
-    }
-
-    fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {
-        self.0.arange(start, step, out)
-    }
-
-    fn copy(&self, src: View, out: View) -> Result<()> {
-        self.0.copy(src, out)
-    }
-
-    fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()> {
-        self.0.random(distribution, stream, out)
-    }
-
-    fn pointwise(&self, op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
-        self.0.pointwise(op, compute, inputs, params, out)
-    }
-
-    fn pointwise_grad(
-        &self,
-        op: Pointwise,
-        wrt: usize,
-        compute: DType,
-        values: [Option<Operand>; 5],
-        params: &[f64],
-        out: View,
-    ) -> Result<()> {
-        self.0.pointwise_grad(op, wrt, compute, values, params, out)
-    }
-
-    fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
-        self.0.select(condition, a, b, out)
-    }
-
-    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()> {
-        self.0.dropout(x, p, stream, out)
-    }
-
-    fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
-        self.0.reduce(op, x, reduced, out)
-    }
-
-    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
-        self.0.arg_reduce(op, x, dim, values, indices)
-    }
-
-    fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
-        self.0.scan(op, x, dim, out, indices)
-    }
-
-    fn sort(&self, x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
-        self.0.sort(x, dim, descending, values, indices)
-    }
-
-    fn topk(&self, x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
-        self.0.topk(x, dim, largest, values, indices)
-    }
-
-    fn searchsorted(&self, sorted: View, values: View, right: bool, out: View) -> Result<()> {
-        self.0.searchsorted(sorted, values, right, out)
-    }
-
-    fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
-        self.0.index(x, indices, out)
-    }
-
-    fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
-        self.0.index_put(indices, values, accumulate, out)
-    }
-
-    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
-        self.0.gather(x, dim, index, out)
-    }
-
-    fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-        self.0.scatter(op, dim, index, src, out)
-    }
-
-    fn count_nonzero(&self, x: View) -> Result<usize> {
-        self.0.count_nonzero(x)
-    }
-
-    fn nonzero(&self, x: View, out: View) -> Result<()> {
-        self.0.nonzero(x, out)
-    }
-
-    fn matmul(&self, spec: &MatMul) -> Result<()> {
-        self.0.matmul(spec)
-    }
-
-    fn matmul_gelu(&self, spec: &MatMul, kept: View) -> Result<bool> {
-        self.0.matmul_gelu(spec, Gelu::Keep(kept.ptr() as u64))
-    }
-
-    fn matmul_gelu_backward(&self, spec: &MatMul, kept: View, sums: View) -> Result<bool> {
-        if !self.0.matmul_gelu(spec, Gelu::Backward(kept.ptr() as u64))? {
-            return Ok(false);
-        }
-        self.0.reduce(Reduce::Sum, spec.out, &[true, true, false], sums)?;
-        Ok(true)
-    }
-
-    fn conv_forward(&self, spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
-        self.0.conv_forward(spec, x, w, bias, y)
-    }
-
-    fn conv_backward_input(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
-        self.0.conv_backward_input(spec, dy, w, dx)
-    }
-
-    fn conv_backward_input_add(&self, spec: &Conv, dy: View, w: View, dx: View) -> Result<bool> {
-        self.0.conv_backward_input_add(spec, dy, w, dx)
-    }
-
-    fn conv_backward_weight(&self, spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
-        self.0.conv_backward_weight(spec, x, dy, dw)
-    }
-
-    fn max_pool(&self, spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
-        self.0.max_pool(spec, x, y, indices)
-    }
-
-    fn max_pool_backward(&self, spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
-        self.0.max_pool_backward(spec, dy, indices, dx)
-    }
-
-    fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
-        self.0.avg_pool(spec, x, y)
-    }
-
-    fn avg_pool_backward(&self, spec: &Pool, dy: View, dx: View) -> Result<()> {
-        self.0.avg_pool_backward(spec, dy, dx)
-    }
-
-    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
-        self.0.softmax(log, dims, x, y)
-    }
-
-    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
-        self.0.softmax_backward(log, dims, dy, y, dx)
-    }
-
-    fn row_norm(
-        &self,
-        spec: &RowNorm,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        y: View,
-        low: Option<View>,
-        mean: View,
-        rstd: View,
-    ) -> Result<()> {
-        self.0.row_norm(spec, x, weight, bias, y, low, mean, rstd)
-    }
-
-    fn row_norm_backward(
-        &self,
-        spec: &RowNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        mean: View,
-        rstd: View,
-        so_far: Option<View>,
-        dx: Option<View>,
-        low: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-    ) -> Result<()> {
-        self.0.row_norm_backward(spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias)
-    }
-
-    fn batch_norm(
-        &self,
-        spec: &BatchNorm,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        y: View,
-        mean: View,
-        rstd: View,
-    ) -> Result<()> {
-        self.0.batch_norm(spec, x, weight, bias, y, mean, rstd)
-    }
-
-    fn batch_norm_backward(
-        &self,
-        spec: &BatchNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        mean: View,
-        rstd: View,
-        dx: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-    ) -> Result<()> {
-        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias, After::Nothing)
-    }
-
-    fn batch_norm_relu_backward(
-        &self,
-        spec: &BatchNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        mean: View,
-        rstd: View,
-        dx: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-    ) -> Result<()> {
-        let after = After::Relu(bias);
-        self.0.batch_norm_backward(spec, dy, x, weight, mean, rstd, dx, dweight, dbias, after)
-    }
-
-    fn batch_norm_running(
-        &self,
-        spec: &BatchNorm,
-        momentum: f64,
-        mean: View,
-        rstd: View,
-        running: [View; 2],
-    ) -> Result<bool> {
-        self.0.batch_norm_running(spec, momentum, mean, rstd, running)
-    }
-
-    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
-        self.0.cross_entropy(spec, loss, row_weight, lse)
-    }
-
-    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
-        self.0.cross_entropy_backward(spec, lse, dloss, dlogits)
-    }
-
-    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
-        self.0.attention(spec, out, lse)
-    }
-
-    fn attention_backward(
-        &self,
-        spec: &Attention,
-        out: View,
-        lse: View,
-        dout: View,
-        dq: View,
-        dk: View,
-        dv: View,
-    ) -> Result<()> {
-        self.0.attention_backward(spec, out, lse, dout, dq, dk, dv)
-    }
-
-    fn lstm_cell(&self, gates: View, before: View, c: View, h: View) -> Result<bool> {
-        self.0.lstm_cell(gates, before, c, h)
-    }
-
-    fn lstm_cell_backward(&self, step: &LstmStep, dc: View, dgates: View) -> Result<bool> {
-        self.0.lstm_cell_backward(step, dc, dgates)
-    }
-
-    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
-        self.0.update_parameters(updates, &[], grad_scale, None)
-    }
-
-    fn foreach_norm(&self, p: f64, xs: &[View], out: View) -> Result<()> {
-        self.0.foreach_norm(p, xs, out)
-    }
-
-    fn foreach_scale(&self, factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
-        self.0.foreach_scale(factor, xs, found_inf)
-    }
-
-    fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
-        self.0.foreach_copy(from, to)
-    }
-
-    fn linalg(&self, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
+    unsafe fn run(&self, call: &Call<View>) -> Result<Outcome> {
         let gpu = &self.0;
-        gpu.enter()?;
-        let new = || gpu.driver.relaxed(|| gpu.libraries.factorisations());
-        match gpu.factorisations.get_or_init(new) {
-            Ok(library) => library.linalg(gpu, op, inputs, outputs),
-            Err(e) => Err(Error::unsupported(format!("{op:?} is computed on the CPU: {e}"))),
+        match call {
+            Call::Fill(c) => gpu.fill(c.value, c.out)?,
+            Call::Arange(c) => gpu.arange(c.start, c.step, c.out)?,
+            Call::Copy(c) => gpu.copy(c.src, c.out)?,
+            Call::Random(c) => gpu.random(c.distribution, c.stream, c.out)?,
+            Call::Pointwise(c) => gpu.pointwise(c.op, c.compute, &c.inputs, &c.params, c.out)?,
+            Call::PointwiseGrad(c) => gpu.pointwise_grad(c.op, c.wrt, c.compute, c.values, &c.params, c.out)?,
+            Call::Select(c) => gpu.select(c.condition, c.a, c.b, c.out)?,
+            Call::Dropout(c) => gpu.dropout(c.x, c.p, c.stream, c.out)?,
+            Call::Reduce(c) => gpu.reduce(c.op, c.x, &c.reduced, c.out)?,
+            Call::ArgReduce(c) => gpu.arg_reduce(c.op, c.x, c.dim, c.values, c.indices)?,
+            Call::Scan(c) => gpu.scan(c.op, c.x, c.dim, c.out, c.indices)?,
+            Call::Sort(c) => gpu.sort(c.x, c.dim, c.descending, c.values, c.indices)?,
+            Call::TopK(c) => gpu.topk(c.x, c.dim, c.largest, c.values, c.indices)?,
+            Call::SearchSorted(c) => gpu.searchsorted(c.sorted, c.values, c.right, c.out)?,
+            Call::Index(c) => gpu.index(c.x, &c.indices, c.out)?,
+            Call::IndexPut(c) => gpu.index_put(&c.indices, c.values, c.accumulate, c.out)?,
+            Call::Gather(c) => gpu.gather(c.x, c.dim, c.index, c.out)?,
+            Call::Scatter(c) => gpu.scatter(c.op, c.dim, c.index, c.src, c.out)?,
+            Call::NonZero(c) => gpu.nonzero(c.x, c.out)?,
+            Call::MatMul(c) => gpu.matmul(c)?,
+            Call::MatMulGelu(c) => {
+                return gpu.matmul_gelu(&c.product, Gelu::Keep(c.kept.ptr() as u64)).map(Outcome::from);
+            }
+            Call::MatMulGeluBackward(c) => {
+                if !gpu.matmul_gelu(&c.product, Gelu::Backward(c.kept.ptr() as u64))? {
+                    return Ok(Outcome::Declined);
+                }
+                gpu.reduce(Reduce::Sum, c.product.out, &[true, true, false], c.sums)?;
+            }
+            Call::ConvForward(c) => gpu.conv_forward(&c.spec, c.x, c.w, c.bias, c.y)?,
+            Call::ConvBackwardInput(c) if c.accumulate => {
+                return gpu.conv_backward_input_add(&c.spec, c.dy, c.w, c.dx).map(Outcome::from);
+            }
+            Call::ConvBackwardInput(c) => gpu.conv_backward_input(&c.spec, c.dy, c.w, c.dx)?,
+            Call::ConvBackwardWeight(c) => gpu.conv_backward_weight(&c.spec, c.x, c.dy, c.dw)?,
+            Call::MaxPool(c) => gpu.max_pool(&c.spec, c.x, c.y, c.indices)?,
+            Call::MaxPoolBackward(c) => gpu.max_pool_backward(&c.spec, c.dy, c.indices, c.dx)?,
+            Call::AvgPool(c) => gpu.avg_pool(&c.spec, c.x, c.y)?,
+            Call::AvgPoolBackward(c) => gpu.avg_pool_backward(&c.spec, c.dy, c.dx)?,
+            Call::Softmax(c) => gpu.softmax(c.log, c.dims, c.x, c.y)?,
+            Call::SoftmaxBackward(c) => gpu.softmax_backward(c.log, c.dims, c.dy, c.y, c.dx)?,
+            Call::RowNorm(c) => gpu.row_norm(c)?,
+            Call::RowNormBackward(c) => gpu.row_norm_backward(c)?,
+            Call::BatchNorm(c) => gpu.batch_norm(c)?,
+            Call::BatchNormBackward(c) => gpu.batch_norm_backward(c)?,
+            Call::BatchNormRunning(c) => return gpu.batch_norm_running(c).map(Outcome::from),
+            Call::CrossEntropy(c) => gpu.cross_entropy(&c.of, c.loss, c.row_weight, c.lse)?,
+            Call::CrossEntropyBackward(c) => gpu.cross_entropy_backward(&c.of, c.lse, c.dloss, c.dlogits)?,
+            Call::Attention(c) => gpu.attention(&c.of, c.out, c.lse)?,
+            Call::AttentionBackward(c) => gpu.attention_backward(c)?,
+            Call::LstmCell(c) => return gpu.lstm_cell(c.gates, c.before, c.c, c.h).map(Outcome::from),
+            Call::LstmCellBackward(c) => return gpu.lstm_cell_backward(c).map(Outcome::from),
+            Call::Update(c) => gpu.update_parameters(&c.updates, &c.live, c.grad_scale, c.found_inf)?,
+            Call::ForeachNorm(c) => gpu.foreach_norm(c.p, &c.xs, c.out)?,
+            Call::ForeachScale(c) => gpu.foreach_scale(c.factor, &c.xs, c.found_inf)?,
+            Call::ForeachCopy(c) => gpu.foreach_copy(&c.from, &c.to)?,
+            Call::Linalg(c) => {
+                gpu.enter()?;
+                let new = || gpu.driver.relaxed(|| gpu.libraries.factorisations());
+                match gpu.factorisations.get_or_init(new) {
+                    Ok(library) => library.linalg(gpu, c.op, &c.inputs, &c.outputs)?,
+                    Err(_) => return Ok(Outcome::Declined),
+                }
+            }
+            Call::Permutation(_)
+            | Call::Kth(_)
+            | Call::Histogram(_)
+            | Call::IntRange(_)
+            | Call::PadFrom(_)
+            | Call::Flip(_)
+            | Call::Resample(_)
+            | Call::ResampleBackward(_)
+            | Call::Distances(_)
+            | Call::Euclidean(_)
+            | Call::PackedMatMul(_) => return Ok(Outcome::Declined),
         }
+        Ok(Outcome::Done)
     }
 }

@@ -5,7 +5,7 @@ use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
 use crate::row_norm::{address, parameter_dtype};
 use crate::softmax::float;
-use rushlight_core::backend::BatchNorm;
+use rushlight_core::backend::{BatchNorm, call};
 use rushlight_core::{DType, Result, View};
 
 const THREADS: usize = 256;
@@ -62,15 +62,6 @@ impl Share {
     }
 }
 
-/// The op after a batch norm whose gradients are computed.
-#[derive(Clone, Copy)]
-pub enum After<'a> {
-    /// None: the gradient is with respect to the batch norm's output.
-    Nothing,
-    /// A ReLU: the gradient is with respect to its output; the kernel recomputes the sign from the bias.
-    Relu(Option<View<'a>>),
-}
-
 /// Launch configuration of the kernel that combines pieces: 32 channels by 32 threads each.
 fn joining(channels: usize) -> Result<Grid> {
     Ok(Grid { threads: [32, 32], ..Grid::line(channels.div_ceil(32), 32)? })
@@ -81,16 +72,8 @@ impl Gpu {
         self.function(key(entry, x, p, share), || defines(part, x, p, share))
     }
 
-    pub fn batch_norm(
-        &self,
-        spec: &BatchNorm,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        y: View,
-        mean: View,
-        rstd: View,
-    ) -> Result<()> {
+    pub fn batch_norm(&self, c: &call::BatchNorm<View>) -> Result<()> {
+        let call::BatchNorm { ref spec, x, weight, bias, y, mean, rstd } = *c;
         float("batch_norm", x.dtype)?;
         let (channels, eps) = (spec.channels, spec.eps);
         if spec.batch * channels * spec.space == 0 {
@@ -128,14 +111,9 @@ impl Gpu {
     }
 
     /// Updates running statistics from a batch's.
-    pub fn batch_norm_running(
-        &self,
-        spec: &BatchNorm,
-        momentum: f64,
-        mean: View,
-        rstd: View,
-        running: [View; 2],
-    ) -> Result<bool> {
+    pub fn batch_norm_running(&self, c: &call::BatchNormRunning<View>) -> Result<bool> {
+        let call::BatchNormRunning { ref spec, momentum, mean, rstd, running_mean, running_var } = *c;
+        let running = [running_mean, running_var];
         let dtype = mean.dtype;
         if running.iter().any(|v| v.dtype != dtype || !v.layout.is_contiguous())
             || !matches!(dtype, DType::F32 | DType::F64)
@@ -170,19 +148,8 @@ impl Gpu {
         Ok(true)
     }
 
-    pub fn batch_norm_backward(
-        &self,
-        spec: &BatchNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        mean: View,
-        rstd: View,
-        dx: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-        after: After,
-    ) -> Result<()> {
+    pub fn batch_norm_backward(&self, c: &call::BatchNormBackward<View>) -> Result<()> {
+        let call::BatchNormBackward { ref spec, dy, x, weight, mean, rstd, dx, dweight, dbias, relu, bias } = *c;
         float("batch_norm_backward", x.dtype)?;
         let channels = spec.channels;
         if channels == 0 {
@@ -198,15 +165,12 @@ impl Gpu {
         // Allocate before claiming the mask: the memory that the mask reads must not be reused.
         let scratch = self.scratch(pieces * channels * PARTIAL)?;
         // A deferred gradient of a ReLU, fused into this pass.
-        let masked = if sums_run && matches!(after, After::Nothing) { self.take_mask(dy) } else { None };
-        let (w, bias, relu) = match after {
-            After::Nothing if masked.is_some() => (address(weight), 0, MASKED),
-            After::Nothing => (address(weight), 0, 0),
-            After::Relu(bias) => (address(weight), address(bias), 1),
-        };
-        let all = match after {
-            After::Nothing => [None; 2],
-            After::Relu(bias) => [weight, bias],
+        let masked = if sums_run && !relu { self.take_mask(dy) } else { None };
+        let all = if relu { [weight, bias] } else { [None; 2] };
+        let (w, bias, relu) = match relu {
+            true => (address(weight), address(bias), 1),
+            false if masked.is_some() => (address(weight), 0, MASKED),
+            false => (address(weight), 0, 0),
         };
         let kernel = |entry, p, relu: u16| {
             let Share { lanes, channels, across, wide } = share;

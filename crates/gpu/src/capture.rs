@@ -11,8 +11,8 @@ use crate::driver::{DevicePtr, Handle, Launch};
 use crate::host::Pinned;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::stream::Event;
-use rushlight_core::backend::{Capture, Graph, ParamUpdate, Recording, StepPool, Verdict};
-use rushlight_core::{Error, Operand, Result, Storage, View};
+use rushlight_core::backend::{Capture, Graph, Recording, StepPool, Verdict};
+use rushlight_core::{Error, Result, Storage, View};
 use std::any::Any;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -401,15 +401,5 @@ impl Capture for Gpu {
 
     fn verdict(&self) -> Result<Arc<dyn Verdict>> {
         Ok(Arc::new(HostNumber::new(self.this()?)?))
-    }
-
-    fn update(
-        &self,
-        updates: &[ParamUpdate],
-        numbers: &[u64],
-        grad_scale: Operand,
-        found_inf: Option<View>,
-    ) -> Result<()> {
-        self.update_parameters(updates, numbers, grad_scale, found_inf)
     }
 }

@@ -8,7 +8,7 @@ use crate::device::{Gpu, Temporary};
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::plan::{MAX_RANK, Nest};
 use crate::scan::along;
-use rushlight_core::backend::{Reduce, Scan, Scatter};
+use rushlight_core::backend::{Scan, Scatter};
 use rushlight_core::{DType, Dims, Error, Operand, Result, Scalar, View};
 
 const THREADS: usize = 256;
@@ -234,14 +234,6 @@ impl Gpu {
             block: 1,
         };
         self.segments(op, &offsets, &blocks, src, out)
-    }
-
-    pub fn count_nonzero(&self, x: View) -> Result<usize> {
-        let count = self.temporary(&vec![1; x.shape().len()], DType::I64)?;
-        self.reduce(Reduce::CountNonzero, x, &vec![true; x.shape().len()], count.view())?;
-        let mut bytes = [0; 8];
-        self.read(count.view().ptr() as u64, &mut bytes)?;
-        Ok(i64::from_le_bytes(bytes) as usize)
     }
 
     pub fn nonzero(&self, x: View, out: View) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Function, Grid, Key, launch, wide_type};
-use rushlight_core::backend::LstmStep;
+use rushlight_core::backend::call;
 use rushlight_core::{DType, Error, Result, View};
 
 const THREADS: usize = 128;
@@ -46,7 +46,8 @@ impl Gpu {
         Ok(true)
     }
 
-    pub fn lstm_cell_backward(&self, step: &LstmStep, dc: View, dgates: View) -> Result<bool> {
+    pub fn lstm_cell_backward(&self, step: &call::LstmCellBackward<View>) -> Result<bool> {
+        let (dc, dgates) = (step.dc, step.dgates);
         let states = [step.before, step.c, step.dh, dc, step.outer.unwrap_or(dc)];
         let [count, hidden] = sizes(step.gates, &states)?;
         sizes(dgates, &states)?;

@@ -4,7 +4,7 @@ use crate::device::Gpu;
 use crate::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::rows::Rows;
 use crate::softmax::float;
-use rushlight_core::backend::RowNorm;
+use rushlight_core::backend::{RowNorm, call};
 use rushlight_core::{DType, Error, Result, View};
 
 /// Number of blocks that fills the device.
@@ -32,17 +32,8 @@ pub fn parameter_dtype(call: &str, x: DType, parameters: &[Option<View>]) -> Res
 }
 
 impl Gpu {
-    pub fn row_norm(
-        &self,
-        spec: &RowNorm,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        y: View,
-        low: Option<View>,
-        mean: View,
-        rstd: View,
-    ) -> Result<()> {
+    pub fn row_norm(&self, c: &call::RowNorm<View>) -> Result<()> {
+        let call::RowNorm { ref spec, x, weight, bias, y, low, mean, rstd } = *c;
         float("row_norm", x.dtype)?;
         let (count, n, eps) = (spec.rows, spec.cols, spec.eps);
         if count == 0 {
@@ -59,20 +50,8 @@ impl Gpu {
         launch!(self, function, rows.grid(count)?; from, w, b, to, low, mean, rstd, count, n, eps)
     }
 
-    pub fn row_norm_backward(
-        &self,
-        spec: &RowNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        mean: View,
-        rstd: View,
-        so_far: Option<View>,
-        dx: Option<View>,
-        low: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-    ) -> Result<()> {
+    pub fn row_norm_backward(&self, c: &call::RowNormBackward<View>) -> Result<()> {
+        let call::RowNormBackward { ref spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias } = *c;
         float("row_norm_backward", x.dtype)?;
         let (count, n) = (spec.rows, spec.cols);
         let (g, from, mean, rstd) = (dy.ptr() as u64, x.ptr() as u64, mean.ptr() as u64, rstd.ptr() as u64);

@@ -4,7 +4,7 @@
 use crate::autograd::mode::no_grad;
 use crate::capture::{self, Renew};
 use crate::{Arg, Tensor};
-use rushlight_core::backend::{Operand, ParamUpdate, UPDATE_NUMBERS, UpdateRule};
+use rushlight_core::backend::{Operand, ParamUpdate, UPDATE_NUMBERS, UpdateRule, call};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Device, Error, Layout, Result, View};
 
@@ -115,7 +115,7 @@ fn step(
     } else {
         updates.iter().map(Aligned::new).collect::<Result<_>>()?
     };
-    let views: SmallVec<[ParamUpdate; 8]> = updates
+    let views: Vec<ParamUpdate> = updates
         .iter()
         .enumerate()
         .map(|(i, u)| ParamUpdate {
@@ -132,15 +132,11 @@ fn step(
         })
         .collect();
     let live = addresses(first.param.device())?;
-    match first.param.backend().capture() {
-        Some(capture) if !live.is_empty() => {
-            capture.update(&views, &live, operand(grad_scale), found_inf.map(|t| t.engine_view()))?;
-        }
-        _ if found_inf.is_some() => {
-            return Err(Error::unsupported("update: steps are left out by a tensor's value only in captured steps"));
-        }
-        _ => first.param.backend().update(&views, operand(grad_scale))?,
+    if live.is_empty() && found_inf.is_some() {
+        return Err(Error::unsupported("update: steps are left out by a tensor's value only in captured steps"));
     }
+    let (grad_scale, found_inf) = (operand(grad_scale), found_inf.map(|t| t.engine_view()));
+    first.param.run(call::Update { live: live.to_vec(), updates: views, grad_scale, found_inf })?;
     for (i, u) in updates.iter().enumerate() {
         u.state.iter().flatten().for_each(|s| s.changed_unrecorded());
         u.param.changed_unrecorded();
@@ -220,7 +216,7 @@ pub fn norm(tensors: &[&Tensor], norm_type: f64) -> Result<Tensor> {
     }
     let out = first.uninit_like(&[], dtype)?;
     let views: SmallVec<[View; 16]> = tensors.iter().map(|t| t.engine_view()).collect();
-    first.backend().foreach_norm(norm_type, &views, out.engine_view())?;
+    first.run(call::ForeachNorm { p: norm_type, xs: call::List::from_slice(&views), out: out.engine_view() })?;
     Ok(out)
 }
 
@@ -255,7 +251,7 @@ pub fn copy_(from: &[&Tensor], to: &[&Tensor]) -> Result<()> {
         }
     }
     if let Some(first) = from.first().filter(|_| !sources.is_empty()) {
-        first.backend().foreach_copy(&sources, &places)?;
+        first.run(call::ForeachCopy { from: call::List::from_slice(&sources), to: call::List::from_slice(&places) })?;
     }
     to.iter().for_each(|t| t.changed_unrecorded());
     Ok(())
@@ -323,7 +319,11 @@ fn scale(tensors: &[&Tensor], factor: Option<Arg>, found_inf: Option<&Tensor>) -
         .zip(&layouts)
         .map(|((t, c), layout)| c.as_ref().unwrap_or(t).view_as(layout))
         .collect();
-    first.backend().foreach_scale(factor.map(operand), &views, found_inf.map(|f| f.engine_view()))?;
+    first.run(call::ForeachScale {
+        factor: factor.map(operand),
+        xs: call::List::from_slice(&views),
+        found_inf: found_inf.map(|f| f.engine_view()),
+    })?;
     if factor.is_some() {
         for (t, copy) in tensors.iter().zip(&copies) {
             match copy {

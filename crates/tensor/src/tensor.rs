@@ -101,19 +101,6 @@ impl Tensor {
         View { storage: &self.0.storage, layout, dtype: self.0.dtype }
     }
 
-    #[inline]
-    pub(crate) fn backend(&self) -> &'static dyn Backend {
-        let backend = self.0.storage.backend();
-        let backend = if crate::profile::is_on() { crate::profile::profiled(backend) } else { backend };
-        if self.0.dtype.is_carried() { rushlight_engines::carried(backend, self.0.dtype) } else { backend }
-    }
-
-    /// The engine for copies between this tensor and another: one that converts, if either dtype is carried.
-    #[inline]
-    pub(crate) fn backend_with(&self, other: &Tensor) -> &'static dyn Backend {
-        if self.0.dtype.is_carried() { self.backend() } else { other.backend() }
-    }
-
     /// Sizes of the dimensions.
     #[inline]
     pub fn shape(&self) -> &[usize] {
@@ -259,7 +246,8 @@ impl Tensor {
         // SAFETY: `Element` types are plain bytes; the slice covers exactly the vector's elements. A `bool` storage
         // holds 0 or 1 only.
         let bytes = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), n * size_of::<T>()) };
-        source.backend().download(&source.0.storage, source.0.layout.offset() * size_of::<T>(), bytes)?;
+        let start = source.0.layout.offset() * size_of::<T>();
+        crate::profile::transfer("rushlight::download", || source.backend().download(&source.0.storage, start, bytes))?;
         Ok(out)
     }
 

@@ -5,7 +5,7 @@
 //! The clock of a shared machine changes from second to second, so the peak is measured right before and after each
 //! kernel, in several rounds, and a kernel's share is the median over the rounds.
 
-use rushlight_core::backend::{Activation, Attention, MatMul, RowNorm};
+use rushlight_core::backend::{Activation, Attention, Call, MatMul, RowNorm, call, execute};
 use rushlight_core::{Backend, DType, Error, Layout, Result, Scalar, Storage, View};
 use rushlight_xpu::Limits;
 use std::time::Instant;
@@ -16,6 +16,12 @@ const ROUNDS: usize = 15;
 const SECONDS: f64 = 0.03;
 
 /// Median seconds of the runs within [`SECONDS`], of at least three.
+/// Runs a call on the engine.
+fn run<'v>(engine: &dyn Backend, call: impl Into<Call<View<'v>>>) -> Result<()> {
+    // SAFETY: the arrays below have the shapes that a call asks for.
+    unsafe { execute(engine, &call.into()) }
+}
+
 fn typical(engine: &dyn Backend, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     run()?;
     engine.synchronize()?;
@@ -115,7 +121,7 @@ impl Filled {
     fn new(engine: &'static dyn Backend, shape: &[usize], dtype: DType) -> Result<Self> {
         let layout = Layout::contiguous(shape)?;
         let made = Self { storage: engine.alloc(layout.numel() * dtype.size())?, layout, dtype };
-        engine.fill(Scalar::Float(0.01), made.view())?;
+        run(engine, call::Fill { value: Scalar::Float(0.01), out: made.view() })?;
         Ok(made)
     }
 
@@ -160,7 +166,7 @@ fn products(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
             let b = View { layout, ..b.view() };
             let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
             let spec = MatMul { a: a.view(), b, out: out.view(), bias, alpha, beta, activation };
-            let seconds = typical(engine, || engine.matmul(&spec))?;
+            let seconds = typical(engine, || run(engine, spec))?;
             table.note(format!("{name}, {n} x {n} x {n}"), Bound::Compute, 2.0 * (n * n * n) as f64, seconds)?;
         }
     }
@@ -176,7 +182,7 @@ fn attention(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
         let lse = Filled::new(engine, &[batch, heads, length], DType::F32)?;
         let (mask, dropout) = (None, None);
         let spec = Attention { q: q.view(), k: k.view(), v: v.view(), mask, causal, scale: 0.125, dropout };
-        let seconds = typical(engine, || engine.attention(&spec, out.view(), lse.view()))?;
+        let seconds = typical(engine, || run(engine, call::Attention { of: spec, out: out.view(), lse: lse.view() }))?;
         // Masked scores do not count.
         let flops = 4.0 * (batch * heads * length * length * size) as f64 * if causal { 0.5 } else { 1.0 };
         let kind = if causal { ", causal" } else { "" };
@@ -184,7 +190,18 @@ fn attention(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
         table.note(name.clone(), Bound::Compute, flops, seconds)?;
         let seconds = typical(engine, || {
             let views = [&out, &lse, &q].map(Filled::view);
-            engine.attention_backward(&spec, views[0], views[1], views[2], dq.view(), dk.view(), dv.view())
+            run(
+                engine,
+                call::AttentionBackward {
+                    of: spec,
+                    out: views[0],
+                    lse: views[1],
+                    dout: views[2],
+                    dq: dq.view(),
+                    dk: dk.view(),
+                    dv: dv.view(),
+                },
+            )
         })?;
         table.note(format!("{name}, backward"), Bound::Compute, 2.5 * flops, seconds)?;
     }
@@ -201,7 +218,7 @@ fn vector_products(engine: &'static dyn Backend, table: &mut Table) -> Result<()
         let a = View { layout, ..matrix.view() };
         let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
         let spec = MatMul { a, b: x.view(), out: y.view(), bias, alpha, beta, activation };
-        let seconds = typical(engine, || engine.matmul(&spec))?;
+        let seconds = typical(engine, || run(engine, spec))?;
         table.note(format!("{name}, {n} x {n}"), Bound::Memory, (n * n * 4) as f64, seconds)?;
     }
     Ok(())
@@ -216,13 +233,23 @@ fn memory_bound(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
     let (mean, rstd) = (mean?, rstd?);
     let bytes = (rows * columns * 8) as f64;
     let mut memory = |name: &str, seconds: f64| table.note(name.to_string(), Bound::Memory, bytes, seconds);
-    memory("copy", typical(engine, || engine.copy(x.view(), y.view()))?)?;
-    memory("softmax", typical(engine, || engine.softmax(false, [rows, columns, 1], x.view(), y.view()))?)?;
+    memory("copy", typical(engine, || run(engine, call::Copy { src: x.view(), out: y.view() }))?)?;
+    memory(
+        "softmax",
+        typical(engine, || {
+            run(engine, call::Softmax { log: false, dims: [rows, columns, 1], x: x.view(), y: y.view() })
+        })?,
+    )?;
     let spec = RowNorm { rows, cols: columns, eps: 1e-5, rms: false };
     let (mean, rstd) = (mean.view(), rstd.view());
     memory(
         "layer norm",
-        typical(engine, || engine.row_norm(&spec, x.view(), None, None, y.view(), None, mean, rstd))?,
+        typical(engine, || {
+            run(
+                engine,
+                call::RowNorm { spec, x: x.view(), weight: None, bias: None, y: y.view(), low: None, mean, rstd },
+            )
+        })?,
     )?;
     Ok(())
 }

@@ -2,8 +2,7 @@
 
 use crate::device::Xpu;
 use rushlight_core::backend::*;
-use rushlight_core::rng::Distribution;
-use rushlight_core::{DType, Device, Error, Philox, Pointwise, Result, Scalar};
+use rushlight_core::{Device, Error, Result};
 use std::ptr::NonNull;
 
 /// The engine of one device.
@@ -81,135 +80,39 @@ impl Backend for XpuBackend {
         Some(&self.0)
     }
 
-    fn fill(&self, value: Scalar, out: View) -> Result<()> {
-        self.0.fill(value, out)
-    }
-
-    fn copy(&self, src: View, out: View) -> Result<()> {
-        self.0.copy(src, out)
-    }
-
-    fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()> {
-        self.0.random(distribution, stream, out)
-    }
-
-    fn pointwise(&self, op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
-        self.0.pointwise(op, compute, inputs, params, out)
-    }
-
-    fn pointwise_grad(
-        &self,
-        op: Pointwise,
-        wrt: usize,
-        compute: DType,
-        values: [Option<Operand>; 5],
-        params: &[f64],
-        out: View,
-    ) -> Result<()> {
-        self.0.pointwise_grad(op, wrt, compute, values, params, out)
-    }
-
-    fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
-        self.0.select(condition, a, b, out)
-    }
-
-    fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()> {
-        self.0.dropout(x, p, stream, out)
-    }
-
-    fn reduce(&self, op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
-        self.0.reduce(op, x, reduced, out)
-    }
-
-    fn arg_reduce(&self, op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
-        self.0.arg_reduce(op, x, dim, values, indices)
-    }
-
-    fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
-        self.0.index(x, indices, out)
-    }
-
-    fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
-        self.0.index_put(indices, values, accumulate, out)
-    }
-
-    fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
-        self.0.gather(x, dim, index, out)
-    }
-
-    fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-        self.0.scatter(op, dim, index, src, out)
-    }
-
-    fn matmul(&self, spec: &MatMul) -> Result<()> {
-        self.0.matmul(spec)
-    }
-
-    fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
-        self.0.softmax(log, dims, x, y)
-    }
-
-    fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
-        self.0.softmax_backward(log, dims, dy, y, dx)
-    }
-
-    fn row_norm(
-        &self,
-        spec: &RowNorm,
-        x: View,
-        weight: Option<View>,
-        bias: Option<View>,
-        y: View,
-        low: Option<View>,
-        mean: View,
-        rstd: View,
-    ) -> Result<()> {
-        self.0.row_norm(spec, x, [weight, bias], y, low, mean, rstd)
-    }
-
-    fn row_norm_backward(
-        &self,
-        spec: &RowNorm,
-        dy: View,
-        x: View,
-        weight: Option<View>,
-        mean: View,
-        rstd: View,
-        so_far: Option<View>,
-        dx: Option<View>,
-        low: Option<View>,
-        dweight: Option<View>,
-        dbias: Option<View>,
-    ) -> Result<()> {
-        self.0.row_norm_backward(spec, [dy, x, mean, rstd], weight, so_far, [dx, low], [dweight, dbias])
-    }
-
-    fn cross_entropy(&self, spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
-        self.0.cross_entropy(spec, loss, row_weight, lse)
-    }
-
-    fn cross_entropy_backward(&self, spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
-        self.0.cross_entropy_backward(spec, lse, dloss, dlogits)
-    }
-
-    fn attention(&self, spec: &Attention, out: View, lse: View) -> Result<()> {
-        self.0.attention(spec, out, lse)
-    }
-
-    fn attention_backward(
-        &self,
-        spec: &Attention,
-        out: View,
-        lse: View,
-        dout: View,
-        dq: View,
-        dk: View,
-        dv: View,
-    ) -> Result<()> {
-        self.0.attention_backward(spec, out, lse, dout, [dq, dk, dv])
-    }
-
-    fn update(&self, updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
-        self.0.update(updates, grad_scale)
+    unsafe fn run(&self, call: &Call<View>) -> Result<Outcome> {
+        let xpu = &self.0;
+        match call {
+            Call::Fill(c) => xpu.fill(c.value, c.out)?,
+            Call::Copy(c) => xpu.copy(c.src, c.out)?,
+            Call::Random(c) => xpu.random(c.distribution, c.stream, c.out)?,
+            Call::Pointwise(c) => xpu.pointwise(c.op, c.compute, &c.inputs, &c.params, c.out)?,
+            Call::PointwiseGrad(c) => xpu.pointwise_grad(c.op, c.wrt, c.compute, c.values, &c.params, c.out)?,
+            Call::Select(c) => xpu.select(c.condition, c.a, c.b, c.out)?,
+            Call::Dropout(c) => xpu.dropout(c.x, c.p, c.stream, c.out)?,
+            Call::Reduce(c) => xpu.reduce(c.op, c.x, &c.reduced, c.out)?,
+            Call::ArgReduce(c) => xpu.arg_reduce(c.op, c.x, c.dim, c.values, c.indices)?,
+            Call::Index(c) => xpu.index(c.x, &c.indices, c.out)?,
+            Call::IndexPut(c) => xpu.index_put(&c.indices, c.values, c.accumulate, c.out)?,
+            Call::Gather(c) => xpu.gather(c.x, c.dim, c.index, c.out)?,
+            Call::Scatter(c) => xpu.scatter(c.op, c.dim, c.index, c.src, c.out)?,
+            Call::MatMul(c) => xpu.matmul(c)?,
+            Call::Softmax(c) => xpu.softmax(c.log, c.dims, c.x, c.y)?,
+            Call::SoftmaxBackward(c) => xpu.softmax_backward(c.log, c.dims, c.dy, c.y, c.dx)?,
+            Call::RowNorm(c) => xpu.row_norm(&c.spec, c.x, [c.weight, c.bias], c.y, c.low, c.mean, c.rstd)?,
+            Call::RowNormBackward(c) => {
+                let saved = [c.dy, c.x, c.mean, c.rstd];
+                xpu.row_norm_backward(&c.spec, saved, c.weight, c.so_far, [c.dx, c.low], [c.dweight, c.dbias])?;
+            }
+            Call::CrossEntropy(c) => xpu.cross_entropy(&c.of, c.loss, c.row_weight, c.lse)?,
+            Call::CrossEntropyBackward(c) => xpu.cross_entropy_backward(&c.of, c.lse, c.dloss, c.dlogits)?,
+            Call::Attention(c) => xpu.attention(&c.of, c.out, c.lse)?,
+            Call::AttentionBackward(c) => {
+                xpu.attention_backward(&c.of, c.out, c.lse, c.dout, [c.dq, c.dk, c.dv])?;
+            }
+            Call::Update(c) if c.live.is_empty() => xpu.update(&c.updates, c.grad_scale)?,
+            _ => return Ok(Outcome::Declined),
+        }
+        Ok(Outcome::Done)
     }
 }

@@ -4,7 +4,7 @@ use crate::device::Xpu;
 use crate::program::{At, Defines, Family, Key, Kind, run};
 use crate::row_text::calls_renamed;
 use crate::rows::{float, numbers};
-use rushlight_core::backend::{ParamUpdate, UpdateRule};
+use rushlight_core::backend::{ParamUpdate, UpdateRule, call};
 use rushlight_core::{Error, Operand, Result, View};
 
 const GROUP: usize = 256;
@@ -47,7 +47,8 @@ impl Xpu {
         let states = u16::from(update.present());
         let alike = |v: &View| v.dtype == param.dtype && v.numel() == param.numel() && v.layout.is_contiguous();
         if ![Some(param), Some(grad), update.state[0], update.state[1], update.state[2]].iter().flatten().all(alike) {
-            return rushlight_core::backend::composed::update(&[*update], grad_scale);
+            let whole = call::Update { live: Vec::new(), updates: vec![*update], grad_scale, found_inf: None };
+            return rushlight_core::backend::composed::run(param.storage.backend(), &whole.into());
         }
         if param.numel() == 0 {
             return Ok(());

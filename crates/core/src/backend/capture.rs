@@ -1,6 +1,6 @@
 //! Optional: recording a step once and replaying it as a device graph.
 
-use super::{Operand, ParamUpdate, Storage, View};
+use super::{Storage, View};
 use crate::{Device, Result};
 use std::any::Any;
 use std::sync::Arc;
@@ -23,16 +23,6 @@ pub trait Capture: Send + Sync {
     fn begin(&self, pool: &StepPool) -> Result<Box<dyn Recording>>;
     /// A value that a step reports to the host.
     fn verdict(&self) -> Result<Arc<dyn Verdict>>;
-    /// [`Backend::update`](super::Backend::update) within a recording. The [numbers](ParamUpdate::numbers) of each
-    /// parameter
-    /// are at an address on the device; nothing is done where `found_inf`, one `f32`, is not zero.
-    fn update(
-        &self,
-        updates: &[ParamUpdate],
-        numbers: &[u64],
-        grad_scale: Operand,
-        found_inf: Option<View>,
-    ) -> Result<()>;
 }
 
 /// A step that the calling thread is recording. Dropping it before [`finish`](Recording::finish) discards it.

@@ -1,9 +1,13 @@
-//! Arguments of the [`Backend`](super::Backend) methods.
+//! Parts of engine calls: which op of a family, and sizes and options that several calls share.
 
 use super::View;
+use super::call::{self, Access};
 use crate::rows::FACTORS;
 pub use crate::rows::UpdateRule;
-use crate::{Error, Philox, Result};
+use crate::{Error, Philox};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
 
 /// Reductions to one value per kept position. `Sum`, `Prod` and `Mean` of half types accumulate in `f32`; of integers
 /// in `i64`.
@@ -50,30 +54,18 @@ pub enum ArgReduce {
     Min,
 }
 
-/// The right operand of many products, in the engine's own layout; see [`pack_weight`](super::Backend::pack_weight).
-pub trait PackedWeight: Send + Sync {
-    /// `out = a @ weight + beta * out` for contiguous matrices of the weight's dtype; `out` is not read if `beta` is 0.
-    /// An error if the shapes do not fit.
-    fn multiply(&self, a: View, out: View, beta: f64) -> Result<()>;
+/// The right operand of many products in an engine's own layout; see
+/// [`pack_weight`](super::Backend::pack_weight). Only that engine reads it.
+#[derive(Clone)]
+pub struct Packed(pub Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Packed")
+    }
 }
 
-/// Inputs of the gradient of one LSTM step; see
-/// [`lstm_cell_backward`](super::Backend::lstm_cell_backward).
-#[derive(Clone, Copy, Debug)]
-pub struct LstmStep<'a> {
-    /// `[batch, 4 * hidden]`, activated.
-    pub gates: View<'a>,
-    /// The cell state before the step, `[batch, hidden]` as the rest.
-    pub before: View<'a>,
-    /// The cell state after it.
-    pub c: View<'a>,
-    /// The gradient of the output.
-    pub dh: View<'a>,
-    /// More of it.
-    pub outer: Option<View<'a>>,
-}
-
-/// Rank of the element that [`kth`](super::Backend::kth) finds; NaN is sorted to the end.
+/// Rank of the element that [`Kth`](call::Kth) finds; NaN is sorted to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     /// The element at a sorted position.
@@ -128,24 +120,8 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// `out = activation(alpha * a @ b + beta * out + bias)`, batched.
-#[derive(Clone, Copy, Debug)]
-pub struct MatMul<'a> {
-    /// `[batch, m, k]`; any strides.
-    pub a: View<'a>,
-    /// `[batch, k, n]`; any strides.
-    pub b: View<'a>,
-    /// `[batch, m, n]`; any strides without overlap.
-    pub out: View<'a>,
-    /// `[n]`, added to every row.
-    pub bias: Option<View<'a>>,
-    /// Factor of the product.
-    pub alpha: f64,
-    /// Factor of the previous contents of `out`; with 0 they are not read.
-    pub beta: f64,
-    /// Applied last.
-    pub activation: Activation,
-}
+/// A matrix product of views.
+pub type MatMul<'a> = call::MatMul<View<'a>>;
 
 /// An N-dimensional convolution; spatial sizes are depth, height, width, unused leading ones being 1. Everything is
 /// contiguous, channels before space.
@@ -236,33 +212,55 @@ pub struct BatchNorm {
     pub training: bool,
 }
 
-/// Cross-entropy of `[rows, classes]` logits with class indices.
+/// Inputs of the cross-entropy of `[rows, classes]` logits with class indices.
 #[derive(Clone, Copy, Debug)]
-pub struct CrossEntropy<'a> {
+pub struct CrossEntropyInputs<V> {
     /// `[rows, classes]`, contiguous.
-    pub logits: View<'a>,
+    pub logits: V,
     /// `[rows]`, `i64`, contiguous.
-    pub target: View<'a>,
+    pub target: V,
     /// `[classes]`, the logits' dtype.
-    pub weight: Option<View<'a>>,
+    pub weight: Option<V>,
     /// The target of ignored rows.
     pub ignore_index: i64,
     /// Weight of the uniform distribution in the target.
     pub label_smoothing: f64,
 }
 
-/// Attention over `[batch, heads, length, head size]`; any strides. `k` and `v` may have fewer heads, each serving
-/// `heads / kv_heads` neighbouring ones.
+/// The same of views.
+pub type CrossEntropy<'a> = CrossEntropyInputs<View<'a>>;
+
+impl<V> CrossEntropyInputs<V> {
+    pub(super) fn visit<'s>(&'s self, f: &mut dyn FnMut(Access, &'s V)) {
+        [Some(&self.logits), Some(&self.target), self.weight.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(|view| f(Access::Read, view));
+    }
+
+    pub(super) fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> CrossEntropyInputs<W> {
+        CrossEntropyInputs {
+            logits: f(Access::Read, &self.logits),
+            target: f(Access::Read, &self.target),
+            weight: self.weight.as_ref().map(|view| f(Access::Read, view)),
+            ignore_index: self.ignore_index,
+            label_smoothing: self.label_smoothing,
+        }
+    }
+}
+
+/// Inputs of attention over `[batch, heads, length, head size]`; any strides. `k` and `v` may have fewer heads, each
+/// serving `heads / kv_heads` neighbouring ones.
 #[derive(Clone, Copy, Debug)]
-pub struct Attention<'a> {
+pub struct AttentionInputs<V> {
     /// Queries `[batch, heads, l, d]`.
-    pub q: View<'a>,
+    pub q: V,
     /// Keys `[batch, kv_heads, s, d]`.
-    pub k: View<'a>,
+    pub k: V,
     /// Values `[batch, kv_heads, s, dv]`.
-    pub v: View<'a>,
+    pub v: V,
     /// Expanded to `[batch, heads, l, s]`: `bool` (false is masked out) or the inputs' dtype, added to the scores.
-    pub mask: Option<View<'a>>,
+    pub mask: Option<V>,
     /// Position `i` sees keys `0..=i`.
     pub causal: bool,
     /// Factor of the scores.
@@ -270,6 +268,30 @@ pub struct Attention<'a> {
     /// Dropout of the probabilities: word `((b * heads + h) * l + i) * s + j` of the stream, kept where its uniform is
     /// `>= p`.
     pub dropout: Option<(f64, Philox)>,
+}
+
+/// The same of views.
+pub type Attention<'a> = AttentionInputs<View<'a>>;
+
+impl<V> AttentionInputs<V> {
+    pub(super) fn visit<'s>(&'s self, f: &mut dyn FnMut(Access, &'s V)) {
+        [Some(&self.q), Some(&self.k), Some(&self.v), self.mask.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(|view| f(Access::Read, view));
+    }
+
+    pub(super) fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> AttentionInputs<W> {
+        AttentionInputs {
+            q: f(Access::Read, &self.q),
+            k: f(Access::Read, &self.k),
+            v: f(Access::Read, &self.v),
+            mask: self.mask.as_ref().map(|view| f(Access::Read, view)),
+            causal: self.causal,
+            scale: self.scale,
+            dropout: self.dropout,
+        }
+    }
 }
 
 /// Dense factorisations; inputs and outputs in the order the comments give, each with leading batch dimensions.
@@ -322,18 +344,18 @@ pub enum Linalg {
     Lstsq,
 }
 
-/// One parameter's share of an optimizer step: the argument of [`Backend::update`](super::Backend::update). Parameter,
-/// gradient and state are contiguous, of one shape and one floating dtype; half types are computed in `f32`.
+/// One parameter's share of an optimizer step: a part of [`Update`](call::Update). Parameter, gradient and state are
+/// contiguous, of one shape and one floating dtype; half types are computed in `f32`.
 ///
 /// With `g = ±grad_scale * grad`, minus to maximize: `param *= shrink`, `g += weight_decay * param`, then the rule.
 #[derive(Clone, Copy, Debug)]
-pub struct ParamUpdate<'a> {
+pub struct UpdateOf<V> {
     /// Changed.
-    pub param: View<'a>,
+    pub param: V,
     /// Read.
-    pub grad: View<'a>,
+    pub grad: V,
     /// Changed in place; the rule determines which of them exist.
-    pub state: [Option<View<'a>>; 3],
+    pub state: [Option<V>; 3],
     /// Whether to maximize.
     pub maximize: bool,
     /// Part of the parameter added to its gradient.
@@ -342,6 +364,29 @@ pub struct ParamUpdate<'a> {
     pub shrink: f64,
     /// The rule applied afterwards.
     pub rule: UpdateRule,
+}
+
+/// The same of views.
+pub type ParamUpdate<'a> = UpdateOf<View<'a>>;
+
+impl<V> UpdateOf<V> {
+    pub(super) fn visit<'s>(&'s self, f: &mut dyn FnMut(Access, &'s V)) {
+        f(Access::Read, &self.grad);
+        f(Access::Change, &self.param);
+        self.state.iter().flatten().for_each(|view| f(Access::Change, view));
+    }
+
+    pub(super) fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> UpdateOf<W> {
+        UpdateOf {
+            grad: f(Access::Read, &self.grad),
+            param: f(Access::Change, &self.param),
+            state: [0, 1, 2].map(|i| self.state[i].as_ref().map(|view| f(Access::Change, view))),
+            maximize: self.maximize,
+            weight_decay: self.weight_decay,
+            shrink: self.shrink,
+            rule: self.rule,
+        }
+    }
 }
 
 /// Number of [`numbers`](ParamUpdate::numbers) of an update.

@@ -1,7 +1,7 @@
 //! Memory shared by tensors.
 
 use super::Backend;
-use crate::{DType, Device, Layout, Result, Scalar};
+use crate::{DType, Device, Layout, Result};
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
@@ -141,6 +141,30 @@ impl<'a> View<'a> {
         Ok(Self { storage, layout, dtype })
     }
 
+    /// The memory.
+    #[inline]
+    pub fn storage(&self) -> &'a Storage {
+        self.storage
+    }
+
+    /// The elements and their order.
+    #[inline]
+    pub fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
+    /// The elements' type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The elements' bits as the integers that carry them; a view of a computed dtype is unchanged.
+    #[inline]
+    pub fn as_carrier(self) -> Self {
+        Self { dtype: self.dtype.carrier(), ..self }
+    }
+
     /// Sizes.
     #[inline]
     pub fn shape(&self) -> &'a [usize] {
@@ -166,11 +190,5 @@ impl<'a> View<'a> {
     }
 }
 
-/// An input of a pointwise op.
-#[derive(Clone, Copy, Debug)]
-pub enum Operand<'a> {
-    /// A tensor of the output's shape (expanded where it broadcasts).
-    Tensor(View<'a>),
-    /// A number.
-    Scalar(Scalar),
-}
+/// An input of an engine call: a view or a number.
+pub type Operand<'a> = super::call::Operand<View<'a>>;

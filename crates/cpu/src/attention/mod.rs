@@ -17,7 +17,7 @@ use crate::simd::{Real, Simd, Vectors, sweep, total};
 use backward::{Gradients, backward};
 use forward::forward;
 use product::{Matrix, transpose};
-use rushlight_core::backend::Attention;
+use rushlight_core::backend::{Attention, call};
 use rushlight_core::{DType, Element, Error, Result, View};
 use scores::{Dropout, Mask};
 use std::mem::MaybeUninit;
@@ -29,7 +29,8 @@ const KEYS: usize = 128;
 
 /// Attention; `out` is `[batch, heads, l, dv]` of any strides, `lse` `[batch, heads, l]` contiguous. A row with every
 /// key masked out gives zeros.
-pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
+pub fn attention(c: &call::Attention<View>) -> Result<()> {
+    let call::Attention { of: ref spec, out, lse, .. } = *c;
     const OP: &str = "attention";
     let sizes = Sizes::new(OP, spec)?;
     sizes.expect(OP, "out", &out, spec.q.dtype, [sizes.batch, sizes.heads, sizes.l, sizes.dv])?;
@@ -43,15 +44,8 @@ pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
 }
 
 /// Gradients of attention (contiguous); recomputes probabilities from `lse`.
-pub fn attention_backward(
-    spec: &Attention,
-    out: View,
-    lse: View,
-    dout: View,
-    dq: View,
-    dk: View,
-    dv: View,
-) -> Result<()> {
+pub fn attention_backward(c: &call::AttentionBackward<View>) -> Result<()> {
+    let call::AttentionBackward { of: ref spec, out, lse, dout, dq, dk, dv, .. } = *c;
     const OP: &str = "attention_backward";
     let sizes = Sizes::new(OP, spec)?;
     let dtype = spec.q.dtype;

@@ -79,30 +79,6 @@ pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
     Ok(())
 }
 
-/// How many elements are not zero.
-pub(crate) fn count_nonzero(x: View) -> Result<usize> {
-    let mut count = 0i64;
-    let strides = Dims::from_elem(0, x.shape().len());
-    let reduced: SmallVec<[bool; 6]> = SmallVec::from_elem(true, x.shape().len());
-    let (kept, inner) = plan::split(x.shape(), x.strides(), &strides, &reduced);
-    let job = Job {
-        kernels: kernels::select(Reduce::CountNonzero, x.dtype)?,
-        op: Reduce::CountNonzero,
-        param: 0.0,
-        size: x.dtype.size(),
-        x: x.ptr(),
-        out: (&raw mut count).cast(),
-        out_dtype: DType::I64,
-        float: false,
-        outputs: 1,
-        per_output: plan::count(&inner),
-        kept,
-        reduced: inner,
-    };
-    job.run();
-    Ok(count as usize)
-}
-
 /// The p-norm of all elements of all tensors, taken as one vector. They are split into pieces whose partial results are
 /// combined in order.
 pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {

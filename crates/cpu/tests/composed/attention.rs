@@ -1,7 +1,7 @@
 //! Attention.
 
 use crate::support::*;
-use rushlight_core::backend::{Attention, Backend};
+use rushlight_core::backend::{Attention, Backend, call};
 use rushlight_core::{DType, Layout};
 
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ impl Case {
             dropout: (self.dropout > 0.0).then_some((self.dropout, STREAM)),
         };
         let (out, lse) = (self.tensor(e, dtype, heads, l, dv, 5), Tensor::out(e, wide(dtype), &[batch, heads, l]));
-        e.attention(&spec, out.view(), lse.view()).unwrap();
+        run(e, call::Attention { of: spec, out: out.view(), lse: lse.view() }).unwrap();
         let dout = self.tensor(e, dtype, heads, l, dv, 6);
         let shapes = [[batch, heads, l, d], [batch, kv_heads, s, d], [batch, kv_heads, s, dv]];
         let gradients = shapes.map(|shape| match (interleaved, shape) {
@@ -70,7 +70,11 @@ impl Case {
             (false, shape) => Tensor::out(e, dtype, &shape),
         });
         let [dq, dk, dvs] = gradients.each_ref().map(|t| t.view());
-        e.attention_backward(&spec, out.view(), lse.view(), dout.view(), dq, dk, dvs).unwrap();
+        run(
+            e,
+            call::AttentionBackward { of: spec, out: out.view(), lse: lse.view(), dout: dout.view(), dq, dk, dv: dvs },
+        )
+        .unwrap();
         [out, lse].into_iter().chain(gradients).collect()
     }
 }
@@ -133,7 +137,7 @@ fn dropout_is_bit_equal() {
                 dropout: Some((p, STREAM)),
             };
             let (out, lse) = (Tensor::out(e, DType::F32, &[2, 3, l, s]), Tensor::out(e, DType::F32, &[2, 3, l]));
-            e.attention(&spec, out.view(), lse.view()).unwrap();
+            run(e, call::Attention { of: spec, out: out.view(), lse: lse.view() }).unwrap();
             out.values().iter().map(|&v| v == 0.0).collect::<Vec<_>>()
         });
         assert!(dropped[0].contains(&true) && dropped[0].contains(&false));

@@ -1,7 +1,7 @@
 //! Convolution and pooling.
 
 use crate::support::*;
-use rushlight_core::backend::{Backend, Conv, Pool, Window};
+use rushlight_core::backend::{Backend, Conv, Pool, Window, call};
 use rushlight_core::{DType, Layout};
 
 fn output(input: usize, kernel: usize, stride: usize, padding: usize, dilation: usize) -> usize {
@@ -38,10 +38,10 @@ impl Case {
         let (x, w) = (Tensor::random(e, dtype, &x_shape, 1), Tensor::random(e, dtype, &w_shape, 2));
         let (bias, dy) = (Tensor::random(e, dtype, &[spec.out_channels], 3), Tensor::random(e, dtype, &y_shape, 4));
         let [y, plain, dx, dw] = [&y_shape, &y_shape, &x_shape, &w_shape].map(|shape| Tensor::out(e, dtype, shape));
-        e.conv_forward(&spec, x.view(), w.view(), Some(bias.view()), y.view()).unwrap();
-        e.conv_forward(&spec, x.view(), w.view(), None, plain.view()).unwrap();
-        e.conv_backward_input(&spec, dy.view(), w.view(), dx.view()).unwrap();
-        e.conv_backward_weight(&spec, x.view(), dy.view(), dw.view()).unwrap();
+        run(e, call::ConvForward { spec, x: x.view(), w: w.view(), bias: Some(bias.view()), y: y.view() }).unwrap();
+        run(e, call::ConvForward { spec, x: x.view(), w: w.view(), bias: None, y: plain.view() }).unwrap();
+        run(e, call::ConvBackwardInput { spec, dy: dy.view(), w: w.view(), dx: dx.view(), accumulate: false }).unwrap();
+        run(e, call::ConvBackwardWeight { spec, x: x.view(), dy: dy.view(), dw: dw.view() }).unwrap();
         vec![y, plain, dx, dw]
     }
 }
@@ -141,9 +141,9 @@ fn channels_innermost() {
         };
         let (x, w, dy) = (tensor([2, 4, 7, 8], 1), tensor([6, 2, 3, 3], 2), tensor([2, 6, 4, 4], 3));
         let (y, dx, dw) = (tensor([2, 6, 4, 4], 4), tensor([2, 4, 7, 8], 5), tensor([6, 2, 3, 3], 6));
-        e.conv_forward(&spec, x.view(), w.view(), None, y.view()).unwrap();
-        e.conv_backward_input(&spec, dy.view(), w.view(), dx.view()).unwrap();
-        e.conv_backward_weight(&spec, x.view(), dy.view(), dw.view()).unwrap();
+        run(e, call::ConvForward { spec, x: x.view(), w: w.view(), bias: None, y: y.view() }).unwrap();
+        run(e, call::ConvBackwardInput { spec, dy: dy.view(), w: w.view(), dx: dx.view(), accumulate: false }).unwrap();
+        run(e, call::ConvBackwardWeight { spec, x: x.view(), dy: dy.view(), dw: dw.view() }).unwrap();
         [y.values(), dx.values(), dw.values()]
     });
     assert_eq!(results[0], results[1]);
@@ -187,9 +187,9 @@ fn pooling() {
                     _ => (number(1, i) * 2.0).round(),
                 });
                 let (y, indices) = (Tensor::out(e, dtype, &outside), Tensor::out(e, DType::I64, &outside));
-                e.max_pool(&spec, x.view(), y.view(), indices.view()).unwrap();
+                run(e, call::MaxPool { spec, x: x.view(), y: y.view(), indices: indices.view() }).unwrap();
                 let (dy, dx) = (Tensor::random(e, dtype, &outside, 2), Tensor::out(e, dtype, &inside));
-                e.max_pool_backward(&spec, dy.view(), indices.view(), dx.view()).unwrap();
+                run(e, call::MaxPoolBackward { spec, dy: dy.view(), indices: indices.view(), dx: dx.view() }).unwrap();
                 vec![y, indices, dx]
             });
             if dilated {
@@ -198,9 +198,9 @@ fn pooling() {
             compare(&format!("avg_pool {dtype} {spec:?}"), |e| {
                 let x = Tensor::new(e, dtype, &inside, |i| if i == 5 { f64::NAN } else { number(1, i) });
                 let y = Tensor::out(e, dtype, &outside);
-                e.avg_pool(&spec, x.view(), y.view()).unwrap();
+                run(e, call::AvgPool { spec, x: x.view(), y: y.view() }).unwrap();
                 let (dy, dx) = (Tensor::random(e, dtype, &outside, 2), Tensor::out(e, dtype, &inside));
-                e.avg_pool_backward(&spec, dy.view(), dx.view()).unwrap();
+                run(e, call::AvgPoolBackward { spec, dy: dy.view(), dx: dx.view() }).unwrap();
                 vec![y, dx]
             });
         }
@@ -222,17 +222,19 @@ fn windows_of_nothing_give_nothing_back() {
     compare("max_pool of padding", |e| {
         let x = Tensor::random(e, DType::F32, &[2, 3, 3], 1);
         let (y, indices) = (Tensor::out(e, DType::F32, &[2, 2, 2]), Tensor::out(e, DType::I64, &[2, 2, 2]));
-        e.max_pool(&spec, x.view(), y.view(), indices.view()).unwrap();
+        run(e, call::MaxPool { spec, x: x.view(), y: y.view(), indices: indices.view() }).unwrap();
         assert_eq!(indices.values()[0], -1.0);
         let (dy, dx) = (Tensor::random(e, DType::F32, &[2, 2, 2], 2), Tensor::out(e, DType::F32, &[2, 3, 3]));
-        e.max_pool_backward(&spec, dy.view(), indices.view(), dx.view()).unwrap();
+        run(e, call::MaxPoolBackward { spec, dy: dy.view(), indices: indices.view(), dx: dx.view() }).unwrap();
         vec![y, indices, dx]
     });
     for e in [rushlight_cpu::backend(), rushlight_cpu::composed()] {
         for bad in [-2.0, 9.0] {
             let (dy, dx) = (Tensor::random(e, DType::F32, &[2, 2, 2], 2), Tensor::out(e, DType::F32, &[2, 3, 3]));
             let indices = Tensor::new(e, DType::I64, &[2, 2, 2], |_| bad);
-            assert!(e.max_pool_backward(&spec, dy.view(), indices.view(), dx.view()).is_err());
+            assert!(
+                run(e, call::MaxPoolBackward { spec, dy: dy.view(), indices: indices.view(), dx: dx.view() }).is_err()
+            );
         }
     }
 }

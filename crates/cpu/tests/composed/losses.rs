@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use rushlight_core::DType;
-use rushlight_core::backend::CrossEntropy;
+use rushlight_core::backend::{CrossEntropy, call};
 
 const ROWS: usize = 9;
 const CLASSES: usize = 13;
@@ -25,12 +25,13 @@ fn cross_entropy() {
                     };
                     let statistics = [0; 3].map(|_| Tensor::out(e, wide(dtype), &[ROWS]));
                     let [loss, row_weight, lse] = statistics.each_ref().map(|t| t.view());
-                    e.cross_entropy(&spec, loss, row_weight, lse).unwrap();
+                    run(e, call::CrossEntropy { of: spec, loss, row_weight, lse }).unwrap();
                     // The incoming gradients of ignored rows do not matter.
                     let dloss =
                         Tensor::new(e, wide(dtype), &[ROWS], |i| if i % 3 == 1 { f64::NAN } else { number(2, i) });
                     let dlogits = Tensor::out(e, dtype, &[ROWS, CLASSES]);
-                    e.cross_entropy_backward(&spec, lse, dloss.view(), dlogits.view()).unwrap();
+                    run(e, call::CrossEntropyBackward { of: spec, lse, dloss: dloss.view(), dlogits: dlogits.view() })
+                        .unwrap();
                     statistics.into_iter().chain([dlogits]).collect()
                 });
             }
@@ -54,8 +55,14 @@ fn targets_out_of_range_are_named() {
             let [loss, weight, lse] = [0; 3].map(|_| Tensor::new(e, DType::F32, &[ROWS], |_| 0.0));
             let dlogits = Tensor::out(e, DType::F32, &[ROWS, CLASSES]);
             let wanted = format!("Target {bad} is out of bounds.");
-            let forward = e.cross_entropy(&spec, loss.view(), weight.view(), lse.view()).unwrap_err();
-            let backward = e.cross_entropy_backward(&spec, lse.view(), loss.view(), dlogits.view()).unwrap_err();
+            let forward =
+                run(e, call::CrossEntropy { of: spec, loss: loss.view(), row_weight: weight.view(), lse: lse.view() })
+                    .unwrap_err();
+            let backward = run(
+                e,
+                call::CrossEntropyBackward { of: spec, lse: lse.view(), dloss: loss.view(), dlogits: dlogits.view() },
+            )
+            .unwrap_err();
             assert_eq!([forward.to_string(), backward.to_string()], [wanted.clone(), wanted]);
         }
     }

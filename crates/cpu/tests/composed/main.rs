@@ -5,5 +5,7 @@ mod conv;
 mod losses;
 mod norms;
 mod order;
+mod rearrange;
+mod recurrent;
 mod support;
 mod updates;

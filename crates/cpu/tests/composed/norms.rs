@@ -1,7 +1,7 @@
 //! Softmax and normalisations.
 
 use crate::support::*;
-use rushlight_core::backend::{Backend, BatchNorm, RowNorm};
+use rushlight_core::backend::{Backend, BatchNorm, RowNorm, call};
 use rushlight_core::{DType, Result};
 
 #[test]
@@ -19,9 +19,9 @@ fn softmax() {
                         }
                     });
                     let (y, dx) = (Tensor::out(e, dtype, &dims), Tensor::out(e, dtype, &dims));
-                    e.softmax(log, dims, x.view(), y.view()).unwrap();
+                    run(e, call::Softmax { log, dims, x: x.view(), y: y.view() }).unwrap();
                     let (z, dy) = (Tensor::random(e, dtype, &dims, 2), Tensor::random(e, dtype, &dims, 3));
-                    e.softmax_backward(log, dims, dy.view(), z.view(), dx.view()).unwrap();
+                    run(e, call::SoftmaxBackward { log, dims, dy: dy.view(), y: z.view(), dx: dx.view() }).unwrap();
                     vec![y, dx]
                 });
             }
@@ -42,13 +42,42 @@ fn rows() {
                     let (w, b) = (affine.then(|| weight.view()), affine.then(|| bias.view()));
                     let y = Tensor::out(e, dtype, &[2, 3, 37]);
                     let (mean, rstd) = (Tensor::out(e, wide(dtype), &[6]), Tensor::out(e, wide(dtype), &[6]));
-                    e.row_norm(&spec, x.view(), w, b, y.view(), None, mean.view(), rstd.view()).unwrap();
+                    run(
+                        e,
+                        call::RowNorm {
+                            spec,
+                            x: x.view(),
+                            weight: w,
+                            bias: b,
+                            y: y.view(),
+                            low: None,
+                            mean: mean.view(),
+                            rstd: rstd.view(),
+                        },
+                    )
+                    .unwrap();
                     let (dy, so_far) = (tensor(&[2, 3, 37], 4), tensor(&[2, 3, 37], 5));
                     let outs = [&[2, 3, 37][..], &[37], &[37]].map(|shape| Tensor::out(e, dtype, shape));
                     let [dx, dw, db] = outs.each_ref().map(|t| Some(t.view()));
                     let so_far = affine.then(|| so_far.view());
                     let (m, r) = (mean.view(), rstd.view());
-                    e.row_norm_backward(&spec, dy.view(), x.view(), w, m, r, so_far, dx, None, dw, db).unwrap();
+                    run(
+                        e,
+                        call::RowNormBackward {
+                            spec,
+                            dy: dy.view(),
+                            x: x.view(),
+                            weight: w,
+                            mean: m,
+                            rstd: r,
+                            so_far,
+                            dx,
+                            low: None,
+                            dweight: dw,
+                            dbias: db,
+                        },
+                    )
+                    .unwrap();
                     [y, mean, rstd].into_iter().chain(outs).collect()
                 });
             }
@@ -62,7 +91,19 @@ fn in_two_dtypes(e: &'static dyn Backend) -> Result<[Tensor; 2]> {
     let x = Tensor::random(e, DType::F32, &[3, 8], 1);
     let (y, low) = (Tensor::out(e, DType::F32, &[3, 8]), Tensor::out(e, DType::BF16, &[3, 8]));
     let (mean, rstd) = (Tensor::out(e, DType::F32, &[3]), Tensor::out(e, DType::F32, &[3]));
-    e.row_norm(&spec, x.view(), None, None, y.view(), Some(low.view()), mean.view(), rstd.view())?;
+    run(
+        e,
+        call::RowNorm {
+            spec,
+            x: x.view(),
+            weight: None,
+            bias: None,
+            y: y.view(),
+            low: Some(low.view()),
+            mean: mean.view(),
+            rstd: rstd.view(),
+        },
+    )?;
     Ok([y, low])
 }
 
@@ -94,13 +135,40 @@ fn channels() {
                     let mean = Tensor::random(e, wide(dtype), &[channels], 4);
                     let rstd = Tensor::new(e, wide(dtype), &[channels], |i| 0.5 + i as f64);
                     let parameters = (Some(w.view()), Some(b.view()));
-                    e.batch_norm(&spec, x.view(), parameters.0, parameters.1, y.view(), mean.view(), rstd.view())
-                        .unwrap();
+                    run(
+                        e,
+                        call::BatchNorm {
+                            spec,
+                            x: x.view(),
+                            weight: parameters.0,
+                            bias: parameters.1,
+                            y: y.view(),
+                            mean: mean.view(),
+                            rstd: rstd.view(),
+                        },
+                    )
+                    .unwrap();
                     let dy = Tensor::random(e, dtype, &shape, 5);
                     let outs = [&shape[..], &[channels], &[channels]].map(|shape| Tensor::out(e, dtype, shape));
                     let [dx, dw, db] = outs.each_ref().map(|t| Some(t.view()));
                     let (m, r) = (mean.view(), rstd.view());
-                    e.batch_norm_backward(&spec, dy.view(), x.view(), parameters.0, m, r, dx, dw, db).unwrap();
+                    run(
+                        e,
+                        call::BatchNormBackward {
+                            spec,
+                            dy: dy.view(),
+                            x: x.view(),
+                            weight: parameters.0,
+                            mean: m,
+                            rstd: r,
+                            dx,
+                            dweight: dw,
+                            dbias: db,
+                            relu: false,
+                            bias: None,
+                        },
+                    )
+                    .unwrap();
                     [y, mean, rstd].into_iter().chain(outs).collect()
                 });
             }

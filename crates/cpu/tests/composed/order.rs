@@ -1,7 +1,7 @@
 //! Ranges, dropout, extremes, scans, sorting and indexing.
 
 use crate::support::*;
-use rushlight_core::backend::{ArgReduce, Scan};
+use rushlight_core::backend::{ArgReduce, Reduce, Scan, call};
 use rushlight_core::{DType, Layout, Scalar};
 
 /// Values with ties, NaN and both zeros.
@@ -19,10 +19,11 @@ fn ranges() {
         for n in [0, 1, 2, 7, 1000] {
             compare(&format!("arange {dtype} {n}"), |e| {
                 let ints = Tensor::out(e, dtype, &[n]);
-                e.arange(Scalar::Int(-3), Scalar::Int(7), ints.view()).unwrap();
+                run(e, call::Arange { start: Scalar::Int(-3), step: Scalar::Int(7), out: ints.view() }).unwrap();
                 let floats =
                     Tensor::with_layout(e, dtype, Layout::contiguous(&[n, 2]).unwrap().transpose(0, 1), |_| 0.0);
-                e.arange(Scalar::Float(0.1), Scalar::Float(0.7), floats.view()).unwrap();
+                run(e, call::Arange { start: Scalar::Float(0.1), step: Scalar::Float(0.7), out: floats.view() })
+                    .unwrap();
                 vec![ints, floats]
             });
         }
@@ -37,7 +38,7 @@ fn dropout_is_bit_equal() {
                 let layout = Layout::contiguous(&[70, 43]).unwrap().transpose(0, 1);
                 let x = Tensor::with_layout(e, dtype, layout, |i| (i % 50) as f64 + 1.0);
                 let out = Tensor::out(e, dtype, &[43, 70]);
-                e.dropout(x.view(), p, STREAM, out.view()).unwrap();
+                run(e, call::Dropout { x: x.view(), p, stream: STREAM, out: out.view() }).unwrap();
                 // Whether each element was kept is compared exactly.
                 let kept: Vec<f64> = out.values().iter().map(|&v| (v != 0.0) as u8 as f64).collect();
                 vec![Tensor::new(e, DType::I64, &[43, 70], |i| kept[i]), out]
@@ -57,7 +58,8 @@ fn extremes_and_scans() {
                     let mut reduced = shape.to_vec();
                     reduced[dim] = 1;
                     let (values, indices) = (Tensor::out(e, dtype, &reduced), Tensor::out(e, DType::I64, &reduced));
-                    e.arg_reduce(op, x.view(), dim, values.view(), indices.view()).unwrap();
+                    run(e, call::ArgReduce { op, x: x.view(), dim, values: values.view(), indices: indices.view() })
+                        .unwrap();
                     vec![values, indices]
                 });
             }
@@ -75,7 +77,8 @@ fn extremes_and_scans() {
                     };
                     let out = Tensor::out(e, if best || dtype.is_float() { dtype } else { DType::I64 }, shape);
                     let indices = Tensor::out(e, DType::I64, shape);
-                    e.scan(op, x.view(), dim, out.view(), best.then(|| indices.view())).unwrap();
+                    run(e, call::Scan { op, x: x.view(), dim, out: out.view(), indices: best.then(|| indices.view()) })
+                        .unwrap();
                     vec![out, indices]
                 });
             }
@@ -86,7 +89,7 @@ fn extremes_and_scans() {
             [f64::NEG_INFINITY, f64::NEG_INFINITY, 1.0, 2.0, f64::INFINITY, 3.0][i]
         });
         let out = Tensor::out(e, DType::F32, &[6]);
-        e.scan(Scan::LogSumExp, x.view(), 0, out.view(), None).unwrap();
+        run(e, call::Scan { op: Scan::LogSumExp, x: x.view(), dim: 0, out: out.view(), indices: None }).unwrap();
         vec![out]
     });
 }
@@ -99,9 +102,14 @@ fn sorting_and_searching() {
                 let layout = Layout::contiguous(&[3, 40, 5]).unwrap().permute(&[2, 1, 0]);
                 let x = Tensor::with_layout(e, dtype, layout, awkward(dtype));
                 let (values, indices) = (Tensor::out(e, dtype, &[5, 40, 3]), Tensor::out(e, DType::I64, &[5, 40, 3]));
-                e.sort(x.view(), 1, descending, values.view(), indices.view()).unwrap();
+                run(e, call::Sort { x: x.view(), dim: 1, descending, values: values.view(), indices: indices.view() })
+                    .unwrap();
                 let (top, places) = (Tensor::out(e, dtype, &[5, 7, 3]), Tensor::out(e, DType::I64, &[5, 7, 3]));
-                e.topk(x.view(), 1, descending, top.view(), places.view()).unwrap();
+                run(
+                    e,
+                    call::TopK { x: x.view(), dim: 1, largest: descending, values: top.view(), indices: places.view() },
+                )
+                .unwrap();
                 vec![values, indices, top, places]
             });
             compare(&format!("searchsorted {dtype} {descending}"), |e| {
@@ -113,9 +121,36 @@ fn sorting_and_searching() {
                 let values = Tensor::new(e, dtype, &[2, 30], awkward(dtype));
                 let flat = Tensor::new(e, dtype, &[60], awkward(dtype));
                 let outs = [&[60][..], &[2, 30], &[60]].map(|shape| Tensor::out(e, DType::I64, shape));
-                e.searchsorted(one.view(), flat.view(), descending, outs[0].view()).unwrap();
-                e.searchsorted(two.view(), values.view(), descending, outs[1].view()).unwrap();
-                e.searchsorted(empty.view(), flat.view(), descending, outs[2].view()).unwrap();
+                run(
+                    e,
+                    call::SearchSorted {
+                        sorted: one.view(),
+                        values: flat.view(),
+                        right: descending,
+                        out: outs[0].view(),
+                    },
+                )
+                .unwrap();
+                run(
+                    e,
+                    call::SearchSorted {
+                        sorted: two.view(),
+                        values: values.view(),
+                        right: descending,
+                        out: outs[1].view(),
+                    },
+                )
+                .unwrap();
+                run(
+                    e,
+                    call::SearchSorted {
+                        sorted: empty.view(),
+                        values: flat.view(),
+                        right: descending,
+                        out: outs[2].view(),
+                    },
+                )
+                .unwrap();
                 outs.into()
             });
         }
@@ -130,10 +165,13 @@ fn indexing() {
             let x = Tensor::with_layout(e, dtype, layout, awkward(dtype));
             let index = Tensor::new(e, DType::I64, &[5, 9, 3], |i| (i * 7 % 6) as f64);
             let out = Tensor::out(e, dtype, &[5, 9, 3]);
-            e.gather(x.view(), 1, index.view(), out.view()).unwrap();
-            let count = e.count_nonzero(x.view()).unwrap();
+            run(e, call::Gather { x: x.view(), dim: 1, index: index.view(), out: out.view() }).unwrap();
+            let total = Tensor::out(e, DType::I64, &[1, 1, 1]);
+            let reduced = call::Marks::from_elem(true, 3);
+            run(e, call::Reduce { op: Reduce::CountNonzero, reduced, x: x.view(), out: total.view() }).unwrap();
+            let count = total.values()[0] as usize;
             let places = Tensor::out(e, DType::I64, &[count, 3]);
-            e.nonzero(x.view(), places.view()).unwrap();
+            run(e, call::NonZero { x: x.view(), out: places.view() }).unwrap();
             vec![out, places]
         });
     }
@@ -141,7 +179,7 @@ fn indexing() {
         let x = Tensor::random(e, DType::F32, &[2, 3], 1);
         let index = Tensor::new(e, DType::I64, &[2, 1], |i| i as f64 + 2.0);
         let out = Tensor::out(e, DType::F32, &[2, 1]);
-        let error = e.gather(x.view(), 1, index.view(), out.view()).unwrap_err();
+        let error = run(e, call::Gather { x: x.view(), dim: 1, index: index.view(), out: out.view() }).unwrap_err();
         assert_eq!(error.to_string(), "index 3 is out of bounds for dimension 1 with size 3");
     }
 }

@@ -1,6 +1,7 @@
 //! Tensors of either engine, and the comparison.
 
-use rushlight_core::backend::{Backend, Storage, View};
+use rushlight_core::Result;
+use rushlight_core::backend::{Backend, Call, Storage, View, execute};
 use rushlight_core::{DType, Element, Layout, Philox, with_dtype};
 
 pub const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
@@ -120,4 +121,10 @@ pub fn compare(what: &str, f: impl Fn(&'static dyn Backend) -> Vec<Tensor>) {
             assert!(same, "{what}: result {n}, element {i}: kernel {w}, default body {g} (tolerance {most})");
         }
     }
+}
+
+/// Runs a call on an engine, its default body where the engine declines it.
+pub fn run<'v>(engine: &dyn Backend, call: impl Into<Call<View<'v>>>) -> Result<()> {
+    // SAFETY: the tests make arrays of the shapes that a call asks for.
+    unsafe { execute(engine, &call.into()) }
 }

@@ -1,7 +1,7 @@
 //! Optimizer steps and lists of tensors.
 
 use crate::support::*;
-use rushlight_core::backend::{Operand, ParamUpdate, UpdateRule};
+use rushlight_core::backend::{Operand, ParamUpdate, UpdateRule, call};
 use rushlight_core::{DType, Scalar};
 
 #[test]
@@ -36,7 +36,16 @@ fn rules() {
                         let views = std::array::from_fn(|k| (states >> k & 1 == 1).then(|| state[k].view()));
                         let (param, grad) = (tensors[0].view(), tensors[1].view());
                         let update = ParamUpdate { param, grad, state: views, maximize, weight_decay, shrink, rule };
-                        e.update(&[update], scale).unwrap();
+                        run(
+                            e,
+                            call::Update {
+                                updates: vec![update],
+                                grad_scale: scale,
+                                live: Vec::new(),
+                                found_inf: None,
+                            },
+                        )
+                        .unwrap();
                     };
                     update(Operand::Scalar(Scalar::Float(0.5)));
                     let factor = Tensor::new(e, DType::F32, &[1], |_| 0.25);
@@ -51,7 +60,18 @@ fn rules() {
         let (param, grad) = (x.view(), x.view());
         let update =
             ParamUpdate { param, grad, state: [None; 3], maximize: false, weight_decay: 0.0, shrink: 1.0, rule: adam };
-        assert!(e.update(&[update], Operand::Scalar(Scalar::Float(1.0))).is_err());
+        assert!(
+            run(
+                e,
+                call::Update {
+                    updates: vec![update],
+                    grad_scale: Operand::Scalar(Scalar::Float(1.0)),
+                    live: Vec::new(),
+                    found_inf: None
+                }
+            )
+            .is_err()
+        );
     }
 }
 
@@ -63,8 +83,8 @@ fn lists() {
                 .map(|(dtype, n)| Tensor::new(e, dtype, &[n], |i| if i == 2 && p >= 0.0 { 0.0 } else { number(1, i) }));
             let views = xs.each_ref().map(|x| x.view());
             let (some, none) = (Tensor::out(e, DType::F32, &[]), Tensor::out(e, DType::F64, &[]));
-            e.foreach_norm(p, &views, some.view()).unwrap();
-            e.foreach_norm(p, &[], none.view()).unwrap();
+            run(e, call::ForeachNorm { p, xs: call::List::from_slice(&views), out: some.view() }).unwrap();
+            run(e, call::ForeachNorm { p, xs: call::List::from_slice(&[]), out: none.view() }).unwrap();
             vec![some, none]
         });
     }
@@ -74,10 +94,30 @@ fn lists() {
             let views = xs.each_ref().map(|x| x.view());
             let found = Tensor::new(e, DType::F32, &[], |_| 0.0);
             let factor = Tensor::new(e, DType::F32, &[], |_| 0.5);
-            e.foreach_scale(None, &views, Some(found.view())).unwrap();
+            run(
+                e,
+                call::ForeachScale { factor: None, xs: call::List::from_slice(&views), found_inf: Some(found.view()) },
+            )
+            .unwrap();
             let only = found.values()[0];
-            e.foreach_scale(Some(Operand::Tensor(factor.view())), &views, Some(found.view())).unwrap();
-            e.foreach_scale(Some(Operand::Scalar(Scalar::Float(3.0))), &views, None).unwrap();
+            run(
+                e,
+                call::ForeachScale {
+                    factor: Some(Operand::Tensor(factor.view())),
+                    xs: call::List::from_slice(&views),
+                    found_inf: Some(found.view()),
+                },
+            )
+            .unwrap();
+            run(
+                e,
+                call::ForeachScale {
+                    factor: Some(Operand::Scalar(Scalar::Float(3.0))),
+                    xs: call::List::from_slice(&views),
+                    found_inf: None,
+                },
+            )
+            .unwrap();
             xs.into_iter().chain([Tensor::new(e, DType::F32, &[], |_| only), found]).collect()
         });
     }

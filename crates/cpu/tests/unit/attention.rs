@@ -1,5 +1,5 @@
 use crate::testing::*;
-use rushlight_core::backend::Attention;
+use rushlight_core::backend::{Attention, call};
 use rushlight_core::rng::uniform_f32;
 use rushlight_core::{DType, Element, Layout, Philox};
 use rushlight_cpu::attention::*;
@@ -135,9 +135,18 @@ impl<T: Float> Data<T> {
         let lse = Array::zeros(&[self.sizes.rows()], T::Acc::DTYPE);
         let dout = self.array(&self.dout, heads, l, dv);
         let gradients = [0, 1, 2].map(|i| Array::new(T::DTYPE, &[self.tensors[i].len()], |_| 7.0));
-        attention(&spec, out.view(), lse.view()).unwrap();
+        attention(&call::Attention { of: spec, out: out.view(), lse: lse.view() }).unwrap();
         let [dq, dk, dv] = gradients.each_ref().map(Array::view);
-        attention_backward(&spec, out.view(), lse.view(), dout.view(), dq, dk, dv).unwrap();
+        attention_backward(&call::AttentionBackward {
+            of: spec,
+            out: out.view(),
+            lse: lse.view(),
+            dout: dout.view(),
+            dq,
+            dk,
+            dv,
+        })
+        .unwrap();
         (out.storage_to_vec(), lse.to_vec(), gradients.each_ref().map(Array::to_vec))
     }
 
@@ -284,7 +293,8 @@ fn a_last_stride_other_than_one() {
     // The output as [dv, l].
     let out = Array::over(vec![0f32; 160], Layout::strided(&[1, 1, 20, 8], &[160, 160, 1, 20], 0).unwrap());
     let lse = Array::zeros(&[20], DType::F32);
-    attention(&data.spec(&[q, k, v], &None), out.view(), lse.view()).unwrap();
+    let inputs = [q, k, v];
+    attention(&call::Attention { of: data.spec(&inputs, &None), out: out.view(), lse: lse.view() }).unwrap();
     let out: Vec<f32> = out.to_vec();
     close(&out, &want, 1e-5);
 }

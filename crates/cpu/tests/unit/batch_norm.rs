@@ -1,6 +1,6 @@
 use crate::testing::*;
 use rushlight_core::Element;
-use rushlight_core::backend::BatchNorm;
+use rushlight_core::backend::{BatchNorm, call};
 use rushlight_cpu::batch_norm::*;
 use rushlight_cpu::row_norm;
 
@@ -22,7 +22,16 @@ fn run<T: Float>(
     let [mean, rstd] = [&stats.0, &stats.1].map(|v| Array::contiguous(&[spec.channels], v.clone()));
     let (w, b) = (parameter(w), parameter(b));
     let (w, b) = (w.as_ref().map(Array::view), b.as_ref().map(Array::view));
-    batch_norm(spec, x.view(), w, b, y.view(), mean.view(), rstd.view()).unwrap();
+    batch_norm(&call::BatchNorm {
+        spec: *spec,
+        x: x.view(),
+        weight: w,
+        bias: b,
+        y: y.view(),
+        mean: mean.view(),
+        rstd: rstd.view(),
+    })
+    .unwrap();
     *stats = (mean.to_vec(), rstd.to_vec());
     y.to_vec()
 }
@@ -41,7 +50,20 @@ fn run_backward<T: Float>(
     let dx = Array::zeros(x.layout().shape(), T::DTYPE);
     let [dw, db] = [0, 1].map(|_| Array::zeros(&[spec.channels], T::Acc::DTYPE));
     let (w, out) = (w.as_ref().map(Array::view), [&dx, &dw, &db].map(|a| Some(a.view())));
-    batch_norm_backward(spec, dy.view(), x.view(), w, mean.view(), rstd.view(), out[0], out[1], out[2]).unwrap();
+    batch_norm_backward(&call::BatchNormBackward {
+        spec: *spec,
+        relu: false,
+        dy: dy.view(),
+        x: x.view(),
+        weight: w,
+        bias: None,
+        mean: mean.view(),
+        rstd: rstd.view(),
+        dx: out[0],
+        dweight: out[1],
+        dbias: out[2],
+    })
+    .unwrap();
     (dx.to_vec(), dw.to_vec(), db.to_vec())
 }
 

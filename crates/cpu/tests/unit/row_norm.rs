@@ -1,6 +1,6 @@
 use crate::testing::*;
 use rushlight_core::Element;
-use rushlight_core::backend::RowNorm;
+use rushlight_core::backend::{RowNorm, call};
 use rushlight_cpu::row_norm::*;
 
 type Forward<T> = (Vec<T>, Vec<<T as Float>::Acc>, Vec<<T as Float>::Acc>);
@@ -16,7 +16,17 @@ fn run<T: Float>(spec: &RowNorm, x: &[T], w: Option<&[T::Acc]>, b: Option<&[T::A
     let [mean, rstd] = [0, 1].map(|_| Array::zeros(&[spec.rows], T::Acc::DTYPE));
     let (w, b) = (parameter(w), parameter(b));
     let (w, b) = (w.as_ref().map(Array::view), b.as_ref().map(Array::view));
-    row_norm(spec, x.view(), w, b, y.view(), mean.view(), rstd.view()).unwrap();
+    row_norm(&call::RowNorm {
+        spec: *spec,
+        x: x.view(),
+        weight: w,
+        bias: b,
+        y: y.view(),
+        low: None,
+        mean: mean.view(),
+        rstd: rstd.view(),
+    })
+    .unwrap();
     (y.to_vec(), mean.to_vec(), rstd.to_vec())
 }
 
@@ -36,7 +46,20 @@ fn run_backward<T: Float>(
     let (dx, [dw, db]) = (Array::zeros(&shape, T::DTYPE), [0, 1].map(|_| Array::zeros(&[spec.cols], T::Acc::DTYPE)));
     let (w, so_far) = (w.as_ref().map(Array::view), so_far.as_ref().map(Array::view));
     let (stats, out) = ([mean.view(), rstd.view()], [dx.view(), dw.view(), db.view()].map(Some));
-    row_norm_backward(spec, dy.view(), x.view(), w, stats[0], stats[1], so_far, out[0], out[1], out[2]).unwrap();
+    row_norm_backward(&call::RowNormBackward {
+        spec: *spec,
+        dy: dy.view(),
+        x: x.view(),
+        weight: w,
+        mean: stats[0],
+        rstd: stats[1],
+        so_far,
+        dx: out[0],
+        low: None,
+        dweight: out[1],
+        dbias: out[2],
+    })
+    .unwrap();
     (dx.to_vec(), [dw.to_vec::<T::Acc>(), db.to_vec()].concat())
 }
 

@@ -3,8 +3,9 @@
 //! Unsigned integers convert by the engine's own kernels for signed ones. 8-bit floats convert from and to `f32`, and
 //! `uint64` from and to floats, by loops on the host; other dtypes go by way of one that the engine has kernels for.
 
-use super::bits;
+use super::{bits, execute};
 use rushlight_core::DType::*;
+use rushlight_core::backend::call;
 use rushlight_core::float8;
 use rushlight_core::{Backend, DType, Device, Element, Layout, Operand, Pointwise, Result, Scalar, Storage, View};
 use rushlight_cpu::pool;
@@ -39,7 +40,9 @@ pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result
         copy(engine, between.view(), out)
     };
     match (src.dtype, out.dtype) {
-        (from, to) if from == to || !(from.is_carried() || to.is_carried()) => engine.copy(bits(src), bits(out)),
+        (from, to) if from == to || !(from.is_carried() || to.is_carried()) => {
+            execute(engine, call::Copy { src: bits(src), out: bits(out) })
+        }
         // Widen to a signed integer of twice the size, then mask off the extended sign bits.
         (U16, I32) => masked(engine, src, out, 0xffff),
         (U32, I64) => masked(engine, src, out, 0xffff_ffff),
@@ -55,7 +58,7 @@ pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result
         }),
         (U64, to) if to.is_float() => by_way_of(F32),
         // Integers wrap, so unsigned and signed results have the same bits.
-        (U64, _) => engine.copy(bits(src), bits(out)),
+        (U64, _) => execute(engine, call::Copy { src: bits(src), out: bits(out) }),
         (from, F32) if from.is_float8() => {
             let table = float8::table(from);
             on_host(engine, src, out, |from: &[u8], to: &mut [f32]| {
@@ -72,15 +75,24 @@ pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result
         }),
         (from, U64) if from.is_float() => by_way_of(F64),
         (from, _) if from.is_float() => by_way_of(I64),
-        _ => engine.copy(src, bits(out)),
+        _ => execute(engine, call::Copy { src, out: bits(out) }),
     }
 }
 
 /// Copies unsigned integers as signed ones of twice their size.
 fn masked(engine: &'static dyn Backend, src: View, out: View, mask: i64) -> Result<()> {
-    engine.copy(bits(src), out)?;
+    execute(engine, call::Copy { src: bits(src), out })?;
     let inputs = [Operand::Tensor(out), Operand::Scalar(Scalar::Int(mask))];
-    engine.pointwise(Pointwise::BitwiseAnd, out.dtype, &inputs, &[], out)
+    execute(
+        engine,
+        call::Pointwise {
+            op: Pointwise::BitwiseAnd,
+            compute: out.dtype,
+            inputs: inputs[..].into(),
+            params: Default::default(),
+            out,
+        },
+    )
 }
 
 /// Elements a task converts at least.
@@ -95,13 +107,13 @@ fn on_host<S: Element, D: Element>(
 ) -> Result<()> {
     if !src.layout.is_contiguous() {
         let dense = Temporary::new(engine, src, src.dtype)?;
-        engine.copy(bits(src), bits(dense.view()))?;
+        execute(engine, call::Copy { src: bits(src), out: bits(dense.view()) })?;
         return on_host(engine, dense.view(), out, run);
     }
     if !out.layout.is_contiguous() {
         let dense = Temporary::new(engine, out, out.dtype)?;
         on_host(engine, src, dense.view(), run)?;
-        return engine.copy(bits(dense.view()), bits(out));
+        return execute(engine, call::Copy { src: bits(dense.view()), out: bits(out) });
     }
     let n = out.numel();
     if engine.device() == Device::Cpu {

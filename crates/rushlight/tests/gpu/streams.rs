@@ -2,6 +2,7 @@
 
 use super::{device, turn};
 use rushlight::prelude::*;
+use rushlight_core::backend::Outcome;
 
 /// The device under test, if it is a GPU.
 fn gpu() -> Option<Device> {
@@ -148,7 +149,7 @@ fn copies_between_devices() -> Result<()> {
     let y = Tensor::zeros_with([1000], (DType::I64, device))?;
     // One device in both roles: the path is the same.
     let backend = y.storage().backend();
-    assert!(backend.copy_from_peer(x.storage(), 0, y.storage(), 8000)?);
+    assert_eq!(backend.copy_from_peer(x.storage(), 0, y.storage(), 8000)?, Outcome::Done);
     assert!(x.equal(&y)?);
     assert!(backend.copy_from_peer(x.storage(), 8, y.storage(), 8000).is_err());
     if rushlight::engines::accelerator().map_or(Ok(0), |engine| engine.count())? > 1 {

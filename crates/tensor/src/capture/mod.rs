@@ -11,6 +11,7 @@ pub(crate) use recorder::{
 pub use rushlight_core::backend::StepPool;
 
 use crate::autograd::mode;
+use crate::program::Program;
 use crate::tensor::backend;
 use crate::{Tensor, amp};
 use recorder::Recorded;
@@ -209,6 +210,11 @@ impl Capture {
     /// How many recordings there are.
     pub fn graphs(&self) -> usize {
         self.shapes.iter().map(|s| s.recorded.len()).sum()
+    }
+
+    /// The calls of each recorded step, over numbered buffers.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.shapes.iter().flat_map(|s| &s.recorded).map(Recorded::program)
     }
 
     /// Forgets all recordings; the next calls make new ones.

@@ -2,8 +2,9 @@
 
 use super::{StepOutput, Tensors};
 use crate::autograd::{Meta, no_grad};
+use crate::program::{self, Noting, Program};
 use crate::{Tensor, amp};
-use rushlight_core::backend::{self, Graph, Recording, StepPool};
+use rushlight_core::backend::{self, Graph, Recording, StepPool, call};
 use rushlight_core::rng::default_generator;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{Backend, DType, Device, Error, Generator, Layout, Philox, Result, Storage, View};
@@ -81,6 +82,8 @@ struct Recorder {
     id: u64,
     device: Device,
     recording: Box<dyn Recording>,
+    /// Notes the calls of the step.
+    noting: Noting,
     /// By address: memory that the step uses and did not make.
     held: HashMap<usize, Arc<Storage>>,
     /// Ids of the leaves.
@@ -326,6 +329,7 @@ impl Installed {
             id: COUNT.fetch_add(1, Relaxed),
             device,
             recording,
+            noting: Noting::begin(),
             held: HashMap::new(),
             noted: HashSet::new(),
             numbers: vec![start.seed, start.offset],
@@ -385,6 +389,7 @@ pub(super) struct Recorded {
     leaves: Vec<Leaf>,
     renewals: Vec<Renewal>,
     numbers: Vec<u64>,
+    program: Program,
     /// How far a step moves the default generator.
     random_blocks: u64,
     /// Memory that the graph's nodes address and that is not of its pool.
@@ -431,7 +436,10 @@ impl Recorded {
         }
         outputs.iter().for_each(|t| note_use(t.storage()));
         let Some(recorder) = installed.end() else { return Err(Error::value("capture: the recording was lost")) };
-        let Recorder { mut recording, held, mut numbers, host, .. } = recorder;
+        let Recorder { mut recording, noting, held, mut numbers, host, .. } = recorder;
+        let program = noting.take();
+        drop(noting);
+        program::log(&program);
         let finish = || -> Result<(Box<dyn Graph>, Vec<Output>)> {
             let (first, _) = recording.numbers(outputs.len())?;
             let places: Vec<(View, usize)> =
@@ -461,9 +469,15 @@ impl Recorded {
             leaves,
             renewals,
             numbers,
+            program,
             random_blocks: default_generator().state().offset.wrapping_sub(start.offset),
             _held: held.into_values().collect(),
         })
+    }
+
+    /// The step's calls.
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 
     /// Undoes the counting done while recording, for a step that is not run at once. Gradients remain those of the
@@ -476,7 +490,7 @@ impl Recorded {
         }
     }
 
-    /// Whether those who keep its numbers still know it.
+    /// Whether the optimizers whose numbers the step reads still have the state that it was recorded with.
     pub fn is_current(&self) -> bool {
         self.renewals.iter().all(|r| r.renew.fits())
     }
@@ -524,9 +538,12 @@ impl Recorded {
             }
             match from.device() {
                 own if own == device && from.lies_as(to) => copies.push((from.engine_view(), to.engine_view())),
-                own if own == device => self.backend.copy(from.engine_view(), to.engine_view())?,
+                own if own == device => to.run(call::Copy { src: from.engine_view(), out: to.engine_view() })?,
                 Device::Cpu => no_grad(|| from.in_layout(to.layout()))?.upload_to(to, true)?,
-                _ => self.backend.copy(no_grad(|| from.to(device))?.engine_view(), to.engine_view())?,
+                _ => {
+                    let from = no_grad(|| from.to(device))?;
+                    to.run(call::Copy { src: from.engine_view(), out: to.engine_view() })?;
+                }
             }
         }
         let mut outputs = Tensors::new();

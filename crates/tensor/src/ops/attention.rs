@@ -5,7 +5,7 @@ use super::norm::wide;
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::capture::random_stream;
 use crate::{Tensor, amp};
-use rushlight_core::backend::Attention;
+use rushlight_core::backend::{Attention, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::rng::default_generator;
 use rushlight_core::smallvec::smallvec;
@@ -164,7 +164,7 @@ impl Operands {
         };
         let out = Tensor::from_parts(memory.0.storage.clone(), layout, memory.dtype(), Default::default());
         let lse = self.q.uninit_like(&[batch, heads, l], wide(self.q.dtype()))?;
-        out.backend().attention(&self.spec(&plan), out.engine_view(), lse.engine_view())?;
+        out.run(call::Attention { of: self.spec(&plan), out: out.engine_view(), lse: lse.engine_view() })?;
         let inputs = [&self.q, &self.k, &self.v];
         if recording(&inputs) {
             let [q, k, v] = inputs.map(Saved::input);
@@ -181,15 +181,15 @@ impl Operands {
                 let dout = dout.to_dtype(out.dtype())?;
                 let [dq, dk, dv] = operands.gradients()?;
                 let spec = operands.spec(&plan);
-                out.backend().attention_backward(
-                    &spec,
-                    out.engine_view(),
-                    lse.engine_view(),
-                    dout.engine_view(),
-                    dq.engine_view(),
-                    dk.engine_view(),
-                    dv.engine_view(),
-                )?;
+                out.run(call::AttentionBackward {
+                    of: spec,
+                    out: out.engine_view(),
+                    lse: lse.engine_view(),
+                    dout: dout.engine_view(),
+                    dq: dq.engine_view(),
+                    dk: dk.engine_view(),
+                    dv: dv.engine_view(),
+                })?;
                 Ok(smallvec![Some(dq), Some(dk), Some(dv)])
             })?;
         }

@@ -3,7 +3,7 @@
 use super::norm::{Affine, NormGrads, check_per_channel, unbiased_variance, wide};
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record_masked, recording};
-use rushlight_core::backend::BatchNorm;
+use rushlight_core::backend::{BatchNorm, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Error, Layout, Result, View, setters};
 
@@ -136,13 +136,17 @@ fn update_running(
     if let [Some(to_mean), Some(to_var)] = running {
         let fits = |t: &Tensor| t.dtype() == mean.dtype() && t.is_contiguous();
         if fits(to_mean) && fits(to_var) && !to_mean.shares_storage(to_var) {
-            let views = [to_mean.engine_view(), to_var.engine_view()];
-            let (from, by) = (mean.engine_view(), rstd.engine_view());
-            if mean.backend().batch_norm_running(spec, momentum, from, by, views)? {
-                to_mean.changed_unrecorded();
-                to_var.changed_unrecorded();
-                return Ok(());
-            }
+            mean.run(call::BatchNormRunning {
+                spec: *spec,
+                momentum,
+                mean: mean.engine_view(),
+                rstd: rstd.engine_view(),
+                running_mean: to_mean.engine_view(),
+                running_var: to_var.engine_view(),
+            })?;
+            to_mean.changed_unrecorded();
+            to_var.changed_unrecorded();
+            return Ok(());
         }
     }
     if let Some(running) = running[0] {
@@ -195,13 +199,19 @@ impl Backward {
         let dx = dx.map(|dx| View { layout: &dx_layout, ..dx });
         let (w, mean, rstd) =
             (weight.as_ref().map(|w| w.engine_view()), self.mean.engine_view(), self.rstd.engine_view());
-        let (dy, x, backend) = (dy.view_as(&dy_layout), x.view_as(&layout), x.backend());
-        if relu {
-            let bias = self.bias.as_ref().map(|(bias, _)| bias.engine_view());
-            backend.batch_norm_relu_backward(&spec, dy, x, w, bias, mean, rstd, dx, dweight, dbias)?;
-        } else {
-            backend.batch_norm_backward(&spec, dy, x, w, mean, rstd, dx, dweight, dbias)?;
-        }
+        x.run(call::BatchNormBackward {
+            spec,
+            relu,
+            dy: dy.view_as(&dy_layout),
+            x: x.view_as(&layout),
+            weight: w,
+            bias: self.bias.as_ref().filter(|_| relu).map(|(bias, _)| bias.engine_view()),
+            mean,
+            rstd,
+            dx,
+            dweight,
+            dbias,
+        })?;
         Ok(grads)
     }
 
@@ -312,7 +322,15 @@ impl Tensor {
             let (spec, layout) = in_memory(spec, &x)?;
             let y_layout = layout.clone().with_offset(0);
             let (from, to) = (x.view_as(&layout), y.view_as(&y_layout));
-            y.backend().batch_norm(&spec, from, w, b, to, mean.engine_view(), rstd.engine_view())?;
+            y.run(call::BatchNorm {
+                spec,
+                x: from,
+                weight: w,
+                bias: b,
+                y: to,
+                mean: mean.engine_view(),
+                rstd: rstd.engine_view(),
+            })?;
             if training {
                 no_grad(|| update_running(&spec, [running_mean, running_var], momentum, &mean, &rstd))?;
             }

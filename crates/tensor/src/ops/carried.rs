@@ -8,7 +8,7 @@ use super::number::fitting;
 use super::pointwise::{pointwise, pointwise_inplace};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
-use rushlight_core::backend::Reduce;
+use rushlight_core::backend::{Reduce, call};
 use rushlight_core::float8::{self, carried_bits};
 use rushlight_core::rows::Class;
 use rushlight_core::smallvec::SmallVec;
@@ -130,7 +130,12 @@ impl Tensor {
             }
             // The engine of the carried dtype names the op in its refusal.
             _ => {
-                self.backend().reduce(op, self.engine_view(), mask, self.engine_view())?;
+                self.run(call::Reduce {
+                    op,
+                    x: self.engine_view(),
+                    reduced: call::Marks::from_slice(&mask),
+                    out: self.engine_view(),
+                })?;
                 Err(refusal("reduction", self.dtype()))
             }
         }

@@ -4,8 +4,10 @@ use super::number::fitting;
 use crate::arg::Arg;
 use crate::autograd::{Grads, Meta, edges, no_grad, record, record_conversion, recording};
 use crate::capture;
+use crate::profile::transfer;
 use crate::tensor::backend;
 use crate::{Stream, Tensor};
+use rushlight_core::backend::{Outcome, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
 use std::sync::Arc;
@@ -147,9 +149,9 @@ impl Tensor {
                 // SAFETY: memory that was just allocated for these elements and that nobody else sees; every byte is
                 // written.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(out.engine_view().ptr(), len) };
-                source.backend().download(&source.0.storage, start, bytes)?;
+                transfer("rushlight::download", || source.backend().download(&source.0.storage, start, bytes))?;
             }
-            _ if target.copy_from_peer(&source.0.storage, start, &out.0.storage, len)? => {}
+            _ if target.copy_from_peer(&source.0.storage, start, &out.0.storage, len)? == Outcome::Done => {}
             _ => source.moved(Device::Cpu, false)?.upload_to(&out, false)?,
         }
         Ok(out)
@@ -161,10 +163,13 @@ impl Tensor {
         if non_blocking && self.is_pinned() {
             // SAFETY: the elements are on the host; pinned memory is not used for anything else before the copy is
             // done.
-            return unsafe { out.backend().upload_pinned(ptr, len, &out.0.storage, 0) };
+            return transfer("rushlight::upload_pinned", || unsafe {
+                out.backend().upload_pinned(ptr, len, &out.0.storage, 0)
+            });
         }
         // SAFETY: the elements are on the host, and this handle keeps them alive.
-        out.backend().upload(unsafe { std::slice::from_raw_parts(ptr, len) }, &out.0.storage, 0)
+        let bytes = unsafe { std::slice::from_raw_parts(ptr, len) };
+        transfer("rushlight::upload", || out.backend().upload(bytes, &out.0.storage, 0))
     }
 
     /// The same elements in host memory that a GPU can copy from while the program continues ([`Tensor::to_with`]). The
@@ -185,7 +190,7 @@ impl Tensor {
         let layout = Layout::contiguous(self.shape())?;
         let out = Tensor::from_parts(Arc::new(storage), layout, self.dtype(), Meta::default());
         if out.numel() > 0 {
-            self.backend().copy(self.engine_view(), out.engine_view())?;
+            self.run(call::Copy { src: self.engine_view(), out: out.engine_view() })?;
         }
         Ok(out)
     }
@@ -246,7 +251,7 @@ impl Tensor {
         let results = tensors.iter().map(|t| t.uninit_like(t.shape(), dtype)).collect::<Result<Vec<_>>>()?;
         let from: Vec<_> = tensors.iter().map(|t| t.engine_view()).collect();
         let to: Vec<_> = results.iter().map(|t| t.engine_view()).collect();
-        first.backend().foreach_copy(&from, &to)?;
+        first.run(call::ForeachCopy { from: call::List::from_slice(&from), to: call::List::from_slice(&to) })?;
         for (from, to) in tensors.iter().zip(&results).filter(|(from, _)| recording(&[from])) {
             let dtype = from.dtype();
             record_conversion(from, to, move |dy| dy.to_dtype(dtype))?;
@@ -304,9 +309,9 @@ impl Tensor {
             if source.shares_storage(self) {
                 let copy = source.detach().copy()?;
                 let layout = copy.layout().expand(self.shape())?;
-                self.backend_with(source).copy(copy.view_as(&layout), self.engine_view())?;
+                self.run_with(source, call::Copy { src: copy.view_as(&layout), out: self.engine_view() })?;
             } else {
-                self.backend_with(source).copy(source.view_as(&layout), self.engine_view())?;
+                self.run_with(source, call::Copy { src: source.view_as(&layout), out: self.engine_view() })?;
             }
         }
         self.changed_unrecorded();
@@ -333,7 +338,7 @@ impl Tensor {
         let record = recording(&[self]);
         let edges = if record { edges(&[self])? } else { SmallVec::new() };
         if self.numel() > 0 {
-            self.backend().fill(value, self.engine_view())?;
+            self.run(call::Fill { value, out: self.engine_view() })?;
         }
         self.changed_unrecorded();
         if record {

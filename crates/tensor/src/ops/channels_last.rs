@@ -7,6 +7,7 @@
 
 use crate::Tensor;
 use crate::autograd::{record, recording};
+use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Layout, Result};
 
@@ -51,7 +52,7 @@ impl Tensor {
         }
         let out = self.uninit_channels_last(self.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().copy(self.engine_view(), out.engine_view())?;
+            self.run(call::Copy { src: self.engine_view(), out: out.engine_view() })?;
         }
         if recording(&[self]) {
             record("channels_last", &[self], &out, |_, dy| Ok(smallvec![Some(dy.clone())]))?;

@@ -7,7 +7,7 @@
 use super::sizes::Sizes;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
-use rushlight_core::backend::Conv;
+use rushlight_core::backend::{Conv, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Result, setters};
 
@@ -145,13 +145,13 @@ impl Problem {
         if x.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
-            out.backend().conv_forward(
-                &self.spec,
-                x.engine_view(),
-                w.engine_view(),
-                bias.as_ref().map(|b| b.engine_view()),
-                out.engine_view(),
-            )?;
+            out.run(call::ConvForward {
+                spec: self.spec,
+                x: x.engine_view(),
+                w: w.engine_view(),
+                bias: bias.as_ref().map(|b| b.engine_view()),
+                y: out.engine_view(),
+            })?;
         }
         self.record("conv", &x, &w, bias.as_ref(), &out, [Problem::input_gradient, Problem::weight_gradient_swapped])?;
         out.channels_last_if(channels_last)
@@ -171,10 +171,8 @@ impl Problem {
             alike && packed.is_channels_last() && sum.is_channels_last() && sum.is_sole_owner()
         };
         let Some(sum) = ctx.take_sum(0, suits) else { return self.input_gradient(&packed, &by) };
-        let views = (packed.engine_view(), by.engine_view(), sum.engine_view());
-        if !sum.backend().conv_backward_input_add(&self.spec, views.0, views.1, views.2)? {
-            sum.add_(&self.input_gradient(&packed, &by)?)?;
-        }
+        let (dy, w, dx) = (packed.engine_view(), by.engine_view(), sum.engine_view());
+        sum.run(call::ConvBackwardInput { spec: self.spec, accumulate: true, dy, w, dx })?;
         Ok(sum)
     }
 
@@ -185,7 +183,13 @@ impl Problem {
         if dy.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
-            out.backend().conv_backward_input(&self.spec, dy.engine_view(), w.engine_view(), out.engine_view())?;
+            out.run(call::ConvBackwardInput {
+                spec: self.spec,
+                dy: dy.engine_view(),
+                w: w.engine_view(),
+                dx: out.engine_view(),
+                accumulate: false,
+            })?;
         }
         if let Some(bias) = bias {
             let mut shape: Dims = smallvec![1; self.dims + 1];
@@ -203,7 +207,12 @@ impl Problem {
         if x.numel() == 0 || dy.numel() == 0 {
             out.zero_()?;
         } else if out.numel() > 0 {
-            out.backend().conv_backward_weight(&self.spec, x.engine_view(), dy.engine_view(), out.engine_view())?;
+            out.run(call::ConvBackwardWeight {
+                spec: self.spec,
+                x: x.engine_view(),
+                dy: dy.engine_view(),
+                dw: out.engine_view(),
+            })?;
         }
         self.record("conv_weight", &x, &dy, None, &out, [Problem::input_gradient_swapped, Problem::plain_swapped])?;
         Ok(out)

@@ -2,7 +2,9 @@
 
 use super::number::fitting;
 use crate::Tensor;
+use crate::profile::transfer;
 use crate::tensor::backend;
+use rushlight_core::backend::call;
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 use std::sync::Arc;
@@ -209,7 +211,7 @@ impl Tensor {
         // SAFETY: `Element` types are plain data without padding, so their bytes may be read.
         let bytes =
             unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), std::mem::size_of_val(elements)) };
-        out.backend().upload(bytes, &out.0.storage, 0)?;
+        transfer("rushlight::upload", || out.backend().upload(bytes, &out.0.storage, 0))?;
         Ok(out)
     }
 
@@ -280,7 +282,7 @@ impl Tensor {
         let out = options.into().uninit(shape.as_ref(), value.dtype())?;
         let value = fitting("full", value, out.dtype())?;
         if out.numel() > 0 {
-            out.backend().fill(value, out.engine_view())?;
+            out.run(call::Fill { value, out: out.engine_view() })?;
         }
         Ok(out)
     }
@@ -299,7 +301,7 @@ impl Tensor {
         let storage = backend(options.device)?.alloc(layout.numel() * dtype.size())?;
         let out = Tensor::from_parts(Arc::new(storage), layout, dtype, Default::default());
         if out.numel() > 0 {
-            out.backend().fill(value, out.engine_view())?;
+            out.run(call::Fill { value, out: out.engine_view() })?;
         }
         Ok(out)
     }
@@ -342,7 +344,7 @@ impl Tensor {
         }
         let out = options.into().uninit(&[count as usize], if integral { DType::I64 } else { DType::F32 })?;
         if out.numel() > 0 {
-            out.backend().arange(start, step, out.engine_view())?;
+            out.run(call::Arange { start, step, out: out.engine_view() })?;
         }
         Ok(out)
     }

@@ -5,7 +5,7 @@ use super::loss::Reduction;
 use super::norm::wide;
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
-use rushlight_core::backend::CrossEntropy;
+use rushlight_core::backend::{CrossEntropy, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result, setters};
 
@@ -172,7 +172,12 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
     let (loss, row_weight, lse) = (statistics()?, statistics()?, statistics()?);
     if loss.numel() > 0 {
         let spec = operands.spec(ignore_index, label_smoothing);
-        let done = loss.backend().cross_entropy(&spec, loss.engine_view(), row_weight.engine_view(), lse.engine_view());
+        let done = loss.run(call::CrossEntropy {
+            of: spec,
+            loss: loss.engine_view(),
+            row_weight: row_weight.engine_view(),
+            lse: lse.engine_view(),
+        });
         done.map_err(|e| e.within("cross_entropy"))?;
     }
     if recording(&[logits]) {
@@ -188,12 +193,12 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
             let dlogits = operands.logits.uninit_like(operands.logits.shape(), operands.logits.dtype())?;
             if dlogits.numel() > 0 {
                 let spec = operands.spec(ignore_index, label_smoothing);
-                dlogits.backend().cross_entropy_backward(
-                    &spec,
-                    lse.engine_view(),
-                    dloss.engine_view(),
-                    dlogits.engine_view(),
-                )?;
+                dlogits.run(call::CrossEntropyBackward {
+                    of: spec,
+                    lse: lse.engine_view(),
+                    dloss: dloss.engine_view(),
+                    dlogits: dlogits.engine_view(),
+                })?;
             }
             Ok(smallvec![Some(dlogits)])
         })?;

@@ -2,7 +2,7 @@
 
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
-use rushlight_core::backend::{Activation, MatMul};
+use rushlight_core::backend::call;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -77,11 +77,10 @@ impl Tensor {
             let (x, y) = (self.as_batch(&batch)?, other.as_batch(&batch)?);
             let mut shape: Dims = smallvec![x.shape()[0], n, m];
             let out = self.uninit_like(&shape, self.dtype())?;
-            if out.backend().distances(p, x.engine_view(), y.engine_view(), out.engine_view())? {
-                shape = batch;
-                shape.extend_from_slice(&[n, m]);
-                return out.reshape(&shape);
-            }
+            out.run(call::Distances { p, a: x.engine_view(), b: y.engine_view(), out: out.engine_view() })?;
+            shape = batch;
+            shape.extend_from_slice(&[n, m]);
+            return out.reshape(&shape);
         }
         let differences = self.unsqueeze(-2)?.sub(&other.unsqueeze(-3)?).map_err(|e| e.within(name))?;
         differences.norm_dims(p, [-1], false)
@@ -100,43 +99,10 @@ impl Tensor {
         let out = no_grad(|| -> Result<Tensor> {
             let (x, y) = (self.as_batch(batch)?, other.as_batch(batch)?);
             let out = self.uninit_like(&[x.shape()[0], x.shape()[1], y.shape()[1]], self.dtype())?;
-            if out.backend().euclidean(x.engine_view(), y.engine_view(), out.engine_view())? {
-                let mut shape = Dims::from_slice(batch);
-                shape.extend_from_slice(&out.shape()[1..]);
-                return out.reshape(&shape);
-            }
-            let squares = |t: &Tensor| t.mul(t)?.sum_dims([-1], true);
-            let ones = |t: &Tensor| {
-                let mut shape = Dims::from_slice(t.shape());
-                shape[t.rank() - 1] = 1;
-                Tensor::ones_with(&shape, (t.dtype(), t.device()))
-            };
-            let left = crate::cat(&[&self.mul(-2.0)?, &squares(self)?, &ones(self)?], -1)?;
-            let right = crate::cat(&[other, &ones(other)?, &squares(other)?], -1)?;
-            let (mut shape, mut flat) = (Dims::from_slice(batch), Dims::new());
-            let lead: usize = batch.iter().product();
-            let mut lifted = |t: &Tensor| {
-                let (rows, size) = (t.shape()[t.rank() - 2], t.shape()[t.rank() - 1]);
-                let mut shape = Dims::from_slice(batch);
-                shape.extend_from_slice(&[rows, size]);
-                flat.push(rows);
-                t.expand(&shape)?.reshape([lead, rows, size])
-            };
-            let (left, right) = (lifted(&left)?, lifted(&right)?.transpose(1, 2)?);
-            // Rounding may leave less than nothing, which the product cuts off on its way to memory.
-            out.backend().matmul(&MatMul {
-                a: left.engine_view(),
-                b: right.engine_view(),
-                out: out.engine_view(),
-                bias: None,
-                alpha: 1.0,
-                beta: 0.0,
-                activation: Activation::Relu,
-            })?;
-            shape.extend_from_slice(&flat);
-            let out = out.reshape(&shape)?;
-            out.sqrt_()?;
-            Ok(out)
+            out.run(call::Euclidean { a: x.engine_view(), b: y.engine_view(), out: out.engine_view() })?;
+            let mut shape = Dims::from_slice(batch);
+            shape.extend_from_slice(&out.shape()[1..]);
+            out.reshape(&shape)
         })?;
         if recording(&[self, other]) {
             let (x, y, distances) = (Saved::input(self), Saved::input(other), Saved::output(&out, 0));

@@ -4,7 +4,7 @@ use super::reduce::Mask;
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
 use crate::ops::sizes::{Along, AsDims};
-use rushlight_core::backend::{ArgReduce, Reduce};
+use rushlight_core::backend::{ArgReduce, Reduce, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
 
@@ -74,7 +74,13 @@ impl Tensor {
         shape[dim] = 1;
         let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
         if values.numel() > 0 {
-            self.backend().arg_reduce(op, self.engine_view(), dim, values.engine_view(), indices.engine_view())?;
+            self.run(call::ArgReduce {
+                op,
+                x: self.engine_view(),
+                dim,
+                values: values.engine_view(),
+                indices: indices.engine_view(),
+            })?;
         }
         Ok((values, indices))
     }

@@ -3,7 +3,7 @@
 use super::matmul::{gradient_columns, gradient_dtype, gradient_product};
 use crate::autograd::{Backward, Ctx, Grads, Saved, grad, no_grad, record, recording};
 use crate::{Tensor, amp};
-use rushlight_core::backend::{Activation, MatMul};
+use rushlight_core::backend::{MatMul, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{Dims, Error, Result};
 
@@ -18,15 +18,8 @@ struct Block {
 
 /// `a @ b + bias` into `out`, all of them batches of one matrix.
 fn product<'a>(a: &'a Tensor, b: &'a Tensor, bias: Option<&'a Tensor>, out: &'a Tensor) -> MatMul<'a> {
-    MatMul {
-        a: a.engine_view(),
-        b: b.engine_view(),
-        out: out.engine_view(),
-        bias: bias.map(|t| t.engine_view()),
-        alpha: 1.0,
-        beta: 0.0,
-        activation: Activation::None,
-    }
+    let plain = MatMul::plain(a.engine_view(), b.engine_view(), out.engine_view());
+    MatMul { bias: bias.map(|t| t.engine_view()), ..plain }
 }
 
 impl Block {
@@ -67,9 +60,10 @@ impl Block {
         let inner = self.before.uninit_like(self.before.shape(), dy.dtype())?;
         let sums = inner.uninit_like(&[1, 1, inner.shape()[2]], gradient_dtype(ctx, 2, dy))?;
         let (dy, weight2) = (dy.contiguous()?.unsqueeze(0)?, weight2.unsqueeze(0)?);
-        let spec = product(&dy, &weight2, None, &inner);
-        let done = inner.backend().matmul_gelu_backward(&spec, self.before.engine_view(), sums.engine_view())?;
-        Ok(if done { Some((inner.squeeze(0)?, sums.reshape([inner.shape()[2]])?)) } else { None })
+        let product = product(&dy, &weight2, None, &inner);
+        let (kept, columns) = (self.before.engine_view(), sums.engine_view());
+        inner.run(call::MatMulGeluBackward { product, kept, sums: columns })?;
+        Ok(Some((inner.squeeze(0)?, sums.reshape([inner.shape()[2]])?)))
     }
 }
 
@@ -120,19 +114,17 @@ impl Tensor {
             return Ok(None);
         }
         let rows: usize = lead.iter().product();
-        let made = no_grad(|| -> Result<Option<(Tensor, Tensor, Tensor)>> {
+        let (before, hidden, out) = no_grad(|| -> Result<(Tensor, Tensor, Tensor)> {
             let before = self.uninit_like(&[1, rows, hidden], self.dtype())?;
             let after = self.uninit_like(&[1, rows, hidden], self.dtype())?;
             let (x, transposed) = (self.reshape([1, rows, size])?, w1.transpose(0, 1)?.unsqueeze(0)?);
-            if !self.backend().matmul_gelu(&product(&x, &transposed, Some(b1), &after), before.engine_view())? {
-                return Ok(None);
-            }
+            let product = product(&x, &transposed, Some(b1), &after);
+            self.run(call::MatMulGelu { product, kept: before.engine_view() })?;
             let mut shape = Dims::from_slice(lead);
             shape.push(hidden);
             let out = after.reshape(&shape)?.linear(w2, Some(b2))?;
-            Ok(Some((before, after, out)))
+            Ok((before, after, out))
         })?;
-        let Some((before, hidden, out)) = made else { return Ok(None) };
         let kept = [Saved::input(self), Saved::input(w1), Saved::input(w2), Saved::input(b1)];
         let block = Block { inputs: kept, before, hidden };
         record("feed_forward", &inputs, &out, move |ctx, dy| block.backward(ctx, dy))?;

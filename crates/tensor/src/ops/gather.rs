@@ -5,10 +5,10 @@ use super::number::fitting;
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{Ctx, Grads, Saved, record, recording};
-use rushlight_core::backend::{Operand, Scatter};
+use rushlight_core::backend::{Operand, Scatter, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
 /// How [`Tensor::scatter_reduce`] combines values with the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +50,6 @@ fn checked(name: &str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize,
     if x.shape()[dim] == 0 {
         return Err(Error::index(format!("{name}: index is out of bounds for dimension {dim} with size 0")));
     }
-    // Most engines count negative indices from the end; here they are mistakes. On other devices the check would stall.
-    if x.device() == Device::Cpu && !x.backend().refuses_negative_indices() && crate::capture::may_read(Device::Cpu) {
-        let least = index.min(..)?.item::<i64>()?;
-        if least < 0 {
-            return Err(Error::index(format!(
-                "{name}: index {least} is out of bounds for dimension {dim} with size {}",
-                x.shape()[dim]
-            )));
-        }
-    }
     Ok((dim, index))
 }
 
@@ -97,11 +87,17 @@ fn run(op: Scatter, dim: usize, index: &Tensor, source: Arg, out: &Tensor) -> Re
     let done = match source {
         Arg::Scalar(s) => {
             let number = Operand::Scalar(fitting("scatter", s, out.dtype())?);
-            out.backend().scatter(op, dim, index.engine_view(), number, out.engine_view())
+            out.run(call::Scatter { op, dim, index: index.engine_view(), src: number, out: out.engine_view() })
         }
         Arg::Tensor(t) => {
             let t = t.apart_from(out)?;
-            out.backend().scatter(op, dim, index.engine_view(), Operand::Tensor(t.engine_view()), out.engine_view())
+            out.run(call::Scatter {
+                op,
+                dim,
+                index: index.engine_view(),
+                src: Operand::Tensor(t.engine_view()),
+                out: out.engine_view(),
+            })
         }
     };
     done.map_err(|e| e.within(if op == Scatter::Add { "scatter_add" } else { "scatter" }))
@@ -130,7 +126,12 @@ impl Tensor {
         let (dim, places) = checked(name, self, dim, index)?;
         let out = self.uninit_like(places.shape(), self.dtype())?;
         if out.numel() > 0 {
-            let done = self.backend().gather(self.engine_view(), dim, places.engine_view(), out.engine_view());
+            let done = self.run(call::Gather {
+                x: self.engine_view(),
+                dim,
+                index: places.engine_view(),
+                out: out.engine_view(),
+            });
             done.map_err(|e| e.within(name))?;
         }
         if recording(&[self]) {

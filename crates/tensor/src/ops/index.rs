@@ -3,7 +3,7 @@
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{Ctx, Grads, Saved, edges, record, recording};
-use rushlight_core::backend::View;
+use rushlight_core::backend::{View, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
@@ -167,7 +167,11 @@ impl Plan {
         if out.numel() > 0 {
             self.check_empty()?;
             let (from, to) = (x.layout().permute(&self.order()), out.layout().permute(&self.result_order()));
-            x.backend().index(x.view_as(&from), &self.views(), out.view_as(&to))?;
+            x.run(call::Index {
+                x: x.view_as(&from),
+                indices: call::List::from_slice(&self.views()),
+                out: out.view_as(&to),
+            })?;
         }
         Ok(out)
     }
@@ -192,7 +196,12 @@ impl Plan {
         let indices = self.indices.iter().map(|t| t.apart_from(out)).collect::<Result<SmallVec<[_; 2]>>>()?;
         let views: SmallVec<[View; 2]> = indices.iter().map(|t| t.engine_view()).collect();
         let (to, from) = (out.layout().permute(&self.order()), stretched.permute(&self.result_order()));
-        out.backend().index_put(&views, safe.view_as(&from), accumulate, out.view_as(&to))
+        out.run(call::IndexPut {
+            indices: call::List::from_slice(&views),
+            values: safe.view_as(&from),
+            accumulate,
+            out: out.view_as(&to),
+        })
     }
 
     /// The index tensors kept for backward, so that a change made to them in between is noticed.

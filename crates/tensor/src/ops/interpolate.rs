@@ -4,7 +4,7 @@ use super::norm::wide;
 use super::sizes::Sizes;
 use crate::Tensor;
 use crate::autograd::{record, recording};
-use rushlight_core::backend::{Resample, ResampleAxis, Sampling};
+use rushlight_core::backend::{Resample, ResampleAxis, Sampling, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Result, setters};
 
@@ -206,8 +206,8 @@ impl Tensor {
         shape.truncate(lead);
         shape.extend(spec.axes[3 - dims..].iter().map(|axis| axis.output));
         let (x, out) = (self.contiguous()?, self.uninit_like(&shape, self.dtype())?);
-        if out.numel() > 0 && !out.backend().resample(spec, x.engine_view(), out.engine_view())? {
-            return Ok(None);
+        if out.numel() > 0 {
+            out.run(call::Resample { spec: *spec, x: x.engine_view(), y: out.engine_view() })?;
         }
         if recording(&[self]) {
             let (spec, input) = (*spec, Dims::from_slice(self.shape()));
@@ -221,8 +221,8 @@ impl Tensor {
     /// The gradient of [`resample`](Tensor::resample), itself linear in `self`.
     fn resample_backward(&self, spec: &Resample, input: &[usize], dims: usize, tape: bool) -> Result<Tensor> {
         let (dy, dx) = (self.contiguous()?, self.uninit_like(input, self.dtype())?);
-        if dx.numel() > 0 && !dx.backend().resample_backward(spec, dy.engine_view(), dx.engine_view())? {
-            return Err(Error::unsupported("interpolate: the engine has a kernel for it but none for its gradient"));
+        if dx.numel() > 0 {
+            dx.run(call::ResampleBackward { spec: *spec, dy: dy.engine_view(), dx: dx.engine_view() })?;
         }
         if tape && recording(&[self]) {
             let spec = *spec;

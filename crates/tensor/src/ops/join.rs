@@ -5,6 +5,7 @@ use super::pad::PadMode;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
+use rushlight_core::backend::call;
 use rushlight_core::{Dims, Error, Layout, Result};
 
 /// PyTorch's functions of lists under the tensor's name as well: `Tensor::cat(&[&a, &b], 0)?`.
@@ -68,7 +69,8 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     let mut start = 0;
     for t in tensors.iter().filter(|t| t.numel() > 0) {
         let size = t.shape()[dim];
-        out.backend_with(t).copy(t.engine_view(), out.view_as(&out.layout().slice(dim, start, size, 1)))?;
+        let to = out.layout().slice(dim, start, size, 1);
+        out.run_with(t, call::Copy { src: t.engine_view(), out: out.view_as(&to) })?;
         start += size;
     }
     if dtype.is_float() && recording(tensors) {

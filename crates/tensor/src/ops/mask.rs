@@ -3,6 +3,7 @@
 use super::index::{Place, Plan, index_read, index_write};
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
+use rushlight_core::backend::call;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Device, Error, Layout, Result};
@@ -27,10 +28,10 @@ impl Tensor {
     pub fn nonzero(&self) -> Result<Tensor> {
         crate::capture::refuse("nonzero (which masks and unique use)", self.device())?;
         self.visitable("nonzero")?;
-        let count = if self.numel() == 0 { 0 } else { self.backend().count_nonzero(self.engine_view())? };
+        let count = if self.numel() == 0 { 0 } else { self.count_nonzero(..)?.item::<i64>()? as usize };
         let out = self.uninit_like(&[count, self.rank()], DType::I64)?;
         if out.numel() > 0 {
-            self.backend().nonzero(self.engine_view(), out.engine_view())?;
+            self.run(call::NonZero { x: self.engine_view(), out: out.engine_view() })?;
         }
         // A dimension's indices are contiguous, as in PyTorch: nonzero_tuple returns contiguous vectors.
         if self.rank() > 1 {

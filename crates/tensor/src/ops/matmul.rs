@@ -3,7 +3,7 @@
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::ops::sizes::AsDims;
 use crate::{Tensor, amp};
-use rushlight_core::backend::{Activation, MatMul, Reduce};
+use rushlight_core::backend::{Activation, Reduce, call};
 use rushlight_core::layout::{Nest, broadcast_shapes};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
@@ -69,7 +69,7 @@ pub(super) fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> R
             Layout::strided(&shape, &strides, t.layout().offset() + offsets[i])
         };
         let (a_layout, b_layout, out_layout) = (layout(0, a)?, layout(1, b)?, layout(2, out)?);
-        out.backend().matmul(&MatMul {
+        out.run(call::MatMul {
             a: a.view_as(&a_layout),
             b: b.view_as(&b_layout),
             out: out.view_as(&out_layout),
@@ -192,7 +192,7 @@ fn product_onto(
         multiply(a, b, &out, &Blend { alpha, beta: 0.0, bias: Some(input) })?;
     } else {
         if beta != 0.0 && out.numel() > 0 {
-            out.backend().copy(input.view_as(&stretched), out.engine_view())?;
+            out.run(call::Copy { src: input.view_as(&stretched), out: out.engine_view() })?;
         }
         multiply(a, b, &out, &Blend { alpha, beta, bias: None })?;
     }

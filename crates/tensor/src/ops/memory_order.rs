@@ -7,7 +7,7 @@
 
 use crate::Tensor;
 use crate::autograd::{Meta, record, recording};
-use rushlight_core::backend::{Operand, View};
+use rushlight_core::backend::{Operand, View, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Tensor {
         let target = out;
         let inputs = [Some(Operand::Tensor(self.engine_view())), None, None, None, None];
         in_memory_order(inputs, out.engine_view(), |inputs, out| match inputs[0] {
-            Some(Operand::Tensor(from)) => target.backend_with(self).copy(from, out),
+            Some(Operand::Tensor(from)) => target.run_with(self, call::Copy { src: from, out }),
             _ => Ok(()),
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::autograd::{Ctx, Grads, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
-use rushlight_core::backend::{RowNorm, View};
+use rushlight_core::backend::{RowNorm, View, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Result};
 
@@ -94,7 +94,19 @@ impl RowBackward {
         let (w, mean, rstd) =
             (weight.as_ref().map(|w| w.engine_view()), self.mean.engine_view(), self.rstd.engine_view());
         let (spec, dy) = (&self.spec, dy.engine_view());
-        x.backend().row_norm_backward(spec, dy, x.engine_view(), w, mean, rstd, so_far, dx, lower, dweight, dbias)?;
+        x.run(call::RowNormBackward {
+            spec: *spec,
+            dy,
+            x: x.engine_view(),
+            weight: w,
+            mean,
+            rstd,
+            so_far,
+            dx,
+            low: lower,
+            dweight,
+            dbias,
+        })?;
         if let (Some(dx), Some(low)) = (&grads.dx, low) {
             dx.keep_lowered(low);
         }
@@ -157,16 +169,16 @@ fn row_norm(
         let (w, b) = (weight.as_ref().map(|w| w.engine_view()), bias.as_ref().map(|b| b.engine_view()));
         let copy = low.map(|dtype| y.uninit_like(y.shape(), dtype)).transpose()?;
         let lower = copy.as_ref().map(|t| t.engine_view());
-        y.backend().row_norm(
-            &spec,
-            x.engine_view(),
-            w,
-            b,
-            y.engine_view(),
-            lower,
-            mean.engine_view(),
-            rstd.engine_view(),
-        )?;
+        y.run(call::RowNorm {
+            spec,
+            x: x.engine_view(),
+            weight: w,
+            bias: b,
+            y: y.engine_view(),
+            low: lower,
+            mean: mean.engine_view(),
+            rstd: rstd.engine_view(),
+        })?;
         if let Some(copy) = copy {
             y.keep_lowered(copy);
         }

@@ -3,6 +3,7 @@
 use super::index::{Plan, index_read};
 use crate::autograd::{Meta, no_grad, record, recording};
 use crate::{Tensor, amp};
+use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use std::sync::Arc;
@@ -99,7 +100,7 @@ impl Tensor {
             to = to.slice(d, before.max(0).unsigned_abs(), kept, 1);
         }
         if from.numel() > 0 {
-            out.backend().copy(self.view_as(&from), out.view_as(&to))?;
+            out.run(call::Copy { src: self.view_as(&from), out: out.view_as(&to) })?;
         }
         if self.dtype().is_float() && recording(&[self]) {
             let back: Vec<isize> = sides.iter().rev().flat_map(|&(before, after)| [-before, -after]).collect();
@@ -247,14 +248,10 @@ impl Planes {
     fn pad(self, x: &Tensor, shape: &[usize]) -> Result<Tensor> {
         let out = x.uninit_like(shape, x.dtype())?;
         if out.numel() > 0 {
-            let backend = out.backend();
             let first = self.sides.iter().position(|&side| side != (0, 0)).unwrap_or(0);
             let places = |d: usize| (0..shape[d]).map(|to| self.source(d, to) - self.sides[d].0).collect();
             let sources: Vec<Vec<usize>> = (first..shape.len()).map(places).collect();
-            if !backend.pad_from(x.engine_view(), &sources, out.engine_view())? {
-                backend.copy(x.engine_view(), out.view_as(&self.within(out.layout())))?;
-                self.each(out.layout(), |from, to| backend.copy(out.view_as(from), out.view_as(to)), false)?;
-            }
+            out.run(call::PadFrom { sources: sources.into(), x: x.engine_view(), out: out.engine_view() })?;
         }
         if x.dtype().is_float() && recording(&[x]) {
             record("pad", &[x], &out, move |_, dy| Ok(smallvec![Some(self.clone().gather(dy)?)]))?;

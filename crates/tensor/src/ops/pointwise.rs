@@ -6,7 +6,7 @@ use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, Saved, mode, record, recording};
 use crate::expr::{self, Value};
-use rushlight_core::backend::Operand;
+use rushlight_core::backend::{Operand, View, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::rows::{Class, Trace};
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -126,14 +126,26 @@ fn preserving(shape: &[usize], layouts: &[&Layout]) -> Layout {
 /// Runs a row with the dimensions in the order of the output's memory.
 fn run_over(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: &Tensor) -> Result<()> {
     if out.is_contiguous() {
-        return out.backend().pointwise(op, compute, inputs, params, out.engine_view());
+        return out.run(row_call(op, compute, inputs, params, out.engine_view()));
     }
     let mut padded = [None; 5];
     padded.iter_mut().zip(inputs).for_each(|(slot, input)| *slot = Some(*input));
     in_memory_order(padded, out.engine_view(), |permuted, view| {
         let inputs: SmallVec<[Operand; 3]> = permuted.into_iter().flatten().collect();
-        out.backend().pointwise(op, compute, &inputs, params, view)
+        out.run(row_call(op, compute, &inputs, params, view))
     })
+}
+
+/// The call of a row.
+#[inline]
+fn row_call<'a>(
+    op: Pointwise,
+    compute: DType,
+    inputs: &[Operand<'a>],
+    params: &[f64],
+    out: View<'a>,
+) -> call::Pointwise<View<'a>> {
+    call::Pointwise { op, compute, params: call::Numbers::from_slice(params), inputs: inputs.into(), out }
 }
 
 fn tensors<'a>(args: &[Arg<'a>]) -> SmallVec<[&'a Tensor; 3]> {
@@ -183,7 +195,8 @@ pub(crate) fn pointwise_as(
                     Arg::Scalar(s) => Operand::Scalar(s),
                 };
             }
-            out.backend().pointwise(op, compute, &operands[..count], params, out.engine_view())?;
+            let (inputs, params) = (call::Operands::first(operands, count), call::Numbers::from_slice(params));
+            out.run(call::Pointwise { op, compute, params, inputs, out: out.engine_view() })?;
         }
         out
     } else {
@@ -276,7 +289,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
         let safe: SmallVec<[Arg; 3]> =
             args.iter().zip(&copies).map(|(a, copy)| copy.as_ref().map_or(*a, Arg::Tensor)).collect();
         let stretched = stretch(&safe, &shape)?;
-        x.backend().pointwise(op, compute, &operands(&safe, &stretched), params, x.engine_view())?;
+        x.run(row_call(op, compute, &operands(&safe, &stretched), params, x.engine_view()))?;
     }
     match backward {
         None => x.changed_unrecorded(),
@@ -446,7 +459,14 @@ impl Backward {
         if out.numel() > 0 {
             let compute = if self.compute == DType::F64 { DType::F64 } else { DType::F32 };
             in_memory_order(values, out.engine_view(), |values, view| {
-                out.backend().pointwise_grad(self.op, wrt, compute, values, &self.params, view)
+                out.run(call::PointwiseGrad {
+                    op: self.op,
+                    wrt,
+                    compute,
+                    values,
+                    params: call::Numbers::from_slice(&self.params),
+                    out: view,
+                })
             })?;
         }
         Ok(out)
@@ -506,7 +526,9 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
         let ops = operands(&args, &stretched);
         in_memory_order([Some(ops[0]), Some(ops[1]), Some(ops[2]), None, None], out.engine_view(), |inputs, view| {
             match inputs {
-                [Some(Operand::Tensor(condition)), Some(a), Some(b), ..] => out.backend().select(condition, a, b, view),
+                [Some(Operand::Tensor(condition)), Some(a), Some(b), ..] => {
+                    out.run(call::Select { condition, a, b, out: view })
+                }
                 _ => Err(Error::value("where: the condition must be a tensor")),
             }
         })?;

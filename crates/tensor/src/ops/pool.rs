@@ -8,7 +8,7 @@ mod volume;
 use super::sizes::Sizes;
 use crate::Tensor;
 use crate::autograd::{Saved, record, record_many, recording};
-use rushlight_core::backend::{Pool, Window};
+use rushlight_core::backend::{Pool, Window, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result, setters};
 
@@ -199,7 +199,12 @@ impl Problem {
         let memory = |dtype: DType| x.uninit_in_order(&self.output, dtype);
         let (y, indices) = (memory(x.dtype())?, memory(DType::I64)?);
         if y.numel() > 0 {
-            y.backend().max_pool(&self.spec, x.engine_view(), y.engine_view(), indices.engine_view())?;
+            y.run(call::MaxPool {
+                spec: self.spec,
+                x: x.engine_view(),
+                y: y.engine_view(),
+                indices: indices.engine_view(),
+            })?;
         }
         if recording(&[&x]) {
             let saved = Saved::input(&indices);
@@ -221,7 +226,12 @@ impl Problem {
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
-            dx.backend().max_pool_backward(&self.spec, dy.engine_view(), indices.engine_view(), dx.engine_view())?;
+            dx.run(call::MaxPoolBackward {
+                spec: self.spec,
+                dy: dy.engine_view(),
+                indices: indices.engine_view(),
+                dx: dx.engine_view(),
+            })?;
         }
         if recording(&[&dy]) {
             let (problem, saved) = (self.clone(), Saved::input(indices));
@@ -243,7 +253,7 @@ impl Problem {
         let x = readable(x)?;
         let y = x.uninit_in_order(&self.output, x.dtype())?;
         if y.numel() > 0 {
-            y.backend().avg_pool(&self.spec, x.engine_view(), y.engine_view())?;
+            y.run(call::AvgPool { spec: self.spec, x: x.engine_view(), y: y.engine_view() })?;
         }
         if recording(&[&x]) {
             let problem = self.clone();
@@ -261,7 +271,7 @@ impl Problem {
         if dy.numel() == 0 {
             dx.zero_()?;
         } else if dx.numel() > 0 {
-            dx.backend().avg_pool_backward(&self.spec, dy.engine_view(), dx.engine_view())?;
+            dx.run(call::AvgPoolBackward { spec: self.spec, dy: dy.engine_view(), dx: dx.engine_view() })?;
         }
         if recording(&[&dy]) {
             let problem = self.clone();

@@ -4,7 +4,8 @@ use super::create::Options;
 use crate::Tensor;
 use crate::autograd::{no_grad, record, recording};
 use crate::capture::random_stream;
-use rushlight_core::rng::{Distribution, LONGEST_PERMUTATION, default_generator, permutation, permutation_words};
+use rushlight_core::backend::call;
+use rushlight_core::rng::{Distribution, LONGEST_PERMUTATION, default_generator, permutation_words};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Error, Generator, Result};
 
@@ -22,7 +23,7 @@ impl Tensor {
         let count = (self.numel() as u64).div_ceil(2) * 2 * words(self.dtype(), distribution);
         let stream = random_stream(generator, count, self.device())?;
         if self.numel() > 0 {
-            self.backend().random(distribution, stream, self.engine_view())?;
+            self.run(call::Random { distribution, stream, out: self.engine_view() })?;
         }
         Ok(())
     }
@@ -138,13 +139,8 @@ impl Tensor {
             return out.argsort(0, false);
         }
         let stream = generator.reserve(permutation_words(n));
-        if n > 0 && !out.backend().permutation(stream, out.engine_view())? {
-            let mut order = vec![0; n];
-            let fill = |first: u64, words: &mut [u32; _]| {
-                (first..).zip(words).for_each(|(i, word)| *word = stream.word(i));
-            };
-            permutation(fill, &mut order);
-            return Tensor::from_slice(&order, [n])?.to(out.device());
+        if n > 0 {
+            out.run(call::Permutation { stream, out: out.engine_view() })?;
         }
         Ok(out)
     }
@@ -276,7 +272,7 @@ impl Tensor {
     pub(crate) fn dropout_from(&self, p: f64, stream: rushlight_core::Philox) -> Result<Tensor> {
         let out = self.uninit_like(self.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().dropout(self.engine_view(), p, stream, out.engine_view())?;
+            self.run(call::Dropout { x: self.engine_view(), p, stream, out: out.engine_view() })?;
         }
         if recording(&[self]) {
             record("dropout", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.dropout_from(p, stream)?)]))?;

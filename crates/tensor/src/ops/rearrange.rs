@@ -1,13 +1,12 @@
 //! Elements repeated, moved, mirrored and masked by position.
 
-use super::index::{Plan, index_read};
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{record, recording};
 use crate::ops::sizes::AsDims;
+use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
-use std::sync::Arc;
 
 fn too_large(name: &str) -> Error {
     Error::value(format!("{name}: the result has more elements than memory can address"))
@@ -131,7 +130,7 @@ impl Tensor {
         for (from, to, length) in [(0, shift, size - shift), (size - shift, 0, shift)] {
             if length > 0 {
                 let (from, to) = (here.slice(dim, from, length, 1), there.slice(dim, to, length, 1));
-                out.backend().copy(self.view_as(&from), out.view_as(&to))?;
+                out.run(call::Copy { src: self.view_as(&from), out: out.view_as(&to) })?;
             }
         }
         if recording(&[self]) {
@@ -151,37 +150,14 @@ impl Tensor {
         let out = self.uninit_preserving(self.dtype())?;
         // With the dimensions in memory order the result is contiguous.
         let order = self.preserved_order();
-        let flipped: Vec<bool> = order.iter().map(|d| dims.contains(d)).collect();
+        let flipped: call::Marks = order.iter().map(|d| dims.contains(d)).collect();
         let (from, to) = (self.layout().permute(&order), out.layout().permute(&order));
-        let out = match self.backend().flip(self.view_as(&from), &flipped, out.view_as(&to))? {
-            true => out,
-            false => crate::autograd::no_grad(|| self.flip_by_index(&dims)?.in_order_of(self))?,
-        };
+        self.run(call::Flip { flipped, x: self.view_as(&from), out: out.view_as(&to) })?;
         if recording(&[self]) {
             let dims: Vec<isize> = dims.iter().map(|&d| d as isize).collect();
             record("flip", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.flip(&dims)?)]))?;
         }
         Ok(out)
-    }
-
-    /// [`Tensor::flip`] on engines without a kernel for it; `dims` are sorted.
-    fn flip_by_index(&self, dims: &[usize]) -> Result<Tensor> {
-        // One index per dimension from the first flipped to the last, each lying along its own: the result keeps the
-        // order.
-        let (first, last) = (dims[0], dims[dims.len() - 1]);
-        let mut list = vec![None; first];
-        for d in first..=last {
-            let n = self.shape()[d];
-            let options = (DType::I64, self.device());
-            let line = match dims.contains(&d) {
-                true => Tensor::arange_with(n - 1, -1, -1, options)?,
-                false => Tensor::arange_with(0, n, 1, options)?,
-            };
-            let mut shape: Dims = smallvec![1; last - first + 1];
-            shape[d - first] = n;
-            list.push(Some(line.reshape(&shape)?));
-        }
-        index_read("flip", self, Arc::new(Plan::new(self, &list)?))
     }
 
     /// Columns in reverse order.
@@ -287,7 +263,7 @@ impl Tensor {
         shape.insert(a.max(b), size);
         let out = Tensor::zeros_with(&shape, (self.dtype(), self.device()))?;
         if self.numel() > 0 {
-            out.backend().copy(self.engine_view(), out.view_as(&out.layout().diagonal(offset, a, b)))?;
+            out.run(call::Copy { src: self.engine_view(), out: out.view_as(&out.layout().diagonal(offset, a, b)) })?;
         }
         if recording(&[self]) {
             record("diag_embed", &[self], &out, move |_, dy| {

@@ -2,7 +2,7 @@
 //! recorded: the recurrent layers have the derivative.
 
 use crate::Tensor;
-use rushlight_core::backend::{Activation, LstmStep, MatMul, PackedWeight};
+use rushlight_core::backend::{Packed, call};
 use rushlight_core::layout::Layout;
 use rushlight_core::{Dims, Error, Result};
 
@@ -25,7 +25,7 @@ fn at(t: &Tensor, step: usize, batch: usize) -> Layout {
 struct Weight<'a> {
     tensor: &'a Tensor,
     layout: Layout,
-    packed: Option<Box<dyn PackedWeight>>,
+    packed: Option<Packed>,
 }
 
 impl<'a> Weight<'a> {
@@ -43,19 +43,13 @@ impl<'a> Weight<'a> {
     /// `out = a @ weight + beta * out` for contiguous matrices, each with the layout of a part of its tensor.
     fn multiply(&self, a: (&Tensor, &Layout), out: (&Tensor, &Layout), beta: f64) -> Result<()> {
         if let Some(packed) = &self.packed {
-            return packed.multiply(a.0.view_as(a.1), out.0.view_as(out.1), beta);
+            let (a, b, out_view) = (a.0.view_as(a.1), self.tensor.view_as(&self.layout), out.0.view_as(out.1));
+            return out.0.run(call::PackedMatMul { packed: packed.clone(), beta, a, b, out: out_view });
         }
         let lift = |layout: &Layout| layout.unsqueeze(0);
         let (la, lb, lo) = (lift(a.1), lift(&self.layout), lift(out.1));
-        out.0.backend().matmul(&MatMul {
-            a: a.0.view_as(&la),
-            b: self.tensor.view_as(&lb),
-            out: out.0.view_as(&lo),
-            bias: None,
-            alpha: 1.0,
-            beta,
-            activation: Activation::None,
-        })
+        let plain = call::MatMul::plain(a.0.view_as(&la), self.tensor.view_as(&lb), out.0.view_as(&lo));
+        out.0.run(call::MatMul { beta, ..plain })
     }
 }
 
@@ -98,30 +92,21 @@ pub fn lstm_forward(
     let (h, c) = (first[0].contiguous()?, first[1].contiguous()?);
     let rows = order.len() * batch;
     let gates = if keep { sums.detach().copy()? } else { sums.detach().contiguous()? };
-    let trial = match (keep, order.first()) {
-        (false, Some(&step)) => sums.detach().narrow(0, (step * batch) as isize, batch)?.copy()?,
-        _ => gates.clone(),
-    };
     let outputs = sums.uninit_like(&[rows, hidden], sums.dtype())?;
     let cells = sums.uninit_like(&[if keep { rows } else { 2 * batch }, hidden], sums.dtype())?;
     let weight = Weight::new(weight_hh, weight_hh.layout().transpose(0, 1), batch, order.len())?;
     let (mut h_at, mut c_at) = ((&h, h.layout().clone()), (&c, c.layout().clone()));
     for (i, &step) in order.iter().enumerate() {
-        // An engine without a kernel says so at the first step, when `sums` must still be whole.
-        let gates = if i == 0 { &trial } else { &gates };
-        let gate = if i == 0 && !keep { trial.layout().clone() } else { at(gates, step, batch) };
+        let gate = at(&gates, step, batch);
         let cell_row = if keep { step } else { i % 2 };
-        weight.multiply((h_at.0, &h_at.1), (gates, &gate), 1.0)?;
+        weight.multiply((h_at.0, &h_at.1), (&gates, &gate), 1.0)?;
         let (out, cell) = (at(&outputs, step, batch), at(&cells, cell_row, batch));
-        let done = gates.backend().lstm_cell(
-            gates.view_as(&gate),
-            c_at.0.view_as(&c_at.1),
-            cells.view_as(&cell),
-            outputs.view_as(&out),
-        )?;
-        if !done {
-            return Ok(None);
-        }
+        gates.run(call::LstmCell {
+            before: c_at.0.view_as(&c_at.1),
+            c: cells.view_as(&cell),
+            h: outputs.view_as(&out),
+            gates: gates.view_as(&gate),
+        })?;
         (h_at, c_at) = ((&outputs, out), (&cells, cell));
     }
     let cells = match keep {
@@ -164,16 +149,15 @@ pub fn lstm_backward(
             _ => (&states.cells, at(&states.cells, order[i - 1], batch)),
         };
         let outer = dout.as_ref().map(|t| (t, at(t, step, batch)));
-        let spec = LstmStep {
+        dgates.run(call::LstmCellBackward {
             gates: states.gates.view_as(&gate),
             before: before.0.view_as(&before.1),
             c: states.cells.view_as(&cell),
             dh: dh.engine_view(),
             outer: outer.as_ref().map(|(t, layout)| t.view_as(layout)),
-        };
-        if !dgates.backend().lstm_cell_backward(&spec, dc.engine_view(), dgates.view_as(&gate))? {
-            return Ok(None);
-        }
+            dgates: dgates.view_as(&gate),
+            dc: dc.engine_view(),
+        })?;
         weight.multiply((&dgates, &gate), (&dh, dh.layout()), 0.0)?;
     }
     Ok(Some([dgates, dh, dc]))

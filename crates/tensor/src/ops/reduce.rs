@@ -3,7 +3,7 @@
 use crate::autograd::{Saved, record, recording};
 use crate::ops::sizes::AsDims;
 use crate::{Tensor, amp};
-use rushlight_core::backend::Reduce;
+use rushlight_core::backend::{Reduce, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Result};
 
@@ -53,7 +53,12 @@ impl Tensor {
         }
         let out = self.uninit_like(&self.kept_shape(mask), dtype)?;
         if out.numel() > 0 {
-            out.backend().reduce(op, self.engine_view(), mask, out.engine_view())?;
+            out.run(call::Reduce {
+                op,
+                x: self.engine_view(),
+                reduced: call::Marks::from_slice(&mask),
+                out: out.engine_view(),
+            })?;
         }
         Ok(out)
     }

@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
-use rushlight_core::backend::Scan;
+use rushlight_core::backend::{Scan, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
 
@@ -26,7 +26,7 @@ impl Tensor {
     fn scan(&self, op: Scan, dim: usize) -> Result<Tensor> {
         let out = self.uninit_like(self.shape(), self.dtype())?;
         if out.numel() > 0 {
-            self.backend().scan(op, self.engine_view(), dim, out.engine_view(), None)?;
+            self.run(call::Scan { op, x: self.engine_view(), dim, out: out.engine_view(), indices: None })?;
         }
         Ok(out)
     }
@@ -117,7 +117,13 @@ impl Tensor {
         let x = self.at_least_1d()?;
         let (out, indices) = (x.uninit_like(x.shape(), x.dtype())?, x.uninit_like(x.shape(), DType::I64)?);
         if out.numel() > 0 {
-            x.backend().scan(op, x.engine_view(), dim, out.engine_view(), Some(indices.engine_view()))?;
+            x.run(call::Scan {
+                op,
+                x: x.engine_view(),
+                dim,
+                out: out.engine_view(),
+                indices: Some(indices.engine_view()),
+            })?;
         }
         if x.dtype().is_float() && recording(&[&x]) {
             let (shape, indices) = (Dims::from_slice(x.shape()), Saved::input(&indices));

@@ -4,7 +4,7 @@ use super::operands::underivable;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{no_grad, recording};
-use rushlight_core::backend::{Operand, Scatter};
+use rushlight_core::backend::{Operand, Scatter, call};
 use rushlight_core::{DType, Error, Result, Scalar};
 
 /// Distinct values of a tensor; see [`Tensor::unique_full`].
@@ -233,7 +233,12 @@ impl Tensor {
                 Ok((self.reshape([rows, self.shape()[rank - 1]])?, values.reshape([rows, values.shape()[rank - 1]])?))
             })?;
             let layout = rushlight_core::Layout::contiguous(flat.shape())?;
-            sorted.backend().searchsorted(sorted.engine_view(), flat.engine_view(), right, out.view_as(&layout))?;
+            sorted.run(call::SearchSorted {
+                sorted: sorted.engine_view(),
+                values: flat.engine_view(),
+                right,
+                out: out.view_as(&layout),
+            })?;
         }
         Ok(out)
     }
@@ -290,14 +295,11 @@ impl Tensor {
         let index = self.to_index("bincount")?.contiguous()?;
         let mut length = minlength;
         if index.numel() > 0 {
-            let both = if crate::capture::may_read(index.device()) {
-                index.backend().int_range(index.engine_view())?
-            } else {
-                None
-            };
-            let [least, most] = match both {
-                Some(range) => range,
-                None => [index.min(..)?.item()?, index.max(..)?.item()?],
+            let range = index.uninit_like(&[2], DType::I64)?;
+            range.run(call::IntRange { x: index.engine_view(), out: range.engine_view() })?;
+            let (least, most) = match range.to_vec::<i64>()?[..] {
+                [least, most] => (least, most),
+                _ => (0, 0),
             };
             if least < 0 {
                 return Err(negative());
@@ -309,7 +311,13 @@ impl Tensor {
                 let out = Tensor::zeros_with([length], (DType::I64, self.device()))?;
                 if index.numel() > 0 {
                     let one = Operand::Scalar(Scalar::Int(1));
-                    out.backend().scatter(Scatter::Add, 0, index.engine_view(), one, out.engine_view())?;
+                    out.run(call::Scatter {
+                        op: Scatter::Add,
+                        dim: 0,
+                        index: index.engine_view(),
+                        src: one,
+                        out: out.engine_view(),
+                    })?;
                 }
                 return Ok(out);
             }
@@ -319,7 +327,13 @@ impl Tensor {
         let out = Tensor::zeros_with([length], (values.dtype(), self.device()))?;
         if index.numel() > 0 {
             let values = Operand::Tensor(values.engine_view());
-            out.backend().scatter(Scatter::Add, 0, index.engine_view(), values, out.engine_view())?;
+            out.run(call::Scatter {
+                op: Scatter::Add,
+                dim: 0,
+                index: index.engine_view(),
+                src: values,
+                out: out.engine_view(),
+            })?;
         }
         Ok(out)
     }
@@ -346,14 +360,9 @@ impl Tensor {
                 return Err(Error::value("histc: max must be larger than min"));
             }
             let counts = Tensor::zeros_with([bins], (DType::I64, self.device()))?;
-            if matches!(self.dtype(), DType::F32 | DType::F64)
-                && self.backend().histogram(self.engine_view(), low, high, counts.engine_view())?
-            {
-                return counts.to_dtype(self.dtype());
-            }
-            let inside = self.masked_select(&self.ge(low)?.logical_and(&self.le(high)?)?)?;
-            let place = inside.sub(low)?.mul(bins as f64)?.div(high - low)?.floor()?.to_dtype(DType::I64)?;
-            place.clamp_max(bins - 1)?.bincount(None, bins)?.to_dtype(self.dtype())
+            let x = if self.dtype() == DType::F64 { self.detach() } else { self.detach().to_dtype(DType::F32)? };
+            x.run(call::Histogram { low, high, x: x.engine_view(), out: counts.engine_view() })?;
+            counts.to_dtype(self.dtype())
         })
     }
 

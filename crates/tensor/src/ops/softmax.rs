@@ -2,6 +2,7 @@
 
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
+use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Error, Result};
 
@@ -56,7 +57,7 @@ impl Tensor {
         let dims = [at(0..dim), x.shape().get(dim).copied().unwrap_or(1), at(dim + 1..x.rank())];
         let y = x.uninit_like(x.shape(), x.dtype())?;
         if y.numel() > 0 {
-            y.backend().softmax(log, dims, x.engine_view(), y.engine_view())?;
+            y.run(call::Softmax { log, dims, x: x.engine_view(), y: y.engine_view() })?;
         }
         if recording(&[&x]) {
             let saved = Saved::output(&y, 0);
@@ -70,13 +71,13 @@ impl Tensor {
                         let dy = dy.contiguous()?;
                         let dx = y.uninit_like(y.shape(), y.dtype())?;
                         if dx.numel() > 0 {
-                            dx.backend().softmax_backward(
+                            dx.run(call::SoftmaxBackward {
                                 log,
                                 dims,
-                                dy.engine_view(),
-                                y.engine_view(),
-                                dx.engine_view(),
-                            )?;
+                                dy: dy.engine_view(),
+                                y: y.engine_view(),
+                                dx: dx.engine_view(),
+                            })?;
                         }
                         dx
                     }

@@ -1,7 +1,7 @@
 //! Sorting and the largest few.
 
 use crate::Tensor;
-use rushlight_core::backend::Rank;
+use rushlight_core::backend::{Rank, call};
 use rushlight_core::{DType, Dims, Error, Result};
 
 impl Tensor {
@@ -28,7 +28,13 @@ impl Tensor {
             let order = self.preserved_order();
             let [from, to, places] = [self, &values, &indices].map(|t| t.layout().permute(&order));
             let dim = order.iter().position(|&d| d == dim).unwrap_or(dim);
-            self.backend().sort(self.view_as(&from), dim, descending, values.view_as(&to), indices.view_as(&places))?;
+            self.run(call::Sort {
+                x: self.view_as(&from),
+                dim,
+                descending,
+                values: values.view_as(&to),
+                indices: indices.view_as(&places),
+            })?;
         }
         self.record_picked("sort", &values, &indices, dim, true)?;
         Ok((values, indices))
@@ -64,7 +70,13 @@ impl Tensor {
         shape[dim] = k;
         let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
         if values.numel() > 0 {
-            self.backend().topk(self.engine_view(), dim, largest, values.engine_view(), indices.engine_view())?;
+            self.run(call::TopK {
+                x: self.engine_view(),
+                dim,
+                largest,
+                values: values.engine_view(),
+                indices: indices.engine_view(),
+            })?;
         }
         self.record_picked("topk", &values, &indices, dim, true)?;
         Ok((values, indices))
@@ -84,31 +96,23 @@ impl Tensor {
                 "kthvalue: selected number k out of range for dimension {dim}: k is {k}, the size {size}"
             )));
         }
-        let (values, indices) = match x.kth(dim as usize, Rank::At(k - 1))? {
-            Some(found) => found,
-            None => {
-                let indices = x.argsort(dim, false)?.narrow(dim, k as isize - 1, 1)?.contiguous()?;
-                (x.gather(dim, &indices)?, indices)
-            }
-        };
+        let (values, indices) = x.kth(dim as usize, Rank::At(k - 1))?;
         if keepdim && self.rank() > 0 {
             return Ok((values, indices));
         }
         Ok((values.squeeze(dim)?, indices.squeeze(dim)?))
     }
 
-    /// The element of a rank along `dim`, which keeps size one, and its index; `None` if the engine has no
-    /// kernel for it.
-    pub(crate) fn kth(&self, dim: usize, rank: Rank) -> Result<Option<(Tensor, Tensor)>> {
+    /// The element of a rank along `dim`, which keeps size one, and its index.
+    pub(crate) fn kth(&self, dim: usize, rank: Rank) -> Result<(Tensor, Tensor)> {
         let mut shape = Dims::from_slice(self.shape());
         shape[dim] = 1;
         let (values, indices) = (self.uninit_like(&shape, self.dtype())?, self.uninit_like(&shape, DType::I64)?);
-        if values.numel() > 0
-            && !self.backend().kth(self.engine_view(), dim, rank, values.engine_view(), indices.engine_view())?
-        {
-            return Ok(None);
+        if values.numel() > 0 {
+            let (x, values, indices) = (self.engine_view(), values.engine_view(), indices.engine_view());
+            self.run(call::Kth { dim, rank, x, values, indices })?;
         }
         self.record_picked("kthvalue", &values, &indices, dim, true)?;
-        Ok(Some((values, indices)))
+        Ok((values, indices))
     }
 }

@@ -4,7 +4,7 @@ use super::reduce::Mask;
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::ops::sizes::{Along, AsDims};
-use rushlight_core::backend::{Operand, Rank, Reduce};
+use rushlight_core::backend::{Operand, Rank, Reduce, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result};
 
@@ -34,7 +34,14 @@ fn var_grad(ctx: &Ctx, dy: &Tensor, x: &Tensor, mask: &Mask, correction: f64, wh
             None,
             None,
         ];
-        out.backend().pointwise_grad(Pointwise::MseLoss, 0, x.dtype().compute(), values, &[], out.engine_view())?;
+        out.run(call::PointwiseGrad {
+            op: Pointwise::MseLoss,
+            wrt: 0,
+            compute: x.dtype().compute(),
+            values,
+            params: Default::default(),
+            out: out.engine_view(),
+        })?;
     }
     Ok(out)
 }
@@ -168,24 +175,6 @@ impl Tensor {
         self.norm_dims(2.0, dims, keepdim)
     }
 
-    /// Indices of the medians along `dim`, kept at size one. NaN counts as a row's median, or not at all.
-    fn median_indices(&self, dim: usize, skip_nan: bool) -> Result<Tensor> {
-        let d = dim as isize;
-        let order = self.argsort(d, false)?;
-        let n = self.shape()[dim] as i64;
-        if !self.dtype().is_float() {
-            return order.narrow(d, ((n - 1) / 2) as isize, 1);
-        }
-        let nans = self.isnan()?.sum_dims([d], true)?;
-        let place = if skip_nan {
-            nans.rsub(n - 1)?.floor_divide(2)?.clamp_min(0)?
-        } else {
-            // NaN is sorted to the end: the first of them, if there is one.
-            crate::where_(&nans.gt(0)?, &nans.rsub(n)?, (n - 1) / 2)?
-        };
-        order.gather(d, &place)
-    }
-
     fn median_along(&self, name: &'static str, dim: isize, keepdim: bool, skip_nan: bool) -> Result<(Tensor, Tensor)> {
         self.not_bool(name)?;
         let dim = self.wrap_dim(name, dim)?;
@@ -195,13 +184,7 @@ impl Tensor {
         if self.shape()[dim] == 0 {
             return Err(Error::index(format!("{name}: expected reduction dim {dim} to have non-zero size")));
         }
-        let (values, indices) = match self.kth(dim, if skip_nan { Rank::NanMedian } else { Rank::Median })? {
-            Some(found) => found,
-            None => {
-                let indices = crate::autograd::no_grad(|| self.median_indices(dim, skip_nan))?;
-                (self.gather(dim as isize, &indices)?, indices)
-            }
-        };
+        let (values, indices) = self.kth(dim, if skip_nan { Rank::NanMedian } else { Rank::Median })?;
         if keepdim {
             return Ok((values, indices));
         }

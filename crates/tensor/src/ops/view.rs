@@ -6,6 +6,7 @@
 use crate::Tensor;
 use crate::autograd::{Ctx, Grads, no_grad, record, record_many, recording};
 use crate::ops::sizes::AsDims;
+use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 
@@ -22,9 +23,14 @@ pub(crate) fn scatter_view(dy: &Tensor, whole: &Layout, dtype: DType, within: &L
             })?;
             let flat = Layout::contiguous(&[out.numel()])?;
             let values = dy.to_dtype(dtype)?;
-            out.backend().index_put(&[places.engine_view()], values.engine_view(), true, out.view_as(&flat))?;
+            out.run(call::IndexPut {
+                indices: call::List::from_slice(&[places.engine_view()]),
+                values: values.engine_view(),
+                accumulate: true,
+                out: out.view_as(&flat),
+            })?;
         } else {
-            out.backend().copy(dy.engine_view(), out.view_as(within))?;
+            out.run(call::Copy { src: dy.engine_view(), out: out.view_as(within) })?;
         }
     }
     if recording(&[dy]) {

@@ -1,6 +1,6 @@
 //! Operations of engine calls, with the memory they read.
 
-use rushlight_core::backend::View;
+use rushlight_core::backend::{Call, View};
 use rushlight_profile::{Options, start, stop};
 use std::cell::RefCell;
 
@@ -18,16 +18,15 @@ thread_local! {
     static CALLS: RefCell<Option<Vec<CountedCall>>> = const { RefCell::new(None) };
 }
 
-/// Notes a call, if this thread counts.
-pub(super) fn count(flops: impl FnOnce() -> u64, operands: &[View]) {
-    count_at(flops, operands.iter().map(|view| view.storage.ptr() as usize));
-}
-
-/// The same, for operands at these addresses.
-pub(super) fn count_at(flops: impl FnOnce() -> u64, operands: impl IntoIterator<Item = usize>) {
+/// Notes a product, convolution or attention, if this thread counts.
+pub(super) fn count(call: &Call<View>) {
     CALLS.with_borrow_mut(|calls| {
-        if let Some(calls) = calls {
-            calls.push(CountedCall { flops: flops(), operands: operands.into_iter().collect() });
+        let (Some(calls), flops) = (calls, call.flops()) else { return };
+        if flops > 0 || matches!(call, Call::MatMul(_)) {
+            // The factors; not masks and biases.
+            let factors = if matches!(call, Call::Attention(_) | Call::AttentionBackward(_)) { 3 } else { 2 };
+            let operands = call.inputs().into_iter().take(factors).map(|view| view.storage().ptr() as usize);
+            calls.push(CountedCall { flops, operands: operands.collect() });
         }
     });
 }

@@ -13,12 +13,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod describe;
 mod engine;
 mod flops;
 
 #[doc(hidden)]
 pub use engine::prepare;
-pub(crate) use engine::profiled;
+pub(crate) use engine::{noted, transfer};
 pub use flops::{CountedCall, count_flops, counted_calls};
 pub use rushlight_profile::*;

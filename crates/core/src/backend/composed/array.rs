@@ -1,6 +1,7 @@
 //! Tensor algebra over an engine's primitives, used by the default bodies.
 
-use crate::backend::{Backend, MatMul, Operand, Reduce, Storage, View};
+use super::execute;
+use crate::backend::{Backend, Operand, Reduce, Storage, View, call};
 use crate::layout::broadcast_shapes;
 use crate::rows::Class;
 use crate::{DType, Dims, Layout, Pointwise, Result, Scalar};
@@ -83,14 +84,16 @@ fn with_operands<T>(args: &[Arg], shape: &[usize], f: impl FnOnce(&[Operand]) ->
 /// `out = op(args)`, computed in the first array's compute type. The output may be one of the arguments.
 pub fn apply(op: Pointwise, args: &[Arg], out: &Array) -> Result<()> {
     let compute = joint(args)?.1.compute();
-    with_operands(args, out.shape(), |operands| out.engine().pointwise(op, compute, operands, &[], out.view()))
+    with_operands(args, out.shape(), |operands| {
+        execute(call::Pointwise { op, compute, inputs: operands.into(), params: Default::default(), out: out.view() })
+    })
 }
 
 /// `out = condition ? a : b`. The output may be one of the arguments.
 pub fn choose<'b>(condition: &Array, a: impl Into<Arg<'b>>, b: impl Into<Arg<'b>>, out: &Array) -> Result<()> {
     let condition = condition.expand(out.shape())?;
     with_operands(&[a.into(), b.into()], out.shape(), |operands| {
-        out.engine().select(condition.view(), operands[0], operands[1], out.view())
+        execute(call::Select { condition: condition.view(), a: operands[0], b: operands[1], out: out.view() })
     })
 }
 
@@ -99,7 +102,7 @@ pub fn product(alpha: f64, a: &Array, b: &Array, beta: f64, out: &Array) -> Resu
     let batch = out.shape()[0];
     let (a, b) = (a.expand(&[batch, a.shape()[1], a.shape()[2]])?, b.expand(&[batch, b.shape()[1], b.shape()[2]])?);
     let activation = Default::default();
-    out.engine().matmul(&MatMul { a: a.view(), b: b.view(), out: out.view(), bias: None, alpha, beta, activation })
+    execute(call::MatMul { a: a.view(), b: b.view(), out: out.view(), bias: None, alpha, beta, activation })
 }
 
 macro_rules! unary {
@@ -143,6 +146,12 @@ impl<'a> Array<'a> {
         Array::scratch(self.engine(), shape, dtype)
     }
 
+    /// Scratch memory of an array's shape, dtype and order in memory; the array has no gaps.
+    pub fn uninit_like(&self, like: &Array) -> Result<Array<'static>> {
+        let scratch = self.uninit(like.shape(), like.dtype)?;
+        Ok(scratch.with(like.layout.clone().with_offset(0)))
+    }
+
     /// Scratch memory with one value everywhere.
     pub fn full(&self, shape: &[usize], dtype: DType, value: f64) -> Result<Array<'static>> {
         let out = self.uninit(shape, dtype)?;
@@ -153,7 +162,7 @@ impl<'a> Array<'a> {
     /// `0, 1, …, n - 1` as `i64` in scratch memory.
     pub fn counting(&self, n: usize) -> Result<Array<'static>> {
         let out = self.uninit(&[n], DType::I64)?;
-        self.engine().arange(Scalar::Int(0), Scalar::Int(1), out.view())?;
+        execute(call::Arange { start: Scalar::Int(0), step: Scalar::Int(1), out: out.view() })?;
         Ok(out)
     }
 
@@ -246,13 +255,13 @@ impl<'a> Array<'a> {
     // ---- values
 
     pub fn fill(&self, value: f64) -> Result<()> {
-        self.engine().fill(Scalar::Float(value), self.view())
+        execute(call::Fill { value: Scalar::Float(value), out: self.view() })
     }
 
     /// Copies the elements, broadcasting and converting them.
     pub fn copy_to(&self, out: &Array) -> Result<()> {
         let from = self.expand(out.shape())?;
-        self.engine().copy(from.view(), out.view())
+        execute(call::Copy { src: from.view(), out: out.view() })
     }
 
     /// The elements converted to a dtype: this array itself if it has it, else a contiguous copy.
@@ -308,7 +317,9 @@ impl<'a> Array<'a> {
         eq Eq;
         ne Ne;
         lt Lt;
+        gt Gt;
         ge Ge;
+        le Le;
         or BitwiseOr;
         logaddexp Logaddexp;
     }
@@ -321,6 +332,9 @@ impl<'a> Array<'a> {
         log Log;
         isnan Isnan;
         isfinite Isfinite;
+        floor Floor;
+        tanh Tanh;
+        reciprocal Reciprocal;
     }
 
     /// `self ? a : b` of a `bool` array, into scratch memory of a dtype.
@@ -345,7 +359,7 @@ impl<'a> Array<'a> {
             _ => self.dtype,
         };
         let out = self.uninit(&shape, dtype)?;
-        self.engine().reduce(op, self.view(), &reduced, out.view())?;
+        execute(call::Reduce { op, x: self.view(), reduced: call::Marks::from_slice(&reduced), out: out.view() })?;
         Ok(out)
     }
 

@@ -3,7 +3,7 @@
 use super::array::{Array, apply, choose, product};
 use super::per_block;
 use super::random::dropped;
-use crate::backend::{Attention, Reduce, View};
+use crate::backend::{Attention, Reduce, View, call};
 use crate::{DType, Error, Philox, Pointwise, Result};
 
 /// The operands in the dtype of statistics. Query heads are processed `kv_heads` at a time: the `member`-th heads that
@@ -119,8 +119,9 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Default body of [`Backend::attention`](crate::Backend::attention).
-pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
+/// Default body of [`Attention`](call::Attention).
+pub fn attention(c: &call::Attention<View>) -> Result<()> {
+    let call::Attention { of: ref spec, out, lse } = *c;
     let p = Problem::new(spec)?;
     let (out, lse) = (Array::of(out), Array::dense(lse, &[p.batch, p.heads, p.l])?);
     if p.s == 0 {
@@ -144,16 +145,9 @@ pub fn attention(spec: &Attention, out: View, lse: View) -> Result<()> {
     })
 }
 
-/// Default body of [`Backend::attention_backward`](crate::Backend::attention_backward).
-pub fn attention_backward(
-    spec: &Attention,
-    out: View,
-    lse: View,
-    dout: View,
-    dq: View,
-    dk: View,
-    dv: View,
-) -> Result<()> {
+/// Default body of [`AttentionBackward`](call::AttentionBackward).
+pub fn attention_backward(c: &call::AttentionBackward<View>) -> Result<()> {
+    let call::AttentionBackward { of: ref spec, out, lse, dout, dq, dk, dv } = *c;
     let p = Problem::new(spec)?;
     let lse = Array::dense(lse, &[p.batch, p.heads, p.l])?.unsqueeze(3);
     let (out, dout) = (Array::of(out).wide()?, Array::of(dout).wide()?);

@@ -5,8 +5,9 @@
 //! processed in batches.
 
 use super::array::{Array, apply, product};
+use super::execute;
 use super::per_block;
-use crate::backend::{Conv, View};
+use crate::backend::{Conv, View, call};
 use crate::{DType, Error, Layout, Pointwise, Result};
 
 impl Conv {
@@ -121,8 +122,9 @@ fn each_block(spec: &Conv, mut f: impl FnMut(usize, usize) -> Result<()>) -> Res
     (0..spec.batch).step_by(step).try_for_each(|first| f(first, step.min(spec.batch - first)))
 }
 
-/// Default body of [`Backend::conv_forward`](crate::Backend::conv_forward).
-pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
+/// Default body of [`ConvForward`](call::ConvForward).
+pub fn conv_forward(c: &call::ConvForward<View>) -> Result<()> {
+    let call::ConvForward { ref spec, x, w, bias, y } = *c;
     let (x, w, y) = (five(x), weight(spec, w)?, five(y));
     let [depth, height, width] = spec.output;
     let bias = bias.map(|b| Array::dense(b, &[spec.out_channels, 1, 1, 1, 1])).transpose()?;
@@ -139,8 +141,16 @@ pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) 
     })
 }
 
-/// Default body of [`Backend::conv_backward_input`](crate::Backend::conv_backward_input).
-pub fn conv_backward_input(spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
+/// Default body of [`ConvBackwardInput`](call::ConvBackwardInput).
+pub fn conv_backward_input(c: &call::ConvBackwardInput<View>) -> Result<()> {
+    let call::ConvBackwardInput { ref spec, accumulate, dy, w, dx } = *c;
+    if accumulate {
+        // The gradient by itself, which the engine may have a kernel for, in the order of `dx`.
+        let sum = Array::of(dx);
+        let alone = sum.uninit_like(&sum)?;
+        execute(call::ConvBackwardInput { accumulate: false, dx: alone.view(), ..*c })?;
+        return apply(Pointwise::Add, &[(&sum).into(), (&alone).into()], &sum);
+    }
     let (dy, w, dx) = (five(dy), weight(spec, w)?, five(dx));
     each_block(spec, |first, images| {
         let rows = spec.rows(&dy.slice(0, first, images))?;
@@ -155,8 +165,9 @@ pub fn conv_backward_input(spec: &Conv, dy: View, w: View, dx: View) -> Result<(
     })
 }
 
-/// Default body of [`Backend::conv_backward_weight`](crate::Backend::conv_backward_weight).
-pub fn conv_backward_weight(spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
+/// Default body of [`ConvBackwardWeight`](call::ConvBackwardWeight).
+pub fn conv_backward_weight(c: &call::ConvBackwardWeight<View>) -> Result<()> {
+    let call::ConvBackwardWeight { ref spec, x, dy, dw } = *c;
     let (x, dy, dw) = (five(x), five(dy), five(dw));
     let sum = x.full(&spec.weight_shape(), x.dtype().compute(), 0.0)?;
     each_block(spec, |first, images| {

@@ -1,7 +1,8 @@
 //! Cross-entropy with class indices.
 
 use super::array::{Array, choose};
-use crate::backend::{CrossEntropy, Reduce, View};
+use super::execute;
+use crate::backend::{CrossEntropy, Reduce, View, call};
 use crate::{DType, Error, ErrorKind, Result};
 
 /// Operands of both passes; one element per row is `[rows, 1]`.
@@ -58,7 +59,7 @@ impl<'a> Rows<'a> {
 /// `x[i, index[i]]` of each row.
 fn pick(x: &Array, index: &Array) -> Result<Array<'static>> {
     let out = x.uninit(index.shape(), x.dtype())?;
-    x.engine().gather(x.view(), 1, index.view(), out.view())?;
+    execute(call::Gather { x: x.view(), dim: 1, index: index.view(), out: out.view() })?;
     Ok(out)
 }
 
@@ -78,8 +79,9 @@ fn bad_target(spec: &CrossEntropy, error: Error) -> Error {
     }
 }
 
-/// Default body of [`Backend::cross_entropy`](crate::Backend::cross_entropy).
-pub fn cross_entropy(spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
+/// Default body of [`CrossEntropy`](call::CrossEntropy).
+pub fn cross_entropy(c: &call::CrossEntropy<View>) -> Result<()> {
+    let call::CrossEntropy { of: ref spec, loss, row_weight, lse } = *c;
     let r = Rows::new(spec)?;
     let column = [spec.logits.shape()[0], 1];
     let sum = r.logits.reduce(Reduce::LogSumExp, &[1])?;
@@ -103,8 +105,9 @@ pub fn cross_entropy(spec: &CrossEntropy, loss: View, row_weight: View, lse: Vie
     weight.copy_to(&Array::dense(row_weight, &column)?)
 }
 
-/// Default body of [`Backend::cross_entropy_backward`](crate::Backend::cross_entropy_backward).
-pub fn cross_entropy_backward(spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
+/// Default body of [`CrossEntropyBackward`](call::CrossEntropyBackward).
+pub fn cross_entropy_backward(c: &call::CrossEntropyBackward<View>) -> Result<()> {
+    let call::CrossEntropyBackward { of: ref spec, lse, dloss, dlogits } = *c;
     let r = Rows::new(spec)?;
     let shape = r.logits.shape();
     let (rows, classes) = (shape[0], shape[1]);

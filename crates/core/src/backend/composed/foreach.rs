@@ -2,11 +2,12 @@
 
 use super::array::{Array, apply, choose};
 use super::update::with_factor;
-use crate::backend::{Operand, Reduce, View};
+use crate::backend::{Reduce, View, call};
 use crate::{Dims, Pointwise, Result};
 
-/// Default body of [`Backend::foreach_norm`](crate::Backend::foreach_norm).
-pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
+/// Default body of [`ForeachNorm`](call::ForeachNorm).
+pub fn foreach_norm(c: &call::ForeachNorm<View>) -> Result<()> {
+    let call::ForeachNorm { p, ref xs, out } = *c;
     let out = Array::of(out);
     // The norm of the norms; for the 0-norm, their sum. Empty tensors are skipped.
     let xs: Vec<&View> = xs.iter().filter(|x| x.numel() > 0).collect();
@@ -20,8 +21,9 @@ pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
     joined.reshape(out.shape())?.copy_to(&out)
 }
 
-/// Default body of [`Backend::foreach_scale`](crate::Backend::foreach_scale).
-pub fn foreach_scale(factor: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
+/// Default body of [`ForeachScale`](call::ForeachScale).
+pub fn foreach_scale(c: &call::ForeachScale<View>) -> Result<()> {
+    let call::ForeachScale { factor, ref xs, found_inf } = *c;
     for &x in xs {
         let x = Array::of(x);
         if let Some(found) = found_inf {
@@ -33,6 +35,15 @@ pub fn foreach_scale(factor: Option<Operand>, xs: &[View], found_inf: Option<Vie
         if let Some(factor) = factor {
             with_factor("foreach_scale", factor, |factor| apply(Pointwise::Mul, &[(&x).into(), factor], &x))?;
         }
+    }
+    Ok(())
+}
+
+/// Default body of [`ForeachCopy`](call::ForeachCopy).
+pub fn foreach_copy(c: &call::ForeachCopy<View>) -> Result<()> {
+    for (&from, &to) in c.from.iter().zip(&c.to) {
+        let shape = [from.numel()];
+        Array::dense(from, &shape)?.copy_to(&Array::dense(to, &shape)?)?;
     }
     Ok(())
 }

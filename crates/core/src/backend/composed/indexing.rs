@@ -1,11 +1,13 @@
 //! Ranges, gathering along a dimension, and positions of nonzero elements.
 
 use super::array::{Array, apply};
-use crate::backend::{Operand, Reduce, Scan, Scatter, View};
-use crate::{DType, Dims, Pointwise, Result, Scalar};
+use super::execute;
+use crate::backend::{Operand, Scan, Scatter, View, call};
+use crate::{DType, Dims, Pointwise, Result};
 
-/// Default body of [`Backend::arange`](crate::Backend::arange).
-pub fn arange(start: Scalar, step: Scalar, out: View) -> Result<()> {
+/// Default body of [`Arange`](call::Arange).
+pub fn arange(c: &call::Arange<View>) -> Result<()> {
+    let call::Arange { start, step, out } = *c;
     let out = Array::of(out);
     let n = out.numel();
     if n == 0 {
@@ -30,14 +32,17 @@ pub fn arange(start: Scalar, step: Scalar, out: View) -> Result<()> {
     }
 }
 
-/// Default body of [`Backend::gather`](crate::Backend::gather): indexing with the positions themselves in every
+/// Default body of [`Gather`](call::Gather): indexing with the positions themselves in every
 /// dimension but one.
-pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
+pub fn gather(c: &call::Gather<View>) -> Result<()> {
+    let call::Gather { x, dim, index, out } = *c;
     let (x, index, out) = (Array::of(x), Array::of(index), Array::of(out));
     if out.numel() == 0 {
         return Ok(());
     }
     let [x, index, out] = [x, index, out].map(|a| if a.shape().is_empty() { a.unsqueeze(0) } else { a });
+    // Indexing counts negative positions from the end; here they are out of range.
+    let index = index.lt(0i64)?.choose(&index.sub(x.shape()[dim] as i64)?, &index, DType::I64)?;
     let shape = index.shape();
     let places = (0..shape.len())
         .map(|d| {
@@ -50,20 +55,12 @@ pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
     let views: Vec<View> = places.iter().map(|p| p.view()).collect();
-    x.engine().index(x.view(), &views, out.view())
+    execute(call::Index { x: x.view(), indices: call::List::from_slice(&views), out: out.view() })
 }
 
-/// Default body of [`Backend::count_nonzero`](crate::Backend::count_nonzero).
-pub fn count_nonzero(x: View) -> Result<usize> {
-    let x = Array::of(x);
-    let dims: Dims = (0..x.shape().len()).collect();
-    let count = x.reduce(Reduce::CountNonzero, &dims)?.download()?;
-    let count = count.as_chunks::<8>().0.first().map_or(0, |bytes| i64::from_ne_bytes(*bytes));
-    Ok(count as usize)
-}
-
-/// Default body of [`Backend::nonzero`](crate::Backend::nonzero).
-pub fn nonzero(x: View, out: View) -> Result<()> {
+/// Default body of [`NonZero`](call::NonZero).
+pub fn nonzero(c: &call::NonZero<View>) -> Result<()> {
+    let call::NonZero { x, out } = *c;
     let (x, out) = (Array::of(x), Array::of(out));
     let (n, count) = (x.numel(), out.shape()[0]);
     if out.numel() == 0 {
@@ -71,12 +68,18 @@ pub fn nonzero(x: View, out: View) -> Result<()> {
     }
     let hit = x.ne(0i64)?.reshape(&[n])?;
     let rank = x.uninit(&[n], DType::I64)?;
-    x.engine().scan(Scan::Sum, hit.copied(DType::I64)?.view(), 0, rank.view(), None)?;
+    execute(call::Scan { op: Scan::Sum, x: hit.copied(DType::I64)?.view(), dim: 0, out: rank.view(), indices: None })?;
     // Each hit is written at its rank, everything else one past the last.
     let place = hit.choose(&rank.sub(1i64)?, count as i64, DType::I64)?;
     let hits = x.full(&[count + 1], DType::I64, 0.0)?;
     let all = x.counting(n)?;
-    x.engine().scatter(Scatter::Set, 0, place.view(), Operand::Tensor(all.view()), hits.view())?;
+    execute(call::Scatter {
+        op: Scatter::Set,
+        dim: 0,
+        index: place.view(),
+        src: Operand::Tensor(all.view()),
+        out: hits.view(),
+    })?;
     let mut rest = hits.slice(0, 0, count);
     for (d, &size) in x.shape().iter().enumerate().rev() {
         rest.remainder(size as i64)?.copy_to(&out.select(1, d))?;

@@ -2,9 +2,10 @@
 //!
 //! Both are one computation; the dimensions that statistics reduce and that parameters run along differ.
 
-use super::array::Array;
-use crate::Result;
-use crate::backend::{BatchNorm, RowNorm, View};
+use super::array::{Array, apply};
+use super::execute;
+use crate::backend::{View, call};
+use crate::{Pointwise, Result};
 
 /// `(x - mean) * rstd`, or `x * rstd` without a mean.
 fn normalised(x: &Array, mean: Option<&Array>, rstd: &Array) -> Result<Array<'static>> {
@@ -42,17 +43,9 @@ fn gradient(g: Array, hat: &Array, rstd: &Array, over: Option<&[usize]>, centred
     d.mul(rstd)
 }
 
-/// Default body of [`Backend::row_norm`](crate::Backend::row_norm).
-pub fn row_norm(
-    spec: &RowNorm,
-    x: View,
-    weight: Option<View>,
-    bias: Option<View>,
-    y: View,
-    low: Option<View>,
-    mean: View,
-    rstd: View,
-) -> Result<()> {
+/// Default body of [`RowNorm`](call::RowNorm).
+pub fn row_norm(c: &call::RowNorm<View>) -> Result<()> {
+    let call::RowNorm { ref spec, x, weight, bias, y, low, mean, rstd } = *c;
     let (whole, column) = ([spec.rows, spec.cols], [spec.rows, 1]);
     let (x, y) = (Array::dense(x, &whole)?.wide()?, Array::dense(y, &whole)?);
     let low = low.map(|low| Array::dense(low, &whole)).transpose()?;
@@ -70,20 +63,9 @@ pub fn row_norm(
     affine(centred.mul(&scale)?, [weight, bias], &[spec.cols], &outputs)
 }
 
-/// Default body of [`Backend::row_norm_backward`](crate::Backend::row_norm_backward).
-pub fn row_norm_backward(
-    spec: &RowNorm,
-    dy: View,
-    x: View,
-    weight: Option<View>,
-    mean: View,
-    rstd: View,
-    so_far: Option<View>,
-    dx: Option<View>,
-    low: Option<View>,
-    dweight: Option<View>,
-    dbias: Option<View>,
-) -> Result<()> {
+/// Default body of [`RowNormBackward`](call::RowNormBackward).
+pub fn row_norm_backward(c: &call::RowNormBackward<View>) -> Result<()> {
+    let call::RowNormBackward { ref spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias } = *c;
     let (whole, column) = ([spec.rows, spec.cols], [spec.rows, 1]);
     let (x, dy) = (Array::dense(x, &whole)?.wide()?, Array::dense(dy, &whole)?.wide()?);
     let mean = if spec.rms { None } else { Some(Array::dense(mean, &column)?) };
@@ -125,16 +107,9 @@ fn parameter_gradients(
 /// The dimensions that batch norm's statistics reduce.
 const OVER: [usize; 2] = [0, 2];
 
-/// Default body of [`Backend::batch_norm`](crate::Backend::batch_norm).
-pub fn batch_norm(
-    spec: &BatchNorm,
-    x: View,
-    weight: Option<View>,
-    bias: Option<View>,
-    y: View,
-    mean: View,
-    rstd: View,
-) -> Result<()> {
+/// Default body of [`BatchNorm`](call::BatchNorm).
+pub fn batch_norm(c: &call::BatchNorm<View>) -> Result<()> {
+    let call::BatchNorm { ref spec, x, weight, bias, y, mean, rstd } = *c;
     let (whole, channels) = ([spec.batch, spec.channels, spec.space], [1, spec.channels, 1]);
     let (x, y) = (Array::dense(x, &whole)?.wide()?, Array::dense(y, &whole)?);
     let (mean, rstd) = (Array::dense(mean, &channels)?, Array::dense(rstd, &channels)?);
@@ -147,22 +122,19 @@ pub fn batch_norm(
     affine(hat, [weight, bias], &channels, &[&y])
 }
 
-/// Default body of [`Backend::batch_norm_backward`](crate::Backend::batch_norm_backward).
-pub fn batch_norm_backward(
-    spec: &BatchNorm,
-    dy: View,
-    x: View,
-    weight: Option<View>,
-    mean: View,
-    rstd: View,
-    dx: Option<View>,
-    dweight: Option<View>,
-    dbias: Option<View>,
-) -> Result<()> {
+/// Default body of [`BatchNormBackward`](call::BatchNormBackward).
+pub fn batch_norm_backward(c: &call::BatchNormBackward<View>) -> Result<()> {
+    let call::BatchNormBackward { ref spec, relu, dy, x, weight, bias, mean, rstd, dx, dweight, dbias } = *c;
     let (whole, channels) = ([spec.batch, spec.channels, spec.space], [1, spec.channels, 1]);
     let (x, dy) = (Array::dense(x, &whole)?.wide()?, Array::dense(dy, &whole)?.wide()?);
     let (mean, rstd) = (Array::dense(mean, &channels)?, Array::dense(rstd, &channels)?);
     let hat = normalised(&x, Some(&mean), &rstd)?;
+    if relu {
+        let y = hat.uninit(&whole, hat.dtype())?;
+        affine(hat, [weight, bias], &channels, &[&y])?;
+        let masked = y.gt(0.0)?.choose(&dy, 0.0, c.dy.dtype)?;
+        return execute(call::BatchNormBackward { relu: false, dy: masked.view(), ..*c });
+    }
     if let Some(dx) = dx {
         let g = match weight {
             Some(weight) => dy.mul(&Array::dense(weight, &channels)?)?,
@@ -172,4 +144,17 @@ pub fn batch_norm_backward(
         gradient(g, &hat, &rstd, over, true)?.copy_to(&Array::dense(dx, &whole)?)?;
     }
     parameter_gradients(&dy, &hat, &OVER, [dweight, dbias], &channels)
+}
+
+/// Default body of [`BatchNormRunning`](call::BatchNormRunning).
+pub fn batch_norm_running(c: &call::BatchNormRunning<View>) -> Result<()> {
+    let count = c.spec.batch * c.spec.space;
+    let unbiased = count as f64 / count.saturating_sub(1).max(1) as f64;
+    // The variance from the reciprocal deviation, then unbiased.
+    let variance = Array::of(c.rstd).square()?.reciprocal()?.sub(c.spec.eps)?.mul(unbiased)?;
+    for (running, now) in [(c.running_mean, &Array::of(c.mean)), (c.running_var, &variance)] {
+        let running = Array::of(running);
+        apply(Pointwise::Lerp, &[(&running).into(), now.into(), c.momentum.into()], &running)?;
+    }
+    Ok(())
 }

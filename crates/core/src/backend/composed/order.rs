@@ -1,12 +1,14 @@
 //! Positions of extremes, sorting and binary search.
 
 use super::array::{Array, choose};
-use crate::backend::{ArgReduce, Reduce, View};
-use crate::{DType, Dims, Error, Result};
+use super::execute;
+use crate::backend::{ArgReduce, Rank, Reduce, View, call};
+use crate::{DType, Dims, Error, Pointwise, Result};
 use std::cmp::Ordering;
 
-/// Default body of [`Backend::arg_reduce`](crate::Backend::arg_reduce).
-pub fn arg_reduce(op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
+/// Default body of [`ArgReduce`](call::ArgReduce).
+pub fn arg_reduce(c: &call::ArgReduce<View>) -> Result<()> {
+    let call::ArgReduce { op, x, dim, values, indices } = *c;
     let (x, values, indices) = (Array::of(x), Array::of(values), Array::of(indices));
     let reduce = match op {
         ArgReduce::Max => Reduce::Max,
@@ -64,8 +66,9 @@ fn sort_lines<T>(
     out
 }
 
-/// Default body of [`Backend::sort`](crate::Backend::sort).
-pub fn sort(x: View, dim: usize, descending: bool, values: View, indices: View) -> Result<()> {
+/// Default body of [`Sort`](call::Sort).
+pub fn sort(c: &call::Sort<View>) -> Result<()> {
+    let call::Sort { x, dim, descending, values, indices } = *c;
     let (input, out) = (Array::of(x), Array::of(indices));
     if input.numel() == 0 {
         return Ok(());
@@ -82,16 +85,18 @@ pub fn sort(x: View, dim: usize, descending: bool, values: View, indices: View) 
         )));
     }
     sorted(&input, dim, descending)?.slice(dim, 0, k).copy_to(&out)?;
-    input.engine().gather(x, dim, indices, values)
+    execute(call::Gather { x, dim, index: indices, out: values })
 }
 
-/// Default body of [`Backend::topk`](crate::Backend::topk).
-pub fn topk(x: View, dim: usize, largest: bool, values: View, indices: View) -> Result<()> {
-    sort(x, dim, largest, values, indices)
+/// Default body of [`TopK`](call::TopK).
+pub fn topk(c: &call::TopK<View>) -> Result<()> {
+    let call::TopK { x, dim, largest, values, indices } = *c;
+    sort(&call::Sort { x, dim, descending: largest, values, indices })
 }
 
-/// Default body of [`Backend::searchsorted`](crate::Backend::searchsorted).
-pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Result<()> {
+/// Default body of [`SearchSorted`](call::SearchSorted).
+pub fn searchsorted(c: &call::SearchSorted<View>) -> Result<()> {
+    let call::SearchSorted { sorted, values, right, out } = *c;
     let (sorted, values, out) = (Array::of(sorted), Array::of(values), Array::of(out));
     if sorted.dtype() != values.dtype() {
         return Err(Error::dtype(format!(
@@ -119,7 +124,7 @@ pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Resul
         // A search that has ended at the end may read any element.
         let place = open.choose(&middle, 0i64, DType::I64)?;
         let here = flat.uninit(&shape, flat.dtype())?;
-        flat.engine().gather(sorted.view(), dim, place.view(), here.view())?;
+        execute(call::Gather { x: sorted.view(), dim, index: place.view(), out: here.view() })?;
         // Written so that a NaN, as the value or in the row, moves the search to the right.
         let stop = if right { flat.lt(&here)? } else { here.ge(&flat)? };
         let above = stop.choose(&low, &middle.add(1i64)?, DType::I64)?;
@@ -128,4 +133,29 @@ pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Resul
         choose(&open, &below, &high, &high)?;
     }
     low.reshape(out.shape())?.copy_to(&out)
+}
+
+/// Default body of [`Kth`](call::Kth): sorts, then picks.
+pub fn kth(c: &call::Kth<View>) -> Result<()> {
+    let (x, dim) = (Array::of(c.x), c.dim);
+    let n = x.shape()[dim];
+    let (sorted, order) = (x.uninit(x.shape(), x.dtype())?, x.uninit(x.shape(), DType::I64)?);
+    execute(call::Sort { x: c.x, dim, descending: false, values: sorted.view(), indices: order.view() })?;
+    let shape = c.indices.shape();
+    // NaN are sorted to the end.
+    let numbers = || x.eq(&x)?.copied(DType::I64)?.sum(&[dim]);
+    let middle = |count: &Array| {
+        let middle = count.sub(1i64)?.floor_divide(2i64)?;
+        Array::map(Pointwise::Maximum, &[(&middle).into(), 0i64.into()])
+    };
+    let place = match c.rank {
+        Rank::At(place) => x.full(shape, DType::I64, place as f64)?,
+        Rank::NanMedian => middle(&numbers()?)?,
+        Rank::Median => {
+            let count = numbers()?;
+            count.lt(n as i64)?.choose(&count, &middle(&count)?, DType::I64)?
+        }
+    };
+    execute(call::Gather { x: sorted.view(), dim, index: place.view(), out: c.values })?;
+    execute(call::Gather { x: order.view(), dim, index: place.view(), out: c.indices })
 }

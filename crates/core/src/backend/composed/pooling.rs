@@ -4,8 +4,9 @@
 //! which represent everything outside; shorter lists are padded with it.
 
 use super::array::{Array, apply};
+use super::execute;
 use super::per_block;
-use crate::backend::{Operand, Pool, Reduce, Scatter, View, Window};
+use crate::backend::{Operand, Pool, Reduce, Scatter, View, Window, call};
 use crate::{DType, Error, Pointwise, Result};
 
 /// One dimension of the windows.
@@ -105,7 +106,11 @@ impl Windows {
         shape.push(x.shape()[0]);
         let out = x.uninit(&shape, planes.dtype())?;
         let [rows, columns] = &self.places;
-        x.engine().index(planes.view(), &[rows.view(), columns.view()], out.view())?;
+        execute(call::Index {
+            x: planes.view(),
+            indices: call::List::from_slice(&[rows.view(), columns.view()]),
+            out: out.view(),
+        })?;
         Ok(out)
     }
 
@@ -135,8 +140,9 @@ fn without_taps<'a>(x: &Array<'a>) -> Array<'a> {
     x.select(2, 0).select(2, 0)
 }
 
-/// Default body of [`Backend::max_pool`](crate::Backend::max_pool).
-pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
+/// Default body of [`MaxPool`](call::MaxPool).
+pub fn max_pool(c: &call::MaxPool<View>) -> Result<()> {
+    let call::MaxPool { ref spec, x, y, indices } = *c;
     let (x, y) = (planes(x, spec, spec.input)?, planes(y, spec, spec.output)?);
     let indices = planes(indices, spec, spec.output)?;
     let windows = Windows::new("max_pool", spec, &x)?;
@@ -161,8 +167,9 @@ pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
     })
 }
 
-/// Default body of [`Backend::max_pool_backward`](crate::Backend::max_pool_backward).
-pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
+/// Default body of [`MaxPoolBackward`](call::MaxPoolBackward).
+pub fn max_pool_backward(c: &call::MaxPoolBackward<View>) -> Result<()> {
+    let call::MaxPoolBackward { ref spec, dy, indices, dx } = *c;
     let (inside, outside) = (spec.input.iter().product::<usize>(), spec.output.iter().product::<usize>());
     let dy = Array::dense(dy, &[spec.planes, outside])?.wide()?;
     let indices = Array::dense(indices, &[spec.planes, outside])?;
@@ -172,12 +179,19 @@ pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Resu
     let checked = wrong.choose(inside as i64 + 1, &indices, DType::I64)?;
     let place = indices.eq(-1i64)?.choose(inside as i64, &checked, DType::I64)?;
     let sums = dy.full(&[spec.planes, inside + 1], dy.dtype(), 0.0)?;
-    dy.engine().scatter(Scatter::Add, 1, place.view(), Operand::Tensor(dy.view()), sums.view())?;
+    execute(call::Scatter {
+        op: Scatter::Add,
+        dim: 1,
+        index: place.view(),
+        src: Operand::Tensor(dy.view()),
+        out: sums.view(),
+    })?;
     sums.slice(1, 0, inside).copy_to(&Array::dense(dx, &[spec.planes, inside])?)
 }
 
-/// Default body of [`Backend::avg_pool`](crate::Backend::avg_pool).
-pub fn avg_pool(spec: &Pool, x: View, y: View) -> Result<()> {
+/// Default body of [`AvgPool`](call::AvgPool).
+pub fn avg_pool(c: &call::AvgPool<View>) -> Result<()> {
+    let call::AvgPool { ref spec, x, y } = *c;
     let (x, y) = (planes(x, spec, spec.input)?, planes(y, spec, spec.output)?);
     let windows = Windows::new("avg_pool", spec, &x)?;
     let factors = windows.factors(&x)?;
@@ -187,8 +201,9 @@ pub fn avg_pool(spec: &Pool, x: View, y: View) -> Result<()> {
     })
 }
 
-/// Default body of [`Backend::avg_pool_backward`](crate::Backend::avg_pool_backward).
-pub fn avg_pool_backward(spec: &Pool, dy: View, dx: View) -> Result<()> {
+/// Default body of [`AvgPoolBackward`](call::AvgPoolBackward).
+pub fn avg_pool_backward(c: &call::AvgPoolBackward<View>) -> Result<()> {
+    let call::AvgPoolBackward { ref spec, dy, dx } = *c;
     let (dy, dx) = (planes(dy, spec, spec.output)?, planes(dx, spec, spec.input)?);
     let windows = Windows::new("avg_pool_backward", spec, &dy)?;
     let factors = windows.factors(&dy)?;
@@ -199,7 +214,12 @@ pub fn avg_pool_backward(spec: &Pool, dy: View, dx: View) -> Result<()> {
         let [sums, inner] = windows.planes(&dy, count, 0.0)?;
         let [rows, columns] = &windows.places;
         let shares = shares.expand(&shape)?;
-        dy.engine().index_put(&[rows.view(), columns.view()], shares.view(), true, sums.view())?;
+        execute(call::IndexPut {
+            indices: call::List::from_slice(&[rows.view(), columns.view()]),
+            values: shares.view(),
+            accumulate: true,
+            out: sums.view(),
+        })?;
         inner.copy_to(&planes_last(&dx.slice(0, first, count)))
     })
 }

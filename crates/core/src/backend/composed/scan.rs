@@ -1,11 +1,12 @@
 //! Running reductions, in as many passes as the length has binary digits: each combines a range with the one before it.
 
 use super::array::{Array, choose};
-use crate::backend::{Scan, View};
+use crate::backend::{Scan, View, call};
 use crate::{DType, Error, Result};
 
-/// Default body of [`Backend::scan`](crate::Backend::scan).
-pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
+/// Default body of [`Scan`](call::Scan).
+pub fn scan(c: &call::Scan<View>) -> Result<()> {
+    let call::Scan { op, x, dim, out, indices } = *c;
     let (x, out) = (at_least_1d(Array::of(x)), at_least_1d(Array::of(out)));
     let integral = !x.dtype().is_float();
     if out.dtype() != x.dtype() && !(integral && out.dtype() == DType::I64) {

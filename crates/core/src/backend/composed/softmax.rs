@@ -1,11 +1,12 @@
 //! Softmax and its logarithm.
 
 use super::array::{Array, apply};
-use crate::backend::{Reduce, View};
+use crate::backend::{Reduce, View, call};
 use crate::{Pointwise, Result};
 
-/// Default body of [`Backend::softmax`](crate::Backend::softmax).
-pub fn softmax(log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
+/// Default body of [`Softmax`](call::Softmax).
+pub fn softmax(c: &call::Softmax<View>) -> Result<()> {
+    let call::Softmax { log, dims, x, y } = *c;
     let (x, y) = (Array::dense(x, &dims)?, Array::dense(y, &dims)?);
     if y.numel() == 0 {
         return Ok(());
@@ -20,8 +21,9 @@ pub fn softmax(log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
     }
 }
 
-/// Default body of [`Backend::softmax_backward`](crate::Backend::softmax_backward).
-pub fn softmax_backward(log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
+/// Default body of [`SoftmaxBackward`](call::SoftmaxBackward).
+pub fn softmax_backward(c: &call::SoftmaxBackward<View>) -> Result<()> {
+    let call::SoftmaxBackward { log, dims, dy, y, dx } = *c;
     let (dy, y, dx) = (Array::dense(dy, &dims)?, Array::dense(y, &dims)?, Array::dense(dx, &dims)?);
     if log {
         let share = y.exp()?.mul(&dy.wide()?.sum(&[1])?)?;

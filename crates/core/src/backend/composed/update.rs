@@ -1,7 +1,7 @@
 //! Optimizer steps for engines without a fused kernel: the rows of `rows/update.rs`, one op at a time.
 
 use super::array::{Arg, Array};
-use crate::backend::{Operand, ParamUpdate, View};
+use crate::backend::{Operand, ParamUpdate, View, call};
 use crate::rows::{FACTORS, Lane, RuleVisitor, UpdateRow};
 use crate::{Error, Pointwise, Result};
 use std::cell::RefCell;
@@ -18,8 +18,12 @@ pub fn with_factor<T>(op: &str, factor: Operand, f: impl FnOnce(Arg) -> Result<T
     }
 }
 
-/// Default body of [`Backend::update`](crate::Backend::update).
-pub fn update(updates: &[ParamUpdate], grad_scale: Operand) -> Result<()> {
+/// Default body of [`Update`](call::Update).
+pub fn update(c: &call::Update<View>) -> Result<()> {
+    let call::Update { ref updates, grad_scale, .. } = *c;
+    if !c.live.is_empty() || c.found_inf.is_some() {
+        return Err(Error::unsupported("update: a recorded step needs an engine that keeps its numbers"));
+    }
     with_factor("update", grad_scale, |scale| updates.iter().try_for_each(|update| step(update, scale)))
 }
 

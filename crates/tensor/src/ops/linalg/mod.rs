@@ -16,7 +16,7 @@ pub use solve::{RankTolerance, SolveTriangular};
 
 use crate::Tensor;
 use crate::autograd::no_grad;
-use rushlight_core::backend::Linalg;
+use rushlight_core::backend::{Linalg, call};
 use rushlight_core::{DType, Device, Dims, Error, ErrorKind, Result};
 
 /// Checks the operands that all ops of the family require.
@@ -103,7 +103,7 @@ fn run_on(device: Device, op: Linalg, inputs: &[&Tensor], outputs: &[Dims]) -> R
     let outs = outputs.iter().map(|shape| first.uninit_like(shape, first.dtype())).collect::<Result<Vec<_>>>()?;
     let (from, to): (Vec<_>, Vec<_>) =
         (inputs.iter().map(|t| t.engine_view()).collect(), outs.iter().map(|t| t.engine_view()).collect());
-    first.backend().linalg(op, &from, &to)?;
+    first.run(call::Linalg { op, inputs: call::List::from_slice(&from), outputs: call::List::from_slice(&to) })?;
     Ok(outs)
 }
 

@@ -1,0 +1,48 @@
+//! The one place where the tensor layer calls engines: every call passes [`run`], which notes it for the profiler and for
+//! a program that is being recorded, and sends carried dtypes to their own code.
+
+use crate::{Tensor, profile, program};
+use rushlight_core::backend::{Call, View, execute};
+use rushlight_core::{Backend, DType, Result};
+
+impl Tensor {
+    /// The engine of this tensor's device.
+    #[inline]
+    pub(crate) fn backend(&self) -> &'static dyn Backend {
+        self.0.storage.backend()
+    }
+
+    /// Runs a call on this tensor's engine.
+    #[inline]
+    pub(crate) fn run<'v>(&self, call: impl Into<Call<View<'v>>>) -> Result<()> {
+        run(self.backend(), self.0.dtype, &call.into())
+    }
+
+    /// Runs a copy between this tensor and another: it converts, if either dtype is carried.
+    #[inline]
+    pub(crate) fn run_with<'v>(&self, other: &Tensor, call: impl Into<Call<View<'v>>>) -> Result<()> {
+        if self.0.dtype.is_carried() { self.run(call) } else { other.run(call) }
+    }
+}
+
+/// Runs a call on tensors of a dtype.
+#[inline]
+pub(crate) fn run(backend: &'static dyn Backend, dtype: DType, call: &Call<View>) -> Result<()> {
+    if program::is_noting() {
+        program::note(call);
+    }
+    if profile::is_on() {
+        profile::noted(backend, call, || perform(backend, dtype, call))
+    } else {
+        perform(backend, dtype, call)
+    }
+}
+
+#[inline]
+fn perform(backend: &'static dyn Backend, dtype: DType, call: &Call<View>) -> Result<()> {
+    // SAFETY: this function is private to the crate. Every op checks shapes, dtypes and devices before it makes a call,
+    // and gives it outputs that it has just allocated or that `check_inplace` has found free of overlap.
+    unsafe {
+        if dtype.is_carried() { rushlight_engines::run_carried(backend, dtype, call) } else { execute(backend, call) }
+    }
+}
