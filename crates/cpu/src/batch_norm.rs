@@ -25,9 +25,9 @@ pub fn batch_norm(c: &call::BatchNorm<View>) -> Result<()> {
     let call::BatchNorm { ref spec, x, weight, bias, y, mean, rstd, .. } = *c;
     const OP: &str = "batch_norm";
     let numel = spec.batch * spec.channels * spec.space;
-    expect(OP, "x", &x, x.dtype, numel)?;
-    expect(OP, "y", &y, x.dtype, numel)?;
-    with_float!(OP, x.dtype, T => {
+    expect(OP, "x", &x, x.dtype(), numel)?;
+    expect(OP, "y", &y, x.dtype(), numel)?;
+    with_float!(OP, x.dtype(), T => {
         type A = <T as Float>::Acc;
         expect(OP, "mean", &mean, A::DTYPE, spec.channels)?;
         expect(OP, "rstd", &rstd, A::DTYPE, spec.channels)?;
@@ -48,12 +48,12 @@ pub fn batch_norm_backward(c: &call::BatchNormBackward<View>) -> Result<()> {
     let call::BatchNormBackward { ref spec, dy, x, weight, mean, rstd, dx, dweight, dbias, .. } = *c;
     const OP: &str = "batch_norm_backward";
     let numel = spec.batch * spec.channels * spec.space;
-    expect(OP, "x", &x, x.dtype, numel)?;
-    expect(OP, "dy", &dy, x.dtype, numel)?;
+    expect(OP, "x", &x, x.dtype(), numel)?;
+    expect(OP, "dy", &dy, x.dtype(), numel)?;
     if let Some(dx) = &dx {
-        expect(OP, "dx", dx, x.dtype, numel)?;
+        expect(OP, "dx", dx, x.dtype(), numel)?;
     }
-    with_float!(OP, x.dtype, T => {
+    with_float!(OP, x.dtype(), T => {
         type A = <T as Float>::Acc;
         expect(OP, "mean", &mean, A::DTYPE, spec.channels)?;
         expect(OP, "rstd", &rstd, A::DTYPE, spec.channels)?;

@@ -13,13 +13,13 @@ const GRAIN: usize = 16_384;
 
 /// Copies `src` to `out` (see `Backend::copy`).
 pub fn copy(src: View, out: View) -> Result<()> {
-    let same = src.ptr() == out.ptr() && src.dtype == out.dtype && src.strides() == out.strides();
+    let same = src.ptr() == out.ptr() && src.dtype() == out.dtype() && src.strides() == out.strides();
     if out.numel() > 0 && !same {
         let nest = by_output_stride(out.shape(), [src.strides(), out.strides()]);
-        let convert = converter(src.dtype, out.dtype);
-        let words = src.dtype == out.dtype && out.dtype.size() == 4;
-        let src = Strided { ptr: src.ptr(), size: src.dtype.size(), convert };
-        let out = Strided { ptr: out.ptr(), size: out.dtype.size(), convert };
+        let convert = converter(src.dtype(), out.dtype());
+        let words = src.dtype() == out.dtype() && out.dtype().size() == 4;
+        let src = Strided { ptr: src.ptr(), size: src.dtype().size(), convert };
+        let out = Strided { ptr: out.ptr(), size: out.dtype().size(), convert };
         // SAFETY: the views describe elements of the nest's shape, and overlap only if they are the same.
         unsafe { run(&nest, src, out, words) };
     }
@@ -29,11 +29,11 @@ pub fn copy(src: View, out: View) -> Result<()> {
 /// Sets every element (see `Backend::fill`).
 pub fn fill(value: Scalar, out: View) -> Result<()> {
     if out.numel() > 0 {
-        let mut bits = scalar_bits(value, out.dtype);
+        let mut bits = scalar_bits(value, out.dtype());
         let still = Dims::from_elem(0, out.shape().len());
         let nest = by_output_stride(out.shape(), [&still, out.strides()]);
-        let convert = converter(out.dtype, out.dtype);
-        let size = out.dtype.size();
+        let convert = converter(out.dtype(), out.dtype());
+        let size = out.dtype().size();
         // SAFETY: the source is one element seen everywhere, the output a view's.
         unsafe {
             let src = Strided { ptr: (&raw mut bits).cast(), size, convert };
@@ -45,7 +45,7 @@ pub fn fill(value: Scalar, out: View) -> Result<()> {
 
 /// `out[i] = start + i * step` in row-major order (see `Backend::arange`).
 pub fn arange(start: Scalar, step: Scalar, out: View) -> Result<()> {
-    if out.dtype.is_float() {
+    if out.dtype().is_float() {
         let (start, step) = (start.to_f64(), step.to_f64());
         produce(out, DType::F64, PARALLEL_FROM, |first, len, chunk| {
             for i in 0..len {

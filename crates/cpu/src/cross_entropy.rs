@@ -17,7 +17,7 @@ const GRAIN: usize = 1 << 15;
 pub fn cross_entropy(spec: &CrossEntropy, loss: View, row_weight: View, lse: View) -> Result<()> {
     const OP: &str = "cross_entropy";
     let [rows, classes] = sizes(OP, spec)?;
-    with_float!(OP, spec.logits.dtype, T => {
+    with_float!(OP, spec.logits.dtype(), T => {
         type A = <T as Float>::Acc;
         for (name, view) in [("loss", &loss), ("row_weight", &row_weight), ("lse", &lse)] {
             expect(OP, name, view, A::DTYPE, rows)?;
@@ -33,8 +33,8 @@ pub fn cross_entropy(spec: &CrossEntropy, loss: View, row_weight: View, lse: Vie
 pub fn cross_entropy_backward(spec: &CrossEntropy, lse: View, dloss: View, dlogits: View) -> Result<()> {
     const OP: &str = "cross_entropy_backward";
     let [rows, classes] = sizes(OP, spec)?;
-    expect(OP, "dlogits", &dlogits, spec.logits.dtype, rows * classes)?;
-    with_float!(OP, spec.logits.dtype, T => {
+    expect(OP, "dlogits", &dlogits, spec.logits.dtype(), rows * classes)?;
+    with_float!(OP, spec.logits.dtype(), T => {
         type A = <T as Float>::Acc;
         expect(OP, "lse", &lse, A::DTYPE, rows)?;
         expect(OP, "dloss", &dloss, A::DTYPE, rows)?;
@@ -52,7 +52,7 @@ fn sizes(op: &str, spec: &CrossEntropy) -> Result<[usize; 2]> {
             spec.logits.shape()
         )));
     };
-    expect(op, "logits", &spec.logits, spec.logits.dtype, rows * classes)?;
+    expect(op, "logits", &spec.logits, spec.logits.dtype(), rows * classes)?;
     expect(op, "target", &spec.target, DType::I64, rows)?;
     Ok([rows, classes])
 }

@@ -78,7 +78,7 @@ pub fn distances(p: f64, a: View, b: View, out: View) -> Result<bool> {
         _ => return Ok(false),
     };
     let sizes = sizes(a, b, out)?;
-    match a.dtype {
+    match a.dtype() {
         DType::F32 => run::<f32>(norm, sizes, a, b, out),
         DType::F64 => run::<f64>(norm, sizes, a, b, out),
         _ => return Ok(false),
@@ -89,7 +89,7 @@ pub fn distances(p: f64, a: View, b: View, out: View) -> Result<bool> {
 /// See `Backend::euclidean`.
 pub fn euclidean(a: View, b: View, out: View) -> Result<bool> {
     let sizes = sizes(a, b, out)?;
-    match a.dtype {
+    match a.dtype() {
         DType::F32 => by_product::<f32>(sizes, a, b, out),
         DType::F64 => by_product::<f64>(sizes, a, b, out),
         _ => return Ok(false),
@@ -107,7 +107,7 @@ fn sizes(a: View, b: View, out: View) -> Result<[usize; 4]> {
         )));
     };
     let fits = b.shape() == [batch, m, size] && out.shape() == [batch, n, m];
-    if !fits || [a, b, out].iter().any(|v| !v.layout.is_contiguous() || v.dtype != a.dtype) {
+    if !fits || [a, b, out].iter().any(|v| !v.layout().is_contiguous() || v.dtype() != a.dtype()) {
         return Err(Error::shape(format!(
             "distances: {:?}, {:?} and {:?} do not fit, or are not contiguous and of one dtype",
             a.shape(),
@@ -135,7 +135,7 @@ fn by_product<T: Number>([batch, n, m, size]: [usize; 4], a: View, b: View, out:
             let rows = rows.min(n - row);
             let first = item * n + row;
             let gemm = Gemm {
-                dtype: a.dtype,
+                dtype: a.dtype(),
                 batch: items,
                 m: rows,
                 n: m,

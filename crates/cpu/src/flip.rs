@@ -45,7 +45,7 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
     // The kernel also handles the second-last dimension.
     let near = dims.pop().unwrap_or(unit);
     let rows = near.size * dims.iter().map(|d| d.size).product::<usize>();
-    with_size!(x.dtype, U => {
+    with_size!(x.dtype(), U => {
         let (src, dst) = (Shared::new(x.ptr().cast::<U>().wrapping_offset(start)), Shared::new(out.ptr().cast::<U>()));
         pool::parallel_ranges(rows, TASK_BYTES.div_ceil(last.size * size_of::<U>()), |first, end| {
             let mut row = first;

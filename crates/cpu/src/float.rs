@@ -176,13 +176,13 @@ pub(crate) use with_float;
 
 /// Returns an error unless a contiguous view has the dtype and size that a kernel assumes.
 pub fn expect(op: &str, what: &str, view: &View, dtype: DType, numel: usize) -> Result<()> {
-    if view.dtype != dtype {
-        return Err(Error::dtype(format!("{op}: {what} is {}, expected {dtype}", view.dtype)));
+    if view.dtype() != dtype {
+        return Err(Error::dtype(format!("{op}: {what} is {}, expected {dtype}", view.dtype())));
     }
     if view.numel() != numel {
         return Err(Error::shape(format!("{op}: {what} has {} elements, expected {numel}", view.numel())));
     }
-    if !view.layout.is_contiguous() {
+    if !view.layout().is_contiguous() {
         return Err(Error::value(format!("{op}: {what} is not contiguous")));
     }
     Ok(())
@@ -192,7 +192,7 @@ pub fn expect(op: &str, what: &str, view: &View, dtype: DType, numel: usize) -> 
 /// shared memory must not be borrowed as a slice: another thread may write to it.
 pub fn load_parameter<T: Float>(op: &str, what: &str, view: &View, numel: usize) -> Result<Vec<T::Acc>> {
     let mut out = vec![T::Acc::ZERO; numel];
-    if view.dtype == T::Acc::DTYPE {
+    if view.dtype() == T::Acc::DTYPE {
         expect(op, what, view, T::Acc::DTYPE, numel)?;
         // SAFETY: `numel` elements of the compute type at the view and in `out`.
         unsafe { std::ptr::copy_nonoverlapping(view.ptr().cast::<T::Acc>(), out.as_mut_ptr(), numel) };
@@ -206,7 +206,7 @@ pub fn load_parameter<T: Float>(op: &str, what: &str, view: &View, numel: usize)
 
 /// The reverse of [`load_parameter`].
 pub fn store_parameter<T: Float>(op: &str, what: &str, values: &[T::Acc], view: &View) -> Result<()> {
-    if view.dtype == T::DTYPE {
+    if view.dtype() == T::DTYPE {
         expect(op, what, view, T::DTYPE, values.len())?;
         // SAFETY: as many elements of `T` at the view.
         unsafe { narrow(values.as_ptr(), view.ptr().cast::<T>(), values.len()) };

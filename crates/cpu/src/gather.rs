@@ -32,7 +32,7 @@ pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
     let [out_step, index_step, x_step] = [0, 1, 2].map(|i| nest.strides[i].last().copied().unwrap_or(0));
     let indices = Shared::new(index.ptr().cast::<i64>());
     let fault = FirstFault::new();
-    with_size!(x.dtype, U => {
+    with_size!(x.dtype(), U => {
         let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
         pool::parallel_ranges(out.numel(), 16 << 10, |from, to| {
             let mut i = from;
@@ -102,24 +102,24 @@ updates! { Add add; Mul mul; Max larger; Min smaller; }
 /// The reverse of [`gather`]: `out[.., index[.., i, ..], ..] op= src[.., i, ..]`, in the order of `i`.
 pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
     // For `bool`, the sum is "or" and the product "and".
-    let op = match (op, out.dtype) {
+    let op = match (op, out.dtype()) {
         (Scatter::Add, DType::Bool) => Scatter::Max,
         (Scatter::Mul, DType::Bool) => Scatter::Min,
         (op, _) => op,
     };
     if let (Scatter::Add, DType::I64, Operand::Scalar(value), &[n], &[size]) =
-        (op, out.dtype, src, index.shape(), out.shape())
+        (op, out.dtype(), src, index.shape(), out.shape())
         && n >= 4 * size
         && size <= MAX_TALLIED
     {
         return tally(index, value.to_i64(), out);
     }
     match op {
-        Scatter::Set => with_item!(out.dtype, T => run::<T, T, Replace>(dim, index, src, out, |v| v, |v| v)),
-        Scatter::Add => with_item!(out.dtype, T => wide::<T, Add>(dim, index, src, out)),
-        Scatter::Mul => with_item!(out.dtype, T => wide::<T, Mul>(dim, index, src, out)),
-        Scatter::Max => with_item!(out.dtype, T => wide::<T, Max>(dim, index, src, out)),
-        Scatter::Min => with_item!(out.dtype, T => wide::<T, Min>(dim, index, src, out)),
+        Scatter::Set => with_item!(out.dtype(), T => run::<T, T, Replace>(dim, index, src, out, |v| v, |v| v)),
+        Scatter::Add => with_item!(out.dtype(), T => wide::<T, Add>(dim, index, src, out)),
+        Scatter::Mul => with_item!(out.dtype(), T => wide::<T, Mul>(dim, index, src, out)),
+        Scatter::Max => with_item!(out.dtype(), T => wide::<T, Max>(dim, index, src, out)),
+        Scatter::Min => with_item!(out.dtype(), T => wide::<T, Min>(dim, index, src, out)),
     }
 }
 

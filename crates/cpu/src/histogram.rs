@@ -41,15 +41,15 @@ number!(f32 f64);
 /// See `Backend::histogram`.
 pub fn histogram(x: View, low: f64, high: f64, out: View) -> Result<bool> {
     let bins = out.numel();
-    let sensible = low < high && out.dtype == DType::I64 && out.layout.is_contiguous();
+    let sensible = low < high && out.dtype() == DType::I64 && out.layout().is_contiguous();
     if bins == 0 || !sensible {
-        return Err(Error::value(format!("histogram: {bins} {} bins from {low} to {high}", out.dtype)));
+        return Err(Error::value(format!("histogram: {bins} {} bins from {low} to {high}", out.dtype())));
     }
     // Bin numbers have 31 bits.
     if bins >= 1 << 30 {
         return Ok(false);
     }
-    match x.dtype {
+    match x.dtype() {
         DType::F32 => count::<f32>(x, low, high, bins, out),
         DType::F64 => count::<f64>(x, low, high, bins, out),
         _ => return Ok(false),

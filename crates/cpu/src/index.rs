@@ -348,7 +348,7 @@ pub fn index(x: View, indices: &[View], out: View) -> Result<()> {
         return targets.all().map(|_| ());
     }
     let (blocks, fault) = (Blocks::new(x, count, out), FirstFault::new());
-    with_size!(x.dtype, U => {
+    with_size!(x.dtype(), U => {
         let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
         let grain = TASK_BYTES.div_ceil(blocks.size * size_of::<U>());
         pool::parallel_ranges(targets.count, grain, |from, to| {
@@ -381,13 +381,13 @@ pub fn index_put(indices: &[View], values: View, accumulate: bool, out: View) ->
     }
     let blocks = Blocks::new(out, count, values);
     if accumulate {
-        match values.dtype {
+        match values.dtype() {
             // The sum of `bool` values is "or".
             DType::Bool => index_add::in_order::<u8, index_add::Or>(&targets, &blocks, values, out),
             dtype => with_item!(dtype, T => index_add::add::<T>(&targets, &blocks, values, out)),
         }
     } else {
-        with_size!(values.dtype, U => set::<U>(&targets, &blocks, values, out))
+        with_size!(values.dtype(), U => set::<U>(&targets, &blocks, values, out))
     }
 }
 
@@ -454,7 +454,7 @@ const PIECE: usize = 32 << 10;
 /// Coordinates of the nonzero elements, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
 pub fn nonzero(x: View, out: View) -> Result<()> {
     let rows = out.shape().first().copied().unwrap_or(0);
-    let found = with_item!(x.dtype, T => find::<T>(x, rows, out.ptr().cast()));
+    let found = with_item!(x.dtype(), T => find::<T>(x, rows, out.ptr().cast()));
     if found != rows {
         return Err(Error::value(format!(
             "nonzero: {found} elements are not zero, but {rows} were counted; the tensor was changed meanwhile"

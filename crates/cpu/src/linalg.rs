@@ -12,7 +12,7 @@ use std::sync::Mutex;
 ///
 /// A failure is reported for the first failing matrix, by its index in the batch.
 pub fn linalg(op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
-    match inputs.first().map(|v| v.dtype) {
+    match inputs.first().map(|v| v.dtype()) {
         Some(DType::F32) => run::<f32>(op, inputs, outputs, DType::F32),
         Some(DType::F64) => run::<f64>(op, inputs, outputs, DType::F64),
         Some(other) => Err(Error::dtype(format!("{op:?}: expected float32 or float64, got {other}"))),
@@ -32,10 +32,10 @@ unsafe impl<T> Sync for Batch<T> {}
 
 impl<T> Batch<T> {
     fn new(view: &View, dtype: DType, batch: usize) -> Result<Self> {
-        if view.dtype != dtype || !view.layout.is_contiguous() || !view.numel().is_multiple_of(batch) {
+        if view.dtype() != dtype || !view.layout().is_contiguous() || !view.numel().is_multiple_of(batch) {
             return Err(Error::value(format!(
                 "linalg: an operand of {} {:?}, strides {:?}, does not fit a batch of {batch} contiguous {dtype} matrices",
-                view.dtype,
+                view.dtype(),
                 view.shape(),
                 view.strides()
             )));

@@ -15,15 +15,15 @@ fn sizes(gates: View, states: &[View]) -> Result<Option<[usize; 2]>> {
     let &[batch, hidden] = states[0].shape() else {
         return Err(Error::shape(format!("lstm_cell: a state of shape {:?}", states[0].shape())));
     };
-    let fits = |v: &View| v.shape() == [batch, hidden] && v.layout.is_contiguous();
-    if gates.shape() != [batch, 4 * hidden] || !gates.layout.is_contiguous() || !states.iter().all(fits) {
+    let fits = |v: &View| v.shape() == [batch, hidden] && v.layout().is_contiguous();
+    if gates.shape() != [batch, 4 * hidden] || !gates.layout().is_contiguous() || !states.iter().all(fits) {
         return Err(Error::shape(format!(
             "lstm_cell: gates {:?} and states of {:?} do not fit, or are not contiguous",
             gates.shape(),
             states[0].shape()
         )));
     }
-    Ok((gates.dtype == DType::F32 && states.iter().all(|v| v.dtype == DType::F32)).then_some([batch, hidden]))
+    Ok((gates.dtype() == DType::F32 && states.iter().all(|v| v.dtype() == DType::F32)).then_some([batch, hidden]))
 }
 
 /// See `Backend::lstm_cell`.

@@ -60,7 +60,7 @@ pub fn pad_from(x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
             let places = &sources[d - lead];
             places.len() == out.shape()[d] && places.iter().all(|&place| place < x.shape()[d])
         });
-    if !fits || x.dtype != out.dtype || !out.layout.is_contiguous() {
+    if !fits || x.dtype() != out.dtype() || !out.layout().is_contiguous() {
         return Err(Error::shape(format!(
             "pad_from: shape {:?} does not map to {:?} by the index lists of {} dimensions",
             x.shape(),
@@ -75,7 +75,7 @@ pub fn pad_from(x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
     let (row, width, step) = (Row::new(last), last.len(), x.strides()[rank - 1]);
     let (shape, strides) = (&out.shape()[..rank - 1], x.strides());
     let place = |d: usize, i: usize| if d < lead { i } else { outer[d - lead][i] };
-    with_size!(x.dtype, U => {
+    with_size!(x.dtype(), U => {
         let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
         let grain = TASK_BYTES.div_ceil(width * size_of::<U>());
         pool::parallel_ranges(out.numel() / width, grain, |first, end| {

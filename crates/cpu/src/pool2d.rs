@@ -20,10 +20,10 @@ const GRAIN: usize = 1 << 14;
 /// entirely in the padding (possible with dilation) gives negative infinity and position -1.
 pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
     let geometry = Geometry::new("max_pool", spec)?;
-    expect("max_pool", "x", &x, x.dtype, geometry.inputs())?;
-    expect("max_pool", "y", &y, x.dtype, geometry.outputs())?;
+    expect("max_pool", "x", &x, x.dtype(), geometry.inputs())?;
+    expect("max_pool", "y", &y, x.dtype(), geometry.outputs())?;
     expect("max_pool", "indices", &indices, DType::I64, geometry.outputs())?;
-    with_float!("max_pool", x.dtype, T => {
+    with_float!("max_pool", x.dtype(), T => {
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
         unsafe { max::forward::<T>(&geometry, x.ptr().cast(), y.ptr().cast(), indices.ptr().cast()) };
         Ok(())
@@ -33,10 +33,10 @@ pub fn max_pool(spec: &Pool, x: View, y: View, indices: View) -> Result<()> {
 /// Adds each gradient at the position of its maximum; writes all of `dx`.
 pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Result<()> {
     let geometry = Geometry::new("max_pool_backward", spec)?;
-    expect("max_pool_backward", "dy", &dy, dx.dtype, geometry.outputs())?;
+    expect("max_pool_backward", "dy", &dy, dx.dtype(), geometry.outputs())?;
     expect("max_pool_backward", "indices", &indices, DType::I64, geometry.outputs())?;
-    expect("max_pool_backward", "dx", &dx, dx.dtype, geometry.inputs())?;
-    with_float!("max_pool_backward", dx.dtype, T => {
+    expect("max_pool_backward", "dx", &dx, dx.dtype(), geometry.inputs())?;
+    with_float!("max_pool_backward", dx.dtype(), T => {
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
         unsafe { max::backward::<T>(&geometry, dy.ptr().cast(), indices.ptr().cast(), dx.ptr().cast()) }
     })
@@ -45,9 +45,9 @@ pub fn max_pool_backward(spec: &Pool, dy: View, indices: View, dx: View) -> Resu
 /// Average over windows.
 pub fn avg_pool(spec: &Pool, x: View, y: View) -> Result<()> {
     let geometry = Geometry::new("avg_pool", spec)?;
-    expect("avg_pool", "x", &x, x.dtype, geometry.inputs())?;
-    expect("avg_pool", "y", &y, x.dtype, geometry.outputs())?;
-    with_float!("avg_pool", x.dtype, T => {
+    expect("avg_pool", "x", &x, x.dtype(), geometry.inputs())?;
+    expect("avg_pool", "y", &y, x.dtype(), geometry.outputs())?;
+    with_float!("avg_pool", x.dtype(), T => {
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
         unsafe { avg_forward::<T>(&geometry, x.ptr().cast(), y.ptr().cast()) };
         Ok(())
@@ -57,9 +57,9 @@ pub fn avg_pool(spec: &Pool, x: View, y: View) -> Result<()> {
 /// Gradient of `avg_pool`; writes all of `dx`.
 pub fn avg_pool_backward(spec: &Pool, dy: View, dx: View) -> Result<()> {
     let geometry = Geometry::new("avg_pool_backward", spec)?;
-    expect("avg_pool_backward", "dy", &dy, dx.dtype, geometry.outputs())?;
-    expect("avg_pool_backward", "dx", &dx, dx.dtype, geometry.inputs())?;
-    with_float!("avg_pool_backward", dx.dtype, T => {
+    expect("avg_pool_backward", "dy", &dy, dx.dtype(), geometry.outputs())?;
+    expect("avg_pool_backward", "dx", &dx, dx.dtype(), geometry.inputs())?;
+    with_float!("avg_pool_backward", dx.dtype(), T => {
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
         unsafe { avg_backward::<T>(&geometry, dy.ptr().cast(), dx.ptr().cast()) };
         Ok(())

@@ -16,11 +16,11 @@ pub fn matmul(spec: &MatMul) -> Result<()> {
         return Err(Error::shape(format!("matmul: expected batched matrices, got {:?}", spec.a.shape())));
     };
     let n = spec.b.shape()[2];
-    if spec.out.dtype == DType::Bool {
+    if spec.out.dtype() == DType::Bool {
         return Err(Error::dtype("matmul: not implemented for bool"));
     }
     let gemm = Gemm {
-        dtype: spec.out.dtype,
+        dtype: spec.out.dtype(),
         batch,
         m,
         n,
@@ -58,7 +58,7 @@ pub fn pack_weight(weight: View, rows: usize) -> Result<Option<Packed>> {
     let (&[k, n], &[row, column]) = (weight.shape(), weight.strides()) else {
         return Err(Error::shape(format!("pack_weight: expected a matrix, got {:?}", weight.shape())));
     };
-    if weight.dtype != DType::F32 {
+    if weight.dtype() != DType::F32 {
         return Ok(None);
     }
     // SAFETY: the view is within its storage.
@@ -74,13 +74,13 @@ pub fn packed_matmul(c: &call::PackedMatMul<View>) -> Result<()> {
     };
     let (k, n) = (*k, *n);
     let rows = a.shape().first().copied().unwrap_or(0);
-    let fits = |v: View, width| v.shape() == [rows, width] && v.dtype == DType::F32 && v.layout.is_contiguous();
+    let fits = |v: View, width| v.shape() == [rows, width] && v.dtype() == DType::F32 && v.layout().is_contiguous();
     if !fits(a, k) || !fits(out, n) {
         return Err(Error::shape(format!(
             "packed_matmul: {} {:?} @ [{k}, {n}] to {} {:?}, expected contiguous float32 matrices that fit",
-            a.dtype,
+            a.dtype(),
             a.shape(),
-            out.dtype,
+            out.dtype(),
             out.shape()
         )));
     }
@@ -119,7 +119,7 @@ fn kernel_spec(spec: &Conv, dtype: DType) -> Result<conv::Conv> {
 }
 
 pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) -> Result<()> {
-    let kernel = kernel_spec(spec, x.dtype)?;
+    let kernel = kernel_spec(spec, x.dtype())?;
     let bias = bias.map_or(std::ptr::null(), |b| b.ptr().cast_const());
     // SAFETY: contiguous views of the sizes in `spec`, checked by the tensor layer.
     unsafe { conv::forward(&kernel, x.ptr(), w.ptr(), bias, y.ptr()) };
@@ -127,14 +127,14 @@ pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) 
 }
 
 pub fn conv_backward_input(spec: &Conv, dy: View, w: View, dx: View) -> Result<()> {
-    let kernel = kernel_spec(spec, dy.dtype)?;
+    let kernel = kernel_spec(spec, dy.dtype())?;
     // SAFETY: as above.
     unsafe { conv::backward_input(&kernel, dy.ptr(), w.ptr(), dx.ptr()) };
     Ok(())
 }
 
 pub fn conv_backward_weight(spec: &Conv, x: View, dy: View, dw: View) -> Result<()> {
-    let kernel = kernel_spec(spec, x.dtype)?;
+    let kernel = kernel_spec(spec, x.dtype())?;
     // SAFETY: as above.
     unsafe { conv::backward_weight(&kernel, x.ptr(), dy.ptr(), dw.ptr()) };
     Ok(())

@@ -20,10 +20,10 @@ use std::mem::MaybeUninit;
 /// Random values (see `Backend::random`).
 pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<()> {
     // Half types draw `f32` values and round them.
-    let narrow = matches!(out.dtype, DType::F32 | DType::F16 | DType::BF16);
+    let narrow = matches!(out.dtype(), DType::F32 | DType::F16 | DType::BF16);
     match distribution {
         Distribution::Uniform { low, high } if narrow => {
-            let top = largest_below(out.dtype, low, high) as f32;
+            let top = largest_below(out.dtype(), low, high) as f32;
             let (low, range) = (low as f32, (high - low) as f32);
             fill_from_words(out, DType::F32, stream, move |words, len, chunk| {
                 // SAFETY: there are `len` words and as much room.
@@ -31,7 +31,7 @@ pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<(
             });
         }
         Distribution::Uniform { low, high } => {
-            let top = largest_below(out.dtype, low, high);
+            let top = largest_below(out.dtype(), low, high);
             fill_from_words64(out, DType::F64, stream, |word| (low + uniform_f64(word) * (high - low)).min(top));
         }
         Distribution::Normal { mean, std } if narrow => {
@@ -50,7 +50,7 @@ pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<(
                 low.wrapping_add(((word as u128 * range as u128) >> 64) as i64)
             });
         }
-        Distribution::Bernoulli { p } if narrow || out.dtype == DType::Bool => {
+        Distribution::Bernoulli { p } if narrow || out.dtype() == DType::Bool => {
             let below = words_below(p);
             fill_from_words(out, DType::Bool, stream, move |words, len, chunk| {
                 // SAFETY: there are `len` words and as much room.
@@ -66,8 +66,8 @@ pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<(
 
 /// See `Backend::permutation`.
 pub fn permutation(stream: Philox, out: View) -> Result<bool> {
-    if out.dtype != DType::I64 || !out.layout.is_contiguous() || out.numel() > LONGEST_PERMUTATION {
-        return Err(Error::value(format!("permutation: {} elements of {}", out.numel(), out.dtype)));
+    if out.dtype() != DType::I64 || !out.layout().is_contiguous() || out.numel() > LONGEST_PERMUTATION {
+        return Err(Error::value(format!("permutation: {} elements of {}", out.numel(), out.dtype())));
     }
     // SAFETY: the output is contiguous; any bits are an `i64`.
     let out = unsafe { std::slice::from_raw_parts_mut(out.ptr().cast::<i64>(), out.numel()) };
@@ -78,20 +78,20 @@ pub fn permutation(stream: Philox, out: View) -> Result<bool> {
 
 /// `out = uniform(word i) >= p ? x / (1 - p) : 0` (see `Backend::dropout`).
 pub fn dropout(x: View, p: f64, stream: Philox, out: View) -> Result<()> {
-    if !out.dtype.is_float() {
-        return Err(Error::dtype(format!("dropout takes floats, not {}", out.dtype)));
+    if !out.dtype().is_float() {
+        return Err(Error::dtype(format!("dropout takes floats, not {}", out.dtype())));
     }
     let numel = out.numel();
     if numel == 0 {
         return Ok(());
     }
-    let compute = out.dtype.compute();
+    let compute = out.dtype().compute();
     let nest = Nest::new(out.shape(), [x.strides(), out.strides()]);
-    let src = Strided { ptr: x.ptr(), size: x.dtype.size(), convert: converter(x.dtype, compute) };
-    let dst = Strided { ptr: out.ptr(), size: out.dtype.size(), convert: converter(compute, out.dtype) };
+    let src = Strided { ptr: x.ptr(), size: x.dtype().size(), convert: converter(x.dtype(), compute) };
+    let dst = Strided { ptr: out.ptr(), size: out.dtype().size(), convert: converter(compute, out.dtype()) };
     // If the output overwrites its input, a buffer separates them: kernels promise the compiler that the two differ.
-    let src_direct = x.dtype == compute && is_dense(&nest, 0) && x.ptr() != out.ptr();
-    let dst_direct = out.dtype == compute && is_dense(&nest, 1);
+    let src_direct = x.dtype() == compute && is_dense(&nest, 0) && x.ptr() != out.ptr();
+    let dst_direct = out.dtype() == compute && is_dense(&nest, 1);
     let below = words_below(p);
     let chunks = numel.div_ceil(CHUNK);
     let tasks = if numel < PARALLEL_FROM_HEAVY { 1 } else { pool::num_threads() * 4 };

@@ -112,17 +112,17 @@ impl<T: Number> Plan<T> {
 /// Number of planes; an error if the views do not match.
 fn planes<T: Number>(plan: &Plan<T>, x: View, y: View) -> Result<usize> {
     let (inputs, outputs) = (plan.inputs(), plan.outputs());
-    let fits = x.dtype == y.dtype
-        && x.layout.is_contiguous()
-        && y.layout.is_contiguous()
+    let fits = x.dtype() == y.dtype()
+        && x.layout().is_contiguous()
+        && y.layout().is_contiguous()
         && x.numel().is_multiple_of(inputs)
         && y.numel() == x.numel() / inputs * outputs;
     if !fits {
         return Err(Error::value(format!(
             "resample: operands of {} {:?} and {} {:?} do not fit planes of {inputs} and {outputs} contiguous elements",
-            x.dtype,
+            x.dtype(),
             x.shape(),
-            y.dtype,
+            y.dtype(),
             y.shape()
         )));
     }
@@ -131,7 +131,7 @@ fn planes<T: Number>(plan: &Plan<T>, x: View, y: View) -> Result<usize> {
 
 /// See `Backend::resample`.
 pub fn resample(spec: &Resample, x: View, y: View) -> Result<bool> {
-    match x.dtype {
+    match x.dtype() {
         DType::F32 => forward::<f32>(spec, x, y),
         DType::F64 => forward::<f64>(spec, x, y),
         _ => Ok(false),
@@ -140,7 +140,7 @@ pub fn resample(spec: &Resample, x: View, y: View) -> Result<bool> {
 
 /// See `Backend::resample_backward`.
 pub fn resample_backward(spec: &Resample, dy: View, dx: View) -> Result<bool> {
-    match dy.dtype {
+    match dy.dtype() {
         DType::F32 => backward::<f32>(spec, dy, dx),
         DType::F64 => backward::<f64>(spec, dy, dx),
         _ => Ok(false),

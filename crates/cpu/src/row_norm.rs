@@ -26,9 +26,9 @@ const STREAM: usize = 1 << 25;
 pub fn row_norm(c: &call::RowNorm<View>) -> Result<()> {
     let call::RowNorm { ref spec, x, weight, bias, y, mean, rstd, .. } = *c;
     const OP: &str = "row_norm";
-    expect(OP, "x", &x, x.dtype, spec.rows * spec.cols)?;
-    expect(OP, "y", &y, x.dtype, spec.rows * spec.cols)?;
-    with_float!(OP, x.dtype, T => {
+    expect(OP, "x", &x, x.dtype(), spec.rows * spec.cols)?;
+    expect(OP, "y", &y, x.dtype(), spec.rows * spec.cols)?;
+    with_float!(OP, x.dtype(), T => {
         type A = <T as Float>::Acc;
         if !spec.rms {
             expect(OP, "mean", &mean, A::DTYPE, spec.rows)?;
@@ -50,14 +50,14 @@ pub fn row_norm(c: &call::RowNorm<View>) -> Result<()> {
 pub fn row_norm_backward(c: &call::RowNormBackward<View>) -> Result<()> {
     let call::RowNormBackward { ref spec, dy, x, weight, mean, rstd, so_far, dx, dweight, dbias, .. } = *c;
     const OP: &str = "row_norm_backward";
-    expect(OP, "x", &x, x.dtype, spec.rows * spec.cols)?;
-    expect(OP, "dy", &dy, x.dtype, spec.rows * spec.cols)?;
+    expect(OP, "x", &x, x.dtype(), spec.rows * spec.cols)?;
+    expect(OP, "dy", &dy, x.dtype(), spec.rows * spec.cols)?;
     for (name, view) in [("dx", &dx), ("so_far", &so_far)] {
         if let Some(view) = view {
-            expect(OP, name, view, x.dtype, spec.rows * spec.cols)?;
+            expect(OP, name, view, x.dtype(), spec.rows * spec.cols)?;
         }
     }
-    with_float!(OP, x.dtype, T => {
+    with_float!(OP, x.dtype(), T => {
         type A = <T as Float>::Acc;
         if !spec.rms {
             expect(OP, "mean", &mean, A::DTYPE, spec.rows)?;

@@ -58,16 +58,17 @@ impl<T: Item<Wide: Float>> Scanner<T> for LogSumExp {
 
 /// Running reduction along `dim`; `indices` is there for `Max` and `Min`.
 pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
-    if out.dtype != x.dtype && (out.dtype != DType::I64 || x.dtype.is_float()) {
+    if out.dtype() != x.dtype() && (out.dtype() != DType::I64 || x.dtype().is_float()) {
         return Err(Error::dtype(format!(
             "scan: {} into {} is not supported; convert the input first",
-            x.dtype, out.dtype
+            x.dtype(),
+            out.dtype()
         )));
     }
     match op {
-        Scan::Sum => with_item!(x.dtype, T => fold::<T, Sum>(x, dim, out)),
-        Scan::Prod => with_item!(x.dtype, T => fold::<T, Prod>(x, dim, out)),
-        Scan::LogSumExp => match x.dtype {
+        Scan::Sum => with_item!(x.dtype(), T => fold::<T, Sum>(x, dim, out)),
+        Scan::Prod => with_item!(x.dtype(), T => fold::<T, Prod>(x, dim, out)),
+        Scan::LogSumExp => match x.dtype() {
             rushlight_core::DType::F32 => fold::<f32, LogSumExp>(x, dim, out),
             rushlight_core::DType::F64 => fold::<f64, LogSumExp>(x, dim, out),
             rushlight_core::DType::F16 => fold::<half::f16, LogSumExp>(x, dim, out),
@@ -78,7 +79,7 @@ pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> 
             let Some(indices) = indices else {
                 return Err(Error::value("a running maximum or minimum needs a tensor for the indices"));
             };
-            with_item!(x.dtype, T => best::<T>(op == Scan::Max, x, dim, out, indices));
+            with_item!(x.dtype(), T => best::<T>(op == Scan::Max, x, dim, out, indices));
         }
     }
     Ok(())
@@ -96,7 +97,7 @@ unsafe impl<T> Sync for Places<T> {}
 
 /// Sums and similar scans, into the input's dtype or, for integers, `i64`.
 fn fold<T: Item<Wide: Absorbed<Word: Store>>, S: Scanner<T>>(x: View, dim: usize, out: View) {
-    if out.dtype == T::DTYPE {
+    if out.dtype() == T::DTYPE {
         fold_into::<T, T, S>(x, dim, out);
     } else {
         fold_into::<T, i64, S>(x, dim, out);

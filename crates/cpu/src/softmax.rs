@@ -21,9 +21,9 @@ pub const STREAM: usize = 1 << 25;
 /// Softmax, or its logarithm, of contiguous `[outer, n, inner]` over `n`.
 pub fn softmax(log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
     let numel = dims.iter().product();
-    expect("softmax", "y", &y, x.dtype, numel)?;
-    expect("softmax", "x", &x, x.dtype, numel)?;
-    with_float!("softmax", x.dtype, T => {
+    expect("softmax", "y", &y, x.dtype(), numel)?;
+    expect("softmax", "x", &x, x.dtype(), numel)?;
+    with_float!("softmax", x.dtype(), T => {
         // SAFETY: both views have `numel` contiguous elements of `T` and do not overlap.
         unsafe { forward::<T>(log, dims, x.ptr().cast(), y.ptr().cast()) };
         Ok(())
@@ -34,9 +34,9 @@ pub fn softmax(log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
 pub fn softmax_backward(log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
     let numel = dims.iter().product();
     for (name, view) in [("dy", &dy), ("y", &y), ("dx", &dx)] {
-        expect("softmax_backward", name, view, dx.dtype, numel)?;
+        expect("softmax_backward", name, view, dx.dtype(), numel)?;
     }
-    with_float!("softmax_backward", dx.dtype, T => {
+    with_float!("softmax_backward", dx.dtype(), T => {
         // SAFETY: the views have `numel` contiguous elements of `T`, and `dx` overlaps none.
         unsafe { backward::<T>(log, dims, dy.ptr().cast(), y.ptr().cast(), dx.ptr().cast()) };
         Ok(())

@@ -394,7 +394,7 @@ pub fn sort(x: View, dim: usize, descending: bool, values: View, indices: View) 
         return Ok(());
     }
     let views = [x, values, indices];
-    with_item!(x.dtype, T => {
+    with_item!(x.dtype(), T => {
         let flip = flip::<T>(descending);
         if T::IMAGE_BITS <= 32 && n <= u32::MAX as usize {
             each_line::<T, (Vec<u64>, Vec<u64>)>(views, dim, 4 << 10, |line, (a, b), alone| line.sort(flip, a, b, alone));
@@ -418,7 +418,7 @@ pub fn topk(x: View, dim: usize, largest: bool, values: View, indices: View) -> 
         return Ok(());
     }
     let views = [x, values, indices];
-    with_item!(x.dtype, T => {
+    with_item!(x.dtype(), T => {
         let flip = flip::<T>(largest);
         if T::IMAGE_BITS <= 32 && n <= u32::MAX as usize {
             each_line::<T, Vec<u64>>(views, dim, 16 << 10, |line, items, _| line.top(k, flip, items));
@@ -440,7 +440,7 @@ pub fn kth(x: View, dim: usize, rank: Rank, values: View, indices: View) -> Resu
         return Ok(x.numel() == 0);
     }
     let views = [x, values, indices];
-    with_item!(x.dtype, T => {
+    with_item!(x.dtype(), T => {
         if T::IMAGE_BITS <= 32 {
             each_line::<T, Vec<u64>>(views, dim, 16 << 10, |line, items, _| line.kth(rank, items));
         } else {
@@ -452,13 +452,14 @@ pub fn kth(x: View, dim: usize, rank: Rank, values: View, indices: View) -> Resu
 
 /// Insertion index of each value in its row of `sorted`: before equal elements, or with `right` after them.
 pub fn searchsorted(sorted: View, values: View, right: bool, out: View) -> Result<()> {
-    if sorted.dtype != values.dtype {
+    if sorted.dtype() != values.dtype() {
         return Err(Error::dtype(format!(
             "searchsorted: boundaries are {} but values {}; they must have one dtype",
-            sorted.dtype, values.dtype
+            sorted.dtype(),
+            values.dtype()
         )));
     }
-    with_item!(values.dtype, T => match out.dtype {
+    with_item!(values.dtype(), T => match out.dtype() {
         DType::I32 => search::<T, i32>(sorted, values, right, out, |i| i as i32),
         DType::I64 => search::<T, i64>(sorted, values, right, out, |i| i as i64),
         other => return Err(Error::dtype(format!("searchsorted: the output must be int64 or int32, not {other}"))),

@@ -106,7 +106,7 @@ pub fn spec(call: &str, a: &Attention) -> Result<(Spec, Form)> {
     let (&[batch, heads, l, d], &[_, kv_heads, s, _], &[.., dv]) = (a.q.shape(), a.k.shape(), a.v.shape()) else {
         return Err(Error::shape(format!("{call}: queries, keys and values need four dimensions")));
     };
-    float(call, a.q.dtype)?;
+    float(call, a.q.dtype())?;
     if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
         return Err(Error::shape(format!("{call}: {heads} query heads cannot share {kv_heads} key and value heads")));
     }
@@ -138,11 +138,11 @@ pub fn spec(call: &str, a: &Attention) -> Result<(Spec, Form)> {
     };
     let mask = match a.mask {
         None => 0,
-        Some(m) if m.dtype == DType::Bool => 1,
-        Some(m) if m.dtype == a.q.dtype => 2,
-        Some(m) => return Err(Error::dtype(format!("{call}: a mask of {} for inputs of {}", m.dtype, a.q.dtype))),
+        Some(m) if m.dtype() == DType::Bool => 1,
+        Some(m) if m.dtype() == a.q.dtype() => 2,
+        Some(m) => return Err(Error::dtype(format!("{call}: a mask of {} for inputs of {}", m.dtype(), a.q.dtype()))),
     };
-    Ok((spec, Form { dtype: a.q.dtype, tile: 32, causal: a.causal, mask, dropout: p > 0.0 }))
+    Ok((spec, Form { dtype: a.q.dtype(), tile: 32, causal: a.causal, mask, dropout: p > 0.0 }))
 }
 
 impl Gpu {
@@ -178,7 +178,7 @@ impl Gpu {
         }
         if Gpu::are_uneven(&spec, &form, &[a.q, a.k, a.v, out]) {
             let [q, k, v] = [self.packed(a.q)?, self.packed(a.k)?, self.packed(a.v)?];
-            let packed = self.temporary(out.shape(), out.dtype)?;
+            let packed = self.temporary(out.shape(), out.dtype())?;
             let a = Attention { q: q.view(), k: k.view(), v: v.view(), ..*a };
             self.attention(&a, packed.view(), lse)?;
             return self.copy(packed.view(), out);
@@ -250,8 +250,8 @@ impl Gpu {
             let of = a;
             return self.attention_backward(&call::AttentionBackward { of, out: out.view(), dout: dout.view(), ..*c });
         }
-        if grads.iter().any(|g| !g.layout.is_contiguous()) {
-            let packed = grads.iter().map(|g| self.temporary(g.shape(), g.dtype)).collect::<Result<Vec<_>>>()?;
+        if grads.iter().any(|g| !g.layout().is_contiguous()) {
+            let packed = grads.iter().map(|g| self.temporary(g.shape(), g.dtype())).collect::<Result<Vec<_>>>()?;
             let [q, k, v] = [&packed[0], &packed[1], &packed[2]].map(|t| t.view());
             self.attention_backward(&call::AttentionBackward { dq: q, dk: k, dv: v, ..*c })?;
             return packed.iter().zip(grads).try_for_each(|(from, to)| self.copy(from.view(), to));

@@ -74,26 +74,26 @@ impl Gpu {
 
     pub fn batch_norm(&self, c: &call::BatchNorm<View>) -> Result<()> {
         let call::BatchNorm { ref spec, x, weight, bias, y, mean, rstd } = *c;
-        float("batch_norm", x.dtype)?;
+        float("batch_norm", x.dtype())?;
         let (channels, eps) = (spec.channels, spec.eps);
         if spec.batch * channels * spec.space == 0 {
             return Ok(());
         }
-        let p = parameter_dtype("batch_norm", x.dtype, &[weight, bias])?;
-        let [mean_block, rstd_block] = [mean, rstd].map(|v| v.storage.ptr() as u64);
+        let p = parameter_dtype("batch_norm", x.dtype(), &[weight, bias])?;
+        let [mean_block, rstd_block] = [mean, rstd].map(|v| v.storage().ptr() as u64);
         let (from, to, mean, rstd) = (x.ptr() as u64, y.ptr() as u64, mean.ptr() as u64, rstd.ptr() as u64);
-        let (share, cut, pieces) = Share::new(self, spec, x.dtype, &[from, to]);
+        let (share, cut, pieces) = Share::new(self, spec, x.dtype(), &[from, to]);
         if spec.training {
             let scratch = self.scratch(pieces * channels * PARTIAL)?;
             let partial = scratch.ptr;
-            let f = self.batch_norm_kernel("batch_norm_statistics", "STATISTICS", x.dtype, p, share)?;
+            let f = self.batch_norm_kernel("batch_norm_statistics", "STATISTICS", x.dtype(), p, share)?;
             launch!(self, f, share.grid(&cut, pieces)?; from, partial, cut)?;
-            let f = self.batch_norm_kernel("batch_norm_finish", "STATISTICS", x.dtype, p, share)?;
+            let f = self.batch_norm_kernel("batch_norm_finish", "STATISTICS", x.dtype(), p, share)?;
             launch!(self, f, joining(channels)?; partial, mean, rstd, channels, pieces, eps)?;
         }
-        let start = |v: Option<View>| v.map_or(0, |v| v.storage.ptr() as u64);
+        let start = |v: Option<View>| v.map_or(0, |v| v.storage().ptr() as u64);
         let norm = Normalised {
-            dtype: x.dtype,
+            dtype: x.dtype(),
             parameter: p,
             share,
             cut,
@@ -107,15 +107,15 @@ impl Gpu {
             y: to,
             blocks: [start(Some(x)), start(weight), start(bias), mean_block, rstd_block],
         };
-        self.hold_chain(norm, to == y.storage.ptr() as u64)
+        self.hold_chain(norm, to == y.storage().ptr() as u64)
     }
 
     /// Updates running statistics from a batch's.
     pub fn batch_norm_running(&self, c: &call::BatchNormRunning<View>) -> Result<bool> {
         let call::BatchNormRunning { ref spec, momentum, mean, rstd, running_mean, running_var } = *c;
         let running = [running_mean, running_var];
-        let dtype = mean.dtype;
-        if running.iter().any(|v| v.dtype != dtype || !v.layout.is_contiguous())
+        let dtype = mean.dtype();
+        if running.iter().any(|v| v.dtype() != dtype || !v.layout().is_contiguous())
             || !matches!(dtype, DType::F32 | DType::F64)
         {
             return Ok(false);
@@ -150,7 +150,7 @@ impl Gpu {
 
     pub fn batch_norm_backward(&self, c: &call::BatchNormBackward<View>) -> Result<()> {
         let call::BatchNormBackward { ref spec, dy, x, weight, mean, rstd, dx, dweight, dbias, relu, bias } = *c;
-        float("batch_norm_backward", x.dtype)?;
+        float("batch_norm_backward", x.dtype())?;
         let channels = spec.channels;
         if channels == 0 {
             return Ok(());
@@ -158,7 +158,7 @@ impl Gpu {
         let (g, from, mean, rstd) = (dy.ptr() as u64, x.ptr() as u64, mean.ptr() as u64, rstd.ptr() as u64);
         let mut addresses = vec![g, from];
         addresses.extend(dx.map(|v| v.ptr() as u64));
-        let (share, cut, pieces) = Share::new(self, spec, x.dtype, &addresses);
+        let (share, cut, pieces) = Share::new(self, spec, x.dtype(), &addresses);
         let sums = self.scratch(channels * PARTIAL)?;
         let totals = sums.ptr;
         let sums_run = spec.training || dweight.is_some() || dbias.is_some();
@@ -174,11 +174,11 @@ impl Gpu {
         };
         let kernel = |entry, p, relu: u16| {
             let Share { lanes, channels, across, wide } = share;
-            let tags = [x.dtype as u16, p as u16, lanes, channels, across as u16, wide as u16, relu];
-            self.function(Key::new(Family::BatchNorm, entry, tags), || backward_defines(x.dtype, p, share, relu))
+            let tags = [x.dtype() as u16, p as u16, lanes, channels, across as u16, wide as u16, relu];
+            self.function(Key::new(Family::BatchNorm, entry, tags), || backward_defines(x.dtype(), p, share, relu))
         };
         if sums_run {
-            let p = parameter_dtype("batch_norm_backward", x.dtype, &[dweight, dbias, all[0], all[1]])?;
+            let p = parameter_dtype("batch_norm_backward", x.dtype(), &[dweight, dbias, all[0], all[1]])?;
             let partial = scratch.ptr;
             let f = kernel("batch_norm_sums", p, relu)?;
             let (positive, to) = masked.as_ref().map_or((0, 0), |mask| (mask.positive, mask.to));
@@ -190,7 +190,7 @@ impl Gpu {
             launch!(self, f, joining(channels)?; partial, totals, dw, db, channels, pieces)?;
         }
         let Some(dx) = dx.filter(|_| cut.count > 0) else { return Ok(()) };
-        let p = parameter_dtype("batch_norm_backward", x.dtype, &[weight, all[1]])?;
+        let p = parameter_dtype("batch_norm_backward", x.dtype(), &[weight, all[1]])?;
         let f = kernel("batch_norm_backward", p, relu & 1)?;
         let to = dx.ptr() as u64;
         let over = if spec.training { spec.batch * spec.space } else { 0 };

@@ -121,7 +121,7 @@ pub fn end_defines() -> Defines {
 
 /// Bytes of a contiguous view.
 fn bytes(view: &View) -> usize {
-    view.numel() * view.dtype.size()
+    view.numel() * view.dtype().size()
 }
 
 impl Recorder {

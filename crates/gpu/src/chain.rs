@@ -190,7 +190,7 @@ const LARGE_MASK: usize = 1 << 20;
 
 /// A dense view that covers its whole storage.
 fn whole(v: View, dtype: DType, elements: usize) -> bool {
-    v.dtype == dtype && v.numel() == elements && v.layout.offset() == 0 && v.layout.is_contiguous()
+    v.dtype() == dtype && v.numel() == elements && v.layout().offset() == 0 && v.layout().is_contiguous()
 }
 
 /// A deferred gradient of a ReLU.
@@ -314,7 +314,7 @@ impl Gpu {
         positive: View,
         to: View,
     ) -> Result<bool> {
-        let (dtype, elements) = (to.dtype, to.numel());
+        let (dtype, elements) = (to.dtype(), to.numel());
         let fits = |v: View| whole(v, dtype, elements) && (v.ptr() as usize).is_multiple_of(16);
         let apart = dy.ptr() != to.ptr() && positive.ptr() != to.ptr() && dy.ptr() != positive.ptr();
         // For half types the fused sums would need more registers than the saved pass is worth.
@@ -368,7 +368,7 @@ impl Gpu {
 
     /// Whether work on these tensors commutes with the deferred work.
     pub fn is_apart_from_chain(&self, inputs: &[Option<View>], out: View) -> bool {
-        let start = |v: &View| v.storage.ptr() as u64;
+        let start = |v: &View| v.storage().ptr() as u64;
         let written = start(&out);
         let apart = |held: &mut Held| {
             held.stream() == self.lane().stream

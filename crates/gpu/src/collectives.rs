@@ -75,7 +75,7 @@ impl DeviceComm for Comm {
     fn start(&self, ops: &[DeviceOp]) -> Result<Arc<dyn DeviceWork>> {
         let gpu = self.gpu;
         for view in ops.iter().flat_map(views).flatten() {
-            if view.storage.device() != gpu.device() || !view.layout.is_contiguous() {
+            if view.storage().device() != gpu.device() || !view.layout().is_contiguous() {
                 return Err(Error::device(format!(
                     "a collective of {}: tensors must be contiguous and on that device",
                     gpu.device()
@@ -102,8 +102,8 @@ impl DeviceComm for Comm {
         let done = Event::at(gpu, own.stream)?;
         if !here.recording {
             let mut memory = gpu.memory();
-            for view in ops.iter().flat_map(views).flatten().filter(|view| view.storage.bytes() > 0) {
-                memory.note_user(view.storage.ptr() as u64, own.stream as u64);
+            for view in ops.iter().flat_map(views).flatten().filter(|view| view.storage().bytes() > 0) {
+                memory.note_user(view.storage().ptr() as u64, own.stream as u64);
             }
         }
         let recording = here.recording.then_some(here.stream as usize);
@@ -196,7 +196,7 @@ impl Collectives for Gpu {
 
 /// Bytes of a contiguous view.
 pub fn bytes(view: View) -> usize {
-    view.numel() * view.dtype.size()
+    view.numel() * view.dtype().size()
 }
 
 pub fn combine_defines(dtype: DType, op: ReduceOp) -> Defines {
@@ -256,19 +256,19 @@ impl Transport for NcclComm {
         let reduction = |dtype, op| reduction(dtype, of_ranks(op, self.size));
         for op in ops {
             match *op {
-                DeviceOp::AllReduce { data, op } => match reduction(data.dtype, op) {
+                DeviceOp::AllReduce { data, op } => match reduction(data.dtype(), op) {
                     Some((dtype, op)) => {
                         raw.push(RawOp::AllReduce { data: data.ptr() as u64, count: data.numel(), dtype, op })
                     }
                     None => self.gathered(gpu, data, op, None, &mut kept)?,
                 },
-                DeviceOp::Reduce { data, op, root } => match reduction(data.dtype, op) {
+                DeviceOp::Reduce { data, op, root } => match reduction(data.dtype(), op) {
                     Some((dtype, op)) => {
                         raw.push(RawOp::Reduce { data: data.ptr() as u64, count: data.numel(), dtype, op, root })
                     }
                     None => self.gathered(gpu, data, op, Some(root), &mut kept)?,
                 },
-                DeviceOp::ReduceScatter { input, output, op } => match reduction(output.dtype, op) {
+                DeviceOp::ReduceScatter { input, output, op } => match reduction(output.dtype(), op) {
                     Some((dtype, op)) => {
                         let (input, out) = (input.ptr() as u64, output.ptr() as u64);
                         raw.push(RawOp::ReduceScatter { input, output: out, count: output.numel(), dtype, op });
@@ -324,7 +324,7 @@ impl NcclComm {
         root: Option<usize>,
         kept: &mut Kept,
     ) -> Result<()> {
-        let (whole, unit) = (bytes(data), data.dtype.size());
+        let (whole, unit) = (bytes(data), data.dtype().size());
         let piece = whole.min(GATHERED);
         let scratch = gpu.scratch(piece * (self.size + 1))?;
         let unused = scratch.ptr + (piece * self.size) as u64;
@@ -333,7 +333,7 @@ impl NcclComm {
             self.give_all(gpu, &[RawOp::AllGather { input: at, output: scratch.ptr, bytes: len }])?;
             let parts: Vec<u64> = (0..self.size).map(|r| scratch.ptr + (r * len) as u64).collect();
             let keeps = root.is_none_or(|root| root == self.rank());
-            gpu.combine(data.dtype, op, &parts, if keeps { at } else { unused }, len / unit)?;
+            gpu.combine(data.dtype(), op, &parts, if keeps { at } else { unused }, len / unit)?;
             gpu.queue.settle(gpu)?;
         }
         kept.push(scratch);
@@ -341,7 +341,7 @@ impl NcclComm {
     }
 
     fn scattered(&self, gpu: &'static Gpu, input: View, output: View, op: ReduceOp, kept: &mut Kept) -> Result<()> {
-        let (part, unit) = (bytes(output), output.dtype.size());
+        let (part, unit) = (bytes(output), output.dtype().size());
         let scratch = gpu.scratch(part.min(GATHERED) * self.size)?;
         for start in (0..part).step_by(GATHERED) {
             let len = GATHERED.min(part - start);
@@ -358,7 +358,7 @@ impl NcclComm {
             }
             gpu.copy_bytes(place(self.rank()), piece(self.rank()), len)?;
             let parts: Vec<u64> = (0..self.size).map(place).collect();
-            gpu.combine(output.dtype, op, &parts, output.ptr() as u64 + start as u64, len / unit)?;
+            gpu.combine(output.dtype(), op, &parts, output.ptr() as u64 + start as u64, len / unit)?;
             gpu.queue.settle(gpu)?;
         }
         kept.push(scratch);

@@ -47,7 +47,7 @@ pub fn channels_last(v: View) -> bool {
 
 /// The common memory order of a convolution's tensors.
 fn order(views: [View; 3]) -> Order {
-    let first = views.iter().all(|v| v.layout.is_contiguous());
+    let first = views.iter().all(|v| v.layout().is_contiguous());
     if !first && views.iter().all(|&v| channels_last(v)) { Order::ChannelsLast } else { Order::ChannelsFirst }
 }
 
@@ -147,13 +147,13 @@ impl Gpu {
         images: usize,
         rows_first: bool,
     ) -> Result<Unfolded> {
-        let size = x.dtype.size();
+        let size = x.dtype().size();
         let from = x.ptr() as u64 + (first * s.in_channels * volume(s.input) * size) as u64;
         if c.plain && (!rows_first || images == 1) {
             return Ok(Unfolded::Plain(from));
         }
-        let columns = self.temporary(&[images, c.rows, c.pixels], x.dtype)?;
-        let function = self.conv_kernel("unfold", "UNFOLD", x.dtype)?;
+        let columns = self.temporary(&[images, c.rows, c.pixels], x.dtype())?;
+        let function = self.conv_kernel("unfold", "UNFOLD", x.dtype())?;
         let (geometry, to) = (geometry(s), columns.view().ptr() as u64);
         let (image_step, row_step) =
             if rows_first { (c.pixels, images * c.pixels) } else { (c.rows * c.pixels, c.pixels) };
@@ -172,31 +172,31 @@ impl Gpu {
         let (from, by, to) = (x.ptr() as u64, w.ptr() as u64, y.ptr() as u64);
         let order = order([x, w, y]);
         let plain = order == Order::ChannelsFirst && some;
-        if plain && self.conv_few(Pass::Forward, spec, x.dtype, [from, by, address(bias), to])? {
+        if plain && self.conv_few(Pass::Forward, spec, x.dtype(), [from, by, address(bias), to])? {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Forward, spec, x, w, y, false)?)
-            || (some && self.conv_library(Pass::Forward, spec, x.dtype, order, [from, by, to])?)
+            || (some && self.conv_library(Pass::Forward, spec, x.dtype(), order, [from, by, to])?)
         {
             // Only the bias is left to be added.
             if last {
                 pixels = 1;
             }
         } else if last {
-            let (x, w, out) = (self.packed(x)?, self.packed(w)?, self.temporary(y.shape(), y.dtype)?);
+            let (x, w, out) = (self.packed(x)?, self.packed(w)?, self.temporary(y.shape(), y.dtype())?);
             self.conv_forward(spec, x.view(), w.view(), bias, out.view())?;
             return self.copy(out.view(), y);
-        } else if Self::is_direct(spec, x.dtype) || !some {
-            let function = self.conv_kernel("conv_direct", "DIRECT", x.dtype)?;
+        } else if Self::is_direct(spec, x.dtype()) || !some {
+            let function = self.conv_kernel("conv_direct", "DIRECT", x.dtype())?;
             let g = geometry(spec);
             launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; g, from, by, to)?;
         } else {
-            let c = Columns::new(spec, x.dtype)?;
+            let c = Columns::new(spec, x.dtype())?;
             for first in (0..spec.batch).step_by(c.images) {
                 let images = c.images.min(spec.batch - first);
                 let columns = self.unfold(spec, &c, x, first, images, false)?;
-                let out = y.ptr() as u64 + (first * spec.out_channels * pixels * y.dtype.size()) as u64;
+                let out = y.ptr() as u64 + (first * spec.out_channels * pixels * y.dtype().size()) as u64;
                 self.gemm(Gemm {
                     a: w.ptr() as u64,
                     a_strides: [0, c.rows, 1],
@@ -204,12 +204,12 @@ impl Gpu {
                     b_strides: [c.rows * pixels, pixels, 1],
                     out,
                     out_strides: [spec.out_channels * pixels, pixels, 1],
-                    ..product(x.dtype, images, spec.out_channels, pixels, c.rows)
+                    ..product(x.dtype(), images, spec.out_channels, pixels, c.rows)
                 })?;
             }
         }
         let Some(bias) = bias else { return Ok(()) };
-        let function = self.conv_kernel("conv_bias", "BIAS", x.dtype)?;
+        let function = self.conv_kernel("conv_bias", "BIAS", x.dtype())?;
         let (to, b, channels) = (y.ptr() as u64, bias.ptr() as u64, spec.out_channels);
         launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; to, b, channels, pixels, count)
     }
@@ -222,29 +222,29 @@ impl Gpu {
         let (from, by, to) = (dy.ptr() as u64, w.ptr() as u64, dx.ptr() as u64);
         let order = order([dx, w, dy]);
         let plain = order == Order::ChannelsFirst && dy.numel() > 0;
-        if plain && self.conv_few(Pass::Input, spec, dy.dtype, [from, by, 0, to])? {
+        if plain && self.conv_few(Pass::Input, spec, dy.dtype(), [from, by, 0, to])? {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy, false)?)
-            || (dy.numel() > 0 && self.conv_library(Pass::Input, spec, dy.dtype, order, [to, by, from])?)
+            || (dy.numel() > 0 && self.conv_library(Pass::Input, spec, dy.dtype(), order, [to, by, from])?)
         {
             return Ok(());
         }
         if last {
-            let (dy, w, out) = (self.packed(dy)?, self.packed(w)?, self.temporary(dx.shape(), dx.dtype)?);
+            let (dy, w, out) = (self.packed(dy)?, self.packed(w)?, self.temporary(dx.shape(), dx.dtype())?);
             self.conv_backward_input(spec, dy.view(), w.view(), out.view())?;
             return self.copy(out.view(), dx);
         }
-        if Self::is_direct(spec, dy.dtype) || dy.numel() == 0 {
-            let function = self.conv_kernel("conv_direct_input", "DIRECT", dy.dtype)?;
+        if Self::is_direct(spec, dy.dtype()) || dy.numel() == 0 {
+            let function = self.conv_kernel("conv_direct_input", "DIRECT", dy.dtype())?;
             let g = geometry(spec);
             return launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; g, from, by, to);
         }
         // Columns of half types are terms of sums, so they are widened to `f32`.
-        let wide = if dy.dtype.size() == 2 { DType::F32 } else { dy.dtype };
+        let wide = if dy.dtype().size() == 2 { DType::F32 } else { dy.dtype() };
         let c = Columns::new(spec, wide)?;
-        let size = dy.dtype.size();
+        let size = dy.dtype().size();
         let input = spec.in_channels * volume(spec.input);
         for first in (0..spec.batch).step_by(c.images) {
             let images = c.images.min(spec.batch - first);
@@ -257,12 +257,12 @@ impl Gpu {
                 b: dy.ptr() as u64 + (first * spec.out_channels * c.pixels * size) as u64,
                 b_strides: [spec.out_channels * c.pixels, c.pixels, 1],
                 out: columns,
-                out_dtype: if c.plain { dy.dtype } else { wide },
+                out_dtype: if c.plain { dy.dtype() } else { wide },
                 out_strides: [c.rows * c.pixels, c.pixels, 1],
-                ..product(dy.dtype, images, c.rows, c.pixels, spec.out_channels)
+                ..product(dy.dtype(), images, c.rows, c.pixels, spec.out_channels)
             })?;
             if !c.plain {
-                let function = self.conv_kernel("fold", "UNFOLD", dy.dtype)?;
+                let function = self.conv_kernel("fold", "UNFOLD", dy.dtype())?;
                 let (geometry, image_step, row_step) = (geometry(spec), c.rows * c.pixels, c.pixels);
                 let grid = Grid::line((images * input).div_ceil(THREADS), THREADS)?;
                 launch!(self, function, grid; geometry, columns, to, images, image_step, row_step)?;
@@ -286,34 +286,34 @@ impl Gpu {
         let some = x.numel() > 0 && dy.numel() > 0;
         let order = order([x, dw, dy]);
         let plain = order == Order::ChannelsFirst && some;
-        if plain && self.conv_few_weight(spec, x.dtype, [from, by, to])? {
+        if plain && self.conv_few_weight(spec, x.dtype(), [from, by, to])? {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
         if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy, false)?)
-            || (some && self.conv_library(Pass::Weight, spec, x.dtype, order, [from, to, by])?)
+            || (some && self.conv_library(Pass::Weight, spec, x.dtype(), order, [from, to, by])?)
         {
             return Ok(());
         }
         if last {
-            let (x, dy, out) = (self.packed(x)?, self.packed(dy)?, self.temporary(dw.shape(), dw.dtype)?);
+            let (x, dy, out) = (self.packed(x)?, self.packed(dy)?, self.temporary(dw.shape(), dw.dtype())?);
             self.conv_backward_weight(spec, x.view(), dy.view(), out.view())?;
             return self.copy(out.view(), dw);
         }
-        if Self::is_direct(spec, x.dtype) || !some {
-            let function = self.conv_kernel("conv_direct_weight", "DIRECT", x.dtype)?;
+        if Self::is_direct(spec, x.dtype()) || !some {
+            let function = self.conv_kernel("conv_direct_weight", "DIRECT", x.dtype())?;
             let g = geometry(spec);
             return launch!(self, function, Grid::line(count, THREADS)?; g, from, by, to);
         }
-        let c = Columns::new(spec, x.dtype)?;
+        let c = Columns::new(spec, x.dtype())?;
         let (channels, pixels) = (spec.out_channels, c.pixels);
         for first in (0..spec.batch).step_by(c.images) {
             let images = c.images.min(spec.batch - first);
             // One product over all images: their channels are arranged side by side, like the columns.
             let columns = self.unfold(spec, &c, x, first, images, true)?;
-            let offset = dy.layout.offset() + first * channels * pixels;
+            let offset = dy.layout().offset() + first * channels * pixels;
             let turned = Layout::strided(&[channels, images, pixels], &[pixels, channels * pixels, 1], offset)?;
-            let dy = self.packed(View { layout: &turned, ..dy })?;
+            let dy = self.packed(dy.with_layout(&turned)?)?;
             let length = images * pixels;
             self.gemm(Gemm {
                 a: dy.view().ptr() as u64,
@@ -323,7 +323,7 @@ impl Gpu {
                 out: dw.ptr() as u64,
                 out_strides: [0, c.rows, 1],
                 beta: if first == 0 { 0.0 } else { 1.0 },
-                ..product(x.dtype, 1, channels, c.rows, length)
+                ..product(x.dtype(), 1, channels, c.rows, length)
             })?;
         }
         Ok(())

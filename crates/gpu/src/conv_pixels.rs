@@ -13,7 +13,7 @@ fn met(s: &Conv, images: View) -> Result<Layout> {
         return Layout::contiguous(&[0]);
     };
     let shape = [s.batch, s.output[1], s.output[2], s.in_channels];
-    Layout::strided(&shape, &[image, row * s.stride[1], pixel * s.stride[2], 1], images.layout.offset())
+    Layout::strided(&shape, &[image, row * s.stride[1], pixel * s.stride[2], 1], images.layout().offset())
 }
 
 impl Gpu {
@@ -28,16 +28,16 @@ impl Gpu {
         let (rows, from, to) = (s.batch * s.output[1] * s.output[2], s.in_channels, s.out_channels);
         let all = s.stride == [1; 3];
         let layout = met(s, x)?;
-        let some = View { layout: &layout, ..x };
+        let some = x.with_layout(&layout)?;
         let packed = match pass {
             _ if all => None,
-            Pass::Input => Some(self.temporary(some.shape(), x.dtype)?),
+            Pass::Input => Some(self.temporary(some.shape(), x.dtype())?),
             _ => Some(self.packed(some)?),
         };
         let dense = packed.as_ref().map_or(x.ptr(), |t| t.view().ptr()) as u64;
         let (weight, out) = (w.ptr() as u64, y.ptr() as u64);
         let (of_input, of_output) = ([0, from, 1], [0, to, 1]);
-        let product = |m, n, k| Gemm { beta: if add { 1.0 } else { 0.0 }, ..product(x.dtype, 1, m, n, k) };
+        let product = |m, n, k| Gemm { beta: if add { 1.0 } else { 0.0 }, ..product(x.dtype(), 1, m, n, k) };
         self.gemm(match pass {
             Pass::Forward => Gemm {
                 a: dense,

@@ -15,9 +15,9 @@ impl Gpu {
         if out.numel() == 0 {
             return Ok(());
         }
-        if src.dtype == out.dtype {
-            let bytes = out.numel() * out.dtype.size();
-            if src.layout.is_contiguous() && out.layout.is_contiguous() {
+        if src.dtype() == out.dtype() {
+            let bytes = out.numel() * out.dtype().size();
+            if src.layout().is_contiguous() && out.layout().is_contiguous() {
                 let (from, to) = (src.ptr() as u64, out.ptr() as u64);
                 return self.submit(move |gpu, stream| {
                     // SAFETY: both views are within their storages.
@@ -28,7 +28,7 @@ impl Gpu {
                 return Ok(());
             }
         }
-        self.formula(Formula::Copy, out.dtype, [Some(Operand::Tensor(src)), None, None, None, None], &[], out)
+        self.formula(Formula::Copy, out.dtype(), [Some(Operand::Tensor(src)), None, None, None, None], &[], out)
     }
 
     /// Tiled copy for input and output that are dense along different dimensions. Returns whether it applied.
@@ -44,7 +44,7 @@ impl Gpu {
         if inner.1[0] != 1 || inner.0 < TILE / 2 || is_wide(&all) || row_tiles.saturating_mul(batches) > 65_535 {
             return Ok(false);
         }
-        let unsigned = [DType::U8, DType::I16, DType::I32, DType::I64][out.dtype.size().trailing_zeros() as usize];
+        let unsigned = [DType::U8, DType::I16, DType::I32, DType::I64][out.dtype().size().trailing_zeros() as usize];
         let key = Key::new(Family::Copy, "transpose", [unsigned as u16]);
         let function = self.function(key, || Defines::default().define("TRANSPOSE", 1).dtype("T", unsigned))?;
         let nest = Nest::new(&merged(&batch))?;
@@ -62,11 +62,11 @@ impl Gpu {
         if count == 0 {
             return Ok(());
         }
-        let float = out.dtype.is_float();
-        let key = Key::new(Family::Copy, "arange", [out.dtype as u16]);
+        let float = out.dtype().is_float();
+        let key = Key::new(Family::Copy, "arange", [out.dtype() as u16]);
         let function = self.function(key, || {
             let defines = Defines::default().define("ARANGE", 1).define("WIDE", 1);
-            defines.define("NUM", if float { "double" } else { "i64" }).dtype("OUT", out.dtype)
+            defines.define("NUM", if float { "double" } else { "i64" }).dtype("OUT", out.dtype())
         })?;
         let nest = Nest::row_major(out.shape(), [out.strides()])?;
         let bits = |s: Scalar| if float { s.to_f64().to_bits() } else { s.to_i64() as u64 };

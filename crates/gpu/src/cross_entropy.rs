@@ -31,8 +31,8 @@ impl Gpu {
                 s.logits.shape()
             )));
         };
-        float(call, s.logits.dtype)?;
-        let parameter = parameter_dtype(call, s.logits.dtype, &[s.weight])?;
+        float(call, s.logits.dtype())?;
+        let parameter = parameter_dtype(call, s.logits.dtype(), &[s.weight])?;
         let spec = Spec {
             logits: s.logits.ptr() as u64,
             target: s.target.ptr() as u64,
@@ -45,7 +45,7 @@ impl Gpu {
         let mut addresses = vec![spec.logits];
         addresses.extend(also);
         // Rows are read once, so nothing is cached; several small blocks hide more latency than one large block.
-        let share = Rows::new(s.logits.dtype, classes, &addresses);
+        let share = Rows::new(s.logits.dtype(), classes, &addresses);
         let share = Rows { steps: 0, threads: share.threads.min(MAX_THREADS), ..share };
         let smooth = s.label_smoothing > 0.0;
         let [a, b, c, d] = share.tags();

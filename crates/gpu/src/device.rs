@@ -430,7 +430,8 @@ pub struct Temporary {
 
 impl Temporary {
     pub fn view(&self) -> View<'_> {
-        View { storage: &self.storage, layout: &self.layout, dtype: self.dtype }
+        // SAFETY: contiguous, and the storage was allocated for it.
+        unsafe { View::new_unchecked(&self.storage, &self.layout, self.dtype) }
     }
 }
 
@@ -444,7 +445,7 @@ impl Gpu {
 
     /// A row-major copy.
     pub fn packed(&self, x: View) -> Result<Temporary> {
-        let out = self.temporary(x.shape(), x.dtype)?;
+        let out = self.temporary(x.shape(), x.dtype())?;
         self.copy(x, out.view())?;
         Ok(out)
     }

@@ -116,7 +116,7 @@ fn rule_defines(defines: Defines, rule: UpdateRule) -> Defines {
 /// A factor's address and dtype, or its value.
 fn factor(operand: Operand) -> (u64, DType, f64) {
     match operand {
-        Operand::Tensor(view) => (view.ptr() as u64, view.dtype, 1.0),
+        Operand::Tensor(view) => (view.ptr() as u64, view.dtype(), 1.0),
         Operand::Scalar(value) => (0, DType::F32, value.to_f64()),
     }
 }
@@ -141,14 +141,14 @@ impl Gpu {
         // once.
         let mut groups: Vec<([u16; 4], Vec<UpdateEntry>)> = Vec::new();
         for (i, update) in updates.iter().enumerate() {
-            float("update", update.param.dtype)?;
+            float("update", update.param.dtype())?;
             let states = update.present();
             if !update.rule.fits(states) {
                 return Err(update.misfit());
             }
             let views = [Some(update.param), Some(update.grad), update.state[0], update.state[1], update.state[2]];
             let alike = |v: &View| {
-                v.dtype == update.param.dtype && v.numel() == update.param.numel() && v.layout.is_contiguous()
+                v.dtype() == update.param.dtype() && v.numel() == update.param.numel() && v.layout().is_contiguous()
             };
             if !views.iter().flatten().all(alike) {
                 return Err(Error::value(format!(
@@ -160,8 +160,8 @@ impl Gpu {
                 continue;
             }
             let aligned = views.iter().flatten().all(|v| (v.ptr() as usize).is_multiple_of(16));
-            let lanes = if aligned { 16 / update.param.dtype.size() } else { 1 };
-            let tags = [update.rule.index(), u16::from(states), update.param.dtype as u16, lanes as u16];
+            let lanes = if aligned { 16 / update.param.dtype().size() } else { 1 };
+            let tags = [update.rule.index(), u16::from(states), update.param.dtype() as u16, lanes as u16];
             let entry = UpdateEntry {
                 param: update.param.ptr() as u64,
                 grad: update.grad.ptr() as u64,
@@ -201,14 +201,14 @@ impl Gpu {
             _ => 13,
         };
         let mut packed = Vec::new();
-        for x in xs.iter().filter(|x| !x.layout.is_contiguous()) {
+        for x in xs.iter().filter(|x| !x.layout().is_contiguous()) {
             packed.push(self.packed(*x)?);
         }
         let mut own = packed.iter();
         let mut all: Vec<View> = Vec::with_capacity(xs.len());
         for x in xs {
-            float("foreach_norm", x.dtype)?;
-            all.extend(if x.layout.is_contiguous() { Some(*x) } else { own.next().map(|t| t.view()) });
+            float("foreach_norm", x.dtype())?;
+            all.extend(if x.layout().is_contiguous() { Some(*x) } else { own.next().map(|t| t.view()) });
         }
         let pieces: usize = all.iter().map(|x| x.numel().div_ceil(PIECE)).sum();
         let scratch = self.scratch(pieces.max(1) * 8)?;
@@ -220,16 +220,16 @@ impl Gpu {
             at += (blocks * 8) as u64;
             launch!(gpu, function, Grid::line(blocks, THREADS)?; table, p, partial)
         })?;
-        let key = Key::new(Family::Foreach, "foreach_norm_finish", [code, out.dtype as u16]);
-        let function = self.function(key, || finish_defines(code, out.dtype))?;
+        let key = Key::new(Family::Foreach, "foreach_norm_finish", [code, out.dtype() as u16]);
+        let function = self.function(key, || finish_defines(code, out.dtype()))?;
         let (partial, to) = (scratch.ptr, out.ptr() as u64);
         launch!(self, function, Grid::line(1, THREADS)?; partial, pieces, p, to)
     }
 
     pub fn foreach_scale(&self, by: Option<Operand>, xs: &[View], found_inf: Option<View>) -> Result<()> {
         for x in xs {
-            float("foreach_scale", x.dtype)?;
-            if !x.layout.is_contiguous() {
+            float("foreach_scale", x.dtype())?;
+            if !x.layout().is_contiguous() {
                 return Err(Error::value("foreach_scale: tensors must be contiguous"));
             }
         }
@@ -246,13 +246,13 @@ impl Gpu {
     pub fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
         let mut groups: Vec<((DType, DType), Vec<CopyEntry>)> = Vec::new();
         for (from, to) in from.iter().zip(to).filter(|(from, _)| from.numel() > 0) {
-            if !from.layout.is_contiguous() || !to.layout.is_contiguous() || from.numel() != to.numel() {
+            if !from.layout().is_contiguous() || !to.layout().is_contiguous() || from.numel() != to.numel() {
                 return Err(Error::value("foreach_copy: tensors must be contiguous and of the same sizes"));
             }
             let entry = CopyEntry { from: from.ptr() as u64, to: to.ptr() as u64, count: from.numel(), first: 0 };
-            match groups.iter_mut().find(|g| g.0 == (from.dtype, to.dtype)) {
+            match groups.iter_mut().find(|g| g.0 == (from.dtype(), to.dtype())) {
                 Some(group) => group.1.push(entry),
-                None => groups.push(((from.dtype, to.dtype), vec![entry])),
+                None => groups.push(((from.dtype(), to.dtype()), vec![entry])),
             }
         }
         for ((from, to), entries) in groups {
@@ -275,7 +275,7 @@ impl Gpu {
         for dtype in DType::COMPUTED.into_iter().filter(|d| d.is_float()) {
             let entries: Vec<TensorEntry> = xs
                 .iter()
-                .filter(|x| x.dtype == dtype && x.numel() > 0)
+                .filter(|x| x.dtype() == dtype && x.numel() > 0)
                 .map(|x| TensorEntry { x: x.ptr() as u64, count: x.numel(), first: 0 })
                 .collect();
             for part in entries.chunks(TENSORS) {

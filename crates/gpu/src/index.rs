@@ -66,7 +66,7 @@ impl Blocks {
         let block: usize = inner_shape.iter().product();
         let mut inner = crate::plan::merged(&crate::plan::loops(inner_shape, [indexed_strides, dense_strides]));
         let mut outer = crate::plan::merged(&crate::plan::loops(outer_shape, [outer_strides]));
-        let width = 16 / indexed.dtype.size();
+        let width = 16 / indexed.dtype().size();
         let fits = vector
             && inner.len() == 1
             && inner[0].1 == [1, 1]
@@ -126,7 +126,7 @@ impl Gpu {
         }
         let blocks = Blocks::new(indexed, indices.len(), dense, true)?;
         let offsets = self.resolve(indices, indexed, blocks.width)?;
-        let bytes = indexed.dtype.size() * blocks.width;
+        let bytes = indexed.dtype().size() * blocks.width;
         let key = Key::new(Family::Index, "move", [put as u16, bytes as u16]);
         let function = self.function(key, || move_defines(put, bytes))?;
         let Blocks { outer, inner, positions, block, .. } = blocks;
@@ -155,7 +155,7 @@ impl Gpu {
     /// Accumulates values at the positions given by sorted offsets.
     fn segments(&self, op: Scatter, offsets: &Temporary, blocks: &Blocks, values: Operand, out: View) -> Result<()> {
         let items = self.sorted_line(offsets.view())?;
-        let (code, dtype) = (code(op, out.dtype), out.dtype);
+        let (code, dtype) = (code(op, out.dtype()), out.dtype());
         let key = Key::new(Family::Index, "segments", [code, dtype as u16]);
         let function = self.function(key, || fold_defines("SEGMENTS", code, dtype))?;
         let (from, number) = source(values, dtype);
@@ -177,7 +177,7 @@ impl Gpu {
             *s = 0;
         }
         let nest = Nest::row_major(out.shape(), [out.strides(), index.strides(), &x_strides])?;
-        let bytes = x.dtype.size();
+        let bytes = x.dtype().size();
         let key = Key::new(Family::Index, "gather", [bytes as u16]);
         let function = self.function(key, || gather_defines(bytes))?;
         let (from, at, to, fault) = (x.ptr() as u64, index.ptr() as u64, out.ptr() as u64, self.fault());
@@ -196,11 +196,11 @@ impl Gpu {
             along(index.shape(), dim, [out.strides(), index.strides(), src_strides]);
         let lines: usize = shape.iter().product();
         // Accumulation by one thread rounds at every step, which is too inexact for half types.
-        let half = matches!(out.dtype, DType::F16 | DType::BF16) && op != Scatter::Set && length > 1;
+        let half = matches!(out.dtype(), DType::F16 | DType::BF16) && op != Scatter::Set && length > 1;
         if half || (length > SHORT_LINE && lines < MANY_LINES) {
             return self.scatter_sorted(op, dim, index, src, out);
         }
-        let (code, dtype) = (code(op, out.dtype), out.dtype);
+        let (code, dtype) = (code(op, out.dtype()), out.dtype());
         let key = Key::new(Family::Index, "scatter", [code, dtype as u16]);
         let function = self.function(key, || fold_defines("SCATTER", code, dtype))?;
         let nest = Nest::row_major(&shape, [&o, &i, &s])?;
@@ -247,13 +247,13 @@ impl Gpu {
         let blocks = count.div_ceil(NONZERO_BLOCK);
         let (counts, sums) = (self.temporary(&[blocks], DType::I64)?, self.temporary(&[blocks], DType::I64)?);
         let nest = Nest::row_major(x.shape(), [x.strides()])?;
-        let key = |entry| Key::new(Family::Index, entry, [x.dtype as u16]);
-        let counter = self.function(key("nonzero_count"), || defines("NONZERO").dtype("T", x.dtype))?;
+        let key = |entry| Key::new(Family::Index, entry, [x.dtype() as u16]);
+        let counter = self.function(key("nonzero_count"), || defines("NONZERO").dtype("T", x.dtype()))?;
         let (from, into) = (x.ptr() as u64, counts.view().ptr() as u64);
         let grid = Grid::line(blocks, THREADS)?;
         launch!(self, counter, grid; nest, from, count, into)?;
         self.scan(Scan::Sum, counts.view(), 0, sums.view(), None)?;
-        let writer = self.function(key("nonzero"), || defines("NONZERO").dtype("T", x.dtype))?;
+        let writer = self.function(key("nonzero"), || defines("NONZERO").dtype("T", x.dtype()))?;
         let mut shape = Shape { rank: rank as u32, sizes: [1; MAX_RANK] };
         for (size, &s) in shape.sizes.iter_mut().zip(x.shape()) {
             *size = s as u64;

@@ -18,9 +18,9 @@ impl Gpu {
 
     /// Keeps the upper or the lower triangles of row-major matrices and zeroes the rest.
     pub fn keep_triangle(&self, v: View, upper: bool) -> Result<()> {
-        let (rank, count) = (v.layout.rank(), v.numel() as u64);
+        let (rank, count) = (v.layout().rank(), v.numel() as u64);
         let (rows, columns) = (v.shape()[rank - 2] as u64, v.shape()[rank - 1] as u64);
-        let function = self.linalg_kernel("triangle", v.dtype)?;
+        let function = self.linalg_kernel("triangle", v.dtype())?;
         let (place, upper) = (v.ptr() as u64, upper as u32);
         launch!(self, function, Grid::line(v.numel().div_ceil(THREADS), THREADS)?; place, rows, columns, count, upper)
     }
@@ -35,7 +35,7 @@ impl Gpu {
         out: View,
         log: Option<View>,
     ) -> Result<()> {
-        let function = self.linalg_kernel("determinant", factors.dtype)?;
+        let function = self.linalg_kernel("determinant", factors.dtype())?;
         let (from, swaps, n) = (factors.ptr() as u64, swaps.ptr() as u64, n as u64);
         let (to, log) = (out.ptr() as u64, log.map_or(0, |log| log.ptr() as u64));
         launch!(self, function, Grid::line(count, 32)?; from, swaps, n, to, log)
@@ -43,7 +43,7 @@ impl Gpu {
 
     /// Contiguous identity matrices of `n` rows.
     pub fn fill_identities(&self, out: View, n: usize) -> Result<()> {
-        let function = self.linalg_kernel("identity", out.dtype)?;
+        let function = self.linalg_kernel("identity", out.dtype())?;
         let (to, n, count) = (out.ptr() as u64, n as u64, out.numel() as u64);
         launch!(self, function, Grid::line(out.numel().div_ceil(THREADS), THREADS)?; to, n, count)
     }
@@ -51,7 +51,7 @@ impl Gpu {
     /// Writes for each of `count` contiguous matrices whether it, or its lower triangle, has a number that is not
     /// finite.
     pub fn find_not_finite(&self, a: View, [count, m, n]: [usize; 3], lower: bool, found: View) -> Result<()> {
-        let function = self.linalg_kernel("not_finite", a.dtype)?;
+        let function = self.linalg_kernel("not_finite", a.dtype())?;
         let (from, to) = (a.ptr() as u64, found.ptr() as u64);
         let (rows, columns, lower) = (m as u64, n as u64, lower as u32);
         launch!(self, function, Grid::line(count, THREADS)?; from, rows, columns, lower, to)

@@ -74,12 +74,12 @@ impl Gemm {
         let (&[batch, m, k], &[_, _, n]) = (spec.a.shape(), spec.b.shape()) else {
             return Err(Error::shape(format!("matmul: expected batched matrices, got {:?}", spec.a.shape())));
         };
-        let widened = spec.out.dtype != spec.a.dtype;
+        let widened = spec.out.dtype() != spec.a.dtype();
         if widened && (spec.bias.is_some() || spec.activation != Activation::None) {
             return Err(Error::unsupported("matmul: a bias or an activation with an output of another dtype"));
         }
         Ok(Gemm {
-            out_dtype: spec.out.dtype,
+            out_dtype: spec.out.dtype(),
             a: spec.a.ptr() as u64,
             a_strides: strides(spec.a),
             b: spec.b.ptr() as u64,
@@ -90,7 +90,7 @@ impl Gemm {
             beta: spec.beta,
             bias: spec.bias.map(|b| (b.ptr() as u64, b.strides()[0])),
             activation: spec.activation,
-            ..Gemm::plain(spec.a.dtype, batch, m, n, k)
+            ..Gemm::plain(spec.a.dtype(), batch, m, n, k)
         })
     }
 }
@@ -116,7 +116,7 @@ impl Gpu {
         // Operands that the library cannot read are packed first.
         let is_read = |v: View| -> Result<bool> {
             let &[_, rows, columns] = v.shape() else { return Ok(true) };
-            Ok(!v.dtype.is_float() || v.numel() == 0 || self.products()?.reads(rows, columns, strides(v)))
+            Ok(!v.dtype().is_float() || v.numel() == 0 || self.products()?.reads(rows, columns, strides(v)))
         };
         let packed_a = if is_read(spec.a)? { None } else { Some(self.packed(spec.a)?) };
         let packed_b = if is_read(spec.b)? { None } else { Some(self.packed(spec.b)?) };

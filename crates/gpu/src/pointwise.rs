@@ -237,10 +237,10 @@ fn number(value: Scalar, dtype: DType) -> u64 {
 /// at once.
 fn lanes(loops: &crate::plan::Loops<OPERANDS>, out: View, inputs: &[Option<View>; INPUTS]) -> usize {
     let Some((inner, outer)) = loops.split_last() else { return 1 };
-    let largest = inputs.iter().flatten().map(|v| v.dtype.size()).chain([out.dtype.size()]).max().unwrap_or(8);
+    let largest = inputs.iter().flatten().map(|v| v.dtype().size()).chain([out.dtype().size()]).max().unwrap_or(8);
     let width = 16 / largest;
     let fits = |view: View, k: usize| {
-        (view.ptr() as usize).is_multiple_of(width * view.dtype.size())
+        (view.ptr() as usize).is_multiple_of(width * view.dtype().size())
             && outer.iter().all(|l| l.1[k].is_multiple_of(width))
     };
     let dense = inner.0 % width == 0 && inner.1[0] == 1 && fits(out, 0);
@@ -319,7 +319,7 @@ impl Gpu {
         let form = Form {
             formula,
             compute,
-            out: out.dtype,
+            out: out.dtype(),
             inputs: std::array::from_fn(|i| {
                 views[i].map(|view| {
                     let how = match inner[i + 1] {
@@ -328,7 +328,7 @@ impl Gpu {
                         0 => Lanes::Same,
                         _ => Lanes::Apart,
                     };
-                    (view.dtype, how)
+                    (view.dtype(), how)
                 })
             }),
             lanes: lanes as u16,
@@ -390,10 +390,10 @@ impl Gpu {
 
     pub fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
         let operands = [Some(Operand::Tensor(condition)), Some(a), Some(b), None, None];
-        self.formula(Formula::Select, out.dtype, operands, &[], out)
+        self.formula(Formula::Select, out.dtype(), operands, &[], out)
     }
 
     pub fn fill(&self, value: Scalar, out: View) -> Result<()> {
-        self.formula(Formula::Copy, out.dtype, [Some(Operand::Scalar(value)), None, None, None, None], &[], out)
+        self.formula(Formula::Copy, out.dtype(), [Some(Operand::Scalar(value)), None, None, None, None], &[], out)
     }
 }

@@ -142,10 +142,10 @@ impl Gpu {
     /// Runs a kernel over the elements of `over`; `tensors` are its arguments after the geometry, all row-major or all
     /// with their channels innermost.
     fn run_pool<const N: usize>(&self, entry: &'static str, spec: &Pool, over: View, tensors: [View; N]) -> Result<()> {
-        let dtype = over.dtype;
+        let dtype = over.dtype();
         float(entry, dtype)?;
         let (mut geometry, taps) = geometry(entry, spec)?;
-        let last = tensors.iter().any(|v| !v.layout.is_contiguous());
+        let last = tensors.iter().any(|v| !v.layout().is_contiguous());
         if last && !tensors.iter().all(|&v| channels_last(v)) {
             return Err(Error::unsupported(format!("{entry}: tensors in different memory orders")));
         }

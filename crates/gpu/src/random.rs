@@ -58,10 +58,10 @@ impl Gpu {
         if count == 0 {
             return Ok(());
         }
-        let narrow = matches!(out.dtype, DType::F32 | DType::F16 | DType::BF16);
+        let narrow = matches!(out.dtype(), DType::F32 | DType::F16 | DType::BF16);
         let (kind, words, numbers) = match distribution {
             Distribution::Uniform { low, high } => {
-                let top = largest_below(out.dtype, low, high);
+                let top = largest_below(out.dtype(), low, high);
                 (0, if narrow { 1 } else { 2 }, Numbers { a: low, b: high, top, ..Default::default() })
             }
             Distribution::Normal { mean, std } => {
@@ -72,14 +72,14 @@ impl Gpu {
                 (2, 2, Numbers { low, range, ..Default::default() })
             }
             Distribution::Bernoulli { p } => {
-                let words = if narrow || out.dtype == DType::Bool { 1 } else { 2 };
+                let words = if narrow || out.dtype() == DType::Bool { 1 } else { 2 };
                 (3, words, Numbers { a: p, below: words_below(p), ..Default::default() })
             }
         };
-        let key = Key::new(Family::Random, "random", [kind, words, out.dtype as u16]);
+        let key = Key::new(Family::Random, "random", [kind, words, out.dtype() as u16]);
         let function = self.function(key, || {
             let defines = Defines::default().define("RANDOM", 1).define("WIDE", 1).define("KIND", kind);
-            defines.define("WORDS", words).dtype("OUT", out.dtype)
+            defines.define("WORDS", words).dtype("OUT", out.dtype())
         })?;
         let nest = Nest::row_major(out.shape(), [out.strides()])?;
         let place = out.ptr() as u64;
@@ -89,19 +89,23 @@ impl Gpu {
     }
 
     pub fn dropout(&self, x: View, p: f64, stream: Philox, out: View) -> Result<()> {
-        if !out.dtype.is_float() || x.dtype != out.dtype {
-            return Err(Error::dtype(format!("dropout takes floats of one dtype, not {} to {}", x.dtype, out.dtype)));
+        if !out.dtype().is_float() || x.dtype() != out.dtype() {
+            return Err(Error::dtype(format!(
+                "dropout takes floats of one dtype, not {} to {}",
+                x.dtype(),
+                out.dtype()
+            )));
         }
         let count = out.numel();
         if count == 0 {
             return Ok(());
         }
-        let aligned = |v: View| v.layout.is_contiguous() && (v.ptr() as usize).is_multiple_of(4 * v.dtype.size());
+        let aligned = |v: View| v.layout().is_contiguous() && (v.ptr() as usize).is_multiple_of(4 * v.dtype().size());
         let dense = aligned(x) && aligned(out);
-        let key = Key::new(Family::Random, "dropout", [out.dtype as u16, dense as u16]);
+        let key = Key::new(Family::Random, "dropout", [out.dtype() as u16, dense as u16]);
         let function = self.function(key, || {
             let defines = Defines::default().define("DROPOUT", 1).define("WIDE", 1).define("WORDS", 1);
-            defines.define("DENSE", dense as u8).dtype("T", out.dtype).define("WIDE_T", wide_type(out.dtype))
+            defines.define("DENSE", dense as u8).dtype("T", out.dtype()).define("WIDE_T", wide_type(out.dtype()))
         })?;
         let nest = Nest::row_major(out.shape(), [x.strides(), out.strides()])?;
         let (from, to, below, keep) = (x.ptr() as u64, out.ptr() as u64, words_below(p), 1.0 - p);

@@ -16,12 +16,12 @@ fn sizes(gates: View, states: &[View]) -> Result<[usize; 2]> {
     let &[batch, hidden] = states[0].shape() else {
         return Err(Error::shape(format!("lstm_cell: a state of shape {:?}", states[0].shape())));
     };
-    let fits = |v: &View| v.shape() == [batch, hidden] && v.layout.is_contiguous() && v.dtype == gates.dtype;
-    let whole = gates.shape() == [batch, 4 * hidden] && gates.layout.is_contiguous() && gates.dtype.is_float();
+    let fits = |v: &View| v.shape() == [batch, hidden] && v.layout().is_contiguous() && v.dtype() == gates.dtype();
+    let whole = gates.shape() == [batch, 4 * hidden] && gates.layout().is_contiguous() && gates.dtype().is_float();
     if !whole || !states.iter().all(fits) {
         return Err(Error::shape(format!(
             "lstm_cell: {} gates {:?} and states of {:?} do not fit, or are not contiguous",
-            gates.dtype,
+            gates.dtype(),
             gates.shape(),
             states[0].shape()
         )));
@@ -39,7 +39,7 @@ impl Gpu {
         if count == 0 {
             return Ok(true);
         }
-        let function = self.recurrent("lstm_cell", gates.dtype)?;
+        let function = self.recurrent("lstm_cell", gates.dtype())?;
         let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
         let [gates, before, c, h] = [gates, before, c, h].map(|v| v.ptr() as u64);
         launch!(self, function, grid; gates, before, c, h, count, hidden)?;
@@ -54,7 +54,7 @@ impl Gpu {
         if count == 0 {
             return Ok(true);
         }
-        let function = self.recurrent("lstm_cell_backward", step.gates.dtype)?;
+        let function = self.recurrent("lstm_cell_backward", step.gates.dtype())?;
         let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
         let [gates, before, c, dh, dc, dgates] =
             [step.gates, step.before, step.c, step.dh, dc, dgates].map(|v| v.ptr() as u64);

@@ -104,8 +104,8 @@ impl Gpu {
             op,
             Reduce::Mean | Reduce::Var { .. } | Reduce::Norm { .. } | Reduce::LogSumExp | Reduce::SumSquares
         );
-        if needs_float && !x.dtype.is_float() {
-            return Err(Error::dtype(format!("{op:?}: takes floats, not {}", x.dtype)));
+        if needs_float && !x.dtype().is_float() {
+            return Err(Error::dtype(format!("{op:?}: takes floats, not {}", x.dtype())));
         }
         let job = self.split(code, param, x, reduced, out, 0);
         if product(&job.kept) > 0 && product(&job.reduced) == 0 && matches!(op, Reduce::Max | Reduce::Min) {
@@ -125,7 +125,7 @@ impl Gpu {
             return self.fold(job);
         }
         // One kernel writes both at the same offsets.
-        let (best, at) = (self.temporary(values.shape(), x.dtype)?, self.temporary(values.shape(), DType::I64)?);
+        let (best, at) = (self.temporary(values.shape(), x.dtype())?, self.temporary(values.shape(), DType::I64)?);
         let job = self.split(code, 0.0, x, &reduced, best.view(), at.view().ptr() as u64);
         self.fold(job)?;
         self.copy(best.view(), values)?;
@@ -156,7 +156,7 @@ impl Gpu {
         let least_kept = least(&kept.iter().map(|l| (l.0, l.1[0])).collect::<Vec<_>>());
         let least_reduced = least(&reduced.iter().map(|l| (l.0, l.1[0])).collect::<Vec<_>>());
         let across = least_kept < least_reduced;
-        let width = 16 / x.dtype.size().max(2);
+        let width = 16 / x.dtype().size().max(2);
         let whole = |stride: usize| stride.is_multiple_of(width);
         let dense = if across {
             // Adjacent outputs at once.
@@ -168,7 +168,7 @@ impl Gpu {
         } else {
             reduced.len() == 1 && reduced[0].1[0] == 1 && length >= width && kept.iter().all(|l| whole(l.1[0]))
         };
-        let vectors = dense && (x.ptr() as usize).is_multiple_of(width * x.dtype.size());
+        let vectors = dense && (x.ptr() as usize).is_multiple_of(width * x.dtype().size());
         let lanes = if vectors { width } else { 1 };
         let threads_in = if across {
             THREADS / (outputs / lanes).next_power_of_two().min(32)
@@ -183,13 +183,13 @@ impl Gpu {
         pieces = length.div_ceil(piece).max(1);
         let form = Form {
             code,
-            x: x.dtype,
-            out: out.dtype,
+            x: x.dtype(),
+            out: out.dtype(),
             threads_in: threads_in as u16,
             across,
             lanes: lanes as u16,
             one_loop: kept.len() == 1 && reduced.len() == 1,
-            wide: is_wide(&kept) || is_wide(&reduced) || x.layout.span()? > i32::MAX as usize,
+            wide: is_wide(&kept) || is_wide(&reduced) || x.layout().span()? > i32::MAX as usize,
         };
         let function = self.function(form.key("reduce"), || form.defines("FOLD"))?;
         let (kept, reduced) = (Nest::new(&kept)?, Nest::new(&reduced)?);

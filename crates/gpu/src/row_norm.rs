@@ -22,7 +22,7 @@ pub fn address(view: Option<View>) -> u64 {
 
 /// Common dtype of the parameters: the input's, or its statistics'.
 pub fn parameter_dtype(call: &str, x: DType, parameters: &[Option<View>]) -> Result<DType> {
-    let mut found = parameters.iter().flatten().map(|p| p.dtype);
+    let mut found = parameters.iter().flatten().map(|p| p.dtype());
     let first = found.next().unwrap_or(x);
     let statistics = if x == DType::F64 { DType::F64 } else { DType::F32 };
     if (first != x && first != statistics) || found.any(|d| d != first) {
@@ -34,15 +34,15 @@ pub fn parameter_dtype(call: &str, x: DType, parameters: &[Option<View>]) -> Res
 impl Gpu {
     pub fn row_norm(&self, c: &call::RowNorm<View>) -> Result<()> {
         let call::RowNorm { ref spec, x, weight, bias, y, low, mean, rstd } = *c;
-        float("row_norm", x.dtype)?;
+        float("row_norm", x.dtype())?;
         let (count, n, eps) = (spec.rows, spec.cols, spec.eps);
         if count == 0 {
             return Ok(());
         }
-        let parameter = parameter_dtype("row_norm", x.dtype, &[weight, bias])?;
+        let parameter = parameter_dtype("row_norm", x.dtype(), &[weight, bias])?;
         let (from, to) = (x.ptr() as u64, y.ptr() as u64);
-        let rows = Rows::new(x.dtype, n, &[from, to, address(low)]);
-        let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype, |l| l.dtype) };
+        let rows = Rows::new(x.dtype(), n, &[from, to, address(low)]);
+        let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype(), |l| l.dtype()) };
         let key = Key::new(Family::RowNorm, "row_norm", form.tags(rows));
         let function = self.function(key, || form.defines(rows.defines()))?;
         let (w, b, mean, rstd) = (address(weight), address(bias), mean.ptr() as u64, rstd.ptr() as u64);
@@ -52,16 +52,16 @@ impl Gpu {
 
     pub fn row_norm_backward(&self, c: &call::RowNormBackward<View>) -> Result<()> {
         let call::RowNormBackward { ref spec, dy, x, weight, mean, rstd, so_far, dx, low, dweight, dbias } = *c;
-        float("row_norm_backward", x.dtype)?;
+        float("row_norm_backward", x.dtype())?;
         let (count, n) = (spec.rows, spec.cols);
         let (g, from, mean, rstd) = (dy.ptr() as u64, x.ptr() as u64, mean.ptr() as u64, rstd.ptr() as u64);
         let wants_columns = (dweight.is_some() || dbias.is_some()) && n > 0;
-        let size = if x.dtype == DType::F64 { 8 } else { 4 };
+        let size = if x.dtype() == DType::F64 { 8 } else { 4 };
         if let Some(dx) = dx.filter(|_| count > 0) {
-            let parameter = parameter_dtype("row_norm_backward", x.dtype, &[weight])?;
+            let parameter = parameter_dtype("row_norm_backward", x.dtype(), &[weight])?;
             let (w, so_far, to) = (address(weight), address(so_far), dx.ptr() as u64);
-            let rows = Rows::new(x.dtype, n, &[g, from, so_far, to, address(low)]);
-            let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype, |l| l.dtype) };
+            let rows = Rows::new(x.dtype(), n, &[g, from, so_far, to, address(low)]);
+            let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype(), |l| l.dtype()) };
             let low = address(low);
             let kernel = |entry: &'static str, rows: Rows| {
                 let key = Key::new(Family::RowNorm, entry, form.tags(rows));
@@ -73,7 +73,7 @@ impl Gpu {
                 let (blocks, multiprocessors) = (whole.blocks[0] as usize, self.properties.multiprocessors);
                 // As many blocks as run concurrently: per column, a thread keeps a factor, two sums and three elements.
                 let columns = (rows.steps * rows.lanes) as usize;
-                let registers = OTHER_REGISTERS + columns * 3 + columns * 3 * x.dtype.size() / 4;
+                let registers = OTHER_REGISTERS + columns * 3 + columns * 3 * x.dtype().size() / 4;
                 let at_once = (REGISTERS / (registers * whole.threads[0] as usize)).clamp(2, 8);
                 let (least, most) = (2 * multiprocessors, at_once * multiprocessors);
                 let lines = blocks.div_ceil(ROWS_OF_A_BLOCK).clamp(least, most).min(blocks);
@@ -82,7 +82,7 @@ impl Gpu {
                 let partial = scratch.ptr;
                 let function = kernel("row_norm_gradients", rows)?;
                 launch!(self, function, grid; g, from, w, mean, rstd, so_far, to, low, partial, count, n)?;
-                return self.row_norm_join(spec, x.dtype, partial, lines, dweight, dbias);
+                return self.row_norm_join(spec, x.dtype(), partial, lines, dweight, dbias);
             }
             let function = kernel("row_norm_backward", rows)?;
             launch!(self, function, rows.grid(count)?; g, from, w, mean, rstd, so_far, to, low, count, n)?;
@@ -96,12 +96,12 @@ impl Gpu {
         let scratch = self.scratch(pieces * 2 * n * size)?;
         let partial = scratch.ptr;
         let sums = self
-            .function(Key::new(Family::RowNorm, "row_norm_columns", [spec.rms as u16, x.dtype as u16]), || {
-                defines(column_defines("COLUMNS", x.dtype), spec.rms, x.dtype)
+            .function(Key::new(Family::RowNorm, "row_norm_columns", [spec.rms as u16, x.dtype() as u16]), || {
+                defines(column_defines("COLUMNS", x.dtype()), spec.rms, x.dtype())
             })?;
         let grid = Grid { threads: [32, 8], ..Grid::plane(across, pieces, 32)? };
         launch!(self, sums, grid; g, from, mean, rstd, partial, count, n, piece)?;
-        self.row_norm_join(spec, x.dtype, partial, pieces, dweight, dbias)
+        self.row_norm_join(spec, x.dtype(), partial, pieces, dweight, dbias)
     }
 
     /// Sums the partial results to the parameters' gradients.

@@ -25,8 +25,8 @@ pub fn along<const N: usize>(
 
 impl Gpu {
     pub fn scan(&self, op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> Result<()> {
-        if op == Scan::LogSumExp && !x.dtype.is_float() {
-            return Err(Error::dtype(format!("logcumsumexp: takes floats, not {}", x.dtype)));
+        if op == Scan::LogSumExp && !x.dtype().is_float() {
+            return Err(Error::dtype(format!("logcumsumexp: takes floats, not {}", x.dtype())));
         }
         if x.numel() == 0 {
             return Ok(());
@@ -36,11 +36,15 @@ impl Gpu {
         let loops = merged(&loops(&shape, [&strides[0], &strides[1], &strides[2]]));
         let count: usize = shape.iter().product();
         let per_thread = count >= MANY_LINES && steps[0] != 1;
-        let wide = is_wide(&loops) || x.layout.span()? > i32::MAX as usize || out.layout.span()? > i32::MAX as usize;
+        let wide =
+            is_wide(&loops) || x.layout().span()? > i32::MAX as usize || out.layout().span()? > i32::MAX as usize;
         let code = op as u16;
-        let key =
-            Key::new(Family::Scan, "scan", [code, x.dtype as u16, out.dtype as u16, per_thread as u16, wide as u16]);
-        let function = self.function(key, || defines(code, x.dtype, out.dtype, per_thread, wide))?;
+        let key = Key::new(
+            Family::Scan,
+            "scan",
+            [code, x.dtype() as u16, out.dtype() as u16, per_thread as u16, wide as u16],
+        );
+        let function = self.function(key, || defines(code, x.dtype(), out.dtype(), per_thread, wide))?;
         let nest = Nest::new(&loops)?;
         let (from, to, at) = (x.ptr() as u64, out.ptr() as u64, indices.map_or(0, |i| i.ptr() as u64));
         let [x_step, out_step, index_step] = steps;

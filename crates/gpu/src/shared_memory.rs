@@ -238,7 +238,7 @@ impl SharedMemory {
 
     /// Combines every rank's data in place; on `root` only, if given.
     fn all_reduce(&self, data: View, op: ReduceOp, root: Option<usize>) -> Result<()> {
-        let (whole, unit) = (bytes(data), data.dtype.size());
+        let (whole, unit) = (bytes(data), data.dtype().size());
         let others: Vec<usize> = self.others().collect();
         let reads = root.is_none_or(|root| root == self.rank);
         let readers: Vec<usize> = others.iter().copied().filter(|&r| root.is_none_or(|root| root == r)).collect();
@@ -251,7 +251,7 @@ impl SharedMemory {
                 self.wait_full(Lane::Common, &others)?;
                 let from: Vec<u64> =
                     (0..self.size()).map(|r| if r == self.rank { at } else { self.lane(Lane::Common, r, 0) }).collect();
-                self.gpu.combine(data.dtype, op, &from, at, len / unit)?;
+                self.gpu.combine(data.dtype(), op, &from, at, len / unit)?;
                 self.release(Lane::Common, &others)?;
             }
         }
@@ -297,7 +297,7 @@ impl SharedMemory {
     }
 
     fn reduce_scatter(&self, input: View, output: View, op: ReduceOp) -> Result<()> {
-        let (part, unit) = (bytes(output), output.dtype.size());
+        let (part, unit) = (bytes(output), output.dtype().size());
         let others: Vec<usize> = self.others().collect();
         for start in (0..part).step_by(PRIVATE) {
             let len = PRIVATE.min(part - start);
@@ -309,7 +309,7 @@ impl SharedMemory {
             let from: Vec<u64> = (0..self.size())
                 .map(|r| if r == self.rank { piece(r) } else { self.lane(Lane::Private, r, self.rank) })
                 .collect();
-            self.gpu.combine(output.dtype, op, &from, output.ptr() as u64 + start as u64, len / unit)?;
+            self.gpu.combine(output.dtype(), op, &from, output.ptr() as u64 + start as u64, len / unit)?;
             self.release(Lane::Private, &others)?;
         }
         Ok(())

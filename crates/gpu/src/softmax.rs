@@ -20,35 +20,35 @@ impl Gpu {
     }
 
     pub fn softmax(&self, log: bool, dims: [usize; 3], x: View, y: View) -> Result<()> {
-        float("softmax", x.dtype)?;
+        float("softmax", x.dtype())?;
         let [outer, n, inner] = dims;
         if outer * n * inner == 0 {
             return Ok(());
         }
         let (from, to) = (x.ptr() as u64, y.ptr() as u64);
         if inner == 1 {
-            let rows = Rows::new(x.dtype, n, &[from, to]);
+            let rows = Rows::new(x.dtype(), n, &[from, to]);
             let function = self.softmax_rows("softmax", log, rows)?;
             return launch!(self, function, rows.grid(outer)?; from, to, outer, n);
         }
-        let function = self.softmax_columns("softmax_columns", log, x.dtype)?;
+        let function = self.softmax_columns("softmax_columns", log, x.dtype())?;
         let grid = Grid::line((outer * inner).div_ceil(THREADS), THREADS)?;
         launch!(self, function, grid; from, to, outer, n, inner)
     }
 
     pub fn softmax_backward(&self, log: bool, dims: [usize; 3], dy: View, y: View, dx: View) -> Result<()> {
-        float("softmax_backward", y.dtype)?;
+        float("softmax_backward", y.dtype())?;
         let [outer, n, inner] = dims;
         if outer * n * inner == 0 {
             return Ok(());
         }
         let (g, v, to) = (dy.ptr() as u64, y.ptr() as u64, dx.ptr() as u64);
         if inner == 1 {
-            let rows = Rows::new(y.dtype, n, &[g, v, to]);
+            let rows = Rows::new(y.dtype(), n, &[g, v, to]);
             let function = self.softmax_rows("softmax_backward", log, rows)?;
             return launch!(self, function, rows.grid(outer)?; g, v, to, outer, n);
         }
-        let function = self.softmax_columns("softmax_columns_backward", log, y.dtype)?;
+        let function = self.softmax_columns("softmax_columns_backward", log, y.dtype())?;
         let grid = Grid::line((outer * inner).div_ceil(THREADS), THREADS)?;
         launch!(self, function, grid; g, v, to, outer, n, inner)
     }

@@ -36,7 +36,7 @@ impl Gpu {
             along(values.shape(), dim, [values.strides(), indices.strides()]);
         let lines: usize = shape.iter().product();
         let items = self.sorted_items(x, length, x_step, &shape, &x_rest, descending)?;
-        let gather = self.sort_kernel("sort_gather", "SORT_GATHER", x.dtype)?;
+        let gather = self.sort_kernel("sort_gather", "SORT_GATHER", x.dtype())?;
         let nest = Nest::row_major(&shape, [&x_rest, &value_rest, &index_rest])?;
         let (from, to, at, items) = (x.ptr() as u64, values.ptr() as u64, indices.ptr() as u64, items.ptr);
         let grid = Grid::line((lines * kept).div_ceil(THREADS), THREADS)?;
@@ -60,7 +60,7 @@ impl Gpu {
             .ok_or_else(|| Error::out_of_memory("sort: too many elements"))?;
         let runs = length.div_ceil(RUN);
         let mut items = self.scratch(total)?;
-        let function = self.sort_kernel("sort_runs", "SORT_RUNS", x.dtype)?;
+        let function = self.sort_kernel("sort_runs", "SORT_RUNS", x.dtype())?;
         let nest = Nest::row_major(shape, [strides])?;
         let (from, to, down) = (x.ptr() as u64, items.ptr, descending as u32);
         let grid = Grid::line(lines * runs, 512)?;
@@ -95,8 +95,8 @@ impl Gpu {
         let (length, [sorted_step], _, [sorted_rest]) = along(sorted.shape(), sorted_last, [sorted.strides()]);
         let none: [usize; 0] = [];
         let sorted_rest = if sorted.shape().len() == 1 { &none[..] } else { &sorted_rest[..] };
-        let key = Key::new(Family::Sort, "searchsorted", [sorted.dtype as u16, out.dtype as u16]);
-        let function = self.function(key, || defines("SEARCH", sorted.dtype).dtype("OUT", out.dtype))?;
+        let key = Key::new(Family::Sort, "searchsorted", [sorted.dtype() as u16, out.dtype() as u16]);
+        let function = self.function(key, || defines("SEARCH", sorted.dtype()).dtype("OUT", out.dtype()))?;
         let nest = Nest::row_major(&shape, [sorted_rest, &value_rest, &out_rest])?;
         let (a, b, c, right) = (sorted.ptr() as u64, values.ptr() as u64, out.ptr() as u64, right as u32);
         let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;

@@ -89,7 +89,8 @@ impl Tensor {
         if capture::is_recording() {
             capture::note_use(&self.0.storage);
         }
-        View { storage: &self.0.storage, layout: &self.0.layout, dtype: self.0.dtype }
+        // SAFETY: a tensor's layout is within its storage: constructors check it.
+        unsafe { View::new_unchecked(&self.0.storage, &self.0.layout, self.0.dtype) }
     }
 
     /// The same memory under a layout that is within it.
@@ -98,7 +99,8 @@ impl Tensor {
         if capture::is_recording() {
             capture::note_use(&self.0.storage);
         }
-        View { storage: &self.0.storage, layout, dtype: self.0.dtype }
+        // SAFETY: callers derive the layout from the tensor's by slicing, permuting and expanding, or from its size.
+        unsafe { View::new_unchecked(&self.0.storage, layout, self.0.dtype) }
     }
 
     /// Sizes of the dimensions.

@@ -126,7 +126,8 @@ impl Filled {
     }
 
     fn view(&self) -> View<'_> {
-        View { storage: &self.storage, layout: &self.layout, dtype: self.dtype }
+        // SAFETY: contiguous, and the storage was allocated for it.
+        unsafe { View::new_unchecked(&self.storage, &self.layout, self.dtype) }
     }
 }
 
@@ -163,7 +164,7 @@ fn products(engine: &'static dyn Backend, table: &mut Table) -> Result<()> {
         let (a, b, out) = (a?, b?, out?);
         let transposed = b.layout.transpose(1, 2);
         for (name, layout) in [("a @ b", &b.layout), ("a @ b.T", &transposed)] {
-            let b = View { layout, ..b.view() };
+            let b = b.view().with_layout(layout)?;
             let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
             let spec = MatMul { a: a.view(), b, out: out.view(), bias, alpha, beta, activation };
             let seconds = typical(engine, || run(engine, spec))?;
@@ -215,7 +216,7 @@ fn vector_products(engine: &'static dyn Backend, table: &mut Table) -> Result<()
     let (matrix, x, y) = (matrix?, x?, y?);
     let transposed = matrix.layout.transpose(1, 2);
     for (name, layout) in [("matrix times vector", &matrix.layout), ("transposed matrix times vector", &transposed)] {
-        let a = View { layout, ..matrix.view() };
+        let a = matrix.view().with_layout(layout)?;
         let (bias, alpha, beta, activation) = (None, 1.0, 0.0, Activation::None);
         let spec = MatMul { a, b: x.view(), out: y.view(), bias, alpha, beta, activation };
         let seconds = typical(engine, || run(engine, spec))?;

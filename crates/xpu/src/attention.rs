@@ -91,13 +91,13 @@ impl<'a> Problem<'a> {
         let (&[batch, heads, l, d], &[_, kv_heads, s, _]) = (spec.q.shape(), spec.k.shape()) else {
             return Err(Error::shape("attention: queries, keys and values need four dimensions"));
         };
-        let dtype = spec.q.dtype;
+        let dtype = spec.q.dtype();
         float("attention", dtype)?;
         xpu.require(&[dtype])?;
-        if spec.k.dtype != dtype || spec.v.dtype != dtype {
+        if spec.k.dtype() != dtype || spec.v.dtype() != dtype {
             return Err(Error::dtype(format!("attention: keys and values must be of dtype {dtype}, as the queries")));
         }
-        if spec.mask.is_some_and(|mask| mask.dtype != DType::Bool && !mask.dtype.is_float()) {
+        if spec.mask.is_some_and(|mask| mask.dtype() != DType::Bool && !mask.dtype().is_float()) {
             return Err(Error::dtype("attention: a mask is bool or float"));
         }
         if kv_heads == 0 && heads > 0 || kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
@@ -158,8 +158,8 @@ impl<'a> Problem<'a> {
         let head_number = part.head as i64 * member + part.member as i64;
         let offset = part.image as i64 * image + head_number * head + part.first as i64 * row;
         Matrix {
-            address: (view.ptr() as u64).wrapping_add_signed(offset * view.dtype.size() as i64),
-            dtype: view.dtype,
+            address: (view.ptr() as u64).wrapping_add_signed(offset * view.dtype().size() as i64),
+            dtype: view.dtype(),
             strides: [image, head * member, row, column],
         }
     }
@@ -169,8 +169,8 @@ impl<'a> Problem<'a> {
         let [image, head, row, column] = strides(view);
         let offset = part.image as i64 * image + part.head as i64 * head;
         Matrix {
-            address: (view.ptr() as u64).wrapping_add_signed(offset * view.dtype.size() as i64),
-            dtype: view.dtype,
+            address: (view.ptr() as u64).wrapping_add_signed(offset * view.dtype().size() as i64),
+            dtype: view.dtype(),
             strides: [image, head, row, column],
         }
     }
@@ -231,9 +231,9 @@ impl<'a> Problem<'a> {
         entry: &'static str,
         name: &'static str,
     ) -> Result<&'static Kernel> {
-        let mask = self.spec.mask.map_or(DType::Bool, |mask| mask.dtype);
-        let kind = self.spec.mask.map_or(0u16, |mask| if mask.dtype == DType::Bool { 1 } else { 2 });
-        let (dtype, dropout) = (self.spec.q.dtype, (self.p > 0.0) as u16);
+        let mask = self.spec.mask.map_or(DType::Bool, |mask| mask.dtype());
+        let kind = self.spec.mask.map_or(0u16, |mask| if mask.dtype() == DType::Bool { 1 } else { 2 });
+        let (dtype, dropout) = (self.spec.q.dtype(), (self.p > 0.0) as u16);
         let [a, b, c] = self.shape.tags();
         let room = self.room();
         let key = Key::new(family, entry, [a, b, c, dtype as u16, mask as u16, kind, dropout, room as u16]);
@@ -376,7 +376,7 @@ impl Xpu {
     /// serve.
     pub fn wide_sums(&self, p: &Problem, parts: &[Part], dk: View, dv: View) -> Result<Option<(Temporary, Temporary)>> {
         let adds = parts.iter().any(|part| part.first > 0 || part.member > 0);
-        if !adds || p.spec.q.dtype == p.wide {
+        if !adds || p.spec.q.dtype() == p.wide {
             return Ok(None);
         }
         Ok(Some((self.temporary(dk.shape(), p.wide)?, self.temporary(dv.shape(), p.wide)?)))

@@ -53,7 +53,7 @@ impl Problem<'_> {
     /// A copy of keys or values where the kernels cannot read them: they take the arithmetic dtype, and elements of a
     /// key in a line.
     fn copy_for_tiles(&self, xpu: &Xpu, view: View) -> Result<Option<Temporary>> {
-        if view.dtype == self.wide && view.strides()[3] == 1 {
+        if view.dtype() == self.wide && view.strides()[3] == 1 {
             return Ok(None);
         }
         let copy = xpu.temporary(view.shape(), self.wide)?;

@@ -201,7 +201,8 @@ pub struct Temporary {
 
 impl Temporary {
     pub fn view(&self) -> View<'_> {
-        View { storage: &self.storage, layout: &self.layout, dtype: self.dtype }
+        // SAFETY: contiguous, and the storage was allocated for it.
+        unsafe { View::new_unchecked(&self.storage, &self.layout, self.dtype) }
     }
 }
 

@@ -94,7 +94,7 @@ impl Xpu {
         }
         let Blocks { outer, inner, positions, block } = Blocks::new(indexed, indices.len(), dense)?;
         let offsets = self.resolve(indices, indexed)?;
-        let (element, size) = moved(indexed.dtype);
+        let (element, size) = moved(indexed.dtype());
         let kernel = self.kernel(Key::new(Family::Index, "move", [put as u16, size]), || {
             Defines::default().define("MOVE", 1).define("PUT", put as u8).define("E", element)
         })?;
@@ -113,7 +113,7 @@ impl Xpu {
         }
         // Overwriting also runs in order: of equal indices the last wins.
         let op = if accumulate { Scatter::Add } else { Scatter::Set };
-        if accumulate && matches!(out.dtype, DType::F16 | DType::BF16) {
+        if accumulate && matches!(out.dtype(), DType::F16 | DType::BF16) {
             // A sum of halves is rounded once.
             let wide = self.temporary(out.shape(), DType::F32)?;
             self.copy(out, wide.view())?;
@@ -144,15 +144,15 @@ impl Xpu {
     }
 
     fn fold_blocks(&self, op: Scatter, offsets: &Temporary, blocks: &Blocks, src: Operand, out: View) -> Result<()> {
-        let code = code(op, out.dtype);
+        let code = code(op, out.dtype());
         let (values, from, number) = source(src, out);
-        let kernel = self.fold_kernel("fold", "FOLD", values, out.dtype)?;
-        let codes = values.unwrap_or(out.dtype) as u32 | (out.dtype as u32) << 4;
+        let kernel = self.fold_kernel("fold", "FOLD", values, out.dtype())?;
+        let codes = values.unwrap_or(out.dtype()) as u32 | (out.dtype() as u32) << 4;
         let &Blocks { outer, inner, positions, block } = blocks;
         // If blocks alone do not fill the device, destinations are split too; each slice reads all offsets.
         let busy = self.driver.abilities().compute_units.max(1) * if self.driver.abilities().is_cpu { 1 } else { 64 };
         let slices = busy.div_ceil(block).min(positions.div_ceil(64)).max(1);
-        let extent = out.layout.span()?.saturating_sub(out.layout.offset()).max(1);
+        let extent = out.layout().span()?.saturating_sub(out.layout().offset()).max(1);
         let span = extent.div_ceil(slices);
         let (at, to) = (At(offsets.view().ptr() as u64), At(out.ptr() as u64));
         let items = if block < GROUP { 1 } else { GROUP };
@@ -171,7 +171,7 @@ impl Xpu {
             *s = 0;
         }
         let nest = Nest::row_major(out.shape(), [out.strides(), index.strides(), &x_strides])?;
-        let (element, bytes) = moved(x.dtype);
+        let (element, bytes) = moved(x.dtype());
         let kernel = self.kernel(Key::new(Family::Index, "gather", [bytes]), || {
             Defines::default().define("GATHER", 1).define("E", element)
         })?;
@@ -185,7 +185,7 @@ impl Xpu {
         if index.numel() == 0 {
             return Ok(());
         }
-        if op != Scatter::Set && matches!(out.dtype, DType::F16 | DType::BF16) {
+        if op != Scatter::Set && matches!(out.dtype(), DType::F16 | DType::BF16) {
             // Accumulated halves are rounded once.
             let wide = self.temporary(out.shape(), DType::F32)?;
             self.copy(out, wide.view())?;
@@ -201,10 +201,10 @@ impl Xpu {
         if length > SHORT_LINE && lines < MANY_LINES {
             return self.scatter_lines(op, dim, index, src, out);
         }
-        let code = code(op, out.dtype);
+        let code = code(op, out.dtype());
         let (values, from, number) = source(src, out);
-        let kernel = self.fold_kernel("scatter", "SCATTER", values, out.dtype)?;
-        let codes = values.unwrap_or(out.dtype) as u32 | (out.dtype as u32) << 4;
+        let kernel = self.fold_kernel("scatter", "SCATTER", values, out.dtype())?;
+        let codes = values.unwrap_or(out.dtype()) as u32 | (out.dtype() as u32) << 4;
         let nest = Nest::row_major(&shape, [&o, &i, &s])?;
         let (at, to, fault) = (At(index.ptr() as u64), At(out.ptr() as u64), At(self.fault()));
         run!(self, kernel, [lines.div_ceil(GROUP), 1, 1], [GROUP, 1, 1];
@@ -241,14 +241,14 @@ impl Xpu {
 fn source(src: Operand, out: View) -> (Option<DType>, At, Number) {
     match src {
         Operand::Tensor(view) => {
-            let none = if out.dtype.is_float() { Number::float(0.0, out.dtype) } else { Number::I64(0) };
-            (Some(view.dtype), At(view.ptr() as u64), none)
+            let none = if out.dtype().is_float() { Number::float(0.0, out.dtype()) } else { Number::I64(0) };
+            (Some(view.dtype()), At(view.ptr() as u64), none)
         }
         // An unused argument gets any valid address.
-        Operand::Scalar(value) if out.dtype.is_float() => {
-            (None, At(out.ptr() as u64), Number::float(value.to_f64(), out.dtype))
+        Operand::Scalar(value) if out.dtype().is_float() => {
+            (None, At(out.ptr() as u64), Number::float(value.to_f64(), out.dtype()))
         }
-        Operand::Scalar(value) if out.dtype == DType::Bool => {
+        Operand::Scalar(value) if out.dtype() == DType::Bool => {
             let truth = value != Scalar::Int(0) && value.to_f64() != 0.0;
             (None, At(out.ptr() as u64), Number::I64(truth as i64))
         }

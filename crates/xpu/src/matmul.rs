@@ -50,7 +50,7 @@ impl Matrix {
     /// A batch of matrices `[batch, rows, columns]`.
     pub fn of(view: View) -> Self {
         let s = view.strides();
-        Self { address: view.ptr() as u64, dtype: view.dtype, strides: [s[0] as i64, 0, s[1] as i64, s[2] as i64] }
+        Self { address: view.ptr() as u64, dtype: view.dtype(), strides: [s[0] as i64, 0, s[1] as i64, s[2] as i64] }
     }
 
     pub fn transposed(self) -> Self {
@@ -149,9 +149,9 @@ struct Form {
 
 impl Xpu {
     pub fn matmul(&self, spec: &MatMul) -> Result<()> {
-        let (dtype, shape) = (spec.a.dtype, spec.out.shape());
-        if spec.b.dtype != dtype || spec.bias.is_some_and(|bias| bias.dtype != dtype) {
-            return Err(Error::dtype(format!("matmul: one dtype is needed, not {dtype} and {}", spec.b.dtype)));
+        let (dtype, shape) = (spec.a.dtype(), spec.out.shape());
+        if spec.b.dtype() != dtype || spec.bias.is_some_and(|bias| bias.dtype() != dtype) {
+            return Err(Error::dtype(format!("matmul: one dtype is needed, not {dtype} and {}", spec.b.dtype())));
         }
         if !dtype.is_float() && matches!(spec.activation, Activation::Gelu | Activation::GeluTanh) {
             return Err(Error::dtype(format!("matmul: {:?} takes floats, not {dtype}", spec.activation)));
@@ -165,7 +165,7 @@ impl Xpu {
             a: Matrix::of(spec.a),
             b: Matrix::of(spec.b),
             out: Matrix::of(spec.out),
-            bias: spec.bias.map(|bias| (bias.ptr() as u64, bias.dtype, bias.strides()[0] as i64)),
+            bias: spec.bias.map(|bias| (bias.ptr() as u64, bias.dtype(), bias.strides()[0] as i64)),
             row_factors: None,
             packed: None,
             alpha: spec.alpha,

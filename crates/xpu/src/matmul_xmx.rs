@@ -154,14 +154,14 @@ mod tests {
                     };
                     let (a, b) = (upload(m, k), upload(k, n));
                     let layout = Layout::contiguous(&[3, m, k]).unwrap();
-                    let a = Matrix::of(View { storage: &a, layout: &layout, dtype });
+                    let a = Matrix::of(View::new(&a, &layout, dtype).unwrap());
                     let layout = Layout::contiguous(&if turned { [3, n, k] } else { [3, k, n] }).unwrap();
-                    let b = Matrix::of(View { storage: &b, layout: &layout, dtype });
+                    let b = Matrix::of(View::new(&b, &layout, dtype).unwrap());
                     let b = if turned { b.transposed() } else { b };
                     let results = [false, true].map(|xmx| {
                         let out = engine.alloc(3 * m * n * 4).unwrap();
                         let layout = Layout::contiguous(&[3, m, n]).unwrap();
-                        let to = Matrix::of(View { storage: &out, layout: &layout, dtype: DType::F32 });
+                        let to = Matrix::of(View::new(&out, &layout, DType::F32).unwrap());
                         let p = Product { alpha: 0.5, ..Product::new([3, 1], [m, n, k], a, b, to) };
                         if xmx { xpu.product_xmx(&p, 0, true) } else { xpu.tiles(&p, Kind::F32, 0) }.unwrap();
                         let mut bytes = vec![0u8; 3 * m * n * 4];

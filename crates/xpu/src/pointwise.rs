@@ -262,8 +262,8 @@ impl Xpu {
         if out.numel() < LARGE {
             return self.formula_any(formula, compute, views, values, params, out);
         }
-        let mut dtypes = vec![compute, out.dtype];
-        dtypes.extend(views.iter().flatten().map(|v| v.dtype));
+        let mut dtypes = vec![compute, out.dtype()];
+        dtypes.extend(views.iter().flatten().map(|v| v.dtype()));
         self.require(&dtypes)?;
         let none: [usize; 0] = [];
         let strides: [&[usize]; OPERANDS] =
@@ -277,8 +277,8 @@ impl Xpu {
         let form = Form {
             formula,
             compute,
-            out: out.dtype,
-            inputs: std::array::from_fn(|i| views[i].map(|v| v.dtype)),
+            out: out.dtype(),
+            inputs: std::array::from_fn(|i| views[i].map(|v| v.dtype())),
             numbers: std::array::from_fn(|i| values[i].is_some()),
             steps: fast.then(|| {
                 steps.map(|step| match step {
@@ -323,8 +323,8 @@ impl Xpu {
         out: View,
     ) -> Result<()> {
         let kind = Kind::of(compute);
-        let mut dtypes = vec![compute, out.dtype];
-        dtypes.extend(views.iter().flatten().map(|v| v.dtype));
+        let mut dtypes = vec![compute, out.dtype()];
+        dtypes.extend(views.iter().flatten().map(|v| v.dtype()));
         self.require(&dtypes)?;
         let (chunk, op) = match formula {
             Formula::Copy => (None, 0),
@@ -342,7 +342,7 @@ impl Xpu {
         let nest = Nest::new(&merged(&in_memory_order(loops(out.shape(), strides))))?;
         let codes = (0..INPUTS).fold(0u32, |codes, i| {
             let code = match (&views[i], &values[i]) {
-                (Some(view), _) => view.dtype as u32,
+                (Some(view), _) => view.dtype() as u32,
                 (None, Some(_)) => NUMBER,
                 _ => NOTHING,
             };
@@ -355,7 +355,7 @@ impl Xpu {
         let [a, b, c, d, e] = views.map(|v| At(v.map_or(to.0, |v| v.ptr() as u64)));
         let [n0, n1, n2, n3, n4] = numbers;
         let [p0, p1, p2, p3] = params;
-        let (out_code, mode) = (out.dtype as u32, compute as u32);
+        let (out_code, mode) = (out.dtype() as u32, compute as u32);
         run!(self, kernel, [count.div_ceil(GROUP_ANY), 1, 1], [GROUP_ANY, 1, 1];
             nest, count, to, a, b, c, d, e, n0, n1, n2, n3, n4, p0, p1, p2, p3, codes, out_code, mode, op)
     }
@@ -397,19 +397,19 @@ impl Xpu {
 
     pub fn select(&self, condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
         let operands = [Some(Operand::Tensor(condition)), Some(a), Some(b), None, None];
-        self.formula(Formula::Select, out.dtype, operands, &[], out)
+        self.formula(Formula::Select, out.dtype(), operands, &[], out)
     }
 
     pub fn fill(&self, value: Scalar, out: View) -> Result<()> {
-        self.formula(Formula::Copy, out.dtype, [Some(Operand::Scalar(value)), None, None, None, None], &[], out)
+        self.formula(Formula::Copy, out.dtype(), [Some(Operand::Scalar(value)), None, None, None, None], &[], out)
     }
 
     pub fn copy(&self, src: View, out: View) -> Result<()> {
         if out.numel() == 0 {
             return Ok(());
         }
-        if src.dtype == out.dtype && src.layout.is_contiguous() && out.layout.is_contiguous() {
-            let bytes = out.numel() * out.dtype.size();
+        if src.dtype() == out.dtype() && src.layout().is_contiguous() && out.layout().is_contiguous() {
+            let bytes = out.numel() * out.dtype().size();
             if src.ptr() == out.ptr() {
                 return Ok(());
             }
@@ -425,6 +425,6 @@ impl Xpu {
             unsafe { self.driver.copy(self.queue(), out.ptr() as u64, src.ptr() as u64, bytes, false)? };
             return self.launched();
         }
-        self.formula(Formula::Copy, out.dtype, [Some(Operand::Tensor(src)), None, None, None, None], &[], out)
+        self.formula(Formula::Copy, out.dtype(), [Some(Operand::Tensor(src)), None, None, None, None], &[], out)
     }
 }

@@ -116,8 +116,8 @@ impl Xpu {
             op,
             Reduce::Mean | Reduce::Var { .. } | Reduce::Norm { .. } | Reduce::LogSumExp | Reduce::SumSquares
         );
-        if needs_float && !x.dtype.is_float() {
-            return Err(Error::dtype(format!("{op:?}: takes floats, not {}", x.dtype)));
+        if needs_float && !x.dtype().is_float() {
+            return Err(Error::dtype(format!("{op:?}: takes floats, not {}", x.dtype())));
         }
         let length: usize = x.shape().iter().zip(reduced).filter(|(_, r)| **r).map(|(s, _)| *s).product();
         if out.numel() > 0 && length == 0 && matches!(op, Reduce::Max | Reduce::Min) {
@@ -136,7 +136,7 @@ impl Xpu {
             return self.fold((code, 0.0, 0.0), x, &reduced, values, Some(indices));
         }
         // One kernel writes both at the same offsets.
-        let (best, at) = (self.temporary(values.shape(), x.dtype)?, self.temporary(values.shape(), DType::I64)?);
+        let (best, at) = (self.temporary(values.shape(), x.dtype())?, self.temporary(values.shape(), DType::I64)?);
         self.fold((code, 0.0, 0.0), x, &reduced, best.view(), Some(at.view()))?;
         self.copy(best.view(), values)?;
         self.copy(at.view(), indices)
@@ -150,7 +150,7 @@ impl Xpu {
         out: View,
         indices: Option<View>,
     ) -> Result<()> {
-        self.require(&[x.dtype, out.dtype])?;
+        self.require(&[x.dtype(), out.dtype()])?;
         let all = loops(x.shape(), [x.strides(), out.strides()]);
         let mut marks = (0..x.shape().len()).filter(|&d| x.shape()[d] != 1).map(|d| reduced[d]);
         let (mut kept, mut inner): (Loops<2>, Loops<1>) = (Loops::new(), Loops::new());
@@ -170,7 +170,7 @@ impl Xpu {
             return self.fold_any((code, first, second), x, out, indices, &kept, &inner);
         }
         let abilities = self.driver.abilities();
-        let lanes = if abilities.is_cpu { 64 / x.dtype.size().max(4) } else { 4 };
+        let lanes = if abilities.is_cpu { 64 / x.dtype().size().max(4) } else { 4 };
         let (last, one_loop) = (kept[kept.len() - 1], inner.len() == 1);
         // Neighbouring outputs are adjacent, and an output's elements are not.
         let across = last.1[0] == 1
@@ -199,8 +199,8 @@ impl Xpu {
         let pieces = length.div_ceil(piece).max(1);
         let form = Form {
             code,
-            x: x.dtype,
-            out: out.dtype,
+            x: x.dtype(),
+            out: out.dtype(),
             items_in: items_in as u16,
             across,
             width: width as u16,
@@ -237,7 +237,7 @@ impl Xpu {
         inner: &Loops<1>,
     ) -> Result<()> {
         let truth = matches!(code, 5 | 6 | 16);
-        let kind = if truth { Kind::I64 } else { Kind::of(x.dtype) };
+        let kind = if truth { Kind::I64 } else { Kind::of(x.dtype()) };
         let parameters = if kind == Kind::F64 { DType::F64 } else { DType::F32 };
         let kernel = self.kernel(Key::new(Family::ReduceAny, "reduce_any", [kind as u16]), || {
             Defines::default()
@@ -252,7 +252,7 @@ impl Xpu {
         let (from, to) = (At(x.ptr() as u64), At(out.ptr() as u64));
         let at = At(indices.map_or(out.ptr() as u64, |view| view.ptr() as u64));
         let mode = if truth { DType::Bool } else { DType::I64 } as u32;
-        let (code, x_code, out_code) = (code as u32, x.dtype as u32, out.dtype as u32);
+        let (code, x_code, out_code) = (code as u32, x.dtype() as u32, out.dtype() as u32);
         run!(self, kernel, [outputs.div_ceil(GROUP_ANY), 1, 1], [GROUP_ANY, 1, 1];
             kept, inner, from, to, at, outputs, length, first, second, code, x_code, out_code, mode)
     }

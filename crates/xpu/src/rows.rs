@@ -66,15 +66,15 @@ impl Xpu {
     }
 
     pub fn softmax(&self, log: bool, [outer, n, inner]: [usize; 3], x: View, y: View) -> Result<()> {
-        float("softmax", x.dtype)?;
-        self.require(&[x.dtype])?;
+        float("softmax", x.dtype())?;
+        self.require(&[x.dtype()])?;
         if outer * n * inner == 0 {
             return Ok(());
         }
-        let shape = self.row_shape(x.dtype, n);
+        let shape = self.row_shape(x.dtype(), n);
         let (from, to) = (At(x.ptr() as u64), At(y.ptr() as u64));
         let form = |entry, name: &'static str| {
-            self.row_kernel(entry, shape, x.dtype, [log as u16, 0, 0, 0], |defines| {
+            self.row_kernel(entry, shape, x.dtype(), [log as u16, 0, 0, 0], |defines| {
                 defines.define(name, 1).define("LOG", log as u8)
             })
         };
@@ -96,15 +96,15 @@ impl Xpu {
         y: View,
         dx: View,
     ) -> Result<()> {
-        float("softmax", y.dtype)?;
-        self.require(&[y.dtype])?;
+        float("softmax", y.dtype())?;
+        self.require(&[y.dtype()])?;
         if outer * n * inner == 0 {
             return Ok(());
         }
-        let shape = self.row_shape(y.dtype, n);
+        let shape = self.row_shape(y.dtype(), n);
         let (from, out, to) = (At(dy.ptr() as u64), At(y.ptr() as u64), At(dx.ptr() as u64));
         let form = |entry, name: &'static str| {
-            self.row_kernel(entry, shape, y.dtype, [log as u16, 0, 0, 0], |defines| {
+            self.row_kernel(entry, shape, y.dtype(), [log as u16, 0, 0, 0], |defines| {
                 defines.define(name, 1).define("LOG", log as u8)
             })
         };
@@ -143,10 +143,10 @@ impl Xpu {
         if spec.rows * spec.cols == 0 {
             return Ok(());
         }
-        self.require(&[x.dtype])?;
+        self.require(&[x.dtype()])?;
         let present = weight.is_some() as u16 | (bias.is_some() as u16) << 1 | (low.is_some() as u16) << 2;
-        let shape = self.row_shape(x.dtype, spec.cols);
-        let kernel = self.norm_kernel("row_norm", "NORM", shape, spec, x.dtype, weight.or(bias), low, present)?;
+        let shape = self.row_shape(x.dtype(), spec.cols);
+        let kernel = self.norm_kernel("row_norm", "NORM", shape, spec, x.dtype(), weight.or(bias), low, present)?;
         let (from, to) = (At(x.ptr() as u64), At(y.ptr() as u64));
         let (w, b, copy) = (or(weight, x), or(bias, x), or(low, y));
         let (means, rstds) = (At(mean.ptr() as u64), At(rstd.ptr() as u64));
@@ -166,7 +166,7 @@ impl Xpu {
         low: Option<View>,
         present: u16,
     ) -> Result<&'static Kernel> {
-        let (p, copy) = (parameter.map_or(dtype, |view| view.dtype), low.map_or(dtype, |view| view.dtype));
+        let (p, copy) = (parameter.map_or(dtype, |view| view.dtype()), low.map_or(dtype, |view| view.dtype()));
         let tags = [present, spec.rms as u16, p as u16, copy as u16];
         self.row_kernel(entry, shape, dtype, tags, |defines| {
             let defines = defines.define(name, 1).define("RMS", spec.rms as u8).define("PRESENT", present);
@@ -187,14 +187,14 @@ impl Xpu {
         if spec.cols == 0 {
             return Ok(());
         }
-        self.require(&[x.dtype])?;
-        let shape = self.row_shape(x.dtype, spec.cols);
+        self.require(&[x.dtype()])?;
+        let shape = self.row_shape(x.dtype(), spec.cols);
         let (from, slope) = (At(x.ptr() as u64), At(dy.ptr() as u64));
         let (means, rstds) = (At(mean.ptr() as u64), At(rstd.ptr() as u64));
         if let Some(dx) = dx.filter(|_| spec.rows > 0) {
             let present = weight.is_some() as u16 | (low.is_some() as u16) << 2 | (so_far.is_some() as u16) << 3;
             let (entry, name) = ("row_norm_backward", "NORM_BACKWARD");
-            let kernel = self.norm_kernel(entry, name, shape, spec, x.dtype, weight, low, present)?;
+            let kernel = self.norm_kernel(entry, name, shape, spec, x.dtype(), weight, low, present)?;
             let (w, before, copy, to) = (or(weight, x), or(so_far, x), or(low, dx), At(dx.ptr() as u64));
             run!(self, kernel, [spec.rows, 1, 1], [shape.items, 1, 1];
                 slope, from, w, means, rstds, before, to, copy, spec.cols)?;
@@ -208,16 +208,16 @@ impl Xpu {
         let pieces = spec.rows.div_ceil(piece).max(1);
         let statistics = if shape.kind == Kind::F64 { DType::F64 } else { DType::F32 };
         let sums = self.temporary(&[pieces, 2, spec.cols], statistics)?;
-        let kernel = self.norm_kernel("row_norm_columns", "NORM_COLUMNS", shape, spec, x.dtype, None, None, 0)?;
+        let kernel = self.norm_kernel("row_norm_columns", "NORM_COLUMNS", shape, spec, x.dtype(), None, None, 0)?;
         let (groups, items) = self.columns(spec.cols, pieces, shape);
         let to = At(sums.view().ptr() as u64);
         run!(self, kernel, groups, items; slope, from, means, rstds, to, spec.rows, spec.cols, piece)?;
         for (i, out) in [dweight, dbias].into_iter().enumerate() {
             if let Some(out) = out {
-                let part = sums.view().layout.slice(1, i, 1, 1);
-                let from = View { layout: &part, ..sums.view() };
-                let dense = rushlight_core::Layout::contiguous(&[1, 1, spec.cols])?.with_offset(out.layout.offset());
-                let to = View { layout: &dense, ..out };
+                let part = sums.view().layout().slice(1, i, 1, 1);
+                let from = sums.view().with_layout(&part)?;
+                let dense = rushlight_core::Layout::contiguous(&[1, 1, spec.cols])?.with_offset(out.layout().offset());
+                let to = out.with_layout(&dense)?;
                 self.reduce(rushlight_core::backend::Reduce::Sum, from, &[true, false, false], to)?;
             }
         }
@@ -225,10 +225,10 @@ impl Xpu {
     }
 
     fn cross_entropy_kernel(&self, entry: &'static str, name: &'static str, spec: &CrossEntropy) -> Result<Loss> {
-        let (dtype, classes) = (spec.logits.dtype, spec.logits.shape()[1]);
+        let (dtype, classes) = (spec.logits.dtype(), spec.logits.shape()[1]);
         float("cross_entropy", dtype)?;
         self.require(&[dtype])?;
-        if spec.weight.is_some_and(|weight| weight.dtype != dtype) {
+        if spec.weight.is_some_and(|weight| weight.dtype() != dtype) {
             return Err(Error::dtype(format!("cross_entropy: the weight must be of dtype {dtype}, as the logits")));
         }
         let shape = self.row_shape(dtype, classes);

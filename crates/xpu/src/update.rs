@@ -40,31 +40,31 @@ impl Xpu {
 
     fn step(&self, update: &ParamUpdate, grad_scale: Operand) -> Result<()> {
         let (param, grad) = (update.param, update.grad);
-        float("update", param.dtype)?;
+        float("update", param.dtype())?;
         if !update.rule.fits(update.present()) {
             return Err(update.misfit());
         }
         let states = u16::from(update.present());
-        let alike = |v: &View| v.dtype == param.dtype && v.numel() == param.numel() && v.layout.is_contiguous();
+        let alike = |v: &View| v.dtype() == param.dtype() && v.numel() == param.numel() && v.layout().is_contiguous();
         if ![Some(param), Some(grad), update.state[0], update.state[1], update.state[2]].iter().flatten().all(alike) {
             let whole = call::Update { live: Vec::new(), updates: vec![*update], grad_scale, found_inf: None };
-            return rushlight_core::backend::composed::run(param.storage.backend(), &whole.into());
+            return rushlight_core::backend::composed::run(param.storage().backend(), &whole.into());
         }
         if param.numel() == 0 {
             return Ok(());
         }
-        self.require(&[param.dtype])?;
-        let kind = Kind::of(param.dtype);
+        self.require(&[param.dtype()])?;
+        let kind = Kind::of(param.dtype());
         let (factor, factor_type, number) = match grad_scale {
-            Operand::Tensor(view) => (At(view.ptr() as u64), Some(view.dtype), 1.0),
+            Operand::Tensor(view) => (At(view.ptr() as u64), Some(view.dtype()), 1.0),
             Operand::Scalar(value) => (At(grad.ptr() as u64), None, value.to_f64()),
         };
         let tags =
-            [update.rule.index(), states, param.dtype as u16, factor_type.map_or(u16::MAX, |dtype| dtype as u16)];
+            [update.rule.index(), states, param.dtype() as u16, factor_type.map_or(u16::MAX, |dtype| dtype as u16)];
         let kernel = self.kernel(Key::new(Family::Update, "update", tags), || {
             let defines = rule_defines(Defines::default().kind(kind).define("STATES", states), update.rule);
-            let defines = defines.dtype("T", param.dtype).define("SCALED", factor_type.is_some() as u8);
-            defines.dtype("G", factor_type.unwrap_or(param.dtype))
+            let defines = defines.dtype("T", param.dtype()).define("SCALED", factor_type.is_some() as u8);
+            defines.dtype("G", factor_type.unwrap_or(param.dtype()))
         })?;
         let state = |i: usize| At(update.state[i].unwrap_or(param).ptr() as u64);
         let count = param.numel();

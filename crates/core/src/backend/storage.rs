@@ -113,15 +113,12 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// Engine-level view of a tensor. The constructor has checked that its layout is within the storage.
+/// Engine-level view of a tensor: elements within a storage. [`View::new`] checks that they are.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The memory.
-    pub storage: &'a Storage,
-    /// The elements and their order.
-    pub layout: &'a Layout,
-    /// Their type.
-    pub dtype: DType,
+    storage: &'a Storage,
+    layout: &'a Layout,
+    dtype: DType,
 }
 
 impl<'a> View<'a> {
@@ -139,6 +136,24 @@ impl<'a> View<'a> {
             )));
         }
         Ok(Self { storage, layout, dtype })
+    }
+
+    /// The same without the check.
+    ///
+    /// # Safety
+    /// The layout is within the storage, as [`View::new`] checks.
+    #[inline]
+    pub unsafe fn new_unchecked(storage: &'a Storage, layout: &'a Layout, dtype: DType) -> Self {
+        debug_assert!(Self::new(storage, layout, dtype).is_ok());
+        Self { storage, layout, dtype }
+    }
+
+    /// The same memory under another layout, if it fits.
+    pub fn with_layout<'b>(self, layout: &'b Layout) -> Result<View<'b>>
+    where
+        'a: 'b,
+    {
+        View::new(self.storage, layout, self.dtype)
     }
 
     /// The memory.

@@ -33,8 +33,8 @@ pub fn attention(c: &call::Attention<View>) -> Result<()> {
     let call::Attention { of: ref spec, out, lse, .. } = *c;
     const OP: &str = "attention";
     let sizes = Sizes::new(OP, spec)?;
-    sizes.expect(OP, "out", &out, spec.q.dtype, [sizes.batch, sizes.heads, sizes.l, sizes.dv])?;
-    with_float!(OP, spec.q.dtype, T => {
+    sizes.expect(OP, "out", &out, spec.q.dtype(), [sizes.batch, sizes.heads, sizes.l, sizes.dv])?;
+    with_float!(OP, spec.q.dtype(), T => {
         expect(OP, "lse", &lse, <T as Float>::Acc::DTYPE, sizes.rows())?;
         let problem = Problem::<T>::new(spec, sizes);
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
@@ -48,7 +48,7 @@ pub fn attention_backward(c: &call::AttentionBackward<View>) -> Result<()> {
     let call::AttentionBackward { of: ref spec, out, lse, dout, dq, dk, dv, .. } = *c;
     const OP: &str = "attention_backward";
     let sizes = Sizes::new(OP, spec)?;
-    let dtype = spec.q.dtype;
+    let dtype = spec.q.dtype();
     for (name, view) in [("out", &out), ("dout", &dout)] {
         sizes.expect(OP, name, view, dtype, [sizes.batch, sizes.heads, sizes.l, sizes.dv])?;
     }
@@ -86,18 +86,18 @@ impl Sizes {
         if kv_heads == 0 && heads > 0 || kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
             return Err(Error::shape(format!("{op}: {heads} heads cannot share {kv_heads} heads of keys")));
         }
-        sizes.expect(op, "k", &spec.k, spec.q.dtype, [batch, kv_heads, s, d])?;
-        sizes.expect(op, "v", &spec.v, spec.q.dtype, [batch, kv_heads, s, dv])?;
+        sizes.expect(op, "k", &spec.k, spec.q.dtype(), [batch, kv_heads, s, d])?;
+        sizes.expect(op, "v", &spec.v, spec.q.dtype(), [batch, kv_heads, s, dv])?;
         if let Some(mask) = &spec.mask {
-            let dtype = if mask.dtype == DType::Bool { DType::Bool } else { spec.q.dtype };
+            let dtype = if mask.dtype() == DType::Bool { DType::Bool } else { spec.q.dtype() };
             sizes.expect(op, "mask", mask, dtype, [batch, heads, l, s])?;
         }
         Ok(sizes)
     }
 
     fn expect(&self, op: &str, what: &str, view: &View, dtype: DType, shape: [usize; 4]) -> Result<()> {
-        if view.dtype != dtype {
-            return Err(Error::dtype(format!("{op}: {what} is {}, expected {dtype}", view.dtype)));
+        if view.dtype() != dtype {
+            return Err(Error::dtype(format!("{op}: {what} is {}, expected {dtype}", view.dtype())));
         }
         if view.shape() != shape {
             return Err(Error::shape(format!("{op}: {what} has shape {:?}, expected {shape:?}", view.shape())));
@@ -317,7 +317,7 @@ impl<T: Float> Problem<T> {
         let mask = spec.mask.as_ref().map(|m| {
             let mut strides = [0; 4];
             strides.copy_from_slice(m.strides());
-            Mask::new(m.ptr(), m.dtype, strides)
+            Mask::new(m.ptr(), m.dtype(), strides)
         });
         Self {
             sizes,

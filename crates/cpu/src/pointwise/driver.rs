@@ -93,8 +93,8 @@ pub(super) fn run(job: &Job) {
     for i in 0..INPUTS {
         match job.inputs[i] {
             Some(Operand::Tensor(view)) => {
-                let convert = converter(view.dtype, job.reads[i]);
-                inputs[i] = Strided { ptr: view.ptr(), size: view.dtype.size(), convert };
+                let convert = converter(view.dtype(), job.reads[i]);
+                inputs[i] = Strided { ptr: view.ptr(), size: view.dtype().size(), convert };
                 strides[i] = view.strides();
             }
             Some(Operand::Scalar(value)) => {
@@ -114,7 +114,7 @@ pub(super) fn run(job: &Job) {
 
     let access = std::array::from_fn(|i| match job.inputs[i] {
         None => Access::Unused,
-        Some(Operand::Tensor(view)) if view.dtype == job.reads[i] && contiguous(i) => Access::Direct,
+        Some(Operand::Tensor(view)) if view.dtype() == job.reads[i] && contiguous(i) => Access::Direct,
         Some(_) => {
             let outer = &nest.strides[i][..nest.shape.len() - 1];
             let same_rows = outer.iter().all(|&s| s == 0);
@@ -123,7 +123,7 @@ pub(super) fn run(job: &Job) {
         }
     });
     let in_place = |i: usize| access[i] == Access::Direct && inputs[i].ptr == job.out.ptr();
-    let fits = job.out.dtype == job.writes && contiguous(INPUTS);
+    let fits = job.out.dtype() == job.writes && contiguous(INPUTS);
     let stream = fits && numel * job.writes.size() >= STREAM_BYTES;
     let plan = Plan {
         kernel: job.kernel,
@@ -131,7 +131,11 @@ pub(super) fn run(job: &Job) {
         inputs,
         access,
         read_size: job.reads.map(DType::size),
-        out: Strided { ptr: job.out.ptr(), size: job.out.dtype.size(), convert: converter(job.writes, job.out.dtype) },
+        out: Strided {
+            ptr: job.out.ptr(),
+            size: job.out.dtype().size(),
+            convert: converter(job.writes, job.out.dtype()),
+        },
         write_size: job.writes.size(),
         out_direct: fits && !stream && !(0..INPUTS).any(in_place),
         stream,

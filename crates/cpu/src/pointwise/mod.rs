@@ -53,16 +53,16 @@ pub fn pointwise_grad(
 
 /// `out = condition ? a : b` (see `Backend::select`).
 pub fn select(condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
-    let kernel = match out.dtype.size() {
+    let kernel = match out.dtype().size() {
         1 => kernel::compiled::<SelectBody<u8>>(),
         2 => kernel::compiled::<SelectBody<u16>>(),
         4 => kernel::compiled::<SelectBody<u32>>(),
         _ => kernel::compiled::<SelectBody<u64>>(),
     };
-    let mut reads = [out.dtype; INPUTS];
+    let mut reads = [out.dtype(); INPUTS];
     reads[0] = DType::Bool;
     let inputs = [Some(Operand::Tensor(condition)), Some(a), Some(b), None, None];
-    run(kernel, &inputs, reads, out.dtype, &[], out, false);
+    run(kernel, &inputs, reads, out.dtype(), &[], out, false);
     Ok(())
 }
 
@@ -105,7 +105,7 @@ const _: () = assert!(SMALL <= CHUNK);
 #[inline]
 fn run_flat(job: &Job) -> bool {
     let (out, writes) = (job.out, job.writes);
-    if out.dtype != writes || !out.layout.is_contiguous() {
+    if out.dtype() != writes || !out.layout().is_contiguous() {
         return false;
     }
     let mut flat = Flat {
@@ -122,11 +122,11 @@ fn run_flat(job: &Job) -> bool {
         match &job.inputs[i] {
             None => {}
             Some(Operand::Tensor(view)) => {
-                if view.dtype != job.reads[i] || !view.layout.is_contiguous() {
+                if view.dtype() != job.reads[i] || !view.layout().is_contiguous() {
                     return false;
                 }
                 flat.inputs[i] = view.ptr();
-                flat.steps[i] = view.dtype.size();
+                flat.steps[i] = view.dtype().size();
                 flat.in_place |= view.ptr() == out.ptr();
             }
             Some(Operand::Scalar(value)) => numbers[i] = (scalar_bits(*value, job.reads[i]), job.reads[i].size()),

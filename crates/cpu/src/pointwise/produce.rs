@@ -17,8 +17,8 @@ pub(crate) fn produce(out: View, dtype: DType, parallel_from: usize, make: impl 
         return;
     }
     let nest = Nest::new(out.shape(), [out.strides()]);
-    let direct = out.dtype == dtype && is_dense(&nest, 0);
-    let to = Strided { ptr: out.ptr(), size: out.dtype.size(), convert: converter(dtype, out.dtype) };
+    let direct = out.dtype() == dtype && is_dense(&nest, 0);
+    let to = Strided { ptr: out.ptr(), size: out.dtype().size(), convert: converter(dtype, out.dtype()) };
     let chunks = numel.div_ceil(CHUNK);
     let tasks = if numel < parallel_from { 1 } else { pool::num_threads() * 4 };
     pool::parallel_ranges(chunks, chunks.div_ceil(tasks), |first, last| {

@@ -39,7 +39,7 @@ impl<T: Item<Wide: Absorbed>> Best<T> for Min {
 
 /// Best value along `dim` and its index (`i64`), the first of equals; both outputs have size 1 there.
 pub fn arg_reduce(op: ArgReduce, x: View, dim: usize, values: View, indices: View) -> Result<()> {
-    with_item!(x.dtype, T => match op {
+    with_item!(x.dtype(), T => match op {
         ArgReduce::Max => run::<T, Max>(x, dim, values, indices),
         ArgReduce::Min => run::<T, Min>(x, dim, values, indices),
     });

@@ -36,18 +36,18 @@ const SHORT_RUN: usize = 16;
 
 /// Reduces the dimensions marked in `reduced`; `out` has those at size 1.
 pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
-    let kernels = kernels::select(op, x.dtype)?;
+    let kernels = kernels::select(op, x.dtype())?;
     let param = if let Reduce::Norm { p } = op { p } else { 0.0 };
-    let float = x.dtype.is_float() && !matches!(op, Reduce::Any | Reduce::All | Reduce::CountNonzero);
+    let float = x.dtype().is_float() && !matches!(op, Reduce::Any | Reduce::All | Reduce::CountNonzero);
     let numel = x.numel();
-    if (1..=TILE_COLUMNS).contains(&numel) && reduced.iter().all(|&r| r) && x.layout.is_contiguous() {
+    if (1..=TILE_COLUMNS).contains(&numel) && reduced.iter().all(|&r| r) && x.layout().is_contiguous() {
         let mut acc = kernels.empty;
         let tile = Tile { x: x.ptr(), rows: 1, stride: 0, columns: numel };
         // SAFETY: the view's elements are `numel` neighbours, and the output has one element.
         unsafe {
             (kernels.whole)(tile, param, acc.as_mut_ptr());
             finish(op, numel, &mut acc, 1, 1);
-            with_dtype!(out.dtype, O => store(&acc[..1], float, out.ptr().cast::<O>(), 0));
+            with_dtype!(out.dtype(), O => store(&acc[..1], float, out.ptr().cast::<O>(), 0));
         }
         return Ok(());
     }
@@ -56,10 +56,10 @@ pub fn reduce(op: Reduce, x: View, reduced: &[bool], out: View) -> Result<()> {
         kernels,
         op,
         param,
-        size: x.dtype.size(),
+        size: x.dtype().size(),
         x: x.ptr(),
         out: out.ptr(),
-        out_dtype: out.dtype,
+        out_dtype: out.dtype(),
         float,
         outputs: plan::count(&kept),
         per_output: plan::count(&inner),
@@ -90,13 +90,13 @@ pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
             let (kept, reduced) =
                 plan::split(x.shape(), x.strides(), &Dims::from_elem(0, x.shape().len()), &vec![true; x.shape().len()]);
             let job = Job {
-                kernels: kernels::select(op, x.dtype)?,
+                kernels: kernels::select(op, x.dtype())?,
                 op,
                 param: p,
-                size: x.dtype.size(),
+                size: x.dtype().size(),
                 x: x.ptr(),
                 out: out.ptr(),
-                out_dtype: out.dtype,
+                out_dtype: out.dtype(),
                 float: true,
                 outputs: 1,
                 per_output: plan::count(&reduced),
@@ -108,7 +108,7 @@ pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
         })
         .collect::<Result<SmallVec<[(usize, Job); 4]>>>()?;
     // All floats use the same words for partial results.
-    let kernels = kernels::select(op, out.dtype)?;
+    let kernels = kernels::select(op, out.dtype())?;
     let mut partial: SmallVec<[[u64; 3]; 16]> = SmallVec::from_elem(kernels.empty, pieces + 1);
     let slots = Slots(partial.as_mut_ptr().cast());
     let piece = |i: usize| {
@@ -141,7 +141,7 @@ pub fn foreach_norm(p: f64, xs: &[View], out: View) -> Result<()> {
     }
     finish(op, pieces, &mut acc, 1, 1);
     // SAFETY: the output has one element.
-    with_dtype!(out.dtype, O => unsafe { store(&acc[..1], true, out.ptr().cast::<O>(), 0) });
+    with_dtype!(out.dtype(), O => unsafe { store(&acc[..1], true, out.ptr().cast::<O>(), 0) });
     Ok(())
 }
 

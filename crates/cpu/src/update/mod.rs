@@ -50,7 +50,7 @@ fn number(op: &str, operand: Operand) -> Result<f64> {
         Operand::Scalar(s) => Ok(s.to_f64()),
         Operand::Tensor(v) if v.numel() == 1 => {
             // SAFETY: a view of one element begins with it.
-            Ok(with_dtype!(v.dtype, T => rushlight_core::Element::to_f64(unsafe { v.ptr().cast::<T>().read() })))
+            Ok(with_dtype!(v.dtype(), T => rushlight_core::Element::to_f64(unsafe { v.ptr().cast::<T>().read() })))
         }
         Operand::Tensor(v) => {
             Err(Error::shape(format!("{op}: a factor must have one element, this one has shape {:?}", v.shape())))
@@ -63,7 +63,7 @@ type Run = unsafe fn(update: &ParamUpdate, grad_scale: f64, start: usize, end: u
 
 /// The kernel for an update, after checking its views.
 fn check(update: &ParamUpdate) -> Result<Run> {
-    let (dtype, numel) = (update.param.dtype, update.param.numel());
+    let (dtype, numel) = (update.param.dtype(), update.param.numel());
     expect("update", "the parameter", &update.param, dtype, numel)?;
     expect("update", "the gradient", &update.grad, dtype, numel)?;
     if !update.rule.fits(update.present()) {
@@ -142,8 +142,8 @@ pub fn foreach_scale(factor: Option<Operand>, xs: &[View], found_inf: Option<Vie
     let runs: SmallVec<[Scale; 32]> = xs
         .iter()
         .map(|x| {
-            expect("foreach_scale", "a tensor", x, x.dtype, x.numel())?;
-            with_float!("foreach_scale", x.dtype, T => Ok(scale::<T> as Scale))
+            expect("foreach_scale", "a tensor", x, x.dtype(), x.numel())?;
+            with_float!("foreach_scale", x.dtype(), T => Ok(scale::<T> as Scale))
         })
         .collect::<Result<_>>()?;
     if let Some(found) = &found_inf {

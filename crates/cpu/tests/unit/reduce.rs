@@ -114,7 +114,7 @@ fn close(got: f64, want: f64, dtype: DType, what: &dyn std::fmt::Debug) {
 #[track_caller]
 fn check(op: Reduce, x: &Array, reduced: &[bool]) {
     let shape: Vec<usize> = x.layout.shape().iter().zip(reduced).map(|(&n, &r)| if r { 1 } else { n }).collect();
-    let dtype = x.view().dtype;
+    let dtype = x.view().dtype();
     let out = Array::zeros(&shape, out_dtype(op, dtype));
     reduce(op, x.view(), reduced, out.view()).unwrap();
     let groups = groups(x, reduced);

@@ -6,7 +6,7 @@ use rushlight_cpu::scan::*;
 
 fn check(op: Scan, x: &Array, dim: usize) {
     let shape = x.layout.shape();
-    let dtype = x.view().dtype;
+    let dtype = x.view().dtype();
     let widens = matches!(op, Scan::Sum | Scan::Prod) && !dtype.is_float();
     let out = Array::zeros(shape, if widens { DType::I64 } else { dtype });
     let indices = Array::zeros(shape, DType::I64);

@@ -26,7 +26,7 @@ fn check(x: &Array, dim: usize, k: Option<usize>) {
         *s = k;
     }
     for largest_first in [false, true] {
-        let (values, indices) = (Array::zeros(&out_shape, x.view().dtype), Array::zeros(&out_shape, DType::I64));
+        let (values, indices) = (Array::zeros(&out_shape, x.view().dtype()), Array::zeros(&out_shape, DType::I64));
         match k {
             None => sort(x.view(), dim, largest_first, values.view(), indices.view()).unwrap(),
             Some(_) => topk(x.view(), dim, largest_first, values.view(), indices.view()).unwrap(),

@@ -25,7 +25,8 @@ impl Temporary {
     }
 
     pub(super) fn view(&self) -> View<'_> {
-        View { storage: &self.storage, layout: &self.layout, dtype: self.dtype }
+        // SAFETY: contiguous, and the storage was allocated for it.
+        unsafe { View::new_unchecked(&self.storage, &self.layout, self.dtype) }
     }
 }
 
@@ -39,7 +40,7 @@ pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result
         copy(engine, src, between.view())?;
         copy(engine, between.view(), out)
     };
-    match (src.dtype, out.dtype) {
+    match (src.dtype(), out.dtype()) {
         (from, to) if from == to || !(from.is_carried() || to.is_carried()) => {
             execute(engine, call::Copy { src: bits(src), out: bits(out) })
         }
@@ -87,7 +88,7 @@ fn masked(engine: &'static dyn Backend, src: View, out: View, mask: i64) -> Resu
         engine,
         call::Pointwise {
             op: Pointwise::BitwiseAnd,
-            compute: out.dtype,
+            compute: out.dtype(),
             inputs: inputs[..].into(),
             params: Default::default(),
             out,
@@ -105,13 +106,13 @@ fn on_host<S: Element, D: Element>(
     out: View,
     run: impl Fn(&[S], &mut [D]) + Sync,
 ) -> Result<()> {
-    if !src.layout.is_contiguous() {
-        let dense = Temporary::new(engine, src, src.dtype)?;
+    if !src.layout().is_contiguous() {
+        let dense = Temporary::new(engine, src, src.dtype())?;
         execute(engine, call::Copy { src: bits(src), out: bits(dense.view()) })?;
         return on_host(engine, dense.view(), out, run);
     }
-    if !out.layout.is_contiguous() {
-        let dense = Temporary::new(engine, out, out.dtype)?;
+    if !out.layout().is_contiguous() {
+        let dense = Temporary::new(engine, out, out.dtype())?;
         on_host(engine, src, dense.view(), run)?;
         return execute(engine, call::Copy { src: bits(dense.view()), out: bits(out) });
     }
@@ -133,10 +134,10 @@ fn on_host<S: Element, D: Element>(
     // SAFETY: elements are plain bytes; the slices cover exactly the vectors.
     unsafe {
         let bytes = std::slice::from_raw_parts_mut(from.as_mut_ptr().cast::<u8>(), n * size_of::<S>());
-        engine.download(src.storage, src.layout.offset() * size_of::<S>(), bytes)?;
+        engine.download(src.storage(), src.layout().offset() * size_of::<S>(), bytes)?;
         run(&from, &mut to);
         let bytes = std::slice::from_raw_parts(to.as_ptr().cast::<u8>(), n * size_of::<D>());
-        engine.upload(bytes, out.storage, out.layout.offset() * size_of::<D>())
+        engine.upload(bytes, out.storage(), out.layout().offset() * size_of::<D>())
     }
 }
 

@@ -141,12 +141,8 @@ impl Batch {
 
 /// A transposed view.
 fn turned(v: View) -> Layout {
-    let rank = v.layout.rank();
-    v.layout.transpose(rank - 2, rank - 1)
-}
-
-fn with<'a>(v: View<'a>, layout: &'a Layout) -> View<'a> {
-    View { layout, ..v }
+    let rank = v.layout().rank();
+    v.layout().transpose(rank - 2, rank - 1)
 }
 
 fn address(v: View) -> DevicePtr {
@@ -198,13 +194,13 @@ impl Factorisations for Routines {
     /// A factorisation of every matrix of a batch; see [`Linalg`]. Returns an error if the CPU should compute it.
     fn linalg(&'static self, gpu: &Gpu, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()> {
         let declined = || Error::unsupported(format!("{op:?} is not computed on {}; use the CPU", gpu.device()));
-        let Some(a) = inputs.first().filter(|a| a.layout.rank() >= 2) else { return Err(declined()) };
-        let (lead, rank) = (a.shape(), a.layout.rank());
+        let Some(a) = inputs.first().filter(|a| a.layout().rank() >= 2) else { return Err(declined()) };
+        let (lead, rank) = (a.shape(), a.layout().rank());
         let (m, n) = (lead[rank - 2], lead[rank - 1]);
-        let b = Batch { count: lead[..rank - 2].iter().product(), m, n, dtype: a.dtype, single: rank == 2 };
-        let fits = matches!(a.dtype, DType::F32 | DType::F64)
+        let b = Batch { count: lead[..rank - 2].iter().product(), m, n, dtype: a.dtype(), single: rank == 2 };
+        let fits = matches!(a.dtype(), DType::F32 | DType::F64)
             && [m, n, b.count].iter().all(|&size| size > 0)
-            && inputs.iter().chain(outputs).all(|v| v.dtype == a.dtype && v.layout.is_contiguous())
+            && inputs.iter().chain(outputs).all(|v| v.dtype() == a.dtype() && v.layout().is_contiguous())
             && inputs.iter().flat_map(|v| v.shape()).all(|&size| size <= i32::MAX as usize);
         if !fits || !pays(op, &b) {
             return Err(declined());

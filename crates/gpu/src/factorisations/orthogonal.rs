@@ -1,6 +1,6 @@
 //! QR, singular values and eigenvalues.
 
-use super::{On, Routine, Vectors, address, turned, with};
+use super::{On, Routine, Vectors, address, turned};
 use crate::device::Temporary;
 use rushlight_core::{Result, View};
 
@@ -11,14 +11,14 @@ impl On<'_> {
         let reflections = m.min(n);
         let tau = self.temporary(&[b.count, reflections], b.dtype)?;
         // Both of shape […, columns, rows]: column-major.
-        let work = self.packed(with(a, &turned(a)))?;
+        let work = self.packed(a.with_layout(&turned(a))?)?;
         let (matrix, scales) = (address(work.view()), address(tau.view()));
         self.each(|i| Routine::Geqrf { m, n, a: b.at(matrix, i, m * n), tau: b.at(scales, i, reflections) })?;
-        let rank = work.view().layout.rank();
-        let first = |t: &Temporary, dim: usize, count: usize| t.view().layout.slice(dim, 0, count, 1);
+        let rank = work.view().layout().rank();
+        let first = |t: &Temporary, dim: usize, count: usize| t.view().layout().slice(dim, 0, count, 1);
         // R: the upper triangle of the first k rows.
         let head = first(&work, rank - 1, k).transpose(rank - 2, rank - 1);
-        self.copy(with(work.view(), &head), r)?;
+        self.copy(work.view().with_layout(&head)?, r)?;
         self.keep_triangle(r, true)?;
         // Q, with the requested number of columns.
         let mut shape = a.shape().to_vec();
@@ -26,8 +26,8 @@ impl On<'_> {
         let columns = self.temporary(&shape, b.dtype)?;
         let shared = k.min(n);
         self.copy(
-            with(work.view(), &first(&work, rank - 2, shared)),
-            with(columns.view(), &first(&columns, rank - 2, shared)),
+            work.view().with_layout(&first(&work, rank - 2, shared))?,
+            columns.view().with_layout(&first(&columns, rank - 2, shared))?,
         )?;
         let matrix = address(columns.view());
         self.each(|i| Routine::Orgqr {
@@ -37,7 +37,7 @@ impl On<'_> {
             a: b.at(matrix, i, m * k),
             tau: b.at(scales, i, reflections),
         })?;
-        self.copy(with(columns.view(), &turned(columns.view())), q)
+        self.copy(columns.view().with_layout(&turned(columns.view()))?, q)
     }
 
     pub(super) fn svd(&self, a: View, s: View, vectors: Option<[View; 2]>) -> Result<()> {
@@ -47,7 +47,7 @@ impl On<'_> {
         // The routine needs at least as many rows as columns. Read as column-major, a wide row-major matrix is tall,
         // and its U and V are our row-major Vh and U.
         let wide = b.m < b.n;
-        let work = if wide { self.packed(a)? } else { self.packed(with(a, &turned(a)))? };
+        let work = if wide { self.packed(a)? } else { self.packed(a.with_layout(&turned(a))?)? };
         let (rows, columns) = (b.m.max(b.n), b.m.min(b.n));
         let by_columns = |v: View| self.temporary(turned(v).shape(), b.dtype);
         let turned_vectors = match vectors {
@@ -60,8 +60,11 @@ impl On<'_> {
             (None, None) => (0, 0),
         };
         // Number of vectors of the taller side: as many as values, or all.
-        let wanted = vectors
-            .map_or(0, |[u, vh]| if wide { vh.shape()[vh.layout.rank() - 2] } else { *u.shape().last().unwrap_or(&0) });
+        let wanted =
+            vectors.map_or(
+                0,
+                |[u, vh]| if wide { vh.shape()[vh.layout().rank() - 2] } else { *u.shape().last().unwrap_or(&0) },
+            );
         let kind = match vectors {
             None => Vectors::Absent,
             Some(_) if wanted == rows => Vectors::Full,
@@ -81,7 +84,7 @@ impl On<'_> {
         b.all_well(call, &infos, |_| why.into())?;
         if let (Some(from), Some(to)) = (&turned_vectors, vectors) {
             for (from, to) in from.iter().zip(to) {
-                self.copy(with(from.view(), &turned(from.view())), to)?;
+                self.copy(from.view().with_layout(&turned(from.view()))?, to)?;
             }
         }
         Ok(())
@@ -103,7 +106,7 @@ impl On<'_> {
         let why = "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues.";
         b.all_well(call, &infos, |_| why.into())?;
         match vectors {
-            Some(to) => self.copy(with(work.view(), &turned(work.view())), to),
+            Some(to) => self.copy(work.view().with_layout(&turned(work.view()))?, to),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Systems of equations, determinants, inverses and Cholesky factors.
 
-use super::{Batch, On, Routine, Shared, Triangle, Triangular, address, lock, turned, with};
+use super::{Batch, On, Routine, Shared, Triangle, Triangular, address, lock, turned};
 use crate::device::{Gpu, Temporary};
 use crate::driver::DevicePtr;
 use rushlight_core::{DType, Result, View};
@@ -28,7 +28,7 @@ impl On<'_> {
         (x, columns): (DevicePtr, usize),
     ) -> Result<()> {
         let b = &self.b;
-        let (matrix, swaps, size) = (address(factors.view()), address(rows.view()), rows.view().dtype.size());
+        let (matrix, swaps, size) = (address(factors.view()), address(rows.view()), rows.view().dtype().size());
         self.each(|i| Routine::Getrs {
             transposed: !transposed,
             n: b.n,
@@ -42,7 +42,7 @@ impl On<'_> {
 
     pub(super) fn determinant(&self, a: View, out: View, log: Option<View>) -> Result<()> {
         let (factors, mut rows, _) = self.lu(a)?;
-        if rows.view().dtype != DType::I64 {
+        if rows.view().dtype() != DType::I64 {
             let wide = self.temporary(&[self.b.count, self.b.n], DType::I64)?;
             self.copy(rows.view(), wide.view())?;
             rows = wide;
@@ -70,14 +70,14 @@ impl On<'_> {
         let (factors, rows, infos) = self.lu(a)?;
         let why = "The solver failed because the input matrix is singular.";
         self.b.all_well("torch.linalg.solve", &infos, |_| why.into())?;
-        let by_columns = self.packed(with(rhs, &turned(rhs)))?;
+        let by_columns = self.packed(rhs.with_layout(&turned(rhs))?)?;
         self.solve_factored((&factors, &rows), false, (address(by_columns.view()), columns))?;
-        self.copy(with(by_columns.view(), &turned(by_columns.view())), x)
+        self.copy(by_columns.view().with_layout(&turned(by_columns.view()))?, x)
     }
 
     pub(super) fn cholesky(&self, a: View, l: View) -> Result<()> {
         // Faster with the library's lower triangle.
-        let (b, work) = (&self.b, self.packed(with(a, &turned(a)))?);
+        let (b, work) = (&self.b, self.packed(a.with_layout(&turned(a))?)?);
         let matrix = address(work.view());
         let infos = self.each(|i| Routine::Potrf { n: b.n, a: b.at(matrix, i, b.n * b.n) })?;
         b.all_well("linalg.cholesky", &infos, |info| {
@@ -86,7 +86,7 @@ impl On<'_> {
                  positive-definite)."
             )
         })?;
-        self.copy(with(work.view(), &turned(work.view())), l)?;
+        self.copy(work.view().with_layout(&turned(work.view()))?, l)?;
         self.keep_triangle(l, false)
     }
 }

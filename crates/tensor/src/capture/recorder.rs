@@ -445,7 +445,7 @@ impl Recorded {
             let places: Vec<(View, usize)> =
                 outputs.iter().enumerate().map(|(i, t)| (t.engine_view(), first + i)).collect();
             let output =
-                |(view, slot): &(View, usize)| Output { shape: view.shape().into(), dtype: view.dtype, slot: *slot };
+                |(view, slot): &(View, usize)| Output { shape: view.shape().into(), dtype: view.dtype(), slot: *slot };
             Ok((recording.finish(&places)?, places.iter().map(output).collect()))
         };
         let (graph, places) = match finish() {

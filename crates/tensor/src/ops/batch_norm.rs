@@ -5,7 +5,7 @@ use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record_masked, recording};
 use rushlight_core::backend::{BatchNorm, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Error, Layout, Result, View, setters};
+use rushlight_core::{DType, Error, Layout, Result, setters};
 
 /// The arguments of [`Tensor::batch_norm`] besides the input.
 #[derive(Clone, Copy)]
@@ -196,7 +196,7 @@ impl Backward {
         let [dx, dweight, dbias] = grads.views();
         let (spec, layout) = in_memory(self.spec, &x)?;
         let (dy_layout, dx_layout) = (layout.clone().with_offset(dy.layout().offset()), layout.clone().with_offset(0));
-        let dx = dx.map(|dx| View { layout: &dx_layout, ..dx });
+        let dx = dx.map(|dx| dx.with_layout(&dx_layout)).transpose()?;
         let (w, mean, rstd) =
             (weight.as_ref().map(|w| w.engine_view()), self.mean.engine_view(), self.rstd.engine_view());
         x.run(call::BatchNormBackward {

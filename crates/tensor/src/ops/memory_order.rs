@@ -104,20 +104,20 @@ pub(crate) fn in_memory_order(
     out: View,
     run: impl FnOnce([Option<Operand>; OPERANDS], View) -> Result<()>,
 ) -> Result<()> {
-    if out.layout.is_contiguous() {
+    if out.layout().is_contiguous() {
         return run(inputs, out);
     }
-    let order = out.layout.memory_order();
+    let order = out.layout().memory_order();
     let layouts = inputs.map(|input| match input {
-        Some(Operand::Tensor(view)) => Some(view.layout.permute(&order)),
+        Some(Operand::Tensor(view)) => Some(view.layout().permute(&order)),
         _ => None,
     });
     let mut permuted = inputs;
     for (input, layout) in permuted.iter_mut().zip(&layouts) {
         if let (Some(Operand::Tensor(view)), Some(layout)) = (input, layout) {
-            view.layout = layout;
+            *view = view.with_layout(layout)?;
         }
     }
-    let layout = out.layout.permute(&order);
-    run(permuted, View { layout: &layout, ..out })
+    let layout = out.layout().permute(&order);
+    run(permuted, out.with_layout(&layout)?)
 }

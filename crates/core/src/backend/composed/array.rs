@@ -73,7 +73,7 @@ fn with_operands<T>(args: &[Arg], shape: &[usize], f: impl FnOnce(&[Operand]) ->
         .iter()
         .zip(&layouts)
         .map(|(arg, layout)| match (arg, layout) {
-            (Arg::Array(array), Some(layout)) => Operand::Tensor(View { layout, ..array.view() }),
+            (Arg::Array(array), Some(layout)) => Operand::Tensor(array.view_as(layout)),
             (Arg::Array(array), None) => Operand::Tensor(array.view()),
             (Arg::Number(number), _) => Operand::Scalar(*number),
         })
@@ -124,14 +124,14 @@ macro_rules! binary {
 impl<'a> Array<'a> {
     /// The caller's view.
     pub fn of(view: View<'a>) -> Self {
-        Self { memory: Memory::Caller(view.storage), layout: view.layout.clone(), dtype: view.dtype }
+        Self { memory: Memory::Caller(view.storage()), layout: view.layout().clone(), dtype: view.dtype() }
     }
 
     /// The memory of a dense view, in memory order, under a shape.
     pub fn dense(view: View<'a>, shape: &[usize]) -> Result<Self> {
-        let layout = Layout::contiguous(shape)?.with_offset(view.layout.offset());
-        View::new(view.storage, &layout, view.dtype)?;
-        Ok(Self { memory: Memory::Caller(view.storage), layout, dtype: view.dtype })
+        let layout = Layout::contiguous(shape)?.with_offset(view.layout().offset());
+        View::new(view.storage(), &layout, view.dtype())?;
+        Ok(Self { memory: Memory::Caller(view.storage()), layout, dtype: view.dtype() })
     }
 
     /// Scratch memory, uninitialised and contiguous.
@@ -186,7 +186,13 @@ impl<'a> Array<'a> {
     }
 
     pub fn view(&self) -> View<'_> {
-        View { storage: self.storage(), layout: &self.layout, dtype: self.dtype }
+        self.view_as(&self.layout)
+    }
+
+    fn view_as<'v>(&'v self, layout: &'v Layout) -> View<'v> {
+        // SAFETY: layouts come from checked views or whole scratch memory, and from there by slicing, permuting and
+        // expanding, which stay within.
+        unsafe { View::new_unchecked(self.storage(), layout, self.dtype) }
     }
 
     pub fn shape(&self) -> &[usize] {

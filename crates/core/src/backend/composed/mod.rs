@@ -101,7 +101,7 @@ fn execute<'v>(call: impl Into<Call<View<'v>>>) -> Result<()> {
     let Some(out) = call.output() else { return Ok(()) };
     // SAFETY: the views of a default body come from those of the call it stands for, which keep its contract, and from
     // scratch memory of its own; `Array` checks every layout it makes.
-    unsafe { super::execute(out.storage.backend(), &call) }
+    unsafe { super::execute(out.storage().backend(), &call) }
 }
 
 /// Maximum elements of an intermediate; a single row or image may need more.

@@ -132,7 +132,7 @@ pub fn batch_norm_backward(c: &call::BatchNormBackward<View>) -> Result<()> {
     if relu {
         let y = hat.uninit(&whole, hat.dtype())?;
         affine(hat, [weight, bias], &channels, &[&y])?;
-        let masked = y.gt(0.0)?.choose(&dy, 0.0, c.dy.dtype)?;
+        let masked = y.gt(0.0)?.choose(&dy, 0.0, c.dy.dtype())?;
         return execute(call::BatchNormBackward { relu: false, dy: masked.view(), ..*c });
     }
     if let Some(dx) = dx {

@@ -20,8 +20,8 @@ pub fn dropped(like: &Array, p: f64, stream: Philox, first: u64, shape: &[usize]
 /// Default body of [`Dropout`](call::Dropout).
 pub fn dropout(c: &call::Dropout<View>) -> Result<()> {
     let call::Dropout { x, p, stream, out } = *c;
-    if !out.dtype.is_float() {
-        return Err(Error::dtype(format!("dropout takes floats, not {}", out.dtype)));
+    if !out.dtype().is_float() {
+        return Err(Error::dtype(format!("dropout takes floats, not {}", out.dtype())));
     }
     let (x, out) = (Array::of(x), Array::of(out));
     let dropped = dropped(&x, p, stream, 0, out.shape())?;
@@ -36,5 +36,5 @@ pub fn permutation(c: &call::Permutation<View>) -> Result<()> {
         &mut order,
     );
     let bytes: Vec<u8> = order.iter().flat_map(|v| v.to_ne_bytes()).collect();
-    c.out.storage.backend().upload(&bytes, c.out.storage, c.out.layout.offset() * DType::I64.size())
+    c.out.storage().backend().upload(&bytes, c.out.storage(), c.out.layout().offset() * DType::I64.size())
 }

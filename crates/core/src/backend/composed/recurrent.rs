@@ -58,7 +58,7 @@ pub fn matmul_gelu_backward(c: &call::MatMulGeluBackward<View>) -> Result<()> {
     let out = c.product.out;
     let values = [Some(call::Operand::Tensor(out)), Some(call::Operand::Tensor(c.kept)), None, None, None];
     let op = Pointwise::GeluTanh;
-    let compute = out.dtype.compute();
+    let compute = out.dtype().compute();
     execute(call::PointwiseGrad { op, wrt: 0, compute, params: Default::default(), values, out })?;
     Array::of(out).wide()?.sum(&[0, 1])?.copy_to(&Array::of(c.sums))
 }

@@ -13,7 +13,7 @@ fn check(x: &Array, dim: usize) {
         *s = 1;
     }
     for op in [ArgReduce::Max, ArgReduce::Min] {
-        let (values, indices) = (Array::zeros(&shape, x.view().dtype), Array::zeros(&shape, DType::I64));
+        let (values, indices) = (Array::zeros(&shape, x.view().dtype()), Array::zeros(&shape, DType::I64));
         arg_reduce(op, x.view(), dim, values.view(), indices.view()).unwrap();
         let (all, values, indices) = (x.to_f64(), values.to_f64(), indices.to_vec::<i64>());
         let inner: usize = x.layout.shape().iter().skip(dim + 1).product();
