@@ -11,7 +11,7 @@ use rushlight_core::{DType, Dims, Result, Scalar, View};
 /// Minimum elements per task.
 const GRAIN: usize = 16_384;
 
-/// Copies `src` to `out` (see `Backend::copy`).
+/// Copies `src` to `out` (see `call::Copy`).
 pub fn copy(src: View, out: View) -> Result<()> {
     let same = src.ptr() == out.ptr() && src.dtype() == out.dtype() && src.strides() == out.strides();
     if out.numel() > 0 && !same {
@@ -26,7 +26,7 @@ pub fn copy(src: View, out: View) -> Result<()> {
     Ok(())
 }
 
-/// Sets every element (see `Backend::fill`).
+/// Sets every element (see `call::Fill`).
 pub fn fill(value: Scalar, out: View) -> Result<()> {
     if out.numel() > 0 {
         let mut bits = scalar_bits(value, out.dtype());
@@ -43,7 +43,7 @@ pub fn fill(value: Scalar, out: View) -> Result<()> {
     Ok(())
 }
 
-/// `out[i] = start + i * step` in row-major order (see `Backend::arange`).
+/// `out[i] = start + i * step` in row-major order (see `call::Arange`).
 pub fn arange(start: Scalar, step: Scalar, out: View) -> Result<()> {
     if out.dtype().is_float() {
         let (start, step) = (start.to_f64(), step.to_f64());

@@ -68,7 +68,7 @@ macro_rules! number {
 }
 number!(f32 f64);
 
-/// See `Backend::distances`.
+/// See `call::Distances`.
 pub fn distances(p: f64, a: View, b: View, out: View) -> Result<bool> {
     let norm = match p {
         0.0 => Norm::Count,
@@ -86,7 +86,7 @@ pub fn distances(p: f64, a: View, b: View, out: View) -> Result<bool> {
     Ok(true)
 }
 
-/// See `Backend::euclidean`.
+/// See `call::Euclidean`.
 pub fn euclidean(a: View, b: View, out: View) -> Result<bool> {
     let sizes = sizes(a, b, out)?;
     match a.dtype() {

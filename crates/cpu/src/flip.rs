@@ -19,7 +19,7 @@ struct Dim {
     to: isize,
 }
 
-/// See `Backend::flip`.
+/// See `call::Flip`.
 pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
     if x.numel() == 0 {
         return Ok(true);

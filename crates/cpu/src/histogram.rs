@@ -38,7 +38,7 @@ macro_rules! number {
 }
 number!(f32 f64);
 
-/// See `Backend::histogram`.
+/// See `call::Histogram`.
 pub fn histogram(x: View, low: f64, high: f64, out: View) -> Result<bool> {
     let bins = out.numel();
     let sensible = low < high && out.dtype() == DType::I64 && out.layout().is_contiguous();

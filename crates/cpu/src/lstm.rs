@@ -26,7 +26,7 @@ fn sizes(gates: View, states: &[View]) -> Result<Option<[usize; 2]>> {
     Ok((gates.dtype() == DType::F32 && states.iter().all(|v| v.dtype() == DType::F32)).then_some([batch, hidden]))
 }
 
-/// See `Backend::lstm_cell`.
+/// See `call::LstmCell`.
 pub fn lstm_cell(gates: View, before: View, c: View, h: View) -> Result<bool> {
     let Some([batch, hidden]) = sizes(gates, &[before, c, h])? else { return Ok(false) };
     let [gates, before, c, h] = [gates, before, c, h].map(|v| Shared::new(v.ptr().cast::<f32>()));
@@ -40,7 +40,7 @@ pub fn lstm_cell(gates: View, before: View, c: View, h: View) -> Result<bool> {
     Ok(true)
 }
 
-/// See `Backend::lstm_cell_backward`.
+/// See `call::LstmCellBackward`.
 pub fn lstm_cell_backward(step: &call::LstmCellBackward<View>) -> Result<bool> {
     let (dc, dgates) = (step.dc, step.dgates);
     let states = [step.before, step.c, step.dh, dc, step.outer.unwrap_or(dc)];

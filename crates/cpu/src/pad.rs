@@ -50,7 +50,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// See `Backend::pad_from`.
+/// See `call::PadFrom`.
 pub fn pad_from(x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
     let (rank, lead) = (x.shape().len(), x.shape().len().saturating_sub(sources.len()));
     let fits = out.shape().len() == rank

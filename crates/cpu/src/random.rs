@@ -17,7 +17,7 @@ use rushlight_core::rng::{self, Distribution, LONGEST_PERMUTATION, uniform_f32, 
 use rushlight_core::{DType, Element, Error, Philox, Result, View};
 use std::mem::MaybeUninit;
 
-/// Random values (see `Backend::random`).
+/// Random values (see `call::Random`).
 pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<()> {
     // Half types draw `f32` values and round them.
     let narrow = matches!(out.dtype(), DType::F32 | DType::F16 | DType::BF16);
@@ -64,7 +64,7 @@ pub fn random(distribution: Distribution, stream: Philox, out: View) -> Result<(
     Ok(())
 }
 
-/// See `Backend::permutation`.
+/// See `call::Permutation`.
 pub fn permutation(stream: Philox, out: View) -> Result<bool> {
     if out.dtype() != DType::I64 || !out.layout().is_contiguous() || out.numel() > LONGEST_PERMUTATION {
         return Err(Error::value(format!("permutation: {} elements of {}", out.numel(), out.dtype())));
@@ -76,7 +76,7 @@ pub fn permutation(stream: Philox, out: View) -> Result<bool> {
     Ok(true)
 }
 
-/// `out = uniform(word i) >= p ? x / (1 - p) : 0` (see `Backend::dropout`).
+/// `out = uniform(word i) >= p ? x / (1 - p) : 0` (see `call::Dropout`).
 pub fn dropout(x: View, p: f64, stream: Philox, out: View) -> Result<()> {
     if !out.dtype().is_float() {
         return Err(Error::dtype(format!("dropout takes floats, not {}", out.dtype())));

@@ -129,7 +129,7 @@ fn planes<T: Number>(plan: &Plan<T>, x: View, y: View) -> Result<usize> {
     Ok(x.numel() / inputs)
 }
 
-/// See `Backend::resample`.
+/// See `call::Resample`.
 pub fn resample(spec: &Resample, x: View, y: View) -> Result<bool> {
     match x.dtype() {
         DType::F32 => forward::<f32>(spec, x, y),
@@ -138,7 +138,7 @@ pub fn resample(spec: &Resample, x: View, y: View) -> Result<bool> {
     }
 }
 
-/// See `Backend::resample_backward`.
+/// See `call::ResampleBackward`.
 pub fn resample_backward(spec: &Resample, dy: View, dx: View) -> Result<bool> {
     match dy.dtype() {
         DType::F32 => backward::<f32>(spec, dy, dx),

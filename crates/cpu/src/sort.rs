@@ -429,7 +429,7 @@ pub fn topk(x: View, dim: usize, largest: bool, values: View, indices: View) -> 
     Ok(())
 }
 
-/// The element of a rank along `dim`; see `Backend::kth`. The outputs have size one there.
+/// The element of a rank along `dim`; see `call::Kth`. The outputs have size one there.
 pub fn kth(x: View, dim: usize, rank: Rank, values: View, indices: View) -> Result<bool> {
     let n = plan::along(x.shape(), dim, [x.strides()]).0;
     if n == 0 {

@@ -252,7 +252,7 @@ pub trait Convolutions: Send + Sync + 'static {
 
 /// A library of factorisations, for one device.
 pub trait Factorisations: Send + Sync + 'static {
-    /// [`Backend::linalg`](rushlight_core::Backend::linalg).
+    /// [`call::Linalg`](rushlight_core::backend::call::Linalg).
     fn linalg(&'static self, gpu: &Gpu, op: Linalg, inputs: &[View], outputs: &[View]) -> Result<()>;
 }
 

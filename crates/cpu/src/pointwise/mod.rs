@@ -22,7 +22,7 @@ pub(crate) const PARALLEL_FROM: usize = 32_768;
 /// The same for ops that are bound by arithmetic.
 pub(crate) const PARALLEL_FROM_HEAVY: usize = 8_192;
 
-/// A row of the op table (see `Backend::pointwise`).
+/// A row of the op table (see `call::Pointwise`).
 pub fn pointwise(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f64], out: View) -> Result<()> {
     let kernel = kernel::value(op, compute).ok_or_else(|| unavailable(op, compute))?;
     let class = op.class();
@@ -36,7 +36,7 @@ pub fn pointwise(op: Pointwise, compute: DType, inputs: &[Operand], params: &[f6
     Ok(())
 }
 
-/// The derivative of a row (see `Backend::pointwise_grad`).
+/// The derivative of a row (see `call::PointwiseGrad`).
 pub fn pointwise_grad(
     op: Pointwise,
     wrt: usize,
@@ -51,7 +51,7 @@ pub fn pointwise_grad(
     Ok(())
 }
 
-/// `out = condition ? a : b` (see `Backend::select`).
+/// `out = condition ? a : b` (see `call::Select`).
 pub fn select(condition: View, a: Operand, b: Operand, out: View) -> Result<()> {
     let kernel = match out.dtype().size() {
         1 => kernel::compiled::<SelectBody<u8>>(),
