@@ -4,7 +4,7 @@
 //! other knowledge of ops: a call knows its name, what it reads and writes, and what it costs.
 
 use crate::backend::call::{Access, Shaped};
-use crate::backend::{Call, View};
+use crate::backend::{Call, Storage, View};
 use crate::{DType, Device, Error, Layout, Result};
 use std::collections::HashMap;
 use std::fmt;
@@ -37,14 +37,13 @@ pub struct Buffer {
     pub device: Device,
     /// The size.
     pub bytes: usize,
-    /// Whether the program reads elements that it did not write: an input, a parameter, a constant.
+    /// Whether the memory was there before: an input, a parameter, an optimizer's state.
     pub outside: bool,
 }
 
 /// Engine calls in order, over numbered buffers.
 ///
-/// A buffer is a block of memory. A block that was freed and allocated again within the step keeps its number; a write
-/// of all its elements ends the life of the old ones.
+/// A buffer is a block of memory from its allocation on: memory that was freed and allocated again has another number.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     buffers: Vec<Buffer>,
@@ -54,19 +53,28 @@ pub struct Program {
 }
 
 impl Program {
-    /// Adds a call.
+    /// A program of these calls; [`verify`](Program::verify) says whether it is one.
+    pub fn new(buffers: Vec<Buffer>, calls: Vec<Call<Slot>>) -> Self {
+        Self { buffers, calls, numbers: HashMap::new() }
+    }
+
+    /// Adds memory that the step has allocated: a new buffer, also where a freed one was.
+    pub fn allocate(&mut self, storage: &Storage) {
+        if storage.bytes() > 0 {
+            self.numbers.insert(storage.ptr() as usize, self.buffers.len());
+            self.buffers.push(Buffer { device: storage.device(), bytes: storage.bytes(), outside: false });
+        }
+    }
+
+    /// Adds a call. Memory that the step has not allocated comes from outside.
     pub fn push(&mut self, call: &Call<View>) {
         let Self { buffers, numbers, .. } = self;
-        let noted = call.map(&mut |access, view| {
+        let noted = call.map(&mut |_, view| {
             let storage = view.storage();
-            let next = buffers.len();
-            let buffer = *numbers.entry(storage.ptr() as usize).or_insert(next);
-            if buffer == next {
-                let outside = call.effective(access) != Access::Write;
-                buffers.push(Buffer { device: storage.device(), bytes: storage.bytes(), outside });
+            let buffer = *numbers.entry(storage.ptr() as usize).or_insert(buffers.len());
+            if buffer == buffers.len() {
+                buffers.push(Buffer { device: storage.device(), bytes: storage.bytes(), outside: true });
             }
-            // Another block may begin at the address of a freed one.
-            buffers[buffer].bytes = buffers[buffer].bytes.max(storage.bytes());
             Slot { buffer, layout: view.layout().clone(), dtype: view.dtype() }
         });
         self.calls.push(noted);

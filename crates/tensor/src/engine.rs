@@ -3,7 +3,18 @@
 
 use crate::{Tensor, profile, program};
 use rushlight_core::backend::{Call, View, execute};
-use rushlight_core::{Backend, DType, Result};
+use rushlight_core::{Backend, DType, Result, Storage};
+use std::sync::Arc;
+
+/// Uninitialised memory for a tensor.
+#[inline]
+pub(crate) fn allocate(backend: &'static dyn Backend, bytes: usize) -> Result<Arc<Storage>> {
+    let storage = Arc::new(backend.alloc(bytes)?);
+    if program::is_noting() {
+        program::note_memory(&storage);
+    }
+    Ok(storage)
+}
 
 impl Tensor {
     /// The engine of this tensor's device.

@@ -14,7 +14,7 @@
 
 pub use rushlight_core::program::{Buffer, Program, Slot};
 
-use rushlight_core::backend::{Call, View};
+use rushlight_core::backend::{Call, Storage, View};
 use std::cell::{Cell, RefCell};
 use std::io::Write;
 
@@ -34,6 +34,15 @@ pub(crate) fn note(call: &Call<View>) {
     PROGRAM.with_borrow_mut(|program| {
         if let Some(program) = program {
             program.push(call);
+        }
+    });
+}
+
+#[cold]
+pub(crate) fn note_memory(storage: &Storage) {
+    PROGRAM.with_borrow_mut(|program| {
+        if let Some(program) = program {
+            program.allocate(storage);
         }
     });
 }

@@ -2,6 +2,7 @@
 
 use crate::autograd::{Meta, mode};
 use crate::capture;
+use crate::engine::allocate;
 use rushlight_core::backend::View;
 use rushlight_core::{Backend, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Storage};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -60,8 +61,8 @@ impl Tensor {
     /// A contiguous tensor with whatever values the memory holds.
     pub(crate) fn uninit(backend: &'static dyn Backend, shape: &[usize], dtype: DType) -> Result<Self> {
         let layout = Layout::contiguous(shape)?;
-        let storage = backend.alloc(layout.numel() * dtype.size())?;
-        Ok(Self::from_parts(Arc::new(storage), layout, dtype, Meta::default()))
+        let storage = allocate(backend, layout.numel() * dtype.size())?;
+        Ok(Self::from_parts(storage, layout, dtype, Meta::default()))
     }
 
     /// A contiguous tensor with whatever values the memory holds, on this tensor's device.

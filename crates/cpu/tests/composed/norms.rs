@@ -1,7 +1,7 @@
 //! Softmax and normalisations.
 
 use crate::support::*;
-use rushlight_core::backend::{Backend, BatchNorm, RowNorm, call};
+use rushlight_core::backend::{Backend, BatchNorm, Outcome, RowNorm, call};
 use rushlight_core::{DType, Result};
 
 #[test]
@@ -118,7 +118,14 @@ fn rows_in_two_dtypes() {
 #[test]
 fn the_variable_chooses_the_engine() {
     let composed = std::env::var_os("RUSHLIGHT_CPU_COMPOSED").is_some_and(|v| v == "1");
-    assert_eq!(in_two_dtypes(rushlight_cpu::backend()).is_ok(), composed);
+    let runs_softmax = |engine: &'static dyn Backend| {
+        let [x, y] = [1, 2].map(|seed| Tensor::random(engine, DType::F32, &[2, 3], seed));
+        let call = call::Softmax { log: false, dims: [2, 3, 1], x: x.view(), y: y.view() };
+        // SAFETY: the arrays have the shape that the call says.
+        unsafe { engine.run(&call.into()) }.unwrap() == Outcome::Done
+    };
+    assert_eq!(runs_softmax(rushlight_cpu::backend()), !composed);
+    assert!(!runs_softmax(rushlight_cpu::composed()));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::number::fitting;
 use crate::arg::Arg;
 use crate::autograd::{Grads, Meta, edges, no_grad, record, record_conversion, recording};
 use crate::capture;
+use crate::engine::allocate;
 use crate::profile::transfer;
 use crate::tensor::backend;
 use crate::{Stream, Tensor};
@@ -131,8 +132,8 @@ impl Tensor {
         let target = backend(device)?;
         // A dense tensor keeps its memory order.
         let layout = self.layout().preserved();
-        let storage = target.alloc(layout.numel() * self.dtype().size())?;
-        let out = Tensor::from_parts(Arc::new(storage), layout, self.dtype(), Meta::default());
+        let storage = allocate(target, layout.numel() * self.dtype().size())?;
+        let out = Tensor::from_parts(storage, layout, self.dtype(), Meta::default());
         if device == Device::Meta {
             return Ok(out);
         }

@@ -2,6 +2,7 @@
 
 use super::number::fitting;
 use crate::Tensor;
+use crate::engine::allocate;
 use crate::profile::transfer;
 use crate::tensor::backend;
 use rushlight_core::backend::call;
@@ -298,8 +299,8 @@ impl Tensor {
         let dtype = options.dtype_or(self.dtype());
         let value = fitting("full_like", value.into(), dtype)?;
         let layout = self.layout().preserved();
-        let storage = backend(options.device)?.alloc(layout.numel() * dtype.size())?;
-        let out = Tensor::from_parts(Arc::new(storage), layout, dtype, Default::default());
+        let storage = allocate(backend(options.device)?, layout.numel() * dtype.size())?;
+        let out = Tensor::from_parts(storage, layout, dtype, Default::default());
         if out.numel() > 0 {
             out.run(call::Fill { value, out: out.engine_view() })?;
         }

@@ -7,10 +7,10 @@
 
 use crate::Tensor;
 use crate::autograd::{Meta, record, recording};
+use crate::engine::allocate;
 use rushlight_core::backend::{Operand, View, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
-use std::sync::Arc;
 
 /// Most operands of a pointwise call.
 const OPERANDS: usize = 5;
@@ -18,8 +18,8 @@ const OPERANDS: usize = 5;
 impl Tensor {
     /// Memory for a dense layout, on this tensor's device.
     pub(crate) fn uninit_in(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
-        let storage = self.backend().alloc(layout.numel() * dtype.size())?;
-        Ok(Tensor::from_parts(Arc::new(storage), layout.with_offset(0), dtype, Meta::default()))
+        let storage = allocate(self.backend(), layout.numel() * dtype.size())?;
+        Ok(Tensor::from_parts(storage, layout.with_offset(0), dtype, Meta::default()))
     }
 
     /// Memory for a copy of this tensor that keeps its memory order.

@@ -13,6 +13,7 @@ mod meta;
 mod model;
 mod operators;
 mod product;
+mod program;
 mod property;
 mod reduction;
 
