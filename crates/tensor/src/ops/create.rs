@@ -8,7 +8,6 @@ use crate::tensor::backend;
 use rushlight_core::backend::call;
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
-use std::sync::Arc;
 
 /// The dtype and device of a new tensor; `float32` on the CPU by default.
 ///
