@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use rushlight_core::{Error, ErrorKind, Result};
 use rushlight_dist::launch::{self, Launch, Rendezvous};
-use rushlight_dist::store::{FileStore, HashStore, PrefixStore, Store, TcpStore};
+use rushlight_dist::store::{FileStore, HashStore, Op, PrefixStore, Store, TcpStore};
 use rushlight_dist::{Collective, Init, Objects, P2p, ProcessGroup, ReduceOp, Work, World};
 use rushlight_tensor::{Tensor, autograd};
 use std::collections::HashSet;
@@ -356,6 +356,7 @@ fn launch_dict<'py>(py: Python<'py>, launch: &Launch) -> PyResult<Bound<'py, PyD
     dict.set_item("node_rank", launch.node_rank)?;
     dict.set_item("nodes", launch.nodes)?;
     dict.set_item("reasons", &launch.reasons)?;
+    dict.set_item("mpi", launch.is_mpi(&launch::Environment::current()))?;
     Ok(dict)
 }
 
@@ -400,9 +401,20 @@ impl PyStore {
                     reason: "given by the program".into(),
                 };
                 let (secret, _) = launch::job_secret(&Launch::explicit(0, 1)?, &meeting)?;
-                TcpStore::meet(&meeting, !is_master as usize, secret, timeout)
+                if !is_master {
+                    return TcpStore::connect_within(host, &[port], secret, timeout);
+                }
+                let is_loopback =
+                    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+                TcpStore::host(&[port], is_loopback, secret).map_err(|e| {
+                    // PyTorch's words, which programs look for to try another port.
+                    Error::io(format!("The server socket has failed to listen on any local network address: {e}"))
+                })
             })
-            .map_err(|e| DistNetworkError::new_err(e.to_string()))?;
+            .map_err(|e| match e.kind() {
+                ErrorKind::Value => value_error(e.to_string()),
+                _ => DistNetworkError::new_err(e.to_string()),
+            })?;
         let port = store.port();
         Ok((Self(Arc::new(store)), port))
     }
@@ -477,6 +489,39 @@ impl PyStore {
         self.run(py, |s| s.num_keys())
     }
 
+    fn list_keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.run(py, |s| s.list_keys())
+    }
+
+    fn queue_push(&self, py: Python<'_>, key: &str, value: &[u8]) -> PyResult<()> {
+        self.run(py, |s| s.queue_push(key, value))
+    }
+
+    /// Waits for a value; without `block` an empty queue gives none.
+    fn queue_pop<'py>(&self, py: Python<'py>, key: &str, block: bool) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let timeout = if block { self.0.timeout() } else { Duration::ZERO };
+        match py.detach(|| self.0.queue_pop(key, timeout)) {
+            Ok(value) => Ok(Some(PyBytes::new(py, &value))),
+            Err(e) if !block && e.to_string().contains("timed out") => Ok(None),
+            Err(e) => Err(store_error(e)),
+        }
+    }
+
+    fn queue_len(&self, py: Python<'_>, key: &str) -> PyResult<usize> {
+        self.run(py, |s| s.queue_len(key))
+    }
+
+    /// Another handle of the same keys.
+    fn clone(&self, py: Python<'_>) -> PyResult<Self> {
+        py.detach(|| self.0.clone().try_clone()).map(Self).map_err(store_error)
+    }
+
+    /// The keys of an object of Python with PyTorch's methods of a store; a weak reference to it is given.
+    #[staticmethod]
+    fn python(weak: Py<PyAny>) -> Self {
+        Self(Arc::new(PythonStore { weak, timeout: Mutex::new(rushlight_dist::store::DEFAULT_TIMEOUT) }))
+    }
+
     #[getter]
     fn timeout(&self) -> f64 {
         self.0.timeout().as_secs_f64()
@@ -485,6 +530,79 @@ impl PyStore {
     fn set_timeout(&self, timeout: f64) -> PyResult<()> {
         self.0.set_timeout(seconds(timeout)?);
         Ok(())
+    }
+}
+
+/// A store that a program has written in Python.
+struct PythonStore {
+    weak: Py<PyAny>,
+    timeout: Mutex<Duration>,
+}
+
+impl Store for PythonStore {
+    fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
+        Python::attach(|py| self.run(py, op, args, timeout)).map_err(|e| {
+            // A Python store reports a timeout by an exception of any class.
+            let late = Python::attach(|py| e.is_instance_of::<DistStoreError>(py));
+            Error::io(if late { format!("store: {op:?} timed out: {e}") } else { format!("store: {op:?}: {e}") })
+        })
+    }
+
+    fn try_clone(self: Arc<Self>) -> Result<Arc<dyn Store>> {
+        Ok(self)
+    }
+
+    fn timeout(&self) -> Duration {
+        *self.timeout.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        *self.timeout.lock().unwrap_or_else(|e| e.into_inner()) = timeout;
+    }
+}
+
+impl PythonStore {
+    fn run(&self, py: Python<'_>, op: Op, args: &[&[u8]], timeout: Duration) -> PyResult<Vec<Vec<u8>>> {
+        let store = self.weak.bind(py).call0()?;
+        if store.is_none() {
+            return Err(value_error("the store was dropped"));
+        }
+        let key = |i: usize| String::from_utf8_lossy(args[i]).into_owned();
+        let bytes = |i: usize| PyBytes::new(py, args[i]);
+        let keys = || (0..args.len()).map(key).collect::<Vec<_>>();
+        let flag = |yes: Bound<'_, PyAny>| Ok(vec![vec![yes.extract::<bool>()? as u8]]);
+        let number = |n: Bound<'_, PyAny>| Ok(vec![n.extract::<i64>()?.to_string().into_bytes()]);
+        // Bytes, or a text.
+        let value =
+            |v: Bound<'_, PyAny>| v.extract::<Vec<u8>>().or_else(|_| v.extract::<String>().map(String::into_bytes));
+        match op {
+            Op::Set => store.call_method1("set", (key(0), bytes(1))).map(|_| Vec::new()),
+            Op::Get => Ok(vec![value(store.call_method1("get", (key(0),))?)?]),
+            Op::Add => {
+                let amount: i64 =
+                    String::from_utf8_lossy(args[1]).parse().map_err(|_| value_error("add needs a number"))?;
+                number(store.call_method1("add", (key(0), amount))?)
+            }
+            Op::CompareSet => Ok(vec![value(store.call_method1("compare_set", (key(0), bytes(1), bytes(2)))?)?]),
+            Op::Wait => {
+                let delta = py.import("datetime")?.getattr("timedelta")?.call1((0, timeout.as_secs_f64()))?;
+                store.call_method1("wait", (keys(), delta)).map(|_| Vec::new())
+            }
+            Op::Check => flag(store.call_method1("check", (keys(),))?),
+            Op::Delete => flag(store.call_method1("delete_key", (key(0),))?),
+            Op::NumKeys => number(store.call_method0("num_keys")?),
+            Op::Append => store.call_method1("append", (key(0), bytes(1))).map(|_| Vec::new()),
+            Op::MultiGet => {
+                let found = store.call_method1("multi_get", (keys(),))?;
+                found.try_iter()?.map(|v| value(v?)).collect()
+            }
+            Op::MultiSet => {
+                let (names, values): (Vec<_>, Vec<_>) =
+                    (0..args.len() / 2).map(|i| (key(2 * i), bytes(2 * i + 1))).unzip();
+                store.call_method1("multi_set", (names, values)).map(|_| Vec::new())
+            }
+            _ => Err(value_error(format!("a store written in Python has no operation {op:?}"))),
+        }
     }
 }
 

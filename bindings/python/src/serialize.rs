@@ -9,6 +9,7 @@ use rushlight_core::{DType, Layout};
 use rushlight_io::{LoadOptions, pt};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::{Dict, Key, Value};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// Maximum nesting of containers: deeper ones are rejected, so that the stack does not overflow.
@@ -91,35 +92,63 @@ fn is_ordered_dict(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(class.name()? == "OrderedDict" && class.is(&ordered_dict(class.py())?))
 }
 
-fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match value {
-        Value::None => py.None().into_bound(py),
-        Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
-        Value::Int(i) => i.into_pyobject(py)?.into_any(),
-        Value::Float(f) => f.into_pyobject(py)?.into_any(),
-        Value::Str(s) => PyString::new(py, s).into_any(),
-        Value::Bytes(b) => PyBytes::new(py, b).into_any(),
-        Value::Tensor(t) => wrap(py, t.clone())?.into_any(),
-        Value::List(items) => {
-            PyList::new(py, items.iter().map(|v| object(py, v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
+/// Turns the value of a file into Python's objects.
+struct Objects<'py> {
+    py: Python<'py>,
+    /// Ids of tensors that are parameters, and the objects of those made so far: one for each.
+    parameters: HashSet<usize>,
+    made: HashMap<usize, Bound<'py, PyAny>>,
+}
+
+impl<'py> Objects<'py> {
+    fn of(py: Python<'py>, (value, parameters): (Value, HashSet<usize>)) -> PyResult<Bound<'py, PyAny>> {
+        Self { py, parameters, made: HashMap::new() }.object(&value)
+    }
+
+    fn tensor(&mut self, t: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+        if !self.parameters.contains(&t.id()) {
+            return Ok(wrap(self.py, t.clone())?.into_any());
         }
-        Value::Tuple(items) => {
-            PyTuple::new(py, items.iter().map(|v| object(py, v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
+        if let Some(made) = self.made.get(&t.id()) {
+            return Ok(made.clone());
         }
-        Value::Dict(dict) => {
-            let out = if dict.is_ordered() { ordered_dict(py)?.call0()? } else { PyDict::new(py).into_any() };
-            for (key, item) in dict {
-                match key {
-                    Key::Str(text) => out.set_item(text, object(py, item)?)?,
-                    Key::Int(i) => out.set_item(i, object(py, item)?)?,
+        let class = self.py.import("rushlight.nn.parameter")?.getattr("Parameter")?;
+        let made = class.call1((wrap(self.py, t.detach())?, t.requires_grad()))?;
+        self.made.insert(t.id(), made.clone());
+        Ok(made)
+    }
+
+    fn object(&mut self, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.py;
+        Ok(match value {
+            Value::None => py.None().into_bound(py),
+            Value::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
+            Value::Int(i) => i.into_pyobject(py)?.into_any(),
+            Value::Float(f) => f.into_pyobject(py)?.into_any(),
+            Value::Str(s) => PyString::new(py, s).into_any(),
+            Value::Bytes(b) => PyBytes::new(py, b).into_any(),
+            Value::Tensor(t) => self.tensor(t)?,
+            Value::List(items) => {
+                PyList::new(py, items.iter().map(|v| self.object(v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
+            }
+            Value::Tuple(items) => {
+                PyTuple::new(py, items.iter().map(|v| self.object(v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
+            }
+            Value::Dict(dict) => {
+                let out = if dict.is_ordered() { ordered_dict(py)?.call0()? } else { PyDict::new(py).into_any() };
+                for (key, item) in dict {
+                    match key {
+                        Key::Str(text) => out.set_item(text, self.object(item)?)?,
+                        Key::Int(i) => out.set_item(i, self.object(item)?)?,
+                    }
                 }
+                for (key, item) in dict.attributes().into_iter().flatten() {
+                    out.setattr(key.to_string().as_str(), self.object(item)?)?;
+                }
+                out
             }
-            for (key, item) in dict.attributes().into_iter().flatten() {
-                out.setattr(key.to_string().as_str(), object(py, item)?)?;
-            }
-            out
-        }
-    })
+        })
+    }
 }
 
 /// Writes a value if it is plain. Returns whether it was.
@@ -145,8 +174,7 @@ fn _load(py: Python<'_>, path: PathBuf, mmap: bool, gpus: bool) -> PyResult<Boun
     let options = LoadOptions::default()
         .mmap(mmap)
         .gpus(crate::device::numbered(0), if gpus { crate::device::count() } else { 0 });
-    let value = py.detach(|| pt::load_with(&path, &options)).map_err(read_error)?;
-    object(py, &value)
+    Objects::of(py, py.detach(|| pt::load_marked(&path, &options)).map_err(read_error)?)
 }
 
 /// Reads the contents of a file without running code.
@@ -155,8 +183,7 @@ fn _load_bytes<'py>(py: Python<'py>, data: &Bound<'py, PyBytes>, gpus: bool) -> 
     let bytes = data.as_bytes();
     let options =
         LoadOptions::default().gpus(crate::device::numbered(0), if gpus { crate::device::count() } else { 0 });
-    let value = py.detach(|| pt::from_bytes_with(bytes, &options)).map_err(read_error)?;
-    object(py, &value)
+    Objects::of(py, py.detach(|| pt::from_bytes_marked(bytes, &options)).map_err(read_error)?)
 }
 
 /// A name in a file that is not a plain value raises PyTorch's `UnpicklingError`.

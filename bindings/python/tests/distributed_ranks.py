@@ -86,6 +86,117 @@ def reductions():
     assert not dist.is_initialized()
 
 
+class Choice(nn.Module):
+    """Four scalars, of which a pass uses one."""
+
+    def __init__(self):
+        super().__init__()
+        self.scalars = nn.ParameterList([nn.Parameter(torch.ones(())) for _ in range(4)])
+
+    def forward(self, x, which):
+        return x * self.scalars[which]
+
+
+def unused_and_accumulated():
+    """A parameter that a rank used only within ``no_sync`` is averaged by the next pass, on every rank."""
+    dist.init_process_group("gloo")
+    for view in (False, True):
+        ddp = nn.parallel.DistributedDataParallel(Choice(), find_unused_parameters=True, gradient_as_bucket_view=view)
+        x = torch.tensor([RANK + 1.0])
+        with ddp.no_sync():
+            ddp(x, 2 * RANK).sum().backward()
+        ddp(x, 2 * RANK + 1).sum().backward()
+        # PyTorch's answer.
+        assert [p.grad.item() for p in ddp.parameters()] == [0.5, 0.5, 1.0, 1.0]
+        for p in ddp.parameters():
+            p.grad = None
+        ddp(x, 0).sum().backward()
+        assert [None if p.grad is None else p.grad.item() for p in ddp.parameters()] == [1.5, None, None, None]
+    dist.destroy_process_group()
+
+
+def failed_backward():
+    """A backward pass that fails leaves buckets in flight: the next one waits for them before it writes there."""
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 400), nn.Linear(400, 400), nn.Linear(400, 1))
+    ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
+    waited = []
+
+    class Slow:
+        """The work of a bucket that takes a while."""
+
+        def __init__(self, work):
+            self.work = work
+
+        def wait(self):
+            waited.append(self)
+            return self.work.wait()
+
+    communicate = ddp.reducer._communicate
+    ddp.reducer._communicate = lambda *args: Slow(communicate(*args)) if args[-1] is False else communicate(*args)
+    x = torch.ones(2, 4)
+
+    def fail(grad):
+        raise ValueError("on purpose")
+
+    handle = model[0].weight.register_hook(fail)
+    try:
+        ddp(x).sum().backward()
+        raise AssertionError("the hook did not fail")
+    except ValueError:
+        handle.remove()
+    left = [work for work in ddp.reducer.sent if isinstance(work, Slow)]
+    assert left and not waited
+    dist.barrier()
+    for p in model.parameters():
+        p.grad = None
+    loss = ddp(x).sum()
+    assert all(work in waited for work in left)
+    loss.backward()
+    want = [p.grad.clone() for p in model.parameters()]
+    for p in model.parameters():
+        p.grad = None
+    model(x).sum().backward()
+    for p, mean in zip(model.parameters(), want):
+        same(p.grad, mean, "after a failed pass")
+    dist.destroy_process_group()
+
+
+def half_precision_hook():
+    """The sum of 40,000 and 40,000 is infinite in half precision: gradients are divided first."""
+    from rushlight.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    dist.init_process_group("gloo")
+    ddp = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    ddp(torch.tensor([[40000.0]])).sum().backward()
+    assert ddp.module.weight.grad.item() == 40000.0
+    dist.destroy_process_group()
+
+
+def ring():
+    """Every rank sends to the right before it receives from the left."""
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    out, into = torch.full((16 << 20,), float(RANK)), torch.zeros(16 << 20)
+    sent = dist.isend(out, (RANK + 1) % SIZE)
+    dist.irecv(into, (RANK - 1) % SIZE).wait()
+    sent.wait()
+    assert into.min().item() == into.max().item() == (RANK - 1) % SIZE
+    dist.destroy_process_group()
+
+
+def exits_early():
+    """Rank 0 ends while another waits for its message."""
+    dist.init_process_group("gloo")
+    if RANK == 0:
+        sys.exit(0)
+    try:
+        dist.recv(torch.zeros(1), 0)
+    except RuntimeError as error:
+        print(error)
+
+
 def differentiable():
     """``torch.distributed.nn.functional``: the gradient of a rank's tensor is what all ranks' losses say of it."""
     import rushlight.distributed.nn.functional as functional

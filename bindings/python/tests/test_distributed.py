@@ -7,6 +7,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -60,6 +61,126 @@ def test_ranks(what, size):
 
 def test_ways_to_meet(tmp_path):
     launch(2, RANKS, "stores", tmp_path, free_port())
+
+
+@pytest.mark.parametrize("what, size", [("unused_and_accumulated", 2), ("failed_backward", 2), ("half_precision_hook", 2), ("ring", 3)])
+def test_hard_cases(what, size):
+    launch(size, RANKS, what)
+
+
+def test_rank_0_may_end_first():
+    start = time.monotonic()
+    out = launch(2, RANKS, "exits_early")
+    assert "rank 0 has left the job" in out[1]
+    assert time.monotonic() - start < 40
+
+
+def test_mpi_is_available_in_mpi_jobs_only(monkeypatch):
+    for name in [n for n in os.environ if n.startswith(("PMI", "OMPI_", "SLURM_", "PALS_", "MV2_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
+    assert not dist.is_mpi_available()
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert not dist.is_mpi_available()
+    for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "LOCAL_RANK"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    assert dist.is_mpi_available()
+
+
+def test_a_store_needs_a_port():
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="port 0"):
+        dist.TCPStore("127.0.0.1", 0, is_master=False)
+    assert time.monotonic() - start < 10
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    with pytest.raises(RuntimeError, match="failed to listen"):
+        dist.TCPStore("127.0.0.1", store.port, is_master=True)
+
+
+def test_queues_keys_and_barriers_of_stores(tmp_path):
+    for store in (dist.HashStore(), dist.FileStore(str(tmp_path / "f"), 1), dist.TCPStore("127.0.0.1", 0, is_master=True), dist.PrefixStore("p", dist.HashStore())):
+        store.set_timeout(timedelta(seconds=20))
+        store.set("b", "2")
+        store.set("a", "1")
+        assert store.list_keys() == ["a", "b"]
+        store.queue_push("q", "x")
+        store.queue_push("q", b"y")
+        assert store.queue_len("q") == 2 and store.check(["q"])
+        assert store.queue_pop("q") == b"x" and store.clone().queue_pop("q") == b"y"
+        with pytest.raises(dist.QueueEmptyError):
+            store.queue_pop("q", block=False)
+        assert store.clone().get("a") == b"1"
+        threads = [threading.Thread(target=store.clone().barrier, args=("here", 3)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        store.barrier("here", 3)
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+class DictionaryStore(dist.Store):
+    """A store in Python."""
+
+    def __init__(self):
+        super().__init__()
+        self.values = {}
+
+    def set(self, key, value):
+        self.values[key] = value if isinstance(value, bytes) else value.encode()
+
+    def get(self, key):
+        return self.values[key]
+
+    def compare_set(self, key, expected, desired):
+        if self.values.get(key, b"") == expected:
+            self.values[key] = desired
+        return self.values[key]
+
+
+def test_a_store_in_python():
+    store = DictionaryStore()
+    part = dist.PrefixStore("p", store)
+    part.set("k", "v")
+    assert store.values == {"p/k": b"v"} and part.get("k") == b"v"
+    assert part.compare_set("k", "v", "w") == b"w"
+    with pytest.raises(NotImplementedError, match="DictionaryStore does not define add"):
+        store.add("k", 1)
+    with pytest.raises(RuntimeError, match="does not define add"):
+        part.add("k", 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    dist.destroy_process_group()
+
+
+def test_rendezvous_by_url(tmp_path, monkeypatch):
+    store, rank, size = next(dist.rendezvous(f"file://{tmp_path}/r?rank=0&world_size=1"))
+    assert isinstance(store, dist.FileStore) and (rank, size) == (0, 1)
+    store, rank, size = next(dist.rendezvous(f"tcp://127.0.0.1:{free_port()}", rank=0, world_size=1))
+    assert isinstance(store, dist.TCPStore) and (rank, size) == (0, 1)
+    with pytest.raises(ValueError, match="rank parameter missing"):
+        next(dist.rendezvous(f"file://{tmp_path}/r?world_size=1"))
+    with pytest.raises(ValueError, match="port number missing"):
+        next(dist.rendezvous("tcp://127.0.0.1?rank=0&world_size=1"))
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="RANK expected"):
+        next(dist.rendezvous("env://"))
+    with pytest.raises(RuntimeError, match="No rendezvous handler for x://"):
+        dist.rendezvous("x://y")
+
+
+def test_debug_levels(monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    dist.set_debug_level_from_env()
+    assert dist.get_debug_level() == dist.DebugLevel.DETAIL
+    dist.set_debug_level(dist.DebugLevel.OFF)
+    assert dist.get_debug_level() == dist.DebugLevel.OFF
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "much")
+    with pytest.raises(RuntimeError, match="OFF, INFO, or DETAIL"):
+        dist.set_debug_level_from_env()
 
 
 def test_a_dead_rank_is_named():

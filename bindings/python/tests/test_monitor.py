@@ -59,7 +59,7 @@ def test_top_and_ui(nvml, tmp_path):
     assert json.loads(done.stdout)["gpus"][0]["name"] == "Imaginary A1", done.stderr
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 2}\n')
-    with subprocess.Popen([sys.executable, "-m", "rushlight.ui", "--port", "0", str(tmp_path)], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([sys.executable, "-m", "rushlight.ui", "--no-token", "--port", "0", str(tmp_path)], stdout=subprocess.PIPE, text=True) as server:
         try:
             address = server.stdout.readline().split()[-1]
             for _ in range(1000):

@@ -187,6 +187,9 @@ impl Job {
                         return job.write_records();
                     }
                     Err(e) if e.to_string().contains("timed out") => job.read_news(&watcher, &mut answered),
+                    Err(e) if e.to_string().contains("no answer") => {
+                        return job.abort.raise(&format!("rank 0, which holds the job's store, does not answer ({e})"));
+                    }
                     Err(_) => return job.abort.raise("rank 0, which holds the job's store, died or cannot be reached"),
                 }
             }
@@ -209,6 +212,26 @@ impl Job {
         }
     }
 
+    /// Waits until all ranks have left, or have had time to read why the job ended: a rank that dies meanwhile never
+    /// leaves.
+    fn see_others_off(&self, network: &Network) {
+        let reading = Duration::from_secs(2);
+        let mut failed = self.abort.is_raised();
+        let mut deadline = Instant::now() + if failed { reading } else { network.store.timeout() };
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match network.store.wait_for(&["all-left"], left.min(self.interval())) {
+                Err(e) if e.to_string().contains("timed out") && !left.is_zero() => {}
+                // All have left, time is up, or the store is gone.
+                _ => return,
+            }
+            if !failed && network.alarm.check(&[ABORT]).unwrap_or(true) {
+                failed = true;
+                deadline = deadline.min(Instant::now() + reading);
+            }
+        }
+    }
+
     /// Leaves cleanly. Rank 0, which holds the store, stays until the others have left, or have had time to read why
     /// the job ended.
     pub(crate) fn leave(&self) {
@@ -222,12 +245,11 @@ impl Job {
         let _ = network.alarm.append(DEPARTED, format!("{},", self.rank).as_bytes());
         let _ = network.alarm.set(NEWS, b"");
         let _ = network.alarm.release();
-        let patience = if self.abort.is_raised() { Duration::from_secs(2) } else { network.store.timeout() };
         if network.alarm.add("left", 1).is_ok_and(|n| n as usize == self.size) {
             let _ = network.alarm.set("all-left", b"");
         }
         if self.rank == 0 {
-            let _ = network.store.wait_for(&["all-left"], patience);
+            self.see_others_off(network);
             // The program may keep groups alive; the port must be freed.
             if let Some(server) = network.store.server() {
                 server.stop();

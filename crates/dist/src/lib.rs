@@ -11,6 +11,7 @@ mod comm;
 mod group;
 mod job;
 pub mod launch;
+mod meeting;
 mod mpi;
 mod net;
 mod options;
@@ -19,7 +20,7 @@ pub mod store;
 mod world;
 
 pub use comm::ReduceOp;
-pub use group::{Collective, Entry, FlightRecord, Objects, P2p, ProcessGroup, Stage, Work};
+pub use group::{Collective, Entry, FlightRecord, ObjectSeal, Objects, P2p, ProcessGroup, Stage, Work};
 pub use options::LrScaling;
 pub use parallel::{
     Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, DistributedOptimizerBuilder,

@@ -1,13 +1,13 @@
 //! The world of a program: its rank, its store, its groups.
 
-use crate::comm::{Abort, Call, Communicator, Endpoint, Limit, Links, Peer, Shared, Signature, Span, Transport};
+use crate::comm::{Abort, Communicator, Limit, Links, NodeMemory, Shared, Transport};
 use crate::group::{DeviceGroup, HostGroup, ProcessGroup};
 use crate::job::{Job, Network};
-use crate::launch::{self, Environment, Launch, Rendezvous, Secret, random_bytes};
+use crate::launch::{self, Environment, Launch, random_bytes};
+use crate::meeting;
 use crate::mpi::{MpiTransport, Runtime};
-use crate::store::{FileStore, HashStore, PrefixStore, Store, TcpStore};
+use crate::store::{HashStore, PrefixStore, Store};
 use rushlight_core::{Device, Error, Result};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -21,11 +21,11 @@ const BACKENDS: [&str; 7] = ["", "tcp", "gloo", "nccl", "ccl", "xccl", "mpi"];
 #[derive(Clone)]
 pub struct Init {
     backend: String,
-    timeout: Duration,
-    method: String,
+    pub(crate) timeout: Duration,
+    pub(crate) method: String,
     place: Option<(usize, usize)>,
-    node: Option<String>,
-    store: Option<Arc<dyn Store>>,
+    pub(crate) node: Option<String>,
+    pub(crate) store: Option<Arc<dyn Store>>,
 }
 
 impl Default for Init {
@@ -147,11 +147,11 @@ impl World {
         let mut transport = mpi.as_ref().map(|mpi| MpiTransport::world(mpi, launch.rank, &limit)).transpose()?;
         let mut job = match (launch.world_size, &mut transport) {
             (1, _) => Job::new(0, 1, None),
-            (_, Some(mpi)) if init.store.is_none() && is_usual(&init.method) => {
-                let store = meet_by_mpi(mpi, &launch, &env, &init, limit)?;
-                join(&launch, &env, &init, store)?
+            (_, Some(mpi)) if init.store.is_none() && meeting::is_usual(&init.method) => {
+                let met = meeting::meet_by_mpi(mpi, &launch, &env, &init, limit)?;
+                meeting::join(&launch, &env, &init, met)?
             }
-            _ => join(&launch, &env, &init, meet(&launch, &env, &init)?)?,
+            _ => meeting::join(&launch, &env, &init, meeting::meet(&launch, &env, &init)?)?,
         };
         job.mpi = mpi.zip(transport.as_ref().map(MpiTransport::handle));
         let job = Arc::new(job.with_devices(init.backend != "tcp"));
@@ -253,198 +253,6 @@ impl std::ops::Deref for World {
     }
 }
 
-/// The store of the job.
-fn meet(launch: &Launch, env: &Environment, init: &Init) -> Result<TcpStore> {
-    let timeout = init.timeout.min(crate::store::DEFAULT_TIMEOUT);
-    if let Some(store) = &init.store {
-        return meet_in(&**store, "the store", launch, env, timeout);
-    }
-    if let Some(path) = init.method.strip_prefix("file://") {
-        let file = FileStore::open(path, Some(launch.world_size))?;
-        file.set_timeout(timeout);
-        return meet_in(&file, &format!("the file {path}"), launch, env, timeout);
-    }
-    let meeting = match init.method.strip_prefix("tcp://") {
-        Some(address) => {
-            let (host, port) =
-                address.trim_end_matches('/').rsplit_once(':').ok_or_else(|| bad_method(&init.method))?;
-            let port = port.parse::<u16>().map_err(|_| bad_method(&init.method))?;
-            Rendezvous {
-                host: host.into(),
-                ports: vec![port],
-                job: address.into(),
-                reason: "given by the program".into(),
-            }
-        }
-        None if is_usual(&init.method) => Rendezvous::new(launch, env)?,
-        None => return Err(bad_method(&init.method)),
-    };
-    let (secret, _) = launch::job_secret(launch, &meeting)?;
-    TcpStore::meet(&meeting, launch.rank, secret, timeout)
-}
-
-/// Whether the launcher determines the rendezvous.
-fn is_usual(method: &str) -> bool {
-    method == "env://" || method.is_empty()
-}
-
-fn bad_method(method: &str) -> Error {
-    Error::value(format!("init_process_group: the method {method:?} should be env://, tcp://host:port or file:///path"))
-}
-
-/// Rank 0 sends the address of the job's store over MPI: nothing is guessed or read from variables.
-fn meet_by_mpi(
-    mpi: &mut MpiTransport,
-    launch: &Launch,
-    env: &Environment,
-    init: &Init,
-    limit: Limit,
-) -> Result<TcpStore> {
-    let timeout = init.timeout.min(crate::store::DEFAULT_TIMEOUT);
-    let own = (launch.rank == 0).then(|| host_store(env, timeout)).transpose();
-    // Without a store rank 0 sends an empty message: the others must not wait for it.
-    let text = own.as_ref().ok().and_then(Option::as_ref).map_or("", |(_, text)| text.as_str());
-    let call = Call { signature: Signature::new("init_process_group"), limit };
-    let mut length = (text.len() as u64).to_le_bytes();
-    // SAFETY: arrays of this frame, of one size on all ranks. An error leaves the process with no use for MPI.
-    unsafe { mpi.broadcast(Span::of(&mut length), 0, &call)? };
-    let mut bytes = text.as_bytes().to_vec();
-    bytes.resize(u64::from_le_bytes(length) as usize, 0);
-    // SAFETY: as above.
-    unsafe { mpi.broadcast(Span::of(&mut bytes), 0, &call)? };
-    match own? {
-        Some((store, _)) => Ok(store),
-        None => join_store(&String::from_utf8_lossy(&bytes), "the message of rank 0", env, timeout),
-    }
-}
-
-/// Rank 0 puts address and secret of the job's store in another store: a file that only this user can read, or one that
-/// the program passed.
-fn meet_in(other: &dyn Store, name: &str, launch: &Launch, env: &Environment, timeout: Duration) -> Result<TcpStore> {
-    if launch.rank == 0 {
-        let (store, text) = host_store(env, timeout)?;
-        other.set("store", text.as_bytes())?;
-        return Ok(store);
-    }
-    join_store(&String::from_utf8_lossy(&other.get("store")?), name, env, timeout)
-}
-
-/// A store in this process with a new secret, and the text that others need to join it.
-fn host_store(env: &Environment, timeout: Duration) -> Result<(TcpStore, String)> {
-    let secret = random_bytes()?.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let store = TcpStore::host(&[0], false, Secret::new(&secret))?;
-    let mut hosts: Vec<String> = own_addresses(env)?.iter().map(IpAddr::to_string).collect();
-    hosts.push("127.0.0.1".into());
-    let text = format!("{secret} {} {} {}", store.port(), env.hostname(), hosts.join(","));
-    store.set_timeout(timeout);
-    Ok((store, text))
-}
-
-/// Joins a store that [`host_store`] made elsewhere. `name` is the source of its description.
-fn join_store(text: &str, name: &str, env: &Environment, timeout: Duration) -> Result<TcpStore> {
-    let [secret, port, host, addresses] = text.split(' ').collect::<Vec<_>>()[..] else {
-        return Err(Error::io(format!(
-            "init_process_group: {name} was used by another program; use one of this job's own"
-        )));
-    };
-    let port = port.parse().map_err(|_| Error::io(format!("init_process_group: {name} is malformed")))?;
-    let here = host == env.hostname();
-    let mut last = Error::io("init_process_group: rank 0 gave no address");
-    let mut addresses: Vec<&str> = addresses.split(',').collect();
-    if here {
-        addresses.reverse();
-    }
-    for address in addresses {
-        match TcpStore::connect_within(address, &[port], Secret::new(secret), timeout.min(Duration::from_secs(10))) {
-            Ok(store) => {
-                store.set_timeout(timeout);
-                return Ok(store);
-            }
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
-}
-
-/// Addresses of this machine that others may reach, the best first.
-fn own_addresses(env: &Environment) -> Result<Vec<IpAddr>> {
-    let all = launch::interfaces();
-    let chosen = match launch::choose_interface(&all, env) {
-        // The variable may be meant for NCCL on another machine: it is a preference here, not a condition.
-        Err(e) if env.get("NCCL_SOCKET_IFNAME").is_some() && env.get("GLOO_SOCKET_IFNAME").is_none() => {
-            eprintln!("rushlight: {e}; the usual choice is made instead");
-            launch::choose_interface(&all, &Environment::default())?
-        }
-        chosen => chosen?,
-    };
-    Ok(chosen.map(|i| i.address).into_iter().collect())
-}
-
-/// An identifier equal for processes that can share memory: boot id, process namespace and user.
-fn node_name() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let namespace = std::fs::read_link("/proc/self/ns/pid").map(|p| p.display().to_string()).unwrap_or_default();
-    // SAFETY: `geteuid` has no preconditions.
-    format!("{} {namespace} {}", boot.trim(), unsafe { libc::geteuid() })
-}
-
-/// Exchanges addresses with all ranks.
-fn join(launch: &Launch, env: &Environment, init: &Init, store: TcpStore) -> Result<Job> {
-    let (rank, size) = (launch.rank, launch.world_size);
-    let store = Arc::new(store);
-    let secret = store.secret().clone();
-    let node = init.node.clone().unwrap_or_else(node_name);
-    let mut addresses = own_addresses(env)?;
-    addresses.extend(store.local_ip().filter(|ip| !addresses.contains(ip)));
-    let endpoint = Endpoint::listen(secret, addresses.iter().all(IpAddr::is_loopback))?;
-    let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    let card = format!("{node}\n{}\n{}", endpoint.port(), list.join(","));
-    if store.compare_set(&format!("rank/{rank}"), b"", card.as_bytes())? != card.as_bytes() {
-        return Err(Error::value(format!("init_process_group: another process of this job is rank {rank} too")));
-    }
-    // One rank reads every card, the others its summary: n messages instead of n².
-    if rank == 0 {
-        let keys: Vec<String> = (0..size).map(|r| format!("rank/{r}")).collect();
-        let mut cards = Vec::with_capacity(size);
-        for (r, key) in keys.iter().enumerate() {
-            let card = store.get(key).map_err(|e| {
-                let missing: Vec<String> = (r..size)
-                    .filter(|&i| !store.check(&[&keys[i]]).unwrap_or(false))
-                    .take(16)
-                    .map(|i| i.to_string())
-                    .collect();
-                Error::io(format!("init_process_group: ranks {} of {size} did not join ({e})", missing.join(", ")))
-            })?;
-            cards.push(String::from_utf8_lossy(&card).into_owned());
-        }
-        store.set("cards", cards.join("\0").as_bytes())?;
-    }
-    let cards = String::from_utf8_lossy(&store.get("cards")?).into_owned();
-    let mut names: Vec<String> = Vec::new();
-    let (mut peers, mut nodes) = (Vec::with_capacity(size), Vec::with_capacity(size));
-    for (rank, card) in cards.split('\0').enumerate() {
-        let lines: Vec<&str> = card.split('\n').collect();
-        let (Some(name), Some(Ok(port)), Some(list)) = (lines.first(), lines.get(1).map(|p| p.parse()), lines.get(2))
-        else {
-            return Err(Error::io(format!("init_process_group: rank {rank} sent a malformed card")));
-        };
-        let mut addresses: Vec<IpAddr> = list.split(',').filter_map(|a| a.parse().ok()).collect();
-        if *name == node || addresses.is_empty() {
-            addresses.splice(0..0, [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]);
-        }
-        let at = names.iter().position(|n| n == name).unwrap_or_else(|| {
-            names.push((*name).to_owned());
-            names.len() - 1
-        });
-        nodes.push(at);
-        peers.push(Peer { rank, addresses, port });
-    }
-    let alarm = store.another()?;
-    alarm.set_timeout(Duration::from_secs(10));
-    let network = Network { store, alarm, endpoint: Arc::new(endpoint), peers, nodes };
-    Ok(Job::new(rank, size, Some(network)))
-}
-
 /// A group of ranks that includes this one.
 fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) -> Result<Arc<dyn ProcessGroup>> {
     let id = job.groups.fetch_add(1, Relaxed);
@@ -459,7 +267,7 @@ fn make_group(job: &Arc<Job>, name: &str, ranks: Vec<usize>, timeout: Duration) 
             let made = MpiTransport::subgroup(*world, mpi, id, rank, &ranks, &limit);
             Box::new(made.map_err(|e| Error::new(e.kind(), format!("new_group of ranks {ranks:?}: {e}")))?)
         }
-        (None, None) => Box::new(Communicator::new(0, &[0], None, Links::new(id, 0, Vec::new(), None))),
+        (None, None) => Box::new(Communicator::new(0, &[0], NodeMemory::Missing, Links::new(id, 0, Vec::new(), None))),
         (None, Some(network)) => {
             nodes = ranks.iter().map(|&r| network.nodes[r]).collect();
             let shared = share_memory(network, id, rank, &nodes, &ranks, timeout)?;
@@ -480,7 +288,7 @@ fn with_devices(group: HostGroup, nodes: Vec<usize>, job: &Arc<Job>) -> Arc<dyn 
     }
 }
 
-/// The shared memory of this node's ranks. If any node cannot provide it, no rank uses it.
+/// The shared memory of this node's ranks. If any node cannot provide it, no rank uses it, and all know.
 fn share_memory(
     network: &Network,
     id: u64,
@@ -488,7 +296,7 @@ fn share_memory(
     nodes: &[usize],
     ranks: &[usize],
     timeout: Duration,
-) -> Result<Option<Shared>> {
+) -> Result<NodeMemory> {
     let store = PrefixStore::new(format!("group/{id}"), network.store.clone() as Arc<dyn Store>);
     let timeout = timeout.min(store.timeout());
     let local: Vec<usize> = (0..nodes.len()).filter(|&r| nodes[r] == nodes[rank]).collect();
@@ -518,7 +326,10 @@ fn share_memory(
         store.set("all-ready", b"")?;
     }
     store.wait_for(&["all-ready"], timeout)?;
-    Ok(if store.check(&["without-memory"])? { None } else { shared.unwrap_or(None) })
+    Ok(match shared {
+        Ok(shared) if !store.check(&["without-memory"])? => NodeMemory::Everywhere(shared),
+        _ => NodeMemory::Missing,
+    })
 }
 
 impl Drop for World {

@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 /// After how many bytes the disk is set to work.
@@ -41,8 +41,8 @@ pub struct AtomicFile {
     waits: bool,
     /// Bytes written since the disk was last set to work.
     pending: usize,
-    /// Wakes the thread that sets the disk to work.
-    flusher: Option<mpsc::SyncSender<()>>,
+    /// The thread that sets the disk to work.
+    flusher: Option<Flusher>,
     /// Dropped after the change of name.
     _replaced: Option<Replaced>,
 }
@@ -93,6 +93,9 @@ impl AtomicFile {
     }
 
     fn finish(mut self, durable: bool) -> io::Result<()> {
+        if let Some(flusher) = self.flusher.take() {
+            flusher.finish(durable)?;
+        }
         if durable {
             self.file.sync_all()?;
         }
@@ -153,27 +156,71 @@ fn aside(work: impl FnOnce() + Send + 'static) {
     let _ = thread::Builder::new().name("rushlight-free".into()).spawn(work);
 }
 
+/// A thread that writes a file back to the disk while more is written.
+///
+/// The kernel reports a failed write-back once to an open file. The thread may be told first, so it keeps the error for
+/// the one who commits.
+#[derive(Debug)]
+struct Flusher {
+    wake: mpsc::SyncSender<()>,
+    thread: thread::JoinHandle<()>,
+    error: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl Flusher {
+    fn start(sync: impl Fn() -> io::Result<()> + Send + 'static) -> Option<Self> {
+        let (wake, woken) = mpsc::sync_channel(1);
+        let error = Arc::new(Mutex::new(None));
+        let slot = error.clone();
+        let flush = move || {
+            while woken.recv().is_ok() {
+                if let Err(e) = sync() {
+                    *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(e);
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("rushlight-flush".into()).spawn(flush).ok()?;
+        Some(Self { wake, thread, error })
+    }
+
+    /// The error of a write-back, once.
+    fn take_error(&self) -> io::Result<()> {
+        taken(&self.error)
+    }
+
+    /// Ends the thread, and returns its error: the one so far, or with `wait` also of a write-back under way.
+    fn finish(self, wait: bool) -> io::Result<()> {
+        let Self { wake, thread, error } = self;
+        drop(wake);
+        if wait && thread.join().is_err() {
+            return Err(io::Error::other("the thread that writes back died"));
+        }
+        taken(&error)
+    }
+}
+
+fn taken(slot: &Mutex<Option<io::Error>>) -> io::Result<()> {
+    match slot.lock().unwrap_or_else(|e| e.into_inner()).take() {
+        Some(e) => Err(io::Error::new(e.kind(), format!("the disk did not take what was written ({e})"))),
+        None => Ok(()),
+    }
+}
+
 impl AtomicFile {
     /// Starts writing back to disk in the background while more is written. Otherwise `commit` would wait for the disk
     /// after the writing, and so would some file systems (ext4) when a file replaces another.
-    fn flush_in_background(&mut self) {
+    fn flush_in_background(&mut self) -> io::Result<()> {
         if self.flusher.is_none() {
-            let (wake, woken) = mpsc::sync_channel(1);
-            let Ok(file) = self.file.try_clone() else { return };
-            let flush = move || {
-                while woken.recv().is_ok() {
-                    // `commit` meets the same error where the caller sees it.
-                    let _ = file.sync_data();
-                }
-            };
-            if thread::Builder::new().name("rushlight-flush".into()).spawn(flush).is_ok() {
-                self.flusher = Some(wake);
-            }
+            let Ok(file) = self.file.try_clone() else { return Ok(()) };
+            self.flusher = Flusher::start(move || file.sync_data());
         }
         if let Some(flusher) = &self.flusher {
+            flusher.take_error()?;
             // A full channel means that the thread will look once more anyway.
-            let _ = flusher.try_send(());
+            let _ = flusher.wake.try_send(());
         }
+        Ok(())
     }
 }
 
@@ -183,7 +230,7 @@ impl Write for AtomicFile {
         self.pending += n;
         if self.waits && self.pending >= STRETCH {
             self.pending = 0;
-            self.flush_in_background();
+            self.flush_in_background()?;
         }
         Ok(n)
     }
@@ -205,5 +252,42 @@ impl Drop for AtomicFile {
             // A failure cannot be reported here, and a stray temporary file is harmless.
             let _ = fs::remove_file(&self.temporary);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write-back that fails in the background: the file is not put in place, whoever was told of the error.
+    #[test]
+    fn a_failed_write_back_is_an_error_of_commit() {
+        let path = std::env::temp_dir().join(format!("rushlight-write-back-{}", std::process::id()));
+        fs::write(&path, b"old").unwrap();
+        let failing = || Flusher::start(|| Err(io::Error::from_raw_os_error(5)));
+        for durable in [true, false] {
+            let mut file = AtomicFile::create(&path).unwrap();
+            file.write_all(b"new").unwrap();
+            file.flusher = failing();
+            file.flusher.as_ref().unwrap().wake.send(()).unwrap();
+            if !durable {
+                while file.flusher.as_ref().unwrap().error.lock().unwrap().is_none() {
+                    thread::yield_now();
+                }
+            }
+            let message = if durable { file.commit() } else { file.replace() }.unwrap_err().to_string();
+            assert!(message.contains("the disk did not take"), "{message}");
+            assert_eq!(fs::read(&path).unwrap(), b"old");
+        }
+        // A later write fails as well: nothing more is written to a broken disk.
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.flusher = failing();
+        file.flusher.as_ref().unwrap().wake.send(()).unwrap();
+        while file.flusher.as_ref().unwrap().error.lock().unwrap().is_none() {
+            thread::yield_now();
+        }
+        assert!(file.write_all(&vec![0; STRETCH + 1]).is_err());
+        drop(file);
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -181,6 +181,12 @@ impl<'a> Agent<'a> {
             }
             self.watch_ranks()?;
             self.listen()?;
+            if let Connection::Joined(link) = &self.link
+                && let Some(e) = link.coordinator_error()
+            {
+                // Nobody would answer any event: end this node, whose store ends with it.
+                return Err(Error::io(format!("the coordinator ended early: {e}")));
+            }
             if let Some(code) = self.settle()? {
                 return Ok(code);
             }
@@ -254,11 +260,11 @@ impl<'a> Agent<'a> {
                     self.start(place)?;
                 }
             }
-            Command::Stop { round, why } => {
+            Command::Stop { round, why, gently } => {
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.place.round == round) {
                     say(&why);
                     attempt.stop_commanded = true;
-                    attempt.stop(self.job.options.stop_time);
+                    attempt.stop(if gently { self.job.options.grace } else { self.job.options.stop_time });
                 }
             }
             Command::End { code, why } => {

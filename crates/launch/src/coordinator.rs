@@ -10,6 +10,13 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+/// The key to which agents append their events, one a line.
+pub const EVENTS: &str = "events";
+/// Set after an event was appended.
+pub const BELL: &str = "bell";
+/// How much longer than its ranks' time to stop a node may take to report that they have stopped.
+const STOP_MARGIN: Duration = Duration::from_secs(60);
+
 /// How long two launchers may claim one node rank: probes detect within 15 s that a machine is gone.
 const CLAIM_TIME: Duration = Duration::from_secs(30);
 
@@ -25,6 +32,8 @@ pub struct Rules {
     pub last_call: Duration,
     pub master_addr: Option<String>,
     pub master_port: Option<u16>,
+    /// How long a node gives its ranks to stop.
+    pub stop_time: Duration,
 }
 
 /// A node's description of itself.
@@ -89,8 +98,9 @@ pub enum Event {
 pub enum Command {
     /// Start ranks: the assignment of each participating node.
     Round(BTreeMap<u64, Place>),
-    /// Stop the ranks of a round.
-    Stop { round: u64, why: String },
+    /// Stop the ranks of a round. With `gently` they get the time that they have before a preemption, to save their
+    /// state.
+    Stop { round: u64, why: String, gently: bool },
     /// The job is over.
     End { code: i32, why: String },
 }
@@ -108,8 +118,10 @@ enum Phase {
         members: BTreeSet<u64>,
         done: BTreeMap<u64, i32>,
     },
+    /// Waiting until the nodes' ranks have stopped, since a time.
     Stopping {
         pending: BTreeSet<u64>,
+        since: Duration,
     },
     Ended,
 }
@@ -127,6 +139,10 @@ pub struct Coordinator {
     round: u64,
     restarts: usize,
     commands: Vec<Command>,
+    /// The time of the current call.
+    now: Duration,
+    /// Since when nodes wait to take part in a running job that has room for them.
+    growing: Option<Duration>,
 }
 
 impl Coordinator {
@@ -140,6 +156,8 @@ impl Coordinator {
             round: 0,
             restarts: 0,
             commands: Vec::new(),
+            now: Duration::ZERO,
+            growing: None,
         }
     }
 
@@ -160,6 +178,7 @@ impl Coordinator {
 
     /// Handles an event.
     pub fn take(&mut self, event: Event, now: Duration) {
+        self.now = now;
         match event {
             Event::Join { node, card } => self.join(node, card, now),
             Event::Failed { node, round, what, code, fatal } => {
@@ -183,7 +202,7 @@ impl Coordinator {
                     card.port = port;
                 }
                 if round == self.round
-                    && let Phase::Stopping { pending } = &mut self.phase
+                    && let Phase::Stopping { pending, .. } = &mut self.phase
                 {
                     pending.remove(&node);
                 }
@@ -208,6 +227,7 @@ impl Coordinator {
 
     /// Handles a node that has disappeared.
     pub fn lost(&mut self, node: u64, now: Duration) {
+        self.now = now;
         self.waiting.retain(|(_, other, _)| *other != node);
         if let Some(card) = self.nodes.remove(&node) {
             self.without(node, format!("the node {} was lost", card.host));
@@ -217,11 +237,14 @@ impl Coordinator {
 
     /// Handles timeouts.
     pub fn tick(&mut self, now: Duration) {
+        self.now = now;
         self.admit(now);
+        self.give_up_on_silent(now);
+        self.grow(now);
         let (least, most) = self.rules.nodes;
         let count = self.nodes.len();
         match &mut self.phase {
-            Phase::Stopping { pending } if pending.is_empty() => {
+            Phase::Stopping { pending, .. } if pending.is_empty() => {
                 self.round += 1;
                 self.phase = Phase::Gathering { since: now, enough: None, first: false };
                 self.tick(now);
@@ -244,6 +267,43 @@ impl Coordinator {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Lets nodes that joined a running job take part: its ranks save their state and start again with them. Waits for
+    /// others to join too, unless the job is then complete.
+    fn grow(&mut self, now: Duration) {
+        let Phase::Running { members, done } = &self.phase else {
+            self.growing = None;
+            return;
+        };
+        let new: Vec<&str> =
+            self.nodes.iter().filter(|(node, _)| !members.contains(node)).map(|(_, card)| card.host.as_str()).collect();
+        let room = self.rules.nodes.1.saturating_sub(members.len());
+        // A job whose first ranks are done is about to end.
+        if new.is_empty() || room == 0 || !done.is_empty() {
+            self.growing = None;
+            return;
+        }
+        let since = *self.growing.get_or_insert(now);
+        if new.len() < room && now < since + self.rules.last_call {
+            return;
+        }
+        let count = members.len() + new.len().min(room);
+        let why = format!("{} joined; the ranks save their state and go on with {count} nodes", new.join(", "));
+        self.growing = None;
+        self.stop_with(why, true);
+    }
+
+    /// Goes on without the nodes that do not report that their ranks have stopped.
+    fn give_up_on_silent(&mut self, now: Duration) {
+        let Phase::Stopping { pending, since } = &mut self.phase else { return };
+        if now < *since + self.rules.stop_time + STOP_MARGIN {
+            return;
+        }
+        for node in std::mem::take(pending) {
+            self.nodes.remove(&node);
+            self.order.retain(|&other| other != node);
         }
     }
 
@@ -311,7 +371,7 @@ impl Coordinator {
                 members.remove(&node);
                 self.stop(format!("{why}; going on with the nodes there are"));
             }
-            Phase::Stopping { pending } => {
+            Phase::Stopping { pending, .. } => {
                 pending.remove(&node);
             }
             _ => {}
@@ -319,9 +379,13 @@ impl Coordinator {
     }
 
     fn stop(&mut self, why: String) {
+        self.stop_with(why, false);
+    }
+
+    fn stop_with(&mut self, why: String, gently: bool) {
         if let Phase::Running { members, .. } = &self.phase {
-            self.phase = Phase::Stopping { pending: members.clone() };
-            self.commands.push(Command::Stop { round: self.round, why });
+            self.phase = Phase::Stopping { pending: members.clone(), since: self.now };
+            self.commands.push(Command::Stop { round: self.round, why, gently });
         }
     }
 
@@ -375,16 +439,20 @@ const KEPT_COMMANDS: u64 = 64;
 pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
     let started = Instant::now();
     let mut coordinator = Coordinator::new(rules);
-    let (mut events, mut commands) = (0u64, 0u64);
+    let mut commands = 0u64;
     let mut over_since = None;
+    store.append(EVENTS, b"")?;
     loop {
-        let key = format!("event/{}", events + 1);
-        if store.wait_for(&[&key], Duration::from_millis(100)).is_ok() {
-            events += 1;
-            let event = Event::decode(&store.get(&key)?)?;
-            store.delete_key(&key)?;
+        if store.wait_for(&[BELL], Duration::from_millis(100)).is_ok() {
+            store.delete_key(BELL)?;
+        }
+        // Read even if the bell did not ring: an agent may have died before it rang.
+        let events = take_events(store)?;
+        let quiet = events.is_empty();
+        for event in events {
             coordinator.take(event, started.elapsed());
-        } else {
+        }
+        if quiet {
             // Nothing arrived: check which nodes are alive.
             for node in coordinator.nodes().collect::<Vec<_>>() {
                 if store.check(&[&format!("gone/{node}")])? {
@@ -410,6 +478,20 @@ pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
             return Ok(());
         }
     }
+}
+
+/// The events since the last call, in order.
+fn take_events(store: &dyn Store) -> Result<Vec<Event>> {
+    let mut log = store.get(EVENTS)?;
+    // Emptied only if nothing was appended meanwhile; otherwise read again.
+    while !log.is_empty() {
+        let now = store.compare_set(EVENTS, &log, b"")?;
+        if now.is_empty() {
+            break;
+        }
+        log = now;
+    }
+    log.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(Event::decode).collect()
 }
 
 fn malformed(what: &str) -> Error {
@@ -514,7 +596,9 @@ impl Command {
                     .collect();
                 json!({"command": "round", "places": places})
             }
-            Command::Stop { round, why } => json!({"command": "stop", "round": round, "why": why}),
+            Command::Stop { round, why, gently } => {
+                json!({"command": "stop", "round": round, "why": why, "gently": gently})
+            }
             Command::End { code, why } => json!({"command": "end", "code": code, "why": why}),
         }
         .to_string()
@@ -543,7 +627,11 @@ impl Command {
                 }
                 Command::Round(places)
             }
-            "stop" => Command::Stop { round: number(&v, "round")?, why: text(&v, "why")? },
+            "stop" => Command::Stop {
+                round: number(&v, "round")?,
+                why: text(&v, "why")?,
+                gently: v["gently"].as_bool().unwrap_or(false),
+            },
             "end" => Command::End { code: code(&v)?, why: text(&v, "why")? },
             other => return Err(malformed(other)),
         })

@@ -8,6 +8,7 @@ fn rules(nodes: (usize, usize), max_restarts: usize) -> Rules {
         last_call: Duration::from_secs(30),
         master_addr: None,
         master_port: None,
+        stop_time: Duration::from_secs(5),
     }
 }
 
@@ -86,13 +87,39 @@ fn an_elastic_job_waits_for_the_last_call() {
     assert_eq!(c.take_commands(), []);
     c.tick(AT(31));
     assert_eq!(round(&mut c), [1, 2]);
-    // A third joins while they run: it waits for the next restart.
+    // A third joins while they run, and the job is complete: it takes part when the ranks have saved their state.
     join(&mut c, 3, 40);
-    assert_eq!(c.take_commands(), []);
-    c.lost(1, AT(41));
-    assert_eq!(stopped(&mut c), 0);
+    assert!(matches!(&c.take_commands()[..], [Command::Stop { round: 0, gently: true, .. }]));
+    c.take(Event::Stopped { node: 1, round: 0, port: 1 }, AT(42));
     c.take(Event::Stopped { node: 2, round: 0, port: 1 }, AT(42));
+    assert_eq!(round(&mut c), [1, 2, 3]);
+    c.lost(1, AT(50));
+    assert_eq!(stopped(&mut c), 1);
+    c.take(Event::Stopped { node: 2, round: 1, port: 1 }, AT(51));
+    c.take(Event::Stopped { node: 3, round: 1, port: 1 }, AT(51));
     assert_eq!(round(&mut c), [2, 3]);
+}
+
+#[test]
+fn a_running_job_grows_after_the_last_call() {
+    let mut c = Coordinator::new(rules((1, 4), 0));
+    join(&mut c, 1, 0);
+    c.tick(AT(30));
+    assert_eq!(round(&mut c), [1]);
+    // There is room for three: others may join within the last call.
+    join(&mut c, 2, 100);
+    join(&mut c, 3, 110);
+    c.tick(AT(129));
+    assert_eq!(c.take_commands(), []);
+    c.tick(AT(130));
+    assert_eq!(stopped(&mut c), 0);
+    c.take(Event::Stopped { node: 1, round: 0, port: 1 }, AT(131));
+    assert_eq!(round(&mut c), [1, 2, 3]);
+    // Not a failure: none is allowed here. A job whose first ranks are done does not grow any more.
+    c.take(Event::Done { node: 2, round: 1, code: 0 }, AT(200));
+    join(&mut c, 4, 201);
+    c.tick(AT(300));
+    assert_eq!(c.take_commands(), []);
 }
 
 #[test]
@@ -214,7 +241,7 @@ fn messages_survive_the_wire() {
     let place = Place { round: 4, world_size: 8, master_addr: "h".into(), master_port: 5, ..Place::default() };
     let commands = [
         Command::Round([(7, place)].into()),
-        Command::Stop { round: 1, why: "w".into() },
+        Command::Stop { round: 1, why: "w".into(), gently: true },
         Command::End { code: -1, why: String::new() },
     ];
     for command in commands {
@@ -223,4 +250,40 @@ fn messages_survive_the_wire() {
     for bad in ["", "{}", "[]", "{\"event\":\"join\",\"node\":1}", "{\"command\":\"stop\"}", "\u{1}"] {
         assert!(Event::decode(bad.as_bytes()).is_err() && Command::decode(bad.as_bytes()).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_node_that_does_not_report_its_stop_is_given_up() {
+    let mut c = Coordinator::new(rules((1, 3), 1));
+    (1..=3).for_each(|node| join(&mut c, node, 0));
+    assert_eq!(round(&mut c), [1, 2, 3]);
+    c.take(fail(1, 0), AT(10));
+    assert_eq!(stopped(&mut c), 0);
+    c.take(Event::Stopped { node: 1, round: 0, port: 1 }, AT(11));
+    c.take(Event::Stopped { node: 2, round: 0, port: 1 }, AT(11));
+    c.tick(AT(74));
+    assert_eq!(c.take_commands(), []);
+    c.tick(AT(75));
+    assert_eq!(round(&mut c), [1, 2]);
+}
+
+/// An agent that dies between the two parts of a message loses only the bell.
+#[test]
+fn an_event_without_its_bell_is_read() {
+    let store = std::sync::Arc::new(rushlight_dist::store::HashStore::new());
+    let theirs = store.clone();
+    let serving = std::thread::spawn(move || serve(&*theirs, rules((1, 1), 0)));
+    let tell = |event: Event| store.append(EVENTS, format!("{}\n", event.encode()).as_bytes()).unwrap();
+    tell(Event::Join { node: 1, card: card("1") });
+    store.wait_for(&["command/1"], Duration::from_secs(20)).unwrap();
+    tell(Event::Done { node: 1, round: 0, code: 0 });
+    tell(Event::Left { node: 1 });
+    assert!(serving.join().unwrap().is_ok());
+}
+
+#[test]
+fn a_malformed_event_ends_the_coordinator_with_an_error() {
+    let store = rushlight_dist::store::HashStore::new();
+    store.append(EVENTS, b"nonsense\n").unwrap();
+    assert!(serve(&store, rules((1, 1), 0)).unwrap_err().to_string().contains("not understood"));
 }

@@ -23,9 +23,7 @@ impl Failures {
     /// The caller's directory, or a temporary one.
     pub fn new(folder: Option<&Path>) -> Self {
         let Some(folder) = folder else {
-            let name = crate::run::random_text().unwrap_or_default();
-            let own = std::env::temp_dir().join(format!("rushlight-errors-{}", name.get(..16).unwrap_or_default()));
-            return Self { folder: std::fs::create_dir(&own).is_ok().then_some(own), is_callers: false };
+            return Self { folder: crate::run::private_directory("rushlight-errors").ok(), is_callers: false };
         };
         Self { folder: Some(folder.to_owned()), is_callers: true }
     }

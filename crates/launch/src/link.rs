@@ -1,7 +1,6 @@
 //! The connection of a node's agent to the coordinator, and its recovery after a loss.
 
-use crate::console::say;
-use crate::coordinator::{self, Card, Command, Event, Rules};
+use crate::coordinator::{self, BELL, Card, Command, EVENTS, Event, Rules};
 use crate::plan::Meeting;
 use crate::signals;
 use rushlight_core::{Error, Result};
@@ -30,8 +29,8 @@ pub struct Link {
     pub woken: OwnedFd,
     /// The connection whose end signals this node's death to the others.
     _life: Option<TcpStore>,
-    /// Set in the process that runs the coordinator; receives a message when it ends.
-    served: Option<Receiver<()>>,
+    /// Set in the process that runs the coordinator; receives its result when it ends.
+    served: Option<Receiver<Result<()>>>,
 }
 
 impl Link {
@@ -41,7 +40,7 @@ impl Link {
         store: Arc<dyn Store>,
         watcher: Arc<dyn Store>,
         life: Option<TcpStore>,
-        served: Option<Receiver<()>>,
+        served: Option<Receiver<Result<()>>>,
         card: Card,
     ) -> Result<Self> {
         let node = store.add("nodes", 1)? as u64;
@@ -74,10 +73,18 @@ impl Link {
         Ok(link)
     }
 
-    /// Sends an event to the coordinator.
+    /// Sends an event to the coordinator, in one operation: an agent that dies meanwhile leaves no gap.
     pub fn tell(&self, event: &Event) -> Result<()> {
-        let number = self.store.add("events", 1)?;
-        self.store.set(&format!("event/{number}"), event.encode().as_bytes())
+        self.store.append(EVENTS, format!("{}\n", event.encode()).as_bytes())?;
+        self.store.set(BELL, b"")
+    }
+
+    /// The error with which a coordinator in this process has ended before the job.
+    pub fn coordinator_error(&self) -> Option<Error> {
+        match self.served.as_ref()?.try_recv() {
+            Ok(Err(e)) => Some(e),
+            _ => None,
+        }
     }
 
     /// Waits until the other nodes have read the job's end from the store in this process, for at most `patient`.
@@ -199,9 +206,15 @@ impl Contact {
         if is_loopback(&meeting.host) {
             return Ok("127.0.0.1".into());
         }
-        let chosen = launch::choose_interface(&launch::interfaces(), &self.env)?.map(|interface| interface.address);
+        let all = launch::interfaces();
+        let chosen = launch::choose_interface(&all, &self.env)?;
+        let by_user = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"].iter().any(|name| self.env.get(name).is_some());
+        let best = chosen.as_ref().filter(|interface| by_user || interface.is_fast()).map(|i| i.address);
+        // By the route to the rendezvous, whatever the interface is called.
         let on_the_way = store.local_ip().filter(|ip| !ip.is_loopback());
-        Ok(chosen.or(on_the_way).map_or_else(|| self.env.hostname().to_owned(), |ip| ip.to_string()))
+        let route = || on_the_way.or_else(|| launch::address_towards(&meeting.host, &all, &self.env));
+        let address = best.or_else(route).or(chosen.map(|interface| interface.address));
+        Ok(address.map_or_else(|| self.env.hostname().to_owned(), |ip| ip.to_string()))
     }
 }
 
@@ -212,14 +225,11 @@ pub struct Rejoining {
     pub woken: OwnedFd,
 }
 
-/// Runs the coordinator on a separate thread. The receiver gets a message when it ends.
-fn serve(store: Arc<dyn Store>, rules: Rules) -> Result<Receiver<()>> {
+/// Runs the coordinator on a separate thread. The receiver gets its result when it ends.
+fn serve(store: Arc<dyn Store>, rules: Rules) -> Result<Receiver<Result<()>>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::Builder::new().name("rushlight-coordinator".into()).spawn(move || {
-        if let Err(e) = coordinator::serve(&*store, rules) {
-            say(&format!("the coordinator ended early: {e}"));
-        }
-        let _ = sender.send(());
+        let _ = sender.send(coordinator::serve(&*store, rules));
     })?;
     Ok(receiver)
 }

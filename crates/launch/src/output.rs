@@ -99,7 +99,13 @@ impl Output {
         drop(state);
         // SAFETY: writes one byte to a pipe that is open.
         unsafe { libc::write(self.wake.as_raw_fd(), b"x".as_ptr().cast(), 1) };
-        if let Some(thread) = self.thread.take() {
+        // A console that takes no output may hold the thread: it is left behind then.
+        let Some(thread) = self.thread.take() else { return };
+        let deadline = Instant::now() + patience.max(Duration::from_millis(500));
+        while !thread.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if thread.is_finished() {
             let _ = thread.join();
         }
     }

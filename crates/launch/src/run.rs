@@ -13,6 +13,7 @@ use crate::worker::Job;
 use rushlight_core::{Error, Result};
 use rushlight_dist::launch::{Environment, Launch, Rendezvous, SECRET_VARIABLE};
 use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -128,7 +129,7 @@ fn node(
     let files = !options.redirects.is_empty() || !options.tee.is_empty() || duplicates;
     let job = Job {
         options,
-        log_dir: if files { Some(log_dir(options, &run_id)) } else { None },
+        log_dir: if files { Some(log_dir(options, &run_id)?) } else { None },
         run_id,
         local_size,
         is_alone: meeting.is_none() && local_size == 1,
@@ -151,6 +152,7 @@ fn node(
         last_call: options.last_call,
         master_addr: options.master_addr.clone(),
         master_port: options.master_port,
+        stop_time: options.stop_time.max(options.grace),
     };
     let contact = Contact {
         meeting: meeting.cloned(),
@@ -215,12 +217,23 @@ fn raise_file_limit() -> libc::rlimit {
     before
 }
 
-fn log_dir(options: &Options, run_id: &str) -> PathBuf {
-    let dir = options
-        .log_dir
-        .clone()
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("rushlight-run-{}", std::process::id())));
-    dir.join(run_id.replace('/', "_"))
+/// The directory of log files: the user's, or a new one that only this user can enter.
+fn log_dir(options: &Options, run_id: &str) -> Result<PathBuf> {
+    let dir = match &options.log_dir {
+        Some(dir) => dir.clone(),
+        None => private_directory("rushlight-run")?,
+    };
+    Ok(dir.join(run_id.replace('/', "_")))
+}
+
+/// A new directory for temporary files, with a name that cannot be foreseen, for this user alone.
+pub(crate) fn private_directory(prefix: &str) -> Result<PathBuf> {
+    let dir = std::env::temp_dir().join(format!("{prefix}-{}-{}", std::process::id(), &random_text()?[..16]));
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&dir)
+        .map_err(|e| Error::io(format!("rushlight run: the folder {} cannot be made ({e})", dir.display())))?;
+    Ok(dir)
 }
 
 pub(crate) fn random_text() -> Result<String> {

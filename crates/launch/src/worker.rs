@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::output::Source;
 use crate::signals;
 use rushlight_core::{Error, Result};
-use rushlight_dist::launch::SECRET_VARIABLE;
+use rushlight_dist::launch::{LOCAL_ADDRESS_VARIABLE, SECRET_VARIABLE};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -182,6 +182,9 @@ fn variables(job: &Job, place: &Place, local_rank: usize) -> Vec<(&'static str, 
     }
     if let Some(file) = job.failures.file(place, local_rank) {
         list.push(("TORCHELASTIC_ERROR_FILE", file.to_string_lossy().into_owned()));
+    }
+    if let Some(address) = &job.options.local_addr {
+        list.push((LOCAL_ADDRESS_VARIABLE, address.clone()));
     }
     if let Some(secret) = &job.secret {
         list.push((SECRET_VARIABLE, secret.clone()));

@@ -205,6 +205,57 @@ fn damaged_files_are_passed_over_and_reported() -> Result<()> {
     Ok(())
 }
 
+/// A checkpoint that the file system does not give is not damaged: it stays, and the run does not go back.
+#[test]
+#[cfg(unix)]
+fn a_checkpoint_that_cannot_be_read_stays() -> Result<()> {
+    let directory = scratch("unreadable");
+    let mut checkpoints = Checkpoints::new(&directory).build()?;
+    save_three(&mut checkpoints)?;
+    let newest = checkpoints.list()?.remove(2);
+    // A link to itself fails to open with an error of the system, as a file server that is away for a moment.
+    let kept = directory.join("kept");
+    std::fs::rename(&newest, &kept)?;
+    std::os::unix::fs::symlink(&newest, &newest)?;
+    let mut number = Number::default();
+    let message = checkpoints.restore(&mut [("number", &mut number)]).unwrap_err().to_string();
+    assert!(message.contains("cannot be read") && message.contains("may be sound"), "{message}");
+    assert!(!directory.join("checkpoint-000000000003.pt.damaged").exists());
+    // It comes back between two attempts.
+    let (there, here) = (newest.clone(), kept.clone());
+    let server = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        std::fs::rename(here, there).unwrap();
+    });
+    let restored = checkpoints.restore(&mut [("number", &mut number)])?.unwrap();
+    server.join().unwrap();
+    assert_eq!((number.0, restored.position.step, restored.skipped.len()), (30, 3, 0));
+    std::fs::remove_dir_all(directory)?;
+    Ok(())
+}
+
+/// A program that only reads does not touch the save of a running job, nor its older checkpoints.
+#[test]
+fn a_reader_leaves_a_running_jobs_files_alone() -> Result<()> {
+    let directory = scratch("reader");
+    let mut job = Checkpoints::new(&directory).keep(10).build()?;
+    (1..=5).try_for_each(|step| job.save(Position { epoch: 0, step }, &[("number", &Number(step as i64))]))?;
+    // A sharded save that is under way: shards, and no manifest yet.
+    let unfinished = directory.join("checkpoint-000000000006");
+    std::fs::create_dir(&unfinished)?;
+    std::fs::write(unfinished.join("shard-00000-of-00002-x.pt"), b"bytes")?;
+    let mut number = Number::default();
+    let mut reader = Checkpoints::new(&directory).build()?;
+    assert_eq!(reader.restore(&mut [("number", &mut number)])?.unwrap().position.step, 5);
+    assert!(unfinished.join("shard-00000-of-00002-x.pt").exists());
+    assert_eq!(reader.list()?.len(), 5);
+    // A run that saves there owns the directory: it removes what a killed one has left.
+    Checkpoints::new(&directory).keep(10).build()?.save(Position { epoch: 0, step: 7 }, &[("number", &Number(7))])?;
+    assert!(!unfinished.exists());
+    std::fs::remove_dir_all(directory)?;
+    Ok(())
+}
+
 #[test]
 fn only_the_last_are_kept() -> Result<()> {
     let directory = scratch("keep");

@@ -14,11 +14,11 @@ texts and logs. A run is a directory with metrics.jsonl (the Trainer's), TensorB
 DIR is `runs` if there is one, else this directory.
 
   --port PORT  Port; 6060 if not said, or the next one that is free
-  --host ADDR  Address to listen at; 127.0.0.1 if not said: this machine only. With another, browsers need a token
-  --token      Asks for a token on this machine too, whose loopback other users of a login node share
+  --host ADDR  Address to listen at; 127.0.0.1 if not said: this machine only
+  --no-token   Needs no token on this machine. Other users of it can then see the runs
 
-The token is $RUSHLIGHT_UI_TOKEN (16 characters or more), else one made for this start. It is printed with the address on a terminal; elsewhere it goes to a
-file that only you can read, so that no log has it.";
+Browsers need a token: $RUSHLIGHT_UI_TOKEN (16 characters or more), else one made for this start. It is printed with the address on a terminal; elsewhere it
+goes to a file that only you can read, so that no log has it.";
 
 /// The default port.
 const PORT: u16 = 6060;
@@ -29,13 +29,13 @@ struct Request {
     directory: PathBuf,
     host: String,
     port: Option<u16>,
-    token: bool,
+    no_token: bool,
 }
 
 /// Parses the arguments; the error is a message and an exit code.
 fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
     let wrong = |text: String| (format!("rushlight ui: {text}\n\n{USAGE}"), 2);
-    let mut request = Request { directory: PathBuf::new(), host: "127.0.0.1".into(), port: None, token: false };
+    let mut request = Request { directory: PathBuf::new(), host: "127.0.0.1".into(), port: None, no_token: false };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let text = word.to_string_lossy();
@@ -58,7 +58,9 @@ fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
             "--token" if inline.is_some() => {
                 return Err(wrong("--token takes no value, which others could see; set RUSHLIGHT_UI_TOKEN".into()));
             }
-            "--token" => request.token = true,
+            // The default, which used to be an option.
+            "--token" => request.no_token = false,
+            "--no-token" => request.no_token = true,
             other if other.starts_with('-') => return Err(wrong(format!("{other} is no option"))),
             _ if request.directory.as_os_str().is_empty() => request.directory = word.into(),
             other => return Err(wrong(format!("one directory is shown; {other} is another"))),
@@ -88,8 +90,12 @@ fn listen(request: &Request) -> Result<TcpListener, String> {
 /// The required token, and whether it is new.
 fn token(request: &Request, address: IpAddr) -> Result<Option<(String, bool)>, String> {
     let given = std::env::var("RUSHLIGHT_UI_TOKEN").ok().filter(|token| !token.is_empty());
-    if address.is_loopback() && !request.token && given.is_none() {
-        return Ok(None);
+    if request.no_token {
+        return match address.is_loopback() {
+            true if given.is_none() => Ok(None),
+            true => Err("--no-token and RUSHLIGHT_UI_TOKEN contradict each other".into()),
+            false => Err(format!("--no-token is for this machine only; at {address} browsers need a token")),
+        };
     }
     match given {
         Some(token)

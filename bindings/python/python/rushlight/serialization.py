@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import shutil
+import types
 import zipfile
 from collections import OrderedDict
 
@@ -62,8 +63,8 @@ class _Pickler(pickle._Pickler):
     )
 
 
-class _Unpickler(pickle.Unpickler):
-    """Maps PyTorch's names to ours."""
+class _Names:
+    """The part of an unpickler that maps PyTorch's names to ours."""
 
     def __init__(self, file, records, place, **kwargs):
         super().__init__(file, **kwargs)
@@ -93,6 +94,10 @@ class _Unpickler(pickle.Unpickler):
         return self._storages[key]
 
 
+class _Unpickler(_Names, pickle.Unpickler):
+    """Unpickles any object, which may run any code."""
+
+
 def _theirs(module):
     """PyTorch's name of a module."""
     return "torch" + module[len("rushlight"):] if module == "rushlight" or module.startswith("rushlight.") else module
@@ -105,8 +110,8 @@ _HARMLESS = frozenset(
 )
 
 
-class _SafeUnpickler(_Unpickler):
-    """Unpickles only harmless names, and those that the program has declared safe."""
+class _SafeUnpickler(_Names, pickle._Unpickler):
+    """Unpickles only harmless names, and those that the program has declared safe. A file cannot change classes and functions themselves."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -123,6 +128,16 @@ class _SafeUnpickler(_Unpickler):
             f"Unsupported global: GLOBAL {module}.{name} was not an allowed global by default. Please use `torch.serialization.add_safe_globals([{name}])` "
             f"or the `torch.serialization.safe_globals([{name}])` context manager to allowlist this global if you trust this class/function."
         )
+
+
+    def load_build(self):
+        target = self.stack[-2]
+        if isinstance(target, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+            raise pickle.UnpicklingError(f"the file sets attributes of {target!r}, for the whole process; that is not allowed")
+        super().load_build()
+
+    dispatch = dict(pickle._Unpickler.dispatch)
+    dispatch[pickle.BUILD[0]] = load_build
 
 
 def _named(value):
@@ -163,17 +178,6 @@ def _holds_parameter(value, depth=0):
     if depth == 200 or not isinstance(value, (dict, list, tuple)):
         return False
     return any(_holds_parameter(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value))
-
-
-def _names_parameter(source):
-    """Whether a file, by its path or its bytes, has a parameter."""
-    try:
-        with zipfile.ZipFile(source if isinstance(source, str) else io.BytesIO(source)) as archive:
-            main = next((i for i in archive.infolist() if i.filename.endswith("/data.pkl") or i.filename == "data.pkl"), None)
-            short = main is not None and main.compress_type == zipfile.ZIP_STORED and main.file_size < 1 << 26
-            return short and b"torch._utils\n_rebuild_parameter\n" in archive.read(main)
-    except (OSError, ValueError, zipfile.BadZipFile):
-        return False
 
 
 def save(obj, f, pickle_module=None, pickle_protocol=2):
@@ -232,8 +236,6 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
                 data = file.read()
         else:
             data = f.read()
-        if _names_parameter(data):
-            return _unpickle(data, map_location, encoding)
         try:
             loaded = _C._load_bytes(data, _wants_gpus(map_location))
         except Exception:
@@ -248,11 +250,6 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
 
 
 def _guarded(map_location, encoding, read, source, *args):
-    if args[:-1] != (True,) and _names_parameter(source):
-        try:
-            return _unpickle(_bytes_of(source), map_location, encoding, _SafeUnpickler)
-        except Exception:
-            pass  # The reader in Rust supports more dtypes, and has clearer errors.
     try:
         return _moved(read(source, *args), map_location)
     except (RuntimeError, NotImplementedError) as error:
@@ -307,8 +304,14 @@ def _moved(value, map_location):
     if map_location is None:
         return value
     place = _placer(map_location)
+    parameters = {}
 
     def move(value):
+        if type(value) is not Tensor and isinstance(value, Tensor):
+            # One parameter stays one.
+            if id(value) not in parameters:
+                parameters[id(value)] = type(value)(place(value.detach(), str(value.device)), value.requires_grad)
+            return parameters[id(value)]
         if isinstance(value, Tensor):
             return place(value, str(value.device))
         if type(value) is dict:

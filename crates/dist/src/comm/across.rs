@@ -144,18 +144,13 @@ impl Communicator {
 
     /// Ranks of the tree between nodes, and the index on this node of its member. Without shared memory every rank is a
     /// member.
-    fn tree(&self, root: usize) -> (Vec<usize>, usize) {
-        if self.nodes.iter().any(|ranks| ranks.len() > 1) && self.shared_everywhere() {
+    pub(super) fn tree(&self, root: usize) -> (Vec<usize>, usize) {
+        if self.nodes.iter().any(|ranks| ranks.len() > 1) && self.shared_everywhere {
             let leaders = self.leaders(root);
             let local = &self.nodes[self.node];
             return (leaders.clone(), local.iter().position(|r| leaders.contains(r)).unwrap_or(0));
         }
         ((0..self.size).map(|i| (root + i) % self.size).collect(), 0)
-    }
-
-    /// Whether this rank's node has shared memory; ranks agree on that when the group is made.
-    fn shared_everywhere(&self) -> bool {
-        self.shared.is_some() || self.nodes[self.node].len() == 1
     }
 
     pub(super) unsafe fn broadcast_across(&mut self, data: Span, root: usize, call: &Call) -> Result<()> {

@@ -1,34 +1,38 @@
 //! Connections between pairs of ranks, made when first used.
 //!
-//! A message is a header (kind, tag, length, the sender's signature) and its bytes. Messages of one kind and tag arrive
-//! in order. Messages that arrive early are stored, also while this rank is sending: two ranks that both send first do
-//! not deadlock.
+//! A connection carries messages in one direction: a rank dials those it sends to and accepts those it receives from.
+//! So no send waits for the other rank's program. A message is a sealed header (kind, tag, length, the sender's
+//! signature) and its bytes. Messages of one kind and tag arrive in order. While a rank waits, it reads from all its
+//! connections and stores messages that arrive early: ranks that all send first do not deadlock, in pairs or in rings.
 
 use super::abort::Limit;
+use super::endpoint::{Accepted, Endpoint};
 use super::reduce::Span;
 use super::signature::Signature;
-use crate::launch::Secret;
-use crate::net;
-use crate::store::auth::{self, Purpose};
+use crate::store::Dialled;
+use crate::store::auth::{Purpose, Seal, TAG};
 use rushlight_core::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Header: kind and tag as one number, length, signature.
-const HEADER: usize = 16 + Signature::BYTES;
-/// Maximum concurrent handshakes.
-const MAX_HANDSHAKES: usize = 64;
+/// Header without its tag: kind and tag as one number, length, signature.
+const HEAD: usize = 16 + Signature::BYTES;
+/// The whole header.
+const HEADER: usize = HEAD + TAG;
 /// Interval at which a wait in the kernel checks for abort and deadline.
 const SLICE_MS: i32 = 50;
 /// Number of this rank's collectives that are remembered.
 const HISTORY: usize = 64;
 /// Maximum length of a message. A longer announcement is invalid.
 const MAX_MESSAGE: u64 = 1 << 40;
+/// How long a rank whose listener cannot be reached is tried. It listens before it tells its address.
+const REACH_TIME: Duration = Duration::from_secs(15);
+/// How long nothing may arrive from a rank that has left, or be taken by it: its last messages may be under way.
+const DEPARTURE_TIME: Duration = Duration::from_secs(2);
 
 /// The purpose of a message: a collective, or a send with its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,117 +46,6 @@ impl Channel {
     }
 }
 
-/// This process's listener and the connections it has accepted.
-pub(crate) struct Endpoint {
-    port: u16,
-    state: Arc<Arrivals>,
-}
-
-struct Arrivals {
-    /// By group and rank.
-    streams: Mutex<HashMap<(u64, u32), TcpStream>>,
-    arrived: Condvar,
-    stop: AtomicBool,
-    handshakes: AtomicUsize,
-    secret: Secret,
-}
-
-impl Endpoint {
-    /// Listens on all interfaces, or on loopback only.
-    pub(crate) fn listen(secret: Secret, loopback: bool) -> Result<Self> {
-        let (v6, v4) = if loopback {
-            (Ipv6Addr::LOCALHOST, Ipv4Addr::LOCALHOST)
-        } else {
-            (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED)
-        };
-        let listener = match loopback {
-            true => TcpListener::bind((v4, 0)).or_else(|_| TcpListener::bind((v6, 0))),
-            false => TcpListener::bind((v6, 0)).or_else(|_| TcpListener::bind((v4, 0))),
-        }
-        .map_err(|e| Error::io(format!("no port to listen on for the other ranks: {e}")))?;
-        let port = listener.local_addr()?.port();
-        let state = Arc::new(Arrivals {
-            streams: Mutex::default(),
-            arrived: Condvar::new(),
-            stop: AtomicBool::new(false),
-            handshakes: AtomicUsize::new(0),
-            secret,
-        });
-        let shared = state.clone();
-        std::thread::Builder::new().name("rushlight-accept".into()).spawn(move || accept_all(&listener, &shared))?;
-        Ok(Self { port, state })
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn take(&self, group: u64, index: usize, rank: usize, limit: &Limit) -> Result<TcpStream> {
-        let mut streams = self.state.streams.lock().unwrap_or_else(|e| e.into_inner());
-        loop {
-            if let Some(stream) = streams.remove(&(group, index as u32)) {
-                return Ok(stream);
-            }
-            limit.check(|| format!("a connection from rank {rank}"))?;
-            let wait = self.state.arrived.wait_timeout(streams, Duration::from_millis(SLICE_MS as u64));
-            streams = wait.unwrap_or_else(|e| e.into_inner()).0;
-        }
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.state.stop.store(true, Relaxed);
-        // A connection to ourselves ends the wait in `accept`.
-        let _ = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, self.port).into(), Duration::from_secs(1))
-            .or_else(|_| TcpStream::connect_timeout(&(Ipv6Addr::LOCALHOST, self.port).into(), Duration::from_secs(1)));
-    }
-}
-
-fn accept_all(listener: &TcpListener, state: &Arc<Arrivals>) {
-    loop {
-        let accepted = listener.accept();
-        if state.stop.load(Relaxed) {
-            return;
-        }
-        let Ok((stream, peer)) = accepted else {
-            std::thread::sleep(Duration::from_millis(10));
-            continue;
-        };
-        while state.handshakes.load(Relaxed) >= MAX_HANDSHAKES {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        state.handshakes.fetch_add(1, Relaxed);
-        let shared = state.clone();
-        // A thread per handshake, so that a silent stranger blocks nobody.
-        let spawned = std::thread::Builder::new().name("rushlight-handshake".into()).spawn(move || {
-            match greet(stream, &shared.secret) {
-                Ok((key, stream)) => {
-                    shared.streams.lock().unwrap_or_else(|e| e.into_inner()).insert(key, stream);
-                    shared.arrived.notify_all();
-                }
-                Err(e) => eprintln!("rushlight: refused a connection from {peer}: {e}"),
-            }
-            shared.handshakes.fetch_sub(1, Relaxed);
-        });
-        if spawned.is_err() {
-            state.handshakes.fetch_sub(1, Relaxed);
-        }
-    }
-}
-
-fn greet(mut stream: TcpStream, secret: &Secret) -> std::io::Result<((u64, u32), TcpStream)> {
-    net::configure(&stream);
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.set_write_timeout(Some(Duration::from_secs(5)))?;
-    auth::accept(&mut stream, secret, Purpose::Link)?;
-    let mut hello = [0; 12];
-    stream.read_exact(&mut hello)?;
-    let group = u64::from_le_bytes(hello[..8].try_into().unwrap_or_default());
-    let rank = u32::from_le_bytes(hello[8..].try_into().unwrap_or_default());
-    Ok(((group, rank), stream))
-}
-
 /// Addresses of a rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
@@ -162,14 +55,26 @@ pub(crate) struct Peer {
     pub(crate) port: u16,
 }
 
-/// One end of a connection.
+/// The connections with a rank.
+#[derive(Default)]
 struct Link {
+    /// To it.
+    out: Option<(TcpStream, Seal)>,
+    /// From it.
+    back: Option<Incoming>,
+    /// Why there is no connection from it any more.
+    ended: Option<String>,
+    kept: HashMap<Channel, VecDeque<(Signature, Vec<u8>)>>,
+}
+
+/// A connection from a rank.
+struct Incoming {
     stream: TcpStream,
+    seal: Seal,
     head: [u8; HEADER],
     head_len: usize,
     /// An incoming message: its channel, signature, length, and the bytes if it was not requested yet.
     arriving: Option<Arriving>,
-    kept: HashMap<Channel, VecDeque<(Signature, Vec<u8>)>>,
 }
 
 struct Arriving {
@@ -226,51 +131,88 @@ pub(crate) struct Links {
     peers: Vec<Peer>,
     /// `None` in a world of one process.
     endpoint: Option<Arc<Endpoint>>,
-    links: Vec<Option<Link>>,
+    links: Vec<Link>,
+    /// Readable when a connection of this group has been accepted.
+    arrivals: Option<Arc<OwnedFd>>,
     /// This rank's last collectives: the sender may be ahead of the rank that detects the mismatch.
     history: VecDeque<Signature>,
 }
 
 impl Links {
     pub(crate) fn new(group: u64, rank: usize, peers: Vec<Peer>, endpoint: Option<Arc<Endpoint>>) -> Self {
-        let links = peers.iter().map(|_| None).collect();
-        Self { group, rank, peers, endpoint, links, history: VecDeque::new() }
+        let links = peers.iter().map(|_| Link::default()).collect();
+        Self { group, rank, peers, endpoint, links, arrivals: None, history: VecDeque::new() }
     }
 
-    /// Connects to a rank: the higher of the two connects.
-    fn open(&mut self, peer: usize, limit: &Limit) -> Result<()> {
-        if self.links[peer].is_some() {
-            return Ok(());
-        }
+    /// Prepares a transfer: connects to the rank if it is a send.
+    fn open(&mut self, transfer: &Transfer, limit: &Limit) -> Result<()> {
+        let peer = transfer.peer;
         let Some(endpoint) = self.endpoint.clone().filter(|_| peer != self.rank) else {
             return Err(Error::value("a rank cannot send to itself or receive from itself"));
         };
-        let stream = match self.rank < peer {
-            true => endpoint.take(self.group, peer, self.peers[peer].rank, limit)?,
-            false => self.dial(&endpoint, peer, limit)?,
-        };
-        stream.set_nonblocking(true)?;
-        self.links[peer] = Some(Link { stream, head: [0; HEADER], head_len: 0, arriving: None, kept: HashMap::new() });
+        if self.arrivals.is_none() {
+            self.arrivals = Some(endpoint.waker(self.group)?);
+            self.adopt();
+        }
+        if transfer.sends && self.links[peer].out.is_none() {
+            let Dialled { stream, out, .. } = self.dial(&endpoint, peer, limit)?;
+            stream.set_nonblocking(true)?;
+            self.links[peer].out = Some((stream, out));
+        }
         Ok(())
     }
 
-    fn dial(&self, endpoint: &Endpoint, peer: usize, limit: &Limit) -> Result<TcpStream> {
-        let Peer { rank, addresses, port } = &self.peers[peer];
-        let mut last = String::from("it has no address");
-        loop {
-            for &ip in addresses {
-                match crate::store::dial(SocketAddr::new(ip, *port), &endpoint.state.secret, Purpose::Link) {
-                    Ok(mut stream) => {
-                        let mut hello = [0; 12];
-                        hello[..8].copy_from_slice(&self.group.to_le_bytes());
-                        hello[8..].copy_from_slice(&(self.rank as u32).to_le_bytes());
-                        stream.write_all(&hello)?;
-                        return Ok(stream);
-                    }
-                    Err(e) => last = format!("{ip}, port {port}: {e}"),
-                }
+    /// Takes the connections that other ranks of the group have made.
+    fn adopt(&mut self) {
+        let Some(endpoint) = &self.endpoint else { return };
+        for (peer, Accepted { stream, seal }) in endpoint.take(self.group) {
+            let Some(link) = self.links.get_mut(peer as usize) else { continue };
+            if stream.set_nonblocking(true).is_ok() {
+                let (head, head_len, arriving) = ([0; HEADER], 0, None);
+                link.back = Some(Incoming { stream, seal, head, head_len, arriving });
+                link.ended = None;
             }
-            limit.check(|| format!("a connection to rank {rank} ({last})"))?;
+        }
+    }
+
+    fn dial(&self, endpoint: &Endpoint, peer: usize, limit: &Limit) -> Result<Dialled> {
+        let Peer { rank, addresses, port } = &self.peers[peer];
+        let mut last = vec![String::from("it has no address")];
+        let started = Instant::now();
+        // Whether something there accepts connections, even if it does not answer: a process may be stopped.
+        let mut answered = false;
+        loop {
+            let mut tried = Vec::new();
+            for &ip in addresses {
+                match crate::store::dial(SocketAddr::new(ip, *port), endpoint.secret(), Purpose::Link(*rank)) {
+                    Ok(mut dialled) => {
+                        let mut hello = self.group.to_le_bytes().to_vec();
+                        hello.extend_from_slice(&(self.rank as u32).to_le_bytes());
+                        let hello = dialled.out.seal(hello);
+                        dialled.stream.write_all(&hello)?;
+                        return Ok(dialled);
+                    }
+                    Err(e) => {
+                        answered |= !is_unreachable(e.kind());
+                        tried.push(format!("{ip} port {port}: {e}"));
+                    }
+                }
+                limit.check(|| format!("a connection to rank {rank} ({})", tried.join("; ")))?;
+            }
+            if !tried.is_empty() {
+                last = tried;
+            }
+            let late = started.elapsed() > REACH_TIME;
+            limit.check(|| format!("a connection to rank {rank} ({})", last.join("; ")))?;
+            if late && !answered {
+                return Err(Error::io(format!(
+                    "rank {} cannot reach rank {rank} for {} s ({}). GLOO_SOCKET_IFNAME or `rushlight run --local-addr` chooses \
+                     the address that a node gives to the others",
+                    self.peers[self.rank].rank,
+                    started.elapsed().as_secs(),
+                    last.join("; ")
+                )));
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -291,14 +233,19 @@ impl Links {
             }
             self.history.push_back(*signature);
         }
-        for i in 0..transfers.len() {
-            self.open(transfers[i].peer, limit)?;
+        for transfer in transfers.iter() {
+            self.open(transfer, limit)?;
         }
         let mut polls: Vec<libc::pollfd> = Vec::new();
+        // The rank of each entry of `polls`.
+        let mut polled: Vec<usize> = Vec::new();
+        let mut moved_at = Instant::now();
         loop {
             let mut moved = false;
             for i in 0..transfers.len() {
-                if !transfers[i].complete && transfers[i].sends {
+                // One message after another: the parts of two must not mix.
+                let blocked = |t: &Transfer| t.sends && !t.complete && t.peer == transfers[i].peer;
+                if !transfers[i].complete && transfers[i].sends && !transfers[..i].iter().any(blocked) {
                     moved |= self.push(&mut transfers[i], signature)?;
                 }
             }
@@ -309,21 +256,60 @@ impl Links {
                 return Ok(());
             }
             if moved {
+                moved_at = Instant::now();
                 continue;
             }
-            polls.clear();
             for peer in open_peers(transfers) {
-                let Some(link) = &self.links[peer] else { continue };
-                let sending = transfers.iter().any(|t| t.peer == peer && t.sends && !t.complete);
-                let events = libc::POLLIN | if sending { libc::POLLOUT } else { 0 };
-                polls.push(libc::pollfd { fd: link.stream.as_raw_fd(), events, revents: 0 });
+                let waits = |t: &Transfer| t.peer == peer && !t.sends && !t.complete;
+                if let Some(why) = &self.links[peer].ended
+                    && transfers.iter().any(waits)
+                {
+                    return Err(self.gone(peer, why));
+                }
             }
+            polls.clear();
+            polled.clear();
+            let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
+            for (peer, link) in self.links.iter().enumerate() {
+                if let Some(back) = &link.back {
+                    polls.push(entry(back.stream.as_raw_fd(), libc::POLLIN));
+                    polled.push(peer);
+                }
+                if let Some((stream, _)) = &link.out
+                    && transfers.iter().any(|t| t.peer == peer && t.sends && !t.complete)
+                {
+                    polls.push(entry(stream.as_raw_fd(), libc::POLLOUT));
+                    polled.push(self.rank);
+                }
+            }
+            polls.extend(self.arrivals.iter().map(|fd| entry(fd.as_raw_fd(), libc::POLLIN)));
             // SAFETY: the array is valid and as long as said.
             unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, SLICE_MS) };
-            limit.check(|| {
+            if polls.len() > polled.len() && polls[polled.len()].revents != 0 {
+                if let Some(fd) = &self.arrivals {
+                    super::endpoint::drain(fd);
+                }
+                self.adopt();
+            }
+            for (poll, &peer) in polls.iter().zip(&polled) {
+                if poll.revents != 0 && peer != self.rank {
+                    // Also from ranks that nothing is expected of: theirs must not wait for this rank's next call.
+                    while self.read_some(peer, transfers, signature)? > 0 {
+                        moved_at = Instant::now();
+                    }
+                }
+            }
+            let late = || {
                 let late = open_peers(transfers).into_iter().map(|peer| format!("rank {}", self.peers[peer].rank));
                 late.collect::<Vec<_>>().join(", ")
-            })?;
+            };
+            limit.check(late)?;
+            if moved_at.elapsed() > DEPARTURE_TIME {
+                let departed = |&peer: &usize| limit.abort.has_departed(self.peers[peer].rank);
+                if let Some(peer) = open_peers(transfers).into_iter().find(departed) {
+                    return Err(Error::io(format!("rank {} has left the job", self.peers[peer].rank)));
+                }
+            }
         }
     }
 
@@ -333,19 +319,23 @@ impl Links {
 
     /// Sends as much as the socket accepts. Returns whether any bytes were sent.
     fn push(&mut self, t: &mut Transfer, signature: &Signature) -> Result<bool> {
-        let Some(link) = &self.links[t.peer] else { return Ok(false) };
+        let Some((stream, seal)) = &mut self.links[t.peer].out else { return Ok(false) };
         let mut head = [0; HEADER];
-        head[..8].copy_from_slice(&t.channel.0.to_le_bytes());
-        head[8..16].copy_from_slice(&(t.span.len as u64).to_le_bytes());
-        head[16..].copy_from_slice(&signature.to_bytes());
+        if t.done < HEADER {
+            head[..8].copy_from_slice(&t.channel.0.to_le_bytes());
+            head[8..16].copy_from_slice(&(t.span.len as u64).to_le_bytes());
+            head[16..HEAD].copy_from_slice(&signature.to_bytes());
+            let tag = seal.tag(&head[..HEAD]);
+            head[HEAD..].copy_from_slice(&tag);
+        }
         let before = t.done;
         while t.done < HEADER + t.span.len {
             // SAFETY: the span is valid by the contract of `run`.
             let body = unsafe { std::slice::from_raw_parts(t.span.ptr, t.span.len) };
             let result = if t.done < HEADER {
-                (&link.stream).write_vectored(&[std::io::IoSlice::new(&head[t.done..]), std::io::IoSlice::new(body)])
+                stream.write_vectored(&[std::io::IoSlice::new(&head[t.done..]), std::io::IoSlice::new(body)])
             } else {
-                (&link.stream).write(&body[t.done - HEADER..])
+                stream.write(&body[t.done - HEADER..])
             };
             match result {
                 Ok(0) => return Err(self.gone(t.peer, "it accepts no more data")),
@@ -355,6 +345,7 @@ impl Links {
                 Err(e) => return Err(self.gone(t.peer, &e.to_string())),
             }
         }
+        seal.advance();
         t.complete = true;
         Ok(true)
     }
@@ -362,7 +353,7 @@ impl Links {
     /// Receives the bytes that have arrived from a rank. Returns whether there were any.
     fn pull(&mut self, peer: usize, transfers: &mut [Transfer], signature: &Signature) -> Result<bool> {
         let mut moved = self.hand_out(peer, transfers, signature)?;
-        let wanted = |transfers: &[Transfer]| transfers.iter().any(|t| t.peer == peer && !t.complete);
+        let wanted = |transfers: &[Transfer]| transfers.iter().any(|t| t.peer == peer && !t.complete && !t.sends);
         while wanted(transfers) {
             match self.read_some(peer, transfers, signature)? {
                 0 => break,
@@ -376,8 +367,8 @@ impl Links {
     fn hand_out(&mut self, peer: usize, transfers: &mut [Transfer], signature: &Signature) -> Result<bool> {
         let mut moved = false;
         for t in transfers.iter_mut().filter(|t| t.peer == peer && !t.sends && !t.complete && t.done == 0) {
-            let Some(link) = &mut self.links[peer] else { break };
-            let Some((theirs, mut bytes)) = link.kept.get_mut(&t.channel).and_then(VecDeque::pop_front) else {
+            let Some((theirs, mut bytes)) = self.links[peer].kept.get_mut(&t.channel).and_then(VecDeque::pop_front)
+            else {
                 continue;
             };
             check_message(self.peers[peer].rank, t, &theirs, bytes.len(), signature, &self.history)?;
@@ -389,30 +380,36 @@ impl Links {
         Ok(moved)
     }
 
+    /// Reads once from a rank. Returns the number of bytes; 0 if there are none now. The end of the connection is kept;
+    /// it is an error only for a transfer that waits for it.
     fn read_some(&mut self, peer: usize, transfers: &mut [Transfer], signature: &Signature) -> Result<usize> {
         let rank = self.peers[peer].rank;
-        let Some(link) = &mut self.links[peer] else { return Ok(0) };
+        let Link { back, kept, ended, .. } = &mut self.links[peer];
+        let Some(link) = back else { return Ok(0) };
         let result = match &mut link.arriving {
-            None => (&link.stream).read(&mut link.head[link.head_len..]),
+            None => link.stream.read(&mut link.head[link.head_len..]),
             Some(a) => match a.taker {
                 Some(i) => {
                     let rest = transfers[i].span.part(a.got, a.len - a.got);
                     // SAFETY: the span is valid by the contract of `run`.
-                    (&link.stream).read(unsafe { std::slice::from_raw_parts_mut(rest.ptr, rest.len) })
+                    link.stream.read(unsafe { std::slice::from_raw_parts_mut(rest.ptr, rest.len) })
                 }
                 None => {
                     // Grows with the bytes received, not with the announced length.
                     let target = a.len.min(a.got + (1 << 20));
                     a.kept.resize(target, 0);
-                    (&link.stream).read(&mut a.kept[a.got..target])
+                    link.stream.read(&mut a.kept[a.got..target])
                 }
             },
         };
         let n = match result {
-            Ok(0) => return Err(self.gone(peer, "it ended")),
-            Ok(n) => n,
+            Ok(n) if n > 0 => n,
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(0),
-            Err(e) => return Err(self.gone(peer, &e.to_string())),
+            end => {
+                *ended = Some(end.map_or_else(|e| e.to_string(), |_| "it ended".into()));
+                *back = None;
+                return Ok(0);
+            }
         };
         match &mut link.arriving {
             Some(a) => a.got += n,
@@ -422,14 +419,20 @@ impl Links {
                     return Ok(n);
                 }
                 link.head_len = 0;
-                let word = |at: usize| u64::from_le_bytes(link.head[at..at + 8].try_into().unwrap_or_default());
+                let (head, tag) = link.head.split_at(HEAD);
+                if !link.seal.verify(head, tag) {
+                    return Err(Error::io(format!(
+                        "a message on rank {rank}'s connection is malformed or not rank {rank}'s: its seal is wrong"
+                    )));
+                }
+                let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
                 let (channel, len) = (Channel(word(0)), word(8));
                 if len > MAX_MESSAGE {
                     return Err(Error::io(format!("rank {rank} sent a malformed message")));
                 }
-                let bytes = link.head[16..].first_chunk::<{ Signature::BYTES }>();
+                let bytes = head[16..].first_chunk::<{ Signature::BYTES }>();
                 let signature_of = bytes.map_or_else(|| Signature::new(""), Signature::from_bytes);
-                let earlier = link.kept.get(&channel).is_some_and(|kept| !kept.is_empty());
+                let earlier = kept.get(&channel).is_some_and(|kept| !kept.is_empty());
                 let taker = transfers
                     .iter()
                     .position(|t| t.peer == peer && !t.sends && !t.complete && t.done == 0 && t.channel == channel)
@@ -447,13 +450,29 @@ impl Links {
             match a.taker {
                 Some(i) => transfers[i].complete = true,
                 None => {
-                    link.kept.entry(a.channel).or_default().push_back((a.signature, a.kept));
+                    kept.entry(a.channel).or_default().push_back((a.signature, a.kept));
                     self.hand_out(peer, transfers, signature)?;
                 }
             }
         }
         Ok(n)
     }
+}
+
+/// Whether an error says that nothing accepts connections at an address, or nothing of this job.
+fn is_unreachable(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionRefused
+            | ErrorKind::TimedOut
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+            | ErrorKind::AddrNotAvailable
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidData
+            | ErrorKind::InvalidInput
+    )
 }
 
 /// Ranks with transfers that are not done.

@@ -11,6 +11,7 @@
 
 mod abort;
 mod across;
+mod endpoint;
 mod links;
 mod local;
 mod reduce;
@@ -18,7 +19,8 @@ mod shm;
 mod signature;
 
 pub(crate) use abort::{Abort, Limit};
-pub(crate) use links::{Channel, Endpoint, Links, Peer, Transfer};
+pub(crate) use endpoint::{Endpoint, counted};
+pub(crate) use links::{Channel, Links, Peer, Transfer};
 pub use reduce::ReduceOp;
 pub(crate) use reduce::{Span, reduce};
 pub(crate) use shm::Shared;
@@ -92,8 +94,18 @@ pub(crate) struct Communicator {
     node: usize,
     /// Memory shared with the other ranks of the node; `None` if there are none or it is unavailable.
     shared: Option<Shared>,
+    /// Whether every node with several ranks has shared memory; the same on all ranks.
+    shared_everywhere: bool,
     links: Links,
     scratch: Vec<u64>,
+}
+
+/// Shared memory of a group's nodes.
+pub(crate) enum NodeMemory {
+    /// Every node with several ranks has it; `None` on a node with one rank.
+    Everywhere(Option<Shared>),
+    /// A node cannot provide it, so that none uses it.
+    Missing,
 }
 
 /// The context of every collective.
@@ -176,7 +188,7 @@ fn part(len: usize, n: usize, i: usize) -> (usize, usize) {
 
 impl Communicator {
     /// `node_of` tells the node of each rank of the group.
-    pub(crate) fn new(rank: usize, node_of: &[usize], shared: Option<Shared>, links: Links) -> Self {
+    pub(crate) fn new(rank: usize, node_of: &[usize], memory: NodeMemory, links: Links) -> Self {
         let mut names: Vec<usize> = Vec::new();
         let mut nodes: Vec<Vec<usize>> = Vec::new();
         for (rank, name) in node_of.iter().enumerate() {
@@ -189,7 +201,11 @@ impl Communicator {
             }
         }
         let node = nodes.iter().position(|ranks| ranks.contains(&rank)).unwrap_or(0);
-        Self { rank, size: node_of.len(), nodes, node, shared, links, scratch: Vec::new() }
+        let (shared, shared_everywhere) = match memory {
+            NodeMemory::Everywhere(shared) => (shared, true),
+            NodeMemory::Missing => (None, false),
+        };
+        Self { rank, size: node_of.len(), nodes, node, shared, shared_everywhere, links, scratch: Vec::new() }
     }
 
     /// The shared memory, if all ranks of the group have it.
@@ -338,5 +354,24 @@ impl Transport for Communicator {
             Some(shared) => shared.barrier(call),
             None => self.barrier_across(call),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One rank of a group of three on two nodes, without connections.
+    fn communicator(rank: usize, memory: NodeMemory) -> Communicator {
+        Communicator::new(rank, &[0, 0, 1], memory, Links::new(0, rank, Vec::new(), None))
+    }
+
+    #[test]
+    fn all_ranks_choose_the_same_tree() {
+        // Node 0 lacks shared memory. The rank that is alone on node 1 needs none, and must know.
+        for rank in 0..3 {
+            assert_eq!(communicator(rank, NodeMemory::Missing).tree(1).0, [1, 2, 0], "rank {rank}");
+        }
+        assert_eq!(communicator(2, NodeMemory::Everywhere(None)).tree(1).0, [1, 2]);
     }
 }

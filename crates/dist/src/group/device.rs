@@ -6,7 +6,7 @@
 //! that calls another collective is reported, where the library would only hang.
 
 use super::lower::{Lowered, Op};
-use super::{Collective, FlightRecord, HostGroup, Objects, ProcessGroup, Work};
+use super::{Collective, FlightRecord, HostGroup, ObjectSeal, Objects, ProcessGroup, Work};
 use crate::job::Job;
 use rushlight_core::backend::{Collectives, DeviceComm, DeviceWork};
 use rushlight_core::{Device, Error, ErrorKind, Result};
@@ -354,6 +354,10 @@ impl ProcessGroup for DeviceGroup {
             }
             None => self.host.submit(collective, background),
         }
+    }
+
+    fn object_seal(&self) -> Option<&ObjectSeal> {
+        self.host.object_seal()
     }
 
     fn flight_record(&self) -> FlightRecord {

@@ -1,7 +1,7 @@
 //! Groups of the engines that work on the CPU's memory (`tcp`, `mpi`): a transport, its queue and its thread.
 
 use super::staging::{Staged, spans, written};
-use super::{Collective, FlightRecord, ProcessGroup, Work};
+use super::{Collective, FlightRecord, ObjectSeal, ProcessGroup, Work};
 use crate::comm::{Call, Channel, Limit, Reduction, Signature, Transfer, Transport};
 use crate::job::Job;
 use rushlight_core::{Error, Result};
@@ -31,6 +31,7 @@ struct Inner {
     ranks: Vec<usize>,
     /// Number of collectives of all ranks so far; equal on all of them.
     collectives: AtomicU64,
+    object_seal: Option<ObjectSeal>,
 }
 
 #[derive(Default)]
@@ -73,7 +74,9 @@ impl HostGroup {
     ) -> Self {
         let record = Arc::new(Mutex::new(FlightRecord::new(name, job.rank)));
         job.register(&record);
+        let object_seal = job.network.as_ref().map(|network| ObjectSeal::new(network.store.secret(), name));
         let shared = Arc::new(Inner {
+            object_seal,
             name: name.into(),
             ranks,
             rank: transport.rank(),
@@ -155,6 +158,10 @@ impl ProcessGroup for HostGroup {
 
     fn flight_record(&self) -> FlightRecord {
         lock(&self.shared.record).clone()
+    }
+
+    fn object_seal(&self) -> Option<&ObjectSeal> {
+        self.shared.object_seal.as_ref()
     }
 }
 

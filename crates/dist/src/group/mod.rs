@@ -13,7 +13,7 @@ pub use collective::{Collective, P2p};
 pub(crate) use device::DeviceGroup;
 pub use flight::{Entry, FlightRecord, Stage};
 pub(crate) use host::HostGroup;
-pub use objects::Objects;
+pub use objects::{ObjectSeal, Objects};
 pub use work::Work;
 
 use crate::comm::ReduceOp;
@@ -58,6 +58,11 @@ pub trait ProcessGroup: Send + Sync {
 
     /// The last collectives.
     fn flight_record(&self) -> FlightRecord;
+
+    /// The seals of objects that this group's ranks send each other; `None` if they have no secret.
+    fn object_seal(&self) -> Option<&ObjectSeal> {
+        None
+    }
 
     /// Runs a collective and waits for it.
     fn run(&self, collective: Collective) -> Result<()> {

@@ -144,6 +144,41 @@ pub struct Interface {
     pub address: IpAddr,
 }
 
+impl Interface {
+    /// Whether other machines may reach the address: loopback and link-local addresses are excluded.
+    pub fn is_usable(&self) -> bool {
+        !self.address.is_loopback()
+            && match self.address {
+                IpAddr::V4(a) => !a.is_link_local(),
+                IpAddr::V6(a) => (a.segments()[0] & 0xffc0) != 0xfe80,
+            }
+    }
+
+    /// Whether its name is a fast network's (Slingshot, InfiniBand).
+    pub fn is_fast(&self) -> bool {
+        FAST.iter().any(|prefix| self.name.starts_with(prefix))
+    }
+}
+
+/// The variable with which `rushlight run --local-addr` passes the address by which other nodes reach this one.
+pub const LOCAL_ADDRESS_VARIABLE: &str = "RUSHLIGHT_LOCAL_ADDR";
+
+/// This machine's address on the way to a host, whatever its interface is called: its own address if the host is this
+/// machine, else the one from which the kernel would connect. `None` for loopback.
+pub fn address_towards(host: &str, own: &[Interface], env: &Environment) -> Option<IpAddr> {
+    let addresses = resolve(host, env, Duration::from_secs(10)).ok()?;
+    if let Some(ip) = addresses.iter().find(|ip| own.iter().any(|i| i.address == **ip && i.is_usable())) {
+        return Some(*ip);
+    }
+    addresses.iter().filter(|ip| !ip.is_loopback()).find_map(|&ip| {
+        let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        // Connecting a datagram socket sends nothing; the kernel only looks up the route.
+        let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((ip, 9)).ok()?;
+        socket.local_addr().ok().map(|local| local.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+    })
+}
+
 /// The interfaces of this machine that are up and have an address.
 pub fn interfaces() -> Vec<Interface> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
@@ -184,6 +219,7 @@ pub fn interfaces() -> Vec<Interface> {
 
 /// Names of fast networks first, then the usual names of a cluster's network. Container bridges and tunnels are not
 /// included.
+const FAST: [&str; 2] = ["hsn", "ib"];
 const PREFERRED: [&str; 8] = ["hsn", "ib", "bond", "en", "eth", "wl", "br0", "veth"];
 
 /// The interface whose address other nodes should connect to.
@@ -227,11 +263,7 @@ pub fn choose_interface(all: &[Interface], env: &Environment) -> Result<Option<I
 
 fn preferred(all: &[Interface]) -> Option<Interface> {
     all.iter()
-        .filter(|i| !i.address.is_loopback())
-        .filter(|i| match i.address {
-            IpAddr::V4(a) => !a.is_link_local(),
-            IpAddr::V6(a) => (a.segments()[0] & 0xffc0) != 0xfe80,
-        })
+        .filter(|i| i.is_usable())
         .filter_map(|i| Some((PREFERRED.iter().position(|p| i.name.starts_with(p))?, i)))
         .min_by_key(|(place, i)| (*place, i.address.is_ipv6()))
         .map(|(_, i)| i.clone())

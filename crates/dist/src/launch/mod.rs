@@ -12,7 +12,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use address::{Interface, Rendezvous, candidate_ports, choose_interface, ephemeral_range, interfaces, resolve};
+pub use address::{
+    Interface, LOCAL_ADDRESS_VARIABLE, Rendezvous, address_towards, candidate_ports, choose_interface, ephemeral_range,
+    interfaces, resolve,
+};
 pub use device::{DeviceChoice, choose_device, device};
 pub use environment::Environment;
 pub use hosts::{expand_hosts, expand_tasks, unique_lines};
@@ -317,6 +320,24 @@ fn single(env: &Environment) -> Launch {
 }
 
 impl Launch {
+    /// Whether an MPI launcher started this process, so that `MPI_Init` finds its peers. Under torchrun, or with ranks
+    /// set by hand, an installed MPI library is of no use.
+    pub fn is_mpi(&self, env: &Environment) -> bool {
+        match self.launcher {
+            Launcher::OpenMpi
+            | Launcher::Hydra
+            | Launcher::Mvapich
+            | Launcher::Pals
+            | Launcher::CrayShasta
+            | Launcher::Jsrun => true,
+            // `srun --mpi=pmi2` and `--mpi=pmix` serve MPI.
+            Launcher::Slurm | Launcher::Flux => {
+                ["PMI_RANK", "PMI_FD", "PMIX_RANK", "PMIX_SERVER_URI4"].iter().any(|name| env.get(name).is_some())
+            }
+            _ => false,
+        }
+    }
+
     /// A place in a world given by the caller instead of a launcher.
     pub fn explicit(rank: usize, world_size: usize) -> Result<Self> {
         let launch = Self {

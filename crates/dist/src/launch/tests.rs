@@ -210,6 +210,34 @@ fn names_are_resolved_without_dns() {
 }
 
 #[test]
+fn mpi_is_served_by_its_launchers_only() {
+    let served = |lines: &str| {
+        let env = Environment::recorded(lines);
+        detect_from(&env).unwrap().is_mpi(&env)
+    };
+    assert!(served(HYDRA) && served(OPEN_MPI) && served(SHASTA));
+    assert!(served(&format!("{SLURM}\nPMI_RANK=2\nPMI_SIZE=4\nPMI_FD=8")));
+    assert!(!served(SLURM) && !served("") && !served("RANK=0\nWORLD_SIZE=2"));
+    // torchrun within an MPI job: its ranks are not MPI's.
+    assert!(!served(&format!("{OPEN_MPI}\n{TORCHRUN}")));
+}
+
+#[test]
+fn addresses_by_route() {
+    let own = interfaces();
+    let env = Environment::recorded("");
+    // An address of this machine is its own way, whatever the interface is called.
+    for interface in own.iter().filter(|i| i.is_usable()) {
+        assert_eq!(address_towards(&interface.address.to_string(), &own, &env), Some(interface.address));
+    }
+    assert_eq!(address_towards("127.0.0.1", &own, &env), None);
+    let named = |name: &str, address: &str| Interface { name: name.into(), address: address.parse().unwrap() };
+    let odd = [named("lo", "127.0.0.1"), named("vA", "10.9.0.1")];
+    assert_eq!(address_towards("10.9.0.1", &odd, &env), Some("10.9.0.1".parse().unwrap()));
+    assert!(odd[1].is_usable() && !odd[0].is_usable() && !odd[1].is_fast() && named("hsn3", "10.0.0.1").is_fast());
+}
+
+#[test]
 fn devices() {
     let choose = |lines: &str, count| {
         let env = Environment::recorded(lines);

@@ -84,6 +84,8 @@ struct State {
     expected: Vec<u32>,
     /// Parameters found to be unused in this iteration.
     unused: Vec<bool>,
+    /// Parameters whose gradients changed since the last all-reduce, also under [`NoSync`].
+    used: Vec<bool>,
     /// Parameters in the order in which their gradients arrived.
     order: Vec<usize>,
     /// The next bucket to send.
@@ -122,6 +124,7 @@ impl Reducer {
             came: vec![0; n],
             expected: vec![1; n],
             unused: vec![false; n],
+            used: vec![false; n],
             order: Vec::new(),
             next: 0,
             sent: Vec::new(),
@@ -170,10 +173,7 @@ impl Reducer {
     /// Begins an iteration and drops the state of a failed earlier one.
     pub(super) fn before_forward(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        for (work, _) in std::mem::take(&mut state.sent) {
-            // Its buckets are about to be reused. The failed backward pass has reported the error.
-            let _ = work.wait();
-        }
+        state.drain();
         state.sync = self.silent.load(Relaxed) == 0;
         state.begin();
         let joins = state.joins && state.sync;
@@ -201,11 +201,13 @@ impl Reducer {
     fn came(self: &Arc<Self>, index: usize) -> Result<()> {
         let mut state = lock(&self.state);
         let state = &mut *state;
+        state.used[index] = true;
         if !state.sync {
             return Ok(());
         }
         if !state.under_way {
             state.under_way = true;
+            state.drain();
             let reducer = self.clone();
             queue_callback(move || no_grad(|| reducer.finish()))?;
             // Unused parameters count as arrived.
@@ -296,8 +298,15 @@ impl Reducer {
             CommHook::Bf16 => Some(DType::BF16),
         };
         let lowered = lower.filter(|d| d.size() < flat.dtype().size()).map(|d| flat.to_dtype(d)).transpose()?;
-        let tensors = vec![lowered.clone().unwrap_or_else(|| flat.clone())];
-        let work = group.submit(Collective::AllReduce { tensors, op: ReduceOp::Mean }, !last)?;
+        let (tensors, op) = match &lowered {
+            // Divided first, as PyTorch's hook: the sum over many ranks would overflow half precision.
+            Some(lowered) => {
+                lowered.div_(group.size() as f64)?;
+                (vec![lowered.clone()], ReduceOp::Sum)
+            }
+            None => (vec![flat.clone()], ReduceOp::Mean),
+        };
+        let work = group.submit(Collective::AllReduce { tensors, op }, !last)?;
         state.sent.push((work, lowered));
         Ok(())
     }
@@ -331,6 +340,7 @@ impl Reducer {
         if self.settings.find_unused || self.settings.static_graph {
             self.restore_unused(state)?;
         }
+        state.used.fill(false);
         self.settle(state)?;
         state.begin();
         Ok(())
@@ -338,19 +348,21 @@ impl Reducer {
 
     /// Waits for the buckets.
     fn receive(&self, state: &mut State) -> Result<()> {
-        for (bucket, (work, lowered)) in std::mem::take(&mut state.sent).into_iter().enumerate() {
+        for (bucket, (work, lowered)) in state.sent.iter().enumerate() {
+            // A failed wait leaves the list to `drain`.
             work.wait()?;
             if let Some(lowered) = lowered {
-                state.buckets[bucket].flat.copy_(&lowered)?;
+                state.buckets[bucket].flat.copy_(lowered)?;
             }
         }
+        state.sent.clear();
         state.iterations += 1;
         Ok(())
     }
 
     /// A parameter that no rank used keeps its gradient; one that another rank used gets the mean.
     fn restore_unused(&self, state: &mut State) -> Result<()> {
-        let used: Vec<u8> = state.unused.iter().map(|unused| !unused as u8).collect();
+        let used: Vec<u8> = state.used.iter().map(|&used| used as u8).collect();
         let used = Tensor::from_slice(&used, [used.len()])?;
         self.group.all_reduce(&used, ReduceOp::Max)?;
         let used = used.to_vec::<u8>()?;
@@ -410,6 +422,7 @@ impl Reducer {
     pub(super) fn shadow(&self) -> Result<()> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
+        state.drain();
         state.begin();
         for bucket in &state.buckets {
             bucket.flat.zero_()?;
@@ -429,11 +442,18 @@ impl Reducer {
 }
 
 impl State {
+    /// Waits for buckets that a failed pass left in flight: they are about to be reused. That pass has reported the
+    /// error.
+    fn drain(&mut self) {
+        for (work, _) in std::mem::take(&mut self.sent) {
+            let _ = work.wait();
+        }
+    }
+
     /// Resets to the state before the first gradient.
     fn begin(&mut self) {
         self.under_way = false;
         self.next = 0;
-        self.sent.clear();
         self.order.clear();
         self.came.fill(0);
         for bucket in &mut self.buckets {

@@ -1,6 +1,6 @@
 //! The client's side of the store over TCP.
 
-use super::auth::{self, Purpose};
+use super::auth::{self, Purpose, Seal, TAG};
 use super::frame::{self, Status};
 use super::table::Op;
 use super::{DEFAULT_TIMEOUT, Store, StoreServer, millis, timed_out};
@@ -13,12 +13,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How much longer than the server's timeout a client waits for an answer.
-const GRACE: Duration = Duration::from_secs(10);
+/// How much longer than an operation's timeout a client waits for the answer, in seconds. A server that is stopped (by
+/// a debugger, by slow pinning of memory) answers later; the connection notices the end of its process or machine.
+const PATIENCE_VARIABLE: &str = "RUSHLIGHT_STORE_PATIENCE";
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
+/// When a late answer is reported.
+const NOTICE: Duration = Duration::from_secs(10);
+/// How long a handshake may take.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// A key-value store in one process of the job, which all others reach over TCP.
 ///
-/// Both sides prove that they have the job's secret first. The connection is not encrypted.
+/// Both sides prove that they have the job's secret first, and every message is authenticated. The connection is not
+/// encrypted.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_dist as dist; }
@@ -33,11 +40,20 @@ const GRACE: Duration = Duration::from_secs(10);
 /// ```
 pub struct TcpStore {
     /// `None` after the connection failed: it may have been in the middle of a message.
-    stream: Mutex<Option<TcpStream>>,
+    stream: Mutex<Option<Dialled>>,
     address: SocketAddr,
     secret: Secret,
     server: Option<Arc<StoreServer>>,
     timeout: AtomicU64,
+    patience: AtomicU64,
+}
+
+/// A connection whose handshake is done.
+pub(crate) struct Dialled {
+    pub(crate) stream: TcpStream,
+    /// Seals of this side's frames, and of the other's.
+    pub(crate) out: Seal,
+    pub(crate) back: Seal,
 }
 
 impl TcpStore {
@@ -62,7 +78,10 @@ impl TcpStore {
             let ephemeral = crate::launch::ephemeral_range(&env);
             let (inside, outside): (Vec<u16>, Vec<u16>) =
                 meeting.ports.iter().partition(|port| ephemeral.contains(port));
-            Self::host(&[outside, inside].concat(), net::is_loopback(&meeting.host), secret)?
+            let ports = [outside, inside].concat();
+            // Before the port is taken, or another: a second rank 0 would wait for ranks that have met the first.
+            refuse_second_host(&ports, &secret)?;
+            Self::host(&ports, net::is_loopback(&meeting.host), secret)?
         } else {
             Self::connect_within(&meeting.host, &meeting.ports, secret, timeout)?
         };
@@ -73,7 +92,14 @@ impl TcpStore {
     /// [`TcpStore::connect`] with a timeout. Tries all addresses of the host on all ports, again and again, until a
     /// store with the same secret answers.
     pub fn connect_within(host: &str, ports: &[u16], secret: Secret, timeout: Duration) -> Result<Self> {
-        let deadline = Instant::now() + timeout;
+        if ports.is_empty() || ports.contains(&0) {
+            return Err(Error::value(format!(
+                "store: a client of the store at {host} needs the port on which it listens; port 0 (any) is for the server"
+            )));
+        }
+        let started = Instant::now();
+        let deadline = started + timeout;
+        let mut noticed = false;
         let env = Environment::current();
         let mut pause = Duration::from_millis(5);
         let mut last = String::from("nothing was tried");
@@ -85,13 +111,14 @@ impl TcpStore {
                         ports.iter().flat_map(|&port| addresses.iter().map(move |&ip| SocketAddr::new(ip, port)))
                     {
                         match dial(address, &secret, Purpose::Store) {
-                            Ok(stream) => {
+                            Ok(dialled) => {
                                 return Ok(Self {
-                                    stream: Mutex::new(Some(stream)),
+                                    stream: Mutex::new(Some(dialled)),
                                     address,
                                     secret,
                                     server: None,
                                     timeout: AtomicU64::new(millis(DEFAULT_TIMEOUT)),
+                                    patience: AtomicU64::new(millis(patience()?)),
                                 });
                             }
                             // With a single port this must be the job's store.
@@ -113,6 +140,15 @@ impl TcpStore {
                     net::list(ports),
                     timeout.as_secs_f32()
                 )));
+            }
+            if !noticed && started.elapsed() > NOTICE {
+                noticed = true;
+                eprintln!(
+                    "rushlight: no store of this job at {host}, port {}, for {} s (last: {last}); trying for {} s",
+                    net::list(ports),
+                    NOTICE.as_secs(),
+                    timeout.as_secs()
+                );
             }
             std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
             pause = (pause * 2).min(Duration::from_millis(250));
@@ -137,7 +173,12 @@ impl TcpStore {
     /// This machine's address on the route to the server.
     pub fn local_ip(&self) -> Option<std::net::IpAddr> {
         let stream = self.stream.lock().unwrap_or_else(|e| e.into_inner());
-        stream.as_ref()?.local_addr().ok().map(|a| a.ip())
+        stream.as_ref()?.stream.local_addr().ok().map(|a| a.ip())
+    }
+
+    /// Sets how much longer than an operation's timeout this connection waits for a store that does not answer.
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        self.patience.store(millis(patience), Relaxed);
     }
 
     pub(crate) fn secret(&self) -> &Secret {
@@ -161,45 +202,159 @@ impl TcpStore {
     }
 }
 
+/// RUSHLIGHT_STORE_PATIENCE, or its default.
+fn patience() -> Result<Duration> {
+    match std::env::var(PATIENCE_VARIABLE) {
+        Ok(text) if !text.is_empty() => text
+            .parse()
+            .ok()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .ok_or_else(|| Error::value(format!("{PATIENCE_VARIABLE}={text} should be a number of seconds"))),
+        _ => Ok(DEFAULT_PATIENCE),
+    }
+}
+
+/// An error if a process of this job, and thus its rank 0, listens on one of the ports of this machine.
+fn refuse_second_host(ports: &[u16], secret: &Secret) -> Result<()> {
+    for &port in ports.iter().filter(|&&port| port != 0) {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let Ok(dialled) = dial_within(address, secret, Purpose::Store, Duration::from_secs(2)) else { continue };
+        let store = TcpStore {
+            stream: Mutex::new(Some(dialled)),
+            address,
+            secret: secret.clone(),
+            server: None,
+            timeout: AtomicU64::new(2000),
+            patience: AtomicU64::new(2000),
+        };
+        // The store of a world that is closing ends on its own.
+        let first = match store.call(Op::Get, &[b"rank/0"], Duration::from_secs(1)) {
+            Ok(card) => card.first().map(|card| String::from_utf8_lossy(card).into_owned()).unwrap_or_default(),
+            Err(e) if e.to_string().contains("is lost") => continue,
+            Err(_) => String::new(),
+        };
+        // The card's last line names its process.
+        let first = first.lines().nth(3).map_or("a process".to_owned(), str::to_owned);
+        return Err(Error::value(format!(
+            "init_process_group: {first} holds the store of this job on port {port} as rank 0, and this process is rank 0 too: \
+             RANK must differ between processes, and MASTER_PORT between jobs with one RUSHLIGHT_JOB_SECRET"
+        )));
+    }
+    Ok(())
+}
+
 /// Connects and proves the secret.
-pub(crate) fn dial(address: SocketAddr, secret: &Secret, purpose: Purpose) -> std::io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+pub(crate) fn dial(address: SocketAddr, secret: &Secret, purpose: Purpose) -> std::io::Result<Dialled> {
+    dial_within(address, secret, purpose, HANDSHAKE_TIME)
+}
+
+fn dial_within(address: SocketAddr, secret: &Secret, purpose: Purpose, limit: Duration) -> std::io::Result<Dialled> {
+    let stream = TcpStream::connect_timeout(&address, limit.min(Duration::from_secs(5)))?;
+    // A port of this machine may connect to itself if nothing listens there.
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(ErrorKind::ConnectionRefused.into());
+    }
     net::configure(&stream);
     if purpose == Purpose::Store {
         net::bound_silence(&stream);
     }
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let (out, back) = auth::connect(&stream, secret, purpose, address, limit)?;
+    stream.set_read_timeout(None)?;
     stream.set_write_timeout(Some(Duration::from_secs(10)))?;
-    auth::connect(&mut stream, secret, purpose)?;
-    Ok(stream)
+    Ok(Dialled { stream, out, back })
 }
 
-fn exchange(stream: &mut TcpStream, message: &[u8]) -> Result<(Status, Vec<Vec<u8>>)> {
-    stream.write_all(message)?;
+/// Reads exactly, for at most `patience`; reports once that the answer is late.
+fn read_patiently(
+    stream: &mut TcpStream,
+    mut bytes: &mut [u8],
+    started: Instant,
+    patience: Duration,
+    notice: &mut Option<Duration>,
+) -> Result<()> {
+    while !bytes.is_empty() {
+        let elapsed = started.elapsed();
+        if elapsed >= patience {
+            return Err(Error::io(format!(
+                "no answer for {} s, although its machine answers: the process is stopped or overloaded ({PATIENCE_VARIABLE} sets the time)",
+                elapsed.as_secs()
+            )));
+        }
+        let until = notice.filter(|at| *at > elapsed).unwrap_or(patience).min(patience);
+        stream.set_read_timeout(Some((until - elapsed).max(Duration::from_millis(1))))?;
+        match stream.read(bytes) {
+            Ok(0) => return Err(Error::io("it closed the connection")),
+            Ok(n) => bytes = &mut bytes[n..],
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) && is_timeout(&e) => {
+                if notice.take_if(|at| started.elapsed() >= *at).is_some() {
+                    let peer =
+                        stream.peer_addr().map_or_else(|_| "the store".to_owned(), |a| format!("the store at {a}"));
+                    eprintln!(
+                        "rushlight: {peer} has not answered for {} s: rank 0 is stopped or overloaded; waiting up to {} s \
+                         ({PATIENCE_VARIABLE})",
+                        started.elapsed().as_secs(),
+                        patience.as_secs()
+                    );
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error is the end of a wait, not the kernel's verdict that the other machine is gone.
+fn is_timeout(e: &std::io::Error) -> bool {
+    e.raw_os_error() != Some(libc::ETIMEDOUT)
+}
+
+fn exchange(
+    dialled: &mut Dialled,
+    message: Vec<u8>,
+    timeout: Duration,
+    patience: Duration,
+) -> Result<(Status, Vec<Vec<u8>>)> {
+    let Dialled { stream, out, back } = dialled;
+    let message = out.seal(message);
+    stream.write_all(&message)?;
+    let (started, whole) = (Instant::now(), timeout.saturating_add(patience));
+    let mut notice = Some(timeout.saturating_add(NOTICE)).filter(|at| *at < whole);
     let mut head = [0; 4];
-    stream.read_exact(&mut head)?;
+    read_patiently(stream, &mut head, started, whole, &mut notice)?;
     let length = u32::from_le_bytes(head) as usize;
     if length > frame::MAX_FRAME {
         return Err(Error::io(format!("an answer of {length} bytes was announced")));
     }
-    let mut body = Vec::new();
-    stream.take(length as u64).read_to_end(&mut body)?;
-    if body.len() != length {
-        return Err(Error::io("the connection was closed in the middle of an answer"));
+    // Grows with the bytes received, not with the announced length.
+    let mut frame = head.to_vec();
+    while frame.len() < 4 + length + TAG {
+        let (at, next) = (frame.len(), (4 + length + TAG).min(frame.len() + (1 << 20)));
+        frame.resize(next, 0);
+        read_patiently(stream, &mut frame[at..], started, whole.saturating_add(DEFAULT_PATIENCE), &mut notice)?;
     }
-    frame::parse_reply(&body)
+    let (body, tag) = frame.split_at(4 + length);
+    if !back.verify(body, tag) {
+        return Err(Error::io("an answer has a wrong seal: something on the way has changed it"));
+    }
+    frame::parse_reply(&body[4..])
 }
 
 impl Store for TcpStore {
+    fn try_clone(self: Arc<Self>) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(self.another()?))
+    }
+
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
         let message = frame::request(op, millis(timeout), args)?;
         let mut guard = self.stream.lock().unwrap_or_else(|e| e.into_inner());
         let lost =
             |why: &str| Error::io(format!("store: the connection to the store at {} is lost: {why}", self.address));
-        let mut stream = guard.take().ok_or_else(|| lost("an earlier call failed"))?;
-        stream.set_read_timeout(Some(timeout.saturating_add(GRACE)))?;
-        let (status, mut values) = exchange(&mut stream, &message).map_err(|e| lost(&e.to_string()))?;
-        *guard = Some(stream);
+        let mut dialled = guard.take().ok_or_else(|| lost("an earlier call failed"))?;
+        let patience = Duration::from_millis(self.patience.load(Relaxed));
+        let (status, mut values) =
+            exchange(&mut dialled, message, timeout, patience).map_err(|e| lost(&e.to_string()))?;
+        *guard = Some(dialled);
         match status {
             Status::Done => Ok(values),
             Status::TimedOut => Err(timed_out(op, &values, timeout)),

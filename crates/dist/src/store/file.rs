@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -46,6 +46,18 @@ impl FileStore {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(&path)
             .map_err(|e| Error::io(format!("FileStore: {} cannot be opened: {e}", path.display())))?;
+        // A process that can read the file can join the job; one that can write to it is obeyed.
+        let meta = file.metadata()?;
+        // SAFETY: `geteuid` has no preconditions.
+        if !meta.is_file() || meta.uid() != unsafe { libc::geteuid() } {
+            return Err(Error::io(format!(
+                "FileStore: {} is not a file of this user; choose another path: somebody else may have planted it",
+                path.display()
+            )));
+        }
+        if meta.mode() & 0o077 != 0 {
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        }
         let state = State { file: Arc::new(file), table: Table::default(), position: 0 };
         Ok(Self { path, state: Mutex::new(state), world_size, timeout: AtomicU64::new(millis(DEFAULT_TIMEOUT)) })
     }
@@ -56,7 +68,8 @@ impl FileStore {
         let _lock = Lock::take(&file)?;
         state.catch_up().map_err(|e| e.within(&format!("FileStore {}", self.path.display())))?;
         let outcome = state.table.apply(op, args)?;
-        if op.changes() {
+        // A queue without elements has not changed.
+        if op.changes() && matches!(outcome, Outcome::Done(_)) {
             let record = frame::request(op, 0, args)?;
             (&*file).seek(SeekFrom::Start(state.position))?;
             (&*file).write_all(&record)?;
@@ -123,6 +136,13 @@ impl Drop for Lock<'_> {
 }
 
 impl Store for FileStore {
+    fn try_clone(self: Arc<Self>) -> Result<Arc<dyn Store>> {
+        // Not counted among the processes that remove the file at the end.
+        let store = Self::open(&self.path, None)?;
+        store.set_timeout(self.timeout());
+        Ok(Arc::new(store))
+    }
+
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
         let started = Instant::now();
         let mut pause = Duration::from_millis(1);

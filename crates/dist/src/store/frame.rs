@@ -1,4 +1,5 @@
-//! Messages between a store and its clients: a length, a type byte, byte strings.
+//! Messages between a store and its clients: a length, a type byte, byte strings. On the wire each is followed by its
+//! tag ([`super::auth::Seal`]).
 //!
 //! Request: `u32 length | u8 op | u64 timeout in ms | strings`. Reply: `u32 length | u8 status | strings`. A string
 //! is `u32 length | bytes`. All little-endian; `length` excludes itself and is bounded by [`MAX_FRAME`].

@@ -28,6 +28,10 @@ impl Default for HashStore {
 }
 
 impl Store for HashStore {
+    fn try_clone(self: Arc<Self>) -> Result<Arc<dyn Store>> {
+        Ok(self)
+    }
+
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
         let started = Instant::now();
         let mut table = self.table.lock().unwrap_or_else(|e| e.into_inner());
@@ -75,6 +79,10 @@ impl PrefixStore {
 }
 
 impl Store for PrefixStore {
+    fn try_clone(self: Arc<Self>) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Self::new(self.prefix.clone(), self.inner.clone().try_clone()?)))
+    }
+
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
         let keys: Vec<Vec<u8>> = args
             .iter()
@@ -82,7 +90,14 @@ impl Store for PrefixStore {
             .map(|(i, arg)| if op.is_key(i) { [self.prefix.as_bytes(), b"/", arg].concat() } else { arg.to_vec() })
             .collect();
         let args: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        self.inner.call(op, &args, timeout)
+        let values = self.inner.call(op, &args, timeout)?;
+        if op != Op::ListKeys {
+            return Ok(values);
+        }
+        let own = |key: Vec<u8>| {
+            key.strip_prefix(self.prefix.as_bytes()).and_then(|rest| rest.strip_prefix(b"/")).map(<[u8]>::to_vec)
+        };
+        Ok(values.into_iter().filter_map(own).collect())
     }
 
     fn timeout(&self) -> Duration {

@@ -15,13 +15,14 @@ mod table;
 mod tests;
 
 pub use client::TcpStore;
-pub(crate) use client::dial;
+pub(crate) use client::{Dialled, dial};
 pub use file::FileStore;
 pub use memory::{HashStore, PrefixStore};
 pub use server::StoreServer;
 pub use table::Op;
 
 use rushlight_core::{Error, Result};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The default timeout of stores, as in PyTorch.
@@ -42,6 +43,9 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 pub trait Store: Send + Sync {
     /// Runs an operation. Waiting operations block for at most `timeout`.
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>>;
+
+    /// Another handle of the same keys, for a thread that blocks while others continue.
+    fn try_clone(self: Arc<Self>) -> Result<Arc<dyn Store>>;
 
     /// Timeout of operations.
     fn timeout(&self) -> Duration;
@@ -108,6 +112,27 @@ pub trait Store: Send + Sync {
     fn multi_set(&self, pairs: &[(&str, &[u8])]) -> Result<()> {
         let args: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [key.as_bytes(), value]).collect();
         self.call(Op::MultiSet, &args, self.timeout()).map(drop)
+    }
+
+    /// All keys, in order.
+    fn list_keys(&self) -> Result<Vec<String>> {
+        let keys = self.call(Op::ListKeys, &[], self.timeout())?;
+        Ok(keys.into_iter().map(|key| String::from_utf8_lossy(&key).into_owned()).collect())
+    }
+
+    /// Appends a value to the queue of a name.
+    fn queue_push(&self, queue: &str, value: &[u8]) -> Result<()> {
+        self.call(Op::QueuePush, &[queue.as_bytes(), value], self.timeout()).map(drop)
+    }
+
+    /// Takes the first value of a queue; waits for one, at most for `timeout`.
+    fn queue_pop(&self, queue: &str, timeout: Duration) -> Result<Vec<u8>> {
+        one(self.call(Op::QueuePop, &[queue.as_bytes()], timeout)?)
+    }
+
+    /// Number of values in a queue.
+    fn queue_len(&self, queue: &str) -> Result<usize> {
+        decimal(one(self.call(Op::QueueLen, &[queue.as_bytes()], self.timeout())?)?).map(|n| n as usize)
     }
 
     /// Number of keys.

@@ -1,6 +1,6 @@
 //! The server of a [`TcpStore`](super::TcpStore): one thread over epoll for all connections.
 
-use super::auth::{ANSWER, Challenge, PROOF, Purpose};
+use super::auth::{ANSWER, Challenge, PROOF, Purpose, Seal, TAG, Verdict};
 use super::frame::{self, MAX_FRAME, Status};
 use super::table::{Op, Outcome, Table};
 use crate::launch::Secret;
@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How long a connection may take to prove the secret.
 const GREETING_TIME: Duration = Duration::from_secs(10);
-/// Maximum number of unauthenticated connections.
+/// Maximum number of unauthenticated connections: of all addresses, and of one. The oldest is closed for a new one.
 const MAX_STRANGERS: usize = 1024;
+const MAX_STRANGERS_OF_ONE_ADDRESS: usize = 512;
 /// Epoll tokens that are not connections.
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
@@ -130,6 +131,8 @@ enum Phase {
 struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
+    /// Seals of the answers and of the requests, once the secret is proved.
+    seals: Option<Box<(Seal, Seal)>>,
     phase: Phase,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -232,10 +235,7 @@ impl Serving {
                 }
                 Err(_) => continue,
             };
-            if self.strangers >= MAX_STRANGERS {
-                self.log_refusal(peer, "too many connections without proof");
-                continue;
-            }
+            self.make_room(peer.ip());
             let Ok(challenge) = Challenge::new(Purpose::Store) else { continue };
             let token = self.next;
             if stream.set_nonblocking(true).is_err()
@@ -252,6 +252,7 @@ impl Serving {
             let connection = Connection {
                 stream,
                 peer,
+                seals: None,
                 output: challenge.greeting().to_vec(),
                 phase: Phase::Stranger(challenge),
                 input: Vec::new(),
@@ -262,6 +263,33 @@ impl Serving {
             };
             self.connections.insert(token, connection);
             self.progress(token);
+        }
+    }
+
+    /// Closes the oldest connection without proof if there are too many, in all or of one address.
+    fn make_room(&mut self, ip: IpAddr) {
+        // Counted only when there are many at all.
+        if self.strangers < MAX_STRANGERS_OF_ONE_ADDRESS {
+            return;
+        }
+        let address = crate::comm::counted(ip);
+        let stranger = |c: &Connection| matches!(c.phase, Phase::Stranger(_));
+        let same = |c: &Connection| crate::comm::counted(c.peer.ip()) == address;
+        let of_one = self.connections.values().filter(|c| stranger(c) && same(c)).count();
+        if of_one < MAX_STRANGERS_OF_ONE_ADDRESS && self.strangers < MAX_STRANGERS {
+            return;
+        }
+        let of_one = of_one >= MAX_STRANGERS_OF_ONE_ADDRESS;
+        // Strangers have equal times, so that deadlines are in order of arrival.
+        let oldest = self
+            .deadlines
+            .iter()
+            .map(|(_, token)| *token)
+            .find(|token| self.connections.get(token).is_some_and(|c| stranger(c) && (!of_one || same(c))));
+        if let Some(token) = oldest
+            && let Some(connection) = self.connections.remove(&token)
+        {
+            self.close(token, connection, Close::Refused("too many connections without proof"));
         }
     }
 
@@ -302,13 +330,23 @@ impl Serving {
     fn handle(&mut self, token: u64, c: &mut Connection) -> Result<bool, Close> {
         if let Phase::Stranger(challenge) = &c.phase {
             let Some(answer) = c.input.first_chunk::<ANSWER>() else { return Ok(false) };
-            let Some(proof) = challenge.verify(&self.secret, answer) else {
-                c.output = vec![0; PROOF];
-                let _ = flush(c);
-                return Err(Close::Refused("wrong proof of the job's secret"));
+            let local = c.stream.local_addr().map_err(|_| Close::Ended)?;
+            let (proof, seals) = match challenge.verify(&self.secret, answer, local) {
+                Verdict::Accepted(proof, seals) => (proof, seals),
+                Verdict::Elsewhere(told) => {
+                    c.output = told.to_vec();
+                    let _ = flush(c);
+                    return Err(Close::Refused("it has dialled another address than this one"));
+                }
+                Verdict::Refused => {
+                    c.output = vec![0; PROOF];
+                    let _ = flush(c);
+                    return Err(Close::Refused("wrong proof of the job's secret"));
+                }
             };
             c.input.drain(..ANSWER);
             c.output = proof.to_vec();
+            c.seals = Some(seals);
             c.phase = Phase::Ready;
             self.strangers -= 1;
             self.clear_deadline(token, c);
@@ -316,10 +354,15 @@ impl Serving {
         }
         let (op, timeout, args, used) = {
             let Some((body, used)) = frame::split(&c.input).map_err(|_| Close::Ended)? else { return Ok(false) };
+            let Some(tag) = c.input.get(used..used + TAG) else { return Ok(false) };
+            let (_, theirs) = &mut **c.seals.as_mut().ok_or(Close::Ended)?;
+            if !theirs.verify(&c.input[..used], tag) {
+                return Err(Close::Ended);
+            }
             let (op, timeout, args) = frame::parse_request(body).map_err(|_| Close::Ended)?;
             (op, timeout, args, used)
         };
-        c.input.drain(..used);
+        c.input.drain(..used + TAG);
         self.answer(token, c, op, args, Duration::from_millis(timeout));
         Ok(true)
     }
@@ -437,7 +480,9 @@ impl Serving {
 
 fn reply(c: &mut Connection, status: Status, items: &[Vec<u8>]) {
     let message = frame::reply(status, items).or_else(|e| frame::reply(Status::Failed, &[e.to_string()]));
-    c.output.extend_from_slice(&message.unwrap_or_default());
+    if let (Ok(message), Some(seals)) = (message, &mut c.seals) {
+        c.output.extend_from_slice(&seals.0.seal(message));
+    }
 }
 
 fn flush(c: &mut Connection) -> Result<(), Close> {
@@ -458,7 +503,7 @@ fn flush(c: &mut Connection) -> Result<(), Close> {
 
 /// Reads the bytes that have arrived. Returns whether there may be more. A client may send at most one message ahead.
 fn receive(c: &mut Connection) -> Result<bool, Close> {
-    let limit = if matches!(c.phase, Phase::Stranger(_)) { ANSWER } else { MAX_FRAME + 4 };
+    let limit = if matches!(c.phase, Phase::Stranger(_)) { ANSWER } else { MAX_FRAME + 4 + TAG };
     let mut buffer = [0u8; 16 << 10];
     let room = limit.saturating_sub(c.input.len()).min(buffer.len());
     if room == 0 {

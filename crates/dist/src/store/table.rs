@@ -1,7 +1,7 @@
 //! The operations of a store on a map in memory, shared by all stores.
 
 use rushlight_core::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// An operation of a store. Arguments are byte strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,24 @@ pub enum Op {
     NumKeys,
     /// key, value: set when this connection ends, unless it was released by a lease without arguments.
     Lease,
+    /// nothing; answers with every key
+    ListKeys,
+    /// key, value: appends to the queue of that name
+    QueuePush,
+    /// key: takes the first element of a queue; waits for it
+    QueuePop,
+    /// key
+    QueueLen,
 }
 
 impl Op {
     /// Every operation.
-    pub(crate) const ALL: [Op; 12] = {
+    pub(crate) const ALL: [Op; 16] = {
         use Op::*;
-        [Set, Get, Add, CompareSet, Wait, Check, Delete, Append, MultiGet, MultiSet, NumKeys, Lease]
+        [
+            Set, Get, Add, CompareSet, Wait, Check, Delete, Append, MultiGet, MultiSet, NumKeys, Lease, ListKeys,
+            QueuePush, QueuePop, QueueLen,
+        ]
     };
 
     pub(crate) fn from_byte(byte: u8) -> Option<Op> {
@@ -49,24 +60,25 @@ impl Op {
         match self {
             Op::Wait | Op::Check | Op::MultiGet => true,
             Op::MultiSet => i.is_multiple_of(2),
-            Op::NumKeys => false,
+            Op::NumKeys | Op::ListKeys => false,
             _ => i == 0,
         }
     }
 
     /// Whether the operation can change the table.
     pub(crate) fn changes(self) -> bool {
-        matches!(self, Op::Set | Op::Add | Op::CompareSet | Op::Delete | Op::Append | Op::MultiSet)
+        use Op::*;
+        matches!(self, Set | Add | CompareSet | Delete | Append | MultiSet | QueuePush | QueuePop)
     }
 
     fn takes(self, arguments: usize) -> bool {
         match self {
-            Op::Set | Op::Add | Op::Append => arguments == 2,
-            Op::Get | Op::Delete => arguments == 1,
+            Op::Set | Op::Add | Op::Append | Op::QueuePush => arguments == 2,
+            Op::Get | Op::Delete | Op::QueuePop | Op::QueueLen => arguments == 1,
             Op::CompareSet => arguments == 3,
             Op::Wait | Op::Check | Op::MultiGet => true,
             Op::MultiSet => arguments.is_multiple_of(2),
-            Op::NumKeys => arguments == 0,
+            Op::NumKeys | Op::ListKeys => arguments == 0,
             Op::Lease => arguments == 0 || arguments == 2,
         }
     }
@@ -82,6 +94,8 @@ pub(crate) enum Outcome {
 #[derive(Default)]
 pub(crate) struct Table {
     values: HashMap<Vec<u8>, Vec<u8>>,
+    /// Queues by name; none is empty.
+    queues: HashMap<Vec<u8>, VecDeque<Vec<u8>>>,
 }
 
 impl Table {
@@ -90,9 +104,11 @@ impl Table {
             return Err(Error::value(format!("store: {op:?} does not take {} arguments", args.len())));
         }
         let arg = |i: usize| args[i].as_ref();
-        let map = &mut self.values;
+        let (map, queues) = (&mut self.values, &mut self.queues);
         let flag = |yes: bool| vec![vec![yes as u8]];
-        let missing = || args.iter().find(|key| !map.contains_key(key.as_ref()));
+        // A queue with elements counts as a key, except for its value.
+        let queued = |key: &[u8]| matches!(op, Op::Check | Op::Wait) && queues.contains_key(key);
+        let missing = || args.iter().find(|key| !map.contains_key(key.as_ref()) && !queued(key.as_ref()));
         Ok(Outcome::Done(match op {
             Op::Set => {
                 map.insert(arg(0).to_vec(), arg(1).to_vec());
@@ -145,6 +161,25 @@ impl Table {
                 let found = args.iter().filter(|_| op != Op::Wait);
                 found.map(|key| map.get(key.as_ref()).cloned().unwrap_or_default()).collect()
             }
+            Op::ListKeys => {
+                let mut keys: Vec<Vec<u8>> = map.keys().chain(queues.keys()).cloned().collect();
+                keys.sort();
+                keys.dedup();
+                keys
+            }
+            Op::QueuePush => {
+                queues.entry(arg(0).to_vec()).or_default().push_back(arg(1).to_vec());
+                Vec::new()
+            }
+            Op::QueuePop => {
+                let Some(queue) = queues.get_mut(arg(0)) else { return Ok(Outcome::Blocked(arg(0).to_vec())) };
+                let first = queue.pop_front().unwrap_or_default();
+                if queue.is_empty() {
+                    queues.remove(arg(0));
+                }
+                vec![first]
+            }
+            Op::QueueLen => vec![queues.get(arg(0)).map_or(0, VecDeque::len).to_string().into_bytes()],
             Op::Lease => return Err(Error::unsupported("store: only a store over TCP notices that a process ends")),
         }))
     }

@@ -41,6 +41,21 @@ fn operations(store: &dyn Store, other: Arc<dyn Store>) {
     assert!(store.check(&["x", "y"]).unwrap() && !store.check(&["x", "z"]).unwrap());
     assert!(store.delete_key("x").unwrap() && !other.delete_key("x").unwrap());
     assert_eq!(store.num_keys().unwrap(), 6);
+    assert_eq!(other.list_keys().unwrap(), ["a", "c", "list", "n", "text", "y"]);
+    store.queue_push("q", b"1").unwrap();
+    other.queue_push("q", b"2").unwrap();
+    assert!(store.check(&["q"]).unwrap() && store.queue_len("q").unwrap() == 2);
+    assert_eq!(
+        (other.queue_pop("q", SHORT).unwrap(), store.queue_pop("q", SHORT).unwrap()),
+        (b"1".to_vec(), b"2".to_vec())
+    );
+    assert!(store.queue_pop("q", SHORT).unwrap_err().to_string().contains("timed out"));
+    assert!(!store.check(&["q"]).unwrap() && store.queue_len("q").unwrap() == 0);
+    let popper = other.clone().try_clone().unwrap();
+    let popped = std::thread::spawn(move || popper.queue_pop("q", Duration::from_secs(20)).unwrap());
+    std::thread::sleep(SHORT);
+    store.queue_push("q", b"3").unwrap();
+    assert_eq!(popped.join().unwrap(), b"3");
     let message = store.wait_for(&["never"], SHORT).unwrap_err().to_string();
     assert!(message.contains("never") && message.contains("timed out"), "{message}");
     let waiter = std::thread::spawn(move || other.multi_get(&["late", "later"]).unwrap());
@@ -151,7 +166,7 @@ fn garbage_is_survived() {
             // Every other round proves the secret first, so that the garbage is read as requests.
             let stream = match round % 2 {
                 0 => TcpStream::connect(("127.0.0.1", store.port())).unwrap(),
-                _ => client::dial(([127, 0, 0, 1], store.port()).into(), &secret, auth::Purpose::Store).unwrap(),
+                _ => client::dial(([127, 0, 0, 1], store.port()).into(), &secret, auth::Purpose::Store).unwrap().stream,
             };
             let _ = (&stream).write_all(&bytes);
             if round % 5 == 0 {
@@ -200,8 +215,10 @@ fn mutated_requests_are_survived() {
                 }
             }
             let dialled = client::dial(([127, 0, 0, 1], store.port()).into(), &secret, auth::Purpose::Store);
-            let stream = dialled.unwrap();
-            let _ = (&stream).write_all(&bytes);
+            let client::Dialled { mut stream, mut out, .. } = dialled.unwrap();
+            // Every other one is sealed, so that the server reads what it says.
+            let bytes = if round % 8 < 4 { out.seal(bytes) } else { bytes };
+            let _ = stream.write_all(&bytes);
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }
         store.set("alive", b"yes").unwrap();
@@ -253,5 +270,98 @@ fn a_server_that_ends_is_an_error() {
         std::thread::sleep(SHORT);
         drop(store);
         assert!(waiter.join().unwrap().contains("lost"));
+    });
+}
+
+/// Relays one connection to a server and changes one byte of the client's second message on the way.
+fn meddler(port: u16) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut back_from, mut back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut back_from, &mut back_to);
+            let _ = back_to.shutdown(std::net::Shutdown::Both);
+        });
+        let (mut client, mut server) = (client, server);
+        let mut buffer = [0; 4096];
+        for message in 0.. {
+            let n = client.read(&mut buffer).unwrap_or(0);
+            if n == 0 {
+                return;
+            }
+            if message == 1 {
+                // The answer of the handshake passes; this is in the request's key.
+                buffer[20] ^= 1;
+            }
+            server.write_all(&buffer[..n]).unwrap();
+        }
+    });
+    own
+}
+
+#[test]
+fn a_relay_is_noticed_and_cannot_change_requests() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let address = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        // The relay listens on another port than the store.
+        let refused = client::dial(address(meddler(store.port())), &secret, auth::Purpose::Store);
+        assert_eq!(refused.err().unwrap().kind(), std::io::ErrorKind::AddrNotAvailable);
+        // One at the store's own address, as behind address translation, changes a byte: the server drops the client.
+        let stream = TcpStream::connect(("127.0.0.1", meddler(store.port()))).unwrap();
+        let seals = auth::connect(&stream, &secret, auth::Purpose::Store, address(store.port()), SHORT * 40).unwrap();
+        let (mut stream, mut out) = (stream, seals.0);
+        stream.write_all(&out.seal(frame::request(Op::Set, 0, &[b"key".as_slice(), b"value"]).unwrap())).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert!(stream.read(&mut [0; 64]).is_ok_and(|n| n == 0), "the connection is closed");
+        assert_eq!(store.num_keys().unwrap(), 0);
+    });
+}
+
+#[test]
+fn strangers_of_one_address_make_room() {
+    watched(|| {
+        let secret = Secret::random().unwrap();
+        let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let silent: Vec<TcpStream> =
+            (0..700).map(|_| TcpStream::connect(("127.0.0.1", store.port())).unwrap()).collect();
+        let since = std::time::Instant::now();
+        let client = TcpStore::connect("127.0.0.1", &[store.port()], secret).unwrap();
+        assert_eq!(client.add("here", 1).unwrap(), 1);
+        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+        assert!(store.server().unwrap().refused() >= 700 - 512);
+        drop(silent);
+    });
+}
+
+#[test]
+fn a_client_needs_a_port() {
+    let since = std::time::Instant::now();
+    let message = TcpStore::connect("127.0.0.1", &[0], Secret::new("x")).err().unwrap().to_string();
+    assert!(message.contains("port 0"), "{message}");
+    assert!(since.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_second_rank_0_is_named() {
+    watched(|| {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let meeting = crate::launch::Rendezvous {
+            host: "127.0.0.1".into(),
+            ports: vec![port],
+            job: "j".into(),
+            reason: String::new(),
+        };
+        let secret = Secret::random().unwrap();
+        let first = TcpStore::meet(&meeting, 0, secret.clone(), Duration::from_secs(20)).unwrap();
+        first.set("rank/0", b"node\n1\n127.0.0.1\nprocess 77 on here").unwrap();
+        let message = TcpStore::meet(&meeting, 0, secret, SHORT).err().unwrap().to_string();
+        assert!(message.contains("process 77 on here") && message.contains("rank 0 too"), "{message}");
     });
 }

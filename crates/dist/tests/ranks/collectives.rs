@@ -372,3 +372,30 @@ fn three_ranks_on_two_nodes() {
         the_rest(&world).unwrap();
     });
 }
+
+/// Three ranks in a ring start a large send to the right, then receive from the left.
+fn ring(test: &'static str, nodes: usize) {
+    Ranks::new(test, 3).nodes(nodes).run(|world| {
+        let (rank, n) = (world.rank(), 16 << 20);
+        let out = Tensor::full([n], rank as f64).unwrap();
+        let into = Tensor::zeros([n]).unwrap();
+        let send = P2p { tensor: out, peer: (rank + 1) % 3, tag: 0, sends: true };
+        let receive = P2p { tensor: into.clone(), peer: (rank + 2) % 3, tag: 0, sends: false };
+        let sent = world.batch_p2p(vec![send]).unwrap();
+        world.batch_p2p(vec![receive]).unwrap().wait().unwrap();
+        sent.wait().unwrap();
+        let left = ((rank + 2) % 3) as f64;
+        assert_eq!(into.min(..).unwrap().item::<f64>().unwrap(), left);
+        assert_eq!(into.max(..).unwrap().item::<f64>().unwrap(), left);
+    });
+}
+
+#[test]
+fn a_ring_of_large_sends() {
+    ring("collectives::a_ring_of_large_sends", 1);
+}
+
+#[test]
+fn a_ring_of_large_sends_between_nodes() {
+    ring("collectives::a_ring_of_large_sends_between_nodes", 3);
+}

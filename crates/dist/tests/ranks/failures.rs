@@ -3,7 +3,7 @@
 use crate::support::Ranks;
 use rushlight_dist::ReduceOp;
 use rushlight_tensor::Tensor;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn ones(n: usize) -> Tensor {
     Tensor::ones([n]).unwrap()
@@ -132,6 +132,75 @@ fn a_rank_that_leaves() {
         if world.rank() == 0 {
             names(&world.barrier().unwrap_err().to_string(), &["rank 1 has left"]);
         }
+    });
+}
+
+#[test]
+fn a_rank_dies_while_rank_0_leaves() {
+    Ranks::new("failures::a_rank_dies_while_rank_0_leaves", 2).victims(&[1]).run(|world| {
+        world.barrier().unwrap();
+        if world.rank() == 1 {
+            std::thread::sleep(Duration::from_secs(1));
+            std::process::abort();
+        }
+        let since = Instant::now();
+        drop(world);
+        assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
+    });
+}
+
+#[test]
+fn rank_0_leaves_while_another_receives() {
+    Ranks::new("failures::rank_0_leaves_while_another_receives", 2).run(|world| {
+        // A first message makes the connection; none follows.
+        match world.rank() {
+            0 => world.send(&ones(1), 1, 0).unwrap(),
+            _ => world.recv(&ones(1), 0, 0).unwrap(),
+        }
+        let since = Instant::now();
+        if world.rank() == 1 {
+            names(&world.recv(&ones(1), 0, 0).unwrap_err().to_string(), &["rank 0 has left the job"]);
+        }
+        drop(world);
+        assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
+    });
+}
+
+#[test]
+fn different_world_sizes_are_named() {
+    let since = Instant::now();
+    Ranks::new("failures::different_world_sizes_are_named", 2).sizes(|rank| 2 + rank).meet(|world| {
+        let message = world.err().expect("two worlds").to_string();
+        names(&message, &["in a world of ", "in one of ", "rank 0 (process", "rank 1 (process", "WORLD_SIZE must be"]);
+    });
+    assert!(since.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_missing_rank_is_named_by_all() {
+    let ranks = Ranks::new("failures::a_missing_rank_is_named_by_all", 3).absent(&[1]);
+    ranks.timeout(Duration::from_secs(3)).meet(|world| {
+        let message = world.err().expect("a rank is missing").to_string();
+        names(&message, &["rank 1 of 3 did not join"]);
+    });
+}
+
+#[test]
+fn two_ranks_0_are_named() {
+    // The first to come waits for rank 1, which never does.
+    let ranks = Ranks::new("failures::two_ranks_0_are_named", 2).launched(|_| {
+        let port = 20000 + (std::process::id() % 10000) as u16;
+        vec![
+            ("RANK", "0".into()),
+            ("WORLD_SIZE", "2".into()),
+            ("MASTER_ADDR", "127.0.0.1".into()),
+            ("MASTER_PORT", port.to_string()),
+            ("RUSHLIGHT_JOB_SECRET", "two ranks 0".into()),
+        ]
+    });
+    ranks.timeout(Duration::from_secs(6)).meet(|world| {
+        let message = world.err().expect("no world").to_string();
+        assert!(message.contains("is rank 0 too") || message.contains("rank 1 of 2 did not join"), "{message}");
     });
 }
 

@@ -178,6 +178,12 @@ fn accumulation_hooks_and_buffers() {
             let total: f64 = (0..size).map(|r| x(0, r).sum(..).unwrap().item::<f64>().unwrap()).sum();
             assert!((grad(&ddp) - total / size as f64).abs() < 0.1, "{hook:?}");
         }
+        // Divided before they are summed: the sum of 40,000 and 40,000 is infinite in half precision.
+        let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
+        let ddp = DistributedDataParallel::new(layer, world.group().clone()).comm_hook(CommHook::Fp16).build().unwrap();
+        let large = Tensor::full_with([1, 6], 40_000.0, (DType::F32, device())).unwrap();
+        ddp.forward(&large).unwrap().sum(..).unwrap().backward().unwrap();
+        assert!((grad(&ddp) - 240_000.0).abs() < 200.0, "{}", grad(&ddp));
         // Rank 0's running statistics are broadcast at the next forward pass.
         let norm = BatchNorm1d::new(6).build().unwrap().to(device()).unwrap();
         let ddp = DistributedDataParallel::new(norm, world.group().clone()).build().unwrap();
@@ -188,6 +194,50 @@ fn accumulation_hooks_and_buffers() {
         let all: f64 = ddp.buffers().iter().map(sum).sum();
         let mean = mean_over(&world, all);
         assert!((mean - all).abs() < 1e-9);
+    });
+}
+
+/// Four scalars, of which a pass uses one.
+struct Choice(Vec<Parameter>);
+
+impl Module for Choice {
+    fn type_name(&self) -> &'static str {
+        "Choice"
+    }
+    fn members<'a>(&'a self, visit: &mut dyn FnMut(&str, Member<'a>)) {
+        self.0.iter().enumerate().for_each(|(i, p)| visit(&i.to_string(), Member::Parameter(p)));
+    }
+    fn members_mut<'a>(&'a mut self, visit: &mut dyn FnMut(&str, MemberMut<'a>)) {
+        self.0.iter_mut().enumerate().for_each(|(i, p)| visit(&i.to_string(), MemberMut::Parameter(p)));
+    }
+}
+
+/// A parameter that a rank used only under `no_sync` is averaged by the next pass, on every rank.
+#[test]
+fn unused_parameters_and_accumulation() {
+    Ranks::new("parallel::unused_parameters_and_accumulation", 2).run(|world| {
+        let rank = world.rank();
+        let scalar = |_| Parameter::new(&Tensor::ones_with([1], (DType::F64, device())).unwrap()).unwrap();
+        let module = Choice((0..4).map(scalar).collect());
+        let ddp = DistributedDataParallel::new(module, world.group().clone()).find_unused_parameters(true);
+        let ddp = ddp.build().unwrap();
+        let pass = |which: usize| {
+            ddp.call(|m| m.0[which].tensor().mul(1.0)).unwrap().sum(..).unwrap().backward().unwrap();
+        };
+        let grads = || -> Vec<Option<f64>> {
+            let item = |p: &Parameter| p.grad().map(|g| g.item::<f64>().unwrap());
+            ddp.module().0.iter().map(item).collect()
+        };
+        let guard = ddp.no_sync();
+        pass(2 * rank);
+        drop(guard);
+        pass(2 * rank + 1);
+        // PyTorch's answer for one pass of each kind: rank 0 uses 0 and 1, rank 1 uses 2 and 3.
+        assert_eq!(grads(), [Some(0.5); 4]);
+        // What was averaged is not counted again.
+        ddp.parameters().iter().for_each(Tensor::zero_grad);
+        pass(0);
+        assert_eq!(grads(), [Some(1.0), None, None, None]);
     });
 }
 

@@ -1,6 +1,6 @@
 //! Tests of several processes: the test binary starts itself once for each rank.
 
-use rushlight_core::Device;
+use rushlight_core::{Device, Result};
 use rushlight_dist::{Init, World};
 use rushlight_tensor::Tensor;
 use std::process::{Child, Command, Stdio};
@@ -34,6 +34,10 @@ pub struct Ranks {
     prefix: Box<dyn Fn(usize) -> Vec<String>>,
     /// Whether a launcher's variables determine the ranks; otherwise the test does.
     launched: bool,
+    /// The world size that each rank is told, if they differ.
+    sizes: Option<fn(usize) -> usize>,
+    /// Ranks that are not started.
+    absent: &'static [usize],
 }
 
 impl Ranks {
@@ -48,7 +52,21 @@ impl Ranks {
             variables: |_| Vec::new(),
             prefix: Box::new(|_| Vec::new()),
             launched: false,
+            sizes: None,
+            absent: &[],
         }
+    }
+
+    /// Tells ranks different world sizes.
+    pub fn sizes(mut self, sizes: fn(usize) -> usize) -> Self {
+        self.sizes = Some(sizes);
+        self
+    }
+
+    /// Ranks that never come.
+    pub fn absent(mut self, absent: &'static [usize]) -> Self {
+        self.absent = absent;
+        self
     }
 
     /// Simulates so many nodes; ranks alternate between them.
@@ -89,16 +107,23 @@ impl Ranks {
 
     /// Runs `body` in each rank and waits for all.
     pub fn run(self, body: impl FnOnce(World)) {
+        self.meet(|world| body(world.expect("the ranks meet")));
+    }
+
+    /// [`Ranks::run`] of ranks that may not meet.
+    pub fn meet(self, body: impl FnOnce(Result<World>)) {
         if let Ok(place) = std::env::var("RUSHLIGHT_TEST_PLACE") {
             let (rank, file) = place.split_once(' ').expect("rank and file");
             let rank: usize = rank.parse().expect("a rank");
             let init = Init::new().timeout(self.timeout);
             let init = match self.launched {
                 true => init,
-                false => init.place(rank, self.count).method(&format!("file://{file}")),
+                false => init
+                    .place(rank, self.sizes.map_or(self.count, |sizes| sizes(rank)))
+                    .method(&format!("file://{file}")),
             };
             let init = if self.nodes > 1 { init.node(&format!("node {}", rank % self.nodes)) } else { init };
-            return body(init.build().expect("the ranks meet"));
+            return body(init.build());
         }
         let file =
             std::env::temp_dir().join(format!("rushlight-{}-{}", self.test.replace("::", "-"), std::process::id()));
@@ -119,12 +144,13 @@ impl Ranks {
                 .spawn()
                 .expect("a process")
         };
-        let mut children: Vec<Child> = (0..self.count).map(start).collect();
+        let started: Vec<usize> = (0..self.count).filter(|rank| !self.absent.contains(rank)).collect();
+        let mut children: Vec<Child> = started.iter().map(|&rank| start(rank)).collect();
         let deadline = Instant::now() + WATCHDOG;
         let mut bad = Vec::new();
-        for rank in 0..self.count {
+        for (child, &rank) in started.iter().enumerate() {
             loop {
-                match children[rank].try_wait().expect("the state of a process") {
+                match children[child].try_wait().expect("the state of a process") {
                     Some(status) => {
                         if !status.success() && !self.victims.contains(&rank) {
                             bad.push(format!("rank {rank}: {status}"));

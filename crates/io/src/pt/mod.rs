@@ -31,9 +31,10 @@ mod write;
 use crate::LoadOptions;
 use crate::sink;
 use crate::source::Source;
-pub(crate) use read::{LoadedStorage, load as load_source};
+pub(crate) use read::LoadedStorage;
 use rushlight_core::Result;
 use rushlight_tensor::state::Value;
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 
@@ -42,8 +43,19 @@ pub fn load(path: impl AsRef<Path>) -> Result<Value> {
     load_with(path, &LoadOptions::default())
 }
 
+/// The value of a source.
+pub(crate) fn load_source(source: &Source, options: &LoadOptions) -> Result<Value> {
+    read::load(source, options).map(|(value, _)| value)
+}
+
 /// Reads a file written by `torch.save` or [`save`].
 pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value> {
+    load_marked(path, options).map(|(value, _)| value)
+}
+
+/// [`load_with`] and the ids ([`Tensor::id`](rushlight_tensor::Tensor::id)) of the tensors that were saved as
+/// parameters, for front ends that tell them from other tensors.
+pub fn load_marked(path: impl AsRef<Path>, options: &LoadOptions) -> Result<(Value, HashSet<usize>)> {
     let path = path.as_ref();
     Source::open(path, options.mmap)
         .and_then(|source| read::load(&source, options))
@@ -57,6 +69,11 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Value> {
 
 /// Reads the contents of a `.pt` file that are already in memory.
 pub fn from_bytes_with(bytes: &[u8], options: &LoadOptions) -> Result<Value> {
+    from_bytes_marked(bytes, options).map(|(value, _)| value)
+}
+
+/// [`from_bytes_with`] and the ids of the tensors that were saved as parameters.
+pub fn from_bytes_marked(bytes: &[u8], options: &LoadOptions) -> Result<(Value, HashSet<usize>)> {
     Source::from_bytes(bytes).and_then(|source| read::load(&source, options)).map_err(|e| e.within("pt::from_bytes"))
 }
 

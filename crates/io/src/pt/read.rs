@@ -10,14 +10,15 @@ use rushlight_core::{DType, Device, Error, Result, Storage};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::Value;
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// How files of PyTorch before 1.6 begin: a pickled number.
 const LEGACY: [u8; 4] = [0x80, 0x02, 0x8a, 0x0a];
 
-pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<Value> {
+/// The value of a file, and the ids of its tensors that are parameters.
+pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<(Value, HashSet<usize>)> {
     let bytes = source.bytes();
     if bytes.starts_with(&LEGACY) || bytes.get(257..262) == Some(b"ustar") {
         return Err(Error::unsupported(
@@ -54,9 +55,11 @@ pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<Value> {
     };
     let pickle = stored("data.pkl", bytes, archive.get(&format!("{root}/data.pkl"))?)?;
     let (storages, containers) = (HashMap::new(), Containers::of(pickle));
-    let mut reader = Reader { source, archive: &archive, root, order, storages, containers, gpus: options.gpus };
+    let parameters = HashSet::new();
+    let mut reader =
+        Reader { source, archive: &archive, root, order, storages, containers, parameters, gpus: options.gpus };
     let (arena, result) = machine::run(pickle, &mut reader)?;
-    value(&arena, result, pickle.len())
+    Ok((value(&arena, result, pickle.len())?, reader.parameters))
 }
 
 fn stored<'a>(name: &str, bytes: &'a [u8], entry: &Entry) -> Result<&'a [u8]> {
@@ -87,6 +90,8 @@ struct Reader<'a> {
     order: ByteOrder,
     storages: HashMap<String, Rc<LoadedStorage>>,
     containers: Containers,
+    /// Ids of tensors that are parameters.
+    parameters: HashSet<usize>,
     gpus: (Device, usize),
 }
 
@@ -185,7 +190,9 @@ impl World for Reader<'_> {
             }
             (RebuildParameter, &[data, grad, _hooks]) | (RebuildParameterWithState, &[data, grad, _hooks, _]) => {
                 let grad = truth(arena, grad)?;
-                Object::Tensor(tensor_of(arena, data)?.detach().requires_grad_(grad)?)
+                let parameter = tensor_of(arena, data)?.detach().requires_grad_(grad)?;
+                self.parameters.insert(parameter.id());
+                Object::Tensor(parameter)
             }
             (RebuildOnDevice, &[data, dtype, _device, grad]) => {
                 let (data, dtype) = (tensor_of(arena, data)?, dtype_of(arena, dtype)?);

@@ -11,8 +11,10 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use machines::{MACHINES, Machine};
 use rushlight_core::{Error, Result};
 use std::ffi::OsString;
+use std::fs::{OpenOptions, Permissions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// The exit code of a program that has saved its state and requests to be requeued.
@@ -158,12 +160,22 @@ fn write_job(matches: &ArgMatches) -> Result<()> {
     let script = job.script()?;
     let output = matches.get_one::<String>("output").map(PathBuf::from);
     match &output {
-        Some(path) => std::fs::write(path, &script)
+        Some(path) => write_script(path, &script, job.scheduler == Scheduler::Kubernetes)
             .map_err(|e| Error::io(format!("the script {} cannot be written ({e})", path.display())))?,
         None if !matches.get_flag("submit") => console::write(console::Stream::Out, script.as_bytes()),
         None => {}
     }
     if matches.get_flag("submit") { submit(job.scheduler, &script) } else { Ok(()) }
+}
+
+/// Writes a script. One that contains the job's secret is readable by its owner alone, also if the file existed.
+fn write_script(path: &Path, script: &str, secret: bool) -> std::io::Result<()> {
+    let mode = if secret { 0o600 } else { 0o666 };
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
+    if secret {
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    file.write_all(script.as_bytes())
 }
 
 fn submit(scheduler: Scheduler, script: &str) -> Result<()> {

@@ -110,10 +110,14 @@ impl Job {
         let mut s = String::from(
             "# Programs are read from each node's own disk: one copy instead of one read for each rank.\n",
         );
+        s += "# The folder's name cannot be foreseen, and it is this user's own on every node: nobody else can swap the files.\n";
         s += &format!(
-            "local_folder=\"{}/rushlight-{job}\"\n\"${{step[@]}}\" mkdir -p \"$local_folder\"\n",
+            "local_folder=\"{}/rushlight-{job}-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\"\n",
             self.local_folder()
         );
+        s += "own='umask 077; mkdir \"$1\" 2> /dev/null; [ -O \"$1\" ] && [ ! -L \"$1\" ] && chmod 700 \"$1\"'\n\
+              if ! \"${step[@]}\" sh -c \"$own\" sh \"$local_folder\"; then\n    \
+              echo \"rushlight: $local_folder cannot be made on every node, or is not this user's own\" >&2\n    exit 1\nfi\n";
         if let Some(wheel) = &self.wheel {
             // A wheel is an archive: unpacked, it is a package.
             s += &format!("{copy} {} \"$local_folder/wheel.zip\"\n", quote(wheel));

@@ -149,3 +149,42 @@ fn times() {
         assert!(time(bad).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn a_manifest_with_a_secret_is_its_owners_alone() {
+    let path = std::env::temp_dir().join(format!("rushlight-manifest-{}", std::process::id()));
+    std::fs::write(&path, "old").unwrap();
+    write_script(&path, "secret", true).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "secret");
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// The commands of a batch script that make the folder for the staged programs: another user's folder, or a link, is
+/// refused, and the name cannot be foreseen.
+#[test]
+fn staged_programs_are_in_a_folder_of_the_user_alone() {
+    let script = script(&["--scheduler", "slurm", "--nodes", "2", "./train"]);
+    let from = script.find("local_folder=").unwrap();
+    let part = &script[from..from + script[from..].find("\nfi\n").unwrap() + 4];
+    assert!(!script.contains("mkdir -p"), "{script}");
+    let run = |before: &str, after: &str| {
+        // One node, whose step is the shell itself; the folder's name is fixed to plant another there.
+        let text = format!("set -u\nSLURM_JOB_ID=7\nstep=()\n{before}\n{part}{after}\n");
+        std::process::Command::new("bash").args(["-c", &text]).output().unwrap()
+    };
+    let made = run("", "stat -c %a \"$local_folder\"; echo \"$local_folder\"; rmdir \"$local_folder\"");
+    let told = String::from_utf8_lossy(&made.stdout).into_owned();
+    let (mode, name) = told.trim().split_once('\n').unwrap();
+    assert_eq!(mode, "700");
+    assert!(name.starts_with("/tmp/rushlight-7-") && name.len() > 40, "{name}");
+    // A planted link to a folder of one's own.
+    let planted = format!(
+        "od() {{ echo planted{0}; }}\nmkdir -p /tmp/rushlight-own-{0}\nln -sfn /tmp/rushlight-own-{0} /tmp/rushlight-7-planted{0}",
+        std::process::id()
+    );
+    let refused = run(&planted, "");
+    let _ = std::fs::remove_file(format!("/tmp/rushlight-7-planted{}", std::process::id()));
+    let _ = std::fs::remove_dir(format!("/tmp/rushlight-own-{}", std::process::id()));
+    assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
+}

@@ -118,7 +118,7 @@ fn has_checkpoint(folder: &Path) -> bool {
     entries.map(|entry| entry.path().join("manifest.json")).any(|manifest| manifest.exists())
 }
 
-/// A node is lost for good; the job continues with the other, and admits a new one at the next restart.
+/// A node is lost for good; the job continues with the other.
 #[test]
 fn an_elastic_job_goes_on_with_other_sizes() {
     let folder = Folder::new("sizes");

@@ -9,6 +9,7 @@ use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const PREFIX: &str = "checkpoint-";
 const MANIFEST: &str = "manifest.json";
@@ -190,6 +191,58 @@ pub fn verify(entry: &Entry, rank: usize, ranks: usize) -> Result<()> {
     }
     let manifest = Manifest::read(&entry.path)?;
     (rank..manifest.shards.len()).step_by(ranks).try_for_each(|i| read_shard(&entry.path, &manifest, i, true).map(drop))
+}
+
+/// Why a checkpoint cannot be used.
+pub enum Trouble {
+    /// Its bytes are wrong.
+    Damaged(Error),
+    /// The file system does not give its bytes; they may be sound.
+    Unreadable(Error),
+}
+
+/// Pauses before a checkpoint is read again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// [`verify`], again if it fails: only a checkpoint that can be read, twice, and is wrong counts as damaged.
+pub fn judge(entry: &Entry, rank: usize, ranks: usize) -> std::result::Result<(), Trouble> {
+    let mut pauses = PAUSES.iter();
+    let mut wrong = false;
+    loop {
+        let Err(e) = verify(entry, rank, ranks) else { return Ok(()) };
+        let trouble = match read_through(entry, rank, ranks) {
+            Ok(()) if wrong => return Err(Trouble::Damaged(e)),
+            Ok(()) => {
+                wrong = true;
+                continue;
+            }
+            Err(e) => Trouble::Unreadable(Error::io(format!(
+                "'{}' cannot be read ({e}); it is kept, because it may be sound. Try again when the file system answers",
+                entry.path.display()
+            ))),
+        };
+        match pauses.next() {
+            Some(pause) => std::thread::sleep(*pause),
+            None => return Err(trouble),
+        }
+    }
+}
+
+/// Reads the files assigned to a rank, for the error of the system. A missing or truncated file is no such error.
+fn read_through(entry: &Entry, rank: usize, ranks: usize) -> std::io::Result<()> {
+    let files: Vec<PathBuf> = match Manifest::read(&entry.path) {
+        _ if !entry.is_folder && rank == 0 => vec![entry.path.clone()],
+        _ if !entry.is_folder => Vec::new(),
+        Ok(manifest) => {
+            let own = (rank..manifest.shards.len()).step_by(ranks);
+            own.map(|i| entry.path.join(&manifest.shards[i].0)).chain([entry.path.join(MANIFEST)]).collect()
+        }
+        Err(_) => vec![entry.path.join(MANIFEST)],
+    };
+    files.iter().try_for_each(|path| {
+        let copied = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
+        copied.map(drop).or_else(missing_is_fine)
+    })
 }
 
 /// Per-rank parts, of all ranks.

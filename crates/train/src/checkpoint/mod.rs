@@ -4,7 +4,7 @@ mod files;
 mod ranks;
 mod shards;
 
-use files::{Entry, Shard};
+use files::{Entry, Shard, Trouble};
 use ranks::Ranks;
 use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Philox, Result};
@@ -244,18 +244,14 @@ impl CheckpointsBuilder {
         self
     }
 
-    /// Creates the directory if it is missing, and removes unfinished checkpoints of killed runs.
+    /// Creates the directory if it is missing. Nothing in it is changed before the first save, which removes unfinished
+    /// checkpoints of killed runs: a program that only reads may be built beside a running job.
     pub fn build(self) -> Result<Checkpoints> {
         if self.keep.newest == 0 {
             return Err(Error::value("Checkpoints: keep must be at least 1"));
         }
         std::fs::create_dir_all(&self.directory)
             .map_err(|e| Error::io(format!("Checkpoints: cannot make '{}': {e}", self.directory.display())))?;
-        // Other ranks write nothing before rank 0 has begun a save.
-        if self.ranks.as_ref().is_none_or(|ranks| ranks.rank == 0) {
-            remove_leftovers(&self.directory);
-            files::remove_incomplete(&self.directory)?;
-        }
         let Self { directory, keep, background, tolerate, mut ranks } = self;
         if let Some(ranks) = &mut ranks {
             let built = ranks.board.count(&format!("rushlight-checkpoints/built/{}", ranks.rank))?;
@@ -292,6 +288,11 @@ impl Checkpoints {
     ) -> Result<()> {
         let before = self.finish();
         self.judge(before)?;
+        // Other ranks write nothing before rank 0 has begun a save.
+        if self.saves == 0 && self.ranks.as_ref().is_none_or(|ranks| ranks.rank == 0) {
+            remove_leftovers(&self.directory);
+            files::remove_incomplete(&self.directory)?;
+        }
         check_names(parts.iter().chain(options.sharded).map(|(name, _)| *name))?;
         let random = default_generator().state();
         let state = states(parts)?;
@@ -404,7 +405,8 @@ impl Checkpoints {
 
     /// Restores all parts and the random state from the newest complete checkpoint; `None` if there is no checkpoint
     /// yet. Damaged files are skipped and reported. If all checkpoints are damaged, that is an error: a run must not
-    /// silently start over.
+    /// silently start over. So is one that the file system does not give, after some attempts: it may be sound, and
+    /// stays.
     pub fn restore(&mut self, parts: &mut [(&str, &mut dyn Stateful)]) -> Result<Option<Restored>> {
         self.finish()?;
         check_names(parts.iter().map(|(name, _)| *name))?;
@@ -439,8 +441,6 @@ impl Checkpoints {
             for (damaged, _) in &skipped {
                 files::set_aside(damaged)?;
             }
-            // A run killed after writing its last checkpoint had no time to remove older ones.
-            files::prune(&self.directory, self.keep.newest, self.keep.best)?;
         }
         let world_size = loaded.random.len();
         let (position, metric, path) = (loaded.position, loaded.metric, entry.path.clone());
@@ -484,9 +484,10 @@ pub fn load_checkpoint(path: impl AsRef<Path>) -> Result<Value> {
 fn find(directory: &Path) -> Result<(Option<Entry>, Vec<(Entry, Error)>)> {
     let mut skipped = Vec::new();
     for entry in files::list(directory)?.into_iter().rev() {
-        match files::verify(&entry, 0, 1) {
+        match files::judge(&entry, 0, 1) {
             Ok(()) => return Ok((Some(entry), skipped)),
-            Err(e) => skipped.push((entry, e)),
+            Err(Trouble::Damaged(e)) => skipped.push((entry, e)),
+            Err(Trouble::Unreadable(e)) => return Err(e.within("restore")),
         }
     }
     Ok((None, skipped))

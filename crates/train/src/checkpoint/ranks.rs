@@ -4,12 +4,15 @@
 //! job's store, never by collectives. No call blocks in the store, whose connection is shared: readers poll, at growing
 //! intervals.
 
-use super::files::{self, Entry, Manifest, Shard};
+use super::files::{self, Entry, Manifest, Shard, Trouble};
 use super::{Keep, Position};
 use rushlight_core::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Marks the report of a rank that cannot read a checkpoint, which may be sound.
+const UNREADABLE: &str = "restore (unreadable checkpoint)";
 
 /// Keys and values that all ranks see.
 pub trait Board: Send + Sync {
@@ -251,10 +254,14 @@ impl Ranks {
                 }
             };
             let Some(entry) = entry else { return Ok((None, skipped)) };
-            let own = files::verify(&entry, self.rank, self.size).map(|()| String::new());
+            let own = match files::judge(&entry, self.rank, self.size) {
+                Ok(()) => Ok(String::new()),
+                Err(Trouble::Damaged(e)) => Err(e),
+                Err(Trouble::Unreadable(e)) => Err(e.within(UNREADABLE)),
+            };
             match self.agree(&tail, own, |_| Ok(()), || {}) {
                 Ok(()) => return Ok((Some(entry), skipped)),
-                Err(e) if (self.failure)().is_some() => return Err(e),
+                Err(e) if (self.failure)().is_some() || e.to_string().contains(UNREADABLE) => return Err(e),
                 Err(e) => skipped.push((entry, e)),
             }
         }

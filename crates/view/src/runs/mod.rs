@@ -3,12 +3,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | `scan` | finds the directories of runs and their files |
+//! | `beneath` | opens files below the directory only |
 //! | `tail` | reads additions to a file; detects truncation and replacement |
 //! | `tables` | rows of JSON lines and of CSV files |
 //! | `series` | points of a curve, thinned so that memory is bounded |
 //! | `run` | everything known of one run |
 //! | `store` | all runs, and a thread that keeps them current |
 
+mod beneath;
 mod run;
 mod scan;
 mod series;

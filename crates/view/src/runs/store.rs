@@ -1,5 +1,6 @@
 //! All runs, and the thread that keeps them current.
 
+use super::beneath::Root;
 use super::run::{Run, Source};
 use super::scan::{Files, scan};
 use super::tables::{MAX_LINE, csv_rows, json_row, whole_lines};
@@ -7,6 +8,8 @@ use super::tail::{Grown, Tail};
 use rushlight_train::loggers::tensorboard::EventParser;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
@@ -37,6 +40,7 @@ pub struct State {
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
+    beneath: Root,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -44,7 +48,13 @@ pub struct Store {
 impl Store {
     /// Nothing is read before a [`Watcher`] runs.
     pub fn new(root: PathBuf) -> Arc<Self> {
-        Arc::new(Self { root, state: Mutex::default(), changed: Condvar::new() })
+        let beneath = Root::new(&root);
+        Arc::new(Self { root, beneath, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Opens a file below the directory, never one elsewhere.
+    pub fn open(&self, path: &Path) -> std::io::Result<File> {
+        self.beneath.open(path)
     }
 
     /// The directory.
@@ -142,7 +152,7 @@ impl Watcher {
                 (self.next_id, Reading::default())
             });
             if reading.files != files {
-                reading.take(&files);
+                reading.take(&store.beneath, &files);
                 if let Some(run) = state.runs.get_mut(id) {
                     run.logs = files.logs.iter().map(|(name, path)| (name.clone(), path.clone())).collect();
                 }
@@ -159,22 +169,22 @@ impl Watcher {
 
 impl Reading {
     /// Adds new files and removes missing ones.
-    fn take(&mut self, files: &Files) {
+    fn take(&mut self, root: &Root, files: &Files) {
         self.events.retain(|(tail, _)| files.events.iter().any(|path| path == tail.path()));
         for path in &files.events {
             if !self.events.iter().any(|(tail, _)| tail.path() == path) {
-                self.events.push((Tail::new(path.clone()), EventParser::new()));
+                self.events.push((Tail::new(root, path.clone()), EventParser::new()));
             }
         }
         self.events.sort_by(|a, b| a.0.path().cmp(b.0.path()));
         if self.json_lines.is_none() {
-            self.json_lines = files.json_lines.clone().map(|path| (Tail::new(path), 0));
+            self.json_lines = files.json_lines.clone().map(|path| (Tail::new(root, path), 0));
         }
         self.csv = files.csv.clone().filter(|_| files.json_lines.is_none());
         self.ranks.retain(|(rank, _)| files.ranks.contains_key(rank));
         for (rank, path) in &files.ranks {
             if !self.ranks.iter().any(|(known, _)| known == rank) {
-                self.ranks.push((*rank, Tail::new(path.clone())));
+                self.ranks.push((*rank, Tail::new(root, path.clone())));
             }
         }
     }
@@ -226,19 +236,24 @@ impl Reading {
                 Some(None) => {}
             });
         }
-        self.read_whole(&change);
+        self.read_whole(store, &change);
     }
 
     /// Files that are read again when they change.
-    fn read_whole(&mut self, change: &dyn Fn(&mut dyn FnMut(&mut Run))) {
+    fn read_whole(&mut self, store: &Store, change: &dyn Fn(&mut dyn FnMut(&mut Run))) {
         let mut newer = |path: &Option<PathBuf>, most: u64| -> Option<String> {
             let path = path.as_ref()?;
-            let metadata = std::fs::metadata(path).ok()?;
-            let time = metadata.modified().ok()?;
-            if metadata.len() > most || !metadata.is_file() || self.times.get(path) == Some(&time) {
+            let seen = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
+            if self.times.get(path) == Some(&seen) {
                 return None;
             }
-            let bytes = std::fs::read(path).ok()?;
+            let file = store.open(path).ok()?;
+            let time = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
+            let mut bytes = Vec::new();
+            file.take(most + 1).read_to_end(&mut bytes).ok()?;
+            if bytes.len() as u64 > most {
+                return None;
+            }
             self.times.insert(path.clone(), time);
             Some(String::from_utf8_lossy(&bytes).into_owned())
         };

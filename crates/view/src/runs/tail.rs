@@ -1,5 +1,6 @@
 //! Reading a growing file, with detection of truncation and replacement.
 
+use super::beneath::Root;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ type Identity = (u64, u64);
 /// A file and the position up to which it was read.
 #[derive(Debug)]
 pub struct Tail {
+    root: Root,
     path: PathBuf,
     offset: u64,
     identity: Option<Identity>,
@@ -48,9 +50,9 @@ fn identity(_: &std::fs::Metadata) -> Identity {
 }
 
 impl Tail {
-    /// Starts at the beginning.
-    pub fn new(path: PathBuf) -> Self {
-        Self { path, offset: 0, identity: None, seen: None, needed: 0, waiting: false }
+    /// Starts at the beginning of a file below a directory.
+    pub fn new(root: &Root, path: PathBuf) -> Self {
+        Self { root: root.clone(), path, offset: 0, identity: None, seen: None, needed: 0, waiting: false }
     }
 
     /// The file.
@@ -90,18 +92,15 @@ impl Tail {
         if self.seen == state && read && self.identity == Some(identity(&metadata)) {
             return Ok(None);
         }
-        let file = File::open(&self.path)?;
+        let file = self.root.open(&self.path)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Ok(None);
-        }
         let replaced = self.identity.replace(identity(&metadata)).is_some_and(|known| known != identity(&metadata));
         self.seen = if replaced { None } else { Some((metadata.len(), metadata.modified().ok())) };
         Ok(Some((file, metadata.len())))
     }
 
     fn reset(&mut self) -> Grown {
-        *self = Self::new(std::mem::take(&mut self.path));
+        *self = Self::new(&self.root.clone(), std::mem::take(&mut self.path));
         Grown::Reset
     }
 
@@ -124,7 +123,7 @@ impl Tail {
 
     /// Restarts at the beginning.
     pub fn restart(&mut self) {
-        *self = Self::new(std::mem::take(&mut self.path));
+        *self = Self::new(&self.root.clone(), std::mem::take(&mut self.path));
     }
 }
 
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn a_file_grows_is_cut_and_replaced() {
         let path = std::env::temp_dir().join(format!("rushlight-tail-{}", std::process::id()));
-        let mut tail = Tail::new(path.clone());
+        let mut tail = Tail::new(&Root::new(&std::env::temp_dir()), path.clone());
         assert_eq!(tail.poll(), Grown::Nothing);
         std::fs::write(&path, "one\ntw").unwrap();
         assert_eq!(tail.poll(), Grown::Bytes(b"one\ntw".to_vec()));

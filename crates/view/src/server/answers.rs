@@ -5,7 +5,6 @@ use crate::runs::{Image, Run, Series, Store};
 use serde_json::{Map, Number, Value as Json, json};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
 
 /// Maximum points of a curve in one response.
 const MAX_POINTS: usize = 2_000;
@@ -158,7 +157,7 @@ fn image(store: &Store, request: &Request) -> Option<Response> {
         return Some(Response::text(410, "the image is too large to be shown"));
     }
     let mut bytes = vec![0; len];
-    let read = File::open(file).and_then(|mut file| {
+    let read = store.open(&file).and_then(|mut file| {
         file.seek(SeekFrom::Start(offset))?;
         file.read_exact(&mut bytes)
     });
@@ -187,14 +186,13 @@ fn log(store: &Store, request: &Request) -> Option<Response> {
     let name = request.query("file")?;
     let path = store.lock().runs.get(&id)?.logs.iter().find(|(known, _)| known == name)?.1.clone();
     let from = request.query("from").and_then(|text| text.parse::<u64>().ok());
-    match read_log(&path, from) {
+    match store.open(&path).and_then(|file| read_log(file, from)) {
         Ok(log) => Some(Response::json(&log)),
         Err(_) => Some(Response::text(410, "the log cannot be read any more")),
     }
 }
 
-fn read_log(path: &Path, from: Option<u64>) -> std::io::Result<Json> {
-    let mut file = File::open(path)?;
+fn read_log(mut file: File, from: Option<u64>) -> std::io::Result<Json> {
     let size = file.metadata()?.len();
     // A log shorter than the last position was replaced.
     let from = from.filter(|from| *from <= size).unwrap_or_else(|| size.saturating_sub(MAX_LOG));

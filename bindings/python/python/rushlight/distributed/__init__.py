@@ -6,12 +6,14 @@ from . import _names
 if hasattr(_C, "_World"):
     from ._collectives import *  # noqa: F401,F403
     from ._collectives import _all_gather_base, _reduce_scatter_base  # noqa: F401
+    from ._debug import *  # noqa: F401,F403
     from ._group import *  # noqa: F401,F403
     from ._objects import *  # noqa: F401,F403
     from ._p2p import *  # noqa: F401,F403
     from ._stores import *  # noqa: F401,F403
     from ._work import Work  # noqa: F401
     from .device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
+    from .rendezvous import register_rendezvous_handler, rendezvous  # noqa: F401
 else:
 
     def is_available():

@@ -192,7 +192,14 @@ def is_gloo_available():
 
 
 def is_mpi_available():
-    return True
+    """Whether MPI serves this process: an MPI launcher started it, or mpi4py has initialised MPI. A library that is merely installed does not count."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        return True
+    try:
+        return _C._detect_launch()["mpi"]
+    except ValueError:
+        return False
 
 
 def is_nccl_available():

@@ -65,5 +65,4 @@ MODULES = {
     "tensor.experimental": "context_parallel implicit_replication local_map register_sharding",
     "tensor.experimental._attention": "context_parallel set_rotate_method",
     "tensor.parallel": "ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleOutput RowwiseParallel SequenceParallel loss_parallel parallelize_module",
-    "utils": "",
 }

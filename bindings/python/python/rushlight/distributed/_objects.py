@@ -1,7 +1,7 @@
 """Collectives on Python objects, which are sent as pickles.
 
-Unpickling runs code that the sender chooses. It is safe here because the wire is authenticated: only processes that have proven the job's secret
-can send, and those run the same user's program anyway.
+Unpickling runs code that the sender chooses. Every object carries a seal of its sender under the job's secret, which is checked before it is unpickled:
+only processes of the job can send one, and those run the same user's program anyway.
 """
 
 from __future__ import annotations

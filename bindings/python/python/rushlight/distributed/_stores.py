@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from datetime import timedelta
 
 from .. import _C
@@ -20,14 +21,35 @@ def _seconds(timeout):
     return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
 
 
+class _Absent:
+    """The core's side of a store that is written in Python: it has the methods of its class only."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, method):
+        raise NotImplementedError(f"{self._name} does not define {method}")
+
+
 class Store:
-    """Keys and values that processes share. The kinds are ``TCPStore``, ``FileStore``, ``HashStore``, ``PrefixStore``."""
+    """Keys and values that processes share. The kinds are ``TCPStore``, ``FileStore``, ``HashStore``, ``PrefixStore``, and classes that override
+    ``set``, ``get``, ``add`` and the other methods."""
 
     _store = None
+    _wrapper = None
 
     def __init__(self):
-        if self._store is None:
-            raise TypeError(f"{type(self).__name__} has no place to keep its keys; make a TCPStore, FileStore, HashStore or PrefixStore")
+        if type(self) is Store:
+            raise TypeError("Store has no place to keep its keys; make a TCPStore, FileStore, HashStore or PrefixStore, or override its methods")
+        self._store = _Absent(type(self).__name__)
+
+    def _core(self):
+        """The core's store: its own, or one that calls the methods of this object."""
+        if isinstance(self._store, _Absent):
+            if self._wrapper is None:
+                self._wrapper = _C._Store.python(weakref.ref(self))
+            return self._wrapper
+        return self._store
 
     @classmethod
     def _around(cls, store):
@@ -83,6 +105,42 @@ class Store:
         """Number of keys."""
         return self._store.num_keys()
 
+    def list_keys(self):
+        """All keys, in order."""
+        return self._store.list_keys()
+
+    def queue_push(self, key, value):
+        """Appends a value to the queue of a name."""
+        self._store.queue_push(key, _bytes(value))
+
+    def queue_pop(self, key, block=True):
+        """Takes the first value of a queue. Waits for one, or raises ``QueueEmptyError`` if ``block`` is False."""
+        value = self._store.queue_pop(key, block)
+        if value is None:
+            from ._group import QueueEmptyError
+
+            raise QueueEmptyError(f"the queue {key!r} is empty")
+        return value
+
+    def queue_len(self, key):
+        """Number of values in a queue."""
+        return self._store.queue_len(key)
+
+    def clone(self):
+        """Another handle of the same keys, for a thread that waits while others continue."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._store = self._store.clone()
+        return made
+
+    def barrier(self, key, world_size, timeout=None):
+        """Waits until ``world_size`` callers have come to the barrier of this name. It can be used again."""
+        number = self.add(f"{key}/arrived", 1)
+        last = f"{key}/passed/{(number - 1) // world_size}"
+        if number % world_size == 0:
+            self.set(last, b"")
+        self.wait([last], self.timeout if timeout is None else timeout)
+
     def set_timeout(self, timeout):
         """Sets the timeout of calls."""
         self._store.set_timeout(_seconds(timeout))
@@ -123,7 +181,7 @@ class PrefixStore(Store):
     """The keys of another store that begin with a prefix."""
 
     def __init__(self, prefix, store):
-        self._store = _C._Store.prefix(prefix, store._store)
+        self._store = _C._Store.prefix(prefix, store._core())
         self.underlying_store = store
 
 

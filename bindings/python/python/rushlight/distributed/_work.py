@@ -106,6 +106,13 @@ class Work:
             self.is_success()
         return self._error
 
+    def _source_rank(self):
+        """The rank of the group that a receive receives from."""
+        peer = getattr(self._work, "peer", None)
+        if peer is None:
+            raise RuntimeError("sourceRank() may only be called on work objects that correspond to a recv or recv-from-any call.")
+        return peer
+
     def synchronize(self):
         """Waits for the collective."""
         self.wait()

@@ -98,6 +98,9 @@ class Reducer:
         #: Number of ranks to divide by while some have run out of inputs; None for all.
         self.divisor = None
         self.expected, self.unused = [1] * count, [False] * count
+        #: Parameters whose gradients changed since the last all-reduce, also within ``no_sync``.
+        self.used = [False] * count
+        self.sent = []
         self._place(divide(range(count - 1, -1, -1), self.parameters, cap))
         self._begin()
         self.handles = [p.register_post_accumulate_grad_hook(self._hook_of(i)) for i, p in enumerate(self.parameters)]
@@ -123,9 +126,19 @@ class Reducer:
                     # Backward writes most gradients there directly.
                     _C._set_grad_home(self.parameters[index], view)
 
+    def _drain(self):
+        """Waits for buckets that a failed pass left in flight: they are about to be reused. That pass has reported the error."""
+        sent, self.sent = self.sent, []
+        for work in sent:
+            try:
+                if work is not None:
+                    work.wait()
+            except Exception:
+                pass
+
     def _begin(self):
         """Resets to the state before the first gradient of a pass."""
-        self.under_way, self.next, self.sent, self.order = False, 0, [], []
+        self.under_way, self.next, self.order = False, 0, []
         self.came = [0] * len(self.parameters)
         for bucket in self.buckets:
             bucket.pending = len(bucket.members)
@@ -136,6 +149,7 @@ class Reducer:
 
     def before_forward(self, sync):
         self.sync = sync
+        self._drain()
         self._begin()
 
     def after_forward(self, outputs):
@@ -143,12 +157,22 @@ class Reducer:
         if self.find_unused and not self.static and self.sync:
             self.unused = _C._unused_parameters(outputs, self.parameters)
 
+    def prepare_for_forward(self):
+        """PyTorch's name of the beginning of a pass."""
+        self.before_forward(True)
+
+    def prepare_for_backward(self, outputs):
+        """PyTorch's name of the search for parameters that the outputs, a tensor or several, do not depend on."""
+        self.after_forward([outputs] if isinstance(outputs, _C.Tensor) else list(outputs))
+
     def _came(self, index):
+        self.used[index] = True
         if not self.sync or self.is_idle():
             return
         with _Quiet():
             if not self.under_way:
                 self.under_way = True
+                self._drain()
                 _C._queue_callback(self._finish)
                 for i, unused in enumerate(self.unused):
                     if unused:
@@ -214,11 +238,13 @@ class Reducer:
                 )
             self._receive()
             self._give_back()
+            self.used = [False] * len(self.parameters)
             self._settle()
             self._begin()
 
     def _receive(self):
         for bucket, sent in zip(self.buckets, self.sent):
+            # A failed wait leaves the list for `_drain`.
             result = sent.wait() if sent is not None else None
             if self.hook is not None:
                 result = result[0] if isinstance(result, (list, tuple)) else result
@@ -226,12 +252,13 @@ class Reducer:
                     bucket.flat.copy_(result.view(-1))
             elif self.divisor is not None:
                 bucket.flat.div_(self.divisor)
+        self.sent = []
 
     def _used_anywhere(self):
-        """The parameters that some rank used."""
+        """The parameters that some rank used since the last all-reduce."""
         if not (self.find_unused or self.static):
             return None
-        used = _C.tensor([0 if unused else 1 for unused in self.unused], dtype=_C.uint8)
+        used = _C.tensor([int(used) for used in self.used], dtype=_C.uint8)
         dist.all_reduce(used, dist.ReduceOp.MAX, self.pg)
         return used.tolist()
 
@@ -283,6 +310,7 @@ class Reducer:
     def shadow(self):
         """A pass of a rank without inputs: takes part in the all-reduces with zero gradients."""
         with _Quiet():
+            self._drain()
             self._begin()
             for number, bucket in enumerate(self.buckets):
                 bucket.flat.zero_()

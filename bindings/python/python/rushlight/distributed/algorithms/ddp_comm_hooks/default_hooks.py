@@ -19,8 +19,11 @@ def allreduce_hook(process_group, bucket):
 
 def _compressed(process_group, bucket, dtype):
     buffer = bucket.buffer()
-    sent = buffer.to(dtype)
-    return _mean(process_group, sent).then(lambda future: buffer.copy_(future.value()[0]))
+    group = dist.group.WORLD if process_group is None else process_group
+    # Divided first, as in PyTorch: the sum over many ranks would overflow half precision.
+    sent = buffer.to(dtype).div_(group.size())
+    future = dist.all_reduce(sent, group=group, async_op=True).get_future()
+    return future.then(lambda future: buffer.copy_(future.value()[0]))
 
 
 def fp16_compress_hook(process_group, bucket):
