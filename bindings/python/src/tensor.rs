@@ -11,6 +11,7 @@ use pyo3::types::{PyTuple, PyType};
 use rushlight_core::{Device, Result};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A value that only threads holding the GIL touch.
 pub(crate) struct Locked<T>(UnsafeCell<T>);
@@ -40,6 +41,8 @@ impl<T> Locked<T> {
 #[pyclass(name = "Tensor", module = "rushlight", subclass, weakref, dict, frozen, freelist = 256)]
 pub struct PyTensor {
     tensor: Locked<Tensor>,
+    /// The address of this object, once it is the one that stands for its tensor.
+    address: AtomicUsize,
     /// The last object returned for `.grad`, so that it is the same each time.
     pub(crate) grad: Locked<Option<Py<PyTensor>>>,
 }
@@ -47,7 +50,7 @@ pub struct PyTensor {
 impl From<Tensor> for PyTensor {
     #[inline]
     fn from(tensor: Tensor) -> Self {
-        PyTensor { tensor: Locked::new(tensor), grad: Locked::new(None) }
+        PyTensor { tensor: Locked::new(tensor), address: AtomicUsize::new(0), grad: Locked::new(None) }
     }
 }
 
@@ -62,7 +65,28 @@ pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
             ffi::PyObject_GC_Track(object.as_ptr().cast());
         }
     }
+    object.get().stand_for_tensor(&object);
     Ok(object)
+}
+
+/// The object that stands for a tensor, or a new one: `y._base` is the object that `y` was made from.
+pub fn wrap_known(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
+    let address = tensor.front_object() as *mut ffi::PyObject;
+    if !address.is_null() {
+        // SAFETY: the object clears the number when it is destroyed (`Drop`), with the GIL held as here, so the address
+        // is a live object's, or one's whose destruction has begun: its count of references is zero.
+        if unsafe { ffi::Py_REFCNT(address) } > 0 {
+            // SAFETY: a live object; only addresses of tensors are stored.
+            return Ok(unsafe { Bound::from_borrowed_ptr(py, address).cast_into_unchecked::<PyTensor>() });
+        }
+    }
+    wrap(py, tensor)
+}
+
+impl Drop for PyTensor {
+    fn drop(&mut self) {
+        self.step_down();
+    }
 }
 
 /// The object as a tensor, if it is one.
@@ -93,7 +117,35 @@ impl PyTensor {
 
     /// Makes this object refer to another tensor.
     pub fn replace(&self, tensor: Tensor) {
+        self.step_down();
+        let address = self.address.load(Relaxed);
+        if address != 0 {
+            tensor.set_front_object(address);
+        }
         self.tensor.replace(tensor);
+    }
+
+    /// Makes `object`, which is this one, the object of its tensor, if the tensor has none.
+    #[inline]
+    pub fn stand_for_tensor(&self, object: &Bound<'_, PyTensor>) {
+        let address = object.as_ptr() as usize;
+        self.address.store(address, Relaxed);
+        self.with(|t| {
+            if t.front_object() == 0 {
+                t.set_front_object(address);
+            }
+        });
+    }
+
+    /// Ends that this object stands for its tensor.
+    #[inline]
+    fn step_down(&self) {
+        let address = self.address.load(Relaxed);
+        self.with(|t| {
+            if address != 0 && t.front_object() == address {
+                t.set_front_object(0);
+            }
+        });
     }
 
     /// Drops the gradient.
@@ -159,7 +211,9 @@ impl PyTensor {
         let py = cls.py();
         let tensor = data.get().tensor().detach().requires_grad_(require_grad).py()?;
         let object = py.get_type::<PyTensor>().call_method1("__new__", (cls,))?;
-        object.cast::<PyTensor>()?.get().replace(tensor);
+        let made = object.cast::<PyTensor>()?;
+        made.get().replace(tensor);
+        made.get().stand_for_tensor(made);
         Ok(object)
     }
 

@@ -11,12 +11,12 @@ def _method(function, name=None):
 
 
 def _grad_fn(self):
-    name = self._grad_fn_name
-    if name is None:
+    node = self._grad_node
+    if node is None:
         return None
-    from .autograd.graph import Node
+    from .autograd.graph import _node_of
 
-    return Node(name)
+    return _node_of(node)
 
 
 Tensor.grad_fn = property(_grad_fn, doc="The step that made this tensor, or None for leaves.")
@@ -453,6 +453,12 @@ def unsafe_split_with_sizes(self, split_sizes, dim=0):
 
 for _name in ("is_conj", "is_neg"):
     _method(lambda self: False, _name)
+
+
+@_method
+def _lazy_clone(self):
+    """A copy. It is made at once; PyTorch makes it when one of the two is written."""
+    return self.clone()
 
 
 @_method
