@@ -49,7 +49,7 @@ def test_installed_and_removed(environment):
     environment.run("-m", "rushlight", "--install")
     versions, modules = environment.run("-c", PROBE).stdout.splitlines()
     assert versions == f"{_shims.SHIMS['torch']} {_shims.SHIMS['torchvision']} True"
-    assert modules == "True rushlight.vision [0.0, 2.0]"
+    assert modules == "True torchvision [0.0, 2.0]"
     # A second time changes nothing.
     environment.run("-m", "rushlight", "--install")
     removed = environment.run("-m", "rushlight", "--uninstall").stdout

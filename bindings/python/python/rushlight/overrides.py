@@ -209,7 +209,7 @@ def _convert(value, cls):
         return value.as_subclass(cls)
     if isinstance(value, (tuple, list)):
         made = [_convert(item, cls) for item in value]
-        named = hasattr(value, "_fields") and type(value).__module__ != "rushlight.return_types"
+        named = hasattr(value, "_fields") and not type(value).__module__.endswith(".return_types")
         return type(value)(*made) if named else type(value)(made)
     return value
 

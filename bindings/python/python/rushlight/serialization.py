@@ -46,10 +46,9 @@ class _Pickler(pickle._Pickler):
 
     def save_global(self, obj, name=None):
         name = name or getattr(obj, "__qualname__", obj.__name__)
-        module = pickle.whichmodule(obj, name)
-        if module != "rushlight" and not module.startswith("rushlight."):
+        module = _theirs(pickle.whichmodule(obj, name))
+        if module != "torch" and not module.startswith("torch."):
             return super().save_global(obj, name)
-        module = "torch" + module[len("rushlight"):]
         module = "torch" if module == "torch.storage" else module
         self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
         self.memoize(obj)
