@@ -8,6 +8,8 @@ import os
 import sys
 import types
 
+from . import _public as _absent_names
+
 #: Top-level names and the packages that serve them.
 _ROOTS = {
     "torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex",
@@ -97,14 +99,20 @@ def _private(name):
 
 def _rename(module, to):
     """Gives a module, its classes and its functions another name. Libraries look at it: ``type(x).__module__``, pickles, messages."""
-    name = to(module.__name__)
+    old = module.__name__
+    name = to(old)
     if name is None:
         return
     module.__name__ = name
     if to is _public:
         sys.modules.setdefault(name, module)
+        if name.partition(".")[0] == "torch":
+            _absent_names.serve(module, name.partition(".")[2])
     for value in list(vars(module).values()):
-        if isinstance(value, (type, types.FunctionType)):
+        if isinstance(value, types.ModuleType) and value.__name__.startswith(f"{old}.") and getattr(value.__spec__, "loader", None) is None:
+            # A module that another one has made.
+            _rename(value, to)
+        elif isinstance(value, (type, types.FunctionType)):
             home = value.__module__
             renamed = to(home) if isinstance(home, str) else None
             if renamed is not None:

@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import shutil
+import typing
 import zipfile
 from collections import OrderedDict
 
@@ -102,6 +103,13 @@ _HARMLESS = frozenset(
     "collections.OrderedDict collections.Counter builtins.set builtins.bytearray __builtin__.set __builtin__.bytearray _codecs.encode torch.Size torch.Tensor "
     "torch.device torch.nn.parameter.Parameter torch._utils._rebuild_tensor_v2 torch._utils._rebuild_parameter".split()
 )
+
+
+#: The protocol of pickles in files.
+DEFAULT_PROTOCOL = 2
+#: Types of arguments.
+FILE_LIKE = typing.Union[str, os.PathLike, typing.IO[bytes]]
+MAP_LOCATION = typing.Optional[typing.Union[typing.Callable, _C.device, str, typing.Dict[str, str]]]
 
 
 class _SafeUnpickler(_Unpickler):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import _C
 
-__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin", "is_lazy"]
 
 Tensor = _C.Tensor
 
@@ -56,7 +56,7 @@ class Buffer(Tensor):
 _C._plain_types([Parameter, Buffer])
 
 
-class _Uninitialized:
+class UninitializedTensorMixin:
     """The common part of uninitialised tensors: they move between dtypes and devices, and ``materialize`` makes them tensors."""
 
     _becomes: type
@@ -91,13 +91,13 @@ class _Uninitialized:
         return copied
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose size the first forward pass sets."""
 
     _becomes = Parameter
 
 
-class UninitializedBuffer(_Uninitialized, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose size the first forward pass sets."""
 
     _becomes = Buffer
@@ -105,4 +105,4 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
 def is_lazy(param) -> bool:
     """Whether a tensor has no size yet."""
-    return isinstance(param, _Uninitialized)
+    return isinstance(param, UninitializedTensorMixin)
