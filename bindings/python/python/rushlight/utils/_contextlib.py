@@ -41,7 +41,7 @@ def context_decorator(ctx, func):
     """A function that runs within a context: ``ctx`` is a context manager that can be entered again, or a function that makes one."""
     if inspect.isclass(func):
         raise RuntimeError(f"Cannot decorate classes: {func}; decorate its methods")
-    make = ctx if callable(ctx) and not hasattr(ctx, "__enter__") else functools.partial(_same, ctx)
+    make = ctx if inspect.isclass(ctx) or callable(ctx) and not hasattr(ctx, "__enter__") else functools.partial(_same, ctx)
     return _Factory(make)(func)
 
 
