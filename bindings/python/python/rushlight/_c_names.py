@@ -3,7 +3,7 @@
 import sys
 import types
 
-from . import _C, _absent
+from . import _C, _absent, _dispatch
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 _JIT = "TorchScript is not supported; models run as they are"
@@ -49,6 +49,7 @@ for _name, _value in _NAMES.items():
         setattr(_C, _name, _value)
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
 #: Transforms of functions wrap no tensors here.
+_C._DisableTorchDispatch, _C._disabled_torch_dispatch_impl = _dispatch.disabled, _C.Tensor.__torch_dispatch__
 _C._functorch = types.SimpleNamespace(
     is_batchedtensor=_no, is_functorch_wrapped_tensor=_no, is_functionaltensor=_no, is_gradtrackingtensor=_no, is_legacy_batchedtensor=_no,
     maybe_get_bdim=lambda tensor: -1, maybe_get_level=lambda tensor: -1, maybe_current_level=lambda: None, get_unwrapped=lambda tensor: tensor,

@@ -53,6 +53,10 @@ def _answer(function, args, kwargs):
         result = type(arg).__torch_function__(function, kinds, args, kwargs)
         if result is not NotImplemented:
             return result
+    if not overriding:
+        from ._dispatch import handle
+
+        return handle(function, args, kwargs)
     raise TypeError(
         f"no implementation found for '{_called(function)}' on types that implement __torch_function__: {[kind.__name__ for kind in kinds]}"
     )

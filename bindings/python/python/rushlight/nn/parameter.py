@@ -9,7 +9,14 @@ __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter
 Tensor = _C.Tensor
 
 
-class Parameter(Tensor):
+class _ParameterMeta(type(Tensor)):
+    """Tensors of classes that handle their own ops are parameters if they are marked as such."""
+
+    def __instancecheck__(self, instance):
+        return super().__instancecheck__(instance) or self is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that is a module's parameter when it is assigned to one of the module's attributes.
 
     >>> import rushlight as torch
@@ -23,6 +30,13 @@ class Parameter(Tensor):
             data = _C._torch.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter: expected a Tensor as data, got {type(data).__name__}")
+        if cls is Parameter and _C._dispatches(data):
+            # A class that handles its own ops stays what it is; modules find the mark.
+            made = data.detach().requires_grad_(requires_grad)
+            if type(made) is not type(data):
+                raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of the same type")
+            made._is_param = True
+            return made
         return cls._make_subclass(data, requires_grad)
 
     __torch_function__ = _C._disabled_torch_function_impl
