@@ -30,6 +30,7 @@ _REASONS = {
     "export": _absent._EXPORT, "onnx": _absent._EXPORT,
     "fft": _absent._COMPLEX, "sparse": _absent._SPARSE,
     "jit": "TorchScript is not supported; models run as they are",
+    "library": "Triton kernels are compiled for PyTorch's own tensors; write the op with torch.library.custom_op",
     "masked": "masked tensors are not supported; use masked_fill and where",
     "nested": "nested tensors are not supported; pad the sequences",
     "package": "torch.package is not supported; torch.save keeps state",
