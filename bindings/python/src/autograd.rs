@@ -2,12 +2,13 @@
 
 use crate::dtype::{self, PyDType};
 use crate::error::{IntoPyResult, from_py, runtime_error};
-use crate::tensor::{PyTensor, wrap};
+use crate::graph::{self, PyNode};
+use crate::tensor::{PyTensor, wrap, wrap_known};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rushlight_core::{Error, Result};
-use rushlight_tensor::autograd::{self, Backward, Context, HookHandle};
+use rushlight_tensor::autograd::{self, Backward, Context, GradientEdge, HookHandle};
 use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
 use std::sync::Mutex;
 
@@ -75,30 +76,55 @@ fn _autocast_dtype(py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
     autocast_dtype().map(|d| dtype::object(py, d)).transpose()
 }
 
-/// Several outputs with their gradients as one root: the sum of their products has the same derivatives.
-fn root(outputs: &[Tensor], gradients: &[Option<Tensor>]) -> Result<Tensor> {
-    let mut total: Option<Tensor> = None;
-    for (i, output) in outputs.iter().enumerate() {
-        let part = match gradients.get(i).and_then(Option::as_ref) {
-            Some(g) if g.shape() != output.shape() => {
-                return Err(rushlight_core::Error::shape(format!(
-                    "Mismatch in shape: grad_output[{i}] has a shape of {:?} and output[{i}] has a shape of {:?}.",
-                    g.shape(),
-                    output.shape()
-                )));
-            }
-            Some(g) => output.mul(g)?.sum(..)?,
-            None if output.numel() != 1 => {
-                return Err(rushlight_core::Error::autograd("grad can be implicitly created only for scalar outputs"));
-            }
-            None => output.sum(..)?,
-        };
-        total = Some(match total {
-            Some(sum) => sum.add(&part)?,
-            None => part,
-        });
+/// Where a gradient starts or is wanted: a tensor, or an output of a node.
+#[derive(FromPyObject)]
+enum Place<'py> {
+    Tensor(Bound<'py, PyTensor>),
+    Edge(Bound<'py, PyNode>, usize),
+}
+
+impl Place<'_> {
+    fn edge(&self, number: usize) -> Result<GradientEdge> {
+        match self {
+            Place::Tensor(t) => t.get().with(Tensor::gradient_edge).ok_or_else(|| {
+                Error::autograd(format!(
+                    "One of the differentiated Tensors does not require grad: input {number}; call requires_grad_() on it before the forward"
+                ))
+            }),
+            Place::Edge(node, output) => GradientEdge::new(node.get().node(), *output),
+        }
     }
-    total.ok_or_else(|| rushlight_core::Error::value("grad requires non-empty inputs."))
+
+    /// This place and the gradient to start from.
+    fn root(&self, number: usize, gradient: Option<&Tensor>) -> Result<(GradientEdge, Tensor)> {
+        match (self, gradient) {
+            (Place::Tensor(t), gradient) => root(&t.get().tensor(), number, gradient),
+            (Place::Edge(node, output), Some(gradient)) => {
+                Ok((GradientEdge::new(node.get().node(), *output)?, gradient.clone()))
+            }
+            (Place::Edge(..), None) => {
+                Err(Error::autograd("a GradientEdge as output needs its gradient: pass grad_outputs or grad_tensors"))
+            }
+        }
+    }
+}
+
+fn root(output: &Tensor, number: usize, gradient: Option<&Tensor>) -> Result<(GradientEdge, Tensor)> {
+    if let Some(g) = gradient
+        && g.shape() != output.shape()
+    {
+        return Err(Error::shape(format!(
+            "Mismatch in shape: grad_output[{number}] has a shape of {:?} and output[{number}] has a shape of {:?}.",
+            g.shape(),
+            output.shape()
+        )));
+    }
+    autograd::root(output, gradient)
+}
+
+fn roots(places: &[Place<'_>], gradients: &[Option<Tensor>]) -> Result<Vec<(GradientEdge, Tensor)>> {
+    let gradient = |i: usize| gradients.get(i).and_then(Option::as_ref);
+    places.iter().enumerate().map(|(i, place)| place.root(i, gradient(i))).collect()
 }
 
 fn handles(tensors: &[Bound<'_, PyTensor>]) -> Vec<Tensor> {
@@ -122,14 +148,14 @@ fn options(retain_graph: Option<bool>, create_graph: bool) -> Backward {
 #[pyo3(signature = (tensors, gradients, retain_graph=None, create_graph=false, inputs=None))]
 fn _backward(
     py: Python<'_>,
-    tensors: Vec<Bound<'_, PyTensor>>,
+    tensors: Vec<Place<'_>>,
     gradients: Vec<Option<Bound<'_, PyTensor>>>,
     retain_graph: Option<bool>,
     create_graph: bool,
     inputs: Option<Vec<Bound<'_, PyTensor>>>,
 ) -> PyResult<()> {
-    let inputs = inputs.map(|inputs| handles(&inputs));
-    backward(py, &handles(&tensors), &optional(gradients), retain_graph, create_graph, inputs)
+    let roots = roots(&tensors, &optional(gradients)).py()?;
+    backward_from(py, roots, options(retain_graph, create_graph), inputs.map(|inputs| handles(&inputs)))
 }
 
 /// Calls `callback()` at the end of this thread's outermost running backward pass, if that pass succeeds.
@@ -138,31 +164,34 @@ fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
     autograd::queue_callback(move || Python::attach(|py| callback.call0(py)).map(drop).map_err(from_py)).py()
 }
 
-/// Common body of `_backward` and `Tensor.backward`.
+/// `Tensor.backward`.
 pub fn backward(
     py: Python<'_>,
-    tensors: &[Tensor],
-    gradients: &[Option<Tensor>],
+    tensor: &Tensor,
+    gradient: Option<&Tensor>,
     retain_graph: Option<bool>,
     create_graph: bool,
     inputs: Option<Vec<Tensor>>,
 ) -> PyResult<()> {
-    let mut options = options(retain_graph, create_graph);
+    backward_from(py, vec![root(tensor, 0, gradient).py()?], options(retain_graph, create_graph), inputs)
+}
+
+fn backward_from(
+    py: Python<'_>,
+    roots: Vec<(GradientEdge, Tensor)>,
+    options: Backward,
+    inputs: Option<Vec<Tensor>>,
+) -> PyResult<()> {
     py.detach(|| {
         let _recording = autograd::set_grad_enabled(true);
-        let root = match (tensors, gradients) {
-            ([one], [] | [None]) => one.clone(),
-            ([one], [Some(gradient)]) => {
-                options = options.gradient(gradient);
-                one.clone()
-            }
-            _ => root(tensors, gradients)?,
-        };
         let Some(inputs) = &inputs else {
-            return root.backward_with(options);
+            return autograd::backward_from(roots, options, None).map(drop);
         };
-        let wanted: Vec<&Tensor> = inputs.iter().collect();
-        let found = autograd::grad(&[&root], &wanted, options.allow_unused(true))?;
+        let wanted = inputs.iter().map(|t| {
+            t.gradient_edge().ok_or_else(|| Error::autograd("One of the differentiated Tensors does not require grad"))
+        });
+        let wanted = wanted.collect::<Result<Vec<_>>>()?;
+        let found = autograd::backward_from(roots, options.allow_unused(true), Some(&wanted))?;
         for (input, gradient) in inputs.iter().zip(found) {
             let Some(gradient) = gradient else { continue };
             let sum = match input.grad() {
@@ -181,27 +210,20 @@ pub fn backward(
 #[pyo3(signature = (outputs, inputs, gradients, retain_graph=None, create_graph=false, allow_unused=false))]
 fn _grad<'py>(
     py: Python<'py>,
-    outputs: Vec<Bound<'py, PyTensor>>,
-    inputs: Vec<Bound<'py, PyTensor>>,
+    outputs: Vec<Place<'py>>,
+    inputs: Vec<Place<'py>>,
     gradients: Vec<Option<Bound<'py, PyTensor>>>,
     retain_graph: Option<bool>,
     create_graph: bool,
     allow_unused: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let (outputs, inputs, gradients) = (handles(&outputs), handles(&inputs), optional(gradients));
-    let mut options = options(retain_graph, create_graph).allow_unused(allow_unused);
+    let roots = roots(&outputs, &optional(gradients)).py()?;
+    let wanted = inputs.iter().enumerate().map(|(i, place)| place.edge(i)).collect::<Result<Vec<_>>>().py()?;
+    let options = options(retain_graph, create_graph).allow_unused(allow_unused);
     let found = py
         .detach(|| {
             let _recording = autograd::set_grad_enabled(true);
-            let root = match (&outputs[..], &gradients[..]) {
-                ([one], [] | [None]) => one.clone(),
-                ([one], [Some(gradient)]) => {
-                    options = options.gradient(gradient);
-                    one.clone()
-                }
-                _ => root(&outputs, &gradients)?,
-            };
-            autograd::grad(&[&root], &inputs.iter().collect::<Vec<_>>(), options)
+            autograd::backward_from(roots, options, Some(&wanted))
         })
         .py()?;
     let found = found.into_iter().map(|g| g.map(|g| wrap(py, g)).transpose()).collect::<PyResult<Vec<_>>>()?;
@@ -217,12 +239,18 @@ fn _leaves<'py>(
 ) -> PyResult<Vec<Bound<'py, PyTensor>>> {
     let (outputs, except) = (handles(&outputs), handles(&except));
     let found = autograd::leaves(&outputs.iter().collect::<Vec<_>>());
-    found.into_iter().filter(|leaf| !except.iter().any(|t| t.is_same(leaf))).map(|leaf| wrap(py, leaf)).collect()
+    found.into_iter().filter(|leaf| !except.iter().any(|t| t.is_same(leaf))).map(|leaf| wrap_known(py, leaf)).collect()
 }
 
 /// The handle that `register_hook` returns.
 #[pyclass(name = "RemovableHandle", module = "rushlight", frozen)]
-struct Handle(Mutex<Option<HookHandle>>);
+pub struct Handle(Mutex<Option<HookHandle>>);
+
+impl From<HookHandle> for Handle {
+    fn from(handle: HookHandle) -> Self {
+        Self(Mutex::new(Some(handle)))
+    }
+}
 
 #[pymethods]
 impl Handle {
@@ -242,7 +270,7 @@ impl Handle {
     }
 }
 
-fn tensor_or_none(object: &Bound<'_, PyAny>, call: &str) -> PyResult<Option<Tensor>> {
+pub fn tensor_or_none(object: &Bound<'_, PyAny>, call: &str) -> PyResult<Option<Tensor>> {
     if object.is_none() {
         return Ok(None);
     }
@@ -287,10 +315,30 @@ impl PyTensor {
         Ok(Handle(Mutex::new(Some(slf.get().tensor().register_post_accumulate_grad_hook(call).py()?))))
     }
 
-    /// The name of the op that made this tensor, or `None` for leaves.
+    /// The node of the graph that made this tensor, or `None` for leaves.
     #[getter]
-    fn _grad_fn_name(&self) -> Option<String> {
-        self.with(Tensor::grad_fn)
+    fn _grad_node(&self) -> Option<PyNode> {
+        self.with(Tensor::grad_node).map(PyNode::from)
+    }
+
+    /// The node and the number of its output where this tensor's gradient arrives.
+    fn _gradient_edge(&self) -> PyResult<(PyNode, usize)> {
+        match self.with(Tensor::gradient_edge) {
+            Some(edge) => Ok((edge.node().into(), edge.output())),
+            None => Err(runtime_error(
+                "It is not possible to get the gradient edge for a Tensor that does not require gradients",
+            )),
+        }
+    }
+
+    /// The tensor that this one is a view of.
+    #[getter]
+    fn _base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTensor>>> {
+        self.with(Tensor::base).map(|base| wrap_known(py, base)).transpose()
+    }
+
+    fn _is_view(&self) -> bool {
+        self.with(Tensor::base).is_some()
     }
 }
 
@@ -329,7 +377,7 @@ impl autograd::Function for PythonFunction {
 }
 
 /// Records outputs that a Python function computed from tensors. `backward(saved, gradients)` gives one gradient (or
-/// `None`) per input.
+/// `None`) per input. The node keeps `context`.
 #[pyfunction]
 fn _record_function<'py>(
     py: Python<'py>,
@@ -338,10 +386,14 @@ fn _record_function<'py>(
     outputs: Vec<Bound<'py, PyTensor>>,
     saved: Vec<Bound<'py, PyTensor>>,
     backward: Py<PyAny>,
+    context: Py<PyAny>,
 ) -> PyResult<Vec<Bound<'py, PyTensor>>> {
     let function = PythonFunction { name: intern(name), outputs: handles(&outputs), saved: handles(&saved), backward };
     let inputs = handles(&inputs);
-    let recorded = autograd::apply(function, &inputs.iter().collect::<Vec<_>>()).py()?;
+    let (recorded, node) = autograd::apply_with_node(function, &inputs.iter().collect::<Vec<_>>()).py()?;
+    if let Some(node) = node {
+        graph::keep_context(py, &node, context);
+    }
     recorded.into_iter().map(|t| wrap(py, t)).collect()
 }
 

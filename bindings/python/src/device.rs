@@ -30,7 +30,12 @@ pub enum Kind {
     Hip,
     Mps,
     Meta,
+    /// A device that PyTorch names and that no engine here has.
+    Other(&'static str),
 }
+
+/// PyTorch's names of devices that no engine here has.
+const OTHERS: [&str; 9] = ["hpu", "ipu", "lazy", "maia", "mtia", "privateuseone", "ve", "vulkan", "xla"];
 
 impl Kind {
     fn name(self) -> &'static str {
@@ -41,6 +46,7 @@ impl Kind {
             Kind::Hip => "hip",
             Kind::Mps => "mps",
             Kind::Meta => "meta",
+            Kind::Other(name) => name,
         }
     }
 }
@@ -304,11 +310,15 @@ impl PyDevice {
             "hip" => Kind::Hip,
             "mps" => Kind::Mps,
             "meta" => Kind::Meta,
-            _ => {
-                return Err(runtime_error(format!(
-                    "Expected one of cpu, cuda, xpu, hip, mps, meta device type at start of device string: {text}"
-                )));
-            }
+            other => match OTHERS.iter().find(|name| **name == other) {
+                Some(name) => Kind::Other(name),
+                None => {
+                    return Err(runtime_error(format!(
+                        "Expected one of cpu, cuda, xpu, hip, mps, meta, {} device type at start of device string: {text}",
+                        OTHERS.join(", ")
+                    )));
+                }
+            },
         };
         Ok(PyDevice { kind, index })
     }
@@ -335,6 +345,9 @@ impl PyDevice {
         match self.kind {
             Kind::Cpu => Ok(Device::Cpu),
             Kind::Meta => Ok(Device::Meta),
+            Kind::Other(name) => Err(runtime_error(format!(
+                "'{name}': this build has no engine for such devices; devices are cpu, cuda, xpu and meta"
+            ))),
             _ if FOUND.count > 0 && FOUND.process != std::process::id() => Err(runtime_error(
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
             )),

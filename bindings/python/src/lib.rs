@@ -38,6 +38,7 @@ mod foreach;
 mod functions;
 mod generator;
 mod grad_scaler;
+mod graph;
 mod index;
 #[cfg(target_os = "linux")]
 mod launch;
@@ -90,6 +91,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::add_to(module)?;
     module.add_function(wrap_pyfunction!(register::_rows, module)?)?;
     autograd::add_to(module)?;
+    graph::add_to(module)?;
     objects::add_to(module)?;
     optim::add_to(module)?;
     grad_scaler::add_to(module)?;

@@ -37,7 +37,9 @@ fn _as_subclass<'py>(tensor: &Bound<'py, PyTensor>, class: &Bound<'py, PyType>) 
         return Err(type_error(format!("as_subclass: expected a subclass of Tensor, got {}", class.name()?)));
     }
     let object = base.call_method1("__new__", (class,))?;
-    object.cast::<PyTensor>()?.get().replace(tensor.get().tensor());
+    let made = object.cast::<PyTensor>()?;
+    made.get().replace(tensor.get().tensor());
+    made.get().heed_dispatch(made)?;
     Ok(object)
 }
 

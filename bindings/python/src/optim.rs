@@ -74,6 +74,10 @@ pub fn value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(Some(Value::Str(text.to_string_lossy().into_owned())));
     }
+    // A learning rate may be a tensor with one element, of any rank.
+    if let Some(tensor) = as_tensor(object).map(|t| t.get().tensor()).filter(|t| t.rank() > 0 && t.numel() == 1) {
+        return Ok(Some(Value::Float(tensor.to_scalar().py()?.to_f64())));
+    }
     Ok(scalar(object)?.map(|s| match s {
         Scalar::Bool(b) => Value::Bool(b),
         Scalar::Int(i) => Value::Int(i),

@@ -10,13 +10,15 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 thread_local! {
     /// Modes on this thread's stack.
     static MODES: Cell<usize> = const { Cell::new(0) };
     /// Which overrides are enabled.
     static LEVEL: Cell<u8> = const { Cell::new(EVERYONE) };
+    /// Whether classes handle ops by `__torch_dispatch__`.
+    static DISPATCH: Cell<bool> = const { Cell::new(true) };
 }
 
 const NOBODY: u8 = 0;
@@ -60,16 +62,53 @@ fn disabled(py: Python<'_>) -> &'static Py<PyAny> {
 
 /// Whether an argument overrides, or one in a list or tuple.
 pub fn overridden(object: &Bound<'_, PyAny>) -> bool {
-    if LEVEL.get() != EVERYONE {
+    let (by_class, by_dispatch) = (LEVEL.get() == EVERYONE, is_dispatch_on());
+    if !by_class && !by_dispatch {
         return false;
     }
+    let overrides = |item: &Bound<'_, PyAny>| by_class && answers(item) || by_dispatch && dispatches(item);
     if let Ok(items) = object.cast_exact::<PyTuple>() {
-        return items.iter().any(|item| answers(&item));
+        return items.iter().any(|item| overrides(&item));
     }
     if let Ok(items) = object.cast_exact::<PyList>() {
-        return items.iter().any(|item| answers(&item));
+        return items.iter().any(|item| overrides(&item));
     }
-    answers(object)
+    overrides(object)
+}
+
+/// Whether some class handles ops by `__torch_dispatch__`.
+static ANY_DISPATCH: AtomicBool = AtomicBool::new(false);
+
+pub fn note_dispatch() {
+    ANY_DISPATCH.store(true, Relaxed);
+}
+
+fn is_dispatch_on() -> bool {
+    ANY_DISPATCH.load(Relaxed) && DISPATCH.get()
+}
+
+fn dispatches(object: &Bound<'_, PyAny>) -> bool {
+    object.cast::<PyTensor>().is_ok_and(|t| t.get().dispatches())
+}
+
+/// Whether a class has a `__torch_dispatch__` of its own.
+pub fn has_dispatch(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let name = pyo3::intern!(class.py(), "__torch_dispatch__");
+    let Ok(found) = class.getattr(name) else { return Ok(false) };
+    let base = class.py().get_type::<PyTensor>().getattr(name)?;
+    Ok(!found.is(&base))
+}
+
+/// Whether the class of an object handles its ops by `__torch_dispatch__`.
+#[pyfunction]
+fn _dispatches(object: &Bound<'_, PyAny>) -> bool {
+    is_dispatch_on() && dispatches(object)
+}
+
+/// Switches `__torch_dispatch__` of this thread. Returns the previous state.
+#[pyfunction]
+fn _set_dispatch_enabled(enabled: bool) -> bool {
+    DISPATCH.replace(enabled)
 }
 
 /// Whether a mode of this thread intercepts every call.
@@ -210,6 +249,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions!(
         _has_torch_function,
         _answers,
+        _dispatches,
+        _set_dispatch_enabled,
         _plain_types,
         _set_function_modes,
         _set_function_level,

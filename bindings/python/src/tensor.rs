@@ -1,8 +1,9 @@
 //! `torch.Tensor`: the object and its attributes.
 
-use crate::device::PyDevice;
+use crate::device::{Kind, PyDevice};
 use crate::dtype::{self, PyDType};
-use crate::error::IntoPyResult;
+use crate::error::{IntoPyResult, runtime_error};
+use crate::overrides;
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -11,6 +12,7 @@ use pyo3::types::{PyTuple, PyType};
 use rushlight_core::{Device, Result};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// A value that only threads holding the GIL touch.
 pub(crate) struct Locked<T>(UnsafeCell<T>);
@@ -40,6 +42,12 @@ impl<T> Locked<T> {
 #[pyclass(name = "Tensor", module = "rushlight", subclass, weakref, dict, frozen, freelist = 256)]
 pub struct PyTensor {
     tensor: Locked<Tensor>,
+    /// The address of this object, once it is the one that stands for its tensor.
+    address: AtomicUsize,
+    /// Whether the class of this object handles ops of it by `__torch_dispatch__`.
+    dispatches: AtomicBool,
+    /// For a wrapper, which has no elements of its own: the device that it says it is on.
+    place: Locked<Option<PyDevice>>,
     /// The last object returned for `.grad`, so that it is the same each time.
     pub(crate) grad: Locked<Option<Py<PyTensor>>>,
 }
@@ -47,7 +55,13 @@ pub struct PyTensor {
 impl From<Tensor> for PyTensor {
     #[inline]
     fn from(tensor: Tensor) -> Self {
-        PyTensor { tensor: Locked::new(tensor), grad: Locked::new(None) }
+        PyTensor {
+            tensor: Locked::new(tensor),
+            address: AtomicUsize::new(0),
+            dispatches: AtomicBool::new(false),
+            place: Locked::new(None),
+            grad: Locked::new(None),
+        }
     }
 }
 
@@ -62,7 +76,28 @@ pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
             ffi::PyObject_GC_Track(object.as_ptr().cast());
         }
     }
+    object.get().stand_for_tensor(&object);
     Ok(object)
+}
+
+/// The object that stands for a tensor, or a new one: `y._base` is the object that `y` was made from.
+pub fn wrap_known(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
+    let address = tensor.front_object() as *mut ffi::PyObject;
+    if !address.is_null() {
+        // SAFETY: the object clears the number when it is destroyed (`Drop`), with the GIL held as here, so the address
+        // is a live object's, or one's whose destruction has begun: its count of references is zero.
+        if unsafe { ffi::Py_REFCNT(address) } > 0 {
+            // SAFETY: a live object; only addresses of tensors are stored.
+            return Ok(unsafe { Bound::from_borrowed_ptr(py, address).cast_into_unchecked::<PyTensor>() });
+        }
+    }
+    wrap(py, tensor)
+}
+
+impl Drop for PyTensor {
+    fn drop(&mut self) {
+        self.step_down();
+    }
 }
 
 /// The object as a tensor, if it is one.
@@ -93,7 +128,55 @@ impl PyTensor {
 
     /// Makes this object refer to another tensor.
     pub fn replace(&self, tensor: Tensor) {
+        self.step_down();
+        let address = self.address.load(Relaxed);
+        if address != 0 {
+            tensor.set_front_object(address);
+        }
         self.tensor.replace(tensor);
+    }
+
+    /// Makes `object`, which is this one, the object of its tensor, if the tensor has none.
+    #[inline]
+    pub fn stand_for_tensor(&self, object: &Bound<'_, PyTensor>) {
+        let address = object.as_ptr() as usize;
+        self.address.store(address, Relaxed);
+        self.with(|t| {
+            if t.front_object() == 0 {
+                t.set_front_object(address);
+            }
+        });
+    }
+
+    /// Ends that this object stands for its tensor.
+    #[inline]
+    fn step_down(&self) {
+        let address = self.address.load(Relaxed);
+        self.with(|t| {
+            if address != 0 && t.front_object() == address {
+                t.set_front_object(0);
+            }
+        });
+    }
+
+    /// Whether ops of this object are handled by its class.
+    #[inline]
+    pub fn dispatches(&self) -> bool {
+        self.dispatches.load(Relaxed)
+    }
+
+    /// Lets the class of `object`, which is this one, handle its ops if it has a `__torch_dispatch__` of its own.
+    pub fn heed_dispatch(&self, object: &Bound<'_, PyTensor>) -> PyResult<()> {
+        if overrides::has_dispatch(&object.get_type())? {
+            self.dispatches.store(true, Relaxed);
+            overrides::note_dispatch();
+        }
+        Ok(())
+    }
+
+    /// The device that this object says it is on.
+    fn place(&self) -> PyDevice {
+        self.place.with(Option::clone).unwrap_or_else(|| self.with(Tensor::device).into())
     }
 
     /// Drops the gradient.
@@ -159,7 +242,86 @@ impl PyTensor {
         let py = cls.py();
         let tensor = data.get().tensor().detach().requires_grad_(require_grad).py()?;
         let object = py.get_type::<PyTensor>().call_method1("__new__", (cls,))?;
-        object.cast::<PyTensor>()?.get().replace(tensor);
+        let made = object.cast::<PyTensor>()?;
+        made.get().replace(tensor);
+        made.get().stand_for_tensor(made);
+        made.get().heed_dispatch(made)?;
+        Ok(object)
+    }
+
+    /// An object of a subclass with a size, a dtype and a device, and without elements: its class handles every op by
+    /// `__torch_dispatch__`.
+    #[classmethod]
+    #[pyo3(signature = (size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=None, device=None, pin_memory=false,
+        requires_grad=false, dispatch_sizes_strides_policy=None, dispatch_device=false, dispatch_layout=false, _extra_dispatch_keys=None, storage_size=None))]
+    #[expect(clippy::too_many_arguments, reason = "PyTorch's signature")]
+    fn _make_wrapper_subclass<'py>(
+        cls: &Bound<'py, PyType>,
+        size: Vec<usize>,
+        strides: Option<Vec<usize>>,
+        storage_offset: Option<usize>,
+        memory_format: Option<Bound<'py, PyAny>>,
+        dtype: Option<&Bound<'py, PyDType>>,
+        layout: Option<Bound<'py, PyAny>>,
+        device: Option<&Bound<'py, PyAny>>,
+        pin_memory: bool,
+        requires_grad: bool,
+        dispatch_sizes_strides_policy: Option<Bound<'py, PyAny>>,
+        dispatch_device: bool,
+        dispatch_layout: bool,
+        _extra_dispatch_keys: Option<Bound<'py, PyAny>>,
+        storage_size: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = cls.py();
+        if !overrides::has_dispatch(cls)? {
+            return Err(runtime_error(format!("{cls} must define __torch_dispatch__")));
+        }
+        if memory_format.is_some() || pin_memory {
+            return Err(runtime_error(
+                "_make_wrapper_subclass: a wrapper has no memory; memory_format and pin_memory are not supported, pass strides",
+            ));
+        }
+        if dispatch_sizes_strides_policy.is_some() || dispatch_device || dispatch_layout {
+            return Err(pyo3::exceptions::PyNotImplementedError::new_err(
+                "_make_wrapper_subclass: sizes, device and layout are fixed when the wrapper is made; define properties on the class instead",
+            ));
+        }
+        // The layout and the size of the storage describe memory that a wrapper does not have.
+        let _ = (layout, storage_size);
+        let dtype = match dtype {
+            Some(dtype) => dtype.get().core()?,
+            None => dtype::default(),
+        };
+        let place = match device {
+            Some(device) => PyDevice::from_object(device)?,
+            None => PyDevice::from(Device::Cpu),
+        };
+        let offset = storage_offset.unwrap_or(0);
+        let tensor = match strides {
+            None if offset == 0 => Tensor::zeros_with(&size, (dtype, Device::Meta)).py()?,
+            strides => {
+                let strides = match strides {
+                    Some(strides) => strides,
+                    None => rushlight_core::Layout::contiguous(&size).py()?.strides().to_vec(),
+                };
+                if strides.len() != size.len() {
+                    return Err(runtime_error(format!(
+                        "_make_wrapper_subclass: {} strides for {} dimensions",
+                        strides.len(),
+                        size.len()
+                    )));
+                }
+                let last: usize = size.iter().zip(&strides).map(|(n, s)| n.saturating_sub(1).saturating_mul(*s)).sum();
+                let whole = Tensor::zeros_with(&[offset + last + 1], (dtype, Device::Meta)).py()?;
+                whole.as_strided(&size, &strides, offset).py()?.detach()
+            }
+        };
+        let object = py.get_type::<PyTensor>().call_method1("__new__", (cls,))?;
+        let made = object.cast::<PyTensor>()?;
+        made.get().replace(tensor.requires_grad_(requires_grad).py()?);
+        made.get().stand_for_tensor(made);
+        made.get().place.replace(Some(place));
+        made.get().heed_dispatch(made)?;
         Ok(object)
     }
 
@@ -227,7 +389,7 @@ impl PyTensor {
 
     #[getter]
     fn device(&self) -> PyDevice {
-        self.with(Tensor::device).into()
+        self.place()
     }
 
     #[getter]
@@ -251,17 +413,17 @@ impl PyTensor {
 
     #[getter]
     fn is_cuda(&self) -> bool {
-        self.with(|t| matches!(t.device(), Device::Cuda(_)))
+        self.place().kind == Kind::Cuda
     }
 
     #[getter]
     fn is_cpu(&self) -> bool {
-        self.with(|t| t.device().is_cpu())
+        self.place().kind == Kind::Cpu
     }
 
     #[getter]
     fn is_xpu(&self) -> bool {
-        self.with(|t| matches!(t.device(), Device::Xpu(_)))
+        self.place().kind == Kind::Xpu
     }
 
     #[getter]
@@ -271,7 +433,7 @@ impl PyTensor {
 
     #[getter]
     fn is_meta(&self) -> bool {
-        self.with(|t| t.device() == Device::Meta)
+        self.place().kind == Kind::Meta
     }
 
     #[getter]
@@ -322,7 +484,7 @@ impl PyTensor {
     }
 
     fn data_ptr(&self) -> usize {
-        if self.is_meta() {
+        if self.with(Tensor::device) == Device::Meta {
             return 0;
         }
         self.with(|t| t.storage().ptr() as usize + t.layout().offset() * t.dtype().size())

@@ -104,7 +104,7 @@ impl PyTensor {
             }),
         };
         let gradient = gradient.map(|g| g.get().tensor());
-        crate::autograd::backward(slf.py(), &[tensor], &[gradient], retain_graph, create_graph, inputs)
+        crate::autograd::backward(slf.py(), &tensor, gradient.as_ref(), retain_graph, create_graph, inputs)
     }
 
     #[getter]

@@ -210,7 +210,9 @@ impl PyTensor {
             })
         });
         let object = py.get_type::<PyTensor>().call_method1("__new__", (slf.get_type(),))?;
-        object.cast::<PyTensor>()?.get().replace(copy.py()?);
+        let made = object.cast::<PyTensor>()?;
+        made.get().replace(copy.py()?);
+        made.get().stand_for_tensor(made);
         memo.set_item(key, &object)?;
         let attributes = slf.getattr("__dict__")?;
         let copied = py.import("copy")?.call_method1("deepcopy", (attributes, memo))?;

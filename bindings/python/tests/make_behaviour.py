@@ -1,6 +1,7 @@
-"""Records PyTorch's answers to the expressions of behaviour.txt: ``python make_behaviour.py`` with a Python that has torch.
+"""Records PyTorch's answers to the expressions of behaviour*.txt: ``python make_behaviour.py [LIST ...]`` with a Python that has torch.
 
-The test evaluates the same expressions with Rushlight and compares. ``--check`` compares a torch of today with what is recorded.
+The test evaluates the same expressions with Rushlight and compares. ``--check`` compares a torch of today with what is recorded. The answers to
+``behaviour_graph.txt`` are in ``behaviour_graph.json``.
 """
 
 import json
@@ -14,9 +15,19 @@ import numpy as np
 HERE = pathlib.Path(__file__).parent
 
 
-def expressions():
-    lines = (HERE / "behaviour.txt").read_text().splitlines()
+def lists():
+    """The names of the lists of expressions."""
+    return sorted(path.stem for path in HERE.glob("behaviour*.txt"))
+
+
+def expressions(name="behaviour"):
+    lines = (HERE / f"{name}.txt").read_text().splitlines()
     return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def recorded(name):
+    """PyTorch's answers to a list."""
+    return json.loads((HERE / f"{name}.json").read_text())
 
 
 def names(torch):
@@ -82,15 +93,20 @@ def same(found, expected):
 def main():
     import torch
 
-    torch.manual_seed(0)
-    recorded = {e: answer(e, torch) for e in expressions()}
-    if "--check" in sys.argv:
-        known = json.loads((HERE / "behaviour.json").read_text())
-        changed = [e for e in recorded if e not in known or not same(recorded[e], known[e])]
-        print(f"behaviour: {len(recorded)} expressions, {len(changed)} differ", *changed, sep="\n  ")
-        sys.exit(bool(changed))
-    lines = [f"{json.dumps(e)}: {json.dumps(a)}" for e, a in recorded.items()]
-    (HERE / "behaviour.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    check, chosen = "--check" in sys.argv, [word for word in sys.argv[1:] if not word.startswith("-")] or lists()
+    failed = False
+    for name in chosen:
+        torch.manual_seed(0)
+        answers = {e: answer(e, torch) for e in expressions(name)}
+        if check:
+            known = recorded(name)
+            changed = [e for e in answers if e not in known or not same(answers[e], known[e])]
+            print(f"{name}: {len(answers)} expressions, {len(changed)} differ", *changed, sep="\n  ")
+            failed |= bool(changed)
+            continue
+        lines = [f"{json.dumps(e)}: {json.dumps(a)}" for e, a in answers.items()]
+        (HERE / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -151,8 +151,8 @@ def test_kinds_of_arguments():
         optim.SGD([p, p])
     with pytest.raises(NotImplementedError, match="Adam"):
         optim.SparseAdam([p])
-    with pytest.raises(NotImplementedError, match="differentiable"):
-        optim.SGD([p], differentiable=True)
+    with pytest.raises(RuntimeError, match="does not support `differentiable`"):
+        optim.SGD([p], differentiable=True, fused=True)
     with pytest.raises(RuntimeError, match="cannot be `True` together"):
         optim.Adam([p], foreach=True, fused=True)
     with pytest.raises(TypeError, match="lr cannot be a"):

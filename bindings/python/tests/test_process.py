@@ -138,7 +138,7 @@ def test_started_programs_are_served(tmp_path):
             print(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip())
     """))
     result = run("-m", "rushlight", "--device", "cuda", str(script))
-    assert result.stdout.splitlines() == ["[(6, 'rushlight')]", "[(6, 'rushlight')]", "2.0 True"], result.stderr
+    assert result.stdout.splitlines() == ["[(6, 'torch')]", "[(6, 'torch')]", "2.0 True"], result.stderr
 
 
 def test_their_sitecustomize_still_runs(tmp_path):
@@ -148,7 +148,7 @@ def test_their_sitecustomize_still_runs(tmp_path):
         f"os.environ['PYTHONPATH'] += os.pathsep + {str(tmp_path)!r}; "
         "subprocess.run([sys.executable, '-c', 'import torch; print(customized, torch.__name__)'])"
     )
-    assert run("-c", program).stdout.strip() == "True rushlight"
+    assert run("-c", program).stdout.strip() == "True torch"
 
 
 def test_names_that_are_not_there(tmp_path):

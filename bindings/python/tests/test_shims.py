@@ -49,10 +49,14 @@ def test_installed_and_removed(environment):
     environment.run("-m", "rushlight", "--install")
     versions, modules = environment.run("-c", PROBE).stdout.splitlines()
     assert versions == f"{_shims.SHIMS['torch']} {_shims.SHIMS['torchvision']} True"
-    assert modules == "True rushlight.vision [0.0, 2.0]"
+    assert modules == "True torchvision [0.0, 2.0]"
+    # torchrun comes with the shim, not with the wheel, which must not replace a real PyTorch's.
+    torchrun = environment.python.parent / "torchrun"
+    assert "usage" in subprocess.run([str(torchrun), "--help"], capture_output=True, text=True, timeout=120).stdout.lower()
     # A second time changes nothing.
     environment.run("-m", "rushlight", "--install")
     removed = environment.run("-m", "rushlight", "--uninstall").stdout
+    assert not torchrun.exists() and environment.python.exists()
     assert "torch and torchvision" in removed and not [p for p in environment.site.iterdir() if p.name.startswith("torch")]
     assert environment.run("-c", "import torch", check=False).returncode != 0
     assert "neither" in environment.run("-m", "rushlight", "--uninstall").stdout

@@ -62,3 +62,17 @@ def test_misuse_is_told(tmp_path):
     with pytest.raises(TypeError):
         writer.add_hparams([], {})
     writer.close()
+
+
+def test_embeddings(tmp_path):
+    writer = SummaryWriter(str(tmp_path))
+    writer.add_embedding(torch.tensor([[1.0, 2.0], [3.0, 4.5]]), metadata=["a", "b"])
+    writer.add_embedding(torch.zeros(2, 2), metadata=[["a", 1], ["b", 2]], metadata_header=["name", "n"], global_step=3, tag="x/y")
+    writer.close()
+    assert (tmp_path / "00000" / "default" / "tensors.tsv").read_text() == "1.0\t2.0\n3.0\t4.5\n"
+    assert (tmp_path / "00000" / "default" / "metadata.tsv").read_text() == "a\nb\n"
+    assert (tmp_path / "00003" / "x%2fy" / "metadata.tsv").read_text() == "name\tn\na\t1\nb\t2\n"
+    config = (tmp_path / "projector_config.pbtxt").read_text()
+    assert config.count("embeddings {") == 2 and 'tensor_path: "00003/x%2fy/tensors.tsv"' in config and 'tensor_name: "x/y:00003"' in config
+    with pytest.raises(AssertionError, match="#labels"):
+        writer.add_embedding(torch.zeros(2, 2), metadata=["a"])

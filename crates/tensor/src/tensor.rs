@@ -5,7 +5,7 @@ use crate::capture;
 use crate::engine::allocate;
 use rushlight_core::backend::View;
 use rushlight_core::{Backend, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Storage};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An n-dimensional array on a device, with its place on the autograd tape.
@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) inference: bool,
     /// Whether this is a view, which a change of its base may give a history.
     pub(crate) is_view: bool,
+    /// See [`Tensor::front_object`].
+    pub(crate) front_object: AtomicUsize,
     pub(crate) meta: Mutex<Meta>,
 }
 
@@ -54,6 +56,7 @@ impl Tensor {
             requires_grad: AtomicBool::new(false),
             inference: mode::is_inference(),
             is_view: meta.base().is_some(),
+            front_object: AtomicUsize::new(0),
             meta: Mutex::new(meta),
         }))
     }
@@ -215,6 +218,19 @@ impl Tensor {
     /// A number no other living tensor has, for sets and maps of tensors.
     pub fn id(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
+    }
+
+    /// A number that a front end keeps with this tensor, such as the address of its own object for it; 0 at first. The
+    /// core does not use it.
+    #[inline]
+    pub fn front_object(&self) -> usize {
+        self.0.front_object.load(Relaxed)
+    }
+
+    /// Sets [`Tensor::front_object`].
+    #[inline]
+    pub fn set_front_object(&self, number: usize) {
+        self.0.front_object.store(number, Relaxed);
     }
 
     /// Whether the two share memory.

@@ -91,12 +91,16 @@ _LAZY = {
     "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
     "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops",
     "TypedStorage": "storage", "UntypedStorage": "storage", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank", "vmap": "func",
+    **dict.fromkeys(
+        "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type _check_value _check_with".split(), "_checks"
+    ),
+    **dict.fromkeys(("_dirichlet_grad", "_sample_dirichlet", "_standard_gamma", "_standard_gamma_grad"), "distributions._implicit"),
 }
 
 #: Packages that are imported on first use.
 _PACKAGES = frozenset(
-    "__config__ _dynamo _inductor _ops _tensor_str accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
-    "multiprocessing nn numa onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
+    "__config__ _dynamo _inductor _ops _tensor_str _utils accelerator amp autograd backends compiler cpu cuda distributed distributions func functional futures fx hub jit library linalg mps "
+    "multiprocessing nn numa onnx optim overrides profiler quasirandom random return_types serialization special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
 

@@ -149,9 +149,13 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name, path=None, target=None):
         root, _, rest = name.partition(".")
-        if root != __package__ or rest not in MODULES:
+        if root != __package__ or not rest or rest.startswith("_C"):
             return None
-        return importlib.machinery.ModuleSpec(name, _Loader(*MODULES[rest]), is_package=True)
+        if rest in MODULES:
+            return importlib.machinery.ModuleSpec(name, _Loader(*MODULES[rest]), is_package=True)
+        from ._public import find
+
+        return find(name)
 
 
 def add_modules(package, reason, table):

@@ -3,7 +3,7 @@
 import sys
 import types
 
-from . import _C, _absent
+from . import _C, _absent, _dispatch
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 _JIT = "TorchScript is not supported; models run as they are"
@@ -24,6 +24,10 @@ _NAMES = {
     "TensorBase": _C.Tensor,
     "_TensorBase": _C.Tensor,
     "_TensorMeta": type(_C.Tensor),
+    "_has_xpu": bool(getattr(_C, "_accelerator_type", str)() == "xpu"),
+    "_has_cuda": False,
+    "_has_mps": False,
+    "_is_cow_tensor": lambda tensor: False,
     "_get_privateuse1_backend_name": lambda: "privateuseone",
     "_has_torch_function_unary": lambda tensor: _C._has_torch_function((tensor,)),
     "_has_torch_function_variadic": lambda *tensors: _C._has_torch_function(tensors),
@@ -44,6 +48,12 @@ for _name, _value in _NAMES.items():
     if not hasattr(_C, _name):
         setattr(_C, _name, _value)
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
+#: Transforms of functions wrap no tensors here.
+_C._DisableTorchDispatch, _C._disabled_torch_dispatch_impl = _dispatch.disabled, _C.Tensor.__torch_dispatch__
+_C._functorch = types.SimpleNamespace(
+    is_batchedtensor=_no, is_functorch_wrapped_tensor=_no, is_functionaltensor=_no, is_gradtrackingtensor=_no, is_legacy_batchedtensor=_no,
+    maybe_get_bdim=lambda tensor: -1, maybe_get_level=lambda tensor: -1, maybe_current_level=lambda: None, get_unwrapped=lambda tensor: tensor,
+)
 #: Checked by libraries before they use remote procedure calls.
 _C._distributed_rpc = types.SimpleNamespace(_is_current_rpc_agent_set=_no)
 

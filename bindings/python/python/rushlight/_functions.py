@@ -36,13 +36,30 @@ def _closest(name, names):
     return f". Did you mean: '{found[0]}'?" if found else ""
 
 
+class _MissingName(AttributeError):
+    """A name that a module does not have. The closest name is searched when the message is read: ``hasattr`` does not pay for it."""
+
+    def __init__(self, module, name):
+        super().__init__(f"module '{module}' has no attribute '{name}'")
+        self._module, self._name = module, name
+
+    def __str__(self):
+        import sys
+
+        return f"{self.args[0]}{_closest(self._name, dir(sys.modules.get(self._module)))}"
+
+    def __reduce__(self):
+        return _MissingName, (self._module, self._name)
+
+
+_MissingName.__name__ = _MissingName.__qualname__ = "AttributeError"
+
+
 def _missing(module, name):
     """Raises the error for a name that a module does not have."""
     if name.startswith("__"):
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
-    import sys
-
-    raise AttributeError(f"module '{module}' has no attribute '{name}'{_closest(name, dir(sys.modules.get(module)))}")
+    raise _MissingName(module, name)
 
 
 # Several operands.

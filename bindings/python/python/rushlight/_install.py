@@ -6,6 +6,9 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import types
+
+from . import _public as _absent_names
 
 #: Top-level names and the packages that serve them.
 _ROOTS = {
@@ -33,11 +36,6 @@ class _Loader(importlib.abc.Loader):
             setattr(module, name, value)
 
 
-    def get_code(self, name):
-        """The code, for ``python -m``."""
-        return importlib.util.find_spec(self._target).loader.get_code(self._target)
-
-
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         root, _, rest = name.partition(".")
@@ -53,7 +51,86 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(name, _Loader(served), is_package=found.submodule_search_locations is not None)
 
 
+class _Named(importlib.abc.Loader):
+    """A loader of this package's modules whose names become PyTorch's once they are loaded."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        self._loader.exec_module(module)
+        _rename(module, _public)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class _Namer(importlib.abc.MetaPathFinder):
+    """Finds this package's own modules as the other finders do, and gives them PyTorch's names."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] != "rushlight":
+            return None
+        for finder in sys.meta_path:
+            found = None if finder in (self, _finder) or not hasattr(finder, "find_spec") else finder.find_spec(name, path, target)
+            if found is not None:
+                if found.loader is not None:
+                    found.loader = _Named(found.loader)
+                return found
+        return None
+
+
+def _public(name):
+    """PyTorch's name of a module of this package; None for modules that only this package has."""
+    for root, served in sorted(_ROOTS.items(), key=lambda pair: -len(pair[1])):
+        if name == served or name.startswith(served + "."):
+            return root + name[len(served):]
+    return None
+
+
+def _private(name):
+    """This package's name of a module of PyTorch's."""
+    root, _, rest = name.partition(".")
+    return None if root not in _ROOTS else _ROOTS[root] + (f".{rest}" if rest else "")
+
+
+def _rename(module, to):
+    """Gives a module, its classes and its functions another name. Libraries look at it: ``type(x).__module__``, pickles, messages."""
+    old = module.__name__
+    name = to(old)
+    if name is None:
+        return
+    module.__name__ = name
+    if to is _public:
+        sys.modules.setdefault(name, module)
+        if name.partition(".")[0] == "torch":
+            _absent_names.serve(module, name.partition(".")[2])
+    for value in list(vars(module).values()):
+        if isinstance(value, types.ModuleType) and value.__name__.startswith(f"{old}.") and getattr(value.__spec__, "loader", None) is None:
+            # A module that another one has made.
+            _rename(value, to)
+        elif isinstance(value, (type, types.FunctionType)):
+            home = value.__module__
+            renamed = to(home) if isinstance(home, str) else None
+            if renamed is not None:
+                try:
+                    value.__module__ = renamed
+                except (AttributeError, TypeError):
+                    # A compiled class whose attributes cannot be set.
+                    pass
+
+
+def _rename_all(to):
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "rushlight" and isinstance(module, types.ModuleType):
+            _rename(module, to)
+
+
 _finder = _Finder()
+_namer = _Namer()
 
 #: Holds a ``sitecustomize`` that installs the finder in Python programs started from this one: spawned workers and
 #: launched scripts.
@@ -81,10 +158,11 @@ def install(children=True):
     """From now on ``import torch``, ``torchvision``, ``intel_extension_for_pytorch``, ``oneccl_bindings_for_pytorch`` and ``horovod`` give this
     package, whether or not they are installed; in Python programs started from this one, too."""
     if _finder not in sys.meta_path:
-        taken = [name for name in ("torch", "torchvision") if name in sys.modules and not sys.modules[name].__name__.startswith("rushlight")]
+        taken = [name for name in ("torch", "torchvision") if name in sys.modules and sys.modules[name] is not sys.modules.get(_ROOTS[name])]
         if taken:
             raise RuntimeError(f"rushlight.install() must run before '{taken[0]}' is imported")
-        sys.meta_path.insert(0, _finder)
+        sys.meta_path[:0] = [_finder, _namer]
+        _rename_all(_public)
         if children:
             _children(True)
 
@@ -93,6 +171,8 @@ def uninstall():
     """Takes ``install`` back, for modules imported from now on."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+        sys.meta_path.remove(_namer)
         _children(False)
-    for name in [n for n in sys.modules if n.partition(".")[0] in _ROOTS and sys.modules[n].__name__.startswith("rushlight")]:
+    for name in [n for n in sys.modules if n.partition(".")[0] in _ROOTS and sys.modules[n] is sys.modules.get(_private(n))]:
         del sys.modules[name]
+    _rename_all(_private)

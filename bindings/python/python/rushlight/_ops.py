@@ -64,8 +64,41 @@ class OpOverloadPacket:
         return f"{self._namespace}.{self.__name__}"
 
 
+def _slice(input, dim=0, start=None, end=None, step=1):
+    return input[(slice(None),) * (dim % max(input.dim(), 1)) + (slice(start, end, step),)]
+
+
+def _index(input, indices):
+    return input[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def _to_copy(input, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    made = input.to(device if device is not None else input.device, dtype or input.dtype, non_blocking=non_blocking, copy=True)
+    return made if memory_format is None else made.contiguous(memory_format=memory_format)
+
+
+def _softmax(name):
+    return lambda input, dim, half_to_float: getattr(_C._nn, name)(input, dim)
+
+
+def _convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    kind = f"conv{'_transpose' if transposed else ''}{weight.dim() - 2}d"
+    further = (output_padding, groups, dilation) if transposed else (dilation, groups)
+    return getattr(_C._nn, kind)(input, weight, bias, stride, padding, *further)
+
+
+#: Ops of ``aten`` that ``torch`` does not have as functions.
+_ATEN = {
+    "slice": _slice, "index": _index, "_to_copy": _to_copy, "_unsafe_view": lambda input, size: input.reshape(size), "alias": lambda input: input[...],
+    "lift_fresh": lambda input: input, "_softmax": _softmax("softmax"), "_log_softmax": _softmax("log_softmax"), "convolution": _convolution,
+    "sym_size": lambda input, dim=None: input.shape if dim is None else input.shape[dim],
+}
+
+
 def _function(name):
     """The function of ``torch`` that an op of ``aten`` is."""
+    if name in _ATEN:
+        return _ATEN[name]
     for space in (_C._torch, _C._nn, _C._linalg, _C._special):
         if hasattr(space, name):
             return getattr(space, name)
@@ -123,4 +156,6 @@ ops = _Ops()
 @functools.lru_cache(None)
 def packet(function):
     """The op of ``aten`` that a function of ``torch`` is."""
-    return getattr(ops.aten, getattr(function, "__name__", "unknown").strip("_") or "unknown")
+    from ._dispatch import name_of
+
+    return getattr(ops.aten, name_of(function))

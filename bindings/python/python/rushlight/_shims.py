@@ -9,6 +9,7 @@ import base64
 import hashlib
 import importlib.metadata
 import os
+import sys
 import sysconfig
 import zipfile
 
@@ -43,11 +44,33 @@ class ShimError(RuntimeError):
     """A shim that cannot be installed or removed."""
 
 
+#: Scripts by the distribution that brings them, with their entry points.
+SCRIPTS = {"torch": {"torchrun": "rushlight.run:main"}}
+
+_SCRIPT = """#!{python}
+import sys
+
+from {module} import {function}
+
+sys.exit({function}())
+"""
+
+
 def _info(name):
     return f"{name}-{SHIMS[name]}.dist-info"
 
 
-def files(name, requires=True):
+def scripts(name, place):
+    """The scripts of a shim in this environment, by their path seen from ``place``."""
+    found = {}
+    for script, entry in SCRIPTS.get(name, {}).items():
+        module, function = entry.split(":")
+        path = os.path.relpath(os.path.join(sysconfig.get_paths()["scripts"], script), place)
+        found[path] = _SCRIPT.format(python=sys.executable, module=module, function=function)
+    return found
+
+
+def files(name, requires=True, scripts=None):
     """The files of a shim, by their path in site-packages."""
     told = {"name": name, "version": SHIMS[name], "summary": _SUMMARY.format(name=name), "requires": "Requires-Dist: rushlight\n" * requires}
     found = {
@@ -57,6 +80,10 @@ def files(name, requires=True):
         f"{_info(name)}/INSTALLER": "rushlight\n",
         f"{_info(name)}/top_level.txt": f"{name}\n",
     }
+    if name in SCRIPTS:
+        lines = [f"{script} = {entry}" for script, entry in SCRIPTS[name].items()]
+        found[f"{_info(name)}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""])
+    found.update(scripts or {})
     record = [f"{path},sha256={_digest(text)},{len(text.encode())}" for path, text in found.items()]
     found[f"{_info(name)}/RECORD"] = "\n".join([*record, f"{_info(name)}/RECORD,,", ""])
     return found
@@ -93,11 +120,14 @@ def install(names=tuple(SHIMS)):
     # can meet.
     requires = _distribution("rushlight") is not None
     for name in names:
-        for path, text in files(name, requires).items():
-            path = os.path.join(place, path)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w", encoding="utf-8") as file:
+        added = scripts(name, place)
+        for path, text in files(name, requires, added).items():
+            full = os.path.normpath(os.path.join(place, path))
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as file:
                 file.write(text)
+            if path in added:
+                os.chmod(full, 0o755)
 
 
 def uninstall(names=tuple(SHIMS)):
@@ -109,8 +139,10 @@ def uninstall(names=tuple(SHIMS)):
             continue
         folders = set()
         for path in found[0].files or ():
+            inside = ".." not in path.parts
             path = os.fspath(found[0].locate_file(path))
-            folders.add(os.path.dirname(path))
+            if inside:
+                folders.add(os.path.dirname(path))
             if os.path.exists(path):
                 os.remove(path)
         for folder in folders:

@@ -11,12 +11,12 @@ def _method(function, name=None):
 
 
 def _grad_fn(self):
-    name = self._grad_fn_name
-    if name is None:
+    node = self._grad_node
+    if node is None:
         return None
-    from .autograd.graph import Node
+    from .autograd.graph import _node_of
 
-    return Node(name)
+    return _node_of(node)
 
 
 Tensor.grad_fn = property(_grad_fn, doc="The step that made this tensor, or None for leaves.")
@@ -387,6 +387,34 @@ _torch_function.__name__, _torch_function.__doc__ = "__torch_function__", "Compu
 Tensor.__torch_function__ = classmethod(_torch_function)
 
 
+def _of_class(name):
+    """``Tensor.name(cls, …)``, as PyTorch has it, and ``cls.name(…)``."""
+    compiled = vars(Tensor)[name]
+
+    def make(cls, *args, **kwargs):
+        cls, args = (args[0], args[1:]) if args and isinstance(args[0], type) else (cls, args)
+        return compiled.__get__(None, cls)(*args, **kwargs)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = compiled.__doc__
+    setattr(Tensor, name, classmethod(make))
+
+
+_of_class("_make_subclass")
+_of_class("_make_wrapper_subclass")
+
+
+def _torch_dispatch(cls, func, types, args=(), kwargs=None):
+    from ._dispatch import _disabled_torch_dispatch_impl
+
+    return _disabled_torch_dispatch_impl(func, types, args, kwargs)
+
+
+_torch_dispatch.__name__, _torch_dispatch.__doc__ = "__torch_dispatch__", "Computes: a class of its own may handle ops instead."
+#: A static function of the class itself, so that it is the same object for every subclass that does not override it.
+Tensor.__torch_dispatch__ = staticmethod(_torch_dispatch.__get__(Tensor))
+
+
 @_method
 def as_subclass(self, cls):
     """This tensor as an instance of a subclass, with the same elements and the same node of the graph."""
@@ -453,6 +481,12 @@ def unsafe_split_with_sizes(self, split_sizes, dim=0):
 
 for _name in ("is_conj", "is_neg"):
     _method(lambda self: False, _name)
+
+
+@_method
+def _lazy_clone(self):
+    """A copy. It is made at once; PyTorch makes it when one of the two is written."""
+    return self.clone()
 
 
 @_method

@@ -3,6 +3,58 @@
 from . import _C
 
 
+def _flatten_dense_tensors(tensors):
+    """The elements of tensors of one dtype, as one vector."""
+    return _C._torch.cat([t.contiguous().view(-1) for t in tensors])
+
+
+def _unflatten_dense_tensors(flat, tensors):
+    """Views of a vector with the sizes of tensors, one after another."""
+    parts = flat.split([t.numel() for t in tensors])
+    return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
+
+
+def _take_tensors(tensors, size_limit):
+    """Groups tensors of one type into lists of at most ``size_limit`` bytes; one that is larger is a list of its own."""
+    open_lists = {}
+    for tensor in tensors:
+        kind, size = tensor.type(), tensor.numel() * tensor.element_size()
+        kept, total = open_lists.get(kind, ([], 0))
+        if total + size > size_limit and total > 0:
+            yield kept
+            kept, total = [], 0
+        open_lists[kind] = ([*kept, tensor], total + size)
+    for kept, total in open_lists.values():
+        if kept:
+            yield kept
+
+
+def _reorder_tensors_as(tensors, ordered_tensors):
+    """Tensors in the order of the types of other tensors."""
+    by_type = {}
+    for tensor in tensors:
+        by_type.setdefault(tensor.type(), []).append(tensor)
+    iterators = {kind: iter(kept) for kind, kept in by_type.items()}
+    return tuple(next(iterators[tensor.type()]) for tensor in ordered_tensors)
+
+
+def _get_device_index(device, optional=False, allow_cpu=False):
+    """The index of a device given as a number, a string or a device."""
+    if isinstance(device, str):
+        device = _C.device(device)
+    if isinstance(device, _C.device):
+        if not allow_cpu and device.type == "cpu":
+            raise ValueError(f"Expected a non cpu device, but got: {device}")
+        index = -1 if device.type == "cpu" else device.index
+    else:
+        index = device
+    if index is None:
+        if not optional:
+            raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+        index = _C._current_device()
+    return index
+
+
 def _rebuild_tensor(storage, storage_offset, size, stride):
     return _C._over_storage(storage._bytes, storage.dtype, storage_offset, list(size), list(stride))
 

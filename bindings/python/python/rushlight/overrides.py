@@ -53,6 +53,10 @@ def _answer(function, args, kwargs):
         result = type(arg).__torch_function__(function, kinds, args, kwargs)
         if result is not NotImplemented:
             return result
+    if not overriding:
+        from ._dispatch import handle
+
+        return handle(function, args, kwargs)
     raise TypeError(
         f"no implementation found for '{_called(function)}' on types that implement __torch_function__: {[kind.__name__ for kind in kinds]}"
     )
@@ -209,7 +213,7 @@ def _convert(value, cls):
         return value.as_subclass(cls)
     if isinstance(value, (tuple, list)):
         made = [_convert(item, cls) for item in value]
-        named = hasattr(value, "_fields") and type(value).__module__ != "rushlight.return_types"
+        named = hasattr(value, "_fields") and not type(value).__module__.endswith(".return_types")
         return type(value)(*made) if named else type(value)(made)
     return value
 

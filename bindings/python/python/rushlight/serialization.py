@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import types
+import typing
 import zipfile
 from collections import OrderedDict
 
@@ -47,10 +48,9 @@ class _Pickler(pickle._Pickler):
 
     def save_global(self, obj, name=None):
         name = name or getattr(obj, "__qualname__", obj.__name__)
-        module = pickle.whichmodule(obj, name)
-        if module != "rushlight" and not module.startswith("rushlight."):
+        module = _theirs(pickle.whichmodule(obj, name))
+        if module != "torch" and not module.startswith("torch."):
             return super().save_global(obj, name)
-        module = "torch" + module[len("rushlight"):]
         module = "torch" if module == "torch.storage" else module
         self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
         self.memoize(obj)
@@ -108,6 +108,13 @@ _HARMLESS = frozenset(
     "collections.OrderedDict collections.Counter builtins.set builtins.bytearray __builtin__.set __builtin__.bytearray _codecs.encode torch.Size torch.Tensor "
     "torch.device torch.nn.parameter.Parameter torch._utils._rebuild_tensor_v2 torch._utils._rebuild_parameter".split()
 )
+
+
+#: The protocol of pickles in files.
+DEFAULT_PROTOCOL = 2
+#: Types of arguments.
+FILE_LIKE = typing.Union[str, os.PathLike, typing.IO[bytes]]
+MAP_LOCATION = typing.Optional[typing.Union[typing.Callable, _C.device, str, typing.Dict[str, str]]]
 
 
 class _SafeUnpickler(_Names, pickle._Unpickler):

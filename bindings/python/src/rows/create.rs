@@ -145,6 +145,11 @@ fn fill_(input: &Tensor, from: Option<&Generator>, inverse: impl Fn(&Tensor) -> 
     Ok(Out::First)
 }
 
+/// An error unless a distribution has these parameters.
+fn expects(holds: bool, message: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::value(message())) }
+}
+
 /// The exponential is taken in `f64`, where it is the same with every instruction set.
 fn log_normal_(input: &Tensor, mean: f64, std: f64, from: Option<&Generator>) -> Result<Out> {
     let normal = Tensor::randn_from(generator(from), input.shape(), (input.dtype(), input.device()))?;
@@ -153,6 +158,9 @@ fn log_normal_(input: &Tensor, mean: f64, std: f64, from: Option<&Generator>) ->
 }
 
 fn bernoulli(input: &Tensor, p: Option<f64>, from: Option<&Generator>) -> Result<Tensor> {
+    if let Some(p) = p {
+        expects((0.0..=1.0).contains(&p), || format!("bernoulli_ expects p to be in [0, 1], but got p={p}"))?;
+    }
     match (p, from) {
         (None, None) => input.bernoulli(),
         (p, from) => {
@@ -321,7 +329,8 @@ rows! { ROWS:
             normal(&Tensor::full_with([], mean, (std.dtype(), std.device()))?, std, from),
         "normal(float mean, float std, int[] size, *, Generator? generator=None, **factory)"
             |mean: f64, std: f64, shape: Sizes, from: Option<&Generator>, factory: Factory|
-            factory.finish(Tensor::randn_from(generator(from), &shape.0, factory.options())?.mul(std)?.add(mean)?);
+            expects(std >= 0.0, || format!("normal expects std >= 0.0, but found std {std}"))
+                .and_then(|()| factory.finish(Tensor::randn_from(generator(from), &shape.0, factory.options())?.mul(std)?.add(mean)?));
     /// Bernoulli samples with the elements as probabilities.
     bernoulli [Torch Method] "bernoulli(Tensor input, float? p=None, *, Generator? generator=None)" |input: &Tensor, p: Option<f64>, from: Option<&Generator>| bernoulli(input, p, from);
     /// Samples indices with the elements as weights.
@@ -348,16 +357,19 @@ rows! { ROWS:
         "random_(Tensor self, int from, int? to, *, Generator? generator=None)" |input: &Tensor, low: i64, to: Option<i64>, from: Option<&Generator>| random_(input, low, to, from);
     /// Exponential samples in place.
     exponential_ [Method] "exponential_(Tensor self, float lambd=1.0, *, Generator? generator=None)" |input: &Tensor, lambd: f64, from: Option<&Generator>|
-        fill_(input, from, |u| u.log()?.div(-lambd));
+        expects(lambd > 0.0, || format!("exponential_ expects lambda > 0.0, but found lambda={lambd}"))
+            .and_then(|()| fill_(input, from, |u| u.log()?.div(-lambd)));
     /// Geometric samples in place.
     geometric_ [Method] "geometric_(Tensor self, float p, *, Generator? generator=None)" |input: &Tensor, p: f64, from: Option<&Generator>|
-        fill_(input, from, |u| u.log()?.div((-p).ln_1p())?.ceil());
+        expects(0.0 < p && p < 1.0, || format!("geometric_ expects p to be in (0, 1), but got p={p}"))
+            .and_then(|()| fill_(input, from, |u| u.log()?.div((-p).ln_1p())?.ceil()));
     /// Cauchy samples in place.
     cauchy_ [Method] "cauchy_(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None)" |input: &Tensor, median: f64, sigma: f64, from: Option<&Generator>|
-        fill_(input, from, |u| u.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?.mul(sigma)?.add(median));
+        expects(sigma > 0.0, || format!("cauchy_ expects sigma > 0.0, but found sigma={sigma}"))
+            .and_then(|()| fill_(input, from, |u| u.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?.mul(sigma)?.add(median)));
     /// Log-normal samples in place.
     log_normal_ [Method] "log_normal_(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None)" |input: &Tensor, mean: f64, std: f64, from: Option<&Generator>|
-        log_normal_(input, mean, std, from);
+        expects(std > 0.0, || format!("log_normal_ expects std > 0.0, but found std={std}")).and_then(|()| log_normal_(input, mean, std, from));
     /// Fills with a number.
     fill_ [Method]
         "fill_(Tensor self, Tensor value)" |input: &Tensor, value: &Tensor| match value.rank() {

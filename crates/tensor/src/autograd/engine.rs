@@ -1,5 +1,6 @@
 //! Walks the tape from the roots, every node after all its consumers.
 
+use super::graph::GradientEdge;
 use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
 use super::{callback, mode};
 use crate::{Tensor, amp, capture, profile};
@@ -79,15 +80,50 @@ pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor], options: Backward) -> Resul
         })?);
     }
     let found = run(roots, &options, Some(&wanted))?;
-    if !options.allow_unused
-        && let Some(i) = found.iter().position(|g| g.is_none())
-    {
-        return Err(Error::autograd(format!(
+    if options.allow_unused { Ok(found) } else { all_used(found) }
+}
+
+fn all_used(found: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+    match found.iter().position(Option::is_none) {
+        None => Ok(found),
+        Some(i) => Err(Error::autograd(format!(
             "grad: one of the differentiated tensors (input {i}) appears to not have been used in the graph. Set allow_unused(true) if \
              this is the desired behavior."
-        )));
+        ))),
     }
-    Ok(found)
+}
+
+/// A root of a backward pass: where `output`'s gradient arrives, and the gradient to start from. Without one, `output`
+/// must be a scalar.
+pub fn root(output: &Tensor, gradient: Option<&Tensor>) -> Result<(GradientEdge, Tensor)> {
+    start(output, gradient, "backward").map(|(edge, gradient)| (GradientEdge(edge), gradient))
+}
+
+/// A backward pass from several roots. Without `inputs` it adds to the leaves' `.grad` and returns nothing; with them it
+/// returns the gradients that arrive there, and `None` for those that the roots do not depend on.
+///
+/// ```
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::{Tensor, autograd::{Backward, backward_from, root}};
+/// let x = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
+/// let (a, b) = (x.mul(2.0)?.sum(..)?, x.mul(3.0)?);
+/// let roots = vec![root(&a, None)?, root(&b, Some(&Tensor::new([1.0f32, 0.0])?))?];
+/// backward_from(roots, Backward::default(), None)?;
+/// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [5.0, 2.0]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn backward_from(
+    roots: Vec<(GradientEdge, Tensor)>,
+    options: Backward,
+    inputs: Option<&[GradientEdge]>,
+) -> Result<Vec<Option<Tensor>>> {
+    let roots = roots.into_iter().map(|(edge, gradient)| (edge.0, gradient)).collect();
+    let Some(inputs) = inputs else {
+        return callback::around(|| run(roots, &options, None).map(drop)).map(|()| Vec::new());
+    };
+    let wanted: Vec<Edge> = inputs.iter().map(|edge| edge.0.clone()).collect();
+    let found = run(roots, &options, Some(&wanted))?;
+    if options.allow_unused { Ok(found) } else { all_used(found) }
 }
 
 /// The leaves that a backward pass from `outputs` would add to.
@@ -237,15 +273,23 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
         }
         let _span = profile::span(profile::Category::Op, || match &node.kind {
             Kind::Accumulate(..) => "torch::autograd::AccumulateGrad".to_string(),
-            Kind::Op(_) => format!("autograd::engine::evaluate_function: {}0", node.display_name()),
+            Kind::Op(_) => format!("autograd::engine::evaluate_function: {}", node.display_name()),
         });
-        let produced = match &node.kind {
+        let own = lock(&node.hooks).own.clone();
+        if let Some(own) = &own {
+            own.run_before(&node, &mut grads)?;
+        }
+        let seen_after = own.filter(|own| own.has_after()).map(|own| (own, grads.clone()));
+        let mut produced = match &node.kind {
             Kind::Accumulate(leaf, turn) => {
                 if wanted.is_none()
                     && let Some(g) = grads.pop().flatten()
                 {
                     leaf.add_to_grad(turn, g, Share::Copied)?;
                     leaf.run_post_hooks()?;
+                }
+                if let Some((own, grads)) = seen_after {
+                    own.run_after(&node, &mut Grads::new(), &grads)?;
                 }
                 continue;
             }
@@ -296,6 +340,9 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
         if mode::is_anomaly_enabled() {
             check_anomaly(&node, &produced)?;
         }
+        if let Some((own, grads)) = seen_after {
+            own.run_after(&node, &mut produced, &grads)?;
+        }
         let mut produced = produced.into_iter();
         for edge in &node.inputs {
             let gradient = produced.next().flatten();
@@ -308,14 +355,14 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
 }
 
 /// Calls a node's backward function; without `retain` the function and its saved tensors are dropped afterwards.
-fn apply(
+pub(super) fn apply(
     ctx: &Ctx,
     mut slot: std::sync::MutexGuard<'_, Option<super::node::BackwardFn>>,
     grads: Grads,
     retain: bool,
 ) -> Result<Grads> {
     let node = ctx.node;
-    let taken = if retain { slot.clone() } else { slot.take() };
+    let taken = if retain || node.saves_nothing { slot.clone() } else { slot.take() };
     let Some(f) = taken else {
         return Err(Error::autograd(format!(
             "trying to backward through the graph a second time: the values saved by {} have already been freed. Pass \
@@ -428,6 +475,7 @@ fn needed_nodes(roots: &[(Edge, Tensor)], wanted: &[Edge]) -> HashSet<usize, Bui
 }
 
 fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
+    let mut retained = Vec::new();
     let hooks = match &node.kind {
         Kind::Accumulate(leaf, _) => {
             let meta = leaf.meta();
@@ -436,7 +484,11 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
                 None => Vec::new(),
             }
         }
-        Kind::Op(_) => lock(&node.hooks).iter().map(|(_, slot, h)| (*slot, h.clone())).collect::<Vec<_>>(),
+        Kind::Op(_) => {
+            let hooks = lock(&node.hooks);
+            retained.extend(hooks.retained.iter().map(|r| (r.slot, r.tensor.clone(), r.turn.clone())));
+            hooks.outputs.iter().map(|(_, slot, h)| (*slot, h.clone())).collect::<Vec<_>>()
+        }
     };
     for (slot, hook) in hooks {
         if let Some(g) = grads.get(slot).cloned().flatten()
@@ -453,6 +505,11 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
                 )));
             }
             grads[slot] = Some(replacement);
+        }
+    }
+    for (slot, tensor, turn) in retained {
+        if let (Some(inner), Some(g)) = (tensor.upgrade(), grads.get(slot).cloned().flatten()) {
+            Tensor(inner).add_to_grad(&turn, g, Share::Kept)?;
         }
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! Ops with a backward written by the user.
 
-use super::node::{record_many, recording};
+use super::graph::GraphNode;
+use super::node::{Ctx, record_node, recording};
 use super::{Grads, Saved, mode};
 use crate::Tensor;
 use rushlight_core::{Error, Result};
+use std::sync::Arc;
 
 /// Context of a custom function: holds what forward saves for backward.
 #[derive(Default)]
@@ -59,10 +61,15 @@ pub trait Function: Send + Sync + 'static {
 
 /// Runs a custom function and records it.
 pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    apply_with_node(function, inputs).map(|(outputs, _)| outputs)
+}
+
+/// [`apply`], with the node of the graph if one was recorded.
+pub fn apply_with_node(function: impl Function, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<GraphNode>)> {
     let mut ctx = Context::default();
     let outputs = mode::no_grad(|| function.forward(&mut ctx, inputs))?;
     if !recording(inputs) {
-        return Ok(outputs);
+        return Ok((outputs, None));
     }
     // An input handed straight through, or a view of one, must not take its history over.
     let outputs: Vec<Tensor> = outputs.iter().map(|o| o.alias()).collect();
@@ -77,7 +84,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     let (name, count) = (function.name(), inputs.len());
     let dtypes: Vec<_> = inputs.iter().map(|t| t.dtype()).collect();
     let shapes: Vec<Vec<usize>> = inputs.iter().map(|t| t.shape().to_vec()).collect();
-    record_many(name, inputs, &outputs.iter().collect::<Vec<_>>(), move |ctx, grads| {
+    let backward = move |ctx: &Ctx, grads: Grads| {
         let saved = saved.iter().map(|s| ctx.get(s)).collect::<Result<Vec<_>>>()?;
         let out = function.backward(&saved, &grads)?;
         if out.len() != count {
@@ -103,6 +110,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
             grads.push(Some(fitted.to_dtype(dtype)?));
         }
         Ok(grads)
-    })?;
-    Ok(outputs)
+    };
+    let node = record_node(true, name, inputs, &outputs.iter().collect::<Vec<_>>(), Arc::new(backward))?;
+    Ok((outputs, Some(GraphNode(node))))
 }

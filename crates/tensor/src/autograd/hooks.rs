@@ -1,6 +1,6 @@
 //! Gradient hooks.
 
-use super::node::Node;
+use super::node::{Hook, Node};
 use crate::Tensor;
 use crate::tensor::Inner;
 use rushlight_core::{Error, Result};
@@ -9,18 +9,36 @@ use std::sync::{Arc, Weak};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+/// The number of a new hook.
+pub(super) fn next_id() -> u64 {
+    NEXT.fetch_add(1, Relaxed)
+}
+
 /// Removes a hook on request. Dropping the handle leaves the hook in place.
 pub struct HookHandle {
-    id: u64,
-    tensor: Weak<Inner>,
-    node: Weak<Node>,
+    pub(super) id: u64,
+    pub(super) tensor: Weak<Inner>,
+    pub(super) node: Weak<Node>,
 }
 
 impl HookHandle {
     /// Removes the hook.
     pub fn remove(self) {
         if let Some(node) = self.node.upgrade() {
-            super::node::lock(&node.hooks).retain(|(id, _, _)| *id != self.id);
+            // Dropped after the lock is released: a destructor may be the user's code.
+            let mut removed: Vec<Hook> = Vec::new();
+            let mut hooks = super::node::lock(&node.hooks);
+            hooks.outputs.retain(|(id, _, hook)| {
+                let keep = *id != self.id;
+                if !keep {
+                    removed.push(hook.clone());
+                }
+                keep
+            });
+            let own = hooks.own.as_ref().map(|own| own.without(self.id));
+            let old = own.map(|own| std::mem::replace(&mut hooks.own, own));
+            drop(hooks);
+            drop((removed, old));
         }
         if let Some(inner) = self.tensor.upgrade() {
             let tensor = Tensor(inner);

@@ -59,8 +59,17 @@ impl Tensor {
             && *epoch == seen
         {
             *epoch = now;
-            (meta.node, meta.slot) = (Some(node), 0);
+            let old = meta.node.replace(node.clone());
+            meta.slot = 0;
             self.0.requires_grad.store(true, Relaxed);
+            if let Some(old) = &old
+                && meta.extra.as_ref().is_some_and(|extra| extra.retains_grad)
+            {
+                super::node::move_retained(&self.0, old, &node, 0);
+            }
+            // Dropped without the lock: a destructor may be the user's code.
+            drop(meta);
+            drop(old);
         }
     }
 

@@ -9,6 +9,7 @@ mod checkpoint;
 mod engine;
 mod function;
 mod gradcheck;
+mod graph;
 mod hooks;
 mod inplace;
 pub(crate) mod mode;
@@ -19,9 +20,10 @@ mod version;
 
 pub use callback::queue_callback;
 pub use checkpoint::checkpoint;
-pub use engine::{Backward, grad, leaves};
-pub use function::{Context, Function, apply};
+pub use engine::{Backward, backward_from, grad, leaves, root};
+pub use function::{Context, Function, apply, apply_with_node};
 pub use gradcheck::{gradcheck, gradgradcheck};
+pub use graph::{GradientEdge, GraphNode};
 pub use hooks::HookHandle;
 pub use mode::{
     ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled, no_grad,
@@ -34,6 +36,7 @@ pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, record
 pub(crate) use saved::Saved;
 
 use crate::{Tensor, capture};
+use graph::Retained;
 use node::{Hook, Node, PostHook};
 use rushlight_core::{DType, Error, Result};
 use std::sync::atomic::Ordering::Relaxed;
@@ -144,7 +147,7 @@ impl Tensor {
         self.meta().node.is_none()
     }
 
-    /// The name of the op that made this tensor, as PyTorch prints it, for example `ExpBackward`.
+    /// The name of the op that made this tensor, as PyTorch prints it, for example `ExpBackward0`.
     pub fn grad_fn(&self) -> Option<String> {
         self.refresh_view();
         self.meta().node.as_ref().map(|n| n.display_name())
@@ -271,7 +274,8 @@ impl Tensor {
         self.alias()
     }
 
-    /// Keeps this tensor's gradient in `.grad` although it is not a leaf.
+    /// Keeps this tensor's gradient in `.grad` although it is not a leaf: after all hooks, and of its present value
+    /// where it is changed in place later.
     pub fn retain_grad(&self) -> Result<()> {
         if !self.requires_grad() {
             return Err(Error::autograd("retain_grad: this tensor does not require gradients"));
@@ -279,20 +283,13 @@ impl Tensor {
         if self.is_leaf() {
             return Ok(());
         }
+        let mut meta = self.meta();
+        if !std::mem::replace(&mut meta.extra().retains_grad, true)
+            && let Some(node) = &meta.node
         {
-            let mut meta = self.meta();
-            if meta.extra().retains_grad {
-                return Ok(());
-            }
-            meta.extra().retains_grad = true;
+            let (slot, tensor) = (meta.slot, Arc::downgrade(&self.0));
+            node::lock(&node.hooks).retained.push(Retained { slot, tensor, turn: Arc::new(Mutex::new(())) });
         }
-        let (weak, turn) = (Arc::downgrade(&self.0), Mutex::new(()));
-        self.register_hook(move |g| {
-            if let Some(inner) = weak.upgrade() {
-                Tensor(inner).add_to_grad(&turn, g.clone(), engine::Share::Kept)?;
-            }
-            Ok(None)
-        })?;
         Ok(())
     }
 

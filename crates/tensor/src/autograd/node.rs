@@ -1,8 +1,10 @@
 //! The tape: one node per recorded op, edges to the nodes its inputs came from.
 
+use super::graph::{NodeHooks, Retained};
 use super::saved::Saved;
 use super::{Meta, mode};
 use crate::Tensor;
+use crate::tensor::Inner;
 use rushlight_core::backend::is_in_recurrent_layer;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Error, Result};
@@ -47,10 +49,61 @@ pub(crate) struct Node {
     pub(crate) takes_mask: bool,
     /// Whether a recurrent layer recorded it: its backward may then use that layer's precision.
     pub(crate) in_recurrent_layer: bool,
+    /// Whether it saves no tensor, so that a backward pass frees nothing and may be repeated.
+    pub(crate) saves_nothing: bool,
+    /// Whether the user defined the function.
+    pub(crate) custom: bool,
     pub(crate) kind: Kind,
-    pub(crate) hooks: Mutex<Vec<(u64, usize, Hook)>>,
+    pub(crate) hooks: Mutex<Hooks>,
     pub(crate) forward_call: Option<Box<Backtrace>>,
 }
+
+/// Hooks of a node.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    /// Hooks of its outputs' gradients, with their numbers and slots.
+    pub(crate) outputs: Vec<(u64, usize, Hook)>,
+    /// Outputs that keep their gradient. They see it after all hooks.
+    pub(crate) retained: Vec<Retained>,
+    /// Hooks of the node itself.
+    pub(crate) own: Option<Arc<NodeHooks>>,
+}
+
+impl Hooks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outputs.is_empty() && self.retained.is_empty() && self.own.is_none()
+    }
+}
+
+/// Ops whose backward functions hold sizes and layouts, never tensors.
+const SAVES_NOTHING: [&str; 26] = [
+    "add",
+    "as_strided",
+    "cat",
+    "clone",
+    "copy_",
+    "cumsum",
+    "diag_embed",
+    "diagonal",
+    "expand",
+    "fill_",
+    "flip",
+    "mean",
+    "narrow",
+    "neg",
+    "permute",
+    "pos",
+    "roll",
+    "select",
+    "slice",
+    "split",
+    "sub",
+    "sum",
+    "to",
+    "transpose",
+    "unfold",
+    "view",
+];
 
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
@@ -89,8 +142,10 @@ impl Node {
             source,
             takes_mask: false,
             in_recurrent_layer: is_in_recurrent_layer(),
+            saves_nothing: SAVES_NOTHING.binary_search(&name).is_ok(),
+            custom: false,
             kind: Kind::Op(Mutex::new(Some(backward))),
-            hooks: Mutex::new(Vec::new()),
+            hooks: Mutex::default(),
             forward_call: mode::is_anomaly_enabled().then(|| Box::new(Backtrace::force_capture())),
         }
     }
@@ -104,25 +159,30 @@ impl Node {
             source: None,
             takes_mask: false,
             in_recurrent_layer: false,
+            saves_nothing: true,
+            custom: false,
             kind: Kind::Accumulate(leaf.clone(), Mutex::new(())),
-            hooks: Mutex::new(Vec::new()),
+            hooks: Mutex::default(),
             forward_call: None,
         })
     }
 
-    /// The name as PyTorch would print it: `exp` is `ExpBackward`.
+    /// The name as PyTorch prints it: `exp` is `ExpBackward0`, a function of the user's `CubeBackward`.
     pub(crate) fn display_name(&self) -> String {
+        if let Kind::Accumulate(..) = self.kind {
+            return "AccumulateGrad".into();
+        }
         let mut out = String::new();
         for part in self.name.split('_').filter(|p| !p.is_empty()) {
             let mut chars = part.chars();
             out.extend(chars.next().map(|c| c.to_ascii_uppercase()));
             out.push_str(chars.as_str());
         }
-        out + "Backward"
+        out + if self.custom { "Backward" } else { "Backward0" }
     }
 
     pub(crate) fn add_hook(&self, id: u64, slot: usize, hook: Hook) {
-        lock(&self.hooks).push((id, slot, hook));
+        lock(&self.hooks).outputs.push((id, slot, hook));
     }
 }
 
@@ -241,12 +301,31 @@ impl Tensor {
         Some(Edge { node, slot: 0 })
     }
 
-    /// Makes this fresh tensor an output of a node.
+    /// Makes this tensor an output of a node. A gradient that it retains is the one that arrives there from now on.
     pub(crate) fn attach(&self, node: &Arc<Node>, slot: usize) {
         self.0.requires_grad.store(true, Relaxed);
+        // Dropped after the lock is released: a destructor may be the user's code.
+        let old;
         let mut meta = self.meta();
-        meta.node = Some(node.clone());
+        old = meta.node.replace(node.clone());
         meta.slot = slot;
+        if let Some(old) = &old
+            && meta.extra.as_ref().is_some_and(|extra| extra.retains_grad)
+        {
+            move_retained(&self.0, old, node, slot);
+        }
+    }
+}
+
+/// Moves the entry of a tensor that retains its gradient from one node to another.
+pub(crate) fn move_retained(tensor: &Arc<Inner>, from: &Node, to: &Node, slot: usize) {
+    let entry = {
+        let mut hooks = lock(&from.hooks);
+        let at = hooks.retained.iter().position(|r| std::ptr::eq(r.tensor.as_ptr(), Arc::as_ptr(tensor)));
+        at.map(|at| hooks.retained.remove(at))
+    };
+    if let Some(entry) = entry {
+        lock(&to.hooks).retained.push(Retained { slot, ..entry });
     }
 }
 
@@ -321,14 +400,29 @@ pub(crate) fn record_many(
     outs: &[&Tensor],
     backward: impl Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<()> {
+    record_node(false, name, inputs, outs, Arc::new(backward)).map(drop)
+}
+
+/// [`record_many`] of a function of the user's, if `custom`. Returns the node.
+pub(crate) fn record_node(
+    custom: bool,
+    name: &'static str,
+    inputs: &[&Tensor],
+    outs: &[&Tensor],
+    backward: BackwardFn,
+) -> Result<Arc<Node>> {
     super::saved_hooks::take_failure()?;
-    let node = Node::new(name, edges(inputs)?, outs.len(), Arc::new(backward));
+    let mut node = Node::op(name, edges(inputs)?, outs.len(), backward, None);
+    if custom {
+        (node.custom, node.saves_nothing) = (true, false);
+    }
+    let node = Arc::new(node);
     for (slot, out) in outs.iter().enumerate() {
         if out.dtype().is_float() {
             out.attach(&node, slot);
         }
     }
-    Ok(())
+    Ok(node)
 }
 
 impl Default for Meta {

@@ -34,6 +34,10 @@ def list_backends(exclude_tags=()):
 
 
 def __getattr__(name):
+    if name == "utils":
+        import importlib
+
+        return importlib.import_module(".utils", __name__)
     from .._functions import _missing
 
     return _missing(__name__, name)

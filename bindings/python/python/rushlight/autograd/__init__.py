@@ -1,5 +1,7 @@
 """Automatic differentiation: ``torch.autograd``."""
 
+from collections.abc import Mapping
+
 from .. import _C
 from . import function, grad_mode  # noqa: F401
 from .function import Function, FunctionCtx  # noqa: F401
@@ -13,14 +15,21 @@ __all__ = [
 Tensor = _C.Tensor
 
 
+def _is_edge(object):
+    return type(object).__name__ == "GradientEdge" and hasattr(object, "output_nr")
+
+
+def _place(object, what):
+    """A tensor, or an edge of the graph as the engine takes it."""
+    if isinstance(object, Tensor):
+        return object
+    if _is_edge(object):
+        return (object.node._node, object.output_nr)
+    raise TypeError(f"{what}: expected Tensors, got {type(object).__name__}")
+
+
 def _listed(tensors, what):
-    if isinstance(tensors, Tensor):
-        return [tensors]
-    tensors = list(tensors)
-    for tensor in tensors:
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{what}: expected Tensors, got {type(tensor).__name__}")
-    return tensors
+    return [_place(tensor, what) for tensor in ([tensors] if isinstance(tensors, Tensor) or _is_edge(tensors) else tensors)]
 
 
 def _gradients(gradients, count):
@@ -47,18 +56,27 @@ def grad(
     outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
     is_grads_batched=False, materialize_grads=False,
 ):
-    """Gradients of outputs by inputs, as a tuple."""
+    """Gradients of outputs by inputs, as a tuple; as a dict with the same keys if ``inputs`` is a dict."""
     if is_grads_batched:
         raise NotImplementedError("autograd.grad: is_grads_batched=True is not supported; loop over the rows of grad_outputs")
-    outputs, inputs = _listed(outputs, "grad"), _listed(inputs, "grad")
     if allow_unused is False and materialize_grads:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
+    names = None
+    if type(inputs) is dict:
+        names, inputs = list(inputs), list(inputs.values())
+    elif isinstance(inputs, Mapping):
+        raise TypeError(f"`inputs` argument to `grad()` must be a dict, not {type(inputs).__name__}. Other Mapping types are not supported.")
+    outputs, wanted = _listed(outputs, "grad"), _listed(inputs, "grad")
+    if not wanted:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     gradients = _gradients(grad_outputs, len(outputs))
-    found = _C._grad(outputs, inputs, gradients, retain_graph, create_graph, allow_unused)
+    found = _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused)
     if materialize_grads:
-        found = tuple(i.new_zeros(i.shape) if g is None else g for g, i in zip(found, inputs))
-    return found
+        if any(g is None and not isinstance(i, Tensor) for g, i in zip(found, wanted)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+        found = tuple(_C._torch.zeros_like(i, requires_grad=create_graph) if g is None else g for g, i in zip(found, wanted))
+    return found if names is None else dict(zip(names, found))
 
 
 class set_detect_anomaly:
@@ -93,6 +111,11 @@ class Variable(metaclass=_VariableMeta):
 
     def __new__(cls, data, requires_grad=False, volatile=None):
         return data.detach().requires_grad_(requires_grad) if requires_grad else data
+
+
+def _is_checkpoint_valid():
+    """Whether activations may be checkpointed with reentrant backward passes: always True."""
+    return True
 
 
 def _profiler_enabled():

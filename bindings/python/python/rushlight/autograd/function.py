@@ -132,6 +132,7 @@ class Function(metaclass=_Meta):
             [results[i] for i in recorded],
             [ctx._to_save[i] for i in kept],
             backward,
+            ctx,
         )
         for place, tensor in zip(recorded, made):
             outputs[place] = tensor

@@ -1,34 +1,105 @@
-"""Names of the nodes that ``grad_fn`` shows, and hooks over several tensors."""
+"""The recorded graph: nodes, their hooks, gradient edges, and hooks over several tensors."""
 
 import contextlib
 import threading
+import weakref
+from typing import NamedTuple, Optional
 
 from .. import _C, _absent
 
+__all__ = [
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+]
+
+#: Nodes that Python holds, by their addresses: a node is one object.
+_nodes = weakref.WeakValueDictionary()
+_classes = {}
+
 
 class Node:
-    """A node of the backward pass, with its name."""
+    """A node of the graph: the backward step of an op, or the accumulation of a leaf's gradient. Its class has the step's name."""
 
-    __slots__ = ("_name",)
-
-    def __init__(self, name):
-        self._name = name
+    __slots__ = ("_node", "__weakref__")
 
     def name(self):
-        return self._name
-
-    def __repr__(self):
-        return f"<{self._name} object at {id(self):#x}>"
-
-    def __eq__(self, other):
-        return isinstance(other, Node) and self._name == other._name
-
-    def __hash__(self):
-        return hash(self._name)
+        """The name of the step."""
+        return "torch::autograd::AccumulateGrad" if self._node.name == "AccumulateGrad" else self._node.name
 
     @property
     def next_functions(self):
-        raise NotImplementedError("grad_fn.next_functions is not supported: the graph is walked in Rust")
+        """The nodes of the inputs, each with the number of its output; ``(None, 0)`` for inputs without gradients."""
+        return tuple((None if node is None else _node_of(node), slot) for node, slot in self._node.inputs)
+
+    @property
+    def metadata(self):
+        """A dictionary for the user's own data."""
+        return self._node.metadata
+
+    @property
+    def requires_grad(self):
+        return True
+
+    @property
+    def _sequence_nr(self):
+        return self._node.sequence
+
+    def register_hook(self, fn):
+        """Calls ``fn(grad_inputs, grad_outputs)`` after the step; a returned tuple replaces ``grad_inputs``."""
+        return self._node.register_hook(fn)
+
+    def register_prehook(self, fn):
+        """Calls ``fn(grad_outputs)`` before the step; a returned tuple replaces ``grad_outputs``."""
+        return self._node.register_prehook(fn)
+
+    def __call__(self, *grad_outputs):
+        return self._node.call(*grad_outputs)
+
+    def __getattr__(self, name):
+        if name == "variable" and self._node.name == "AccumulateGrad":
+            return self._node.variable
+        context = None if name.startswith("__") else self._node.context
+        if context is not None:
+            return getattr(context, name)
+        if name.startswith(("_saved_", "_raw_saved_")):
+            raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}': saved tensors of built-in steps cannot be read; use saved_tensors_hooks")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __repr__(self):
+        return f"<{type(self).__name__} object at {self._node.id:#x}>"
+
+    @classmethod
+    def __subclasshook__(cls, other):
+        return NotImplemented
+
+
+def _node_of(handle):
+    """The object of a node: the same one as long as someone holds it."""
+    found = _nodes.get(handle.id)
+    if found is None:
+        kind = _classes.get(handle.name)
+        if kind is None:
+            kind = _classes[handle.name] = type(handle.name, (Node,), {"__slots__": (), "__module__": "torch.autograd"})
+        found = object.__new__(kind)
+        found._node = handle
+        _nodes[handle.id] = found
+    return found
+
+
+class GradientEdge(NamedTuple):
+    """Where a gradient arrives: a node, and which of its outputs."""
+
+    node: Node
+    output_nr: int
+    ownership_token: Optional[Node] = None
+
+
+def get_gradient_edge(tensor):
+    """The edge at which the gradient of a tensor arrives. It can be an input or an output of ``autograd.grad``."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    node, output = tensor._gradient_edge()
+    return GradientEdge(_node_of(node), output)
 
 
 def register_multi_grad_hook(tensors, fn, *, mode="all"):
@@ -138,8 +209,15 @@ class allow_mutation_on_saved_tensors(saved_tensors_hooks):
 
 def increment_version(tensor):
     """Counts an in-place change that autograd did not see."""
-    for t in [tensor] if hasattr(tensor, "_version") else tensor:
-        t.detach().add_(0)
+    for t in [tensor] if isinstance(tensor, _C.Tensor) else tensor:
+        if t.is_inference():
+            raise RuntimeError("Inference tensors do not track version counter.")
+        _C._count_change(t)
 
 
-_absent.fill(globals(), "torch.autograd.graph", "the graph is walked in Rust", "GradientEdge get_gradient_edge node_creation_hook queue_callback")
+def queue_callback(fn):
+    """Calls ``fn()`` at the end of the running backward pass."""
+    _C._queue_callback(fn)
+
+
+_absent.fill(globals(), "torch.autograd.graph", "nodes are made in Rust; register hooks on tensors or on grad_fn", "node_creation_hook")

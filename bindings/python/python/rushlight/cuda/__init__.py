@@ -62,6 +62,15 @@ def clock_rate(device=None):
     return int(_figure(device, 5, "clock_rate"))
 
 
+def _lazy_call(callable, **kwargs):
+    """Calls a function when the device is initialised, which it always is."""
+    callable()
+
+
+def _lazy_init():
+    """Does nothing: the device is initialised when it is first used."""
+
+
 def __getattr__(name):
     from .. import _functions
 
@@ -71,6 +80,8 @@ def __getattr__(name):
         from . import graphs
 
         return getattr(graphs, name)
+    if name == "_initialized":
+        return is_initialized()  # noqa: F405
     if name == "ExternalStream":
         raise AttributeError("rushlight has no 'cuda.ExternalStream': work goes to streams of its own; share tensors by DLPack, which orders the streams")
     return _functions._missing(__name__, name)

@@ -16,3 +16,8 @@ from ._objects import _object_to_tensor, _tensor_to_object  # noqa: F401
 from ._p2p import *  # noqa: F401,F403
 from ._stores import *  # noqa: F401,F403
 from ._work import Work  # noqa: F401
+
+
+def _get_global_rank(group, rank):
+    """``get_global_rank`` under its old name."""
+    return get_global_rank(group, rank)  # noqa: F405

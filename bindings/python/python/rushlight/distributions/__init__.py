@@ -1,5 +1,6 @@
 """``torch.distributions``: probability distributions."""
 
+import functools
 import math
 import sys
 import types
@@ -50,17 +51,16 @@ def _tensors(*values):
     return _torch._broadcast_tensors([v if isinstance(v, Tensor) else _C.tensor(float(v), **made) for v in values])
 
 
-def _check(validate_args, kind, name, value, good, constraint):
-    """Raises unless all values of a parameter are valid, as PyTorch does by default."""
-    if validate_args is not False and not good(value).all():
-        raise ValueError(
-            f"Expected parameter {name} (Tensor of shape {tuple(value.shape)}) of distribution {kind}() to satisfy the constraint {constraint}, but found "
-            f"invalid values:\n{value}"
-        )
+def _validated(method):
+    """``log_prob`` or ``cdf`` of this package's distributions: the value is checked first."""
 
+    @functools.wraps(method)
+    def checked(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return method(self, value)
 
-_POSITIVE = (lambda value: value > 0, "GreaterThan(lower_bound=0.0)")
-_PROBABILITY = (lambda value: (value >= 0) & (value <= 1), "Interval(lower_bound=0.0, upper_bound=1.0)")
+    return checked
 
 
 class Distribution:
@@ -69,8 +69,15 @@ class Distribution:
     has_rsample = has_enumerate_support = False
     _validate_args = __debug__
     arg_constraints = {}
-    #: Whether the class checks its own parameters.
-    _checks_itself = False
+    #: Parameters that are computed from others where they are not given: only given ones are checked.
+    _derived = ()
+
+    def __init_subclass__(cls, validated=True, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if validated and f"{cls.__module__}.".startswith((f"{__package__}.", f"{__name__}.")):
+            for name in ("log_prob", "cdf"):
+                if name in cls.__dict__:
+                    setattr(cls, name, _validated(cls.__dict__[name]))
 
     @staticmethod
     def set_default_validate_args(value):
@@ -83,11 +90,26 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        if self._validate_args and not self._checks_itself:
+        if self._validate_args:
             for name, constraint in self.arg_constraints.items():
-                if not constraints.is_dependent(constraint) and isinstance(self.__dict__.get(name), Tensor):
-                    _check(None, type(self).__name__, name, self.__dict__[name], constraint.check, constraint)
+                value = self._parameter(name)
+                if constraints.is_dependent(constraint) or not isinstance(value, Tensor):
+                    continue
+                if not constraint.check(value).all():
+                    raise ValueError(
+                        f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
+                        f"{constraint!r}, but found invalid values:\n{value}"
+                    )
         super().__init__()
+
+    def _parameter(self, name):
+        """A parameter by its name; None if it is computed when it is first asked for."""
+        if name in self.__dict__ or name in self._derived:
+            return self.__dict__.get(name)
+        from .utils import _LazyProperty
+
+        found = getattr(type(self), name, None)
+        return found.fget(self) if isinstance(found, property) and not isinstance(found, _LazyProperty) else None
 
     @property
     def batch_shape(self):
@@ -212,18 +234,41 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """Distributions whose density is the exponential of a product of parameters and statistics."""
+    """Distributions whose density is the exponential of a product of parameters and statistics. ``entropy`` is a Bregman divergence of the log-normaliser."""
+
+    @property
+    def _natural_params(self):
+        raise NotImplementedError(f"{type(self).__name__}._natural_params")
+
+    def _log_normalizer(self, *natural_params):
+        raise NotImplementedError(f"{type(self).__name__}._log_normalizer")
+
+    @property
+    def _mean_carrier_measure(self):
+        raise NotImplementedError(f"{type(self).__name__}._mean_carrier_measure")
+
+    def entropy(self):
+        from ..autograd import grad
+        from .utils import _recording, _sum_rightmost
+
+        with _recording():
+            natural = [p.detach().requires_grad_() for p in self._natural_params]
+            normaliser = self._log_normalizer(*natural)
+            slopes = grad(normaliser.sum(), natural, create_graph=True)
+        result = -self._mean_carrier_measure + normaliser
+        for parameter, slope in zip(natural, slopes):
+            result = result - _sum_rightmost(parameter * slope, len((parameter * slope).shape) - len(self.batch_shape))
+        return result
 
 
-class Normal(Distribution):
+class Normal(ExponentialFamily):
     """The normal distribution with mean ``loc`` and standard deviation ``scale``."""
 
     has_rsample, _names = True, ("loc", "scale")
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _tensors(loc, scale)
-        _check(validate_args, "Normal", "scale", self.scale, *_POSITIVE)
-        super().__init__(self.loc.shape)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
     variance = property(lambda self: self.scale**2)
@@ -251,8 +296,7 @@ class Laplace(Distribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _tensors(loc, scale)
-        _check(validate_args, "Laplace", "scale", self.scale, *_POSITIVE)
-        super().__init__(self.loc.shape)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
     variance = property(lambda self: 2 * self.scale**2)
@@ -284,9 +328,9 @@ class Uniform(Distribution):
 
     def __init__(self, low, high, validate_args=None):
         self.low, self.high = _tensors(low, high)
-        if validate_args is not False and not (self.low < self.high).all():
-            raise ValueError("Uniform is not defined when low>= high")
-        super().__init__(self.low.shape)
+        super().__init__(self.low.shape, validate_args=validate_args)
+        if self._validate_args and not (self.low < self.high).all():
+            raise ValueError(f"Uniform is not defined when low>= high: low {self.low}, high {self.high}")
 
     mean = property(lambda self: (self.high + self.low) / 2)
     mode = property(lambda self: math.nan * self.high)
@@ -309,15 +353,14 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """The exponential distribution: waiting times at a rate."""
 
     has_rsample, _names = True, ("rate",)
 
     def __init__(self, rate, validate_args=None):
         (self.rate,) = _tensors(rate)
-        _check(validate_args, "Exponential", "rate", self.rate, *_POSITIVE)
-        super().__init__(self.rate.shape)
+        super().__init__(self.rate.shape, validate_args=validate_args)
 
     mean = property(lambda self: 1 / self.rate)
     mode = property(lambda self: _torch.zeros_like(self.rate))
@@ -344,19 +387,17 @@ def _one_of(probs, logits, name):
         raise ValueError(f"Either `probs` or `logits` must be specified, but not both ({name}).")
 
 
-class Bernoulli(Distribution):
+class Bernoulli(ExponentialFamily):
     """The Bernoulli distribution: one with a probability, else zero."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         _one_of(probs, logits, "Bernoulli")
         (given,) = _tensors(logits if probs is None else probs)
-        if probs is not None:
-            _check(validate_args, "Bernoulli", "probs", given, *_PROBABILITY)
         eps = _EPS[given.dtype]
         self.probs = given.sigmoid() if probs is None else given
         self.logits = given if probs is None else given.clamp(eps, 1 - eps).logit()
         self._names = ("logits",) if probs is None else ("probs",)
-        super().__init__(given.shape)
+        super().__init__(given.shape, validate_args=validate_args)
 
     mean = property(lambda self: self.probs)
     mode = property(lambda self: _torch.where(self.probs == 0.5, math.nan, (self.probs >= 0.5).to(self.probs.dtype)))
@@ -386,8 +427,6 @@ class Categorical(Distribution):
         if given.dim() < 1:
             raise ValueError("Categorical: parameters must be at least one-dimensional.")
         if probs is not None:
-            if validate_args is not False and not ((given >= 0).all() and (given.sum(-1) > 0).all()):
-                raise ValueError("Expected parameter probs of distribution Categorical() to satisfy the constraint Simplex(), but found invalid values")
             self.probs = given / given.sum(-1, keepdim=True)
             eps = _EPS[given.dtype]
             self.logits = self.probs.clamp(eps, 1 - eps).log()
@@ -396,7 +435,7 @@ class Categorical(Distribution):
             self.probs = _nn.softmax(given, -1)
         self._names = ("logits",) if probs is None else ("probs",)
         self._classes = given.shape[-1]
-        super().__init__(given.shape[:-1])
+        super().__init__(given.shape[:-1], validate_args=validate_args)
 
     mode = property(lambda self: self.probs.argmax(-1))
     mean = variance = property(lambda self: _torch.full(self.batch_shape, math.nan, dtype=self.probs.dtype, device=self.probs.device))
@@ -415,7 +454,7 @@ class Categorical(Distribution):
         return -(self.logits.clamp(min=-3.4e38) * self.probs).sum(-1)
 
 
-class Independent(Distribution):
+class Independent(Distribution, validated=False):
     """A distribution whose last dimensions count as one event: their log-probabilities are summed."""
 
     def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
@@ -427,8 +466,21 @@ class Independent(Distribution):
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
         shape = base_distribution.batch_shape
         split = len(shape) - reinterpreted_batch_ndims
-        super().__init__(shape[:split], shape[split:] + base_distribution.event_shape)
-        self.has_rsample = base_distribution.has_rsample
+        super().__init__(shape[:split], shape[split:] + base_distribution.event_shape, validate_args=validate_args)
+
+    has_rsample = property(lambda self: self.base_dist.has_rsample)
+
+    @property
+    def has_enumerate_support(self):
+        return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+
+    def enumerate_support(self, expand=True):
+        if self.reinterpreted_batch_ndims > 0:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand)
+
+    def __repr__(self):
+        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
 
     def expand(self, batch_shape, _instance=None):
         shape = [*batch_shape, *self.event_shape[: self.reinterpreted_batch_ndims]]
@@ -461,8 +513,8 @@ class Independent(Distribution):
 
 
 def _constrain(kind, support, **parameters):
-    """Sets the constraints of a distribution's parameters and samples, for classes that check their own parameters."""
-    kind.arg_constraints, kind.support, kind._checks_itself = parameters, support, True
+    """Sets the constraints of a distribution's parameters and samples."""
+    kind.arg_constraints, kind.support = parameters, support
 
 
 _constrain(Normal, constraints.real, loc=constraints.real, scale=constraints.positive)

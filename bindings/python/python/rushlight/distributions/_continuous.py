@@ -2,21 +2,21 @@
 
 import math
 
-from . import Distribution, Exponential, Normal, Uniform, _C, _POSITIVE, _check, _constrain, _nn, _tensors, _torch, constraints
+from . import Distribution, Exponential, Normal, Uniform, _C, _constrain, _nn, _tensors, _torch, constraints
 from ._gamma import _gammas
+from ._implicit import _smallest
 from .transformed_distribution import TransformedDistribution
 from .transforms import AbsTransform, AffineTransform, ExpTransform, PowerTransform
-from .utils import broadcast_all, euler_constant
+from .utils import _eps, broadcast_all, euler_constant
 
 
-class LogNormal(Distribution):
+class LogNormal(TransformedDistribution):
     """The exponential of a normal variable."""
 
-    has_rsample, _names = True, ("loc", "scale")
+    arg_constraints, support, has_rsample = {"loc": constraints.real, "scale": constraints.positive}, constraints.positive, True
 
     def __init__(self, loc, scale, validate_args=None):
-        self.base_dist = Normal(loc, scale, validate_args)
-        super().__init__(self.base_dist.batch_shape)
+        super().__init__(Normal(loc, scale, validate_args=validate_args), ExpTransform(), validate_args=validate_args)
 
     loc = property(lambda self: self.base_dist.loc)
     scale = property(lambda self: self.base_dist.scale)
@@ -24,35 +24,26 @@ class LogNormal(Distribution):
     mode = property(lambda self: (self.loc - self.scale**2).exp())
     variance = property(lambda self: (self.scale**2).expm1() * (2 * self.loc + self.scale**2).exp())
 
-    def _draw(self, sample_shape):
-        return self.base_dist._draw(sample_shape).exp()
-
-    def cdf(self, value):
-        return self.base_dist.cdf(value.log())
-
-    def icdf(self, value):
-        return self.base_dist.icdf(value).exp()
-
-    def log_prob(self, value):
-        logarithm = _tensors(value, self.loc)[0].log()
-        return self.base_dist.log_prob(logarithm) - logarithm
-
     def entropy(self):
         return self.base_dist.entropy() + self.loc
 
 
-class HalfNormal(Distribution):
+class HalfNormal(TransformedDistribution):
     """The absolute value of a normal variable."""
 
-    has_rsample, _names = True, ("scale",)
+    arg_constraints, support, has_rsample = {"scale": constraints.positive}, constraints.nonnegative, True
 
     def __init__(self, scale, validate_args=None):
-        self.base_dist = Normal(0.0, scale, validate_args)
-        super().__init__(self.base_dist.batch_shape)
+        super().__init__(Normal(0.0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
 
     scale = property(lambda self: self.base_dist.scale)
     mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
     mode = property(lambda self: _torch.zeros_like(self.scale))
+    variance = property(lambda self: self.scale**2 * (1 - 2 / math.pi))
+
+    def log_prob(self, value):
+        value = _tensors(value, self.scale)[0]
+        return _torch.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value):
         return 2 * self.base_dist.cdf(value) - 1
@@ -60,50 +51,36 @@ class HalfNormal(Distribution):
     def icdf(self, prob):
         return self.base_dist.icdf((prob + 1) / 2)
 
-    variance = property(lambda self: self.scale**2 * (1 - 2 / math.pi))
-
-    def _draw(self, sample_shape):
-        return self.base_dist._draw(sample_shape).abs()
-
-    def log_prob(self, value):
-        value = _tensors(value, self.scale)[0]
-        return _torch.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
-
     def entropy(self):
         return self.base_dist.entropy() - math.log(2)
 
 
-class Gumbel(Distribution):
+class Gumbel(TransformedDistribution):
     """The distribution of the maximum of many samples."""
 
-    has_rsample, _names = True, ("loc", "scale")
-    _EULER = 0.57721566490153286060
+    arg_constraints, support = {"loc": constraints.real, "scale": constraints.positive}, constraints.real
 
     def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = _tensors(loc, scale)
-        _check(validate_args, "Gumbel", "scale", self.scale, *_POSITIVE)
-        super().__init__(self.loc.shape)
+        self.loc, self.scale = broadcast_all(loc, scale)
+        tiny, eps = _smallest(self.loc.dtype), _eps(self.loc.dtype)
+        base = Uniform(_torch.full_like(self.loc, tiny), _torch.full_like(self.loc, 1 - eps), validate_args=validate_args)
+        ones = _torch.ones_like(self.scale)
+        chain = [ExpTransform().inv, AffineTransform(0, -ones), ExpTransform().inv, AffineTransform(self.loc, -self.scale)]
+        super().__init__(base, chain, validate_args=validate_args)
 
-    mean = property(lambda self: self.loc + self.scale * self._EULER)
+    def expand(self, batch_shape, _instance=None):
+        return Gumbel(self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False)
+
+    mean = property(lambda self: self.loc + self.scale * euler_constant)
     mode = property(lambda self: self.loc)
     variance = property(lambda self: math.pi**2 / 6 * self.scale**2)
-
-    def _draw(self, sample_shape):
-        waited = _torch.empty(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device).exponential_()
-        return self.loc - self.scale * waited.log()
 
     def log_prob(self, value):
         away = (self.loc - value) / self.scale
         return away - away.exp() - self.scale.log()
 
-    def cdf(self, value):
-        return (-((self.loc - value) / self.scale).exp()).exp()
-
-    def icdf(self, value):
-        return self.loc - self.scale * (-value.log()).log()
-
     def entropy(self):
-        return self.scale.log() + 1 + self._EULER
+        return self.scale.log() + 1 + euler_constant
 
 
 class Cauchy(Distribution):
@@ -113,8 +90,7 @@ class Cauchy(Distribution):
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = _tensors(loc, scale)
-        _check(validate_args, "Cauchy", "scale", self.scale, *_POSITIVE)
-        super().__init__(self.loc.shape)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     mode = property(lambda self: self.loc)
     mean = property(lambda self: _torch.full_like(self.loc, math.nan))
@@ -138,15 +114,13 @@ class Cauchy(Distribution):
 
 
 class StudentT(Distribution):
-    """A normal variable over the root of a chi-squared one divided by ``df``. Samples are not differentiable by ``df``."""
+    """A normal variable over the root of a chi-squared one divided by ``df``."""
 
     has_rsample, _names = True, ("df", "loc", "scale")
 
     def __init__(self, df, loc=0.0, scale=1.0, validate_args=None):
         self.df, self.loc, self.scale = _tensors(df, loc, scale)
-        for name in ("df", "scale"):
-            _check(validate_args, "StudentT", name, getattr(self, name), *_POSITIVE)
-        super().__init__(self.df.shape)
+        super().__init__(self.df.shape, validate_args=validate_args)
 
     mode = property(lambda self: self.loc)
     mean = property(lambda self: _torch.where(self.df > 1, self.loc, math.nan))
@@ -159,8 +133,8 @@ class StudentT(Distribution):
     def _draw(self, sample_shape):
         shape = self._extended(sample_shape)
         normal = _torch.randn(shape, dtype=self.df.dtype, device=self.df.device)
-        squares = 2 * _gammas((self.df.detach() / 2).expand(shape))
-        return self.loc + self.scale * normal * (squares / self.df.detach()).rsqrt()
+        squares = 2 * _gammas((self.df / 2).expand(shape))
+        return self.loc + self.scale * normal * (squares / self.df).rsqrt()
 
     def log_prob(self, value):
         y, df = (value - self.loc) / self.scale, self.df
@@ -381,8 +355,5 @@ class GeneralizedPareto(Distribution):
         return self.scale.log() + self.concentration + 1
 
 
-_constrain(LogNormal, constraints.positive, loc=constraints.real, scale=constraints.positive)
-_constrain(HalfNormal, constraints.nonnegative, scale=constraints.positive)
-_constrain(Gumbel, constraints.real, loc=constraints.real, scale=constraints.positive)
 _constrain(Cauchy, constraints.real, loc=constraints.real, scale=constraints.positive)
 _constrain(StudentT, constraints.real, df=constraints.positive, loc=constraints.real, scale=constraints.positive)

@@ -1,19 +1,18 @@
 """Discrete distributions: counts of events and trials, one-hot classes."""
 
-from . import Categorical, Distribution, _check, _constrain, _nn, _tensors, _torch, constraints
+from . import Categorical, Distribution, ExponentialFamily, _constrain, _nn, _tensors, _torch, constraints
 from ._gamma import _gammas
 from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """Counts of events at a rate."""
 
     _names = ("rate",)
 
     def __init__(self, rate, validate_args=None):
         (self.rate,) = _tensors(rate)
-        _check(validate_args, "Poisson", "rate", self.rate, lambda value: value >= 0, "GreaterThanEq(lower_bound=0.0)")
-        super().__init__(self.rate.shape)
+        super().__init__(self.rate.shape, validate_args=validate_args)
 
     mean = variance = property(lambda self: self.rate)
     mode = property(lambda self: self.rate.floor())
@@ -32,7 +31,7 @@ class OneHotCategorical(Distribution):
     def __init__(self, probs=None, logits=None, validate_args=None):
         self._categorical = Categorical(probs, logits, validate_args)
         self._names = self._categorical._names
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:])
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
     probs = mean = property(lambda self: self._categorical.probs)
     logits = property(lambda self: self._categorical.logits)
@@ -45,6 +44,13 @@ class OneHotCategorical(Distribution):
 
     def _draw(self, sample_shape):
         return _nn.one_hot(self._categorical._draw(sample_shape), self.event_shape[0]).to(self.probs.dtype)
+
+    has_enumerate_support = True
+
+    def enumerate_support(self, expand=True):
+        size = self.event_shape[0]
+        values = _torch.eye(size, dtype=self.probs.dtype, device=self.probs.device).reshape([size] + [1] * len(self.batch_shape) + [size])
+        return values.expand([size, *self.batch_shape, size]) if expand else values
 
     def log_prob(self, value):
         return self._categorical.log_prob(value.argmax(-1))
@@ -94,6 +100,10 @@ class Geometric(_Binary):
     def __init__(self, probs=None, logits=None, validate_args=None):
         (given,) = self._init_probs(probs, logits)
         super().__init__(given.shape, validate_args=validate_args)
+        if self._validate_args and probs is not None and not (given > 0).all():
+            raise ValueError(
+                f"Expected parameter probs (Tensor of shape {tuple(given.shape)}) of distribution {self!r} to be positive but found invalid values:\n{given}"
+            )
 
     mean = property(lambda self: 1 / self.probs - 1)
     mode = property(lambda self: _torch.zeros_like(self.probs))
@@ -114,6 +124,8 @@ class Geometric(_Binary):
 
 class Binomial(_Binary):
     """Successes in ``total_count`` trials."""
+
+    has_enumerate_support = True
 
     arg_constraints = {"total_count": constraints.nonnegative_integer, "probs": constraints.unit_interval, "logits": constraints.real}
 
@@ -140,7 +152,7 @@ class Binomial(_Binary):
     def log_prob(self, value):
         n, logits = self.total_count, self.logits
         constant = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
-        return constant + value * logits - n * (logits.clamp(min=0) + (-logits.abs()).exp().log1p())
+        return constant + value * logits + n * _nn.logsigmoid(-logits)
 
     def enumerate_support(self, expand=True):
         count = int(self.total_count.max())

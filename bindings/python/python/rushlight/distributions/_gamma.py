@@ -2,38 +2,26 @@
 
 import math
 
-from . import Distribution, _C, _POSITIVE, _check, _constrain, _nn, _tensors, _torch, constraints
+from . import Distribution, ExponentialFamily, _constrain, _nn, _tensors, _torch, constraints
+from ._implicit import _sample_dirichlet, _smallest, _standard_gamma
 from .transformed_distribution import TransformedDistribution
 from .transforms import PowerTransform
 from .utils import broadcast_all
 
 
 def _gammas(concentration):
-    """Gamma samples of rate one by Marsaglia and Tsang: rejection sampling of cubed normal numbers."""
-    small = concentration < 1
-    shifted = (_torch.where(small, concentration + 1, concentration) - 1 / 3).contiguous()
-    factor = (9 * shifted).rsqrt()
-    drawn, waiting = _torch.zeros_like(shifted), _torch.ones_like(shifted, dtype=_C.bool)
-    while waiting.any():
-        x = _torch.randn_like(shifted)
-        cube = (1 + factor * x) ** 3
-        bound = 0.5 * x * x + shifted - shifted * cube + shifted * cube.clamp(min=1e-30).log()
-        accepted = waiting & (cube > 0) & (_torch.rand_like(shifted).log() < bound)
-        drawn, waiting = _torch.where(accepted, shifted * cube, drawn), waiting & ~accepted
-    boost = _torch.rand_like(shifted).clamp(min=1e-30) ** (1 / concentration)
-    return _torch.where(small, drawn * boost, drawn)
+    """Gamma samples of rate one."""
+    return _standard_gamma(concentration)
 
 
-class Gamma(Distribution):
-    """Sums of waiting times: ``concentration`` of them at a ``rate``. Samples are not differentiable."""
+class Gamma(ExponentialFamily):
+    """Sums of waiting times: ``concentration`` of them at a ``rate``."""
 
-    _names = ("concentration", "rate")
+    has_rsample, _names = True, ("concentration", "rate")
 
     def __init__(self, concentration, rate, validate_args=None):
         self.concentration, self.rate = _tensors(concentration, rate)
-        _check(validate_args, "Gamma", "concentration", self.concentration, *_POSITIVE)
-        _check(validate_args, "Gamma", "rate", self.rate, *_POSITIVE)
-        super().__init__(self.concentration.shape)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
 
     mean = property(lambda self: self.concentration / self.rate)
     mode = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
@@ -41,11 +29,19 @@ class Gamma(Distribution):
 
     def _draw(self, sample_shape):
         shape = self._extended(sample_shape)
-        return _gammas(self.concentration.expand(shape)) / self.rate
+        drawn = _gammas(self.concentration.expand(shape)) / self.rate
+        # A sample that underflows would have no density; the change is the data's alone, so that gradients pass.
+        drawn.detach().clamp_(min=_smallest(drawn.dtype))
+        return drawn
+
+    def cdf(self, value):
+        from ..special import gammainc
+
+        return gammainc(self.concentration, self.rate * value)
 
     def log_prob(self, value):
         a, b = self.concentration, self.rate
-        return a * b.log() + (a - 1) * _tensors(value, a)[0].log() - b * value - a.lgamma()
+        return a.xlogy(b) + (a - 1).xlogy(_tensors(value, a)[0]) - b * value - a.lgamma()
 
     def entropy(self):
         a = self.concentration
@@ -56,23 +52,22 @@ class Chi2(Gamma):
     """The sum of ``df`` squared normal variables."""
 
     def __init__(self, df, validate_args=None):
-        (df,) = _tensors(df)
+        (df,) = broadcast_all(df)
         super().__init__(0.5 * df, _torch.full_like(df, 0.5), validate_args)
 
     df = property(lambda self: self.concentration * 2)
 
 
-class Dirichlet(Distribution):
-    """Probabilities of classes, in the last dimension. Samples are not differentiable."""
+class Dirichlet(ExponentialFamily):
+    """Probabilities of classes, in the last dimension."""
 
-    _names = ("concentration",)
+    has_rsample, _names = True, ("concentration",)
 
     def __init__(self, concentration, validate_args=None):
         if concentration.dim() < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
-        _check(validate_args, "Dirichlet", "concentration", concentration, *_POSITIVE)
         self.concentration = concentration
-        super().__init__(concentration.shape[:-1], concentration.shape[-1:])
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, keepdim=True))
 
@@ -90,12 +85,11 @@ class Dirichlet(Distribution):
         return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
 
     def _draw(self, sample_shape):
-        drawn = _gammas(self.concentration.expand(self._extended(sample_shape)))
-        return drawn / drawn.sum(-1, keepdim=True)
+        return _sample_dirichlet(self.concentration.expand(self._extended(sample_shape)))
 
     def log_prob(self, value):
         a = self.concentration
-        return ((a - 1) * value.log()).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
+        return (a - 1).xlogy(value).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
     def entropy(self):
         a, classes = self.concentration, self.concentration.shape[-1]
@@ -103,15 +97,15 @@ class Dirichlet(Distribution):
         return a.lgamma().sum(-1) - total.lgamma() - (classes - total) * total.digamma() - ((a - 1) * a.digamma()).sum(-1)
 
 
-class Beta(Distribution):
-    """A number between zero and one. Samples are not differentiable."""
+class Beta(ExponentialFamily):
+    """A number between zero and one."""
+
+    has_rsample = True
 
     def __init__(self, concentration1, concentration0, validate_args=None):
         self.concentration1, self.concentration0 = _tensors(concentration1, concentration0)
-        for name in ("concentration1", "concentration0"):
-            _check(validate_args, "Beta", name, getattr(self, name), *_POSITIVE)
         self._pair = Dirichlet(_torch.stack([self.concentration1, self.concentration0], -1), validate_args=False)
-        super().__init__(self.concentration1.shape)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
 
     _names = ("concentration1", "concentration0")
     mean = property(lambda self: self.concentration1 / (self.concentration1 + self.concentration0))
@@ -136,7 +130,7 @@ class Beta(Distribution):
 class FisherSnedecor(Distribution):
     """The F distribution: the ratio of two chi-squared variables over their degrees of freedom."""
 
-    arg_constraints, support, has_rsample = {"df1": constraints.positive, "df2": constraints.positive}, constraints.positive, False
+    arg_constraints, support, has_rsample = {"df1": constraints.positive, "df2": constraints.positive}, constraints.positive, True
 
     def __init__(self, df1, df2, validate_args=None):
         self.df1, self.df2 = broadcast_all(df1, df2)
@@ -164,7 +158,7 @@ class FisherSnedecor(Distribution):
 class InverseGamma(TransformedDistribution):
     """The reciprocal of a gamma variable."""
 
-    arg_constraints, support = {"concentration": constraints.positive, "rate": constraints.positive}, constraints.positive
+    arg_constraints, support, has_rsample = {"concentration": constraints.positive, "rate": constraints.positive}, constraints.positive, True
 
     def __init__(self, concentration, rate, validate_args=None):
         base = Gamma(concentration, rate, validate_args=validate_args)

@@ -3,7 +3,7 @@
 import math
 
 from .._size import Size
-from . import Categorical, Distribution, Normal, _C, _constrain, _nn, _torch, constraints
+from . import Categorical, Distribution, ExponentialFamily, Normal, _C, _constrain, _nn, _torch, constraints
 from ._discrete import Binomial
 from ._gamma import Beta, _gammas
 from .transformed_distribution import TransformedDistribution
@@ -14,7 +14,7 @@ from .utils import _standard_normal, broadcast_all, clamp_probs
 class MultivariateNormal(Distribution):
     """Normal vectors with a mean and a covariance, or the inverse or a triangular factor of that."""
 
-    has_rsample, _names = True, ("loc", "covariance_matrix")
+    has_rsample, _names, _derived = True, ("loc", "covariance_matrix"), ("covariance_matrix", "precision_matrix")
 
     def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
         if (covariance_matrix is not None) + (precision_matrix is not None) + (scale_tril is not None) != 1:
@@ -26,13 +26,17 @@ class MultivariateNormal(Distribution):
             raise ValueError("the matrix must be at least two-dimensional, with optional leading batch dimensions")
         if scale_tril is None:
             covariance = _C._linalg.inv(precision_matrix) if covariance_matrix is None else covariance_matrix
-            if validate_args is not False and not _torch.isclose(covariance, covariance.mT, atol=1e-6).all():
-                raise ValueError("Expected parameter covariance_matrix of distribution MultivariateNormal() to satisfy the constraint PositiveDefinite()")
+            if (self._validate_args if validate_args is None else validate_args) and not constraints.positive_definite.check(given).all():
+                name = "precision_matrix" if covariance_matrix is None else "covariance_matrix"
+                raise ValueError(
+                    f"Expected parameter {name} (Tensor of shape {tuple(given.shape)}) of distribution MultivariateNormal() to satisfy the constraint "
+                    f"PositiveDefinite(), but found invalid values:\n{given}"
+                )
             scale_tril = _C._linalg.cholesky(covariance)
         batch = _torch._broadcast_tensors([loc[..., 0], scale_tril[..., 0, 0]])[0].shape
         size = loc.shape[-1]
         self.loc, self.scale_tril = loc.expand([*batch, size]), scale_tril.expand([*batch, size, size])
-        super().__init__(batch, (size,))
+        super().__init__(batch, (size,), validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
     covariance_matrix = property(lambda self: self.scale_tril @ self.scale_tril.mT)
@@ -292,14 +296,14 @@ def _mvlgamma(a, p):
     return p * (p - 1) / 4 * math.log(math.pi) + sum((a - 0.5 * j).lgamma() for j in range(p))
 
 
-class Wishart(Distribution):
+class Wishart(ExponentialFamily):
     """Sums of squares of ``df`` normal vectors, as matrices."""
 
     arg_constraints = {
         "covariance_matrix": constraints.positive_definite, "precision_matrix": constraints.positive_definite, "scale_tril": constraints.lower_cholesky,
         "df": constraints.greater_than(0),
     }
-    support, has_rsample = constraints.positive_definite, False
+    support, has_rsample, _derived = constraints.positive_definite, True, ("covariance_matrix", "precision_matrix")
 
     def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
         given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]

@@ -2,20 +2,24 @@
 
 import math
 
-from . import _C, _nn, _torch, constraints
+from . import ExponentialFamily, _C, _nn, _torch, constraints
 from ._discrete import _Binary
 from .transformed_distribution import TransformedDistribution
 from .transforms import SigmoidTransform
 from .utils import broadcast_all, clamp_probs
 
 
-class ContinuousBernoulli(_Binary):
+class ContinuousBernoulli(_Binary, ExponentialFamily):
     """Numbers between 0 and 1 with the density of ``Bernoulli``."""
 
     arg_constraints, support, has_rsample = {"probs": constraints.unit_interval, "logits": constraints.real}, constraints.unit_interval, True
 
     def __init__(self, probs=None, logits=None, lims=(0.499, 0.501), validate_args=None):
         (given,) = self._init_probs(probs, logits)
+        if probs is not None:
+            if validate_args and not constraints.unit_interval.check(given).all():
+                raise ValueError("The parameter probs has invalid values")
+            self.probs = clamp_probs(given)
         self._lims = lims
         super().__init__(given.shape, validate_args=validate_args)
 

@@ -66,7 +66,10 @@ def _categorical(p, q):
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p, q):
-    return p.probs * (_nn.softplus(-q.logits) - _nn.softplus(-p.logits)) + (1 - p.probs) * (_nn.softplus(q.logits) - _nn.softplus(p.logits))
+    ones = p.probs * (_nn.softplus(-q.logits) - _nn.softplus(-p.logits))
+    zeros = (1 - p.probs) * (_nn.softplus(q.logits) - _nn.softplus(p.logits))
+    ones = _torch.where(p.probs == 0, 0.0, _torch.where(q.probs == 0, math.inf, ones))
+    return ones + _torch.where(p.probs == 1, 0.0, _torch.where(q.probs == 1, math.inf, zeros))
 
 
 @register_kl(Exponential, Exponential)

@@ -9,7 +9,7 @@ from .utils import _sum_rightmost
 __all__ = ["TransformedDistribution"]
 
 
-class TransformedDistribution(Distribution):
+class TransformedDistribution(Distribution, validated=False):
     """Samples of ``base_distribution`` through ``transforms``, with the density that follows."""
 
     arg_constraints = {}

@@ -67,6 +67,12 @@ class PowerTransform(Transform):
         return (self.exponent * y / x).abs().log()
 
 
+def _clipped_sigmoid(x):
+    """The sigmoid, kept away from 0 and 1."""
+    eps = _eps(x.dtype)
+    return x.sigmoid().clamp(min=eps**2 if eps > 1e-5 else 1.1754943508222875e-38, max=1 - eps)
+
+
 class SigmoidTransform(Transform):
     """``1 / (1 + exp(-x))``."""
 
@@ -78,8 +84,7 @@ class SigmoidTransform(Transform):
     __hash__ = object.__hash__
 
     def _call(self, x):
-        eps = _eps(x.dtype)
-        return x.sigmoid().clamp(min=eps**2 if eps > 1e-5 else 1.1754943508222875e-38, max=1 - eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y):
         eps = _eps(y.dtype)

@@ -1,12 +1,17 @@
 """``Node``: one step of a graph."""
 
 import types
+from typing import Any, Callable, Union
 
 from .immutable_collections import immutable_dict, immutable_list
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
 
 _SIDE_EFFECTS = set()
+
+#: Types of a node's target and arguments.
+Target = Union[Callable[..., Any], str]
+Argument = Any
 
 
 def has_side_effect(fn):

@@ -42,7 +42,7 @@ class TracerBase:
             return a.__fx_create_arg__(self)
         if isinstance(a, tuple) and hasattr(a, "_fields"):
             made = [self.create_arg(item) for item in a]
-            return tuple(made) if type(a).__module__ == "rushlight.return_types" else self.create_node("call_function", type(a), tuple(made), {})
+            return tuple(made) if type(a).__module__.endswith(".return_types") else self.create_node("call_function", type(a), tuple(made), {})
         if isinstance(a, (tuple, list)):
             return (tuple if isinstance(a, tuple) else list)(self.create_arg(item) for item in a)
         if isinstance(a, dict):

@@ -126,7 +126,7 @@ def onednn_fusion_enabled():
     return False
 
 
-_absent.fill(globals(), "torch.jit", _NO_FILES, "CompilationUnit RecursiveScriptModule ScriptFunction TopLevelTracedModule load save trace trace_module fork wait")
+_absent.fill(globals(), "torch.jit", _NO_FILES, "_get_trace_graph CompilationUnit RecursiveScriptModule ScriptFunction TopLevelTracedModule load save trace trace_module fork wait")
 
 
 def __getattr__(name):

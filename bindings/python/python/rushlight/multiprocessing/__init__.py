@@ -20,7 +20,7 @@ from .spawn import spawn as spawn  # noqa: F401
 __all__ = [*_python.__all__, "spawn", "start_processes", "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"]
 
 # Programs also import Python's own names from here.
-for _name in ("connection", "context", "managers", "pool", "process", "queues", "reduction", "shared_memory", "synchronize"):
+for _name in ("connection", "context", "managers", "process", "queues", "reduction", "shared_memory", "synchronize"):
     sys.modules.setdefault(f"{__name__}.{_name}", __import__(f"multiprocessing.{_name}", fromlist=["_"]))
 
 _STRATEGIES = {"file_descriptor", "file_system"}

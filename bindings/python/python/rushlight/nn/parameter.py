@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from .. import _C
 
-__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin", "is_lazy"]
 
 Tensor = _C.Tensor
 
 
-class Parameter(Tensor):
+class _ParameterMeta(type(Tensor)):
+    """Tensors of classes that handle their own ops are parameters if they are marked as such."""
+
+    def __instancecheck__(self, instance):
+        return super().__instancecheck__(instance) or self is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that is a module's parameter when it is assigned to one of the module's attributes.
 
     >>> import rushlight as torch
@@ -23,6 +30,13 @@ class Parameter(Tensor):
             data = _C._torch.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter: expected a Tensor as data, got {type(data).__name__}")
+        if cls is Parameter and _C._dispatches(data):
+            # A class that handles its own ops stays what it is; modules find the mark.
+            made = data.detach().requires_grad_(requires_grad)
+            if type(made) is not type(data):
+                raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of the same type")
+            made._is_param = True
+            return made
         return cls._make_subclass(data, requires_grad)
 
     __torch_function__ = _C._disabled_torch_function_impl
@@ -56,7 +70,7 @@ class Buffer(Tensor):
 _C._plain_types([Parameter, Buffer])
 
 
-class _Uninitialized:
+class UninitializedTensorMixin:
     """The common part of uninitialised tensors: they move between dtypes and devices, and ``materialize`` makes them tensors."""
 
     _becomes: type
@@ -91,13 +105,13 @@ class _Uninitialized:
         return copied
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose size the first forward pass sets."""
 
     _becomes = Parameter
 
 
-class UninitializedBuffer(_Uninitialized, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose size the first forward pass sets."""
 
     _becomes = Buffer
@@ -105,4 +119,4 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
 def is_lazy(param) -> bool:
     """Whether a tensor has no size yet."""
-    return isinstance(param, _Uninitialized)
+    return isinstance(param, UninitializedTensorMixin)

@@ -19,10 +19,10 @@ __all__ = [
 
 
 def __getattr__(name):
-    if name == "swa_utils":
+    if name in ("adadelta", "adagrad", "adamax", "adamw", "nadam", "radam", "swa_utils"):
         import importlib
 
-        return importlib.import_module(".swa_utils", __name__)
+        return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 
     return _missing(__name__, name)

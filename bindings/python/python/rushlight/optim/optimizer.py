@@ -287,18 +287,45 @@ class _ByFormula(Optimizer):
 
     def _step(self, closure=None):
         loss = None if closure is None else _call(closure)
-        _C._optim_step(self._formula, self.param_groups, self.state, self)
+        if self.defaults.get("differentiable"):
+            from ._differentiable import step
+
+            before = _C._set_grad_enabled(True)
+            try:
+                step(self)
+            finally:
+                _C._set_grad_enabled(before)
+        elif not self._skipped_by_scaler():
+            _C._optim_step(self._formula, self.param_groups, self.state, self)
         return loss
+
+    def _skipped_by_scaler(self):
+        """For fused optimizers: whether ``found_inf`` says to skip the step. Divides the gradients by ``grad_scale`` if there is one."""
+        found_inf, scale = self.__dict__.get("found_inf"), self.__dict__.get("grad_scale")
+        if not self.defaults.get("fused"):
+            return False
+        if found_inf is not None and float(found_inf) != 0:
+            return True
+        if scale is not None:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        p.grad.detach().div_(scale)
+        return False
 
     _step_with_hooks = _hooked(_step)
 
     def step(self, closure=None):
         """One step over all parameters that have a gradient. Returns the closure's loss, if there is a closure."""
-        if closure is None and not (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks or _global_post_hooks):
+        if closure is None and not (self._is_special() or self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_pre_hooks or _global_post_hooks):
             # Fast path of most steps, which matters for small models.
             self._opt_called = True
             return _C._optim_step(self._formula, self.param_groups, self.state, self)
         return self._step_with_hooks(closure)
+
+    def _is_special(self):
+        """Whether a step is more than one pass over the parameters."""
+        return self.defaults.get("differentiable") or "found_inf" in self.__dict__ or "grad_scale" in self.__dict__
 
     step.hooked = True
 
@@ -331,7 +358,3 @@ def _check_execution(differentiable, foreach=None, fused=None):
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-    if differentiable:
-        raise NotImplementedError(
-            "differentiable=True: steps are not recorded; write the update with tensor operations to differentiate through it"
-        )

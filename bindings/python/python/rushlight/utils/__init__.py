@@ -1,6 +1,6 @@
 """Data loading, checkpoints of activations, hooks: ``torch.utils``."""
 
-_MODULES = frozenset("_python_dispatch _pytree _sympy benchmark checkpoint cpp_extension data dlpack flop_counter hooks model_zoo tensorboard".split())
+_MODULES = frozenset("_contextlib _foreach_utils _python_dispatch _pytree _sympy benchmark checkpoint cpp_extension data deterministic dlpack flop_counter hooks model_zoo tensorboard".split())
 
 
 def __getattr__(name):

@@ -1,14 +1,14 @@
 """``TorchDispatchMode``: a context that intercepts every function of ``torch`` as an op of ``torch.ops.aten``."""
 
 from .. import _C
-from .._ops import packet
+from .._dispatch import as_aten
 from ..overrides import TorchFunctionMode
 
 __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 
 
 class TorchDispatchMode(TorchFunctionMode):
-    """A mode that logs or counts ops. Unlike PyTorch's it sees functions as programs call them, not their decomposition."""
+    """A mode that logs or counts ops of ``aten``, of forward passes: backward passes run in Rust."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError(f"{type(self).__name__}: define __torch_dispatch__(self, func, types, args=(), kwargs=None)")
@@ -16,11 +16,7 @@ class TorchDispatchMode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", "") == "__get__":
             return func(*args, **(kwargs or {}))
-        try:
-            op = packet(func).default
-        except AttributeError:
-            op = func
-        return self.__torch_dispatch__(op, types, args, kwargs or {})
+        return as_aten(func, args, kwargs or {}, lambda op, args, kwargs: self.__torch_dispatch__(op, types, args, kwargs))
 
 
 def is_traceable_wrapper_subclass(t):

@@ -229,6 +229,10 @@ class ConvTranspose3d(_ConvTransposeNd):
     _function = staticmethod(_C._nn.conv_transpose3d)
 
 
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """The old name of the base of transposed convolutions."""
+
+
 class _LazyConvMixin(LazyModuleMixin):
     """A convolution whose ``in_channels`` the first input sets."""
 

@@ -31,13 +31,13 @@ class _PadNd(Module):
         return f"{self.padding}"
 
 
-class ConstantPad1d(_PadNd):
-    """Pads with a value at both ends."""
+class _ConstantPadNd(_PadNd):
+    """The base of classes that pad with a value; they set ``padding``."""
 
     __constants__ = ["padding", "value"]
 
-    def __init__(self, padding, value: float) -> None:
-        super().__init__(padding)
+    def __init__(self, value: float) -> None:
+        Module.__init__(self)
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
@@ -45,6 +45,32 @@ class ConstantPad1d(_PadNd):
 
     def extra_repr(self) -> str:
         return f"padding={self.padding}, value={self.value}"
+
+
+class _CircularPadNd(_PadNd):
+    """The base of classes that pad with the other end."""
+
+    _mode = "circular"
+
+
+class _ReflectionPadNd(_PadNd):
+    """The base of classes that pad with a mirror image."""
+
+    _mode = "reflect"
+
+
+class _ReplicationPadNd(_PadNd):
+    """The base of classes that pad with the outermost elements."""
+
+    _mode = "replicate"
+
+
+class ConstantPad1d(_ConstantPadNd):
+    """Pads with a value at both ends."""
+
+    def __init__(self, padding, value: float) -> None:
+        super().__init__(value)
+        self.padding = self._tuple(padding)
 
 
 class ConstantPad2d(ConstantPad1d):
@@ -81,7 +107,7 @@ class ZeroPad3d(ZeroPad1d):
     _tuple = staticmethod(_sextuple)
 
 
-class CircularPad1d(_PadNd):
+class CircularPad1d(_CircularPadNd):
     """Pads with the elements of the other end."""
 
     _mode = "circular"
@@ -99,7 +125,7 @@ class CircularPad3d(CircularPad1d):
     _tuple = staticmethod(_sextuple)
 
 
-class ReflectionPad1d(_PadNd):
+class ReflectionPad1d(_ReflectionPadNd):
     """Pads with reflected elements."""
 
     _mode = "reflect"
@@ -117,7 +143,7 @@ class ReflectionPad3d(ReflectionPad1d):
     _tuple = staticmethod(_sextuple)
 
 
-class ReplicationPad1d(_PadNd):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pads with repeated first and last elements."""
 
     _mode = "replicate"

@@ -33,11 +33,13 @@ def as_list(optimizer, name, value):
         if len(value) != len(optimizer.param_groups):
             raise ValueError(f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, "
                              f"param_groups has {len(optimizer.param_groups)}.")
-        return list(value)
-    return [value] * len(optimizer.param_groups)
+    else:
+        value = [value] * len(optimizer.param_groups)
+    return list(map(copied, value))
 
 
 def copied(lr):
+    """A tensor is copied: a group's learning rate changes in place."""
     return lr.clone() if isinstance(lr, _C.Tensor) else lr
 
 
@@ -122,4 +124,4 @@ class LRScheduler:
             warnings.warn("get_lr() computes what the next step sets; `get_last_lr()` gives the learning rates that hold now.", UserWarning, stacklevel=3)
 
     def _group_lrs(self):
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [copied(group["lr"]) for group in self.optimizer.param_groups]

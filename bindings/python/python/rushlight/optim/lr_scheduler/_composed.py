@@ -3,7 +3,7 @@
 import warnings
 from bisect import bisect_right
 
-from ._base import LRScheduler
+from ._base import LRScheduler, set_lr
 
 
 def _check(schedulers, optimizer, name):
@@ -55,11 +55,12 @@ class SequentialLR(_Composed):
         self.optimizer = optimizer
         # Undoes the initial steps of the schedules, then starts the first.
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            set_lr(group, group["initial_lr"])
         for scheduler in self._schedulers:
             _rewind(scheduler)
-        self._schedulers[0]._initial_step()
-        self._last_lr = self._schedulers[0].get_last_lr()
+        first = self._schedulers[bisect_right(self._milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
 
     def step(self):
         """Advances to the next epoch."""
@@ -91,10 +92,10 @@ class ChainedScheduler(_Composed):
         _check(schedulers, optimizer, "ChainedScheduler")
         self._schedulers = list(schedulers)
         self.optimizer = optimizer
-        self._last_lr = [group["lr"] for group in optimizer.param_groups]
+        self._last_lr = self._group_lrs()
 
     def step(self):
         """Advances to the next epoch."""
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = self._group_lrs()

@@ -1,6 +1,6 @@
 """The loader: from a dataset to batches, in this process or in worker processes."""
 
-from typing import Generic, TypeVar
+from typing import Any, Callable, Generic, List, TypeVar
 
 from ... import _C
 from ._utils.collate import default_collate, default_convert
@@ -12,6 +12,10 @@ from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+#: Types of ``collate_fn`` and ``worker_init_fn``.
+_collate_fn_t = Callable[[List[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 
 T_co = TypeVar("T_co", covariant=True)

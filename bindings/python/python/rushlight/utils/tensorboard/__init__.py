@@ -30,6 +30,28 @@ def _step(step):
     return step
 
 
+def _write(folder, name, lines):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def _sprite(images):
+    """Pictures (N, C, H, W) with values from 0 to 1 as one square of pictures, row by row."""
+    from PIL import Image
+
+    import rushlight as torch
+
+    images = torch.as_tensor(images).detach().cpu().float()
+    images = images.expand(-1, 3, -1, -1) if images.shape[1] == 1 else images[:, :3]
+    count, _, height, width = images.shape
+    side = next(n for n in range(1, count + 1) if n * n >= count)
+    square = torch.zeros(side * side, 3, height, width)
+    square[:count] = images
+    square = square.reshape(side, side, 3, height, width).permute(0, 3, 1, 4, 2).reshape(side * height, side * width, 3)
+    pixels = (square * 255).clamp(0, 255).to(torch.uint8)
+    return Image.frombytes("RGB", (side * width, side * height), bytes(pixels.reshape(-1).tolist()))
+
+
 def _plain(hparam_dict, hparam_domain_discrete=None):
     """Hyperparameters as plain values."""
     if hparam_domain_discrete:
@@ -169,6 +191,34 @@ class SummaryWriter:
         if verbose:
             print("\n".join(f"{path} {kind}" for path, kind, *_ in nodes))
         self._events.graph(nodes)
+
+    def add_embedding(self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None):
+        """Points for TensorBoard's projector: one row of ``mat`` each, with labels (``metadata``) and pictures (``label_img``, which need Pillow)."""
+        rows = mat.detach().cpu().tolist() if hasattr(mat, "detach") else [list(row) for row in mat]
+        if not rows or not isinstance(rows[0], list) or isinstance(rows[0][0], list):
+            raise AssertionError("mat should be 2D, where mat.size(0) is the number of data points")
+        step = f"{_step(global_step):05}"
+        place = "".join({"%": "%25", "/": "%2f", "\\": "%5c"}.get(c, c) for c in tag)
+        folder = os.path.join(self.log_dir, step, place)
+        os.makedirs(folder, exist_ok=True)
+        lines = [f'  tensor_name: "{tag}:{step}"']
+        if metadata is not None:
+            if len(metadata) != len(rows):
+                raise AssertionError("#labels should equal with #data points")
+            if metadata_header and len(metadata_header) != len(metadata[0]):
+                raise AssertionError("len of header must be equal to the number of columns in metadata")
+            labels = ["\t".join(map(str, row)) for row in [metadata_header, *metadata]] if metadata_header else [str(label) for label in metadata]
+            _write(folder, "metadata.tsv", labels)
+            lines.append(f'  metadata_path: "{step}/{place}/metadata.tsv"')
+        if label_img is not None:
+            if label_img.shape[0] != len(rows):
+                raise AssertionError("#images should equal with #data points")
+            _sprite(label_img).save(os.path.join(folder, "sprite.png"))
+            size = f"    single_image_dim: {label_img.shape[3]}", f"    single_image_dim: {label_img.shape[2]}"
+            lines += ["  sprite {", f'    image_path: "{step}/{place}/sprite.png"', *size, "  }"]
+        _write(folder, "tensors.tsv", ["\t".join(map(str, row)) for row in rows])
+        self._projected = [*getattr(self, "_projected", []), "embeddings {", *lines, f'  tensor_path: "{step}/{place}/tensors.tsv"', "}"]
+        _write(self.log_dir, "projector_config.pbtxt", self._projected)
 
     def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None, global_step=None):
         if not isinstance(hparam_dict, dict) or not isinstance(metric_dict, dict):

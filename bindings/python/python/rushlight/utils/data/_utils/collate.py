@@ -2,12 +2,16 @@
 
 import collections.abc
 import copy
+import re
 
 from .... import _C
 
 Tensor = _C.Tensor
 
 _FOUND = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+
+#: NumPy's dtypes of strings and objects, which are not collated.
+np_str_obj_array_pattern = re.compile(r"[SaUO]")
 
 
 def _is_numpy(value):

@@ -16,6 +16,14 @@ from .fetch import IterableFetcher, MapFetcher
 PARENT_CHECK = 5.0
 
 
+def _generate_state(base_seed, worker_id):
+    """Four numbers to seed NumPy's generator of a worker with: NumPy's own mixing of the loader's seed and the worker's number."""
+    import numpy
+
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return numpy.random.SeedSequence(words).generate_state(4).tolist()
+
+
 class StopWorker:
     """Marks the end of a worker's iterable dataset."""
 

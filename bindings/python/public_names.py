@@ -1,0 +1,120 @@
+"""PyTorch's public names: records them, and checks that each can be imported here.
+
+    python bindings/python/public_names.py            # the check: every name of tests/public_names.txt can be imported under install()
+    python bindings/python/public_names.py --record   # with a Python that has torch: writes the list and the table of absent names
+
+A public module has no part that begins with an underscore. Its public names are those of ``__all__``; without one, the names without a leading underscore
+that PyTorch itself defines. A name that is absent here can be imported and raises when it is used (``rushlight/_public.py``).
+"""
+
+import importlib
+import inspect
+import json
+import pathlib
+import pkgutil
+import subprocess
+import sys
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIST = HERE / "tests" / "public_names.txt"
+TABLE = HERE / "python" / "rushlight" / "_public_names.txt"
+#: Modules that are nobody's interface: examples, tests, and copies of other projects.
+LEFT_OUT = ("torch.testing._internal", "torch.utils.benchmark.examples", "torch.distributed.benchmarks", "torch.utils.model_dump")
+
+
+def theirs():
+    """PyTorch's public names by module."""
+    warnings.simplefilter("ignore")
+    import torch
+
+    names = ["torch"]
+    for found in pkgutil.walk_packages(torch.__path__, "torch.", onerror=lambda name: None):
+        parts = found.name.split(".")
+        if not any(p.startswith("_") for p in parts) and not found.name.startswith(LEFT_OUT) and "test" not in parts[-1]:
+            names.append(found.name)
+    listed = {}
+    for name in names:
+        try:
+            module = importlib.import_module(name)
+        except BaseException:  # A module that needs a library that is not installed.
+            continue
+        public = getattr(module, "__all__", None)
+        if public is None:
+            public = [
+                key for key, value in vars(module).items()
+                if not key.startswith("_") and not inspect.ismodule(value) and (getattr(value, "__module__", None) or "").startswith("torch")
+            ]
+        listed[name] = sorted({key for key in public if isinstance(key, str)})
+    return listed
+
+
+def read(path):
+    """A list of names by module."""
+    lines = (line.partition(":") for line in path.read_text().splitlines() if not line.startswith("#"))
+    return {module: names.split() for module, _, names in lines}
+
+
+def write(path, names):
+    lines = [f"{module}: {' '.join(names[module])}".rstrip() for module in sorted(names)]
+    path.write_text("\n".join(["# Written by bindings/python/public_names.py.", *lines, ""]))
+
+
+#: Run in a process of its own: reads names by module, prints those whose import fails.
+PROGRAM = """
+import importlib, json, sys, warnings
+warnings.simplefilter("ignore")
+import rushlight
+from rushlight import _public
+if sys.argv[1] == "bare":
+    _public.table = lambda: {}
+rushlight.install()
+listed, failed, modules = json.load(sys.stdin), {}, []
+for module, names in listed.items():
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        modules.append(module)
+        continue
+    for name in names:
+        try:
+            exec(f"from {module} import {name}", {})
+        except ImportError:
+            failed.setdefault(module, []).append(name)
+plain = sorted(m for m in sys.modules if m.startswith("torch.") and not hasattr(sys.modules[m], "__path__"))
+print(json.dumps([modules, failed, plain]))
+"""
+
+
+def imports(names, bare=False):
+    """Modules and names that cannot be imported here, and modules that are not packages."""
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(HERE / 'python')!r})\n{PROGRAM}", "bare" if bare else "whole"], input=json.dumps(names),
+        capture_output=True, text=True,
+    )
+    if run.returncode:
+        raise RuntimeError(run.stderr)
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def main():
+    if "--record" in sys.argv:
+        listed = theirs()
+        write(LIST, listed)
+        modules, failed, plain = imports(listed, bare=True)
+        write(TABLE, {**{name: listed[name] for name in modules}, **failed})
+        parents = sorted({name.rpartition(".")[0] for name in modules} & set(plain))
+        print(f"{len(listed)} modules, {sum(map(len, listed.values()))} names; absent: {len(modules)} modules, {sum(map(len, failed.values()))} names of others")
+        print("packages there, files here:", *parents)
+        return 0
+    modules, failed, _ = imports(read(LIST))
+    print(f"{len(read(LIST))} modules, {sum(map(len, read(LIST).values()))} names; {len(modules)} modules and {sum(map(len, failed.values()))} names cannot be imported")
+    for name in modules:
+        print(f"  {name}")
+    for module, names in failed.items():
+        print(f"  {module}: {' '.join(names)}")
+    return 1 if modules or failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

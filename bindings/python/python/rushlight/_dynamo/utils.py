@@ -1,0 +1,34 @@
+"""Names of a compiler that does not exist here, for libraries that ask about it."""
+
+import contextlib
+from collections import Counter, defaultdict
+
+#: Statistics of compilations: there are none.
+counters = defaultdict(Counter)
+
+
+@contextlib.contextmanager
+def dynamo_timed(*args, **kwargs):
+    """Measures nothing."""
+    yield
+
+
+def is_compile_supported(device_type):
+    """Whether there is a compiler: always False."""
+    return False
+
+
+def is_namedtuple(obj):
+    """Whether an object is a named tuple."""
+    return is_namedtuple_cls(type(obj))
+
+
+def is_namedtuple_cls(cls):
+    """Whether a class is one of named tuples."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make")
+
+
+def __getattr__(name):
+    from .._functions import _missing
+
+    return _missing(__name__, name)

@@ -1,0 +1,109 @@
+"""Public names of PyTorch that this package lacks.
+
+``_public_names.txt`` lists them by module; ``bindings/python/public_names.py`` writes it. Under ``install()`` a statement ``from torch.x import name`` gives an
+object that raises when it is used, with the reason, so that a library that imports more than it uses still loads. ``hasattr`` and plain attribute access find
+nothing, so that libraries that ask for a feature get an honest answer.
+"""
+
+import functools
+import importlib.util
+import opcode
+import os
+import sys
+
+from . import _absent
+
+_IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
+
+#: Reasons by the beginning of a module's name; the longest counts.
+_REASONS = {
+    "": "it is not part of this version",
+    "ao": _absent._QUANTISED,
+    "nn.intrinsic": _absent._QUANTISED, "nn.qat": _absent._QUANTISED, "nn.quantizable": _absent._QUANTISED, "nn.quantized": _absent._QUANTISED,
+    "quantization": _absent._QUANTISED,
+    "backends": "backends of PyTorch's own libraries are not used here",
+    "compiler": _absent._COMPILER, "fx.experimental": _absent._COMPILER, "fx.passes": _absent._COMPILER,
+    "cuda": "memory, streams and graphs of GPUs are managed in Rust; torch.cuda has what programs need of them",
+    "distributed": "training is data parallel here: use DistributedDataParallel",
+    "distributed.elastic": "jobs are launched by `rushlight run`, or by torchrun's own launcher",
+    "distributed.rpc": "remote procedure calls are not supported; use collectives",
+    "export": _absent._EXPORT, "onnx": _absent._EXPORT,
+    "fft": _absent._COMPLEX, "sparse": _absent._SPARSE,
+    "jit": "TorchScript is not supported; models run as they are",
+    "library": "Triton kernels are compiled for PyTorch's own tensors; write the op with torch.library.custom_op",
+    "masked": "masked tensors are not supported; use masked_fill and where",
+    "nested": "nested tensors are not supported; pad the sequences",
+    "package": "torch.package is not supported; torch.save keeps state",
+    "utils.benchmark": "only Timer and Measurement of torch.utils.benchmark are supported",
+    "utils.cpp_extension": "extensions in C++ link PyTorch's own libraries",
+    "utils.data.datapipes": "only the data pipes of torch.utils.data.datapipes.iter that programs use are supported; write a Dataset",
+}
+
+#: Modules of files that PyTorch has as packages.
+PACKAGES = frozenset("accelerator backends.cudnn compiler cpu cuda.amp mps profiler utils.benchmark".split())
+
+
+@functools.lru_cache(None)
+def table():
+    """Absent names by module, without the leading ``torch.``."""
+    found = {}
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_public_names.txt"), encoding="utf-8") as file:
+        for line in file:
+            module, _, names = line.partition(":")
+            if not line.startswith("#"):
+                found[module.partition(".")[2]] = frozenset(names.split())
+    return found
+
+
+def reason(module):
+    """Why a name of a module is absent."""
+    parts = module.split(".") if module else []
+    return next(_REASONS[start] for start in (".".join(parts[:n]) for n in range(len(parts), -1, -1)) if start in _REASONS)
+
+
+def module(name):
+    """The reason and the names of an absent module; None for others."""
+    return (reason(name), " ".join(sorted(table()[name]))) if name in table() else None
+
+
+def absent(module, name):
+    """The object for a name of PyTorch that a module lacks; None if PyTorch has no such name."""
+    if name not in table().get(module, ()):
+        return None
+    path = f"torch.{module}.{name}" if module else f"torch.{name}"
+    return _absent.make(path, reason(module))
+
+
+def _is_import(frame):
+    """Whether a frame runs a statement ``from … import …``."""
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
+
+
+def serve(module, served):
+    """Lets imports find the absent names of a module; ``served`` is its name without the leading ``torch.``."""
+    inner = vars(module).get("__getattr__")
+    if getattr(inner, "_serves", False):
+        return
+
+    def __getattr__(name):
+        try:
+            if inner is not None:
+                return inner(name)
+            raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+        except AttributeError:
+            found = absent(served, name) if not name.startswith("__") and _is_import(sys._getframe(1)) else None
+            if found is None:
+                raise
+        return found
+
+    __getattr__._serves = True
+    module.__getattr__ = __getattr__
+    if served in PACKAGES and not hasattr(module, "__path__"):
+        module.__path__ = []
+
+
+def find(name):
+    """The specification of an absent module by its name here; None for others."""
+    rest = name.partition(".")[2]
+    entry = _absent.MODULES.get(rest) or module(rest)
+    return None if entry is None else importlib.util.spec_from_loader(name, _absent._Loader(*entry), is_package=True)

@@ -1,0 +1,5 @@
+"""Where PyTorch has Adadelta."""
+
+from .rmsprop import Adadelta
+
+__all__ = ["Adadelta"]

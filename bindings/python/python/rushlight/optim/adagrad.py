@@ -1,0 +1,5 @@
+"""Where PyTorch has Adagrad."""
+
+from .rmsprop import Adagrad
+
+__all__ = ["Adagrad"]

@@ -1,0 +1,5 @@
+"""Where PyTorch has Adamax."""
+
+from .adam import Adamax
+
+__all__ = ["Adamax"]

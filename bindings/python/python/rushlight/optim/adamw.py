@@ -1,0 +1,5 @@
+"""Where PyTorch has AdamW."""
+
+from .adam import AdamW
+
+__all__ = ["AdamW"]

@@ -1,0 +1,5 @@
+"""Where PyTorch has NAdam."""
+
+from .adam import NAdam
+
+__all__ = ["NAdam"]

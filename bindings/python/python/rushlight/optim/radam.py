@@ -1,0 +1,5 @@
+"""Where PyTorch has RAdam."""
+
+from .adam import RAdam
+
+__all__ = ["RAdam"]

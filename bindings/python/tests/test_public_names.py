@@ -1,0 +1,118 @@
+"""PyTorch's public names under ``install()``: every one can be imported, and one that is absent says so when it is used."""
+
+import pathlib
+import subprocess
+import sys
+
+import rushlight
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+import public_names  # noqa: E402
+
+
+def run(program):
+    place = str(pathlib.Path(rushlight.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {place!r})\n{program}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_every_public_name_can_be_imported():
+    listed = public_names.read(public_names.LIST)
+    assert len(listed) > 800 and sum(map(len, listed.values())) > 6500
+    modules, failed, _ = public_names.imports(listed)
+    assert not modules and not failed
+
+
+def test_absent_names_are_absent_until_they_are_imported():
+    lines = run("""
+import rushlight
+rushlight.install()
+import torch, torch.nn.functional as F
+from torch.nn.functional import scaled_mm
+print(hasattr(F, "scaled_mm"), hasattr(torch, "ScriptModuleSerializer"))
+for use in (scaled_mm, lambda: exec("from torch.ao.pruning import BaseSparsifier; BaseSparsifier()")):
+    try:
+        use()
+    except NotImplementedError as error:
+        print(error)
+try:
+    from torch import no_such_name
+except ImportError as error:
+    print(type(error).__name__)
+""")
+    assert lines[0] == "False False" and "torch.nn.functional.scaled_mm" in lines[1] and "quantised" in lines[2] and lines[3] == "ImportError"
+
+
+def test_names_say_torch():
+    lines = run("""
+import pickle
+import rushlight
+rushlight.install()
+import torch, torch.backends.cudnn, torchvision.transforms
+print(torch.__name__, torch.Tensor.__module__, torch.nn.Linear.__module__, torch.backends.cudnn.__name__, torchvision.transforms.__name__)
+print(torch.Tensor, torch.nn.Linear, torch.float32.__class__, torch.optim.AdamW, torch.distributions.Gamma.__module__)
+print(pickle.loads(pickle.dumps(torch.nn.Linear)) is torch.nn.Linear, b"rushlight" in pickle.dumps(torch.nn.Linear(2, 2)))
+print(type(torch.nn.Linear(2, 2)(torch.ones(1, 2)).grad_fn).__module__)
+rushlight._install.uninstall()
+print(rushlight.__name__, rushlight.Tensor.__module__, rushlight.nn.Linear.__module__)
+""")
+    assert lines[0] == "torch torch torch.nn.modules.linear torch.backends.cudnn torchvision.transforms"
+    assert lines[1] == "<class 'torch.Tensor'> <class 'torch.nn.modules.linear.Linear'> <class 'torch.dtype'> <class 'torch.optim.adam.AdamW'> torch.distributions._gamma"
+    assert lines[2] == "True False"
+    assert lines[4] == "rushlight rushlight rushlight.nn.modules.linear"
+
+
+def test_a_missing_name_is_found_quickly_and_named_when_asked():
+    class Counted(str):
+        asked = 0
+
+    import rushlight._functions as functions
+
+    before, functions._closest = functions._closest, lambda name, names: setattr(Counted, "asked", Counted.asked + 1) or before(name, names)
+    try:
+        assert not hasattr(rushlight, "relux") and Counted.asked == 0
+        try:
+            rushlight.relux
+        except AttributeError as error:
+            assert "Did you mean: 'relu'" in str(error)
+        assert Counted.asked == 1
+    finally:
+        functions._closest = before
+
+
+def test_names_that_libraries_ask_for():
+    from rushlight.utils._contextlib import _DecoratorContextManager, context_decorator
+    from rushlight.utils._foreach_utils import _group_tensors_by_device_and_dtype
+
+    torch = rushlight
+    flat = torch._utils._flatten_dense_tensors([torch.ones(2, 3), torch.zeros(4)])
+    assert [tuple(t.shape) for t in torch._utils._unflatten_dense_tensors(flat, [torch.ones(2, 3), torch.zeros(4)])] == [(2, 3), (4,)]
+    sizes = [[t.numel() for t in kept] for kept in torch._utils._take_tensors([torch.ones(n) for n in (3, 1, 9, 2)], 16)]
+    assert sizes == [[3, 1], [9], [2]]
+
+    class Counting(_DecoratorContextManager):
+        entered = 0
+
+        def __enter__(self):
+            Counting.entered += 1
+
+        def __exit__(self, *exception):
+            return None
+
+    @Counting()
+    def work():
+        return 3
+
+    assert work() + work() == 6 and Counting.entered == 2 and context_decorator(Counting, lambda: 4)() == 4
+    groups = _group_tensors_by_device_and_dtype([[torch.ones(1), torch.ones(1).double(), torch.ones(2)], []], with_indices=True)
+    assert [indices for _, indices in groups.values()] == [[0, 2], [1]]
+    for check, error in ((torch._check, RuntimeError), (torch._check_value, ValueError), (torch._check_type, TypeError), (torch._check_index, IndexError)):
+        check(True)
+        try:
+            check(False, lambda: "mine")
+        except error as raised:
+            assert str(raised) == "mine"
+    assert torch.nn.ConstantPad2d(1, 2.0)(torch.zeros(1, 1)).sum() == 16 and isinstance(torch.nn.ZeroPad1d(1), torch.nn.modules.padding._ConstantPadNd)
+    assert torch.optim.adamw.AdamW is torch.optim.AdamW and torch.functional.einsum is torch.einsum and torch._C._functorch.is_batchedtensor(torch.ones(1)) is False
