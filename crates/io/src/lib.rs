@@ -9,9 +9,8 @@
 //! | [`pickle`] | `.pkl` and others | any [`Value`] without PyTorch's tensors; NumPy's arrays |
 //! | [`atomic`] | any | files that appear whole or not at all |
 //!
-//! Files are mapped, not read: opening one takes no time and no memory until its tensors are used, and tensors may be
-//! changed in place without touching the file. A mapped file must not be shortened or written over in place while
-//! tensors of it live; replacing it, as every `save` here does, is safe.
+//! Tensors are copies of what a file held when it was read; [`safetensors::SafeTensors`] reads each tensor on demand.
+//! [`LoadOptions::mmap`] maps files instead: opening one then takes no time and no memory until its tensors are used.
 //!
 //! Files are not trusted. Reading one returns values or an error: no code is run, and memory use
 //! stays proportional to the file's size.
@@ -46,13 +45,15 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { mmap: true, verify: false, max_inflated: None, gpus: (Device::Cpu, 0) }
+        Self { mmap: false, verify: false, max_inflated: None, gpus: (Device::Cpu, 0) }
     }
 }
 
 impl LoadOptions {
-    /// Whether tensors look into the mapped file (the default) or into a copy read now. A copy is needed if others may
-    /// write over the file in place.
+    /// Whether tensors look into the mapped file instead of a copy read now (the default). Tensors of a mapped file may
+    /// be changed in place without touching the file. The file must not be shortened or written over in place while
+    /// tensors of it live: the process would be killed (`SIGBUS`) or see other numbers. Replacing or removing it on a
+    /// local disk, as every `save` here does, is safe.
     pub fn mmap(mut self, mmap: bool) -> Self {
         self.mmap = mmap;
         self

@@ -24,7 +24,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers of numbers are some hundred bytes; NumPy itself reads ten thousand.
 const MAX_HEADER: usize = 1 << 16;
 
-/// Reads a file written by `numpy.save` or [`save`]. The tensor looks into the mapped file, with strides if the array
+/// Reads a file written by `numpy.save` or [`save`]. The tensor is a view of the read bytes, with strides if the array
 /// is in Fortran order; big-endian and bool arrays are copied.
 pub fn load(path: impl AsRef<Path>) -> Result<Tensor> {
     load_with(path, &LoadOptions::default())

@@ -16,7 +16,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
     load_with(path, &LoadOptions::default())
 }
 
-/// Reads the arrays of a file; see [`load`]. Aligned arrays that are not compressed are views of the mapped file,
+/// Reads the arrays of a file; see [`load`]. Aligned arrays that are not compressed are views of the read file,
 /// others are copied.
 pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<StateDict> {
     let path = path.as_ref();

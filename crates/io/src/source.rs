@@ -4,11 +4,11 @@ use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use rushlight_core::{Backend, DType, Dims, Error, Layout, Result, Storage, layout};
 use rushlight_tensor::Tensor;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of dimensions in a file; NumPy's own limit.
 pub(crate) const MAX_RANK: usize = 64;
@@ -30,20 +30,15 @@ pub(crate) enum ByteOrder {
 impl Source {
     /// Opens a file. Without `mmap` its bytes are read now, and later changes of the file do not matter.
     pub(crate) fn open(path: &Path, mmap: bool) -> Result<Self> {
-        let mut file = File::open(path)?;
-        let meta = file.metadata()?;
-        if !meta.is_file() {
-            return Err(Error::io("it is not a regular file"));
-        }
-        let len = usize::try_from(meta.len()).map_err(|_| Error::io("it is larger than memory can address"))?;
+        let (mut file, len) = open(path)?;
         if mmap && len > 0 {
-            // SAFETY: the mapping is private: writes through it stay in this process. The public functions require of
-            // their callers that the file is not shortened or overwritten in place while it is mapped; our own
+            // SAFETY: the mapping is private: writes through it stay in this process. `LoadOptions::mmap` requires
+            // of its callers that the file is not shortened or overwritten in place while it is mapped; our own
             // writers only replace files.
             let map = unsafe { MmapOptions::new().len(len).map_copy(&file)? };
             return Ok(Self { memory: Arc::new(map.into()), len });
         }
-        Self::filled(len, |bytes| Ok(file.read_exact(bytes)?))
+        Self::filled(len, |bytes| read_exact(&mut file, bytes))
     }
 
     /// A copy of bytes that are already in memory.
@@ -88,28 +83,98 @@ impl Source {
             // SAFETY: the range is within the mapping, which is readable and writable and which `owner` keeps alive.
             return Ok(Arc::new(unsafe { Storage::from_owner(backend, start, range.len(), owner) }));
         }
-        copied(backend, &self.bytes()[range], |chunk| {
+        let mut rest = &self.bytes()[range.clone()];
+        copied(backend, range.len(), |chunk| {
+            let (now, later) = rest.split_at(chunk.len());
+            chunk.copy_from_slice(now);
+            rest = later;
             if swap {
                 chunk.chunks_exact_mut(size).for_each(<[u8]>::reverse);
             }
-            if dtype == DType::Bool {
-                // Any other byte in a bool's place would be undefined behaviour.
-                chunk.iter_mut().for_each(|b| *b = u8::from(*b != 0));
-            }
+            normalize(chunk, dtype);
+            Ok(())
         })
     }
 }
 
-/// Copies bytes into memory of the engine, changing them on the way.
-fn copied(backend: &'static dyn Backend, bytes: &[u8], change: impl Fn(&mut [u8])) -> Result<Arc<Storage>> {
-    let storage = backend.alloc(bytes.len())?;
-    // A multiple of every element size.
-    let mut buffer = [0u8; 1 << 14];
-    for (i, chunk) in bytes.chunks(buffer.len()).enumerate() {
-        let out = &mut buffer[..chunk.len()];
-        out.copy_from_slice(chunk);
-        change(out);
-        backend.upload(out, &storage, i << 14)?;
+/// A file whose bytes are read on demand: a file that is shortened meanwhile gives errors.
+pub(crate) struct OpenFile {
+    file: Mutex<File>,
+    len: usize,
+}
+
+impl OpenFile {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        open(path).map(|(file, len)| Self { file: Mutex::new(file), len })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes of `range`, which must be small: a header.
+    pub(crate) fn read(&self, range: Range<usize>) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; range.len()];
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(range.start as u64))?;
+        read_exact(&mut file, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A storage with the bytes of `range`, little-endian elements of `dtype`.
+    pub(crate) fn storage(&self, range: Range<usize>, dtype: DType) -> Result<Arc<Storage>> {
+        if range.start > range.end || range.end > self.len {
+            return Err(Error::io(format!("bytes {range:?} are outside of the file, which has {}", self.len)));
+        }
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(range.start as u64))?;
+        copied(cpu()?, range.len(), |chunk| {
+            read_exact(&mut file, chunk)?;
+            normalize(chunk, dtype);
+            Ok(())
+        })
+    }
+}
+
+/// Opens a regular file; gives it and its length.
+fn open(path: &Path) -> Result<(File, usize)> {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(Error::io("it is not a regular file"));
+    }
+    let len = usize::try_from(meta.len()).map_err(|_| Error::io("it is larger than memory can address"))?;
+    Ok((file, len))
+}
+
+fn read_exact(file: &mut File, bytes: &mut [u8]) -> Result<()> {
+    file.read_exact(bytes).map_err(|e| match e.kind() {
+        ErrorKind::UnexpectedEof => Error::io("the file was shortened while it was open"),
+        _ => e.into(),
+    })
+}
+
+/// Makes every byte of a bool 0 or 1: any other would be undefined behaviour.
+fn normalize(bytes: &mut [u8], dtype: DType) {
+    if dtype == DType::Bool {
+        bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+    }
+}
+
+/// Memory of the engine with `len` bytes, which `fill` writes chunk by chunk, in order. Chunks end between elements.
+fn copied(
+    backend: &'static dyn Backend,
+    len: usize,
+    mut fill: impl FnMut(&mut [u8]) -> Result<()>,
+) -> Result<Arc<Storage>> {
+    /// A multiple of every element size.
+    const CHUNK: usize = 1 << 18;
+    let storage = backend.alloc(len)?;
+    let mut buffer = vec![0u8; len.min(CHUNK)];
+    for start in (0..len).step_by(CHUNK) {
+        let chunk = &mut buffer[..CHUNK.min(len - start)];
+        fill(chunk)?;
+        backend.upload(chunk, &storage, start)?;
     }
     Ok(Arc::new(storage))
 }

@@ -148,6 +148,6 @@ pub mod __private {
         module.load_state_dict(&state.to_state_dict()?)
     }
 }
-pub use unpooling::{MaxUnpool1d, MaxUnpool2d, MaxUnpoolNd};
+pub use unpooling::{MaxUnpool1d, MaxUnpool2d, MaxUnpool3d, MaxUnpoolNd};
 pub use upsample::Upsample;
 pub use vector::{parameters_to_vector, vector_to_parameters};

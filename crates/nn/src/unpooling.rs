@@ -5,7 +5,8 @@ use crate::python::tuple;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{Sizes, Tensor};
 
-/// Puts maxima back where they were, zeros elsewhere, over `D` spatial dimensions: [`MaxUnpool1d`], [`MaxUnpool2d`].
+/// Puts maxima back where they were, zeros elsewhere, over `D` spatial dimensions: [`MaxUnpool1d`], [`MaxUnpool2d`],
+/// [`MaxUnpool3d`].
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
@@ -33,11 +34,13 @@ pub struct MaxUnpoolNd<const D: usize> {
 pub type MaxUnpool1d = MaxUnpoolNd<1>;
 /// The reverse of [`MaxPool2d`](crate::MaxPool2d).
 pub type MaxUnpool2d = MaxUnpoolNd<2>;
+/// The reverse of [`MaxPool3d`](crate::MaxPool3d).
+pub type MaxUnpool3d = MaxUnpoolNd<3>;
 
 impl<const D: usize> MaxUnpoolNd<D> {
     /// For windows of a size, with that size as their stride.
     pub fn new(kernel_size: impl Into<Sizes>) -> Self {
-        const { assert!(D == 1 || D == 2, "pooling is over one or two dimensions") };
+        const { assert!(1 <= D && D <= 3, "pooling is over one to three dimensions") };
         Self { kernel_size: kernel_size.into(), stride: None, padding: 0.into() }
     }
 
@@ -85,6 +88,13 @@ impl<const D: usize> MaxUnpoolNd<D> {
             )));
         }
         let lead = &input.shape()[..input.rank() - D];
+        // PyTorch refuses empty channels and volumes, and takes empty planes.
+        if D == 3 && input.shape()[input.rank() - 4..].contains(&0) {
+            return Err(Error::shape(format!(
+                "{name}: expected input to have non-zero size for non-batch dimensions, got shape {:?}",
+                input.shape()
+            )));
+        }
         let area = output_size.iter().try_fold(1usize, |area, &size| area.checked_mul(size));
         let area = area.ok_or_else(|| Error::shape(format!("{name}: output sizes {output_size:?} are too large")))?;
         let flat = Tensor::zeros_with([lead, &[area]].concat(), (input.dtype(), input.device()))?;
@@ -107,7 +117,7 @@ impl<const D: usize> MaxUnpoolNd<D> {
     }
 
     fn kind(&self) -> &'static str {
-        if D == 1 { "MaxUnpool1d" } else { "MaxUnpool2d" }
+        ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"][D - 1]
     }
 
     fn settings(&self) -> String {

@@ -39,6 +39,7 @@ pub use ops::create::{Literal, Options, TensorData};
 pub use ops::cross_entropy::CrossEntropyOptions;
 pub use ops::einsum::einsum;
 pub use ops::gather::ScatterReduce;
+pub use ops::grid::{GridMode, GridPadding, GridSample};
 pub use ops::indexing::IndexItem::{Ellipsis, NewAxis};
 pub use ops::indexing::{IndexItem, IntoIndex, slice};
 pub use ops::interpolate::{InterpolateMode, InterpolateOptions};

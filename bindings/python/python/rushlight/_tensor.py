@@ -436,7 +436,7 @@ def _special_method(name, function, in_place):
     setattr(Tensor, name, call)
 
 
-for _name, _function in dict(i0="i0", igamma="gammainc", igammac="gammaincc").items():
+for _name, _function in dict(igamma="gammainc", igammac="gammaincc").items():
     _special_method(_name, _function, False)
     _special_method(_name + "_", _function, True)
 

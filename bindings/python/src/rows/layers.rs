@@ -606,4 +606,8 @@ rows! { ROWS:
     max_unpool2d [Functional] "max_unpool2d(Tensor input, Tensor indices, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[]? output_size=None)"
         |input: &Tensor, indices: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], output: Option<&[i64]>|
         unpool::<2>(input, indices, kernel, stride, padding, output);
+    /// Writes pooled elements back to their positions.
+    max_unpool3d [Functional] "max_unpool3d(Tensor input, Tensor indices, int[3] kernel_size, int[3]? stride=None, int[3] padding=0, int[]? output_size=None)"
+        |input: &Tensor, indices: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], output: Option<&[i64]>|
+        unpool::<3>(input, indices, kernel, stride, padding, output);
 }

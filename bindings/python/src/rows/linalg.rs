@@ -334,9 +334,6 @@ rows! { ROWS:
 rows! { TORCH:
     /// Householder reflectors of a QR factorisation in LAPACK's packing, and their factors.
     geqrf [Torch Method] "geqrf(Tensor input)" |input: &Tensor| input.geqrf().map(|(a, tau)| Out::Named("a tau", vec![a, tau]));
-    /// The tensor itself. The backward pass reports in-place changes of any saved tensor.
-    _watched [Torch] "_watched(Tensor input, Tensor[] others)" |input: &Tensor, others: &[Tensor]|
-        input.watched("grid_sampler", &others.iter().collect::<Vec<_>>());
     /// Solution of a system whose LU factors are known.
     lu_solve [Torch Method] "lu_solve(Tensor b, Tensor LU_data, Tensor LU_pivots)" |b: &Tensor, lu: &Tensor, pivots: &Tensor| lu.lu_solve(pivots, b, true, false);
     /// Orthogonal and triangular factors.

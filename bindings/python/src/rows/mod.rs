@@ -11,6 +11,7 @@ mod loss;
 mod pointwise;
 mod recurrent;
 mod reduce;
+mod sampling;
 mod shape;
 
 use crate::dispatch::Entry;
@@ -43,6 +44,7 @@ pub static TABLES: &[&[Entry]] = &[
     recurrent::RNN_RELU,
     recurrent::RNN_TANH,
     reduce::ROWS,
+    sampling::ROWS,
     shape::METHODS,
     shape::ROWS,
 ];

@@ -17,8 +17,9 @@
 //! ```
 //!
 //! **Reading** runs no code: the pickle inside may name only the classes of tensors and containers. Any other name
-//! is an error that mentions it. Tensors are views of the mapped file (see [`LoadOptions::mmap`]), on the CPU
-//! wherever they were saved (but see [`LoadOptions::gpus`]), and share memory where they did.
+//! is an error that mentions it. Tensors are views of one copy of the file, or of the mapped file
+//! ([`LoadOptions::mmap`]), on the CPU wherever they were saved (but see [`LoadOptions::gpus`]), and share memory where
+//! they did.
 //! Types that [`Value`] lacks become the nearest one: sets become lists, `torch.Size` a tuple, dtypes and
 //! devices strings. Attributes that Python code put on tensors and the `_metadata` of state dicts are left out.
 //!

@@ -30,23 +30,34 @@ pub(super) struct TensorInfo {
 }
 
 impl Header {
-    /// Reads and checks the header of a file; gives it and where the tensors' bytes begin.
+    /// Reads and checks the header of a file in memory; gives it and where the tensors' bytes begin.
     pub(super) fn read(file: &[u8]) -> Result<(Self, usize)> {
-        let (length, rest) = file
-            .split_first_chunk::<8>()
-            .ok_or_else(|| Error::io(format!("the file has {} bytes: too short for a header", file.len())))?;
+        let end = Self::end(file, file.len())?;
+        Ok((Self::parse(&file[8..end], file.len() - end)?, end))
+    }
+
+    /// Where the header of a file of `len` bytes ends, from the first bytes of the file.
+    pub(super) fn end(start: &[u8], len: usize) -> Result<usize> {
+        let length = start
+            .first_chunk::<8>()
+            .ok_or_else(|| Error::io(format!("the file has {len} bytes: too short for a header")))?;
         let length = u64::from_le_bytes(*length);
-        let json =
-            usize::try_from(length).ok().filter(|&n| n <= MAX_HEADER).and_then(|n| rest.get(..n)).ok_or_else(|| {
-                Error::io(format!("a header of {length} bytes does not fit the file of {} bytes", file.len()))
-            })?;
+        usize::try_from(length)
+            .ok()
+            .filter(|&n| n <= MAX_HEADER && n <= len - 8)
+            .map(|n| 8 + n)
+            .ok_or_else(|| Error::io(format!("a header of {length} bytes does not fit the file of {len} bytes")))
+    }
+
+    /// Parses and checks the header's JSON; `bytes` follow it in the file.
+    pub(super) fn parse(json: &[u8], bytes: usize) -> Result<Self> {
         let mut parser = serde_json::Deserializer::from_slice(json);
         let header = HeaderSeed
             .deserialize(&mut parser)
             .and_then(|header| parser.end().map(|()| header))
             .map_err(|e| Error::io(format!("the header is not what safetensors writes: {e}")))?;
-        header.check(rest.len() - json.len())?;
-        Ok((header, 8 + json.len()))
+        header.check(bytes)?;
+        Ok(header)
     }
 
     /// Every tensor has the bytes its shape needs, and together they are all bytes of the file, each once.

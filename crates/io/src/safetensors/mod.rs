@@ -21,7 +21,7 @@ pub use shards::{load_sharded, load_sharded_with, save_sharded};
 
 use crate::LoadOptions;
 use crate::sink;
-use crate::source::{self, ByteOrder, Source};
+use crate::source::{self, ByteOrder, OpenFile, Source};
 use header::Header;
 use rushlight_core::{DType, Error, Result, Storage, layout};
 use rushlight_tensor::Tensor;
@@ -36,17 +36,26 @@ pub type Metadata = BTreeMap<String, String>;
 
 /// An open file whose tensors are created on demand.
 ///
-/// Tensors look into the mapped file. Asking twice for a name gives tensors that share memory.
+/// A tensor's bytes are read when it is first asked for, or lie in the mapped file ([`LoadOptions::mmap`]). Asking
+/// twice for a name gives tensors that share memory.
 pub struct SafeTensors {
-    source: Source,
+    contents: Contents,
     header: Header,
     /// Where the tensors' bytes begin.
     start: usize,
     storages: Vec<OnceLock<Arc<Storage>>>,
 }
 
+/// Where the bytes of tensors are.
+enum Contents {
+    /// In memory: mapped or read.
+    Memory(Source),
+    /// In a file, from which each tensor is read.
+    File(OpenFile),
+}
+
 impl SafeTensors {
-    /// Maps a file and reads its header.
+    /// Opens a file and reads its header.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &LoadOptions::default())
     }
@@ -54,9 +63,12 @@ impl SafeTensors {
     /// Opens a file and reads its header.
     pub fn open_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self> {
         let path = path.as_ref();
-        Source::open(path, options.mmap)
-            .and_then(Self::parse)
-            .map_err(|e| e.within(&format!("safetensors '{}'", path.display())))
+        let opened = if options.mmap {
+            Source::open(path, true).and_then(Self::parse)
+        } else {
+            OpenFile::open(path).and_then(Self::of_file)
+        };
+        opened.map_err(|e| e.within(&format!("safetensors '{}'", path.display())))
     }
 
     /// Reads the contents of a file that are already in memory. They are copied.
@@ -66,8 +78,19 @@ impl SafeTensors {
 
     pub(crate) fn parse(source: Source) -> Result<Self> {
         let (header, start) = Header::read(source.bytes())?;
+        Ok(Self::new(Contents::Memory(source), header, start))
+    }
+
+    fn of_file(file: OpenFile) -> Result<Self> {
+        let len = file.len();
+        let start = Header::end(&file.read(0..len.min(8))?, len)?;
+        let header = Header::parse(&file.read(8..start)?, len - start)?;
+        Ok(Self::new(Contents::File(file), header, start))
+    }
+
+    fn new(contents: Contents, header: Header, start: usize) -> Self {
         let storages = header.tensors.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { source, header, start, storages })
+        Self { contents, header, start, storages }
     }
 
     /// The names of the tensors, in the header's order.
@@ -116,7 +139,10 @@ impl SafeTensors {
             Some(storage) => storage,
             None => {
                 let range = self.start + info.begin..self.start + info.end;
-                let storage = self.source.storage(range, dtype, ByteOrder::Little)?;
+                let storage = match &self.contents {
+                    Contents::Memory(source) => source.storage(range, dtype, ByteOrder::Little)?,
+                    Contents::File(file) => file.storage(range, dtype)?,
+                };
                 self.storages[index].get_or_init(|| storage)
             }
         };
@@ -126,7 +152,11 @@ impl SafeTensors {
 
 impl std::fmt::Debug for SafeTensors {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SafeTensors({} tensors in {} bytes)", self.storages.len(), self.source.len())
+        let bytes = match &self.contents {
+            Contents::Memory(source) => source.len(),
+            Contents::File(file) => file.len(),
+        };
+        write!(f, "SafeTensors({} tensors in {bytes} bytes)", self.storages.len())
     }
 }
 

@@ -4,6 +4,7 @@ mod atomic;
 mod numpy;
 mod pt;
 mod safetensors;
+mod shortened;
 
 use rushlight_core::DType;
 use rushlight_tensor::Tensor;

@@ -11,7 +11,7 @@ fn load(name: &str) -> Value {
 #[test]
 fn every_dtype_of_torch_save() {
     for name in ["dtypes.pt", "dtypes_protocol5.pt"] {
-        for options in [LoadOptions::default().verify(true), LoadOptions::default().mmap(false)] {
+        for options in [LoadOptions::default().verify(true), LoadOptions::default().mmap(true)] {
             let state = pt::load_with(fixture(name), &options).unwrap().to_state_dict().unwrap();
             assert_eq!(state.len(), DType::COMPUTED.len());
             for dtype in DType::COMPUTED {

@@ -16,6 +16,7 @@ mod product;
 mod program;
 mod property;
 mod reduction;
+mod sampling;
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -8,7 +8,7 @@ from .. import _C
 
 __all__ = [
     "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
-    "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "lp_pool3d", "max_unpool3d",
+    "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "lp_pool3d",
 ]
 
 Tensor = _C.Tensor
@@ -32,32 +32,6 @@ def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     kernel = _three(kernel_size)
     total = _nn.avg_pool3d(input.pow(norm_type), kernel, None if stride is None else _three(stride), 0, ceil_mode) * math.prod(kernel)
     return (total.sign() * total.abs().relu()).pow(1.0 / norm_type)
-
-
-def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """Writes pooled elements of three dimensions back to their positions."""
-    kernel = _three(kernel_size)
-    stride = kernel if stride is None or stride == [] else _three(stride)
-    padding = _three(padding)
-    if output_size is None:
-        size = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-3:], stride, padding, kernel)]
-    else:
-        size = list(output_size)[-3:]
-    if indices.shape != input.shape:
-        raise RuntimeError(f"Expected shape of indices to be the same as that of the input tensor ({input.shape}), but got {indices.shape}")
-    empty = next((d for d in range(input.dim() - 4, input.dim()) if d >= 0 and input.shape[d] == 0 and (d or input.dim() == 4)), None)
-    if empty is not None:
-        raise RuntimeError(
-            "max_unpooling3d_forward_out(): Expected input to have non-zero size for non-batch dimensions, "
-            f"but input has sizes {list(input.shape)} with dimension {empty} being empty"
-        )
-    places = math.prod(size)
-    lead = input.shape[:-3]
-    flat = indices.flatten(-3)
-    if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < places:
-        raise RuntimeError(f"max_unpool3d: found an invalid index for an output of {size}")
-    out = _torch.zeros((*lead, places), dtype=input.dtype, device=input.device)
-    return out.scatter(-1, flat, input.flatten(-3)).reshape(*lead, *size)
 
 
 def _windows(starts: list, kernel: tuple, size: tuple, device) -> Tensor:

@@ -1,7 +1,5 @@
 """``torch.nn.functional``: the functions behind layers. Most are rows of the compiled op table."""
 
-import itertools as _itertools
-
 from .. import _C
 from ._attention import multi_head_attention_forward  # noqa: F401
 from ._bags import embedding_bag  # noqa: F401
@@ -30,21 +28,19 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
 
 
 def affine_grid(theta, size, align_corners=None):
-    """The sampling grid of affine maps ``[batch, 2, 3]`` for an output of the given size."""
-    if len(size) != 4:
-        raise NotImplementedError("affine_grid: only images (sizes of four) are supported")
-    batch, _, height, width = size
-    if theta.dim() != 3 or tuple(theta.shape[1:]) != (2, 3):
-        raise ValueError(f"Expected a batch of 2D affine matrices of shape Nx2x3 for size {list(size)}. Got {theta.shape}.")
-
-    def line(n):
-        made = {"dtype": theta.dtype, "device": theta.device}
-        at = _torch.linspace(-1, 1, n, **made) if n > 1 else _torch.zeros(1, **made)
-        return at if align_corners else at * (n - 1) / n
-
-    ys, xs = _torch._meshgrid([line(height), line(width)], indexing="ij")
-    points = _torch.stack([xs, ys, _torch.ones_like(xs)], -1).reshape(1, -1, 3)
-    return (points @ theta.transpose(1, 2)).reshape(batch, height, width, 2)
+    """The sampling grid of affine maps for an output of the given size: ``[batch, 2, 3]`` for images, ``[batch, 3, 4]`` for volumes."""
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    if len(size) not in (4, 5):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size " + str(tuple(size))
+        )
+    d = len(size) - 2
+    if theta.dim() != 3 or tuple(theta.shape[1:]) != (d, d + 1):
+        raise ValueError(f"Expected a batch of {d}D affine matrices of shape Nx{d}x{d + 1} for size {list(size)}. Got {theta.shape}.")
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    return _nn._affine_grid(theta, list(size), bool(align_corners))
 
 
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
@@ -55,81 +51,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         raise ValueError(
             f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
         )
-    if input.dim() not in (4, 5) or grid.dim() != input.dim():
-        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got {input.dim()} and {grid.dim()}")
-    batch, channels, *sizes = input.shape
-    if grid.shape[0] != batch or grid.shape[-1] != len(sizes):
-        raise RuntimeError(
-            f"grid_sampler(): expected grid of batch size {batch} and {len(sizes)} coordinates in its last dimension, but got sizes {list(grid.shape)}"
-        )
-    if 0 in sizes:
-        raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
-    if mode == "bicubic" and len(sizes) == 3:
-        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
-    # As in PyTorch, where sampling is one op that saves both, the backward pass raises if either was changed in place.
-    input, grid = _torch._watched(input, [grid]), _torch._watched(grid, [input])
-
-    def pixels(at, n):
-        return (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
-
-    def padded(at, n):
-        if padding_mode == "border":
-            return at.clamp(0, n - 1)
-        if padding_mode == "reflection":
-            low, span = (0.0, n - 1) if align_corners else (-0.5, n)
-            if span == 0:
-                return at * 0
-            distance = (at - low).abs()
-            turns, rest = (distance / span).floor(), distance % span
-            return (_torch.where(turns % 2 == 0, rest, span - rest) + low).clamp(0, n - 1)
-        return at
-
-    flat = input.reshape(batch, channels, -1)
-
-    def take(places, weight=None):
-        """The elements at integer coordinates, times their weight; zero outside of the image."""
-        inside, index = None, None
-        for at, n in zip(places, sizes):
-            here = (at >= 0) & (at <= n - 1)
-            inside = here if inside is None else inside & here
-            at = at.nan_to_num().clamp(0, n - 1).long()
-            index = at if index is None else index * n + at
-        index = index.reshape(batch, 1, -1).expand(batch, channels, -1)
-        found = flat.gather(2, index).reshape(batch, channels, *inside.shape[1:])
-        # Selected, not multiplied: the weight of an infinite coordinate is NaN, which must not reach the image's
-        # gradient.
-        found = _torch.where(inside.unsqueeze(1), found, 0)
-        return found if weight is None else found * weight.to(input.dtype).unsqueeze(1)
-
-    # The grid's last coordinate belongs to the first dimension.
-    places = [pixels(grid[..., -1 - d], n) for d, n in enumerate(sizes)]
-    if mode != "bicubic":
-        places = [padded(at, n) for at, n in zip(places, sizes)]
-    if mode == "nearest":
-        out = take([at.round() for at in places])
-        # The place does not matter to the value; PyTorch's gradient with respect to it is zero, not missing.
-        return out + _torch.where(_torch.ones_like(places[0], dtype=_C.bool), 0, places[0]).unsqueeze(1) if grid.requires_grad else out
-    whole = [at.floor() for at in places]
-    parts = [at - low for at, low in zip(places, whole)]
-    if mode == "bilinear":
-        taps = [[(low, 1 - part), (low + 1, part)] for low, part in zip(whole, parts)]
-    else:
-        taps = [[(padded(low + k - 1, n), w) for k, w in enumerate(_cubic(part))] for low, part, n in zip(whole, parts, sizes)]
-    out = None
-    for corner in _itertools.product(*taps):
-        weight = corner[0][1]
-        for _, w in corner[1:]:
-            weight = weight * w
-        piece = take([at for at, _ in corner], weight)
-        out = piece if out is None else out + piece
-    return out
-
-
-def _cubic(t, a=-0.75):
-    """The weights of the four neighbours of a place that is ``t`` past the second."""
-    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
-    far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a  # noqa: E731
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+    return _nn._grid_sample(input, grid, mode, padding_mode, bool(align_corners))
 
 
 def upsample_nearest(input, size=None, scale_factor=None):

@@ -87,7 +87,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     """Writes pooled elements back to their positions in the input of ``MaxPool3d``."""
 
     _tuple = staticmethod(_triple)
-    _function = staticmethod(_pooling.max_unpool3d)
+    _function = staticmethod(_C._nn.max_unpool3d)
 
 
 class _AvgPoolNd(Module):

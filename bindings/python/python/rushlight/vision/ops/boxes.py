@@ -79,15 +79,7 @@ def complete_box_iou(boxes1, boxes2, eps=1e-7):
 
 def nms(boxes, scores, iou_threshold):
     """Indices of boxes that no better box overlaps by more than a threshold, best first."""
-    order = scores.argsort(descending=True, stable=True)
-    overlapping = (box_iou(boxes[order], boxes[order]) > iou_threshold).tolist() if len(order) else []
-    kept, gone = [], [False] * len(overlapping)
-    for at, row in enumerate(overlapping):
-        if not gone[at]:
-            kept.append(at)
-            for other in range(at + 1, len(row)):
-                gone[other] = gone[other] or row[other]
-    return order[_C.tensor(kept, dtype=_C.int64, device=boxes.device)]
+    return _C._nn._nms(boxes, scores, iou_threshold)
 
 
 def batched_nms(boxes, scores, idxs, iou_threshold):

@@ -1,0 +1,57 @@
+//! Sampling of images, boxes, and special functions of `torch.special`.
+
+use crate::rows;
+use crate::value::sizes;
+use rushlight_core::{Error, Result};
+use rushlight_tensor::{GridMode, GridPadding, GridSample, Tensor};
+
+fn float(input: &Tensor) -> Result<Tensor> {
+    if input.dtype().is_float() { Ok(input.clone()) } else { input.to_dtype(crate::dtype::default()) }
+}
+
+/// Python's functions have checked the words.
+fn grid_sample(input: &Tensor, grid: &Tensor, mode: &str, padding: &str, align_corners: bool) -> Result<Tensor> {
+    let mode = match mode {
+        "bilinear" => GridMode::Bilinear,
+        "nearest" => GridMode::Nearest,
+        "bicubic" => GridMode::Bicubic,
+        _ => return Err(Error::value(format!("grid_sample: unknown mode '{mode}'"))),
+    };
+    let padding = match padding {
+        "zeros" => GridPadding::Zeros,
+        "border" => GridPadding::Border,
+        "reflection" => GridPadding::Reflection,
+        _ => return Err(Error::value(format!("grid_sample: unknown padding_mode '{padding}'"))),
+    };
+    input.grid_sample(grid, GridSample::default().mode(mode).padding(padding).align_corners(align_corners))
+}
+
+rows! { ROWS:
+    /// Pixels of images at places between -1 and 1.
+    _grid_sample [Functional] "_grid_sample(Tensor input, Tensor grid, str mode, str padding_mode, bool align_corners)"
+        |input: &Tensor, grid: &Tensor, mode: &str, padding: &str, align_corners: bool| grid_sample(input, grid, mode, padding, align_corners);
+    /// The sampling grid of affine maps.
+    _affine_grid [Functional] "_affine_grid(Tensor theta, int[] size, bool align_corners)"
+        |theta: &Tensor, size: &[i64], align_corners: bool| theta.affine_grid(&sizes(size)?, align_corners);
+    /// Indices of boxes that no better box overlaps.
+    _nms [Functional] "_nms(Tensor boxes, Tensor scores, float iou_threshold)"
+        |boxes: &Tensor, scores: &Tensor, threshold: f64| boxes.nms(scores, threshold);
+    /// Modified Bessel function of the first kind of order 0.
+    i0 [Torch Method Inplace Special] "i0(Tensor input)" |input: &Tensor| float(input)?.i0();
+    /// The same, times `exp(-|x|)`.
+    i0e [Special] "i0e(Tensor input)" |input: &Tensor| float(input)?.i0e();
+    /// Modified Bessel function of the first kind of order 1.
+    i1 [Special] "i1(Tensor input)" |input: &Tensor| float(input)?.i1();
+    /// The same, times `exp(-|x|)`.
+    i1e [Special] "i1e(Tensor input)" |input: &Tensor| float(input)?.i1e();
+    /// `exp(x^2) erfc(x)`.
+    erfcx [Special] "erfcx(Tensor input)" |input: &Tensor| float(input)?.erfcx();
+    /// Logarithm of the normal distribution function.
+    log_ndtr [Special] "log_ndtr(Tensor input)" |input: &Tensor| float(input)?.log_ndtr();
+    /// Hurwitz's zeta function.
+    _zeta [Special] "_zeta(Tensor input, Tensor other)" |x: &Tensor, q: &Tensor| float(x)?.zeta(&float(q)?);
+    /// Regularised lower incomplete gamma function.
+    _gammainc [Special] "_gammainc(Tensor input, Tensor other)" |a: &Tensor, x: &Tensor| float(a)?.gammainc(&float(x)?);
+    /// Regularised upper incomplete gamma function.
+    _gammaincc [Special] "_gammaincc(Tensor input, Tensor other)" |a: &Tensor, x: &Tensor| float(a)?.gammaincc(&float(x)?);
+}
