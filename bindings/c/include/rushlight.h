@@ -40,24 +40,24 @@
 #define RL_MEMORY_FORMAT 12 /* integer is a memory format: 0 contiguous, 1 preserve, 2 channels last, 3 channels last 3d */
 
 /* Dtypes, with PyTorch's numbers. */
-#define RL_UINT8 0
-#define RL_INT8 1
-#define RL_INT16 2
-#define RL_INT32 3
-#define RL_INT64 4
-#define RL_FLOAT16 5
-#define RL_FLOAT32 6
-#define RL_FLOAT64 7
-#define RL_BOOL 11
-#define RL_BFLOAT16 15
-#define RL_FLOAT8_E5M2 23
-#define RL_FLOAT8_E4M3FN 24
-#define RL_FLOAT8_E5M2FNUZ 25
-#define RL_FLOAT8_E4M3FNUZ 26
-#define RL_UINT16 27
-#define RL_UINT32 28
-#define RL_UINT64 29
-#define RL_FLOAT8_E8M0FNU 44
+#define RL_DTYPE_UINT8 0
+#define RL_DTYPE_INT8 1
+#define RL_DTYPE_INT16 2
+#define RL_DTYPE_INT32 3
+#define RL_DTYPE_INT64 4
+#define RL_DTYPE_FLOAT16 5
+#define RL_DTYPE_FLOAT32 6
+#define RL_DTYPE_FLOAT64 7
+#define RL_DTYPE_BOOL 11
+#define RL_DTYPE_BFLOAT16 15
+#define RL_DTYPE_FLOAT8_E5M2 23
+#define RL_DTYPE_FLOAT8_E4M3FN 24
+#define RL_DTYPE_FLOAT8_E5M2FNUZ 25
+#define RL_DTYPE_FLOAT8_E4M3FNUZ 26
+#define RL_DTYPE_UINT16 27
+#define RL_DTYPE_UINT32 28
+#define RL_DTYPE_UINT64 29
+#define RL_DTYPE_FLOAT8_E8M0FNU 44
 
 /* Kinds of devices, with PyTorch's numbers. */
 #define RL_CPU 0

@@ -44,7 +44,8 @@ fn cpp_functions() {
 
 #[test]
 fn cpp_methods() {
-    agree("../cpp/include/torch/generated/methods.inc", &cpp::methods());
+    agree("../cpp/include/torch/generated/methods.inc", &cpp::declarations());
+    agree("../cpp/include/torch/generated/definitions.inc", &cpp::definitions());
 }
 
 #[test]

@@ -134,7 +134,7 @@ pub fn header() -> String {
     }
     out.push_str("\n/* Dtypes, with PyTorch's numbers. */\n");
     for (number, dtype, _) in rushlight_c::DTYPES {
-        let _ = writeln!(out, "#define RL_{} {number}", dtype.name().to_uppercase());
+        let _ = writeln!(out, "#define RL_DTYPE_{} {number}", dtype.name().to_uppercase());
     }
     out.push_str("\n/* Kinds of devices, with PyTorch's numbers. */\n");
     for (name, number) in [("CPU", 0), ("CUDA", 1), ("XPU", 12), ("META", 14)] {

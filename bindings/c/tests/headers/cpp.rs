@@ -186,14 +186,27 @@ fn overloads(signature: &'static str) -> Option<Vec<Vec<Parameter>>> {
     Some(all)
 }
 
-/// The text of a function with a body.
-fn function(op: &str, name: &str, result: &str, list: &[Parameter], method: bool, inplace: bool) -> String {
-    let shown: Vec<&Parameter> = list.iter().skip(method as usize).filter(|p| !p.ty.is_empty()).collect();
+/// What to write of a row.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Function,
+    /// Of a method, inside the class.
+    Declaration,
+    /// Of a method, outside.
+    Definition,
+}
+
+/// The text of a function with a body, or the declaration of a method.
+fn function(op: &str, name: &str, result: &str, list: &[Parameter], form: Form, inplace: bool) -> String {
+    let method = form != Form::Function;
+    let mut shown: Vec<&Parameter> = list.iter().skip(method as usize).filter(|p| !p.ty.is_empty()).collect();
+    // ATen has the memory format last.
+    shown.sort_by_key(|p| p.ty == "optional<MemoryFormat>");
     let declared: Vec<String> = shown
         .iter()
         .map(|p| match &p.default {
-            Some(default) => format!("{} {} = {default}", p.ty, p.name),
-            None => format!("{} {}", p.ty, p.name),
+            Some(default) if form != Form::Definition => format!("{} {} = {default}", p.ty, p.name),
+            _ => format!("{} {}", p.ty, p.name),
         })
         .collect();
     let mut values: Vec<&str> = list.iter().map(|p| p.value.as_str()).collect();
@@ -214,16 +227,20 @@ fn function(op: &str, name: &str, result: &str, list: &[Parameter], method: bool
         "Scalar" => (result, "return number(op_, a_)".to_string()),
         other => (other, format!("return number(op_, a_).to<{other}>()")),
     };
-    let (head, tail) = if method { ("", " const") } else { ("inline ", "") };
+    let (head, class, tail) = match form {
+        Form::Declaration => return format!("{ret} {name}({}) const;", declared.join(", ")),
+        Form::Definition => ("inline ", "Tensor::", " const"),
+        Form::Function => ("inline ", "", ""),
+    };
     format!(
-        "{head}{ret} {name}({}){tail} {{ using namespace detail; static const Op op_(\"{op}\"); {before}rl_value a_[] = {{{}}}; {call}; }}",
+        "{head}{ret} {class}{name}({}){tail} {{ using namespace detail; static const Op op_(\"{op}\"); {before}rl_value a_[] = {{{}}}; {call}; }}",
         declared.join(", "),
         values.join(", ")
     )
 }
 
 /// Declarations of a row in a namespace. `seen` holds the overloads that exist already.
-fn row(row: &Row, home: Home, prefix: &str, seen: &mut BTreeSet<String>, out: &mut String) {
+fn row(row: &Row, home: Home, form: Form, prefix: &str, seen: &mut BTreeSet<String>, out: &mut String) {
     if BY_HAND.contains(&row.name) && home != Home::Functional && home != Home::Linalg {
         return;
     }
@@ -247,7 +264,7 @@ fn row(row: &Row, home: Home, prefix: &str, seen: &mut BTreeSet<String>, out: &m
                 continue;
             }
             if seen.insert(format!("{name}({})", types.join(","))) {
-                let _ = writeln!(out, "{}", function(&op, &name, result, &list, method, inplace));
+                let _ = writeln!(out, "{}", function(&op, &name, result, &list, form, inplace));
             }
         }
     }
@@ -266,7 +283,7 @@ pub fn functions() -> String {
             let _ = writeln!(out, "namespace {space} {{");
         }
         for op in ops().iter().filter(|op| op.homes.contains(&home)) {
-            row(op, home, prefix, &mut seen, &mut out);
+            row(op, home, Form::Function, prefix, &mut seen, &mut out);
         }
         if !space.is_empty() {
             let _ = writeln!(out, "}}  // namespace {space}");
@@ -275,12 +292,21 @@ pub fn functions() -> String {
     out
 }
 
-/// `Tensor::name`, the inside of the class.
-pub fn methods() -> String {
+/// `Tensor::name`: declarations inside the class.
+pub fn declarations() -> String {
+    methods(Form::Declaration)
+}
+
+/// `Tensor::name`: definitions.
+pub fn definitions() -> String {
+    methods(Form::Definition)
+}
+
+fn methods(form: Form) -> String {
     let (mut out, mut seen) = (NOTE.to_string(), BTreeSet::new());
     for home in [Home::Method, Home::Inplace] {
         for op in ops().iter().filter(|op| op.homes.contains(&home)) {
-            row(op, home, "Tensor.", &mut seen, &mut out);
+            row(op, home, form, "Tensor.", &mut seen, &mut out);
         }
     }
     out
@@ -290,7 +316,7 @@ pub fn methods() -> String {
 pub fn functional() -> String {
     let (mut out, mut seen) = (NOTE.to_string(), BTreeSet::new());
     for op in ops().iter().filter(|op| op.homes.contains(&Home::Functional)) {
-        row(op, Home::Functional, "nn.functional.", &mut seen, &mut out);
+        row(op, Home::Functional, Form::Function, "nn.functional.", &mut seen, &mut out);
     }
     out
 }

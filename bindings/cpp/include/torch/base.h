@@ -150,7 +150,14 @@ class ArrayRef {
   constexpr ArrayRef(const std::array<T, N>& all) : data_(all.data()), size_(N) {}
   template <size_t N>
   constexpr ArrayRef(const T (&all)[N]) : data_(all), size_(N) {}
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winit-list-lifetime"
+#endif
   constexpr ArrayRef(const std::initializer_list<T>& all) : data_(all.begin()), size_(all.size()) {}
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
   constexpr const T* begin() const { return data_; }
   constexpr const T* end() const { return data_ + size_; }
@@ -452,7 +459,7 @@ class TensorOptions {
     if (layout && *layout != kStrided) throw NotImplementedError("sparse tensors are not supported; use torch::kStrided");
     return *this;
   }
-  [[nodiscard]] TensorOptions requires_grad(optional<bool> requires_grad = true) const { auto o = *this; o.requires_grad_ = requires_grad; return o; }
+  [[nodiscard]] TensorOptions requires_grad(optional<bool> requires_grad) const { auto o = *this; o.requires_grad_ = requires_grad; return o; }
   [[nodiscard]] TensorOptions pinned_memory(optional<bool> pinned) const { auto o = *this; o.pinned_memory_ = pinned; return o; }
   [[nodiscard]] TensorOptions memory_format(optional<MemoryFormat> format) const { auto o = *this; o.memory_format_ = format; return o; }
 

@@ -35,7 +35,7 @@ inline void Tensor::set_data(const Tensor& data) const {
   if (fresh.is_same(data)) fresh = data.data();
   fresh.set_requires_grad(requires_grad());
   if (old.defined() && old.sizes() == fresh.sizes())
-    check(rl_tensor_set_grad(fresh.need(), old.to(fresh.options()).detach().need()));
+    detail::check(rl_tensor_set_grad(fresh.need(), old.to(fresh.options()).detach().need()));
   replace(fresh);
 }
 inline bool Tensor::equal(const Tensor& other) const {
@@ -276,11 +276,11 @@ class TensorData {
     if (floats) {
       std::vector<double> all;
       for (const Scalar& s : values) all.push_back(s.toDouble());
-      check(rl_tensor_from_data(all.data(), sizes_.data(), sizes_.size(), RL_FLOAT64, &handle));
+      check(rl_tensor_from_data(all.data(), sizes_.data(), sizes_.size(), RL_DTYPE_FLOAT64, &handle));
     } else {
       std::vector<int64_t> all;
       for (const Scalar& s : values) all.push_back(s.toLong());
-      check(rl_tensor_from_data(all.data(), sizes_.data(), sizes_.size(), RL_INT64, &handle));
+      check(rl_tensor_from_data(all.data(), sizes_.data(), sizes_.size(), RL_DTYPE_INT64, &handle));
     }
     return Tensor(handle).to(made).set_requires_grad(options.requires_grad());
   }

@@ -59,7 +59,7 @@ class TensorAccessor;
 // A tensor. Copies refer to the same tensor.
 class Tensor {
  public:
-  Tensor() = default;
+  Tensor() : impl_(nullptr) {}
   Tensor(const Tensor& other) : impl_(other.impl_) {
     if (impl_) impl_->refs.fetch_add(1, std::memory_order_relaxed);
   }
@@ -212,7 +212,7 @@ class Tensor {
   Tensor tensor_data() const { return data(); }
   // Replaces the elements, also for copies of this Tensor, which keep gradient and requires_grad.
   void set_data(const Tensor& data) const;
-  void backward(const Tensor& gradient = {}, optional<bool> retain_graph = nullopt, bool create_graph = false,
+  void backward(const Tensor& gradient = Tensor(), optional<bool> retain_graph = nullopt, bool create_graph = false,
                 optional<TensorList> inputs = nullopt) const;
   // Calls a function with the gradient when it is computed; a returned tensor replaces it.
   template <class F>
@@ -278,7 +278,7 @@ class Tensor {
   }
   void replace(const Tensor& other) const { rl_tensor_free(std::exchange(impl_->handle, rl_tensor_ref(other.need()))); }
 
-  detail::Impl* impl_ = nullptr;
+  detail::Impl* impl_;
 };
 
 namespace indexing {
@@ -475,6 +475,8 @@ inline void index_put(const Tensor& tensor, const std::vector<rl_index>& entries
 }
 
 }  // namespace detail
+
+#include <torch/generated/definitions.inc>
 
 inline Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const { return detail::index_get(*this, detail::entries(indices)); }
 inline Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const { return detail::index_get(*this, detail::entries(indices)); }
