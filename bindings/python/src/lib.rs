@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `rows` | the op table: PyTorch's signatures and their functions |
 //! | `dispatch`, `register` | calls of a row, and its registration in Python |
-//! | `bind`, `signature`, `convert`, `value` | from the arguments of a call to Rust values |
+//! | `bind`, `signature`, `params`, `convert`, `value` | from the arguments of a call to Rust values |
 //! | `tensor`, `tensor_values`, `tensor_grad`, `operators`, `index`, `objects` | the class `Tensor` |
 //! | `construct`, `exchange`, `dlpack` | tensors from Python data, memory shared with other libraries |
 //! | `overrides` | `__torch_function__` and its modes |
@@ -49,6 +49,7 @@ mod objects;
 mod operators;
 mod optim;
 mod overrides;
+mod params;
 mod profile;
 mod register;
 mod rows;

@@ -1,0 +1,96 @@
+//! Arguments and results as tagged values.
+
+use crate::handle::rl_tensor;
+use std::ffi::c_char;
+
+/// The kinds of values.
+pub type rl_kind = i32;
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $name:ident = $value:literal;)*) => {
+        $($(#[doc = $doc])* pub const $name: rl_kind = $value;)*
+        /// The kinds by name, with their texts.
+        pub const KINDS: &[(&str, rl_kind, &str)] = &[$((stringify!($name), $value, concat!($($doc),*))),*];
+    };
+}
+
+kinds! {
+    /// The parameter's default.
+    RL_DEFAULT = 0;
+    /// Python's None, an undefined tensor.
+    RL_NONE = 1;
+    /// `tensor`.
+    RL_TENSOR = 2;
+    /// `tensors`, `count` of them.
+    RL_TENSORS = 3;
+    /// `integer` is 0 or 1.
+    RL_BOOL = 4;
+    /// `integer`.
+    RL_INT = 5;
+    /// `number`.
+    RL_FLOAT = 6;
+    /// `integers`, `count` of them.
+    RL_INTS = 7;
+    /// `numbers`, `count` of them.
+    RL_FLOATS = 8;
+    /// `text`, `count` bytes of UTF-8.
+    RL_STRING = 9;
+    /// `integer` is a dtype's number.
+    RL_DTYPE = 10;
+    /// `integer` is the device's kind, `count` its index.
+    RL_DEVICE = 11;
+    /// `integer` is a memory format: 0 contiguous, 1 preserve, 2 channels last, 3 channels last 3d.
+    RL_MEMORY_FORMAT = 12;
+}
+
+/// A value's content; `kind` says which.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union rl_data {
+    pub tensor: *mut rl_tensor,
+    pub tensors: *const *mut rl_tensor,
+    pub integer: i64,
+    pub number: f64,
+    pub integers: *const i64,
+    pub numbers: *const f64,
+    pub text: *const c_char,
+}
+
+/// An argument or a result.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct rl_value {
+    pub kind: rl_kind,
+    pub data: rl_data,
+    pub count: usize,
+}
+
+impl rl_value {
+    pub fn none() -> Self {
+        rl_value { kind: RL_NONE, data: rl_data { integer: 0 }, count: 0 }
+    }
+
+    pub fn tensor(tensor: *mut rl_tensor) -> Self {
+        rl_value { kind: RL_TENSOR, data: rl_data { tensor }, count: 1 }
+    }
+
+    pub fn integer(kind: rl_kind, integer: i64) -> Self {
+        rl_value { kind, data: rl_data { integer }, count: 0 }
+    }
+
+    pub fn float(number: f64) -> Self {
+        rl_value { kind: RL_FLOAT, data: rl_data { number }, count: 0 }
+    }
+}
+
+impl From<rushlight_core::Scalar> for rl_value {
+    fn from(scalar: rushlight_core::Scalar) -> Self {
+        use rushlight_core::Scalar;
+        match scalar {
+            Scalar::Bool(b) => rl_value::integer(RL_BOOL, b as i64),
+            Scalar::Int(i) => rl_value::integer(RL_INT, i),
+            Scalar::Unsigned(u) => rl_value::integer(RL_INT, u as i64),
+            Scalar::Float(f) => rl_value::float(f),
+        }
+    }
+}

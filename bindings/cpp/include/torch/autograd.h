@@ -1,0 +1,219 @@
+// torch::autograd: differentiation, and functions with a backward of their own.
+#pragma once
+
+#include <torch/functions.h>
+
+#include <unordered_map>
+#include <variant>
+
+namespace torch {
+
+// A plain value or a tensor.
+class IValue {
+ public:
+  IValue() = default;
+  IValue(Tensor value) : value_(std::move(value)) {}
+  IValue(double value) : value_(value) {}
+  IValue(int64_t value) : value_(value) {}
+  IValue(int value) : value_(static_cast<int64_t>(value)) {}
+  IValue(bool value) : value_(value) {}
+  IValue(std::string value) : value_(std::move(value)) {}
+  IValue(const char* value) : value_(std::string(value)) {}
+  IValue(std::vector<int64_t> value) : value_(std::move(value)) {}
+  IValue(std::vector<double> value) : value_(std::move(value)) {}
+  IValue(std::vector<Tensor> value) : value_(std::move(value)) {}
+  bool isNone() const { return std::holds_alternative<std::monostate>(value_); }
+  bool isTensor() const { return std::holds_alternative<Tensor>(value_); }
+  bool isDouble() const { return std::holds_alternative<double>(value_); }
+  bool isInt() const { return std::holds_alternative<int64_t>(value_); }
+  bool isBool() const { return std::holds_alternative<bool>(value_); }
+  bool isString() const { return std::holds_alternative<std::string>(value_); }
+  bool isTensorList() const { return std::holds_alternative<std::vector<Tensor>>(value_); }
+  Tensor toTensor() const { return get<Tensor>("Tensor"); }
+  double toDouble() const { return isInt() ? static_cast<double>(toInt()) : get<double>("Double"); }
+  int64_t toInt() const { return get<int64_t>("Int"); }
+  bool toBool() const { return get<bool>("Bool"); }
+  std::string toStringRef() const { return get<std::string>("String"); }
+  std::vector<int64_t> toIntVector() const { return get<std::vector<int64_t>>("IntList"); }
+  std::vector<double> toDoubleVector() const { return get<std::vector<double>>("DoubleList"); }
+  std::vector<Tensor> toTensorVector() const { return get<std::vector<Tensor>>("TensorList"); }
+  template <class T>
+  T to() const { return get<T>("another type"); }
+
+ private:
+  template <class T>
+  const T& get(const char* name) const {
+    const T* held = std::get_if<T>(&value_);
+    TORCH_CHECK(held, "Expected ", name, " but the value is of another kind");
+    return *held;
+  }
+  std::variant<std::monostate, Tensor, double, int64_t, bool, std::string, std::vector<int64_t>, std::vector<double>, std::vector<Tensor>> value_;
+};
+
+namespace detail {
+// References of tensors that may be undefined.
+inline std::vector<rl_tensor*> optional_handles(const std::vector<Tensor>& tensors) {
+  std::vector<rl_tensor*> all;
+  for (const Tensor& tensor : tensors) all.push_back(tensor.handle());
+  return all;
+}
+inline int32_t tristate(optional<bool> value) { return value ? *value : -1; }
+}  // namespace detail
+
+inline void Tensor::backward(const Tensor& gradient, optional<bool> retain_graph, bool create_graph, optional<TensorList> inputs) const {
+  rl_tensor *root = need(), *grad = gradient.handle();
+  std::vector<rl_tensor*> wanted;
+  if (inputs) wanted = detail::Handles(*inputs).list;
+  detail::check(rl_backward(&root, 1, grad ? &grad : nullptr, detail::tristate(retain_graph), create_graph, wanted.data(), wanted.size()));
+}
+
+namespace autograd {
+
+inline void backward(const variable_list& tensors, const variable_list& grad_tensors = {}, optional<bool> retain_graph = nullopt,
+                     bool create_graph = false, const variable_list& inputs = {}) {
+  detail::Handles roots(tensors), wanted(inputs);
+  auto grads = detail::optional_handles(grad_tensors);
+  TORCH_CHECK(grads.empty() || grads.size() == tensors.size(), "got ", tensors.size(), " tensors and ", grads.size(), " gradients");
+  detail::check(rl_backward(roots.list.data(), roots.list.size(), grads.empty() ? nullptr : grads.data(), detail::tristate(retain_graph),
+                            create_graph, wanted.list.data(), wanted.list.size()));
+}
+
+inline variable_list grad(const variable_list& outputs, const variable_list& inputs, const variable_list& grad_outputs = {},
+                          optional<bool> retain_graph = nullopt, bool create_graph = false, bool allow_unused = false) {
+  detail::Handles roots(outputs), wanted(inputs);
+  auto grads = detail::optional_handles(grad_outputs);
+  TORCH_CHECK(grads.empty() || grads.size() == outputs.size(), "got ", outputs.size(), " outputs and ", grads.size(), " gradients");
+  std::vector<rl_tensor*> found(inputs.size(), nullptr);
+  detail::check(rl_grad(roots.list.data(), roots.list.size(), wanted.list.data(), wanted.list.size(), grads.empty() ? nullptr : grads.data(),
+                        detail::tristate(retain_graph), create_graph, allow_unused, found.data()));
+  variable_list all;
+  for (rl_tensor* handle : found) all.emplace_back(handle);
+  return all;
+}
+
+// What forward keeps for backward.
+class AutogradContext {
+ public:
+  AutogradContext() = default;
+  AutogradContext(const AutogradContext&) = delete;
+  AutogradContext& operator=(const AutogradContext&) = delete;
+
+  std::unordered_map<std::string, IValue> saved_data;
+  void save_for_backward(variable_list tensors) { saved_ = std::move(tensors); }
+  variable_list get_saved_variables() const { return saved_; }
+  void mark_non_differentiable(const variable_list& outputs) { constant_ = outputs; }
+  void mark_dirty(const variable_list&) {
+    throw NotImplementedError("mark_dirty is not supported: return a new tensor from forward instead of changing an input in place");
+  }
+  void set_materialize_grads(bool value) { materialize_ = value; }
+  bool needs_input_grad(size_t at) const { return at < needs_.size() && needs_[at]; }
+
+ private:
+  template <class T>
+  friend struct Function;
+  variable_list saved_, constant_;
+  std::vector<bool> kept_, needs_;
+  std::vector<std::pair<std::vector<int64_t>, TensorOptions>> outputs_;
+  bool materialize_ = true;
+};
+
+// A differentiable function: T has static forward(AutogradContext*, ...) and backward(AutogradContext*, variable_list).
+template <class T>
+struct Function {
+  template <class X = T, class... Args>
+  static auto apply(Args&&... args) {
+    using Result = decltype(X::forward(static_cast<AutogradContext*>(nullptr), args...));
+    auto state = std::make_unique<State>();
+    (collect(*state, args), ...);
+    AutogradContext* ctx = &state->ctx;
+    Result result;
+    state->forward = [&]() -> variable_list {
+      result = X::forward(ctx, std::forward<Args>(args)...);
+      if constexpr (std::is_same_v<Result, Tensor>) return {result};
+      else return result;
+    };
+    std::vector<rl_tensor*> inputs = detail::Handles(state->inputs).list;
+    state->inputs_alive = std::move(state->inputs);
+    rl_value out;
+    // The library frees the state, also after an error.
+    detail::check(rl_function_apply("CppFunction", inputs.data(), inputs.size(), forward, backward, state.release(), free, &out));
+    variable_list outputs = detail::unpack(out);
+    if constexpr (std::is_same_v<Result, Tensor>) return outputs.at(0);
+    else return outputs;
+  }
+
+ private:
+  struct State {
+    AutogradContext ctx;
+    std::function<variable_list()> forward;
+    variable_list inputs, inputs_alive;
+    // Places of the inputs among the arguments.
+    std::vector<size_t> places;
+    size_t arguments = 0;
+  };
+
+  static void input(State& state, const Tensor& tensor) {
+    bool needs = tensor.defined() && tensor.requires_grad();
+    state.ctx.needs_.push_back(needs);
+    if (tensor.defined()) {
+      state.inputs.push_back(tensor);
+      state.places.push_back(state.arguments);
+    }
+    ++state.arguments;
+  }
+  template <class A>
+  static void collect(State& state, const A& argument) {
+    if constexpr (std::is_same_v<A, Tensor>) input(state, argument);
+    else if constexpr (std::is_same_v<A, optional<Tensor>>) input(state, argument.value_or(Tensor()));
+    else if constexpr (std::is_same_v<A, std::vector<Tensor>> || std::is_same_v<A, TensorList>) for (const Tensor& t : argument) input(state, t);
+    else {
+      state.ctx.needs_.push_back(false);
+      ++state.arguments;
+    }
+  }
+  static rl_status forward(void* context, rl_frame* frame) {
+    try {
+      auto* state = static_cast<State*>(context);
+      variable_list outputs = state->forward();
+      state->forward = nullptr;
+      state->inputs_alive.clear();
+      AutogradContext& ctx = state->ctx;
+      for (const Tensor& tensor : ctx.saved_) {
+        ctx.kept_.push_back(tensor.defined());
+        if (tensor.defined()) detail::check(rl_frame_save(frame, tensor.handle()));
+      }
+      ctx.saved_.clear();
+      for (const Tensor& output : outputs) {
+        ctx.outputs_.emplace_back(output.sizes().vec(), output.options());
+        detail::check(rl_frame_return(frame, output.need()));
+      }
+      return RL_OK;
+    } catch (...) {
+      return detail::report();
+    }
+  }
+  static rl_status backward(void* context, rl_tensor* const* saved, size_t, rl_tensor* const* gradients, size_t count, rl_tensor** found, size_t inputs) {
+    try {
+      auto* state = static_cast<State*>(context);
+      AutogradContext& ctx = state->ctx;
+      for (bool kept : ctx.kept_) ctx.saved_.push_back(kept ? Tensor(rl_tensor_ref(*saved++)) : Tensor());
+      struct Clear { variable_list& saved; ~Clear() { saved.clear(); } } clear{ctx.saved_};
+      variable_list grads;
+      for (size_t i = 0; i < count; ++i) {
+        if (gradients[i]) grads.emplace_back(rl_tensor_ref(gradients[i]));
+        else grads.push_back(ctx.materialize_ ? torch::zeros(ctx.outputs_[i].first, ctx.outputs_[i].second) : Tensor());
+      }
+      variable_list result = T::backward(&ctx, std::move(grads));
+      TORCH_CHECK(result.size() == state->arguments || (result.size() > state->arguments), "function returned an incorrect number of gradients (expected ",
+                  state->arguments, ", got ", result.size(), ")");
+      for (size_t i = 0; i < inputs; ++i) found[i] = rl_tensor_ref(result[state->places[i]].handle());
+      return RL_OK;
+    } catch (...) {
+      return detail::report();
+    }
+  }
+  static void free(void* context) { delete static_cast<State*>(context); }
+};
+
+}  // namespace autograd
+}  // namespace torch

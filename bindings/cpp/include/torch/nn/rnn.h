@@ -1,0 +1,111 @@
+// Recurrent networks: RNN, LSTM, GRU.
+#pragma once
+
+#include <torch/nn/layers.h>
+
+namespace torch {
+namespace nn {
+
+// Weights by layer and direction, with PyTorch's names.
+template <class Derived>
+class RNNImplBase : public Cloneable<Derived> {
+ public:
+  RNNImplBase(const RNNOptionsBase& options_, int64_t gates) : options_base(options_), gates_(gates) { RNNImplBase::reset(); }
+  void reset() override {
+    names_.clear();
+    int64_t hidden = options_base.hidden_size(), kept = options_base.proj_size() > 0 ? options_base.proj_size() : hidden;
+    int64_t directions = options_base.bidirectional() ? 2 : 1;
+    for (int64_t layer = 0; layer < options_base.num_layers(); ++layer)
+      for (int64_t direction = 0; direction < directions; ++direction) {
+        int64_t inputs = layer == 0 ? options_base.input_size() : kept * directions;
+        std::string suffix = str("_l", layer, direction ? "_reverse" : "");
+        add("weight_ih" + suffix, {gates_ * hidden, inputs});
+        add("weight_hh" + suffix, {gates_ * hidden, kept});
+        if (options_base.bias()) {
+          add("bias_ih" + suffix, {gates_ * hidden});
+          add("bias_hh" + suffix, {gates_ * hidden});
+        }
+        if (options_base.proj_size() > 0) add("weight_hr" + suffix, {options_base.proj_size(), hidden});
+      }
+    double bound = 1 / std::sqrt(static_cast<double>(hidden));
+    for (Tensor& weight : this->parameters(false)) init::uniform_(weight, -bound, bound);
+  }
+  std::vector<Tensor> all_weights() const {
+    std::vector<Tensor> all;
+    for (const std::string& name : names_) all.push_back(this->parameters_[name]);
+    return all;
+  }
+  void flatten_parameters() {}
+  void pretty_print(std::ostream& out) const override {
+    std::string name = this->name();
+    out << name << "(input_size=" << options_base.input_size() << ", hidden_size=" << options_base.hidden_size() << ", num_layers="
+        << options_base.num_layers() << ", bias=" << std::boolalpha << options_base.bias() << ", batch_first=" << options_base.batch_first()
+        << ", dropout=" << options_base.dropout() << ", bidirectional=" << options_base.bidirectional() << ")";
+  }
+  RNNOptionsBase options_base;
+
+ protected:
+  Tensor zeros(const Tensor& input, int64_t size) const {
+    int64_t batch = input.size(options_base.batch_first() && input.dim() == 3 ? 0 : 1);
+    int64_t layers = options_base.num_layers() * (options_base.bidirectional() ? 2 : 1);
+    return input.dim() == 2 ? torch::zeros({layers, size}, input.options()) : torch::zeros({layers, batch, size}, input.options());
+  }
+  int64_t kept() const { return options_base.proj_size() > 0 ? options_base.proj_size() : options_base.hidden_size(); }
+  // An input without a batch gets one of size one.
+  static Tensor batched(const Tensor& t, int64_t dim, bool single) { return single && t.defined() ? t.unsqueeze(dim) : t; }
+
+ private:
+  void add(const std::string& name, std::vector<int64_t> sizes) {
+    this->register_parameter(name, torch::empty(sizes));
+    names_.push_back(name);
+  }
+  int64_t gates_;
+  std::vector<std::string> names_;
+};
+
+class LSTMImpl : public RNNImplBase<LSTMImpl> {
+ public:
+  LSTMImpl(int64_t input_size, int64_t hidden_size) : LSTMImpl(LSTMOptions(input_size, hidden_size)) {}
+  explicit LSTMImpl(const LSTMOptions& options_) : RNNImplBase(options_, 4), options(options_) {}
+  std::tuple<Tensor, std::tuple<Tensor, Tensor>> forward(const Tensor& input, optional<std::tuple<Tensor, Tensor>> hx_opt = {}) {
+    bool single = input.dim() == 2;
+    int64_t at = options.batch_first() ? 0 : 1;
+    Tensor x = batched(input, at, single);
+    std::vector<Tensor> hx;
+    if (hx_opt) hx = {batched(std::get<0>(*hx_opt), 1, single), batched(std::get<1>(*hx_opt), 1, single)};
+    else hx = {zeros(x, kept()), zeros(x, options.hidden_size())};
+    auto [out, h, c] = torch::lstm(x, hx, all_weights(), options.bias(), options.num_layers(), options.dropout(), is_training(),
+                                   options.bidirectional(), options.batch_first());
+    if (single) return {out.squeeze(at), {h.squeeze(1), c.squeeze(1)}};
+    return {out, {h, c}};
+  }
+  LSTMOptions options;
+};
+TORCH_MODULE(LSTM);
+
+#define RL_RECURRENT(Name, gates, call)                                                                         \
+  class Name##Impl : public RNNImplBase<Name##Impl> {                                                           \
+   public:                                                                                                      \
+    Name##Impl(int64_t input_size, int64_t hidden_size) : Name##Impl(Name##Options(input_size, hidden_size)) {} \
+    explicit Name##Impl(const Name##Options& options_) : RNNImplBase(options_, gates), options(options_) {      \
+      TORCH_CHECK(options.proj_size() == 0, #Name ": proj_size argument is only supported for LSTM");           \
+    }                                                                                                           \
+    std::tuple<Tensor, Tensor> forward(const Tensor& input, Tensor hx = {}) {                                   \
+      bool single = input.dim() == 2;                                                                           \
+      int64_t at = options.batch_first() ? 0 : 1;                                                               \
+      Tensor x = batched(input, at, single);                                                                    \
+      Tensor h = hx.defined() ? batched(hx, 1, single) : zeros(x, options.hidden_size());                       \
+      auto [out, last] = call(x, h, all_weights(), options.bias(), options.num_layers(), options.dropout(), is_training(), \
+                              options.bidirectional(), options.batch_first());                                  \
+      if (single) return {out.squeeze(at), last.squeeze(1)};                                                    \
+      return {out, last};                                                                                       \
+    }                                                                                                           \
+    Name##Options options;                                                                                      \
+  };                                                                                                            \
+  TORCH_MODULE(Name)
+RL_RECURRENT(GRU, 3, torch::gru);
+RL_RECURRENT(RNN, 1, (options.nonlinearity().name == "relu" ? &torch::rnn_relu : &torch::rnn_tanh));
+#undef RL_RECURRENT
+
+}  // namespace nn
+}  // namespace torch

@@ -1,0 +1,5 @@
+// LibTorch's names over Rushlight. Headers only; programs link librushlight.
+#pragma once
+
+#include <torch/data.h>
+#include <torch/optim.h>
