@@ -81,6 +81,10 @@ fn is_lower(uplo: &str) -> Result<bool> {
 /// exp of matrices by scaling, a Taylor series and squaring; made of recorded ops, so it has derivatives.
 fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     square_check("linalg.matrix_exp", input)?;
+    // Squarings multiply rounding errors.
+    if input.dtype().is_float() && input.dtype() != DType::F64 {
+        return matrix_exp(&input.to_dtype(DType::F64)?)?.to_dtype(input.dtype());
+    }
     let n = input.size(-1)?;
     let norm = if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum(-2)?.max(..)?.item::<f64>()? };
     if !norm.is_finite() {

@@ -97,7 +97,9 @@ fn multi_margin(
     weight: Option<&Tensor>,
     how: Reduction,
 ) -> Result<Tensor> {
-    let one = input.rank() == 1;
+    let one = input.rank() <= 1;
+    let lifted = input.reshape([-1isize])?;
+    let input = if one { &lifted } else { input };
     let (x, y) = if one { (input.unsqueeze(0)?, target.reshape([1usize])?) } else { (input.clone(), target.clone()) };
     let classes = x.size(1)?;
     let index = y.unsqueeze(1)?;

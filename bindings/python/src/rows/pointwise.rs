@@ -229,7 +229,7 @@ rows! { ROWS:
     /// The elements, none of which is negated lazily.
     resolve_neg [Torch Method] "resolve_neg(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
     /// The angle of real numbers: pi for negative ones, else zero.
-    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| where_(&input.lt(0)?, std::f64::consts::PI, &float(input)?.mul(0.0)?);
+    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| angle(input);
     /// Mantissa and exponent with `input = mantissa * 2**exponent`.
     frexp [Torch Method] "frexp(Tensor input)" |input: &Tensor| frexp(input);
     /// `input * 2**other`.
@@ -262,6 +262,13 @@ enum Spacing<'a> {
     Each(&'a [f64]),
     /// At coordinates for each dimension.
     Points(&'a [Tensor]),
+}
+
+/// NaN has no angle; minus zero counts as zero.
+fn angle(input: &Tensor) -> Result<Tensor> {
+    let x = float(input)?;
+    let rest = where_(&x.isnan()?, &x, &x.mul(0.0)?.abs()?)?;
+    where_(&x.lt(0)?, std::f64::consts::PI, &rest)
 }
 
 fn signbit(input: &Tensor) -> Result<Tensor> {

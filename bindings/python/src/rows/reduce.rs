@@ -156,8 +156,8 @@ fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, i
         return Err(Error::value(format!("quantile() q values must be in the range [0, 1], but got {q}")));
     }
     let (x, d) = match dim {
-        Some(d) => (input.clone(), d as isize),
-        None => (input.reshape([-1isize])?, 0),
+        Some(d) if input.rank() > 0 => (input.clone(), d as isize),
+        _ => (input.reshape([-1isize])?, 0),
     };
     let n = x.size(d)?;
     if n == 0 {
@@ -277,13 +277,13 @@ rows! { ROWS:
     /// The largest element; with a dimension its indices too; of two tensors, the larger elements.
     max [Torch Method]
         "max(Tensor input)" |input: &Tensor| input.max(..),
-        "max(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.max_dim(dim, keepdim).map(pair),
-        "max(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
+        "max(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other),
+        "max(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.max_dim(dim, keepdim).map(pair);
     /// The smallest element; with a dimension its indices too; of two tensors, the smaller elements.
     min [Torch Method]
         "min(Tensor input)" |input: &Tensor| input.min(..),
-        "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair),
-        "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
+        "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other),
+        "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair);
     /// The largest elements; equal elements share the gradient.
     amax [Torch Method] "amax(Tensor input, int[1]? dim=(), bool keepdim=False)"
         |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amax(dims(dim.unwrap_or(&[])), keepdim);
@@ -395,26 +395,28 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
         });
     }
     let count = x.size(1)? as f64;
+    // Sums of weights stay tensors: weights may require gradients.
     let total = match &weights {
-        Some(w) => w.sum(..)?.item::<f64>()?,
-        None => count,
+        Some(w) => w.sum(..)?,
+        None => Tensor::full_with([], count, (float, x.device()))?,
     };
     let mean = match &weights {
-        Some(w) => x.mul(w)?.sum_dims([1], true)?.div(total)?,
+        Some(w) => x.mul(w)?.sum_dims([1], true)?.div(&total)?,
         None => x.mean_dims([1], true)?,
     };
     let centred = x.sub(&mean)?;
     let divisor = match (&weights, aweights) {
         (Some(w), Some(a)) if correction != 0 => {
-            total - correction as f64 * w.mul(&a.to_dtype(float)?)?.sum(..)?.item::<f64>()? / total
+            let share = w.mul(&a.to_dtype(float)?)?.sum(..)?.div(&total)?;
+            total.sub(&share.mul(correction as f64)?)?
         }
-        _ => total - correction as f64,
+        _ => total.sub(correction as f64)?,
     };
     let weighted = match &weights {
         Some(w) => centred.mul(w)?,
         None => centred.clone(),
     };
-    let out = weighted.matmul(&centred.t()?)?.div(divisor.max(0.0))?;
+    let out = weighted.matmul(&centred.t()?)?.div(&divisor.clamp_min(0.0)?)?;
     out.squeeze(..)
 }
 

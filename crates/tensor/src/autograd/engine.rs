@@ -268,7 +268,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                         match &behind.kind {
                             Kind::Accumulate(leaf, _) => return leaf.empty_grad_home(),
                             // Autocast's conversions pass on gradients that come in the leaf's dtype.
-                            Kind::Op(_) if behind.source.is_some() && lock(&behind.hooks).is_empty() => {
+                            Kind::Op(_) if behind.source.is_some() && is_unobserved(behind) => {
                                 behind = &behind.inputs.first()?.as_ref()?.node;
                             }
                             Kind::Op(_) => return None,
@@ -281,7 +281,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                     let is_wanted = wanted.is_some_and(|w| w.iter().any(|other| Arc::ptr_eq(&other.node, &edge.node)));
                     // Nobody but that node sees the gradient, and nothing is added to it.
                     let alone = entry.waiting == 1 && entry.grads.iter().all(Option::is_none);
-                    let unseen = !is_wanted && !mode::is_anomaly_enabled() && lock(&edge.node.hooks).is_empty();
+                    let unseen = !is_wanted && !mode::is_anomaly_enabled() && is_unobserved(&edge.node);
                     let taken = edge.node.takes_mask && alone && unseen;
                     if taken {
                         entry.mask = Some(mask.clone());
@@ -315,7 +315,8 @@ fn apply(
     retain: bool,
 ) -> Result<Grads> {
     let node = ctx.node;
-    let taken = if retain { slot.clone() } else { slot.take() };
+    // Nothing is freed of a node that saved nothing: it can run again, as in PyTorch.
+    let taken = if retain || !node.saves { slot.clone() } else { slot.take() };
     let Some(f) = taken else {
         return Err(Error::autograd(format!(
             "trying to backward through the graph a second time: the values saved by {} have already been freed. Pass \
@@ -455,7 +456,18 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
             grads[slot] = Some(replacement);
         }
     }
+    let retained: Vec<_> = lock(&node.retained).clone();
+    for entry in retained {
+        if let (Some(tensor), Some(gradient)) = (entry.tensor.upgrade(), grads.get(entry.slot).cloned().flatten()) {
+            Tensor(tensor).add_to_grad(&entry.turn, gradient, Share::Kept)?;
+        }
+    }
     Ok(())
+}
+
+/// Whether no hook and no `.grad` sees the gradients that arrive at a node.
+fn is_unobserved(node: &Node) -> bool {
+    lock(&node.hooks).is_empty() && lock(&node.retained).is_empty()
 }
 
 fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {

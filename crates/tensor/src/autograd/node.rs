@@ -1,8 +1,9 @@
 //! The tape: one node per recorded op, edges to the nodes its inputs came from.
 
-use super::saved::Saved;
+use super::saved::{Saved, take_saved_count};
 use super::{Meta, mode};
 use crate::Tensor;
+use crate::tensor::Inner;
 use rushlight_core::backend::is_in_recurrent_layer;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Error, Result};
@@ -28,6 +29,14 @@ pub(crate) struct Edge {
     pub(crate) slot: usize,
 }
 
+/// A computed tensor whose gradient is kept: see [`Tensor::retain_grad`].
+pub(crate) struct Retained {
+    pub(crate) slot: usize,
+    pub(crate) tensor: Weak<Inner>,
+    /// Held by the pass that adds to the gradient.
+    pub(crate) turn: Mutex<()>,
+}
+
 pub(crate) enum Kind {
     /// Adds incoming gradients to a leaf's `.grad`, one pass at a time. A leaf has at most one such node at any moment.
     Accumulate(Tensor, Mutex<()>),
@@ -49,6 +58,10 @@ pub(crate) struct Node {
     pub(crate) in_recurrent_layer: bool,
     pub(crate) kind: Kind,
     pub(crate) hooks: Mutex<Vec<(u64, usize, Hook)>>,
+    /// Outputs that keep their gradient in `.grad`, after all hooks.
+    pub(crate) retained: Mutex<Vec<Arc<Retained>>>,
+    /// Whether the backward function holds saved tensors, which a pass without `retain_graph` frees.
+    pub(crate) saves: bool,
     pub(crate) forward_call: Option<Box<Backtrace>>,
 }
 
@@ -91,6 +104,8 @@ impl Node {
             in_recurrent_layer: is_in_recurrent_layer(),
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::new(Vec::new()),
+            retained: Mutex::new(Vec::new()),
+            saves: take_saved_count() > 0,
             forward_call: mode::is_anomaly_enabled().then(|| Box::new(Backtrace::force_capture())),
         }
     }
@@ -106,6 +121,8 @@ impl Node {
             in_recurrent_layer: false,
             kind: Kind::Accumulate(leaf.clone(), Mutex::new(())),
             hooks: Mutex::new(Vec::new()),
+            retained: Mutex::new(Vec::new()),
+            saves: false,
             forward_call: None,
         })
     }
@@ -119,6 +136,12 @@ impl Node {
             out.push_str(chars.as_str());
         }
         out + "Backward"
+    }
+
+    /// Keeps the gradient of an output in its `.grad`.
+    pub(crate) fn retain(&self, output: &Tensor, slot: usize) {
+        let retained = Retained { slot, tensor: Arc::downgrade(&output.0), turn: Mutex::new(()) };
+        lock(&self.retained).push(Arc::new(retained));
     }
 
     pub(crate) fn add_hook(&self, id: u64, slot: usize, hook: Hook) {
@@ -245,8 +268,21 @@ impl Tensor {
     pub(crate) fn attach(&self, node: &Arc<Node>, slot: usize) {
         self.0.requires_grad.store(true, Relaxed);
         let mut meta = self.meta();
+        self.move_retained(&meta, node, slot);
         meta.node = Some(node.clone());
         meta.slot = slot;
+    }
+
+    /// A tensor that keeps its gradient keeps that of its present value: a change in place moves the request to the
+    /// new node.
+    pub(crate) fn move_retained(&self, meta: &Meta, node: &Arc<Node>, slot: usize) {
+        if !meta.extra.as_ref().is_some_and(|extra| extra.retains_grad) {
+            return;
+        }
+        if let Some(old) = &meta.node {
+            lock(&old.retained).retain(|r| r.tensor.as_ptr() != Arc::as_ptr(&self.0));
+        }
+        node.retain(self, slot);
     }
 }
 

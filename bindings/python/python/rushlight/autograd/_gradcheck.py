@@ -1,5 +1,7 @@
 """Derivatives compared with finite differences: ``gradcheck`` and ``gradgradcheck``."""
 
+import itertools
+
 from .. import _C
 from . import grad
 
@@ -16,21 +18,22 @@ def _outputs(result):
 
 
 def _numerical(function, inputs, at, output, eps):
-    """Rows of finite differences: one per element of the input, each flat over the output."""
-    values = inputs[at].detach().reshape(-1)
+    """Rows of finite differences: one per element of the input, each flat over the output.
+
+    Elements are changed in place, so that a function sees the change in tensors that it captured, and the function runs as it does elsewhere,
+    with recording on.
+    """
+    values = inputs[at].data
     rows = []
-    for k in range(values.numel()):
+    for place in itertools.product(*map(range, values.shape)):
+        before = values[place].item()
         ends = []
-        for step in (eps, -eps):
-            moved = values.clone()
-            moved[k] += step
-            changed = list(inputs)
-            changed[at] = moved.reshape(inputs[at].shape)
-            before = _C._set_grad_enabled(False)
-            try:
-                ends.append(_outputs(function(*changed))[output].detach().reshape(-1).clone())
-            finally:
-                _C._set_grad_enabled(before)
+        try:
+            for step in (eps, -eps):
+                values[place] = before + step
+                ends.append(_outputs(function(*inputs))[output].detach().reshape(-1).clone())
+        finally:
+            values[place] = before
         rows.append((ends[0] - ends[1]) / (2 * eps))
     return rows
 

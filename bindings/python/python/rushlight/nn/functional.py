@@ -30,21 +30,29 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
 
 
 def affine_grid(theta, size, align_corners=None):
-    """The sampling grid of affine maps ``[batch, 2, 3]`` for an output of the given size."""
-    if len(size) != 4:
-        raise NotImplementedError("affine_grid: only images (sizes of four) are supported")
-    batch, _, height, width = size
-    if theta.dim() != 3 or tuple(theta.shape[1:]) != (2, 3):
-        raise ValueError(f"Expected a batch of 2D affine matrices of shape Nx2x3 for size {list(size)}. Got {theta.shape}.")
+    """The sampling grid of affine maps for an output of the given size: ``[batch, 2, 3]`` for images, ``[batch, 3, 4]`` for volumes."""
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    if len(size) not in (4, 5):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size " + str(tuple(size))
+        )
+    batch, _, *sizes = size
+    d = len(sizes)
+    if theta.dim() != 3 or tuple(theta.shape[1:]) != (d, d + 1):
+        raise ValueError(f"Expected a batch of {d}D affine matrices of shape Nx{d}x{d + 1} for size {list(size)}. Got {theta.shape}.")
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
 
     def line(n):
         made = {"dtype": theta.dtype, "device": theta.device}
         at = _torch.linspace(-1, 1, n, **made) if n > 1 else _torch.zeros(1, **made)
         return at if align_corners else at * (n - 1) / n
 
-    ys, xs = _torch._meshgrid([line(height), line(width)], indexing="ij")
-    points = _torch.stack([xs, ys, _torch.ones_like(xs)], -1).reshape(1, -1, 3)
-    return (points @ theta.transpose(1, 2)).reshape(batch, height, width, 2)
+    # Coordinates are in the order of the matrices' columns: x, y, and z for volumes.
+    places = _torch._meshgrid([line(n) for n in sizes], indexing="ij")[::-1]
+    points = _torch.stack([*places, _torch.ones_like(places[0])], -1).reshape(1, -1, d + 1)
+    return (points @ theta.transpose(1, 2)).reshape(batch, *sizes, d)
 
 
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
