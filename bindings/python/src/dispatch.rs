@@ -403,8 +403,24 @@ fn prepare_out(name: &str, signature: &Signature, values: &mut Values, target: &
 
 /// Ops whose output has the result's dtype exactly; the outputs of others are cast to within their kind.
 const EXACT: [&str; 18] = [
-    "addmm", "addmv", "all", "any", "argmax", "argmin", "baddbmm", "bmm", "dot", "inv", "isin", "matmul", "mm", "mv", "nanquantile", "nonzero",
-    "quantile", "solve",
+    "addmm",
+    "addmv",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "baddbmm",
+    "bmm",
+    "dot",
+    "inv",
+    "isin",
+    "matmul",
+    "mm",
+    "mv",
+    "nanquantile",
+    "nonzero",
+    "quantile",
+    "solve",
 ];
 
 /// An error if a result's dtype does not suit the output's.

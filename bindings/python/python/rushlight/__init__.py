@@ -91,12 +91,14 @@ _LAZY = {
     "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
     "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops",
     "TypedStorage": "storage", "UntypedStorage": "storage", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank", "vmap": "func",
+    "grid_sampler": "_native", "grid_sampler_2d": "_native", "grid_sampler_3d": "_native", "lu": "_native", "native_batch_norm": "_native",
+    "native_dropout_backward": "_native", "native_group_norm": "_native", "native_layer_norm": "_native",
 }
 
 #: Packages that are imported on first use.
 _PACKAGES = frozenset(
     "__config__ _dynamo _inductor _ops _tensor_str accelerator amp autograd backends compiler cpu cuda distributed distributions func futures fx hub jit library linalg mps "
-    "multiprocessing nn numa onnx optim overrides profiler random return_types serialization special storage testing types utils version vision xpu".split()
+    "multiprocessing nn numa onnx optim overrides profiler random return_types serialization signal special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
 

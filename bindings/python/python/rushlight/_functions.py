@@ -258,6 +258,7 @@ _builtin_range = range
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """Estimates of a function's derivatives along dimensions, by central differences. ``spacing`` is a number, a number for each dimension, or
     the coordinates along each dimension."""
+    spacing = 1 if spacing is None else spacing
     dims = list(_builtin_range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if not isinstance(spacing, (list, tuple)):
         spacing = [spacing] * len(dims)

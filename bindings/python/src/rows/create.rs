@@ -405,7 +405,14 @@ rows! { ROWS:
     /// Powers of the elements in columns.
     vander [Torch] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
     /// Powers of numbers as columns, the lowest first.
-    vander [Linalg] "vander(Tensor x, *, int? N=None)" |x: &Tensor, n: Option<i64>| vander(x, n, true);
+    vander [Linalg] "vander(Tensor x, *, int? N=None)" |x: &Tensor, n: Option<i64>| {
+        let lifted = if x.rank() == 0 { x.reshape([1usize])? } else { x.clone() };
+        match n {
+            Some(n) if n <= 1 => Err(Error::value("N must be greater than 1.")),
+            None if lifted.size(-1)? <= 1 => Err(Error::value("N must be greater than 1.")),
+            _ => vander(&lifted, n, true),
+        }
+    };
     /// Hann window.
     hann_window [Torch] "hann_window(int window_length, bool periodic=True, **factory)" |n: i64, periodic: bool, factory: Factory|
         window(n, periodic, &factory, |x| 0.5 - 0.5 * (TAU * x).cos());

@@ -52,3 +52,8 @@ pub fn doubles(
     let bias = bias.map(|b| b.to_dtype(DType::F64)).transpose()?;
     Ok(Some((input.to_dtype(DType::F64)?, weight.to_dtype(DType::F64)?, bias)))
 }
+
+/// Quotients of integers, cut off. Doubles may round a whole quotient to just below it.
+pub fn truncated(quotients: &Tensor, dtype: DType) -> Result<Tensor> {
+    quotients.add(&quotients.sign()?.mul(1e-7)?)?.trunc()?.to_dtype(dtype)
+}

@@ -476,8 +476,11 @@ macro_rules! pooling {
                 "] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: bool, include: bool, divisor: Option<i64>|
                 with_planes(input, $d).and_then(|()| {
-                    let means = input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor.map(i64::abs))?)?;
-                    if divisor.is_some_and(|d| d < 0) { means.neg() } else { Ok(means) }
+                    let window = avg_pool(kernel, stride, padding, ceil_mode, include, divisor.map(i64::abs))?;
+                    let doubles = if $d < 3 { integers::in_doubles(stringify!($avg), input)? } else { None };
+                    let means = doubles.as_ref().unwrap_or(input).$avg(window)?;
+                    let means = if divisor.is_some_and(|d| d < 0) { means.neg()? } else { means };
+                    if doubles.is_some() { integers::truncated(&means, input.dtype()) } else { Ok(means) }
                 });
             /// Means of a given number of windows.
             $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }

@@ -243,9 +243,9 @@ rows! { ROWS:
     /// Pseudo-inverse.
     pinv [Linalg]
         "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, hermitian: bool|
-            symmetric_if("linalg.pinv", a, hermitian)?.pinv(RankTolerance { atol, rtol }),
+            evenly_symmetric_if("linalg.pinv", a, hermitian)?.pinv(RankTolerance { atol, rtol }),
         "pinv(Tensor A, float rcond, bool hermitian=False)" |a: &Tensor, rcond: f64, hermitian: bool|
-            symmetric_if("linalg.pinv", a, hermitian)?.pinv(Some(rcond));
+            evenly_symmetric_if("linalg.pinv", a, hermitian)?.pinv(Some(rcond));
     /// Solution of a linear system.
     solve [Linalg] "solve(Tensor A, Tensor B, *, bool left=True)" |a: &Tensor, b: &Tensor, left: bool| a.solve(b, left);
     /// Solution of a triangular system.
@@ -408,6 +408,16 @@ fn symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
         return Ok(a.clone());
     }
     a.tril(0)?.add(&a.tril(-1)?.transpose(-2, -1)?)
+}
+
+/// [`symmetric_if`] whose gradient goes to both triangles alike.
+fn evenly_symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
+    let symmetric = symmetric_if(call, a, hermitian)?;
+    if symmetric.is_same(a) || !a.requires_grad() {
+        return Ok(symmetric);
+    }
+    let half = a.add(&a.transpose(-2, -1)?)?.mul(0.5)?;
+    half.sub(&half.detach())?.add(&symmetric.detach())
 }
 
 /// An error unless an option is one of the known ones.

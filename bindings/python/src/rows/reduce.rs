@@ -127,15 +127,9 @@ fn quantile(
         )));
     }
     let of = |q: f64| -> Result<Tensor> {
-        if ignore_nan && interpolation != "linear" {
-            return Err(Error::unsupported("nanquantile: only interpolation='linear' is supported"));
-        }
-        if ignore_nan {
-            nanquantile(input, q, dim, keepdim)
-        } else if interpolation != "linear" {
-            between_neighbours(input, q, dim, keepdim, interpolation)
-        } else {
-            input.quantile(q, dim.map(|d| d as isize), keepdim)
+        match (interpolation, ignore_nan) {
+            ("linear", false) if input.rank() > 0 => input.quantile(q, dim.map(|d| d as isize), keepdim),
+            _ => by_rank(input, q, dim, keepdim, interpolation, ignore_nan),
         }
     };
     match q {
@@ -150,8 +144,16 @@ fn quantile(
     }
 }
 
-/// A quantile that is one of the elements or the midpoint of two.
-fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, interpolation: &str) -> Result<Tensor> {
+/// A quantile by the sorted elements of each row. A row with a NaN has the last element, which is one, unless NaNs are
+/// ignored: then the ranks count the others.
+fn by_rank(
+    input: &Tensor,
+    q: f64,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+    ignore_nan: bool,
+) -> Result<Tensor> {
     if !(0.0..=1.0).contains(&q) {
         return Err(Error::value(format!("quantile() q values must be in the range [0, 1], but got {q}")));
     }
@@ -159,46 +161,35 @@ fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, i
         Some(d) if input.rank() > 0 => (input.clone(), d as isize),
         _ => (input.reshape([-1isize])?, 0),
     };
-    let n = x.size(d)?;
-    if n == 0 {
-        return Err(Error::value("quantile() input tensor must be non-empty"));
-    }
+    let last = x.size(d)?.checked_sub(1).ok_or_else(|| Error::value("quantile() input tensor must be non-empty"))?;
     let (sorted, _) = x.sort(d, false)?;
-    let place = q * (n - 1) as f64;
-    let at = |place: f64| sorted.narrow(d, place as isize, 1);
-    let found = match interpolation {
-        "lower" => at(place.floor())?,
-        "higher" => at(place.ceil())?,
-        "nearest" => at(place.round_ties_even())?,
-        _ => at(place.floor())?.add(&at(place.ceil())?)?.mul(0.5)?,
+    let nan = x.detach().isnan()?;
+    let ranks = if ignore_nan {
+        let others = nan.logical_not()?.sum_dims([d], true)?;
+        others.sub(1)?.to_dtype(DType::F64)?.mul(q)?.clamp_min(0.0)?
+    } else {
+        let nan = nan.any_dims([d], true)?;
+        let plain = Tensor::full_with(nan.shape(), q * last as f64, (DType::F64, x.device()))?;
+        plain.masked_fill(&nan, last as f64)?
     };
-    let found = found.masked_fill(&x.isnan()?.any_dims([d], true)?, f64::NAN)?;
+    let at = |ranks: &Tensor| sorted.gather(d, &ranks.to_dtype(DType::I64)?);
+    let found = match interpolation {
+        "lower" => at(&ranks.floor()?)?,
+        "higher" => at(&ranks.ceil()?)?,
+        "nearest" => at(&ranks.round()?)?,
+        "midpoint" => at(&ranks.floor()?)?.lerp(&at(&ranks.ceil()?)?, 0.5)?,
+        _ => {
+            let floor = ranks.floor()?;
+            at(&floor)?.lerp(&at(&ranks.ceil()?)?, &ranks.sub(&floor)?.to_dtype(input.dtype())?)?
+        }
+    };
     match (dim, keepdim) {
+        _ if input.rank() == 0 => found.reshape([0usize; 0]),
         (Some(_), true) => Ok(found),
         (Some(_), false) => found.squeeze(d),
         (None, true) => found.reshape(&vec![1usize; input.rank()]),
         (None, false) => found.reshape([0usize; 0]),
     }
-}
-
-/// Quantiles of each row without its NaNs.
-fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
-    let Some(dim) = dim else {
-        let kept = input.masked_select(&input.isnan()?.logical_not()?)?;
-        let found = if kept.numel() == 0 {
-            Tensor::full_with([], f64::NAN, (input.dtype(), input.device()))?
-        } else {
-            kept.quantile(q, None, false)?
-        };
-        return if keepdim { found.reshape(&vec![1usize; input.rank()]) } else { Ok(found) };
-    };
-    let moved = input.movedim([dim as isize], [-1])?;
-    let width = moved.size(-1)?;
-    let shape = moved.shape()[..moved.rank() - 1].to_vec();
-    let rows = moved.reshape([moved.numel() / width.max(1), width])?;
-    let found = rows.unbind(0)?.iter().map(|row| nanquantile(row, q, None, false)).collect::<Result<Vec<_>>>()?;
-    let out = rushlight_tensor::stack(&found.iter().collect::<Vec<_>>(), 0)?.reshape(&shape)?;
-    if keepdim { out.unsqueeze(dim as isize) } else { Ok(out) }
 }
 
 fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {

@@ -459,6 +459,8 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
     let retained: Vec<_> = lock(&node.retained).clone();
     for entry in retained {
         if let (Some(tensor), Some(gradient)) = (entry.tensor.upgrade(), grads.get(entry.slot).cloned().flatten()) {
+            // Each element of a gradient that is kept has its own memory.
+            let gradient = if gradient.layout().overlaps() { gradient.contiguous_copy()? } else { gradient };
             Tensor(tensor).add_to_grad(&entry.turn, gradient, Share::Kept)?;
         }
     }

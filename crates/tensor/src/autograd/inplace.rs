@@ -112,8 +112,13 @@ impl Tensor {
             let meta = self.meta();
             (meta.base().cloned(), meta.extra.as_ref().map_or(Origin::Recorded, |e| e.origin))
         };
-        let Some(base) = base.filter(|_| sources.iter().any(|t| t.requires_grad())) else { return Ok(()) };
-        check_origin(op, origin)?;
+        let Some(base) = base else { return Ok(()) };
+        if base.requires_grad() || sources.iter().any(|t| t.requires_grad()) {
+            check_origin(op, origin)?;
+        }
+        if !sources.iter().any(|t| t.requires_grad()) {
+            return Ok(());
+        }
         if !base.layout().is_dense() {
             return Err(Error::unsupported(format!(
                 "{op}: recording an in-place change of a view needs a base without gaps; change a copy of the base: {COPY}"

@@ -448,6 +448,16 @@ impl Tensor {
             }
             return self.reshape([1usize])?.index_fill_with(dim, index, value, place)?.reshape([0usize; 0]);
         }
+        if let Arg::Tensor(value) = value
+            && value.rank() == 0
+            && recording(&[value])
+        {
+            // An index that occurs twice fills once: the value's gradient counts places, not indices.
+            let mask = Tensor::zeros_with(self.shape(), (DType::Bool, self.device()))?;
+            let mask = mask.index_fill_with(dim, index, true.into(), Place::Own)?;
+            let filled = self.masked_fill(&mask, &value.to(self.device())?)?;
+            return if place == Place::Own { self.copy_(&filled).cloned() } else { Ok(filled) };
+        }
         let plan = self.vector_plan("index_fill", dim, index)?;
         index_write("index_fill", self, plan, &self.number_like("index_fill", value)?, false, place)
     }
