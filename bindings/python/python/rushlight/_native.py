@@ -14,14 +14,19 @@ def _moments(rows, eps):
     return mean, (wide.var(-1, correction=0, keepdim=True) + eps).rsqrt()
 
 
+def _of_weight(input, weight):
+    """The dtype of statistics."""
+    return input.dtype if weight is None else weight.dtype
+
+
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
     """``layer_norm``, and the mean and the inverse deviation of each row."""
     from .nn import functional as F
 
     lead = input.dim() - len(normalized_shape)
     mean, inverse = _moments(input.flatten(lead), eps)
-    shape = tuple(input.shape[:lead]) + (1,) * len(normalized_shape)
-    return F.layer_norm(input, normalized_shape, weight, bias, eps), mean.reshape(shape), inverse.reshape(shape)
+    shape, dtype = tuple(input.shape[:lead]) + (1,) * len(normalized_shape), _of_weight(input, weight)
+    return F.layer_norm(input, normalized_shape, weight, bias, eps), mean.reshape(shape).to(dtype), inverse.reshape(shape).to(dtype)
 
 
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
@@ -29,7 +34,7 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     from .nn import functional as F
 
     mean, inverse = _moments(input.reshape(N, group, C // group * HxW), eps)
-    dtype = input.dtype if weight is None else mean.dtype
+    dtype = _of_weight(input, weight)
     return F.group_norm(input, group, weight, bias, eps), mean.reshape(N, group).to(dtype), inverse.reshape(N, group).to(dtype)
 
 
@@ -42,7 +47,8 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         empty = input.new_empty(0)
         return made, empty, empty.clone()
     mean, inverse = _moments(input.transpose(0, 1).flatten(1), eps)
-    return made, mean.reshape(-1), inverse.reshape(-1)
+    dtype = _of_weight(input, weight)
+    return made, mean.reshape(-1).to(dtype), inverse.reshape(-1).to(dtype)
 
 
 def native_dropout_backward(grad_output, mask, scale):

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials and Bessel functions of ``torch.special``, computed in double precision. They have no derivatives, as in PyTorch."""
+"""Orthogonal polynomials and Bessel functions of ``torch.special``, computed in double precision. Polynomials have no derivatives, as in PyTorch."""
 
 import math
 
@@ -195,9 +195,9 @@ def _spherical_j0(x):
 
 def _modified_i(order):
     def compute(x):
-        from . import special
+        from .special import i0, i1
 
-        return (special.i1 if order else special.i0)(x)
+        return (i1 if order else i0)(x)
 
     return compute
 
@@ -209,9 +209,34 @@ _FUNCTIONS = {
 }
 
 
+def _over(value, x):
+    """``value / x`` of a function that is odd: its slope at zero is one half."""
+    return _torch.where(x == 0, 0.5, value / _torch.where(x == 0, 1.0, x))
+
+
+#: Derivatives, of the functions that have one: by the input and the value.
+_DERIVATIVES = {
+    "bessel_j0": lambda x, y: -bessel_j1(x),
+    "bessel_j1": lambda x, y: bessel_j0(x) - _over(y, x),
+    "bessel_y0": lambda x, y: -bessel_y1(x),
+    "bessel_y1": lambda x, y: bessel_y0(x) - y / x,
+    "modified_bessel_i0": lambda x, y: modified_bessel_i1(x),
+    "modified_bessel_i1": lambda x, y: modified_bessel_i0(x) - _over(y, x),
+    "modified_bessel_k0": lambda x, y: -modified_bessel_k1(x),
+    "modified_bessel_k1": lambda x, y: -modified_bessel_k0(x) - y / x,
+}
+
+
 def _unary(name, compute):
-    def function(input, *, out=None):
-        return _result(name, [input], compute, out)
+    if name in _DERIVATIVES:
+        from .special import _elementwise
+
+        derivative = _DERIVATIVES[name]
+        function = _elementwise(name, compute, lambda inputs, out: [lambda: derivative(inputs[0], out)])
+    else:
+
+        def function(input, *, out=None):
+            return _result(name, [input], compute, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The {name.replace('_', ' ')[:-1]} of order {name[-1]}."

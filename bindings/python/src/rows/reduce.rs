@@ -348,7 +348,11 @@ rows! { ROWS:
     /// Sum of the diagonal.
     trace [Torch Method] "trace(Tensor input)" |input: &Tensor| input.trace();
     /// Sums broadcast dimensions to the given size.
-    sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| input.sum_to_size(&size.0);
+    sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| {
+        let sums = input.sum_to_size(&size.0)?;
+        // Sums of bools and small integers are `int64`, also those of one element.
+        if sums.shape() != input.shape() && !sums.dtype().is_float() { sums.to_dtype(DType::I64) } else { Ok(sums) }
+    };
     /// The p-norm of the difference.
     dist [Torch Method] "dist(Tensor input, Tensor other, Number p=2)" |input: &Tensor, other: &Tensor, p: f64| input.sub(other)?.norm(p);
     /// Covariances of variables stored in rows.
@@ -379,10 +383,10 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     let x = if x.rank() < 2 { x.reshape([1, x.numel() as isize])? } else { x };
     let mut weights: Option<Tensor> = None;
     for w in [fweights, aweights].into_iter().flatten() {
-        let w = w.to_dtype(float)?;
+        // In their own dtypes: weights of a higher precision than the input's raise the result's.
         weights = Some(match weights {
-            Some(known) => known.mul(&w)?,
-            None => w,
+            Some(known) => known.mul(w)?,
+            None => w.clone(),
         });
     }
     let count = x.size(1)? as f64;
@@ -398,7 +402,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     let centred = x.sub(&mean)?;
     let divisor = match (&weights, aweights) {
         (Some(w), Some(a)) if correction != 0 => {
-            let share = w.mul(&a.to_dtype(float)?)?.sum(..)?.div(&total)?;
+            let share = w.mul(a)?.sum(..)?.div(&total)?;
             total.sub(&share.mul(correction as f64)?)?
         }
         _ => total.sub(correction as f64)?,

@@ -98,12 +98,6 @@ impl Tensor {
                 "{op}: Inplace update to inference tensor outside InferenceMode is not allowed. Change a copy of it: {COPY}."
             )));
         }
-        if sources.iter().any(|t| t.overlaps_partly(self)) {
-            return Err(Error::value(format!(
-                "{op}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory \
-                 location. Take a copy of the input first: {COPY}."
-            )));
-        }
         self.check_leaf_change(op)?;
         if !mode::is_grad_enabled() {
             return Ok(());
@@ -156,6 +150,17 @@ impl Tensor {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// An error if an op element by element would read elements of `sources` that it has written.
+    pub(crate) fn check_overlap(&self, op: &str, sources: &[&Tensor]) -> Result<()> {
+        if sources.iter().any(|t| t.overlaps_partly(self)) {
+            return Err(Error::value(format!(
+                "{op}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory \
+                 location. Take a copy of the input first: {COPY}."
+            )));
+        }
+        Ok(())
     }
 
     /// Whether this tensor and another, both dense, share some of their memory but are not the same elements in the

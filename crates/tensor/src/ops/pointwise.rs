@@ -255,6 +255,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     same_shape(name, x, &shape)?;
     let inputs = tensors(&args);
     x.check_inplace(name, &inputs)?;
+    x.check_overlap(name, &inputs)?;
     let record = x.dtype().is_float() && recording(&inputs);
     // Taken before the change: the old value's edge and the values that the derivatives read.
     let edges = if record { crate::autograd::edges(&inputs)? } else { SmallVec::new() };
