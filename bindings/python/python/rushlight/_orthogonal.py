@@ -138,11 +138,17 @@ def _near_y(x, order):
     return -2 / (math.pi * x) + 2 / math.pi * log * _near_j(x, 1) - x / 2 * _series(x * x / 4, _Y1) / math.pi
 
 
-def _far(x, order, second):
-    """Hankel's expansion of J, or of Y if ``second``."""
+def _hankel(order):
+    """The coefficients of the asymptotic series in one over x."""
     terms = [1.0]
     for k in range(1, 22):
         terms.append(terms[-1] * (4 * order * order - (2 * k - 1) ** 2) / (8.0 * k))
+    return terms
+
+
+def _far(x, order, second):
+    """Hankel's expansion of J, or of Y if ``second``."""
+    terms = _hankel(order)
     inverse = 1 / (x * x)
     even = _series(inverse, [(-1.0) ** k * terms[2 * k] for k in range(11)])
     odd = _series(inverse, [(-1.0) ** k * terms[2 * k + 1] for k in range(11)]) / x
@@ -172,16 +178,22 @@ def _bessel_y(order):
 
 
 def _bessel_k(order, scaled):
-    """The integral of ``exp(-x cosh t) cosh(order t)`` over positive t, by trapezoids: exact to rounding, as the integrand falls off twice exponentially."""
+    """The integral of ``exp(-x cosh t) cosh(order t)`` over positive t, by trapezoids: exact to rounding, as the integrand falls off twice
+    exponentially. Far from zero its peak is narrower than a step, and the asymptotic series is used."""
+    limit = 25.0
+
+    def far(x):
+        return (math.pi / (2 * x)).sqrt() * _series(1 / x, _hankel(order))
 
     def compute(x):
-        safe = _torch.where((x > 0) & x.isfinite(), x, 1.0)
+        safe = _torch.where((x > 0) & (x < limit), x, 1.0)
         step, total = 0.0625, 0.5 * _torch.ones_like(safe)
         # Where x is as small as 1e-13 the integrand ends near 35.
         for i in range(1, 580):
             t = i * step
             total = total + (-safe * (math.cosh(t) - 1)).exp() * (math.cosh(t) if order else 1.0)
-        made = total * step if scaled else total * step * (-safe).exp()
+        made = _torch.where(x < limit, total * step, far(x.clamp(min=limit)))
+        made = made if scaled else made * (-x.clamp(min=0)).exp()
         made = _torch.where(x == math.inf, 0.0, made)
         return _torch.where(x > 0, made, _torch.where(x == 0, math.inf, math.nan))
 

@@ -15,6 +15,7 @@ mod operators;
 mod product;
 mod property;
 mod reduction;
+mod views;
 
 use std::sync::{Mutex, MutexGuard};
 
