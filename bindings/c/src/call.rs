@@ -82,7 +82,9 @@ fn find(text: &str) -> Result<&'static rl_op> {
     };
     let (op, inplace) = match (entry(home, name), name.strip_suffix('_')) {
         (Some(op), _) => (op, false),
-        (None, Some(plain)) if home == Home::Method => (entry(Home::Inplace, plain).ok_or_else(|| missing(text))?, true),
+        (None, Some(plain)) if home == Home::Method => {
+            (entry(Home::Inplace, plain).ok_or_else(|| missing(text))?, true)
+        }
         _ => return Err(missing(text)),
     };
     let variants = op.variants.iter().filter(|v| match signature {
@@ -101,7 +103,9 @@ fn find(text: &str) -> Result<&'static rl_op> {
 
 #[cold]
 fn missing(text: &str) -> Error {
-    Error::unsupported(format!("this version of Rushlight has no op '{text}'; rl_op_count and rl_op_signature list those it has"))
+    Error::unsupported(format!(
+        "this version of Rushlight has no op '{text}'; rl_op_count and rl_op_signature list those it has"
+    ))
 }
 
 /// A value of an argument; `None` if it does not fit the parameter.
@@ -122,7 +126,11 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
         let list = |repeat: usize| match value.kind {
             RL_INTS => {
                 let ints = slice(data.integers, value.count);
-                Some(Value::Ints(if let (&[one], 2..) = (ints, repeat) { Ints::from_elem(one, repeat) } else { Ints::from_slice(ints) }))
+                Some(Value::Ints(if let (&[one], 2..) = (ints, repeat) {
+                    Ints::from_elem(one, repeat)
+                } else {
+                    Ints::from_slice(ints)
+                }))
             }
             RL_INT => Some(Value::Ints(Ints::from_elem(data.integer, repeat.max(1)))),
             _ => None,
@@ -161,7 +169,9 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
             Kind::Str => string(),
             Kind::StrOrInts => string().or_else(|| list(1)),
             Kind::DType if value.kind == RL_DTYPE => Some(Value::DType(dtype::of(data.integer as i32)?)),
-            Kind::Device if value.kind == RL_DEVICE => Some(Value::Device(device::of(data.integer as i32, value.count)?)),
+            Kind::Device if value.kind == RL_DEVICE => {
+                Some(Value::Device(device::of(data.integer as i32, value.count)?))
+            }
             Kind::MemoryFormat if value.kind == RL_MEMORY_FORMAT => Some(Value::MemoryFormat(match data.integer {
                 0 => MemoryFormat::Contiguous,
                 1 => MemoryFormat::Preserve,

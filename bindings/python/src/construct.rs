@@ -135,7 +135,7 @@ pub fn tensor(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Devi
             other => other.dtype(),
         });
         Nested { elements: vec![number], ..Default::default() }.build(dtype)?
-    } else if let Some(shared) = exchange::from_array_interface(data)? {
+    } else if let Some(shared) = exchange::array_to_copy(data)? {
         let copy = data.py().detach(|| shared.copy()).py()?;
         match dtype {
             Some(dtype) => copy.to_dtype(dtype).py()?,

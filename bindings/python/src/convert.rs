@@ -1,7 +1,6 @@
 //! Conversion of Python objects to Rust values.
 
 use crate::device::PyDevice;
-use crate::dtype::PyDType;
 use crate::generator::PyGenerator;
 use crate::signature::{Kind, Param};
 use crate::tensor::{PyTensor, as_tensor};
@@ -10,7 +9,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
-use rushlight_core::{DType, Scalar};
+use rushlight_core::Scalar;
 
 /// `torch.layout`. Tensors are `torch.strided`; the other layouts exist only as names.
 #[pyclass(name = "layout", module = "rushlight", frozen, eq, hash)]
@@ -193,23 +192,6 @@ pub fn tensors(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<rushlight_tenso
     Ok(Some(out))
 }
 
-/// Python types that PyTorch accepts as dtypes.
-fn dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
-    if let Ok(dtype) = object.cast::<PyDType>() {
-        return Ok(Some(dtype.get().core()?));
-    }
-    let py = object.py();
-    Ok(if object.is(py.get_type::<PyFloat>()) {
-        Some(crate::dtype::default())
-    } else if object.is(py.get_type::<PyInt>()) {
-        Some(DType::I64)
-    } else if object.is(py.get_type::<PyBool>()) {
-        Some(DType::Bool)
-    } else {
-        None
-    })
-}
-
 /// The value of an argument, or `None` if it is not of the parameter's kind.
 pub fn convert(object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Value>> {
     if object.is_none() {
@@ -256,7 +238,7 @@ pub fn convert(object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Valu
                 None => int(object)?.map(|i| Value::Ints(Ints::from_elem(i, 1))),
             },
         },
-        Kind::DType => dtype(object)?.map(Value::DType),
+        Kind::DType => crate::dtype::of(object)?.map(Value::DType),
         Kind::Device => Some(Value::Device(PyDevice::from_object(object)?.resolve(object.py())?)),
         Kind::Generator => object.cast::<PyGenerator>().ok().map(|g| Value::Generator(g.get().0.clone())),
         Kind::Layout => layout(object)?,

@@ -8,7 +8,7 @@ use crate::bind::{Misfit, bind, combination, type_name};
 use crate::error::{runtime_error, to_py, type_error};
 use crate::overrides;
 use crate::profile;
-use crate::signature::Signature;
+use crate::signature::{Kind, Signature};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use crate::value::{Out, Value, Values};
 use pyo3::ffi;
@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{Result, Scalar};
+use rushlight_core::{DType, Result, Scalar};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::is_grad_enabled;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -231,7 +231,7 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
     let mut failure = None;
     let chosen = signatures.iter().zip(op.variants).find_map(|(signature, variant)| {
         match bind(&call, op.name, signature, !function) {
-            Ok(values) => Some(Ok((values, variant))),
+            Ok(values) => Some(Ok((values, variant, signature))),
             Err(Misfit::Raised(error)) => Some(Err(error)),
             Err(Misfit::Signature(error)) => {
                 failure.get_or_insert(error);
@@ -239,11 +239,14 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
             }
         }
     });
-    let (values, variant) = match (chosen, failure) {
+    let (mut values, variant, signature) = match (chosen, failure) {
         (Some(found), _) => found?,
         (None, Some(error)) if signatures.len() == 1 => return Err(type_error(error)),
         _ => return Err(type_error(combination(&call, op)?)),
     };
+    if let Some(target) = out {
+        prepare_out(op.name, signature, &mut values, target)?;
+    }
     let span = profile::op_span(py, op.name, inplace, &values);
     // PyTorch refuses a leaf before it looks at the other arguments.
     if (inplace || form == Form::Method && op.name.ends_with('_'))
@@ -367,12 +370,89 @@ pub fn give<'py>(
     })
 }
 
+/// Before a call with `out=`: inputs must not be recorded, and the result gets the output's dtype where the op has a
+/// `dtype` argument that was not given.
+fn prepare_out(name: &str, signature: &Signature, values: &mut Values, target: &Bound<'_, PyAny>) -> PyResult<()> {
+    let recorded = |v: &Value| match v {
+        Value::Tensor(t) => t.requires_grad(),
+        Value::Tensors(list) => list.iter().any(Tensor::requires_grad),
+        _ => false,
+    };
+    if is_grad_enabled() && values.iter().any(recorded) {
+        return Err(runtime_error(format!(
+            "{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+        )));
+    }
+    let Some(target) = as_tensor(target).map(|t| t.get().tensor()) else { return Ok(()) };
+    let is_factory = signature.params.iter().any(|p| p.name == "requires_grad");
+    for (param, value) in signature.params.iter().zip(values.iter_mut()) {
+        match (param.kind, param.name, &value) {
+            (Kind::DType, "dtype", Value::None) => *value = Value::DType(target.dtype()),
+            (Kind::DType, "dtype", Value::DType(given)) if is_factory && *given != target.dtype() => {
+                return Err(runtime_error(format!(
+                    "{name}(): dtype {given} does not match dtype of out tensor ({})",
+                    target.dtype()
+                )));
+            }
+            (Kind::Device, "device", Value::None) => *value = Value::Device(target.device()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Ops whose output has the result's dtype exactly; the outputs of others are cast to within their kind.
+const EXACT: [&str; 18] = [
+    "addmm",
+    "addmv",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "baddbmm",
+    "bmm",
+    "dot",
+    "inv",
+    "isin",
+    "matmul",
+    "mm",
+    "mv",
+    "nanquantile",
+    "nonzero",
+    "quantile",
+    "solve",
+];
+
+/// An error if a result's dtype does not suit the output's.
+fn check_out_dtype(name: &str, exact: bool, result: &Tensor, target: &Tensor) -> PyResult<()> {
+    let (from, to) = (result.dtype(), target.dtype());
+    if from == to || matches!(name, "all" | "any") && to == DType::U8 {
+        return Ok(());
+    }
+    if exact {
+        return Err(runtime_error(format!("{name}(): Expected out tensor to have dtype {from}, but got {to} instead")));
+    }
+    if from.category() > to.category() {
+        if matches!(name, "cat" | "concat" | "concatenate") {
+            return Err(type_error(format!("torch.cat(): input types can't be cast to the desired output type {to}")));
+        }
+        return Err(runtime_error(format!("result type {from} can't be cast to the desired output type {to}")));
+    }
+    Ok(())
+}
+
 /// `out=`: writes results to the caller's tensors.
 fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let exact = matches!(out, Out::Named(..)) || EXACT.contains(&name);
     let put = |result: &Tensor, object: &Bound<'py, PyAny>| -> PyResult<()> {
         let Some(tensor) = as_tensor(object) else {
             return Err(type_error(format!("{name}(): argument 'out' must be Tensor, not {}", type_name(object))));
         };
+        let target = tensor.get().tensor();
+        check_out_dtype(name, exact, result, &target)?;
+        // Ranges fill an output of as many elements in its own shape.
+        let fills = matches!(name, "arange" | "linspace" | "logspace" | "range") && result.numel() == target.numel();
+        let result = if fills { &result.reshape(target.shape()).map_err(to_py)? } else { result };
         tensor.get().store(result).map_err(to_py)
     };
     match out {

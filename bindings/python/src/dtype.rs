@@ -4,8 +4,8 @@ use crate::error::type_error;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyFloat, PyInt};
 use rushlight_core::DType;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// The type of a tensor's elements. There is one object per dtype: compare with `is` or `==`.
 #[pyclass(name = "dtype", module = "rushlight", frozen, eq, hash)]
@@ -73,7 +73,6 @@ impl PyDType {
 }
 
 static OBJECTS: PyOnceLock<Vec<Py<PyDType>>> = PyOnceLock::new();
-static DEFAULT: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 /// The one object of a dtype.
 pub fn object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
@@ -86,17 +85,42 @@ pub fn object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
 /// The dtype of new floating-point tensors.
 #[inline]
 pub fn default() -> DType {
-    DType::ALL[DEFAULT.load(Relaxed) as usize]
+    rushlight_tensor::default_dtype()
 }
 
 pub fn set_default(dtype: DType) -> PyResult<()> {
-    if !dtype.is_float() || dtype.is_carried() {
-        return Err(type_error(format!(
-            "only floating-point types are supported as the default type, got torch.{dtype}"
-        )));
+    rushlight_tensor::set_default_dtype(dtype).map_err(|_| {
+        type_error(format!("only floating-point types are supported as the default type, got torch.{dtype}"))
+    })
+}
+
+/// The dtype that an argument stands for: a `torch.dtype`, or one of the Python types that PyTorch takes for one.
+pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
+    if let Ok(dtype) = object.cast::<PyDType>() {
+        return Ok(Some(dtype.get().core()?));
     }
-    DEFAULT.store(dtype as u8, Relaxed);
-    Ok(())
+    let py = object.py();
+    Ok(if object.is(py.get_type::<PyFloat>()) {
+        Some(DType::F64)
+    } else if object.is(py.get_type::<PyInt>()) {
+        Some(DType::I64)
+    } else if object.is(py.get_type::<PyBool>()) {
+        Some(DType::Bool)
+    } else {
+        None
+    })
+}
+
+/// [`of`] a keyword argument of a function.
+pub fn argument(call: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
+    let Some(object) = object.filter(|o| !o.is_none()) else { return Ok(None) };
+    match of(object)? {
+        Some(dtype) => Ok(Some(dtype)),
+        None => Err(type_error(format!(
+            "{call}(): argument 'dtype' must be torch.dtype, not {}",
+            crate::bind::type_name(object)
+        ))),
+    }
 }
 
 /// Whether elements of a dtype can be negative.

@@ -45,6 +45,11 @@ pub unsafe fn over_memory(
     layout: Layout,
     dtype: DType,
 ) -> PyResult<Tensor> {
+    if device.is_cpu() && layout.numel() > 0 && address as usize % dtype.size() != 0 {
+        return Err(value_error(format!(
+            "the memory at {address:p} is not aligned for elements of {dtype}; copy it first"
+        )));
+    }
     let bytes = layout.span().py()?.checked_mul(dtype.size()).ok_or_else(|| value_error("the array is too large"))?;
     let address = NonNull::new(address).unwrap_or(NonNull::dangling());
     let backend = rushlight_engines::backend(device).py()?;
@@ -57,6 +62,15 @@ pub unsafe fn over_memory(
 
 /// An object with `__array_interface__` as a tensor over the same memory; `None` if it has none.
 pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    from_array(object, false)
+}
+
+/// [`from_array_interface`] for a caller that copies the elements: arrays that cannot be shared are copied by NumPy.
+pub fn array_to_copy(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    from_array(object, true)
+}
+
+fn from_array(object: &Bound<'_, PyAny>, may_copy: bool) -> PyResult<Option<Tensor>> {
     let Ok(interface) = object.getattr("__array_interface__") else {
         return Ok(None);
     };
@@ -78,7 +92,20 @@ pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor
         _ => None,
     };
     let size = dtype.size() as isize;
+    let is_empty = shape.contains(&0);
+    let fits = |s: isize| s >= 0 && s % size == 0;
+    if may_copy
+        && (!is_empty && address % dtype.size() != 0 || strides.iter().flatten().any(|&s| !fits(s)))
+        && let Ok(copy) = object.call_method0("copy")
+    {
+        return from_array(&copy, false);
+    }
     let layout = match strides {
+        _ if !is_empty && address % dtype.size() != 0 => {
+            return Err(value_error(
+                "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
+            ));
+        }
         None => Layout::contiguous(&shape).py()?,
         Some(strides) if strides.iter().any(|&s| s < 0) => {
             return Err(value_error(
@@ -86,7 +113,7 @@ pub fn from_array_interface(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor
                  supported. (You can probably work around this by making a copy of your array  with array.copy().)",
             ));
         }
-        Some(strides) if address % dtype.size() != 0 || strides.iter().any(|&s| s % size != 0) => {
+        Some(strides) if strides.iter().any(|&s| s % size != 0) => {
             return Err(value_error(
                 "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.",
             ));
@@ -183,13 +210,15 @@ impl PyTensor {
 #[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
 pub fn frombuffer<'py>(
     buffer: &Bound<'py, PyAny>,
-    dtype: &Bound<'py, crate::dtype::PyDType>,
+    dtype: &Bound<'py, PyAny>,
     count: isize,
     offset: usize,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyTensor>> {
     let py = buffer.py();
-    let dtype = dtype.get().core()?;
+    let Some(dtype) = crate::dtype::argument("frombuffer", Some(dtype))? else {
+        return Err(type_error("frombuffer(): argument 'dtype' must be torch.dtype, not NoneType"));
+    };
     // Through Python's own classes: the C functions for buffers are not in the stable ABI of 3.9.
     let view = PyMemoryView::from(buffer)?;
     let bytes: usize = view.getattr("nbytes")?.extract()?;
@@ -220,17 +249,13 @@ pub fn frombuffer<'py>(
         return Err(value_error("frombuffer: the buffer is not contiguous; copy it first"));
     }
     let tensor = match lent(&view)? {
-        // Bytes other than 0 and 1 must not be read as `bool`: bool tensors are copied and checked.
-        Some((owner, address)) if dtype != DType::Bool && (address + offset).is_multiple_of(dtype.size()) => {
+        Some((owner, address)) if (address + offset).is_multiple_of(dtype.size()) => {
             let layout = Layout::contiguous(&[count]).py()?;
             // SAFETY: the length was checked, and the owner keeps the buffer exported, so it does not move.
             unsafe { over_memory(Box::new(owner.unbind()), Device::Cpu, (address + offset) as *mut u8, layout, dtype)? }
         }
         _ => {
             let copied = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
-            if dtype == DType::Bool && copied.as_bytes()[offset..offset + count].iter().any(|&b| b > 1) {
-                return Err(value_error("frombuffer: bytes of a bool tensor must be 0 or 1"));
-            }
             let empty = Tensor::empty_with([count], dtype).py()?;
             // SAFETY: both runs have `count` elements, and a new tensor's memory is nobody else's.
             unsafe {

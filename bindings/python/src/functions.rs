@@ -21,12 +21,12 @@ fn resolve(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
 #[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false, pin_memory=false))]
 fn tensor<'py>(
     data: &Bound<'py, PyAny>,
-    dtype: Option<&Bound<'py, PyDType>>,
+    dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyTensor>> {
-    let made = construct::tensor(data, dtype.map(|d| d.get().core()).transpose()?, resolve(device)?)?;
+    let made = construct::tensor(data, dtype::argument("tensor", dtype)?, resolve(device)?)?;
     let made = if pin_memory { device::pinned(&made).py()? } else { made };
     wrap(data.py(), made.requires_grad_(requires_grad).py()?)
 }
@@ -36,10 +36,10 @@ fn tensor<'py>(
 #[pyo3(signature = (data, dtype=None, device=None))]
 fn as_tensor<'py>(
     data: &Bound<'py, PyAny>,
-    dtype: Option<&Bound<'py, PyDType>>,
+    dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let made = construct::share(data, dtype.map(|d| d.get().core()).transpose()?, resolve(device)?)?;
+    let made = construct::share(data, dtype::argument("as_tensor", dtype)?, resolve(device)?)?;
     if let Ok(same) = data.cast::<PyTensor>()
         && same.get().with(|t| t.is_same(&made))
     {

@@ -92,10 +92,6 @@ fn _from_bytes<'py>(
             bytes.len()
         )));
     }
-    // Only 0 and 1 are valid values.
-    if dtype == rushlight_core::DType::Bool && bytes.iter().any(|&b| b > 1) {
-        return Err(value_error("bytes of a bool tensor must be 0 or 1"));
-    }
     let made = Tensor::empty_with(&shape, dtype).py()?;
     // SAFETY: the new tensor has the counted number of bytes, and is not shared yet.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), made.storage().ptr(), bytes.len()) };

@@ -5,7 +5,7 @@ use crate::error::{IntoPyResult, to_py, type_error};
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
-use rushlight_core::{DType, Layout};
+use rushlight_core::{DType, Layout, Result};
 use rushlight_io::{LoadOptions, pt};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::{Dict, Key, Value};
@@ -205,12 +205,21 @@ fn read_error(error: rushlight_core::Error) -> PyErr {
 }
 
 /// All bytes of the storage behind a tensor, as a tensor of bytes over it.
+pub fn storage_bytes(t: &Tensor) -> Result<Tensor> {
+    let layout = Layout::contiguous(&[t.storage().bytes()])?;
+    // SAFETY: the storage of a tensor, whole.
+    unsafe { Tensor::from_storage(t.storage().clone(), layout, DType::U8) }
+}
+
+/// A tensor over another's storage. Bytes of any value are elements of every dtype, `bool` included.
+pub fn over_storage(storage: &Tensor, layout: Layout, dtype: DType) -> Result<Tensor> {
+    // SAFETY: the storage is a tensor's; the layout is checked against it.
+    unsafe { Tensor::from_storage(storage.storage().clone(), layout, dtype) }
+}
+
 #[pyfunction]
 fn _storage<'py>(tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyTensor>> {
-    let t = tensor.get().tensor();
-    let layout = Layout::contiguous(&[t.storage().bytes()]).py()?;
-    // SAFETY: the storage of a tensor, whole.
-    wrap(tensor.py(), unsafe { Tensor::from_storage(t.storage().clone(), layout, DType::U8) }.py()?)
+    wrap(tensor.py(), storage_bytes(&tensor.get().tensor()).py()?)
 }
 
 /// A tensor over a storage, from dtype, sizes, strides and offset.
@@ -225,15 +234,8 @@ fn _over_storage<'py>(
     if size.len() != stride.len() {
         return Err(type_error("a tensor has as many strides as sizes"));
     }
-    let t = storage.get().tensor();
-    let dtype = dtype.get().core()?;
     let layout = Layout::strided(&size, &stride, offset).py()?;
-    if dtype == DType::Bool && t.gt(1).and_then(|m| m.any(..)?.item::<bool>()).py()? {
-        return Err(crate::error::value_error("bytes of a bool tensor must be 0 or 1"));
-    }
-    // SAFETY: the storage is a tensor's; the layout is checked against it. Bytes other than 0 and 1 were rejected for
-    // `bool`.
-    wrap(storage.py(), unsafe { Tensor::from_storage(t.storage().clone(), layout, dtype) }.py()?)
+    wrap(storage.py(), over_storage(&storage.get().tensor(), layout, dtype.get().core()?).py()?)
 }
 
 /// The address of a tensor's storage: the same for tensors that share it.

@@ -9,7 +9,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
-use rushlight_core::{Device, Result};
+use rushlight_core::{Device, Layout, Result};
 use rushlight_tensor::{Tensor, autograd};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -197,7 +197,15 @@ impl PyTensor {
         if target.shape() == result.shape() {
             return autograd::no_grad(|| target.copy_(result).map(|_| ()));
         }
-        self.replace(autograd::no_grad(|| result.detach().to_dtype(target.dtype())?.copy())?);
+        // Memory that has room for the result is used: tensors that share it see the result.
+        let layout = Layout::contiguous(result.shape())?.with_offset(target.layout().offset());
+        let fits = layout.span()? * target.dtype().size() <= target.storage().bytes() && result.numel() > 0;
+        let resized = match fits {
+            true => crate::serialize::over_storage(&target, layout, target.dtype())?,
+            false => Tensor::empty_with(result.shape(), (target.dtype(), target.device()))?,
+        };
+        autograd::no_grad(|| resized.copy_(result).map(drop))?;
+        self.replace(resized);
         Ok(())
     }
 }
@@ -218,12 +226,11 @@ impl PyTensor {
     #[pyo3(signature = (*args, dtype=None, device=None, requires_grad=false))]
     fn new(
         args: &Bound<'_, PyTuple>,
-        dtype: Option<&Bound<'_, PyDType>>,
+        dtype: Option<&Bound<'_, PyAny>>,
         device: Option<&Bound<'_, PyAny>>,
         requires_grad: bool,
     ) -> PyResult<Self> {
-        crate::construct::legacy(args, dtype.map(|d| d.get().core()).transpose()?, device, requires_grad)
-            .map(PyTensor::from)
+        crate::construct::legacy(args, dtype::argument("new", dtype)?, device, requires_grad).map(PyTensor::from)
     }
 
     #[classattr]

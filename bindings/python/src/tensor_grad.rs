@@ -64,6 +64,12 @@ impl PyTensor {
         Ok(())
     }
 
+    /// `del x.grad`: as `x.grad = None`.
+    #[deleter]
+    fn delete_grad(&self) -> PyResult<()> {
+        self.forget_grad().py()
+    }
+
     #[getter]
     fn get_grad_dtype(&self, py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
         self.with(Tensor::grad_dtype).map(|d| dtype::object(py, d)).transpose()
@@ -137,9 +143,16 @@ impl PyTensor {
         }
     }
 
-    fn detach_<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+    fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        if slf.get().with(Tensor::is_view) {
+            return Err(runtime_error(
+                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and \
+                 gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on \
+                 these gradients.",
+            ));
+        }
         let detached = slf.get().with(Tensor::detach);
         slf.get().replace(detached);
-        slf.clone()
+        Ok(slf.clone())
     }
 }

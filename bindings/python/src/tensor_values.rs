@@ -1,11 +1,13 @@
 //! Tensors as Python values: numbers, lists, sequences, text and deep copies.
 
 use crate::error::{IntoPyResult, runtime_error, type_error};
+use crate::serialize::{over_storage, storage_bytes};
 use crate::tensor::{PyTensor, as_tensor, wrap};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use rushlight_core::{DType, Device, Scalar};
+use rushlight_core::{DType, Device, Element, Scalar};
 use rushlight_tensor::{Tensor, autograd};
 
 /// A scalar as a Python number.
@@ -23,7 +25,7 @@ fn meta_repr(t: &Tensor) -> String {
     let sizes: Vec<String> = t.shape().iter().map(usize::to_string).collect();
     let comma = if sizes.len() == 1 { "," } else { "" };
     let dtype = match t.dtype() {
-        DType::F32 => String::new(),
+        dtype if dtype == crate::dtype::default() => String::new(),
         dtype => format!(", dtype=torch.{dtype}"),
     };
     let recorded = if t.requires_grad() && t.is_leaf() { ", requires_grad=True" } else { "" };
@@ -48,12 +50,46 @@ fn nested<'py, T: Copy>(
         }
     }
 }
+
+/// A copy that shares its memory with the copies of other tensors over the same memory, made by one `deepcopy`. `None`
+/// for a meta tensor, which has no memory.
+fn shared_copy(t: &Tensor, memo: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    if t.device() == Device::Meta {
+        return Ok(None);
+    }
+    let py = memo.py();
+    // Keys of other objects are their addresses; a storage's has its own kind of key.
+    let key = (intern!(py, "storage"), std::sync::Arc::as_ptr(t.storage()) as usize);
+    let bytes = match memo.get_item(key) {
+        Ok(known) => known.cast_into::<PyTensor>()?.get().tensor(),
+        Err(_) => {
+            let whole = py.detach(|| storage_bytes(t).and_then(|bytes| bytes.copy())).py()?;
+            memo.set_item(key, wrap(py, whole.clone())?)?;
+            whole
+        }
+    };
+    over_storage(&bytes, t.layout().clone(), t.dtype()).py().map(Some)
+}
+
+/// The only element. The GIL is released while a device works: only then does reading take long.
+fn read_scalar(py: Python<'_>, tensor: &Tensor) -> PyResult<Scalar> {
+    match tensor.device().is_cpu() {
+        true => tensor.to_scalar().py(),
+        false => py.detach(|| tensor.to_scalar()).py(),
+    }
+}
+
+/// All elements, without the GIL: the device may still work on them, or there are many.
+fn elements<T: Element>(py: Python<'_>, tensor: &Tensor) -> PyResult<Vec<T>> {
+    py.detach(|| tensor.to_vec::<T>()).py()
+}
+
 impl PyTensor {
     /// The only element, for `float()` and `int()`.
-    fn number(&self) -> PyResult<Scalar> {
+    fn number(&self, py: Python<'_>) -> PyResult<Scalar> {
         let tensor = self.tensor();
         match tensor.numel() {
-            1 => tensor.to_scalar().py(),
+            1 => read_scalar(py, &tensor),
             _ => Err(PyValueError::new_err("only one element tensors can be converted to Python scalars")),
         }
     }
@@ -62,7 +98,7 @@ impl PyTensor {
 #[pymethods]
 impl PyTensor {
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let value = self.with(Tensor::to_scalar).py()?;
+        let value = read_scalar(py, &self.tensor())?;
         number(py, value)
     }
 
@@ -70,43 +106,46 @@ impl PyTensor {
         let t = self.tensor();
         match t.dtype() {
             d if d.is_float() => {
-                let v = t.to_vec::<f64>().py()?;
+                let v = elements::<f64>(py, &t)?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
             }
             DType::Bool => {
-                let v = t.to_vec::<bool>().py()?;
+                let v = elements::<bool>(py, &t)?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.to_owned().into_any()))
             }
             DType::U64 => {
-                let v = t.to_vec::<u64>().py()?;
+                let v = elements::<u64>(py, &t)?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
             }
             _ => {
-                let v = t.to_vec::<i64>().py()?;
+                let v = elements::<i64>(py, &t)?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
             }
         }
     }
 
-    fn __bool__(&self) -> PyResult<bool> {
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
         let t = self.tensor();
         match t.numel() {
-            1 => Ok(t.to_scalar().py()?.to_f64() != 0.0),
+            1 => Ok(read_scalar(py, &t)?.to_f64() != 0.0),
             0 => Err(runtime_error("Boolean value of Tensor with no values is ambiguous")),
             _ => Err(runtime_error("Boolean value of Tensor with more than one value is ambiguous")),
         }
     }
 
-    fn __float__(&self) -> PyResult<f64> {
-        Ok(self.number()?.to_f64())
+    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.number(py)?.to_f64())
     }
 
     fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let value = self.number()?;
+        let value = self.number(py)?;
         match value {
-            Scalar::Float(f) if !f.is_finite() => {
-                Err(PyValueError::new_err(format!("cannot convert float {f} to integer")))
+            Scalar::Float(f) if f.is_nan() => Err(PyValueError::new_err("cannot convert float NaN to integer")),
+            Scalar::Float(f) if f.is_infinite() => {
+                Err(PyOverflowError::new_err("cannot convert float infinity to integer"))
             }
+            // Python's integers have no limit.
+            Scalar::Float(f) if f.abs() >= 9.2e18 => number(py, value)?.call_method0("__int__"),
             Scalar::Unsigned(_) => number(py, value),
             value => number(py, Scalar::Int(value.to_i64())),
         }
@@ -117,7 +156,7 @@ impl PyTensor {
         if t.dtype().is_float() || t.numel() != 1 {
             return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
         }
-        match t.to_scalar().py()? {
+        match read_scalar(py, &t)? {
             value @ Scalar::Unsigned(_) => number(py, value),
             value => number(py, Scalar::Int(value.to_i64())),
         }
@@ -202,9 +241,14 @@ impl PyTensor {
                  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage",
             ));
         }
+        let shared = shared_copy(&t, memo)?;
         let copy = py.detach(|| {
             autograd::no_grad(|| {
-                let copy = t.detach().copy()?.requires_grad_(t.requires_grad())?;
+                let copy = match shared {
+                    Some(copy) => copy,
+                    None => t.detach().copy()?,
+                };
+                let copy = copy.requires_grad_(t.requires_grad())?;
                 copy.set_grad(t.grad().map(|g| g.detach().copy()).transpose()?)?;
                 Ok(copy)
             })

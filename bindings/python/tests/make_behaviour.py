@@ -4,9 +4,12 @@ The test evaluates the same expressions with Rushlight and compares. ``--check``
 ``behaviour_graph.txt`` are in ``behaviour_graph.json``.
 """
 
+import copy
+import io
 import json
 import math
 import pathlib
+import pickle
 import sys
 import warnings
 
@@ -38,6 +41,9 @@ def names(torch):
         "nn": torch.nn,
         "math": math,
         "np": np,
+        "copy": copy,
+        "io": io,
+        "pickle": pickle,
         "x": torch.tensor([-2.0, -0.5, 0.0, 1.0, 7.5]),
         "y": torch.tensor([1.0, -1.0, 2.0, 0.25, 3.0]),
         "m": torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]]),
@@ -61,11 +67,21 @@ def plain(value, torch):
     return {"object": str(value)}
 
 
+def value_of(expression, known):
+    """The value of an expression, or of the last part of a program: a line of statements that starts with ``>``."""
+    if not expression.startswith("> "):
+        return eval(expression, known)
+    *statements, last = expression[2:].split(" ; ")
+    for statement in statements:
+        exec(statement, known)
+    return eval(last, known)
+
+
 def answer(expression, torch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return plain(eval(expression, names(torch)), torch)
+            return plain(value_of(expression, names(torch)), torch)
         except Exception as error:
             return {"raises": [c.__name__ for c in type(error).__mro__ if c.__name__.endswith(("Error", "Exception"))]}
 

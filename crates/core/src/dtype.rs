@@ -240,6 +240,40 @@ element! {
     u64,  U64,  v => u64_from_f64(v),         i => i as u64,               s => s as f64, s as i64;
 }
 
+/// An element of a `bool` tensor as engines read it: any byte, true unless zero. A view of another dtype, or another
+/// library, may have written bytes that are no Rust `bool`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(transparent)]
+pub struct Truth(u8);
+
+impl PartialEq for Truth {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0 != 0) == (other.0 != 0)
+    }
+}
+
+impl sealed::Sealed for Truth {}
+
+impl Element for Truth {
+    const DTYPE: DType = DType::Bool;
+    #[inline(always)]
+    fn from_f64(v: f64) -> Self {
+        Truth((v != 0.0) as u8)
+    }
+    #[inline(always)]
+    fn from_i64(v: i64) -> Self {
+        Truth((v != 0) as u8)
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        (self.0 != 0) as u8 as f64
+    }
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        (self.0 != 0) as i64
+    }
+}
+
 /// A float truncated to 64 bits. As in PyTorch, a negative one wraps.
 fn u64_from_f64(v: f64) -> u64 {
     if v < (1u64 << 63) as f64 { v as i64 as u64 } else { v as u64 }
@@ -292,9 +326,9 @@ macro_rules! with_dtype {
                 type $T = u8;
                 $body
             }
-            // No dtype's carrier is carried: this is `bool`.
+            // No dtype's carrier is carried: this is `bool`, read as any byte.
             _ => {
-                type $T = bool;
+                type $T = $crate::Truth;
                 $body
             }
         }

@@ -398,6 +398,13 @@ impl Layout {
                 _ => return Err(fail()),
             };
         }
+        // A new dimension of one entry has the stride that makes it contiguous, as in PyTorch.
+        for i in (0..lead).rev().filter(|&i| shape[i] == 1) {
+            strides[i] = match shape.get(i + 1) {
+                Some(&next) => next.saturating_mul(strides[i + 1]),
+                None => 1,
+            };
+        }
         checked_numel(shape)?;
         Ok(Self { shape: Dims::from_slice(shape), strides, offset: self.offset })
     }

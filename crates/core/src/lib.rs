@@ -25,7 +25,7 @@ mod setters;
 
 pub use backend::{Backend, Operand, Storage, View};
 pub use device::Device;
-pub use dtype::{DType, Element};
+pub use dtype::{DType, Element, Truth};
 pub use error::{Error, ErrorKind, Result};
 pub use half;
 pub use layout::{Dims, Layout};

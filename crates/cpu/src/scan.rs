@@ -8,7 +8,7 @@ use crate::reduce::fold::{Absorbed, Float};
 use crate::reduce::item::{Item, Wide, with_item};
 use crate::reduce::plan;
 use rushlight_core::backend::Scan;
-use rushlight_core::{DType, Element, Error, Result, View};
+use rushlight_core::{DType, Element, Error, Result, Truth, View};
 
 /// Minimum elements per task.
 const TASK: usize = 16 << 10;
@@ -66,6 +66,8 @@ pub fn scan(op: Scan, x: View, dim: usize, out: View, indices: Option<View>) -> 
         )));
     }
     match op {
+        Scan::Sum if x.dtype() == DType::Bool => fold::<Truth, Sum>(x, dim, out),
+        Scan::Prod if x.dtype() == DType::Bool => fold::<Truth, Prod>(x, dim, out),
         Scan::Sum => with_item!(x.dtype(), T => fold::<T, Sum>(x, dim, out)),
         Scan::Prod => with_item!(x.dtype(), T => fold::<T, Prod>(x, dim, out)),
         Scan::LogSumExp => match x.dtype() {

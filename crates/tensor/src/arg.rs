@@ -2,7 +2,38 @@
 
 use crate::Tensor;
 use rushlight_core::half::{bf16, f16};
-use rushlight_core::{DType, Scalar};
+use rushlight_core::{DType, Error, Result, Scalar};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+static DEFAULT: AtomicU8 = AtomicU8::new(DType::F32 as u8);
+
+/// The dtype of new floating-point tensors, of integers divided by integers, and of numbers among integers: `float32`
+/// unless [`set_default_dtype`] has changed it.
+#[inline]
+pub fn default_dtype() -> DType {
+    DType::ALL[DEFAULT.load(Relaxed) as usize]
+}
+
+/// Sets [`default_dtype`] for the whole process.
+///
+/// ```standalone_crate
+/// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+/// use rushlight::{DType, Tensor, set_default_dtype};
+/// set_default_dtype(DType::F64)?;
+/// assert_eq!(Tensor::arange(0, 3, 1)?.sqrt()?.dtype(), DType::F64);
+/// assert!(set_default_dtype(DType::I64).is_err());
+/// # set_default_dtype(DType::F32)?;
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn set_default_dtype(dtype: DType) -> Result<()> {
+    if !dtype.is_float() || dtype.is_carried() {
+        return Err(Error::dtype(format!(
+            "set_default_dtype: only floating-point dtypes are supported as the default dtype, got {dtype}"
+        )));
+    }
+    DEFAULT.store(dtype as u8, Relaxed);
+    Ok(())
+}
 
 /// A tensor or a number, where PyTorch takes either.
 #[derive(Clone, Copy)]
@@ -45,6 +76,7 @@ impl<'a> Arg<'a> {
     pub(crate) fn dtype(self) -> DType {
         match self {
             Arg::Tensor(t) => t.dtype(),
+            Arg::Scalar(Scalar::Float(_)) => default_dtype(),
             Arg::Scalar(s) => s.dtype(),
         }
     }
@@ -87,5 +119,5 @@ pub fn result_type(args: &[Arg]) -> DType {
             Some(higher) => higher,
         });
     }
-    out.unwrap_or(DType::F32)
+    out.unwrap_or_else(default_dtype)
 }

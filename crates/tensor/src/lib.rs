@@ -23,7 +23,7 @@ mod stream;
 mod tensor;
 
 pub use amp::{AutocastGuard, autocast, autocast_dtype, set_autocast, without_autocast};
-pub use arg::{Arg, result_type};
+pub use arg::{Arg, default_dtype, result_type, set_default_dtype};
 pub use capture::{Capture, Step, StepOutput, capture};
 pub use clip::{NormOptions, clip_grad_norm_, clip_grad_norm_with, clip_grad_value_, get_total_norm};
 pub use device::BestDevice;

@@ -61,6 +61,25 @@ impl Tensor {
         }))
     }
 
+    /// Another tensor over this one's memory. It is one of inference mode if this one is.
+    pub(crate) fn over_same_memory(&self, layout: Layout, dtype: DType, meta: Meta) -> Self {
+        Self(Arc::new(Inner {
+            storage: self.0.storage.clone(),
+            layout,
+            dtype,
+            requires_grad: AtomicBool::new(false),
+            inference: self.0.inference,
+            is_view: meta.base().is_some(),
+            front_object: AtomicUsize::new(0),
+            meta: Mutex::new(meta),
+        }))
+    }
+
+    /// Whether this tensor is a view of another, which in-place changes of either reach.
+    pub fn is_view(&self) -> bool {
+        self.0.is_view
+    }
+
     /// A contiguous tensor with whatever values the memory holds.
     pub(crate) fn uninit(backend: &'static dyn Backend, shape: &[usize], dtype: DType) -> Result<Self> {
         let layout = Layout::contiguous(shape)?;
@@ -261,9 +280,14 @@ impl Tensor {
         crate::meta::refuse("Cannot read elements", self.device())?;
         let source = mode::no_grad(|| self.to_dtype(T::DTYPE)?.contiguous())?;
         let n = source.numel();
+        if T::DTYPE == DType::Bool {
+            // Another library, or a view of another dtype, may have written bytes that are no Rust `bool`.
+            let mut bytes = vec![0u8; n];
+            source.backend().download(&source.0.storage, source.0.layout.offset(), &mut bytes)?;
+            return Ok(bytes.into_iter().map(|b| T::from_i64((b != 0) as i64)).collect());
+        }
         let mut out = vec![T::default(); n];
-        // SAFETY: `Element` types are plain bytes; the slice covers exactly the vector's elements. A `bool` storage
-        // holds 0 or 1 only.
+        // SAFETY: `Element` types other than `bool` are any bytes; the slice covers exactly the vector's elements.
         let bytes = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), n * size_of::<T>()) };
         let start = source.0.layout.offset() * size_of::<T>();
         crate::profile::transfer("rushlight::download", || source.backend().download(&source.0.storage, start, bytes))?;

@@ -275,6 +275,7 @@ _builtin_range = range
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """Estimates of a function's derivatives along dimensions, by central differences. ``spacing`` is a number, a number for each dimension, or
     the coordinates along each dimension."""
+    spacing = 1 if spacing is None else spacing
     dims = list(_builtin_range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if not isinstance(spacing, (list, tuple)):
         spacing = [spacing] * len(dims)
@@ -285,7 +286,8 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
         if isinstance(step, Tensor) and step.dim() == 1:
             out.append(_uneven_gradient(input, step, d, edge_order))
         elif edge_order == 2:
-            out.append(_uneven_gradient(input, _torch.arange(input.shape[d], dtype=_C.float64, device=input.device) * float(step), d, 2))
+            dtype = input.dtype if input.is_floating_point() else _C.get_default_dtype()
+            out.append(_uneven_gradient(input, _torch.arange(input.shape[d], dtype=dtype, device=input.device) * float(step), d, 2))
         else:
             out.append(_gradient_row(input, spacing=float(step), dim=d, edge_order=edge_order)[0])
     return tuple(out)
@@ -299,8 +301,8 @@ def _uneven_gradient(input, places, dim, edge_order):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     if n < edge_order + 1:
         raise RuntimeError(f"torch.gradient expected each dimension size to be at least {edge_order + 1}")
-    x = (input if input.is_floating_point() else input.to(_C.get_default_dtype())).movedim(dim, -1)
-    h = places.to(x.dtype).diff()
+    x = input.movedim(dim, -1)
+    h = places.diff()
     a, b = h[:-1], h[1:]
     slopes = x.diff() / h
     inner = (b * slopes[..., :-1] + a * slopes[..., 1:]) / (a + b)
@@ -556,8 +558,22 @@ class iinfo:
 # Data from elsewhere.
 
 
+#: Formats of Python's buffers.
+_BUFFER_DTYPES = {
+    "B": _C.uint8, "b": _C.int8, "h": _C.int16, "i": _C.int32, "l": _C.int64, "q": _C.int64, "e": _C.float16, "f": _C.float32, "d": _C.float64,
+    "?": _C.bool, "H": _C.uint16, "I": _C.uint32, "L": _C.uint64, "Q": _C.uint64,
+}
+
+
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """An object as a tensor, sharing memory unless ``copy`` says otherwise."""
+    if isinstance(obj, (memoryview, bytearray)) and not copy:
+        view = memoryview(obj)
+        known = _BUFFER_DTYPES.get(view.format)
+        if known is not None and view.nbytes and view.c_contiguous:
+            shared = _C.frombuffer(obj, dtype=known).reshape(view.shape)
+            shared = _C.as_tensor(shared, dtype, device)
+            return shared.requires_grad_() if requires_grad else shared
     if is_storage(obj):
         obj = obj._bytes if dtype in (None, _C.uint8) else obj._bytes.view(dtype)
     made = _C.tensor(obj, dtype=dtype, device=device) if copy else _C.as_tensor(obj, dtype, device)

@@ -316,10 +316,17 @@ def _rebuild(cls, data, dtype, shape, requires_grad, attributes, device="cpu"):
     return tensor
 
 
+def _rebuild_from_type_v2(func, new_type, args, state):
+    """Rebuilds a tensor with the attributes that were set on it: the name that files of ``torch.save`` have."""
+    made = func(*args)
+    made = made if type(made) is new_type else made.as_subclass(new_type)
+    vars(made).update((state[0] if isinstance(state, tuple) else state) or {})
+    return made
+
+
 @_method
 def __reduce_ex__(self, protocol):
-    if not self.is_leaf and self.requires_grad:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support pickling; detach() this one first")
+    # The graph stays behind: a computed tensor comes back as a leaf that requires gradients.
     return _rebuild, (self.__class__, _C._to_bytes(self), self.dtype, tuple(self.shape), self.requires_grad, self.__dict__, str(self.device))
 
 

@@ -15,7 +15,8 @@ import zipfile
 from collections import OrderedDict
 
 from . import _C
-from ._utils import _rebuild_parameter, _rebuild_tensor_v2
+from ._tensor import _rebuild_from_type_v2
+from ._utils import _rebuild_parameter, _rebuild_parameter_with_state, _rebuild_tensor_v2
 from .storage import _CLASSES, TypedStorage
 
 Tensor = _C.Tensor
@@ -39,11 +40,13 @@ class _Pickler(pickle._Pickler):
     def reducer_override(self, obj):
         if not isinstance(obj, Tensor):
             return NotImplemented
-        if obj.requires_grad and not obj.is_leaf:
-            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be saved; detach() this one first")
+        attributes = vars(obj)
         if type(obj) is not Tensor and type(obj).__name__ == "Parameter":
-            return _rebuild_parameter, (obj.detach(), obj.requires_grad, OrderedDict())
+            parts = obj.detach(), obj.requires_grad, OrderedDict()
+            return (_rebuild_parameter_with_state, (*parts, dict(attributes))) if attributes else (_rebuild_parameter, parts)
         parts = obj.storage(), obj.storage_offset(), tuple(obj.shape), obj.stride(), obj.requires_grad, OrderedDict()
+        if attributes:
+            return _rebuild_from_type_v2, (_rebuild_tensor_v2, Tensor, parts, dict(attributes))
         return _rebuild_tensor_v2, parts
 
     def save_global(self, obj, name=None):
@@ -106,7 +109,8 @@ def _theirs(module):
 # Names that files may use without being declared safe, as in PyTorch.
 _HARMLESS = frozenset(
     "collections.OrderedDict collections.Counter builtins.set builtins.bytearray __builtin__.set __builtin__.bytearray _codecs.encode torch.Size torch.Tensor "
-    "torch.device torch.nn.parameter.Parameter torch._utils._rebuild_tensor_v2 torch._utils._rebuild_parameter".split()
+    "torch.device torch.nn.parameter.Parameter torch._utils._rebuild_tensor_v2 torch._utils._rebuild_parameter "
+    "torch._utils._rebuild_parameter_with_state torch._tensor._rebuild_from_type_v2".split()
 )
 
 
@@ -179,12 +183,27 @@ def _own_pickle(pickle_module, call):
 
 
 def _holds_parameter(value, depth=0):
-    """Whether a value's containers hold a parameter: only pickle distinguishes it from a tensor. (It cannot write every dtype.)"""
+    """Whether a value's containers hold a parameter or a tensor with attributes: only pickle writes those. (It cannot write every dtype.)"""
     if isinstance(value, Tensor):
-        return type(value).__name__ == "Parameter" and value.dtype in _CLASSES.values()
+        return (type(value).__name__ == "Parameter" or bool(vars(value))) and value.dtype in _CLASSES.values()
     if depth == 200 or not isinstance(value, (dict, list, tuple)):
         return False
     return any(_holds_parameter(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value))
+
+
+#: Globals of pickles that only Python's reader restores: tensors with attributes, sets.
+_PYTHON_ONLY = (b"torch._tensor\n_rebuild_from_type_v2\n", b"__builtin__\nset\n", b"builtins\nset\n")
+
+
+def _needs_python(source):
+    """Whether a file, by its path or its bytes, has an object that only Python's reader restores."""
+    try:
+        with zipfile.ZipFile(source if isinstance(source, str) else io.BytesIO(source)) as archive:
+            main = next((i for i in archive.infolist() if i.filename.endswith("/data.pkl") or i.filename == "data.pkl"), None)
+            short = main is not None and main.compress_type == zipfile.ZIP_STORED and main.file_size < 1 << 26
+            return short and any(name in body for body in [archive.read(main)] for name in _PYTHON_ONLY)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
 
 
 def save(obj, f, pickle_module=None, pickle_protocol=2):
@@ -243,6 +262,8 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
                 data = file.read()
         else:
             data = f.read()
+        if _needs_python(data):
+            return _unpickle(data, map_location, encoding)
         try:
             loaded = _C._load_bytes(data, _wants_gpus(map_location))
         except Exception:
@@ -257,6 +278,11 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=No
 
 
 def _guarded(map_location, encoding, read, source, *args):
+    if args[:-1] != (True,) and _needs_python(source):
+        try:
+            return _unpickle(_bytes_of(source), map_location, encoding, _SafeUnpickler)
+        except Exception:
+            pass  # The reader in Rust supports more dtypes, and has clearer errors.
     try:
         return _moved(read(source, *args), map_location)
     except (RuntimeError, NotImplementedError) as error:

@@ -29,6 +29,17 @@ gammaincc = _binary("igammac", _C._special._gammaincc)
 
 
 def __getattr__(name):
+    from . import _orthogonal
     from ._functions import _missing
 
+    if name in _orthogonal.__all__:
+        globals()[name] = found = getattr(_orthogonal, name)
+        return found
+
     return _missing(__name__, name)
+
+
+def __dir__():
+    from . import _orthogonal
+
+    return sorted(set(globals()) | set(_orthogonal.__all__))

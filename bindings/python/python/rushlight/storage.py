@@ -171,8 +171,13 @@ class TypedStorage(UntypedStorage):
         return made
 
     def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
-        if wrap_storage is None:
-            super().__init__((args[0] if args else 0) * self.dtype.itemsize, device=device)
+        if wrap_storage is not None:
+            return
+        size = args[0] if args else 0
+        if isinstance(size, int):
+            super().__init__(size * self.dtype.itemsize, device=device)
+        else:
+            self._bytes = _C._storage(_C.tensor(list(size), dtype=self.dtype, device=device))
 
     @classmethod
     def _of(cls, tensor):

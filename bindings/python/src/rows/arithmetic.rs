@@ -185,7 +185,8 @@ rows! { ROWS:
     /// `pow` in double precision.
     float_power [Torch Method]
         "float_power(Tensor input, Tensor|Number exponent)" |input: &Tensor, exponent: Arg|
-            input.to_dtype(DType::F64)?.pow(exponent);
+            input.to_dtype(DType::F64)?.pow(doubled(exponent)?.arg()),
+        "float_power(Number self, Tensor exponent)" |input: Scalar, exponent: &Tensor| exponent.to_dtype(DType::F64)?.rpow(input.to_f64());
     /// The larger of two elements; NaN if either is.
     maximum [Torch Method]
         "maximum(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
@@ -254,18 +255,26 @@ rows! { ROWS:
     /// `input + value * tensor1 * tensor2`.
     addcmul [Torch Method]
         "addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
+            input.addcmul(tensor1, tensor2, value),
+        "addcmul(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: Scalar, tensor1: &Tensor, tensor2: &Tensor|
             input.addcmul(tensor1, tensor2, value);
     /// `addcmul` in place.
     addcmul_ [Method]
         "addcmul_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
+            input.addcmul_(tensor1, tensor2, value),
+        "addcmul_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: Scalar, tensor1: &Tensor, tensor2: &Tensor|
             input.addcmul_(tensor1, tensor2, value);
     /// `input + value * tensor1 / tensor2`.
     addcdiv [Torch Method]
         "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+            input.addcdiv(tensor1, tensor2, value),
+        "addcdiv(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: f64, tensor1: &Tensor, tensor2: &Tensor|
             input.addcdiv(tensor1, tensor2, value);
     /// `addcdiv` in place.
     addcdiv_ [Method]
         "addcdiv_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+            input.addcdiv_(tensor1, tensor2, value),
+        "addcdiv_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: f64, tensor1: &Tensor, tensor2: &Tensor|
             input.addcdiv_(tensor1, tensor2, value);
     /// Greatest common divisor.
     gcd [Torch Method Inplace]
@@ -273,6 +282,28 @@ rows! { ROWS:
     /// Least common multiple.
     lcm [Torch Method Inplace]
         "lcm(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| lcm(input, other);
+}
+
+/// An operand in double precision.
+enum Doubled {
+    Tensor(Tensor),
+    Number(f64),
+}
+
+impl Doubled {
+    fn arg(&self) -> Arg<'_> {
+        match self {
+            Doubled::Tensor(t) => Arg::Tensor(t),
+            Doubled::Number(v) => Arg::Scalar(Scalar::Float(*v)),
+        }
+    }
+}
+
+fn doubled(operand: Arg) -> Result<Doubled> {
+    Ok(match operand {
+        Arg::Tensor(t) => Doubled::Tensor(t.to_dtype(DType::F64)?),
+        Arg::Scalar(s) => Doubled::Number(s.to_f64()),
+    })
 }
 
 /// PyTorch requires tensors of one dtype; a 0-dim weight may have another. It checks the shapes before it reports a

@@ -98,6 +98,19 @@ fn randint_made(low: i64, high: i64, shape: &Sizes, from: Option<&Generator>, fa
     factory.finish(randint(low, high, &shape.0, from, factory.options_or(DType::I64), dtype)?)
 }
 
+fn randint_like(
+    input: &Tensor,
+    low: i64,
+    high: i64,
+    from: Option<&Generator>,
+    format: MemoryFormat,
+    factory: &Factory,
+) -> Result<Tensor> {
+    let dtype = factory.dtype.unwrap_or(input.dtype());
+    let made = randint(low, high, input.shape(), from, factory.options_like(input), dtype)?;
+    ordered(factory.finish(made.in_order_of(input)?), format)
+}
+
 fn randperm(n: i64, from: Option<&Generator>, factory: &Factory) -> Result<Tensor> {
     let made = Tensor::randperm_from(generator(from), size(n, "randperm: n")?)?;
     factory.finish(factory.placed(made.to_dtype(factory.dtype.unwrap_or(DType::I64))?)?)
@@ -313,11 +326,10 @@ rows! { ROWS:
             |low: i64, high: i64, shape: Sizes, from: Option<&Generator>, factory: Factory| randint_made(low, high, &shape, from, &factory);
     /// Integers like another tensor.
     randint_like [Torch]
-        "randint_like(Tensor input, int high, *, memory_format? memory_format=None, **factory)" |input: &Tensor, high: i64, format: MemoryFormat, factory: Factory| ordered(
-            factory.finish(randint(0, high, input.shape(), None, factory.options_like(input), input.dtype())?.in_order_of(input)?), format),
-        "randint_like(Tensor input, int low, int high, *, memory_format? memory_format=None, **factory)"
-            |input: &Tensor, low: i64, high: i64, format: MemoryFormat, factory: Factory| ordered(
-            factory.finish(randint(low, high, input.shape(), None, factory.options_like(input), input.dtype())?.in_order_of(input)?), format);
+        "randint_like(Tensor input, int high, *, Generator? generator=None, memory_format? memory_format=None, **factory)"
+            |input: &Tensor, high: i64, from: Option<&Generator>, format: MemoryFormat, factory: Factory| randint_like(input, 0, high, from, format, &factory),
+        "randint_like(Tensor input, int low, int high, *, Generator? generator=None, memory_format? memory_format=None, **factory)"
+            |input: &Tensor, low: i64, high: i64, from: Option<&Generator>, format: MemoryFormat, factory: Factory| randint_like(input, low, high, from, format, &factory);
     /// The numbers below `n` in random order.
     randperm [Torch] "randperm(int n, *, Generator? generator=None, **factory)" |n: i64, from: Option<&Generator>, factory: Factory| randperm(n, from, &factory);
     /// Normal numbers with means and deviations.
@@ -378,7 +390,20 @@ rows! { ROWS:
         },
         "fill_(Tensor self, Number value)" |input: &Tensor, value: Scalar| input.fill_(value).map(Out::from);
     /// A copy filled with a number.
-    fill [Torch] "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| like(input, value, &Factory::default());
+    fill [Torch]
+        "fill(Tensor input, Tensor value)" |input: &Tensor, value: &Tensor| match value.rank() {
+            0 => {
+                let filled = input.copy()?;
+                filled.copy_(value)?;
+                Ok(filled)
+            }
+            _ => Err(Error::shape(format!("fill only supports 0-dimension value tensor but got tensor with shape {:?}", value.shape()))),
+        },
+        "fill(Tensor input, Number value)" |input: &Tensor, value: Scalar| {
+            let filled = input.copy()?;
+            filled.fill_(value)?;
+            Ok::<_, Error>(filled)
+        };
     /// Zeros in place.
     zero_ [Method] "zero_(Tensor self)" |input: &Tensor| input.zero_();
     /// Fills the diagonal with a number.
@@ -392,7 +417,14 @@ rows! { ROWS:
     /// Powers of the elements in columns.
     vander [Torch] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
     /// Powers of numbers as columns, the lowest first.
-    vander [Linalg] "vander(Tensor x, *, int? N=None)" |x: &Tensor, n: Option<i64>| vander(x, n, true);
+    vander [Linalg] "vander(Tensor x, *, int? N=None)" |x: &Tensor, n: Option<i64>| {
+        let lifted = if x.rank() == 0 { x.reshape([1usize])? } else { x.clone() };
+        match n {
+            Some(n) if n <= 1 => Err(Error::value("N must be greater than 1.")),
+            None if lifted.size(-1)? <= 1 => Err(Error::value("N must be greater than 1.")),
+            _ => vander(&lifted, n, true),
+        }
+    };
     /// Hann window.
     hann_window [Torch] "hann_window(int window_length, bool periodic=True, **factory)" |n: i64, periodic: bool, factory: Factory|
         window(n, periodic, &factory, |x| 0.5 - 0.5 * (TAU * x).cos());
@@ -491,6 +523,9 @@ fn linspace(start: Scalar, end: Scalar, steps: usize, factory: &Factory) -> Resu
 }
 
 fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
+    if x.rank() == 0 {
+        return Err(Error::shape("x must be a one-dimensional tensor."));
+    }
     let n = n.map_or(Ok(x.size(-1)?), |n| size(n, "vander: N"))?;
     if n > 1 << 20 {
         return Err(Error::value(format!("vander: {n} columns are more than the 2^20 that are supported")));

@@ -201,7 +201,7 @@ rows! { ROWS:
     /// Elements by an index along one dimension.
     gather [Torch Method] "gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False)"
         |input: &Tensor, dim: isize, index: &Tensor, sparse_grad: bool| {
-            if !matches!(index.dtype(), DType::I32 | DType::I64) {
+            if index.numel() > 0 && !matches!(index.dtype(), DType::I32 | DType::I64) {
                 return Err(Error::value(format!("gather(): Expected dtype int32/int64 for index, got {}", index.dtype())));
             }
             dense_only(sparse_grad).and_then(|()| in_bounds(input.gather(dim, index)))
@@ -212,7 +212,7 @@ rows! { ROWS:
             if dim.is_some() && input.rank() == 0 && indices.rank() == 0 {
                 return Err(Error::index("take_along_dim: dimension specified as 0 but tensor has no dimensions"));
             }
-            input.take_along_dim(indices, dim)
+            in_bounds(input.take_along_dim(indices, dim))
         };
     /// Writes elements by an index along one dimension.
     scatter [Torch Method]

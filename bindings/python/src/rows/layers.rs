@@ -1,5 +1,6 @@
 //! `torch.nn.functional`: products, convolutions, pooling, normalisation, resizing, attention.
 
+use super::integers;
 use crate::value::{Out, Sizes, Value, size, sizes};
 use crate::{error, rows};
 use rushlight_core::{DType, Error, Result, Scalar};
@@ -138,9 +139,6 @@ fn interpolate(
     recompute: Option<bool>,
     antialias: bool,
 ) -> Result<Tensor> {
-    if antialias {
-        return Err(Error::unsupported("interpolate: antialias=True is not supported"));
-    }
     let space = input.rank().saturating_sub(2);
     let fits = |count: usize| count == 1 || count == space;
     if target.is_some_and(|t| !fits(t.len())) || scale.is_some_and(|s| !fits(s.len())) {
@@ -198,7 +196,11 @@ fn interpolate(
         (None, None) => return Err(error::value("either size or scale_factor should be defined")),
     };
     input.interpolate(
-        &options.mode(mode).align_corners(align_corners).recompute_scale_factor(recompute.unwrap_or(false)),
+        &options
+            .mode(mode)
+            .align_corners(align_corners)
+            .recompute_scale_factor(recompute.unwrap_or(false))
+            .antialias(antialias),
     )
 }
 
@@ -445,24 +447,41 @@ macro_rules! pooling {
             $max [Torch] { concat!(stringify!($max), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d, "] padding=0, int[", $d,
                 "] dilation=1, bool ceil_mode=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool|
-                input.$max(max_pool(kernel, stride, padding, dilation, ceil_mode)?);
+                max_pool(kernel, stride, padding, dilation, ceil_mode).and_then(|window| match integers::in_doubles(stringify!($max), input)? {
+                    Some(x) => x.$max(window)?.to_dtype(input.dtype()),
+                    None => input.$max(window),
+                });
             /// Largest elements of windows, and their indices.
             $max_indices [Functional] { concat!(stringify!($max_indices), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, int[", $d, "] dilation=1, bool ceil_mode=False, bool return_indices=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool, _indices: bool|
-                input.$max_indices(max_pool(kernel, stride, padding, dilation, ceil_mode)?);
+                max_pool(kernel, stride, padding, dilation, ceil_mode).and_then(|window| match integers::in_doubles(stringify!($max), input)? {
+                    Some(x) => x.$max_indices(window).and_then(|(y, places)| Ok((y.to_dtype(input.dtype())?, places))),
+                    None => input.$max_indices(window),
+                });
             /// Largest elements of windows; with `return_indices` also their indices.
             $max [Functional] { concat!(stringify!($max), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, int[", $d, "] dilation=1, bool ceil_mode=False, bool return_indices=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool, indices: bool| {
                     let window = max_pool(kernel, stride, padding, dilation, ceil_mode)?;
-                    if indices { input.$max_indices(window).map(Out::from) } else { input.$max(window).map(Out::from) }
+                    let doubles = integers::in_doubles(stringify!($max), input)?;
+                    let x = doubles.as_ref().unwrap_or(input);
+                    match indices {
+                        true => x.$max_indices(window).and_then(|(y, places)| Ok(Out::from((y.to_dtype(input.dtype())?, places)))),
+                        false => x.$max(window)?.to_dtype(input.dtype()).map(Out::from),
+                    }
                 };
             /// Means of windows.
             $avg [Torch Functional] { concat!(stringify!($avg), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], ceil_mode: bool, include: bool, divisor: Option<i64>|
-                with_planes(input, $d).and_then(|()| input.$avg(avg_pool(kernel, stride, padding, ceil_mode, include, divisor)?));
+                with_planes(input, $d).and_then(|()| {
+                    let window = avg_pool(kernel, stride, padding, ceil_mode, include, divisor.map(i64::abs))?;
+                    let doubles = if $d < 3 { integers::in_doubles(stringify!($avg), input)? } else { None };
+                    let means = doubles.as_ref().unwrap_or(input).$avg(window)?;
+                    let means = if divisor.is_some_and(|d| d < 0) { means.neg()? } else { means };
+                    if doubles.is_some() { integers::truncated(&means, input.dtype()) } else { Ok(means) }
+                });
             /// Means of a given number of windows.
             $adaptive_avg [Torch Functional] { concat!(stringify!($adaptive_avg), "(Tensor input, int?[", $d, "] output_size)") }
                 |input: &Tensor, output: &[i64]| match mean_of_nothing(input, output, $d) {
@@ -504,12 +523,23 @@ macro_rules! convolution {
             $conv [Torch Functional] { concat!(stringify!($conv), "(Tensor input, Tensor weight, Tensor? bias=None, int[", $d,
                 "] stride=1, str|int[] padding=0, int[", $d, "] dilation=1, int groups=1)") }
                 |input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, stride: &[i64], padding: &Value, dilation: &[i64], groups: i64|
-                input.$conv(weight, bias, conv_options(stride, padding, dilation, groups)?);
+                conv_options(stride, padding, dilation, groups).and_then(|options| {
+                    let window: usize = weight.shape().iter().skip(1).product();
+                    match integers::doubles(stringify!($conv), input, weight, bias, window)? {
+                        Some((x, w, b)) => x.$conv(&w, b.as_ref(), options)?.to_dtype(input.dtype()),
+                        None => input.$conv(weight, bias, options),
+                    }
+                });
             /// Transposed convolution.
             $transpose [Torch Functional] { concat!(stringify!($transpose), "(Tensor input, Tensor weight, Tensor? bias=None, int[", $d, "] stride=1, int[", $d,
                 "] padding=0, int[", $d, "] output_padding=0, int groups=1, int[", $d, "] dilation=1)") }
                 |input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, stride: &[i64], padding: &[i64], extra: &[i64], groups: i64, dilation: &[i64]|
-                input.$transpose(weight, bias, transpose_options(stride, padding, extra, groups, dilation)?);
+                transpose_options(stride, padding, extra, groups, dilation).and_then(|options| {
+                    match integers::doubles(stringify!($transpose), input, weight, bias, weight.numel())? {
+                        Some((x, w, b)) => x.$transpose(&w, b.as_ref(), options)?.to_dtype(input.dtype()),
+                        None => input.$transpose(weight, bias, options),
+                    }
+                });
         }
     };
 }

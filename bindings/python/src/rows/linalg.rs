@@ -81,6 +81,10 @@ fn is_lower(uplo: &str) -> Result<bool> {
 /// exp of matrices by scaling, a Taylor series and squaring; made of recorded ops, so it has derivatives.
 fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     square_check("linalg.matrix_exp", input)?;
+    // Squarings multiply rounding errors.
+    if input.dtype().is_float() && input.dtype() != DType::F64 {
+        return matrix_exp(&input.to_dtype(DType::F64)?)?.to_dtype(input.dtype());
+    }
     let n = input.size(-1)?;
     let norm = if input.numel() == 0 { 0.0 } else { input.detach().abs()?.sum(-2)?.max(..)?.item::<f64>()? };
     if !norm.is_finite() {
@@ -160,6 +164,14 @@ fn pdist(input: &Tensor, p: f64) -> Result<Tensor> {
 }
 
 fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
+    if l.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
+        // The gradient is that of the product of the factors: also of the triangle that is not read, as in PyTorch.
+        let read = if upper { l.detach().triu(0)? } else { l.detach().tril(0)? };
+        let l = l.sub(&l.detach())?.add(&read)?;
+        let lt = l.transpose(-2, -1)?;
+        let product = if upper { lt.matmul(&l)? } else { l.matmul(&lt)? };
+        return product.solve(b, true);
+    }
     let (first, second) = if upper { (l.transpose(-2, -1)?, l.clone()) } else { (l.clone(), l.transpose(-2, -1)?) };
     let y = first.solve_triangular(b, SolveTriangular::new(false))?;
     second.solve_triangular(&y, SolveTriangular::new(true))
@@ -196,7 +208,15 @@ rows! { ROWS:
         |input: &Tensor, mat: &Tensor, vec: &Tensor, beta: Scalar, alpha: Scalar| input.addmv(mat, vec, beta, alpha);
     /// `beta * input + alpha * outer(vec1, vec2)`.
     addr [Torch Method Inplace] "addr(Tensor input, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1)"
-        |input: &Tensor, vec1: &Tensor, vec2: &Tensor, beta: Scalar, alpha: Scalar| added(input, vec1.outer(vec2)?, beta, alpha);
+        |input: &Tensor, vec1: &Tensor, vec2: &Tensor, beta: Scalar, alpha: Scalar| {
+            if [input, vec1, vec2].iter().all(|t| t.dtype() == DType::Bool) {
+                let products = if alpha.to_f64() != 0.0 { vec1.outer(vec2)? } else { vec1.outer(vec2)?.zeros_like()? };
+                let kept = if beta.to_f64() != 0.0 { input.clone() } else { input.zeros_like()? };
+                kept.logical_or(&products)
+            } else {
+                added(input, vec1.outer(vec2)?, beta, alpha)
+            }
+        };
     /// `beta * input + alpha * (batch1 @ batch2)`.
     baddbmm [Torch Method Inplace] "baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)"
         |input: &Tensor, batch1: &Tensor, batch2: &Tensor, beta: Scalar, alpha: Scalar| input.baddbmm(batch1, batch2, beta, alpha);
@@ -239,9 +259,9 @@ rows! { ROWS:
     /// Pseudo-inverse.
     pinv [Linalg]
         "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, hermitian: bool|
-            symmetric_if("linalg.pinv", a, hermitian)?.pinv(RankTolerance { atol, rtol }),
+            evenly_symmetric_if("linalg.pinv", a, hermitian)?.pinv(RankTolerance { atol, rtol }),
         "pinv(Tensor A, float rcond, bool hermitian=False)" |a: &Tensor, rcond: f64, hermitian: bool|
-            symmetric_if("linalg.pinv", a, hermitian)?.pinv(Some(rcond));
+            evenly_symmetric_if("linalg.pinv", a, hermitian)?.pinv(Some(rcond));
     /// Solution of a linear system.
     solve [Linalg] "solve(Tensor A, Tensor B, *, bool left=True)" |a: &Tensor, b: &Tensor, left: bool| a.solve(b, left);
     /// Solution of a triangular system.
@@ -401,6 +421,15 @@ fn symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
         return Ok(a.clone());
     }
     a.tril(0)?.add(&a.tril(-1)?.transpose(-2, -1)?)
+}
+
+/// [`symmetric_if`] whose gradient goes to the whole matrix, as PyTorch's does, not to the triangle that is read.
+fn evenly_symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
+    let symmetric = symmetric_if(call, a, hermitian)?;
+    if symmetric.is_same(a) || !a.requires_grad() {
+        return Ok(symmetric);
+    }
+    a.sub(&a.detach())?.add(&symmetric.detach())
 }
 
 /// An error unless an option is one of the known ones.

@@ -97,7 +97,9 @@ fn multi_margin(
     weight: Option<&Tensor>,
     how: Reduction,
 ) -> Result<Tensor> {
-    let one = input.rank() == 1;
+    let one = input.rank() <= 1;
+    let lifted = input.reshape([-1isize])?;
+    let input = if one { &lifted } else { input };
     let (x, y) = if one { (input.unsqueeze(0)?, target.reshape([1usize])?) } else { (input.clone(), target.clone()) };
     let classes = x.size(1)?;
     let index = y.unsqueeze(1)?;
@@ -259,7 +261,14 @@ rows! { ROWS:
     multilabel_margin_loss [Functional]
         "multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean')"
         |input: &Tensor, target: &Tensor, average: Option<bool>, reduce: Option<bool>, how: &str|
-        rushlight_nn::MultiLabelMarginLoss::new().reduction(reduction(how, average, reduce)?).forward(input, target);
+        {
+            let how = reduction(how, average, reduce)?;
+            let loss = rushlight_nn::MultiLabelMarginLoss::new().reduction(how);
+            match input.rank() {
+                0 => loss.forward(&input.reshape([1usize])?, &target.reshape([1usize])?),
+                _ => loss.forward(input, target),
+            }
+        };
     /// Logistic loss of several classes.
     multilabel_soft_margin_loss [Functional]
         "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')"

@@ -5,6 +5,7 @@ mod arithmetic;
 mod compare;
 mod create;
 mod index;
+mod integers;
 mod layers;
 mod linalg;
 mod loss;

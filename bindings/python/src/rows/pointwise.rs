@@ -195,7 +195,7 @@ rows! { ROWS:
     nan_to_num [Torch Method Inplace] "nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None)"
         |input: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>| input.nan_to_num(nan, posinf, neginf);
     /// Inverse of the logistic function.
-    logit [Torch Method Inplace Special] "logit(Tensor input, float? eps=None)" |input: &Tensor, eps: Option<f64>| input.logit(eps);
+    logit [Torch Method Inplace Special] "logit(Tensor input, float? eps=None)" |input: &Tensor, eps: Option<f64>| logit(input, eps);
     /// Logistic function.
     expit [Special] "expit(Tensor input)" |input: &Tensor| input.sigmoid();
     /// Derivatives of the digamma function.
@@ -229,7 +229,7 @@ rows! { ROWS:
     /// The elements, none of which is negated lazily.
     resolve_neg [Torch Method] "resolve_neg(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
     /// The angle of real numbers: pi for negative ones, else zero.
-    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| where_(&input.lt(0)?, std::f64::consts::PI, &float(input)?.mul(0.0)?);
+    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| angle(input);
     /// Mantissa and exponent with `input = mantissa * 2**exponent`.
     frexp [Torch Method] "frexp(Tensor input)" |input: &Tensor| frexp(input);
     /// `input * 2**other`.
@@ -262,6 +262,25 @@ enum Spacing<'a> {
     Each(&'a [f64]),
     /// At coordinates for each dimension.
     Points(&'a [Tensor]),
+}
+
+/// With `eps` above one half the bounds cross: the lower one is applied first, as in PyTorch.
+fn logit(input: &Tensor, eps: Option<f64>) -> Result<Tensor> {
+    match eps {
+        Some(eps) if eps > 0.5 => {
+            let x = float(input)?;
+            let bounded = where_(&x.lt(eps)?, eps, &where_(&x.gt(1.0 - eps)?, 1.0 - eps, &x)?)?;
+            bounded.to_dtype(x.dtype())?.logit(None)
+        }
+        eps => input.logit(eps),
+    }
+}
+
+/// NaN has no angle; minus zero counts as zero.
+fn angle(input: &Tensor) -> Result<Tensor> {
+    let x = float(input)?;
+    let rest = where_(&x.isnan()?, &x, &x.mul(0.0)?.abs()?)?;
+    where_(&x.lt(0)?, std::f64::consts::PI, &rest)
 }
 
 fn signbit(input: &Tensor) -> Result<Tensor> {
@@ -304,6 +323,13 @@ fn entr(input: &Tensor) -> Result<Tensor> {
 fn frexp(input: &Tensor) -> Result<Out> {
     if !input.dtype().is_float() {
         return Err(Error::dtype(format!("torch.frexp() only supports floating-point dtypes, not {}", input.dtype())));
+    }
+    if input.dtype() != DType::F64 {
+        // Double precision has powers of two for all of a smaller dtype's numbers, those below its normal ones included.
+        let Out::Named(names, parts) = frexp(&input.to_dtype(DType::F64)?)? else {
+            return Err(Error::value("frexp: internal error: two results expected"));
+        };
+        return Ok(Out::Named(names, vec![parts[0].to_dtype(input.dtype())?, parts[1].clone()]));
     }
     let zero = input.eq(0)?.logical_or(&input.isfinite()?.logical_not()?)?;
     let safe = where_(&zero, 1.0, input)?;

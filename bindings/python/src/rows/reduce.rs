@@ -127,15 +127,9 @@ fn quantile(
         )));
     }
     let of = |q: f64| -> Result<Tensor> {
-        if ignore_nan && interpolation != "linear" {
-            return Err(Error::unsupported("nanquantile: only interpolation='linear' is supported"));
-        }
-        if ignore_nan {
-            nanquantile(input, q, dim, keepdim)
-        } else if interpolation != "linear" {
-            between_neighbours(input, q, dim, keepdim, interpolation)
-        } else {
-            input.quantile(q, dim.map(|d| d as isize), keepdim)
+        match (interpolation, ignore_nan) {
+            ("linear", false) if input.rank() > 0 => input.quantile(q, dim.map(|d| d as isize), keepdim),
+            _ => by_rank(input, q, dim, keepdim, interpolation, ignore_nan),
         }
     };
     match q {
@@ -150,55 +144,52 @@ fn quantile(
     }
 }
 
-/// A quantile that is one of the elements or the midpoint of two.
-fn between_neighbours(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool, interpolation: &str) -> Result<Tensor> {
+/// A quantile by the sorted elements of each row. A row with a NaN has the last element, which is one, unless NaNs are
+/// ignored: then the ranks count the others.
+fn by_rank(
+    input: &Tensor,
+    q: f64,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+    ignore_nan: bool,
+) -> Result<Tensor> {
     if !(0.0..=1.0).contains(&q) {
         return Err(Error::value(format!("quantile() q values must be in the range [0, 1], but got {q}")));
     }
     let (x, d) = match dim {
-        Some(d) => (input.clone(), d as isize),
-        None => (input.reshape([-1isize])?, 0),
+        Some(d) if input.rank() > 0 => (input.clone(), d as isize),
+        _ => (input.reshape([-1isize])?, 0),
     };
-    let n = x.size(d)?;
-    if n == 0 {
-        return Err(Error::value("quantile() input tensor must be non-empty"));
-    }
+    let last = x.size(d)?.checked_sub(1).ok_or_else(|| Error::value("quantile() input tensor must be non-empty"))?;
     let (sorted, _) = x.sort(d, false)?;
-    let place = q * (n - 1) as f64;
-    let at = |place: f64| sorted.narrow(d, place as isize, 1);
-    let found = match interpolation {
-        "lower" => at(place.floor())?,
-        "higher" => at(place.ceil())?,
-        "nearest" => at(place.round_ties_even())?,
-        _ => at(place.floor())?.add(&at(place.ceil())?)?.mul(0.5)?,
+    let nan = x.detach().isnan()?;
+    let ranks = if ignore_nan {
+        let others = nan.logical_not()?.sum_dims([d], true)?;
+        others.sub(1)?.to_dtype(DType::F64)?.mul(q)?.clamp_min(0.0)?
+    } else {
+        let nan = nan.any_dims([d], true)?;
+        let plain = Tensor::full_with(nan.shape(), q * last as f64, (DType::F64, x.device()))?;
+        plain.masked_fill(&nan, last as f64)?
     };
-    let found = found.masked_fill(&x.isnan()?.any_dims([d], true)?, f64::NAN)?;
+    let at = |ranks: &Tensor| sorted.gather(d, &ranks.to_dtype(DType::I64)?);
+    let found = match interpolation {
+        "lower" => at(&ranks.floor()?)?,
+        "higher" => at(&ranks.ceil()?)?,
+        "nearest" => at(&ranks.round()?)?,
+        "midpoint" => at(&ranks.floor()?)?.lerp(&at(&ranks.ceil()?)?, 0.5)?,
+        _ => {
+            let floor = ranks.floor()?;
+            at(&floor)?.lerp(&at(&ranks.ceil()?)?, &ranks.sub(&floor)?.to_dtype(input.dtype())?)?
+        }
+    };
     match (dim, keepdim) {
+        _ if input.rank() == 0 => found.reshape([0usize; 0]),
         (Some(_), true) => Ok(found),
         (Some(_), false) => found.squeeze(d),
         (None, true) => found.reshape(&vec![1usize; input.rank()]),
         (None, false) => found.reshape([0usize; 0]),
     }
-}
-
-/// Quantiles of each row without its NaNs.
-fn nanquantile(input: &Tensor, q: f64, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
-    let Some(dim) = dim else {
-        let kept = input.masked_select(&input.isnan()?.logical_not()?)?;
-        let found = if kept.numel() == 0 {
-            Tensor::full_with([], f64::NAN, (input.dtype(), input.device()))?
-        } else {
-            kept.quantile(q, None, false)?
-        };
-        return if keepdim { found.reshape(&vec![1usize; input.rank()]) } else { Ok(found) };
-    };
-    let moved = input.movedim([dim as isize], [-1])?;
-    let width = moved.size(-1)?;
-    let shape = moved.shape()[..moved.rank() - 1].to_vec();
-    let rows = moved.reshape([moved.numel() / width.max(1), width])?;
-    let found = rows.unbind(0)?.iter().map(|row| nanquantile(row, q, None, false)).collect::<Result<Vec<_>>>()?;
-    let out = rushlight_tensor::stack(&found.iter().collect::<Vec<_>>(), 0)?.reshape(&shape)?;
-    if keepdim { out.unsqueeze(dim as isize) } else { Ok(out) }
 }
 
 fn mode(input: &Tensor, dim: i64, keepdim: bool) -> Result<Out> {
@@ -277,13 +268,13 @@ rows! { ROWS:
     /// The largest element; with a dimension its indices too; of two tensors, the larger elements.
     max [Torch Method]
         "max(Tensor input)" |input: &Tensor| input.max(..),
-        "max(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.max_dim(dim, keepdim).map(pair),
-        "max(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
+        "max(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other),
+        "max(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.max_dim(dim, keepdim).map(pair);
     /// The smallest element; with a dimension its indices too; of two tensors, the smaller elements.
     min [Torch Method]
         "min(Tensor input)" |input: &Tensor| input.min(..),
-        "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair),
-        "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other);
+        "min(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.minimum(other),
+        "min(Tensor input, int dim, bool keepdim=False)" |input: &Tensor, dim: isize, keepdim: bool| input.min_dim(dim, keepdim).map(pair);
     /// The largest elements; equal elements share the gradient.
     amax [Torch Method] "amax(Tensor input, int[1]? dim=(), bool keepdim=False)"
         |input: &Tensor, dim: Option<&[i64]>, keepdim: bool| input.amax(dims(dim.unwrap_or(&[])), keepdim);
@@ -357,7 +348,11 @@ rows! { ROWS:
     /// Sum of the diagonal.
     trace [Torch Method] "trace(Tensor input)" |input: &Tensor| input.trace();
     /// Sums broadcast dimensions to the given size.
-    sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| input.sum_to_size(&size.0);
+    sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| {
+        let sums = input.sum_to_size(&size.0)?;
+        // Sums of bools and small integers are `int64`, also those of one element.
+        if sums.shape() != input.shape() && !sums.dtype().is_float() { sums.to_dtype(DType::I64) } else { Ok(sums) }
+    };
     /// The p-norm of the difference.
     dist [Torch Method] "dist(Tensor input, Tensor other, Number p=2)" |input: &Tensor, other: &Tensor, p: f64| input.sub(other)?.norm(p);
     /// Covariances of variables stored in rows.
@@ -388,33 +383,35 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     let x = if x.rank() < 2 { x.reshape([1, x.numel() as isize])? } else { x };
     let mut weights: Option<Tensor> = None;
     for w in [fweights, aweights].into_iter().flatten() {
-        let w = w.to_dtype(float)?;
+        // In their own dtypes: weights of a higher precision than the input's raise the result's.
         weights = Some(match weights {
-            Some(known) => known.mul(&w)?,
-            None => w,
+            Some(known) => known.mul(w)?,
+            None => w.clone(),
         });
     }
     let count = x.size(1)? as f64;
+    // Sums of weights stay tensors: weights may require gradients.
     let total = match &weights {
-        Some(w) => w.sum(..)?.item::<f64>()?,
-        None => count,
+        Some(w) => w.sum(..)?,
+        None => Tensor::full_with([], count, (float, x.device()))?,
     };
     let mean = match &weights {
-        Some(w) => x.mul(w)?.sum_dims([1], true)?.div(total)?,
+        Some(w) => x.mul(w)?.sum_dims([1], true)?.div(&total)?,
         None => x.mean_dims([1], true)?,
     };
     let centred = x.sub(&mean)?;
     let divisor = match (&weights, aweights) {
         (Some(w), Some(a)) if correction != 0 => {
-            total - correction as f64 * w.mul(&a.to_dtype(float)?)?.sum(..)?.item::<f64>()? / total
+            let share = w.mul(a)?.sum(..)?.div(&total)?;
+            total.sub(&share.mul(correction as f64)?)?
         }
-        _ => total - correction as f64,
+        _ => total.sub(correction as f64)?,
     };
     let weighted = match &weights {
         Some(w) => centred.mul(w)?,
         None => centred.clone(),
     };
-    let out = weighted.matmul(&centred.t()?)?.div(divisor.max(0.0))?;
+    let out = weighted.matmul(&centred.t()?)?.div(&divisor.clamp_min(0.0)?)?;
     out.squeeze(..)
 }
 

@@ -47,6 +47,23 @@ fn split_evenly(input: &Tensor, sections: i64, dim: isize) -> Result<Vec<Tensor>
     input.tensor_split(size(sections, "tensor_split: sections")?, dim)
 }
 
+/// A number of parts, or positions between parts, given as a tensor of integers.
+fn split_by_tensor(input: &Tensor, at: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
+    if !at.device().is_cpu() || at.dtype() != DType::I64 || at.rank() > 1 {
+        return Err(Error::value(format!(
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor on the CPU, but got {} \
+             with {} dims on {}",
+            at.dtype(),
+            at.rank(),
+            at.device()
+        )));
+    }
+    match at.rank() {
+        0 => split_evenly(input, at.item::<i64>()?, dim),
+        _ => split_at(input, &at.to_vec::<i64>()?, dim),
+    }
+}
+
 /// The dimension that `hsplit`, `vsplit` and `dsplit` split, by the tensor's rank.
 fn split_numpy(input: &Tensor, sections: &crate::value::Value, dim: isize, call: &str) -> Result<Vec<Tensor>> {
     match sections {
@@ -319,6 +336,7 @@ rows! { ROWS:
     chunk [Torch Method] "chunk(Tensor input, int chunks, int dim=0)" |input: &Tensor, chunks: i64, dim: isize| input.chunk(size(chunks, "chunk: chunks")?, dim);
     /// A number of parts, or parts between positions.
     tensor_split [Torch Method]
+        "tensor_split(Tensor input, Tensor tensor_indices_or_sections, int dim=0)" |input: &Tensor, at: &Tensor, dim: isize| split_by_tensor(input, at, dim),
         "tensor_split(Tensor input, int indices_or_sections, int dim=0)" |input: &Tensor, sections: i64, dim: isize| split_evenly(input, sections, dim),
         "tensor_split(Tensor input, int[] indices_or_sections, int dim=0)" |input: &Tensor, positions: &[i64], dim: isize| split_at(input, positions, dim),
         "tensor_split(Tensor input, int[] indices, int dim=0)" |input: &Tensor, positions: &[i64], dim: isize| split_at(input, positions, dim),
@@ -353,7 +371,8 @@ rows! { ROWS:
             repeat_interleave(&places, Arg::Tensor(repeats), Some(0), output_size)
         };
     /// Rolls entries along dimensions.
-    roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1] dims=())" |input: &Tensor, shifts: &[i64], over: &[i64]| input.roll(dims(shifts), dims(over));
+    roll [Torch Method] "roll(Tensor input, int[1] shifts, int[1]? dims=None)" |input: &Tensor, shifts: &[i64], over: Option<&[i64]>|
+        input.roll(dims(shifts), dims(over.unwrap_or(&[])));
     /// Reverses dimensions.
     flip [Torch] "flip(Tensor input, int[1] dims)" |input: &Tensor, over: &[i64]| input.flip(dims(over));
     /// Reverses columns.
@@ -421,9 +440,14 @@ rows! { ROWS:
         "to(Tensor self, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None)"
             |input: &Tensor, device: Option<Device>, dtype: Option<DType>, non_blocking: bool, copy: bool, format: MemoryFormat|
             to(input, device.map(|device| (device, non_blocking)), dtype, copy, format).map(|out| same_or(input, out));
-    /// Copies another tensor's elements into this one.
+    /// Copies another tensor's elements, or a number, into this one.
     copy_ [Method] "copy_(Tensor self, Tensor src, bool non_blocking=False)" |input: &Tensor, src: &Tensor, non_blocking: bool|
-        copy_(input, src, non_blocking).map(|()| Out::First);
+        copy_(input, src, non_blocking).map(|()| Out::First),
+        "copy_(Tensor self, Number src, bool non_blocking=False)" |input: &Tensor, src: rushlight_core::Scalar, _non_blocking: bool| match input.dtype() {
+            // As a tensor of the number is converted: cut off to integers, without an error for large ones.
+            dtype if dtype.is_int() => input.copy_(&Tensor::scalar(src)?).map(|_| Out::First),
+            _ => input.fill_(src).map(|_| Out::First),
+        };
     /// The number of the device, -1 for the CPU.
     get_device [Torch Method] "get_device(Tensor input)" |input: &Tensor| Ok::<_, Error>(match input.device() {
         Device::Cpu => -1i64,

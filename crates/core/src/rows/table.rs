@@ -56,7 +56,10 @@ rows! {
         { select(ne(b, b), ZERO, select(eq(a, b), dy * lit(0.5), select(lt(a, b), ZERO, dy))) }
     }
     /// Angle of the point `(b, a)`.
-    real Atan2 atan2(a, b) { atan2(a, b) } => { { dy * b / (a * a + b * b) } { -dy * a / (a * a + b * b) } }
+    real Atan2 atan2(a, b) { atan2(a, b) } => {
+        { let d = a * a + b * b; select(eq(d, ZERO), ZERO, dy * b / select(eq(d, ZERO), ONE, d)) }
+        { let d = a * a + b * b; select(eq(d, ZERO), ZERO, -dy * a / select(eq(d, ZERO), ONE, d)) }
+    }
     /// Length of the vector `(a, b)`.
     real Hypot hypot(a, b) {
         let m = max(abs(a), abs(b)); let n = min(abs(a), abs(b)); let d = select(eq(m, ZERO), ONE, m); let r = select(eq(n, m), select(eq(m, ZERO), ZERO, ONE), n / d);
@@ -241,7 +244,7 @@ rows! {
     /// `log(sigmoid(x))`.
     real Logsigmoid logsigmoid(x) { min(x, ZERO) - log1p(exp(-abs(x))) } => { { dy * sigmoid(-x) } }
     /// The positive part.
-    num Relu relu(x) { max(x, ZERO) } => { { select(gt(y, ZERO), dy, ZERO) } }
+    num Relu relu(x) { select(lt(x, ZERO), ZERO, x) } => { { select(gt(y, ZERO), dy, ZERO) } }
     /// The Gaussian error linear unit.
     real Gelu gelu(x) { x * normal_cdf(x) } => {
         { dy * (normal_cdf(x) + x * lit(0.3989422804014327) * exp(x * x * lit(-0.5))) }

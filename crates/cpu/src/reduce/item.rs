@@ -1,7 +1,7 @@
 //! Element types of the arithmetic: half types as `f32`, integers as `i64`, `bool` as `u8`.
 
 use half::{bf16, f16};
-use rushlight_core::Element;
+use rushlight_core::{Element, Truth};
 
 /// An accumulator type. Integers wrap.
 pub trait Wide: Copy + Send + Sync + PartialOrd + PartialEq + 'static {
@@ -107,6 +107,7 @@ item! {
     i16 as i64, x => x as i64, v => v as i16;
     i8 as i64, x => x as i64, v => v as i8;
     u8 as i64, x => x as i64, v => v as u8;
+    Truth as i64, x => x.to_i64(), v => Truth::from_i64(v);
 }
 
 /// Runs an expression with `$T` bound to the [`Item`] of a run-time dtype; `bool` is read as `u8`.

@@ -9,7 +9,7 @@ use super::item::{Item, Wide, with_item};
 use crate::isa::Isa;
 use crate::multiversion;
 use rushlight_core::backend::Reduce;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Result, Truth};
 use std::mem::MaybeUninit;
 
 /// Maximum columns of a tile.
@@ -440,6 +440,9 @@ macro_rules! with_float {
 #[inline]
 pub fn select(op: Reduce, dtype: DType) -> Result<&'static Kernels> {
     Ok(match op {
+        // Bytes of bools count as zero or one.
+        Reduce::Sum if dtype == DType::Bool => &const { simple::<Truth, fold::Sum>() },
+        Reduce::Prod if dtype == DType::Bool => &const { simple::<Truth, fold::Prod>() },
         Reduce::Sum => with_item!(dtype, T => &const { simple::<T, fold::Sum>() }),
         Reduce::Mean => with_float!(op, dtype, T => &const { simple::<T, fold::Sum>() }),
         Reduce::Prod => with_item!(dtype, T => &const { simple::<T, fold::Prod>() }),

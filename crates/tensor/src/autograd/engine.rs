@@ -312,7 +312,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                         match &behind.kind {
                             Kind::Accumulate(leaf, _) => return leaf.empty_grad_home(),
                             // Autocast's conversions pass on gradients that come in the leaf's dtype.
-                            Kind::Op(_) if behind.source.is_some() && lock(&behind.hooks).is_empty() => {
+                            Kind::Op(_) if behind.source.is_some() && is_unobserved(behind) => {
                                 behind = &behind.inputs.first()?.as_ref()?.node;
                             }
                             Kind::Op(_) => return None,
@@ -325,7 +325,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                     let is_wanted = wanted.is_some_and(|w| w.iter().any(|other| Arc::ptr_eq(&other.node, &edge.node)));
                     // Nobody but that node sees the gradient, and nothing is added to it.
                     let alone = entry.waiting == 1 && entry.grads.iter().all(Option::is_none);
-                    let unseen = !is_wanted && !mode::is_anomaly_enabled() && lock(&edge.node.hooks).is_empty();
+                    let unseen = !is_wanted && !mode::is_anomaly_enabled() && is_unobserved(&edge.node);
                     let taken = edge.node.takes_mask && alone && unseen;
                     if taken {
                         entry.mask = Some(mask.clone());
@@ -362,6 +362,7 @@ pub(super) fn apply(
     retain: bool,
 ) -> Result<Grads> {
     let node = ctx.node;
+    // Nothing is freed of a node that saved nothing: it can run again, as in PyTorch.
     let taken = if retain || node.saves_nothing { slot.clone() } else { slot.take() };
     let Some(f) = taken else {
         return Err(Error::autograd(format!(
@@ -509,10 +510,17 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
     }
     for (slot, tensor, turn) in retained {
         if let (Some(inner), Some(g)) = (tensor.upgrade(), grads.get(slot).cloned().flatten()) {
+            // Each element of a gradient that is kept has its own memory.
+            let g = if g.layout().overlaps() { g.contiguous_copy()? } else { g };
             Tensor(inner).add_to_grad(&turn, g, Share::Kept)?;
         }
     }
     Ok(())
+}
+
+/// Whether no hook and no `.grad` sees the gradients that arrive at a node.
+fn is_unobserved(node: &Node) -> bool {
+    lock(&node.hooks).is_empty()
 }
 
 fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {

@@ -3,9 +3,8 @@
 //! A view remembers its base. Changing either gives the base a new node; the base's epoch tells older views that their
 //! own history is out of date, and the next use makes them a fresh one from the base.
 
-use super::Extra;
 use super::node::{BackwardFn, Ctx, Edge, Grads, Node};
-use super::{Meta, mode};
+use super::{Extra, Meta, Origin, mode};
 use crate::Tensor;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
@@ -18,19 +17,38 @@ const COPY: &str = "x.copy()? in Rust, x.clone() in Python";
 impl Tensor {
     /// A view of this tensor's memory, remembering its base. The caller records the op.
     pub(crate) fn make_view(&self, layout: Layout) -> Tensor {
+        self.make_view_from(layout, Origin::Recorded)
+    }
+
+    /// [`Tensor::make_view`] of an op that returns several.
+    pub(crate) fn make_view_of_several(&self, layout: Layout) -> Tensor {
+        self.make_view_from(layout, Origin::OneOfSeveral)
+    }
+
+    fn make_view_from(&self, layout: Layout, origin: Origin) -> Tensor {
+        let mut origin = match origin {
+            _ if mode::is_inference() => Origin::UnderInference,
+            _ if !mode::is_grad_enabled() => Origin::UnderNoGrad,
+            origin => origin,
+        };
         let (base, epoch) = {
             let meta = self.meta();
             // A leaf can be a view itself (`t.reshape(…).requires_grad_()`): the history of its views begins at the
             // leaf.
             let is_leaf = meta.node.is_none() && self.0.requires_grad.load(Relaxed);
-            match meta.extra.as_ref().and_then(|e| e.base.as_ref()) {
-                Some((base, epoch)) if !is_leaf => (base.clone(), *epoch),
+            match meta.extra.as_ref().and_then(|e| Some((e.base.as_ref()?, e.origin))) {
+                Some(((base, epoch), before)) if !is_leaf => {
+                    if origin == Origin::Recorded {
+                        origin = before;
+                    }
+                    (base.clone(), *epoch)
+                }
                 _ => (self.clone(), meta.epoch),
             }
         };
-        let extra = Extra { base: Some((base, epoch)), ..Extra::default() };
+        let extra = Extra { base: Some((base, epoch)), origin, ..Extra::default() };
         let meta = Meta { extra: Some(Box::new(extra)), ..Meta::default() };
-        Tensor::from_parts(self.0.storage.clone(), layout, self.0.dtype, meta)
+        self.over_same_memory(layout, self.0.dtype, meta)
     }
 
     /// Whether this view requires gradients since a recorded change of its base, which it has not seen yet.
@@ -83,15 +101,27 @@ impl Tensor {
                 self.strides()
             )));
         }
+        if self.0.inference && !mode::is_inference() {
+            return Err(Error::autograd(format!(
+                "{op}: Inplace update to inference tensor outside InferenceMode is not allowed. Change a copy of it: {COPY}."
+            )));
+        }
         self.check_leaf_change(op)?;
         if !mode::is_grad_enabled() {
             return Ok(());
         }
-        let base = self.meta().base().cloned();
-        if let Some(base) = base
-            && !base.layout().is_dense()
-            && sources.iter().any(|t| t.requires_grad())
-        {
+        let (base, origin) = {
+            let meta = self.meta();
+            (meta.base().cloned(), meta.extra.as_ref().map_or(Origin::Recorded, |e| e.origin))
+        };
+        let Some(base) = base else { return Ok(()) };
+        if base.requires_grad() || sources.iter().any(|t| t.requires_grad()) {
+            check_origin(op, origin)?;
+        }
+        if !sources.iter().any(|t| t.requires_grad()) {
+            return Ok(());
+        }
+        if !base.layout().is_dense() {
             return Err(Error::unsupported(format!(
                 "{op}: recording an in-place change of a view needs a base without gaps; change a copy of the base: {COPY}"
             )));
@@ -128,6 +158,36 @@ impl Tensor {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// An error if an op element by element would read elements of `sources` that it has written.
+    pub(crate) fn check_overlap(&self, op: &str, sources: &[&Tensor]) -> Result<()> {
+        if sources.iter().any(|t| t.overlaps_partly(self)) {
+            return Err(Error::value(format!(
+                "{op}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory \
+                 location. Take a copy of the input first: {COPY}."
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether this tensor and another, both dense, share some of their memory but are not the same elements in the
+    /// same order.
+    fn overlaps_partly(&self, other: &Tensor) -> bool {
+        if !self.shares_storage(other) || self.numel() == 0 || other.numel() == 0 {
+            return false;
+        }
+        let (a, b) = (self.layout(), other.layout());
+        if a == b || !a.is_dense() || !b.is_dense() {
+            return false;
+        }
+        let bytes = |t: &Tensor| {
+            let (start, size) = (t.layout().offset(), t.dtype().size());
+            (start * size, (start + t.numel()) * size)
+        };
+        let (mine, theirs) = (bytes(self), bytes(other));
+        let same_order = a.shape() == b.shape() && a.strides() == b.strides();
+        mine.0 < theirs.1 && theirs.0 < mine.1 && !(mine == theirs && same_order)
     }
 
     /// Counts an in-place change of this tensor that no op made: of its shape, or through a pointer. A backward pass
@@ -192,6 +252,25 @@ impl Tensor {
     pub(crate) fn changed_unrecorded(&self) {
         self.count_change();
     }
+}
+
+fn check_origin(op: &str, origin: Origin) -> Result<()> {
+    let made = match origin {
+        Origin::Recorded => return Ok(()),
+        Origin::OneOfSeveral => {
+            return Err(Error::autograd(format!(
+                "{op}: the tensor is a view and is being modified inplace. This view is the output of a function that returns multiple \
+                 views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by \
+                 an out-of-place one, or change a copy: {COPY}."
+            )));
+        }
+        Origin::UnderNoGrad => "no_grad mode",
+        Origin::UnderInference => "inference mode",
+    };
+    Err(Error::autograd(format!(
+        "{op}: a view was created in {made} and is being modified inplace with grad mode enabled. Take the view and change it in the \
+         same mode."
+    )))
 }
 
 /// A node that reads the elements of `layout` out of `base`: its backward puts the gradient back where they came from.

@@ -55,11 +55,25 @@ pub(crate) struct Meta {
     pub(crate) extra: Option<Box<Extra>>,
 }
 
+/// How a view was made.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Origin {
+    #[default]
+    Recorded,
+    /// By an op that returns several views: their changes cannot be told apart.
+    OneOfSeveral,
+    /// While nothing was recorded: it is not clear whether a change should be.
+    UnderNoGrad,
+    UnderInference,
+}
+
 /// Attributes that few tensors have.
 #[derive(Default)]
 pub(crate) struct Extra {
     /// The tensor this one is a view of, and its epoch when the view's history was made.
     pub(crate) base: Option<(Tensor, u64)>,
+    /// How the view was made, which decides whether a recorded change of it is allowed.
+    pub(crate) origin: Origin,
     pub(crate) hooks: Vec<(u64, Hook)>,
     pub(crate) post_hooks: Vec<(u64, PostHook)>,
     pub(crate) retains_grad: bool,
@@ -255,9 +269,9 @@ impl Tensor {
                 self.dtype()
             )));
         }
-        if requires_grad && self.0.inference {
+        if requires_grad && self.0.inference && !mode::is_inference() {
             return Err(Error::autograd(
-                "requires_grad_: a tensor made under inference_mode cannot require gradients; take a copy of it outside (x.copy()? in Rust, x.clone() in Python)",
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; take a copy of it outside (x.copy()? in Rust, x.clone() in Python)",
             ));
         }
         if !requires_grad && !self.is_leaf() {

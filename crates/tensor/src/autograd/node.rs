@@ -1,7 +1,7 @@
 //! The tape: one node per recorded op, edges to the nodes its inputs came from.
 
 use super::graph::{NodeHooks, Retained};
-use super::saved::Saved;
+use super::saved::{Saved, take_saved_count};
 use super::{Meta, mode};
 use crate::Tensor;
 use crate::tensor::Inner;
@@ -75,36 +75,6 @@ impl Hooks {
     }
 }
 
-/// Ops whose backward functions hold sizes and layouts, never tensors.
-const SAVES_NOTHING: [&str; 26] = [
-    "add",
-    "as_strided",
-    "cat",
-    "clone",
-    "copy_",
-    "cumsum",
-    "diag_embed",
-    "diagonal",
-    "expand",
-    "fill_",
-    "flip",
-    "mean",
-    "narrow",
-    "neg",
-    "permute",
-    "pos",
-    "roll",
-    "select",
-    "slice",
-    "split",
-    "sub",
-    "sum",
-    "to",
-    "transpose",
-    "unfold",
-    "view",
-];
-
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
 impl Node {
@@ -142,7 +112,7 @@ impl Node {
             source,
             takes_mask: false,
             in_recurrent_layer: is_in_recurrent_layer(),
-            saves_nothing: SAVES_NOTHING.binary_search(&name).is_ok(),
+            saves_nothing: take_saved_count() == 0,
             custom: false,
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::default(),

@@ -5,6 +5,7 @@ use super::node::Node;
 use super::saved_hooks::{self, Packed};
 use crate::Tensor;
 use rushlight_core::{Error, Result};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A tensor kept for backward.
@@ -21,9 +22,24 @@ enum Kept {
     Packed(Box<Packed>),
 }
 
+thread_local! {
+    /// Tensors saved by this thread since its last node: they belong to the node that is recorded next.
+    static SAVED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of tensors saved for the node that is being made.
+pub(crate) fn take_saved_count() -> usize {
+    SAVED.replace(0)
+}
+
+fn count_saved() {
+    SAVED.set(SAVED.get() + 1);
+}
+
 impl Saved {
     /// An input of the op.
     pub(crate) fn input(tensor: &Tensor) -> Self {
+        count_saved();
         let version = tensor.graph_version();
         match saved_hooks::current() {
             None => Self { kept: Kept::Tensor(tensor.clone()), version, output: None },
@@ -35,6 +51,7 @@ impl Saved {
 
     /// An output of the op, by slot.
     pub(crate) fn output(tensor: &Tensor, slot: usize) -> Self {
+        count_saved();
         let kept = match saved_hooks::current() {
             None => Kept::Tensor(tensor.alias()),
             Some(hooks) => Kept::Packed(Packed::new(hooks, tensor, None)),
@@ -94,6 +111,6 @@ impl Saved {
 impl Tensor {
     /// A new tensor over the same elements with no history and no link to this one's graph.
     pub(crate) fn alias(&self) -> Tensor {
-        Tensor::from_parts(self.0.storage.clone(), self.0.layout.clone(), self.0.dtype, Meta::default())
+        self.over_same_memory(self.0.layout.clone(), self.0.dtype, Meta::default())
     }
 }

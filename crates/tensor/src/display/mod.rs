@@ -123,7 +123,7 @@ impl Text<'_> {
             out.push(format!("size=({}{})", sizes.join(", "), if sizes.len() == 1 { "," } else { "" }));
         }
         // Elements show int64 and bool by themselves; an empty tensor has none to show it.
-        let evident = t.dtype() == DType::F32 || (!empty && matches!(t.dtype(), DType::I64 | DType::Bool));
+        let evident = t.dtype() == crate::default_dtype() || (!empty && matches!(t.dtype(), DType::I64 | DType::Bool));
         if !evident {
             out.push(format!("dtype=torch.{}", t.dtype()));
         }

@@ -304,6 +304,7 @@ impl Tensor {
         }
         let layout = source.layout().expand(self.shape()).map_err(|e| e.within("copy_"))?;
         self.check_inplace("copy_", &[self, source])?;
+        self.check_overlap("copy_", &[source])?;
         let record = self.dtype().is_float() && recording(&[self, source]);
         let edges = if record { edges(&[self, source])? } else { SmallVec::new() };
         if self.numel() > 0 {

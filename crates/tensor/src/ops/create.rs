@@ -2,6 +2,7 @@
 
 use super::number::fitting;
 use crate::Tensor;
+use crate::arg::{Arg, default_dtype};
 use crate::engine::allocate;
 use crate::profile::transfer;
 use crate::tensor::backend;
@@ -9,7 +10,7 @@ use rushlight_core::backend::call;
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 
-/// The dtype and device of a new tensor; `float32` on the CPU by default.
+/// The dtype and device of a new tensor; [`default_dtype`] on the CPU by default.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::{DType, Device}; pub use rushlight_tensor::*; }
@@ -232,7 +233,7 @@ impl Tensor {
     /// A zero-dim tensor holding a number: `int64` for integers, `float32` for floats, `bool` for truth values.
     pub fn scalar(value: impl Into<Scalar>) -> Result<Tensor> {
         let value = value.into();
-        Tensor::full_with([], value, value.dtype())
+        Tensor::full_with([], value, Arg::Scalar(value).dtype())
     }
 
     /// A tensor of unspecified values, `float32`. They are zeros: no one reads another's freed memory.
@@ -253,7 +254,7 @@ impl Tensor {
     /// All zeros of a dtype on a device.
     pub fn zeros_with(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
-        Tensor::full_with(shape, 0, options.dtype(options.dtype_or(DType::F32)))
+        Tensor::full_with(shape, 0, options.dtype(options.dtype_or(default_dtype())))
     }
 
     /// All ones, `float32`.
@@ -264,7 +265,7 @@ impl Tensor {
     /// All ones of a dtype on a device.
     pub fn ones_with(shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
-        Tensor::full_with(shape, 1, options.dtype(options.dtype_or(DType::F32)))
+        Tensor::full_with(shape, 1, options.dtype(options.dtype_or(default_dtype())))
     }
 
     /// One value throughout; the dtype follows the value.
@@ -342,7 +343,7 @@ impl Tensor {
         if count > isize::MAX as f64 / 16.0 {
             return Err(Error::value(format!("arange: {count} elements are more than memory can address")));
         }
-        let out = options.into().uninit(&[count as usize], if integral { DType::I64 } else { DType::F32 })?;
+        let out = options.into().uninit(&[count as usize], if integral { DType::I64 } else { default_dtype() })?;
         if out.numel() > 0 {
             out.run(call::Arange { start, step, out: out.engine_view() })?;
         }
@@ -358,7 +359,7 @@ impl Tensor {
     /// truncated.
     pub fn linspace_with(start: f64, end: f64, steps: usize, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
-        let dtype = options.dtype_or(DType::F32);
+        let dtype = options.dtype_or(default_dtype());
         even_values("linspace", start, end, steps, dtype, options.device)?.to_dtype(dtype)
     }
 
@@ -370,7 +371,7 @@ impl Tensor {
     /// [`Tensor::logspace`] of a dtype on a device.
     pub fn logspace_with(start: f64, end: f64, steps: usize, base: f64, options: impl Into<Options>) -> Result<Tensor> {
         let options = options.into();
-        let dtype = options.dtype_or(DType::F32);
+        let dtype = options.dtype_or(default_dtype());
         let exponents = even_values("logspace", start, end, steps, dtype, options.device)?;
         exponents.rpow(base)?.to_dtype(dtype)
     }

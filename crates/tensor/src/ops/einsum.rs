@@ -234,8 +234,15 @@ pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         )));
     }
     while let Some((i, j)) = cheapest_pair(&named, &output) {
-        let b = named.remove(j);
-        let a = named.remove(i);
+        let mut b = named.remove(j);
+        let mut a = named.remove(i);
+        // The product's columns lie beside each other: they are the labels that come last in the output.
+        let place = |of: &Operand, other: &Operand| {
+            output.iter().rposition(|l| of.labels.contains(l) && !other.labels.contains(l))
+        };
+        if place(&a, &b) > place(&b, &a) && place(&b, &a).is_some() {
+            std::mem::swap(&mut a, &mut b);
+        }
         let others: Vec<Label> = named.iter().flat_map(|o| &o.labels).copied().collect();
         named.insert(i, contract(a, b, |l| output.contains(&l) || others.contains(&l))?);
     }

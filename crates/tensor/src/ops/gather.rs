@@ -8,7 +8,7 @@ use crate::autograd::{Ctx, Grads, Saved, record, recording};
 use rushlight_core::backend::{Operand, Scatter, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 
 /// How [`Tensor::scatter_reduce`] combines values with the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +160,7 @@ impl Tensor {
             )));
         }
         let dim = self.wrap_dim(name, dim)?;
+        let indices = &self.counted_from_the_start(indices, dim)?;
         if self.rank() == 0 {
             return self.gather_for(name, 0, indices);
         }
@@ -175,6 +176,16 @@ impl Tensor {
             t.expand(&shape)
         };
         stretched(self)?.gather_for(name, dim as isize, &stretched(indices)?)
+    }
+
+    /// Indices without negative ones, which count from the end. Other devices than the CPU count so themselves.
+    fn counted_from_the_start(&self, indices: &Tensor, dim: usize) -> Result<Tensor> {
+        let checked = self.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) && indices.numel() > 0;
+        if !checked || !indices.dtype().is_int() || indices.min(..)?.item::<i64>()? >= 0 {
+            return Ok(indices.clone());
+        }
+        let size = self.shape().get(dim).copied().unwrap_or(1);
+        crate::where_(&indices.lt(0)?, &indices.add(size as i64)?, indices)
     }
 
     /// Scatters by overwriting or adding, and records it.

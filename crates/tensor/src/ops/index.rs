@@ -6,7 +6,7 @@ use crate::autograd::{Ctx, Grads, Saved, edges, record, recording};
 use rushlight_core::backend::{View, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 use std::sync::Arc;
 
 /// Whether an op that changes part of a tensor works on a copy or on the tensor itself.
@@ -149,6 +149,25 @@ impl Plan {
         out
     }
 
+    /// The layout of the indexed elements: PyTorch orders dimensions by the strides of the tensor and of the indices.
+    fn result_layout(&self, x: &Tensor) -> Result<Layout> {
+        let shape = self.result_shape();
+        if x.is_contiguous() && self.indices.iter().all(Tensor::is_contiguous) {
+            return Layout::contiguous(&shape);
+        }
+        let own = self.indices.first().map_or(0, |t| t.rank());
+        let kept = (0..self.shape.len()).filter(|d| !self.dims.contains(d)).map(|d| x.strides()[d]);
+        let mut strides: Dims = kept.collect();
+        strides.insert_many(self.at, std::iter::repeat_n(0, own));
+        let mut operands = vec![Layout::strided(&shape, &strides, 0)?];
+        for index in &self.indices {
+            let mut strides: Dims = smallvec![0; shape.len()];
+            strides[self.at..self.at + own].copy_from_slice(index.strides());
+            operands.push(Layout::strided(&shape, &strides, 0)?);
+        }
+        Ok(Layout::of_pointwise(&shape, &operands.iter().collect::<Vec<_>>()))
+    }
+
     fn views(&self) -> SmallVec<[View<'_>; 2]> {
         self.indices.iter().map(|t| t.engine_view()).collect()
     }
@@ -163,7 +182,7 @@ impl Plan {
 
     /// Reads the indexed elements of `x`, without recording.
     fn pick(&self, x: &Tensor) -> Result<Tensor> {
-        let out = x.uninit_like(&self.result_shape(), x.dtype())?;
+        let out = x.uninit_in(self.result_layout(x)?, x.dtype())?;
         if out.numel() > 0 {
             self.check_empty()?;
             let (from, to) = (x.layout().permute(&self.order()), out.layout().permute(&self.result_order()));
@@ -321,6 +340,16 @@ impl Tensor {
         if self.rank() == 0 { self.reshape([1usize]) } else { Ok(self.clone()) }
     }
 
+    /// An error for a negative index where PyTorch does not count from the end. Only on the CPU: elsewhere the check
+    /// would stall the device.
+    fn no_negative_index(&self, name: &str, index: &Tensor) -> Result<()> {
+        let checked = self.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) && index.numel() > 0;
+        if checked && index.dtype().is_int() && index.min(..)?.item::<i64>()? < 0 {
+            return Err(Error::index(format!("{name}: index out of range in self: indices must not be negative")));
+        }
+        Ok(())
+    }
+
     /// The plan of an op that takes a vector of indices along one dimension. `self` has dimensions.
     fn vector_plan(&self, name: &str, dim: isize, index: &Tensor) -> Result<Arc<Plan>> {
         if index.rank() > 1 {
@@ -347,6 +376,7 @@ impl Tensor {
             return self.reshape([1usize])?.index_select(dim, index)?.reshape([0usize; 0]);
         }
         let plan = self.vector_plan("index_select", dim, index)?;
+        self.no_negative_index("index_select", index)?;
         if self.size(dim)? == 0 && index.numel() > 0 && self.rank() > 1 {
             return Err(Error::shape(format!(
                 "index_select(): self indexing axis dim should be positive: dimension {dim} of {:?} has no elements to select",
@@ -371,6 +401,7 @@ impl Tensor {
             return out.reshape([0usize; 0]);
         }
         let plan = self.vector_plan(name, dim, index)?;
+        self.no_negative_index(name, index)?;
         let (source, want) = (source.at_least_1d()?, plan.result_shape());
         if source.shape() != &want[..] {
             let message = format!(
@@ -425,6 +456,16 @@ impl Tensor {
                 self.check_inplace("index_fill_", &[self])?;
             }
             return self.reshape([1usize])?.index_fill_with(dim, index, value, place)?.reshape([0usize; 0]);
+        }
+        if let Arg::Tensor(value) = value
+            && value.rank() == 0
+            && recording(&[value])
+        {
+            // An index that occurs twice fills once: the value's gradient counts places, not indices.
+            let mask = Tensor::zeros_with(self.shape(), (DType::Bool, self.device()))?;
+            let mask = mask.index_fill_with(dim, index, true.into(), Place::Own)?;
+            let filled = self.masked_fill(&mask, &value.to(self.device())?)?;
+            return if place == Place::Own { self.copy_(&filled).cloned() } else { Ok(filled) };
         }
         let plan = self.vector_plan("index_fill", dim, index)?;
         index_write("index_fill", self, plan, &self.number_like("index_fill", value)?, false, place)

@@ -34,6 +34,7 @@ pub struct InterpolateOptions {
     mode: InterpolateMode,
     align_corners: Option<bool>,
     recompute_scale_factor: bool,
+    antialias: bool,
 }
 
 impl InterpolateOptions {
@@ -55,6 +56,8 @@ impl InterpolateOptions {
         align_corners: into Option<bool>;
         /// Whether positions follow from the sizes alone and not from the factor.
         recompute_scale_factor: bool;
+        /// Whether shrinking averages over all inputs that an output covers; for bilinear and bicubic.
+        antialias: bool;
     }
 }
 
@@ -101,6 +104,39 @@ fn taps(axis: &ResampleAxis, sampling: Sampling, compute: DType, device: Device)
     let weights = [far(&t.add(1.0)?)?, near(&t)?, near(&t.rsub(1.0)?)?, far(&t.rsub(2.0)?)?];
     let place = |k: usize| below.to_dtype(DType::I64)?.add(k as i64 - 1)?.clamp(0, last);
     weights.into_iter().enumerate().map(|(k, weight)| Ok((place(k)?, weight))).collect()
+}
+
+/// The weight of each input, by column, in each output, by row, of a filter that widens with the step between outputs:
+/// PyTorch's `antialias`, which is PIL's way to shrink.
+fn filter_matrix(axis: &ResampleAxis, cubic: bool) -> Vec<f64> {
+    let widening = axis.ratio.max(1.0);
+    let support = if cubic { 2.0 } else { 1.0 } * widening;
+    let filter = |x: f64| {
+        let x = x.abs();
+        // PIL's cubic has another slope than the one without antialiasing.
+        const A: f64 = -0.5;
+        match (cubic, x) {
+            (false, 0.0..1.0) => 1.0 - x,
+            (true, 0.0..1.0) => ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0,
+            (true, 1.0..2.0) => (((x - 5.0) * x + 8.0) * x - 4.0) * A,
+            _ => 0.0,
+        }
+    };
+    let mut matrix = vec![0.0; axis.output * axis.input];
+    for (i, row) in matrix.chunks_exact_mut(axis.input).enumerate() {
+        let centre = axis.ratio * (i as f64 + 0.5);
+        let first = ((centre - support + 0.5).max(0.0)) as usize;
+        let end = ((centre + support + 0.5).max(0.0) as usize).min(axis.input);
+        let weights = &mut row[first.min(end)..end];
+        for (j, weight) in weights.iter_mut().enumerate() {
+            *weight = filter(((j + first) as f64 - centre + 0.5) / widening);
+        }
+        let total: f64 = weights.iter().sum();
+        if total != 0.0 {
+            weights.iter_mut().for_each(|w| *w /= total);
+        }
+    }
+    matrix
 }
 
 impl InterpolateOptions {
@@ -162,8 +198,22 @@ impl Tensor {
     /// ```
     pub fn interpolate(&self, options: &InterpolateOptions) -> Result<Tensor> {
         let name = "interpolate";
+        // Of the integers PyTorch has kernels for pixels.
+        if self.dtype() == DType::U8 {
+            return match options.mode {
+                InterpolateMode::Nearest | InterpolateMode::NearestExact => {
+                    self.to_dtype(DType::F32)?.interpolate(options)?.to_dtype(DType::U8)
+                }
+                _ => self.to_dtype(DType::F32)?.interpolate(options)?.round()?.clamp(0.0, 255.0)?.to_dtype(DType::U8),
+            };
+        }
         self.needs_float(name)?;
         use InterpolateMode::*;
+        if options.antialias && (!matches!(options.mode, Bilinear | Bicubic) || self.rank() != 4) {
+            return Err(Error::value(format!(
+                "{name}: Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+            )));
+        }
         let dims = match (options.mode, self.rank()) {
             (Nearest | NearestExact | Linear, 3) => 1,
             (Nearest | NearestExact | Bilinear | Bicubic, 4) => 2,
@@ -186,6 +236,9 @@ impl Tensor {
         // Half types are rounded once, at the end; picking elements rounds nothing.
         let compute = if nearest { self.dtype() } else { wide(self.dtype()) };
         let x = self.to_dtype(compute)?;
+        if options.antialias {
+            return x.resample_by_filter(&axes, options.mode == Bicubic)?.to_dtype(self.dtype())?.in_format_of(self);
+        }
         let mut spec = Resample { sampling, axes: [ResampleAxis::unchanged(1); 3] };
         spec.axes[3 - dims..].copy_from_slice(&axes);
         match x.resample(&spec, dims)? {
@@ -232,6 +285,19 @@ impl Tensor {
             })?;
         }
         Ok(dx)
+    }
+
+    /// Resized by a product with a matrix of weights along each dimension, the last first.
+    fn resample_by_filter(&self, axes: &[ResampleAxis], cubic: bool) -> Result<Tensor> {
+        let first = self.rank() - axes.len();
+        let mut x = self.clone();
+        for (i, axis) in axes.iter().enumerate().rev() {
+            let weights = Tensor::from_slice(&filter_matrix(axis, cubic), [axis.output, axis.input])?;
+            let weights = weights.to_dtype(self.dtype())?.to(self.device())?;
+            let dim = (first + i) as isize;
+            x = x.movedim([dim], [-1])?.matmul(&weights.t()?)?.movedim([-1], [dim])?.contiguous()?;
+        }
+        Ok(x)
     }
 
     /// Resized with index tensors, one dimension after the other.

@@ -398,7 +398,7 @@ impl Tensor {
     pub(crate) fn row(&self, op: Pointwise, other: &Tensor, params: &[f64]) -> Result<Tensor> {
         let args = [Arg::Tensor(self), Arg::Tensor(other)];
         let common = result_type(&args);
-        let dtype = if common.is_float() { common } else { DType::F32 };
+        let dtype = if common.is_float() { common } else { crate::default_dtype() };
         if super::carried::involved(&args) {
             return super::carried::row(op, &args, params);
         }

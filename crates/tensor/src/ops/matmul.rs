@@ -165,6 +165,10 @@ fn product_onto(
     alpha: Scalar,
 ) -> Result<Tensor> {
     let dtype = a.dtype();
+    // PyTorch cuts off the factors of these products.
+    let cuts_off = !dtype.is_float() && matches!(name, "addmv" | "addbmm" | "baddbmm");
+    let whole = |s: Scalar| if cuts_off { Scalar::Int(s.to_i64()) } else { s };
+    let (beta, alpha) = (whole(beta), whole(alpha));
     if !dtype.is_float() && (matches!(beta, Scalar::Float(_)) || matches!(alpha, Scalar::Float(_))) {
         return Err(Error::dtype(format!(
             "{name}: for integral input tensors, arguments alpha and beta must not be floating point numbers"

@@ -3,7 +3,7 @@
 use super::carried;
 use super::memory_order::in_memory_order;
 use crate::Tensor;
-use crate::arg::{Arg, result_type};
+use crate::arg::{Arg, default_dtype, result_type};
 use crate::autograd::{Grads, Saved, mode, record, recording};
 use crate::expr::{self, Value};
 use rushlight_core::backend::{Operand, View, call};
@@ -68,7 +68,7 @@ fn dtypes(op: Pointwise, common: DType) -> Result<(DType, DType)> {
         Class::Num => (common.compute(), common),
         Class::Compare => (common.compute(), DType::Bool),
         Class::Real if common.is_float() => (common.compute(), common),
-        Class::Real => (DType::F32, DType::F32),
+        Class::Real => (default_dtype().compute(), default_dtype()),
         Class::Test if common.is_float() => (common.compute(), DType::Bool),
         Class::Test => (DType::F32, DType::Bool),
         Class::Bits if common.is_float() => {
@@ -268,6 +268,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     same_shape(name, x, &shape)?;
     let inputs = tensors(&args);
     x.check_inplace(name, &inputs)?;
+    x.check_overlap(name, &inputs)?;
     let record = x.dtype().is_float() && recording(&inputs);
     // Taken before the change: the old value's edge and the values that the derivatives read.
     let edges = if record { crate::autograd::edges(&inputs)? } else { SmallVec::new() };

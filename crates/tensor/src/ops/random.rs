@@ -80,7 +80,7 @@ impl Tensor {
     /// [`Tensor::rand`] from a generator of one's own.
     pub fn rand_from(generator: &Generator, shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         let uniform = Distribution::Uniform { low: 0.0, high: 1.0 };
-        Tensor::random("rand", shape.as_ref(), uniform, DType::F32, generator, options.into())
+        Tensor::random("rand", shape.as_ref(), uniform, crate::default_dtype(), generator, options.into())
     }
 
     /// Standard normal, `float32`.
@@ -100,7 +100,7 @@ impl Tensor {
         options: impl Into<Options>,
     ) -> Result<Tensor> {
         let normal = Distribution::Normal { mean: 0.0, std: 1.0 };
-        Tensor::random("randn", shape.as_ref(), normal, DType::F32, generator, options.into())
+        Tensor::random("randn", shape.as_ref(), normal, crate::default_dtype(), generator, options.into())
     }
 
     /// Integers in `[low, high)`, `int64`.
@@ -266,7 +266,15 @@ impl Tensor {
             return self.mul(0.0);
         }
         let stream = random_stream(default_generator(), self.numel() as u64, self.device())?;
-        self.dropout_from(p, stream)
+        if self.is_contiguous() {
+            return self.dropout_from(p, stream);
+        }
+        // The result keeps the order of the dimensions in memory, which is also the order of the random numbers.
+        let order = self.preserved_order();
+        let mut inverse = vec![0isize; order.len()];
+        order.iter().enumerate().for_each(|(to, &from)| inverse[from] = to as isize);
+        let order: Vec<isize> = order.iter().map(|&d| d as isize).collect();
+        self.permute(&order)?.dropout_from(p, stream)?.permute(&inverse)
     }
 
     pub(crate) fn dropout_from(&self, p: f64, stream: rushlight_core::Philox) -> Result<Tensor> {

@@ -36,7 +36,7 @@ impl Tensor {
             merged.push(times.checked_mul(size).ok_or_else(|| too_large("repeat"))?);
         }
         let out = self.reshape(&split)?.expand(&stretched)?.reshape(&merged)?;
-        if out.shares_storage(self) { out.copy() } else { Ok(out) }
+        if out.shares_storage(self) { out.contiguous_copy() } else { out.contiguous() }
     }
 
     /// [`Tensor::repeat`] that takes missing repeats as one.
@@ -218,7 +218,7 @@ impl Tensor {
             d if d.is_float() => Scalar::Float(0.0),
             _ => Scalar::Int(0),
         };
-        crate::where_(&keep, self, zero)
+        crate::where_(&keep, self, zero)?.contiguous()
     }
 
     /// The lower triangle of the last two dimensions, up to `diagonal` above the main one; zeros elsewhere.

@@ -238,7 +238,7 @@ impl Tensor {
     pub fn logsumexp(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         if !self.dtype().is_float() {
-            return self.to_dtype(DType::F32)?.logsumexp(dims, keepdim);
+            return self.to_dtype(crate::default_dtype())?.logsumexp(dims, keepdim);
         }
         let mask = self.reduced("logsumexp", dims)?;
         let out = self.reduce(Reduce::LogSumExp, &mask, keepdim, self.dtype())?;

@@ -154,6 +154,9 @@ impl Tensor {
         }
         let dim = self.wrap_dim("diff", dim)?;
         let mut x = self.clone();
+        if n == 0 {
+            return self.copy();
+        }
         if prepend.is_some() || append.is_some() {
             let parts: Vec<&Tensor> = prepend.into_iter().chain([self]).chain(append).collect();
             x = crate::cat(&parts, dim as isize).map_err(|e| e.within("diff"))?;

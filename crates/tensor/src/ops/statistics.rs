@@ -261,7 +261,10 @@ impl Tensor {
         let high = if ceil == floor { low.clone() } else { x.kthvalue(ceil + 1, d, true)?.0 };
         // The greatest is NaN if any element is.
         let nan = no_grad(|| x.amax([d], true)?.isnan())?;
-        let out = low.lerp(&high, place.fract())?.masked_fill(&nan, f64::NAN)?;
+        let between = low.lerp(&high, place.fract())?;
+        let any_nan = !crate::capture::may_read(x.device()) || no_grad(|| nan.any(..)?.item::<bool>())?;
+        // NaN is the last in order: its place gets the gradient.
+        let out = if any_nan { crate::where_(&nan, &x.kthvalue(n, d, true)?.0, &between)? } else { between };
         if self.rank() == 0 {
             return out.reshape([0usize; 0]);
         }

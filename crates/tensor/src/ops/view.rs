@@ -468,7 +468,7 @@ impl Tensor {
         let mut start = 0;
         let mut parts = room_for("split", sizes.len())?;
         for &size in sizes {
-            parts.push(self.make_view(self.layout().slice(dim, start, size, 1)));
+            parts.push(self.make_view_of_several(self.layout().slice(dim, start, size, 1)));
             start += size;
         }
         if recording(&[self]) {
@@ -529,9 +529,23 @@ impl Tensor {
     /// All slices along `dim`, each without that dimension.
     pub fn unbind(&self, dim: isize) -> Result<Vec<Tensor>> {
         let total = self.size_along("unbind", dim)?;
+        if self.rank() == 0 {
+            return Err(Error::index("unbind: dimension specified as 0 but tensor has no dimensions"));
+        }
+        let dim = self.wrap_dim("unbind", dim)?;
         let mut out = room_for("unbind", total)?;
-        for i in 0..total {
-            out.push(self.select(dim, i as isize)?);
+        out.extend((0..total).map(|i| self.make_view_of_several(self.layout().select(dim, i))));
+        if total > 0 && recording(&[self]) {
+            let mut shape = Dims::from_slice(self.shape());
+            shape.remove(dim);
+            let options = (self.dtype(), self.device());
+            record_many("unbind", &[self], &out.iter().collect::<Vec<_>>(), move |_, grads: Grads| {
+                let parts = grads
+                    .into_iter()
+                    .map(|g| g.map_or_else(|| Tensor::zeros_with(&shape, options), Ok))
+                    .collect::<Result<Vec<_>>>()?;
+                Ok(smallvec![Some(crate::stack(&parts.iter().collect::<Vec<_>>(), dim as isize)?)])
+            })?;
         }
         Ok(out)
     }

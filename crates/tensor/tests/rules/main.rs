@@ -17,6 +17,7 @@ mod program;
 mod property;
 mod reduction;
 mod sampling;
+mod views;
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -46,6 +46,41 @@ def _flatten(value, tensors):
     return lambda found: value
 
 
+class CheckpointError(RuntimeError):
+    """A function that gave other values when it was run again."""
+
+
+class _Saved:
+    """Notes the shape, dtype and device of every tensor that is saved for backward in a block."""
+
+    def __enter__(self):
+        self.seen = []
+        _C._push_saved_tensors_hooks(self._note, lambda tensor: tensor)
+        return self
+
+    def _note(self, tensor):
+        self.seen.append((tuple(tensor.shape), tensor.dtype, tensor.device))
+        return tensor
+
+    def __exit__(self, *exception):
+        _C._pop_saved_tensors_hooks()
+
+
+def _check_same(before, now):
+    """An error if a function saved other tensors when it was run again."""
+    if len(before) != len(now):
+        raise CheckpointError(
+            "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
+            f"Number of tensors saved during forward: {len(before)}\nNumber of tensors saved during recomputation: {len(now)}"
+        )
+    different = [(i, a, b) for i, (a, b) in enumerate(zip(before, now)) if a != b]
+    if different:
+        lines = [f"tensor at position {i}:\nsaved metadata: {a}\nrecomputed metadata: {b}" for i, a, b in different]
+        raise CheckpointError(
+            "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass.\n" + "\n".join(lines)
+        )
+
+
 class _Run:
     """A function with its arguments, which can be recomputed under the same conditions."""
 
@@ -57,6 +92,8 @@ class _Run:
         self.precision = _C._autocast_dtype()
         self.first_context, self.second_context = contexts
         self.rebuild_output = None
+        # Metadata of the tensors that the first run saved, if the second must save the same.
+        self.saved = None
 
     def __call__(self, tensors):
         args, kwargs = self.rebuild(iter(tensors))
@@ -73,7 +110,12 @@ class _Run:
             if self.random is not None:
                 _C.set_rng_state(self.random)
             with self.second_context:
-                return self(tensors)
+                if self.saved is None:
+                    return self(tensors)
+                with _Saved() as saved:
+                    outputs = self(tensors)
+                _check_same(self.saved, saved.seen)
+                return outputs
         finally:
             _C._set_grad_enabled(recording)
             _C._set_autocast(precision)
@@ -156,6 +198,8 @@ def checkpoint(
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
         if context_fn is not noop_context_fn or debug is not False:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
     if not _C.is_grad_enabled():
         return function(*args, **kwargs)
     run = _Run(function, args, kwargs, preserve_rng_state, context_fn())
@@ -166,7 +210,12 @@ def checkpoint(
     recording = _C._set_grad_enabled(not use_reentrant)
     try:
         with run.first_context:
-            outputs = run(given)
+            if use_reentrant or determinism_check == "none":
+                outputs = run(given)
+            else:
+                with _Saved() as saved:
+                    outputs = run(given)
+                run.saved = saved.seen
     finally:
         _C._set_grad_enabled(recording)
     rebuild = run.rebuild_output

@@ -90,7 +90,10 @@ def _collate_numpy(batch, first, collate_fn_map):
         if _numpy_text(first.dtype):
             raise TypeError(_FOUND.format(first.dtype))
         return collate([_C.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
-    return _C.as_tensor(batch)
+    # NumPy's scalars keep their dtype.
+    import numpy
+
+    return _C.as_tensor(numpy.asarray(batch, dtype=first.dtype))
 
 
 def _collate_floats(batch, *, collate_fn_map=None):
