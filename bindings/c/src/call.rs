@@ -316,8 +316,8 @@ static SIGNATURES: LazyLock<Vec<CString>> = LazyLock::new(|| {
 
 api! {
     /// Finds an op: "add", "Tensor.add_", "nn.functional.relu", "linalg.norm". A name with its signature, as
-    /// rl_op_signature gives it, is that overload alone. Ops live as long as the program. Looking an op up takes a lock:
-    /// keep the result.
+    /// rl_op_signature gives it, is that overload alone. Ops live as long as the program. Looking an op up takes a
+    /// lock: keep the result.
     fn rl_op_find(name: *const c_char, out: *mut *const rl_op) -> rl_status, try {
         // SAFETY: a string and a place for the result, as the header says.
         unsafe { put(out, find(text(name, "the op's name")?)? as *const rl_op) }

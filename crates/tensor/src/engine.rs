@@ -1,5 +1,5 @@
-//! The one place where the tensor layer calls engines: every call passes [`run`], which notes it for the profiler and for
-//! a program that is being recorded, and sends carried dtypes to their own code.
+//! The one place where the tensor layer calls engines: every call passes [`run`], which notes it for the profiler and
+//! for a program that is being recorded, and sends carried dtypes to their own code.
 
 use crate::{Tensor, profile, program};
 use rushlight_core::backend::{Call, View, execute};

@@ -72,7 +72,8 @@ impl Drop for Noting {
     }
 }
 
-/// The variable that has recorded programs written: to standard error if it is `1`, else to the end of the file it names.
+/// The variable that has recorded programs written: to standard error if it is `1`, else to the end of the file it
+/// names.
 pub const LOG_GRAPH: &str = "RUSHLIGHT_LOG_GRAPH";
 
 /// Writes the program of a recorded step, with what is wrong with it, where [`LOG_GRAPH`] asks for it.

@@ -54,7 +54,8 @@ const SHADOWED: [&str; 22] = [
     "norm(Tensor A, str ord, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
 ];
 
-/// Results of ops whose kind depends on their arguments in Python, and of those that return lists there and tuples here.
+/// Results of ops whose kind depends on their arguments in Python, and of those that return lists there and tuples
+/// here.
 fn returned(name: &str, found: Returned) -> Option<&'static str> {
     Some(match found {
         Returned::Tensor => "Tensor",

@@ -94,9 +94,9 @@ impl From<bool> for Outcome {
 /// - products: `matmul`.
 ///
 /// An engine may decline every other call; [`execute`] then runs its default body, which is made of the primitives (see
-/// [`composed`]). So an engine runs whole models with the primitives alone. It runs a family itself once it has a kernel
-/// for it, and tests the kernel against the default body. The default bodies of `sort`, `topk`, `kth` and `permutation`
-/// use the host; `linalg` has none, and the tensor layer computes it on the CPU.
+/// [`composed`]). So an engine runs whole models with the primitives alone. It runs a family itself once it has a
+/// kernel for it, and tests the kernel against the default body. The default bodies of `sort`, `topk`, `kth` and
+/// `permutation` use the host; `linalg` has none, and the tensor layer computes it on the CPU.
 pub trait Backend: Send + Sync + 'static {
     /// The device.
     fn device(&self) -> Device;

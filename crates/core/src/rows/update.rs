@@ -13,8 +13,8 @@
 //! `p` is the parameter, `g` its gradient after sign, scale and weight decay. A state followed by `if NAME` is
 //! optional; `choose(NAME, a, b)` is `a` where the state exists and `b` where it does not. `host` factors are computed
 //! once a step in double precision. Each row has three interpretations: a function over any [`Lane`] (SIMD vectors of
-//! the CPU engine, whole arrays in the default body of [`call::Update`](crate::backend::call::Update)) and, as text, part
-//! of a GPU kernel.
+//! the CPU engine, whole arrays in the default body of [`call::Update`](crate::backend::call::Update)) and, as text,
+//! part of a GPU kernel.
 
 use std::ops::{Add, Div, Mul, Sub};
 

@@ -99,8 +99,8 @@ pub fn root(output: &Tensor, gradient: Option<&Tensor>) -> Result<(GradientEdge,
     start(output, gradient, "backward").map(|(edge, gradient)| (GradientEdge(edge), gradient))
 }
 
-/// A backward pass from several roots. Without `inputs` it adds to the leaves' `.grad` and returns nothing; with them it
-/// returns the gradients that arrive there, and `None` for those that the roots do not depend on.
+/// A backward pass from several roots. Without `inputs` it adds to the leaves' `.grad` and returns nothing; with them
+/// it returns the gradients that arrive there, and `None` for those that the roots do not depend on.
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;

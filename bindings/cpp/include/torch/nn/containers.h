@@ -1,4 +1,5 @@
-// Holders of modules: ModuleHolder, AnyModule, Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict, Functional.
+// Holders of modules: ModuleHolder, AnyModule, Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict,
+// Functional.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -2,8 +2,8 @@
 //!
 //! Contracts that hold for every call: the tensor layer has checked shapes, dtypes and devices. Views may have any
 //! strides, unless a comment says *contiguous*; outputs never overlap themselves. An output never overlaps an input,
-//! except that a pointwise row, a select, a copy or a fill may write exactly over one of its inputs. Views may be empty.
-//! Values in index tensors are *not* checked: the engine reports one out of range as
+//! except that a pointwise row, a select, a copy or a fill may write exactly over one of its inputs. Views may be
+//! empty. Values in index tensors are *not* checked: the engine reports one out of range as
 //! [`Error::index`](crate::Error::index) and touches nothing outside its views.
 
 use super::{Access, Marks, Numbers, calls};
@@ -152,8 +152,8 @@ calls! {
 
     // ---- products
 
-    /// `out = activation(alpha * a @ b + beta * out + bias)`, batched. One dtype, except that a product of halves may be
-    /// written as `f32` with [`Features::wide_outputs`](crate::backend::Features::wide_outputs).
+    /// `out = activation(alpha * a @ b + beta * out + bias)`, batched. One dtype, except that a product of halves may
+    /// be written as `f32` with [`Features::wide_outputs`](crate::backend::Features::wide_outputs).
     matmul MatMul: Copy {
         params {
             /// Factor of the product.
