@@ -129,6 +129,15 @@ ELASTIC = """
     if __name__ == "__main__":
         assert elastic_launch(config(rdzv_backend="c10d", rdzv_endpoint="localhost:0"), product)(3) == {0: (0, "2"), 1: (3, "2")}
         assert elastic_launch(config(max_restarts=1), second_time)(0) == {0: "well", 1: "well"}
+        from rushlight._horovod.runner import run
+
+        assert run(product, args=(3,), np=2) == [(0, "2"), (3, "2")]
+        try:
+            run(product, args=(3,), np=2, hosts="a:1,b:1")
+        except NotImplementedError as error:
+            assert "hosts" in str(error)
+        else:
+            sys.exit("no error")
         try:
             elastic_launch(config(max_restarts=0), fails)("error")
         except ChildFailedError as error:
