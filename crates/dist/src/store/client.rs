@@ -79,9 +79,14 @@ impl TcpStore {
             let (inside, outside): (Vec<u16>, Vec<u16>) =
                 meeting.ports.iter().partition(|port| ephemeral.contains(port));
             let ports = [outside, inside].concat();
-            // Before the port is taken, or another: a second rank 0 would wait for ranks that have met the first.
+            // A second rank 0 would wait for ranks that have met the first. Asked again once this one listens, or cannot:
+            // the two may start at the same moment.
             refuse_second_host(&ports, &secret)?;
-            Self::host(&ports, net::is_loopback(&meeting.host), secret)?
+            let hosted = Self::host(&ports, net::is_loopback(&meeting.host), secret.clone());
+            let own = hosted.as_ref().map_or(0, Self::port);
+            let others: Vec<u16> = ports.into_iter().filter(|&port| port != own).collect();
+            refuse_second_host(&others, &secret)?;
+            hosted?
         } else {
             Self::connect_within(&meeting.host, &meeting.ports, secret, timeout)?
         };
