@@ -40,7 +40,7 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// ```
 pub struct TcpStore {
     /// `None` after the connection failed: it may have been in the middle of a message.
-    stream: Mutex<Option<Dialled>>,
+    stream: Mutex<Option<Box<Dialled>>>,
     address: SocketAddr,
     secret: Secret,
     server: Option<Arc<StoreServer>>,
@@ -118,7 +118,7 @@ impl TcpStore {
                         match dial(address, &secret, Purpose::Store) {
                             Ok(dialled) => {
                                 return Ok(Self {
-                                    stream: Mutex::new(Some(dialled)),
+                                    stream: Mutex::new(Some(Box::new(dialled))),
                                     address,
                                     secret,
                                     server: None,
@@ -225,7 +225,7 @@ fn refuse_second_host(ports: &[u16], secret: &Secret) -> Result<()> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let Ok(dialled) = dial_within(address, secret, Purpose::Store, Duration::from_secs(2)) else { continue };
         let store = TcpStore {
-            stream: Mutex::new(Some(dialled)),
+            stream: Mutex::new(Some(Box::new(dialled))),
             address,
             secret: secret.clone(),
             server: None,
