@@ -79,8 +79,8 @@ impl TcpStore {
             let (inside, outside): (Vec<u16>, Vec<u16>) =
                 meeting.ports.iter().partition(|port| ephemeral.contains(port));
             let ports = [outside, inside].concat();
-            // A second rank 0 would wait for ranks that have met the first. Asked again once this one listens, or cannot:
-            // the two may start at the same moment.
+            // A second rank 0 would wait for ranks that have met the first. Asked again once this one listens, or
+            // cannot: the two may start at the same moment.
             refuse_second_host(&ports, &secret)?;
             let hosted = Self::host(&ports, net::is_loopback(&meeting.host), secret.clone());
             let own = hosted.as_ref().map_or(0, Self::port);
