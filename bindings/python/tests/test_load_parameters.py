@@ -48,7 +48,7 @@ class Declared:
     pass
 
 
-#: Sets an attribute of a class: the class, then BUILD with a state for its slots. The name of the parameters' function occurs as well.
+#: Sets an attribute of a class: the class, then BUILD with a state for its slots. Names the function of parameters too.
 HOSTILE = b"\x80\x02ctorch._utils\n_rebuild_parameter\n0c%s\n(N}X\x04\x00\x00\x00evilK\x01stb."
 
 
