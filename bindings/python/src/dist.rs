@@ -38,7 +38,10 @@ fn refused(error: Error) -> PyErr {
 
 fn store_error(error: Error) -> PyErr {
     match error.kind() {
-        ErrorKind::Io if error.to_string().contains("timed out") => DistStoreError::new_err(error.to_string()),
+        // PyTorch's word, which programs look for.
+        ErrorKind::Io if error.to_string().contains("timed out") => {
+            DistStoreError::new_err(format!("Timeout: {error}"))
+        }
         ErrorKind::Io => DistNetworkError::new_err(error.to_string()),
         _ => to_py(error),
     }

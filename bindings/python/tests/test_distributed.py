@@ -105,7 +105,8 @@ def test_queues_keys_and_barriers_of_stores(tmp_path):
         store.set_timeout(timedelta(seconds=20))
         store.set("b", "2")
         store.set("a", "1")
-        assert store.list_keys() == ["a", "b"]
+        # A TCPStore counts its workers in a key, as in PyTorch.
+        assert [key for key in store.list_keys() if key != "_workers"] == ["a", "b"]
         store.queue_push("q", "x")
         store.queue_push("q", b"y")
         assert store.queue_len("q") == 2 and store.check(["q"])
@@ -151,8 +152,20 @@ def test_a_store_in_python():
         store.add("k", 1)
     with pytest.raises(RuntimeError, match="does not define add"):
         part.add("k", 1)
+    assert not store.has_extended_api() and not part.has_extended_api()
+    store.add = lambda key, amount: store.set(key, str(int(store.values.get(key, b"0")) + amount)) or int(store.values[key])
+    dist._test_python_store(store)
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     dist.destroy_process_group()
+
+
+def test_timeouts_say_so():
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
+    assert store.num_keys() == 1
+    with pytest.raises(RuntimeError, match="Timeout"):
+        store.wait(["never"], timedelta(seconds=0.1))
+    with pytest.raises(RuntimeError, match="Timeout"):
+        dist.TCPStore("127.0.0.1", 0, 2, is_master=True, timeout=timedelta(seconds=0.2))
 
 
 def test_rendezvous_by_url(tmp_path, monkeypatch):
@@ -168,6 +181,8 @@ def test_rendezvous_by_url(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match="RANK expected"):
         next(dist.rendezvous("env://"))
+    with pytest.raises(AssertionError, match="node-specific arguments"):
+        dist.rendezvous("file://foo?rank=12&world_size=16", 12, 16)
     with pytest.raises(RuntimeError, match="No rendezvous handler for x://"):
         dist.rendezvous("x://y")
 

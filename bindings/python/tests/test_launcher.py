@@ -129,6 +129,15 @@ ELASTIC = """
     if __name__ == "__main__":
         assert elastic_launch(config(rdzv_backend="c10d", rdzv_endpoint="localhost:0"), product)(3) == {0: (0, "2"), 1: (3, "2")}
         assert elastic_launch(config(max_restarts=1), second_time)(0) == {0: "well", 1: "well"}
+        from rushlight._horovod.runner import run
+
+        assert run(product, args=(3,), np=2) == [(0, "2"), (3, "2")]
+        try:
+            run(product, args=(3,), np=2, hosts="a:1,b:1")
+        except NotImplementedError as error:
+            assert "hosts" in str(error)
+        else:
+            sys.exit("no error")
         try:
             elastic_launch(config(max_restarts=0), fails)("error")
         except ChildFailedError as error:
@@ -237,3 +246,24 @@ def test_the_elastic_sampler_has_pytorchs_order():
     assert shares == [[9, 8, 4, 5], [7, 10, 6, 9]]
     with pytest.raises(ValueError, match="Start index 11"):
         ElasticDistributedSampler(range(11), 2, 0, start_index=11)
+
+
+@pytest.mark.parametrize("words, error, message", [
+    ("--nnodes a", ValueError, "invalid literal"),
+    ("--nnodes 1:2:3", RuntimeError, "MIN:MAX"),
+    ("--nnodes 2:1", AssertionError, "min_nodes must be > 0 and <= max_nodes"),
+    ("--max-restarts -1", AssertionError, "max_restarts must be >= 0"),
+    ("--nproc-per-node foo", ValueError, "Unsupported nproc_per_node value: foo"),
+    ("--no-python --module", ValueError, "Don't use both"),
+    ("--rdzv-conf a", ValueError, "option 'a' must have a value"),
+    ("--redirects 9", ValueError, "9 does not match"),
+    ("--tee a:b", ValueError, "a:b does not match"),
+    ("--local-ranks-filter a", ValueError, "comma-separated list of integers"),
+    ("--logs-specs no", ValueError, "Could not find entrypoint"),
+    ("--start-method zz", SystemExit, "2"),
+])
+def test_wrong_options_raise_as_in_pytorch(words, error, message, capsys):
+    from rushlight.distributed import run
+
+    with pytest.raises(error, match=message):
+        run.config_from_args(run.parse_args([*words.split(), "x"]))

@@ -13,11 +13,13 @@ use rushlight_core::{Device, Error, ErrorKind, Result};
 use rushlight_tensor::{Tensor, capture};
 use std::collections::VecDeque;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 /// Interval at which the background thread checks for errors and timeouts.
 const LOOK: Duration = Duration::from_millis(500);
+/// The same while collectives are under way: their times in the record are as exact as this.
+const LOOK_AT_WORK: Duration = Duration::from_millis(5);
 
 /// A group whose ranks have accelerators.
 pub(crate) struct DeviceGroup {
@@ -32,8 +34,44 @@ struct Shared {
     timeout: Duration,
     /// The communicator of each device; `None` where tensors go through the host.
     comms: Mutex<Vec<(Device, Option<Arc<dyn DeviceComm>>)>>,
-    /// Running collectives with their deadlines.
-    under_way: Mutex<VecDeque<(Instant, String, Weak<dyn DeviceWork>)>>,
+    /// Running collectives, in order.
+    under_way: Mutex<VecDeque<UnderWay>>,
+    pace: Arc<Pace>,
+    record: Arc<Mutex<FlightRecord>>,
+}
+
+/// How often the background thread looks. It holds this alone while it waits, not the communicators.
+#[derive(Default)]
+struct Pace {
+    /// Whether collectives are under way.
+    busy: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Pace {
+    fn set(&self, busy: bool) {
+        *lock(&self.busy) = busy;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is time to look again.
+    fn wait(&self) {
+        let busy = lock(&self.busy);
+        if *busy {
+            drop(busy);
+            return std::thread::sleep(LOOK_AT_WORK);
+        }
+        drop(self.changed.wait_timeout_while(busy, LOOK, |busy| !*busy).unwrap_or_else(|e| e.into_inner()));
+    }
+}
+
+/// A running collective.
+struct UnderWay {
+    deadline: Instant,
+    description: String,
+    work: Weak<dyn DeviceWork>,
+    /// Its number in the record.
+    sequence: u64,
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -84,7 +122,9 @@ fn choose(cards: &[Card]) -> (Way, Option<String>) {
 impl DeviceGroup {
     pub(crate) fn new(host: HostGroup, nodes: Vec<usize>, job: Arc<Job>) -> Self {
         let timeout = host.timeout();
-        let shared = Arc::new(Shared { job, timeout, comms: Mutex::default(), under_way: Mutex::default() });
+        let record = host.record().clone();
+        let (comms, under_way, pace) = (Mutex::default(), Mutex::default(), Arc::default());
+        let shared = Arc::new(Shared { job, timeout, comms, under_way, pace, record });
         Self { host, nodes, shared }
     }
 
@@ -221,15 +261,21 @@ impl DeviceGroup {
             Error::new(e.kind(), format!("{description} (group {}, rank {}): {reason}", self.name(), self.rank()))
         })?;
         // Messages between two ranks concern no other rank.
-        if self.size() > 1 && !matches!(collective, Collective::P2p(_)) {
-            self.host.compare(&description)?;
-        }
+        let sequence = match collective {
+            Collective::P2p(_) => self.host.note(&description),
+            _ if self.size() == 1 => self.host.note(&description),
+            _ => self.host.compare(&description)?,
+        };
+        let ended = |well: bool| lock(&self.shared.record).end(sequence, well);
         let lowered = Lowered::new(collective, self.rank(), self.size())?;
         if lowered.ops.is_empty() {
+            ended(true);
             return Ok(Work::finished(Ok(())));
         }
         let ops: Vec<_> = lowered.ops.iter().map(Op::on_device).collect();
+        lock(&self.shared.record).start(sequence);
         let started = comm.start(&ops).map_err(|e| {
+            ended(false);
             let reason = match e.kind() {
                 // An error of this rank alone, before anything was sent.
                 ErrorKind::Unsupported | ErrorKind::OutOfMemory => e.to_string(),
@@ -241,7 +287,12 @@ impl DeviceGroup {
         lowered.written.iter().for_each(|t| t.storage().bump_version());
         if self.size() > 1 && capture::recording_id().is_none() {
             let deadline = Instant::now() + self.shared.timeout.min(Duration::from_secs(1 << 30));
-            lock(&self.shared.under_way).push_back((deadline, description, Arc::downgrade(&started)));
+            let work = Arc::downgrade(&started);
+            lock(&self.shared.under_way).push_back(UnderWay { deadline, description, work, sequence });
+            self.shared.pace.set(true);
+        } else {
+            // Nothing is under way in a recorded step, and nobody waits for one rank.
+            ended(true);
         }
         Ok(Work::on_device(started, lowered, job.clone()))
     }
@@ -252,10 +303,10 @@ fn watch(shared: &Arc<Shared>) -> Result<()> {
     if lock(&shared.comms).iter().filter(|(_, comm)| comm.is_some()).count() > 1 {
         return Ok(());
     }
-    let weak = Arc::downgrade(shared);
+    let (weak, pace) = (Arc::downgrade(shared), shared.pace.clone());
     std::thread::Builder::new().name("rushlight-devices".into()).spawn(move || {
         loop {
-            std::thread::sleep(LOOK);
+            pace.wait();
             let Some(shared) = weak.upgrade() else { return };
             if shared.job.abort.is_raised() {
                 return;
@@ -276,19 +327,26 @@ impl Shared {
         let comms: Vec<_> = lock(&self.comms).iter().filter_map(|(_, comm)| comm.clone()).collect();
         comms.iter().try_for_each(|comm| comm.error())?;
         let mut under_way = lock(&self.under_way);
-        while let Some((deadline, description, work)) = under_way.front() {
+        while let Some(UnderWay { deadline, description, work, sequence }) = under_way.front() {
             match work.upgrade() {
                 Some(work) if !work.query()? => {
                     if Instant::now() < *deadline {
                         break;
                     }
+                    lock(&self.record).end(*sequence, false);
                     let seconds = self.timeout.as_secs_f32();
                     return Err(Error::io(format!(
                         "{description} was called by all ranks and is not done after {seconds} s"
                     )));
                 }
-                _ => drop(under_way.pop_front()),
+                _ => {
+                    lock(&self.record).end(*sequence, true);
+                    under_way.pop_front();
+                }
             }
+        }
+        if under_way.is_empty() {
+            self.pace.set(false);
         }
         Ok(())
     }
@@ -410,6 +468,45 @@ mod tests {
 
     fn card(node: usize, identity: &str, library: bool) -> Card {
         Card { node, identity: identity.into(), library }
+    }
+
+    /// An operation that ends when it is told to.
+    struct Slow(std::sync::atomic::AtomicBool);
+
+    impl DeviceWork for Slow {
+        fn join(&self) -> Result<()> {
+            Ok(())
+        }
+        fn query(&self) -> Result<bool> {
+            Ok(self.0.load(std::sync::atomic::Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn the_record_has_the_times_of_the_device() {
+        let record = Arc::new(Mutex::new(FlightRecord::new("world", 0)));
+        lock(&record).call(1, "all_reduce(sum) float32 [3]".into());
+        lock(&record).start(1);
+        let shared = Shared {
+            job: Arc::new(Job::new(0, 1, None)),
+            timeout: Duration::from_secs(60),
+            comms: Mutex::default(),
+            under_way: Mutex::default(),
+            pace: Arc::default(),
+            record: record.clone(),
+        };
+        let work = Arc::new(Slow(false.into()));
+        let weak: Weak<dyn DeviceWork> = Arc::downgrade(&work) as Weak<dyn DeviceWork>;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        lock(&shared.under_way).push_back(UnderWay { deadline, description: String::new(), work: weak, sequence: 1 });
+        shared.look().unwrap();
+        assert_eq!(lock(&record).entries[0].stage, crate::group::Stage::Started);
+        std::thread::sleep(Duration::from_millis(30));
+        work.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        shared.look().unwrap();
+        let entry = lock(&record).entries[0].clone();
+        assert_eq!(entry.stage, crate::group::Stage::Completed);
+        assert!(entry.took.unwrap() >= Duration::from_millis(30), "{:?}", entry.took);
     }
 
     #[test]

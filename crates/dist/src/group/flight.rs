@@ -32,7 +32,7 @@ pub struct Entry {
     pub stage: Stage,
     /// When it was called.
     pub called: SystemTime,
-    /// How long it took once started.
+    /// How long it took once started. On a device: until its end was seen, a few milliseconds later than it came.
     pub took: Option<Duration>,
     started: Option<Instant>,
 }
@@ -68,8 +68,9 @@ impl FlightRecord {
         }
     }
 
+    /// The end of a collective; the first report counts.
     pub(crate) fn end(&mut self, sequence: u64, well: bool) {
-        if let Some(entry) = self.find(sequence) {
+        if let Some(entry) = self.find(sequence).filter(|e| !matches!(e.stage, Stage::Completed | Stage::Failed)) {
             entry.stage = if well { Stage::Completed } else { Stage::Failed };
             entry.took = entry.started.map(|at| at.elapsed());
         }

@@ -94,15 +94,29 @@ impl HostGroup {
     }
 
     /// Compares this rank's call with the other ranks', in the background. A rank that calls
-    /// another collective, or none, ends the job.
-    pub(crate) fn compare(&self, description: &str) -> Result<()> {
+    /// another collective, or none, ends the job. Returns the call's number in the record, whose times are those of the
+    /// engine that moves the data.
+    pub(crate) fn compare(&self, description: &str) -> Result<u64> {
         let inner = &self.shared;
         inner.job.abort.check()?;
         let mut queue = lock(&inner.queue);
         queue.sequence += 1;
         let sequence = queue.sequence;
         lock(&inner.record).call(sequence, description.to_owned());
-        inner.enqueue(queue, sequence, Task::Compare(description.to_owned())).map(drop)
+        drop(inner.enqueue(queue, sequence, Task::Compare(description.to_owned()))?);
+        Ok(sequence)
+    }
+
+    /// Records a call that no other engine compares. Returns its number.
+    pub(crate) fn note(&self, description: &str) -> u64 {
+        let mut queue = lock(&self.shared.queue);
+        queue.sequence += 1;
+        lock(&self.shared.record).call(queue.sequence, description.to_owned());
+        queue.sequence
+    }
+
+    pub(crate) fn record(&self) -> &Arc<Mutex<FlightRecord>> {
+        &self.shared.record
     }
 }
 
@@ -202,7 +216,11 @@ impl Inner {
     /// Runs a collective. A failure ends the job: the other ranks are notified, or they would wait.
     fn perform(&self, transport: &mut dyn Transport, sequence: u64, task: &Task, background: bool) -> Result<()> {
         let description = task.describe();
-        lock(&self.record).start(sequence);
+        // Another engine records the times of a call that is only compared.
+        let runs = matches!(task, Task::Run(_));
+        if runs {
+            lock(&self.record).start(sequence);
+        }
         let _span =
             profile::span(profile::Category::Annotation, || format!("{}:{}", self.backend, call_name(&description)));
         let limit = Limit { background, ..Limit::new(&self.job.abort, self.timeout) };
@@ -215,7 +233,9 @@ impl Inner {
             Task::Run(collective) => execute(transport, collective, &call),
             Task::Compare(_) => transport.barrier(&call),
         });
-        lock(&self.record).end(sequence, result.is_ok());
+        if runs || result.is_err() {
+            lock(&self.record).end(sequence, result.is_ok());
+        }
         result.map_err(|e| {
             let aborted = self.job.abort.is_raised();
             let mut reason = e.to_string();

@@ -40,7 +40,7 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// ```
 pub struct TcpStore {
     /// `None` after the connection failed: it may have been in the middle of a message.
-    stream: Mutex<Option<Dialled>>,
+    stream: Mutex<Option<Box<Dialled>>>,
     address: SocketAddr,
     secret: Secret,
     server: Option<Arc<StoreServer>>,
@@ -79,9 +79,14 @@ impl TcpStore {
             let (inside, outside): (Vec<u16>, Vec<u16>) =
                 meeting.ports.iter().partition(|port| ephemeral.contains(port));
             let ports = [outside, inside].concat();
-            // Before the port is taken, or another: a second rank 0 would wait for ranks that have met the first.
+            // A second rank 0 would wait for ranks that have met the first. Asked again once this one listens, or
+            // cannot: the two may start at the same moment.
             refuse_second_host(&ports, &secret)?;
-            Self::host(&ports, net::is_loopback(&meeting.host), secret)?
+            let hosted = Self::host(&ports, net::is_loopback(&meeting.host), secret.clone());
+            let own = hosted.as_ref().map_or(0, Self::port);
+            let others: Vec<u16> = ports.into_iter().filter(|&port| port != own).collect();
+            refuse_second_host(&others, &secret)?;
+            hosted?
         } else {
             Self::connect_within(&meeting.host, &meeting.ports, secret, timeout)?
         };
@@ -113,7 +118,7 @@ impl TcpStore {
                         match dial(address, &secret, Purpose::Store) {
                             Ok(dialled) => {
                                 return Ok(Self {
-                                    stream: Mutex::new(Some(dialled)),
+                                    stream: Mutex::new(Some(Box::new(dialled))),
                                     address,
                                     secret,
                                     server: None,
@@ -220,7 +225,7 @@ fn refuse_second_host(ports: &[u16], secret: &Secret) -> Result<()> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let Ok(dialled) = dial_within(address, secret, Purpose::Store, Duration::from_secs(2)) else { continue };
         let store = TcpStore {
-            stream: Mutex::new(Some(dialled)),
+            stream: Mutex::new(Some(Box::new(dialled))),
             address,
             secret: secret.clone(),
             server: None,

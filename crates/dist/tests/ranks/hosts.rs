@@ -25,15 +25,16 @@ fn namespace(test: &str, host: usize) -> String {
 }
 
 impl Hosts {
-    fn new(test: &str) -> Result<Self, String> {
+    /// `interface` is the name of both ends of the cable.
+    fn new(test: &str, interface: &str) -> Result<Self, String> {
         let [a, b] = [0, 1].map(|host| namespace(test, host));
         let hosts = Self(test.into());
         ip(&format!("netns add {a}"))?;
         ip(&format!("netns add {b}"))?;
-        ip(&format!("link add eth0 netns {a} type veth peer name eth0 netns {b}"))?;
+        ip(&format!("link add {interface} netns {a} type veth peer name {interface} netns {b}"))?;
         for (host, name) in [a, b].iter().enumerate() {
-            ip(&format!("-n {name} addr add 10.77.0.{}/24 dev eth0", host + 1))?;
-            ip(&format!("-n {name} link set eth0 up"))?;
+            ip(&format!("-n {name} addr add 10.77.0.{}/24 dev {interface}", host + 1))?;
+            ip(&format!("-n {name} link set {interface} up"))?;
             ip(&format!("-n {name} link set lo up"))?;
         }
         Ok(hosts)
@@ -50,11 +51,11 @@ impl Drop for Hosts {
 
 /// Ranks alternate between two hosts; they rendezvous at the first one's address. Not permitted in most containers:
 /// then skipped, in CI as well.
-fn two_hosts(test: &'static str, short: &'static str, ranks: Ranks) -> Option<(Ranks, Option<Hosts>)> {
+fn two_hosts(test: &'static str, short: &'static str, interface: &str, ranks: Ranks) -> Option<(Ranks, Option<Hosts>)> {
     if std::env::var_os("RUSHLIGHT_TEST_HOSTS").is_some() {
         return Some((ranks, None));
     }
-    match Hosts::new(short) {
+    match Hosts::new(short, interface) {
         Ok(hosts) => {
             let id = std::process::id().to_string();
             let prefix = move |rank: usize| {
@@ -85,8 +86,22 @@ fn variables(rank: usize) -> Vec<(&'static str, String)> {
 fn collectives_between_hosts() {
     let test = "hosts::collectives_between_hosts";
     let ranks = Ranks::new(test, 3).nodes(2).launched(variables);
-    if let Some((ranks, _hosts)) = two_hosts(test, "a", ranks) {
+    if let Some((ranks, _hosts)) = two_hosts(test, "a", "eth0", ranks) {
         ranks.run(everything);
+    }
+}
+
+/// The name of an interface does not matter: the address follows from the route to MASTER_ADDR.
+#[test]
+fn an_interface_of_any_name() {
+    let test = "hosts::an_interface_of_any_name";
+    let ranks = Ranks::new(test, 3).nodes(2).launched(variables).timeout(std::time::Duration::from_secs(20));
+    if let Some((ranks, _hosts)) = two_hosts(test, "c", "vA", ranks) {
+        ranks.run(|world| {
+            let x = Tensor::ones([1000]).unwrap();
+            world.all_reduce(&x, ReduceOp::Sum).unwrap();
+            assert_eq!(x.sum(..).unwrap().item::<f64>().unwrap(), 3000.0);
+        });
     }
 }
 
@@ -95,7 +110,7 @@ fn collectives_between_hosts() {
 fn a_cut_cable() {
     let test = "hosts::a_cut_cable";
     let ranks = Ranks::new(test, 3).nodes(2).launched(variables).timeout(std::time::Duration::from_secs(4));
-    if let Some((ranks, _hosts)) = two_hosts(test, "b", ranks) {
+    if let Some((ranks, _hosts)) = two_hosts(test, "b", "eth0", ranks) {
         ranks.run(|world| {
             world.barrier().unwrap();
             if world.rank() == 1 {

@@ -11,6 +11,7 @@ if hasattr(_C, "_World"):
     from ._objects import *  # noqa: F401,F403
     from ._p2p import *  # noqa: F401,F403
     from ._stores import *  # noqa: F401,F403
+    from ._stores import _test_python_store  # noqa: F401
     from ._work import Work  # noqa: F401
     from .device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
     from .rendezvous import register_rendezvous_handler, rendezvous  # noqa: F401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from datetime import timedelta
 
@@ -28,7 +29,7 @@ class _Absent:
         self._name = name
 
     def __getattr__(self, method):
-        raise NotImplementedError(f"{self._name} does not define {method}")
+        raise NotImplementedError(f"Not implemented. {self._name} does not define {method}")
 
 
 class Store:
@@ -151,8 +152,8 @@ class Store:
         return timedelta(seconds=self._store.timeout)
 
     def has_extended_api(self):
-        """Whether ``append``, ``multi_get`` and ``multi_set`` are supported: always True."""
-        return True
+        """Whether ``append``, ``multi_get`` and ``multi_set`` are supported: by all but stores that are written in Python."""
+        return not isinstance(self._store, _Absent)
 
 
 class HashStore(Store):
@@ -184,6 +185,10 @@ class PrefixStore(Store):
         self._store = _C._Store.prefix(prefix, store._core())
         self.underlying_store = store
 
+    def has_extended_api(self):
+        """Whether the underlying store has ``append``, ``multi_get`` and ``multi_set``."""
+        return self.underlying_store.has_extended_api()
+
 
 class TCPStore(Store):
     """A store in one process, the master, that the others reach over TCP.
@@ -206,12 +211,27 @@ class TCPStore(Store):
         if is_master and multi_tenant:
             _tenants[(host_name, self.port)] = self._store
         self._store.set_timeout(_seconds(timeout))
-        if world_size is not None and world_size > 0 and wait_for_workers:
-            if self._store.add("_workers", 1) == world_size:
-                self._store.set("_all_workers", b"")
-            if is_master:
-                self._store.wait(["_all_workers"], _seconds(timeout))
+        # One key counts the workers, as in PyTorch.
+        came = self._store.add("_workers", 1)
+        if world_size is not None and world_size > 0 and wait_for_workers and is_master:
+            deadline = time.monotonic() + _seconds(timeout)
+            while came < world_size:
+                if time.monotonic() > deadline:
+                    raise _C._DistStoreError(f"Timeout: {came} of {world_size} workers came to the store within {_seconds(timeout)} s")
+                time.sleep(0.01)
+                came = self._store.add("_workers", 0)
 
 
 #: Masters of this process that others may share, by host and port.
 _tenants = {}
+
+
+def _test_python_store(store):
+    """Uses a store that is written in Python through the core, as PyTorch's own test does."""
+    core = store._core()
+    for key, value in (("key0", b"value0"), ("key1", b"value1"), ("key2", b"value2")):
+        core.set(key, value)
+    for amount in range(1, 7):
+        core.add("key3", amount)
+    for key, value in (("key0", b"value0"), ("key1", b"value1"), ("key2", b"value2"), ("key3", b"21")):
+        assert core.get(key) == value, (key, core.get(key))

@@ -31,6 +31,8 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
     url = url.decode() if isinstance(url, bytes) else url
     given = {name: value for name, value in (("rank", rank), ("world_size", world_size)) if value != -1}
     if given:
+        if _given(url) != (None, None):
+            raise AssertionError(f"The url: {url} has node-specific arguments(rank, world_size) already.")
         both = "&".join(f"{name}={value}" for name, value in given.items())
         url += ("&" if "?" in url else "?") + both
     scheme = urlsplit(url).scheme

@@ -43,6 +43,7 @@ _VALUES = [
     ("signals-to-handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", "Signals that are forwarded to the ranks; SIGUSR1 and SIGUSR2 are by default, too"),
     ("shutdown-timeout", None, "Seconds for ranks to end before they are killed"),
 ]
+_CHOICES = {"start-method": ["spawn", "fork", "forkserver"], "numa-binding": [mode.value for mode in AffinityMode] + ["none"]}
 _SHORT = {"redirects": "-r", "tee": "-t"}
 _FLAGS = [
     ("standalone", "One node, without a meeting point"),
@@ -60,7 +61,7 @@ def get_args_parser():
         names = [_SHORT[name]] if name in _SHORT else []
         names += [f"--{name}"] + ([f"--{name.replace('-', '_')}"] if "-" in name else [])
         kind = type(default) if isinstance(default, (int, float)) else int if name == "master-port" else str
-        parser.add_argument(*names, default=default, type=kind, help=text)
+        parser.add_argument(*names, default=default, type=kind, choices=_CHOICES.get(name), help=text)
     for name, text in _FLAGS:
         names = ["-m"] if name == "module" else []
         names += [f"--{name}"] + ([f"--{name.replace('-', '_')}"] if "-" in name else [])
@@ -98,12 +99,9 @@ def run(args):
 def parse_min_max_nnodes(nnodes):
     """Minimum and maximum nodes of ``N`` or ``MIN:MAX``."""
     parts = nnodes.split(":")
-    try:
-        if len(parts) > 2:
-            raise ValueError
-        return int(parts[0]), int(parts[-1])
-    except ValueError:
-        raise RuntimeError(f'nnodes={nnodes} is not in "MIN:MAX" format') from None
+    if len(parts) > 2:
+        raise RuntimeError(f'nnodes={nnodes} is not in "MIN:MAX" format')
+    return int(parts[0]), int(parts[-1])
 
 
 def determine_local_world_size(nproc_per_node):
@@ -117,14 +115,30 @@ def determine_local_world_size(nproc_per_node):
             raise ValueError(f"Unsupported nproc_per_node value: {nproc_per_node}") from None
     devices = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
     if nproc_per_node in ("gpu", "xpu") and not devices:
-        raise ValueError("--nproc-per-node gpu, but this node has no GPU that can be used; `rushlight doctor` says why")
+        name = {"gpu": "Cuda", "xpu": "Xpu"}[nproc_per_node]
+        raise ValueError(f"{name} is not available. This node has no GPU that can be used; `rushlight doctor` says why")
     return devices if devices and nproc_per_node != "cpu" else len(os.sched_getaffinity(0))
 
 
 def config_from_args(args):
     """``LaunchConfig``, program and arguments for parsed arguments."""
     least, most = parse_min_max_nnodes(args.nnodes)
-    configs = dict(item.split("=", 1) for item in args.rdzv_conf.split(",") if item)
+    if not 0 < least <= most:
+        raise AssertionError(f"min_nodes must be > 0 and <= max_nodes, got min_nodes={least}, max_nodes={most}")
+    if args.max_restarts < 0:
+        raise AssertionError("max_restarts must be >= 0")
+    if args.no_python and args.module:
+        raise ValueError("Don't use both the '--no-python' flag and the '--module' flag at the same time.")
+    if args.logs_specs not in (None, "default"):
+        raise ValueError(f"Could not find entrypoint under 'torchrun.logs_specs[{args.logs_specs}]' key")
+    configs = {}
+    for item in filter(None, args.rdzv_conf.split(",")):
+        key, equals, value = item.partition("=")
+        if not key.strip():
+            raise ValueError("The rendezvous configuration string must have format <key1>=<value1>,...,<keyN>=<valueN>.")
+        if not equals or not value.strip():
+            raise ValueError(f"The rendezvous configuration option '{key}' must have a value specified.")
+        configs[key.strip()] = value.strip()
     if args.rdzv_backend == "static":
         configs["rank"] = args.node_rank
     endpoint = args.rdzv_endpoint
@@ -137,7 +151,7 @@ def config_from_args(args):
         monitor_interval=args.monitor_interval, start_method=args.start_method, log_line_prefix_template=args.log_line_prefix_template,
         local_addr=args.local_addr, event_log_handler=args.event_log_handler, signals_to_handle=args.signals_to_handle,
         virtual_local_rank=args.virtual_local_rank, shutdown_timeout=None if args.shutdown_timeout is None else int(args.shutdown_timeout),
-        logs_specs=DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), set(map(int, filter(None, args.local_ranks_filter.split(","))))),
+        logs_specs=DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), _local_ranks(args.local_ranks_filter)),
         duplicate_stdout_filters=_texts(filters[0]), duplicate_stderr_filters=_texts(filters[1]),
         numa_options=None if args.numa_binding in (None, "none") else NumaOptions(AffinityMode(args.numa_binding)),
     )
@@ -145,6 +159,13 @@ def config_from_args(args):
     if not args.no_python:
         program = [os.environ.get("PYTHON_EXEC", sys.executable), "-u", *(["-m"] if args.module else []), *program]
     return config, program[0], program[1:]
+
+
+def _local_ranks(text):
+    try:
+        return set(map(int, filter(None, text.split(","))))
+    except ValueError:
+        raise ValueError("--local_ranks_filter must be a comma-separated list of integers e.g. --local_ranks_filter=0,1,2") from None
 
 
 def _texts(filters):

@@ -1,6 +1,7 @@
 """``torch.distributed.elastic.multiprocessing``: output and errors of ranks."""
 
 import enum
+import re
 
 from .... import _absent
 
@@ -26,12 +27,11 @@ class Std(enum.IntFlag):
     @classmethod
     def from_str(cls, vm):
         """A value for all ranks, or a dictionary by local rank."""
-        try:
-            if ":" not in vm:
-                return cls(int(vm))
-            return {int(rank): cls(int(value)) for rank, value in (item.split(":") for item in vm.split(","))}
-        except ValueError:
-            raise ValueError(f"{vm!r} should be 0, 1, 2 or 3, or values by local rank: 0:1,1:3") from None
+        if re.fullmatch("[0123]", vm):
+            return cls(int(vm))
+        if not re.fullmatch(r"(\d+:[0123],)*\d+:[0123]", vm):
+            raise ValueError(f"{vm} does not match: 0, 1, 2 or 3, or values by local rank: 0:1,1:3")
+        return {int(rank): cls(int(value)) for rank, value in (item.split(":") for item in vm.split(","))}
 
 
 def to_map(val_or_map, local_world_size):
