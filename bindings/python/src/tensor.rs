@@ -312,7 +312,7 @@ impl PyTensor {
                     )));
                 }
                 let last: usize = size.iter().zip(&strides).map(|(n, s)| n.saturating_sub(1).saturating_mul(*s)).sum();
-                let whole = Tensor::zeros_with(&[offset + last + 1], (dtype, Device::Meta)).py()?;
+                let whole = Tensor::zeros_with([offset + last + 1], (dtype, Device::Meta)).py()?;
                 whole.as_strided(&size, &strides, offset).py()?.detach()
             }
         };
