@@ -49,8 +49,6 @@ pub(crate) struct Node {
     pub(crate) takes_mask: bool,
     /// Whether a recurrent layer recorded it: its backward may then use that layer's precision.
     pub(crate) in_recurrent_layer: bool,
-    /// Whether it saves no tensor, so that a backward pass frees nothing and may be repeated.
-    pub(crate) saves_nothing: bool,
     /// Whether the user defined the function.
     pub(crate) custom: bool,
     pub(crate) kind: Kind,
@@ -75,35 +73,38 @@ impl Hooks {
     }
 }
 
-/// Ops whose backward functions hold sizes and layouts, never tensors.
-const SAVES_NOTHING: [&str; 26] = [
-    "add",
-    "as_strided",
-    "cat",
-    "clone",
-    "copy_",
-    "cumsum",
-    "diag_embed",
-    "diagonal",
-    "expand",
-    "fill_",
-    "flip",
-    "mean",
-    "narrow",
-    "neg",
-    "permute",
-    "pos",
-    "roll",
-    "select",
-    "slice",
-    "split",
-    "sub",
-    "sum",
-    "to",
-    "transpose",
-    "unfold",
-    "view",
-];
+/// Whether the backward function of a built-in op holds sizes and layouts, never tensors.
+fn holds_no_tensor(name: &str) -> bool {
+    matches!(
+        name,
+        "add"
+            | "as_strided"
+            | "cat"
+            | "clone"
+            | "copy_"
+            | "cumsum"
+            | "diag_embed"
+            | "diagonal"
+            | "expand"
+            | "fill_"
+            | "flip"
+            | "mean"
+            | "narrow"
+            | "neg"
+            | "permute"
+            | "pos"
+            | "roll"
+            | "select"
+            | "slice"
+            | "split"
+            | "sub"
+            | "sum"
+            | "to"
+            | "transpose"
+            | "unfold"
+            | "view"
+    )
+}
 
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
@@ -142,7 +143,6 @@ impl Node {
             source,
             takes_mask: false,
             in_recurrent_layer: is_in_recurrent_layer(),
-            saves_nothing: SAVES_NOTHING.binary_search(&name).is_ok(),
             custom: false,
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::default(),
@@ -159,7 +159,6 @@ impl Node {
             source: None,
             takes_mask: false,
             in_recurrent_layer: false,
-            saves_nothing: true,
             custom: false,
             kind: Kind::Accumulate(leaf.clone(), Mutex::new(())),
             hooks: Mutex::default(),
@@ -179,6 +178,11 @@ impl Node {
             out.push_str(chars.as_str());
         }
         out + if self.custom { "Backward" } else { "Backward0" }
+    }
+
+    /// Whether it saves no tensor, so that a backward pass frees nothing and may be repeated.
+    pub(crate) fn saves_nothing(&self) -> bool {
+        !self.custom && holds_no_tensor(self.name)
     }
 
     pub(crate) fn add_hook(&self, id: u64, slot: usize, hook: Hook) {
@@ -413,9 +417,7 @@ pub(crate) fn record_node(
 ) -> Result<Arc<Node>> {
     super::saved_hooks::take_failure()?;
     let mut node = Node::op(name, edges(inputs)?, outs.len(), backward, None);
-    if custom {
-        (node.custom, node.saves_nothing) = (true, false);
-    }
+    node.custom = custom;
     let node = Arc::new(node);
     for (slot, out) in outs.iter().enumerate() {
         if out.dtype().is_float() {
