@@ -99,8 +99,8 @@ pub fn root(output: &Tensor, gradient: Option<&Tensor>) -> Result<(GradientEdge,
     start(output, gradient, "backward").map(|(edge, gradient)| (GradientEdge(edge), gradient))
 }
 
-/// A backward pass from several roots. Without `inputs` it adds to the leaves' `.grad` and returns nothing; with them it
-/// returns the gradients that arrive there, and `None` for those that the roots do not depend on.
+/// A backward pass from several roots. Without `inputs` it adds to the leaves' `.grad` and returns nothing; with them
+/// it returns the gradients that arrive there, and `None` for those that the roots do not depend on.
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;
@@ -250,6 +250,16 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
     }
     while let Some(Ready(node)) = ready.pop() {
         let Some(Pending { mut grads, mask, .. }) = pending.remove(&key(&node)) else { continue };
+        let is_needed = needed.as_ref().is_none_or(|n| n.contains(&key(&node)));
+        let is_wanted = wanted.is_some_and(|w| w.iter().any(|edge| Arc::ptr_eq(&edge.node, &node)));
+        if !is_needed && !is_wanted {
+            // No requested gradient needs this node, and its hooks do not run; still count down its inputs'
+            // dependencies.
+            for edge in node.inputs.iter().flatten() {
+                deliver(&mut pending, &mut ready, edge.clone(), None)?;
+            }
+            continue;
+        }
         if let Kind::Accumulate(leaf, _) = &node.kind
             && let Some(slot) = grads.first_mut()
             && let Some(gradient) = slot.take()
@@ -264,8 +274,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                 }
             }
         }
-        if needed.as_ref().is_some_and(|n| !n.contains(&key(&node))) {
-            // No requested gradient needs this node; still count down its inputs' dependencies.
+        if !is_needed {
             for edge in node.inputs.iter().flatten() {
                 deliver(&mut pending, &mut ready, edge.clone(), None)?;
             }
@@ -473,7 +482,8 @@ fn needed_nodes(roots: &[(Edge, Tensor)], wanted: &[Edge]) -> HashSet<usize, Bui
     needed
 }
 
-/// Lets the hooks of a node's outputs see the gradients, then stores retained ones. Returns the hooks of the node itself.
+/// Lets the hooks of a node's outputs see the gradients, then stores retained ones. Returns the hooks of the node
+/// itself.
 fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<Option<Arc<NodeHooks>>> {
     let mut retained = Vec::new();
     let own;
