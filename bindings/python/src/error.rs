@@ -21,7 +21,8 @@ const DTYPE_NOT_TAKEN: [&str; 4] =
     ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 7] = [
+    ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
     ("with to_dtype", "with .to(dtype)"),

@@ -47,7 +47,7 @@ pub struct PyTensor {
     /// Whether the class of this object handles ops of it by `__torch_dispatch__`.
     dispatches: AtomicBool,
     /// For a wrapper, which has no elements of its own: the device that it says it is on.
-    place: Locked<Option<PyDevice>>,
+    place: Locked<Option<Box<PyDevice>>>,
     /// The last object returned for `.grad`, so that it is the same each time.
     pub(crate) grad: Locked<Option<Py<PyTensor>>>,
 }
@@ -176,7 +176,8 @@ impl PyTensor {
 
     /// The device that this object says it is on.
     fn place(&self) -> PyDevice {
-        self.place.with(Option::clone).unwrap_or_else(|| self.with(Tensor::device).into())
+        let place = self.place.with(|place| place.as_deref().cloned());
+        place.unwrap_or_else(|| self.with(Tensor::device).into())
     }
 
     /// Drops the gradient.
@@ -319,7 +320,7 @@ impl PyTensor {
                     )));
                 }
                 let last: usize = size.iter().zip(&strides).map(|(n, s)| n.saturating_sub(1).saturating_mul(*s)).sum();
-                let whole = Tensor::zeros_with(&[offset + last + 1], (dtype, Device::Meta)).py()?;
+                let whole = Tensor::zeros_with([offset + last + 1], (dtype, Device::Meta)).py()?;
                 whole.as_strided(&size, &strides, offset).py()?.detach()
             }
         };
@@ -327,7 +328,7 @@ impl PyTensor {
         let made = object.cast::<PyTensor>()?;
         made.get().replace(tensor.requires_grad_(requires_grad).py()?);
         made.get().stand_for_tensor(made);
-        made.get().place.replace(Some(place));
+        made.get().place.replace(Some(Box::new(place)));
         made.get().heed_dispatch(made)?;
         Ok(object)
     }

@@ -5,7 +5,16 @@ use crate::error::{IntoPyResult, runtime_error};
 use crate::overrides;
 use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rushlight_tensor::Tensor;
+
+/// The values of a dict; other objects as they are.
+fn values_of(inputs: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    match inputs.cast_exact::<PyDict>() {
+        Ok(named) => Ok(named.values().into_any()),
+        Err(_) => Ok(inputs),
+    }
+}
 
 #[pymethods]
 impl PyTensor {
@@ -103,7 +112,7 @@ impl PyTensor {
             None => None,
             Some(inputs) => Some(match as_tensor(&inputs) {
                 Some(one) => vec![one.get().tensor()],
-                None => inputs
+                None => values_of(inputs)?
                     .try_iter()?
                     .map(|t| Ok(t?.cast_into::<PyTensor>()?.get().tensor()))
                     .collect::<PyResult<_>>()?,

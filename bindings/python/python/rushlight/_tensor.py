@@ -21,6 +21,8 @@ def _grad_fn(self):
 
 Tensor.grad_fn = property(_grad_fn, doc="The step that made this tensor, or None for leaves.")
 
+Tensor.output_nr = property(lambda self: 0 if self._grad_node is None else self._gradient_edge()[1], doc="Which output of its step this tensor is.")
+
 # Conversions.
 
 

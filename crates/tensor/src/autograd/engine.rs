@@ -1,6 +1,6 @@
 //! Walks the tape from the roots, every node after all its consumers.
 
-use super::graph::GradientEdge;
+use super::graph::{GradientEdge, NodeHooks};
 use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
 use super::{callback, mode};
 use crate::{Tensor, amp, capture, profile};
@@ -250,13 +250,23 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
     }
     while let Some(Ready(node)) = ready.pop() {
         let Some(Pending { mut grads, mask, .. }) = pending.remove(&key(&node)) else { continue };
+        let is_needed = needed.as_ref().is_none_or(|n| n.contains(&key(&node)));
+        let is_wanted = wanted.is_some_and(|w| w.iter().any(|edge| Arc::ptr_eq(&edge.node, &node)));
+        if !is_needed && !is_wanted {
+            // No requested gradient needs this node, and its hooks do not run; still count down its inputs'
+            // dependencies.
+            for edge in node.inputs.iter().flatten() {
+                deliver(&mut pending, &mut ready, edge.clone(), None)?;
+            }
+            continue;
+        }
         if let Kind::Accumulate(leaf, _) = &node.kind
             && let Some(slot) = grads.first_mut()
             && let Some(gradient) = slot.take()
         {
             *slot = Some(leaf.in_grad_dtype(gradient)?);
         }
-        run_hooks(&node, &mut grads)?;
+        let own = run_hooks(&node, &mut grads)?;
         if let Some(wanted) = wanted {
             for (slot, out) in wanted.iter().zip(&mut captured) {
                 if Arc::ptr_eq(&slot.node, &node) {
@@ -264,8 +274,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                 }
             }
         }
-        if needed.as_ref().is_some_and(|n| !n.contains(&key(&node))) {
-            // No requested gradient needs this node; still count down its inputs' dependencies.
+        if !is_needed {
             for edge in node.inputs.iter().flatten() {
                 deliver(&mut pending, &mut ready, edge.clone(), None)?;
             }
@@ -275,7 +284,6 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
             Kind::Accumulate(..) => "torch::autograd::AccumulateGrad".to_string(),
             Kind::Op(_) => format!("autograd::engine::evaluate_function: {}", node.display_name()),
         });
-        let own = lock(&node.hooks).own.clone();
         if let Some(own) = &own {
             own.run_before(&node, &mut grads)?;
         }
@@ -363,7 +371,7 @@ pub(super) fn apply(
 ) -> Result<Grads> {
     let node = ctx.node;
     // Nothing is freed of a node that saved nothing: it can run again, as in PyTorch.
-    let taken = if retain || node.saves_nothing { slot.clone() } else { slot.take() };
+    let taken = if retain || node.saves_nothing() { slot.clone() } else { slot.take() };
     let Some(f) = taken else {
         return Err(Error::autograd(format!(
             "trying to backward through the graph a second time: the values saved by {} have already been freed. Pass \
@@ -475,10 +483,14 @@ fn needed_nodes(roots: &[(Edge, Tensor)], wanted: &[Edge]) -> HashSet<usize, Bui
     needed
 }
 
-fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
+/// Lets the hooks of a node's outputs see the gradients, then stores retained ones. Returns the hooks of the node
+/// itself.
+fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<Option<Arc<NodeHooks>>> {
     let mut retained = Vec::new();
+    let own;
     let hooks = match &node.kind {
         Kind::Accumulate(leaf, _) => {
+            own = lock(&node.hooks).own.clone();
             let meta = leaf.meta();
             match &meta.extra {
                 Some(extra) => extra.hooks.iter().map(|(_, h)| (0, h.clone())).collect(),
@@ -487,6 +499,7 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
         }
         Kind::Op(_) => {
             let hooks = lock(&node.hooks);
+            own = hooks.own.clone();
             retained.extend(hooks.retained.iter().map(|r| (r.slot, r.tensor.clone(), r.turn.clone())));
             hooks.outputs.iter().map(|(_, slot, h)| (*slot, h.clone())).collect::<Vec<_>>()
         }
@@ -515,7 +528,7 @@ fn run_hooks(node: &Arc<Node>, grads: &mut Grads) -> Result<()> {
             Tensor(inner).add_to_grad(&turn, g, Share::Kept)?;
         }
     }
-    Ok(())
+    Ok(own)
 }
 
 /// Whether no hook and no `.grad` sees the gradients that arrive at a node.

@@ -49,8 +49,8 @@ pub(crate) struct Node {
     pub(crate) takes_mask: bool,
     /// Whether a recurrent layer recorded it: its backward may then use that layer's precision.
     pub(crate) in_recurrent_layer: bool,
-    /// Whether it saves no tensor, so that a backward pass frees nothing and may be repeated.
-    pub(crate) saves_nothing: bool,
+    /// Whether the backward function holds no saved tensor.
+    saves_nothing: bool,
     /// Whether the user defined the function.
     pub(crate) custom: bool,
     pub(crate) kind: Kind,
@@ -149,6 +149,11 @@ impl Node {
             out.push_str(chars.as_str());
         }
         out + if self.custom { "Backward" } else { "Backward0" }
+    }
+
+    /// Whether it saves no tensor, so that a backward pass frees nothing and may be repeated.
+    pub(crate) fn saves_nothing(&self) -> bool {
+        self.saves_nothing && !self.custom
     }
 
     pub(crate) fn add_hook(&self, id: u64, slot: usize, hook: Hook) {
@@ -383,9 +388,7 @@ pub(crate) fn record_node(
 ) -> Result<Arc<Node>> {
     super::saved_hooks::take_failure()?;
     let mut node = Node::op(name, edges(inputs)?, outs.len(), backward, None);
-    if custom {
-        (node.custom, node.saves_nothing) = (true, false);
-    }
+    node.custom = custom;
     let node = Arc::new(node);
     for (slot, out) in outs.iter().enumerate() {
         if out.dtype().is_float() {

@@ -46,7 +46,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     tensors = _listed(tensors, "backward")
     gradients = _gradients(grad_tensors if grad_variables is None else grad_variables, len(tensors))
     if inputs is not None:
-        inputs = _listed(inputs, "backward")
+        inputs = _listed(inputs.values() if type(inputs) is dict else inputs, "backward")
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     _C._backward(tensors, gradients, retain_graph, create_graph, inputs)

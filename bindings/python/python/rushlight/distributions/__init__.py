@@ -16,6 +16,7 @@ Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 _LAZY = {
     "_continuous": "Cauchy GeneralizedPareto Gumbel HalfCauchy HalfNormal Kumaraswamy LogNormal Pareto StudentT VonMises Weibull",
     "_discrete": "Binomial Geometric NegativeBinomial OneHotCategorical OneHotCategoricalStraightThrough Poisson",
+    "_implicit": "_Dirichlet_backward _dirichlet_grad _sample_dirichlet _standard_gamma _standard_gamma_grad",
     "_gamma": "Beta Chi2 Dirichlet FisherSnedecor Gamma InverseGamma",
     "_multivariate": "ExpRelaxedCategorical LKJCholesky LogisticNormal LowRankMultivariateNormal MixtureSameFamily Multinomial MultivariateNormal "
     "RelaxedOneHotCategorical Wishart",
@@ -41,7 +42,7 @@ _MODULES = {
     "relaxed_categorical": "ExpRelaxedCategorical RelaxedOneHotCategorical", "studentT": "StudentT", "generalized_pareto": "GeneralizedPareto",
 }
 
-__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "ExponentialFamily", "Independent", "Laplace", "Normal", "Uniform", *sorted(set(_PLACES) - {"ExpRelaxedCategorical", "LogitRelaxedBernoulli"})]
+__all__ = ["Bernoulli", "Categorical", "Distribution", "Exponential", "ExponentialFamily", "Independent", "Laplace", "Normal", "Uniform", *sorted(name for name in _PLACES if name not in ("ExpRelaxedCategorical", "LogitRelaxedBernoulli") and not name.startswith("_"))]
 
 
 def _tensors(*values):
@@ -56,6 +57,8 @@ def _validated(method):
 
     @functools.wraps(method)
     def checked(self, value):
+        if self._takes_numbers and not isinstance(value, Tensor):
+            value = _C.tensor(value, dtype=self._like().dtype, device=self._like().device)
         if self._validate_args:
             self._validate_sample(value)
         return method(self, value)
@@ -69,6 +72,8 @@ class Distribution:
     has_rsample = has_enumerate_support = False
     _validate_args = __debug__
     arg_constraints = {}
+    #: Whether ``log_prob`` also takes numbers.
+    _takes_numbers = False
     #: Parameters that are computed from others where they are not given: only given ones are checked.
     _derived = ()
 

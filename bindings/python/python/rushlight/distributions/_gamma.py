@@ -17,11 +17,14 @@ def _gammas(concentration):
 class Gamma(ExponentialFamily):
     """Sums of waiting times: ``concentration`` of them at a ``rate``."""
 
-    has_rsample, _names = True, ("concentration", "rate")
+    has_rsample, _takes_numbers, _names = True, True, ("concentration", "rate")
 
     def __init__(self, concentration, rate, validate_args=None):
         self.concentration, self.rate = _tensors(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    def _like(self):
+        return self.rate
 
     mean = property(lambda self: self.concentration / self.rate)
     mode = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))

@@ -142,6 +142,12 @@ def _dirichlet_grad(x, alpha, total):
     return (_beta_grad(values, a, t - a) / (1 - values).clamp(min=2.0**-53)).to(x.dtype)
 
 
+def _Dirichlet_backward(x, concentration, grad_output):
+    """The gradient of the concentrations from that of a sample."""
+    total = concentration.sum(-1, keepdim=True).expand(concentration.shape)
+    return _dirichlet_grad(x, concentration, total) * (grad_output - (x * grad_output).sum(-1, keepdim=True))
+
+
 class _Gamma(Function):
     @staticmethod
     def forward(ctx, concentration):
@@ -167,9 +173,7 @@ class _Dirichlet(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        sample, concentration = ctx.saved_tensors
-        own = _dirichlet_grad(sample, concentration, concentration.sum(-1, keepdim=True).expand(concentration.shape))
-        return own * (grad - (sample * grad).sum(-1, keepdim=True))
+        return _Dirichlet_backward(*ctx.saved_tensors, grad)
 
 
 def _standard_gamma(concentration, generator=None):

@@ -314,7 +314,7 @@ class Wishart(ExponentialFamily):
         size = given[0].shape[-1]
         df = df if isinstance(df, _C.Tensor) else _C.tensor(float(df), dtype=given[0].dtype, device=given[0].device)
         batch = _torch._broadcast_tensors([df, given[0][..., 0, 0]])[0].shape
-        self.df = df.expand(batch)
+        self.df = df.to(given[0].dtype).expand(batch)
         if (self.df <= size - 1).any():
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {size - 1}.")
         if scale_tril is None:

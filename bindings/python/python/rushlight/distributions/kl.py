@@ -207,3 +207,12 @@ def _register_lazy():
 
 
 _register_lazy()
+
+
+def _register_pairs():
+    from ._kl_pairs import register
+
+    return register(register_kl)
+
+
+_kl_expfamily_expfamily = _register_pairs()
