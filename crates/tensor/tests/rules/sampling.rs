@@ -66,6 +66,18 @@ fn grids_of_affine_maps() -> Result<()> {
 }
 
 #[test]
+fn windows_at_random_places() -> Result<()> {
+    let x = Tensor::arange(0.0, 49.0, 1.0)?.reshape([1, 7, 7])?;
+    let samples = Tensor::new([0.3f32, 0.6])?.reshape([1, 1, 2])?;
+    let (found, places) = x.fractional_max_pool(&[2, 2], &[3, 3], &samples)?;
+    let want = [8, 11, 13, 29, 32, 34, 43, 46, 48];
+    assert_eq!(places.to_vec::<i64>()?, want);
+    assert_eq!(found.to_vec::<i64>()?, want);
+    assert!(x.fractional_max_pool(&[2, 2], &[7, 7], &samples).is_err());
+    Ok(())
+}
+
+#[test]
 fn better_boxes_suppress_others() -> Result<()> {
     let boxes = [0.0f32, 0.0, 10.0, 10.0, 1.0, 1.0, 11.0, 11.0, 20.0, 20.0, 30.0, 30.0, 0.0, 0.0, 10.0, 9.0];
     let boxes = Tensor::new(boxes)?.reshape([4, 4])?;
