@@ -66,13 +66,13 @@ pub trait Algorithm: Options {
             false => Tensor::full_with(shape, self.initial(at), (param.dtype(), param.device())).map(Some),
         })
     }
-    /// Steps all parameters; `unless` is there only within captured steps.
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()>;
+    /// Steps all parameters; `skip` is set only within captured steps.
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()>;
 }
 
 /// The condition for skipping a captured step: the device's flag, and the host's copy of it.
 #[derive(Clone, Copy)]
-pub struct Unless<'a> {
+pub struct SkipCondition<'a> {
     /// One `f32`.
     pub found_inf: &'a Tensor,
     /// The same, later.
@@ -102,14 +102,14 @@ pub struct Slot {
 
 /// Parameters that share options.
 pub struct Params<A> {
-    numbers: Shared<A>,
+    numbers: SharedNumbers<A>,
     pub slots: Vec<Slot>,
     /// Entries of others by name, mostly of schedules.
     extra: Dict,
 }
 
 /// Captured steps hold it too: they count steps and look at the options when they are replayed.
-type Shared<A> = Arc<Mutex<Numbers<A>>>;
+type SharedNumbers<A> = Arc<Mutex<Numbers<A>>>;
 
 /// The host's part of a group's state.
 struct Numbers<A> {
@@ -119,19 +119,19 @@ struct Numbers<A> {
     /// Another one, and steps captured before no longer fit.
     version: u64,
     /// Steps counted by a replay that the device may have skipped.
-    doubtful: Vec<Doubtful>,
+    unconfirmed: Vec<UnconfirmedStep>,
 }
 
-struct Doubtful {
+struct UnconfirmedStep {
     verdict: Arc<Verdict>,
     slots: Arc<[usize]>,
     before: Scalars,
 }
 
 /// The numbers, once it is known which steps were left out.
-fn lock<A>(numbers: &Mutex<Numbers<A>>) -> MutexGuard<'_, Numbers<A>> {
+fn lock_settled<A>(numbers: &Mutex<Numbers<A>>) -> MutexGuard<'_, Numbers<A>> {
     let mut numbers = numbers.lock().unwrap_or_else(|e| e.into_inner());
-    for Doubtful { verdict, slots, before } in std::mem::take(&mut numbers.doubtful) {
+    for UnconfirmedStep { verdict, slots, before } in std::mem::take(&mut numbers.unconfirmed) {
         // A device that does not answer has not stepped either.
         if verdict.wait().is_ok_and(|found_inf| found_inf != 0.0) {
             slots.iter().for_each(|&slot| numbers.scalars[slot] = before);
@@ -143,7 +143,7 @@ fn lock<A>(numbers: &Mutex<Numbers<A>>) -> MutexGuard<'_, Numbers<A>> {
 impl<A: Algorithm> Params<A> {
     fn new(options: A, slots: Vec<Slot>, scalars: Vec<Scalars>, extra: Dict) -> Self {
         Self {
-            numbers: Arc::new(Mutex::new(Numbers { options, scalars, version: 0, doubtful: Vec::new() })),
+            numbers: Arc::new(Mutex::new(Numbers { options, scalars, version: 0, unconfirmed: Vec::new() })),
             slots,
             extra,
         }
@@ -151,12 +151,12 @@ impl<A: Algorithm> Params<A> {
 
     /// The current options.
     pub fn options(&self) -> A {
-        lock(&self.numbers).options.clone()
+        lock_settled(&self.numbers).options.clone()
     }
 
     /// Invalidates captured steps: they are recorded again.
     fn changed(&self) {
-        lock(&self.numbers).version += 1;
+        lock_settled(&self.numbers).version += 1;
     }
 }
 
@@ -283,11 +283,11 @@ impl<A: Algorithm> Group for Params<A> {
     }
 
     fn lr(&self) -> f64 {
-        lock(&self.numbers).options.lr()
+        lock_settled(&self.numbers).options.lr()
     }
 
     fn set_lr(&mut self, lr: f64) {
-        lock(&self.numbers).options.set_lr(lr);
+        lock_settled(&self.numbers).options.set_lr(lr);
     }
 
     fn get(&self, name: &str) -> Option<Value> {
@@ -299,7 +299,7 @@ impl<A: Algorithm> Group for Params<A> {
         let mut options = self.options();
         if options.set(name, &value)? {
             options.validate()?;
-            let mut numbers = lock(&self.numbers);
+            let mut numbers = lock_settled(&self.numbers);
             // Other tensors are another step; other factors are not.
             numbers.version += (options.keeps() != numbers.options.keeps()) as u64;
             numbers.options = options;
@@ -321,7 +321,7 @@ impl<A: Algorithm> Optimizer for GroupOptimizer<A> {
 
     fn step_unless(&mut self, found_inf: &Tensor, verdict: &Arc<Verdict>, grad_scale: Option<&Tensor>) -> Result<()> {
         let scale = grad_scale.map_or(Arg::from(1.0), Arg::from);
-        A::step(&mut self.groups, scale, Some(Unless { found_inf, verdict }))
+        A::step(&mut self.groups, scale, Some(SkipCondition { found_inf, verdict }))
     }
 
     fn param_groups(&self) -> Vec<&dyn Group> {
@@ -363,7 +363,7 @@ impl<A: Algorithm> Stateful for GroupOptimizer<A> {
         let mut index = 0i64;
         for group in &self.groups {
             let (options, scalars) = {
-                let numbers = lock(&group.numbers);
+                let numbers = lock_settled(&group.numbers);
                 (numbers.options.clone(), numbers.scalars.clone())
             };
             let mut entry = options.to_dict();
@@ -449,11 +449,11 @@ struct Set {
 }
 
 /// A step of all groups by one call of the engine.
-pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
+pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
     let mut work: SmallVec<[Work; 8]> = SmallVec::new();
     let mut sets: SmallVec<[Set; 2]> = SmallVec::new();
     for (g, group) in groups.iter_mut().enumerate() {
-        let numbers = &mut *lock(&group.numbers);
+        let numbers = &mut *lock_settled(&group.numbers);
         for (s, (slot, scalars)) in group.slots.iter_mut().zip(&mut numbers.scalars).enumerate() {
             let Some(grad) = slot.param.grad() else { continue };
             let first = slot.start(&numbers.options)?;
@@ -479,17 +479,17 @@ pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg, unless: O
         })
         .collect();
     let members: SmallVec<[usize; 8]> = work.iter().map(|w| w.set).collect();
-    let verdict = unless.map(|u| u.verdict.clone());
+    let verdict = skip.map(|skip| skip.verdict.clone());
     let captured = || Box::new(Captured::new(groups, &sets, &work, verdict)) as Box<dyn Renew>;
-    foreach::update_renewed(&updates, &members, grad_scale, unless.map(|u| u.found_inf), captured)
+    foreach::update_renewed(&updates, &members, grad_scale, skip.map(|skip| skip.found_inf), captured)
 }
 
 /// A step of all groups, parameter by parameter.
-pub fn composed_step<A: Composed>(groups: &mut [Params<A>], grad_scale: Arg, _: Option<Unless>) -> Result<()> {
+pub fn composed_step<A: Composed>(groups: &mut [Params<A>], grad_scale: Arg, _: Option<SkipCondition>) -> Result<()> {
     capture::refuse_host(&format!("a step of {}", A::NAME))?;
     no_grad(|| {
         for group in groups {
-            let numbers = &mut *lock(&group.numbers);
+            let numbers = &mut *lock_settled(&group.numbers);
             for (slot, scalars) in group.slots.iter_mut().zip(&mut numbers.scalars) {
                 let Some(grad) = slot.param.grad() else { continue };
                 let grad = match grad_scale {
@@ -512,7 +512,7 @@ struct Captured<A> {
 }
 
 struct CapturedSet<A> {
-    numbers: Shared<A>,
+    numbers: SharedNumbers<A>,
     version: u64,
     slots: Arc<[usize]>,
     /// Before the step that was counted last.
@@ -523,7 +523,7 @@ impl<A: Fused> Captured<A> {
     fn new(groups: &[Params<A>], sets: &[Set], work: &[Work], verdict: Option<Arc<Verdict>>) -> Self {
         let set = |(i, set): (usize, &Set)| {
             let numbers = groups[set.group].numbers.clone();
-            let version = lock(&numbers).version;
+            let version = lock_settled(&numbers).version;
             let slots = work.iter().filter(|w| w.set == i).map(|w| w.slot).collect();
             CapturedSet { numbers, version, slots, before: set.before }
         };
@@ -534,7 +534,7 @@ impl<A: Fused> Captured<A> {
 impl<A: Fused> Renew for Captured<A> {
     fn fits(&self) -> bool {
         self.sets.iter().all(|set| {
-            let numbers = lock(&set.numbers);
+            let numbers = lock_settled(&set.numbers);
             let mut scalars = set.slots.iter().map(|&slot| numbers.scalars[slot]);
             let first = scalars.next();
             numbers.version == set.version && scalars.all(|s| Some(s) == first)
@@ -543,7 +543,7 @@ impl<A: Fused> Renew for Captured<A> {
 
     fn renew(&mut self, write: &mut dyn FnMut(f64)) {
         for set in &mut self.sets {
-            let mut numbers = lock(&set.numbers);
+            let mut numbers = lock_settled(&set.numbers);
             let Some(mut scalars) = set.slots.first().map(|&slot| numbers.scalars[slot]) else { continue };
             set.before = scalars;
             let Factors { maximize, weight_decay, shrink, rule } = numbers.options.advance(&mut scalars, false);
@@ -555,15 +555,16 @@ impl<A: Fused> Renew for Captured<A> {
     fn launched(&mut self) {
         let Some(verdict) = &self.verdict else { return };
         for set in &self.sets {
-            let doubtful = Doubtful { verdict: verdict.clone(), slots: set.slots.clone(), before: set.before };
+            let unconfirmed =
+                UnconfirmedStep { verdict: verdict.clone(), slots: set.slots.clone(), before: set.before };
             // Several sets of a group are in doubt together.
-            set.numbers.lock().unwrap_or_else(|e| e.into_inner()).doubtful.push(doubtful);
+            set.numbers.lock().unwrap_or_else(|e| e.into_inner()).unconfirmed.push(unconfirmed);
         }
     }
 
     fn undo(&mut self) {
         for set in &self.sets {
-            let mut numbers = lock(&set.numbers);
+            let mut numbers = lock_settled(&set.numbers);
             set.slots.iter().for_each(|&slot| numbers.scalars[slot] = set.before);
         }
     }

@@ -1,7 +1,7 @@
 //! Sampling of images, boxes, and special functions of `torch.special`.
 
 use crate::rows;
-use crate::value::sizes;
+use crate::value::{Out, sizes};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::{GridMode, GridPadding, GridSample, Tensor};
 
@@ -36,6 +36,10 @@ rows! { ROWS:
     /// Indices of boxes that no better box overlaps.
     _nms [Functional] "_nms(Tensor boxes, Tensor scores, float iou_threshold)"
         |boxes: &Tensor, scores: &Tensor, threshold: f64| boxes.nms(scores, threshold);
+    /// Largest elements of windows at random places, and their indices.
+    _fractional_max_pool [Functional] "_fractional_max_pool(Tensor input, int[] kernel_size, int[] output_size, Tensor samples)"
+        |input: &Tensor, kernel: &[i64], output: &[i64], samples: &Tensor|
+        input.fractional_max_pool(&sizes(kernel)?, &sizes(output)?, samples).map(|(found, places)| Out::Tuple(vec![found, places]));
     /// Modified Bessel function of the first kind of order 0.
     i0 [Torch Method Inplace Special] "i0(Tensor input)" |input: &Tensor| float(input)?.i0();
     /// The same, times `exp(-|x|)`.

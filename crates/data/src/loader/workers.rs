@@ -10,14 +10,14 @@ use std::thread::JoinHandle;
 
 /// Worker threads of one epoch. Dropping it stops them: each finishes at most the sample it is reading.
 pub(super) struct WorkerPool<B> {
-    shared: Arc<Shared<B>>,
+    shared: Arc<WorkerState<B>>,
     threads: Vec<JoinHandle<()>>,
     /// Batches requested and handed out so far.
     asked: u64,
     given: u64,
 }
 
-struct Shared<B> {
+struct WorkerState<B> {
     queue: Mutex<Queue<B>>,
     /// A job was added, or the pool stops.
     job_added: Condvar,
@@ -31,7 +31,7 @@ struct Queue<B> {
     batches: HashMap<u64, Result<B>>,
 }
 
-impl<B> Shared<B> {
+impl<B> WorkerState<B> {
     fn lock(&self) -> MutexGuard<'_, Queue<B>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,7 +60,7 @@ impl<B> Shared<B> {
 
 impl<B: Send + 'static> WorkerPool<B> {
     pub(super) fn new(workers: usize, fetch: &Fetch<B>) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkerState {
             queue: Mutex::new(Queue { jobs: VecDeque::new(), batches: HashMap::new() }),
             job_added: Condvar::new(),
             batch_read: Condvar::new(),

@@ -19,7 +19,7 @@ use value::Containers;
 /// Reads a file written by `pickle.dump` with protocol 2 or later.
 pub fn load(path: impl AsRef<Path>) -> Result<Value> {
     let path = path.as_ref();
-    Source::open(path, true)
+    Source::open(path, false)
         .and_then(|source| read(source.bytes()))
         .map_err(|e| e.within(&format!("pickle::load '{}'", path.display())))
 }

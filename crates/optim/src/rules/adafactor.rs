@@ -1,6 +1,6 @@
 //! Adafactor: squares of gradients by rows and columns.
 
-use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, Unless, composed_step};
+use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, SkipCondition, composed_step};
 use crate::options::options;
 use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_tensor::state::Value;
@@ -70,8 +70,8 @@ impl Algorithm for AdafactorOptions {
         Some(shape)
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        composed_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        composed_step(groups, grad_scale, skip)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Adam and its relatives: averages of the gradient and of its square.
 
-use crate::group::{Algorithm, Factors, Fused, GroupOptimizer, Params, Scalars, Unless, fused_step};
+use crate::group::{Algorithm, Factors, Fused, GroupOptimizer, Params, Scalars, SkipCondition, fused_step};
 use crate::options::{options, require, require_adam};
 use rushlight_core::Result;
 use rushlight_core::backend::UpdateRule;
@@ -142,8 +142,8 @@ impl Algorithm for AdamOptions {
         [true, true, self.amsgrad]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 
@@ -166,8 +166,8 @@ impl Algorithm for AdamWOptions {
         [true, true, self.amsgrad]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 
@@ -193,8 +193,8 @@ impl Algorithm for NAdamOptions {
         [true, true, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 
@@ -230,8 +230,8 @@ impl Algorithm for RAdamOptions {
         [true, true, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 
@@ -267,8 +267,8 @@ impl Algorithm for AdamaxOptions {
         [true, true, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Averaged stochastic gradient descent.
 
-use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, Unless, composed_step};
+use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, SkipCondition, composed_step};
 use crate::options::{options, require};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::Value;
@@ -42,8 +42,8 @@ impl Algorithm for AsgdOptions {
         [true, false, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        composed_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        composed_step(groups, grad_scale, skip)
     }
 }
 

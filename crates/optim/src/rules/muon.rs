@@ -1,6 +1,6 @@
 //! Muon: momentum, orthogonalised.
 
-use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, Unless, composed_step};
+use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, SkipCondition, composed_step};
 use crate::options::{Field, options};
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::state::Value;
@@ -105,8 +105,8 @@ impl Algorithm for MuonOptions {
         [true, false, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        composed_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        composed_step(groups, grad_scale, skip)
     }
 }
 

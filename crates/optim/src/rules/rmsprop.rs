@@ -1,6 +1,6 @@
 //! Gradients divided by the root of their squares: RMSprop, Adagrad, Adadelta.
 
-use crate::group::{Algorithm, Factors, Fused, GroupOptimizer, Params, Scalars, Unless, fused_step};
+use crate::group::{Algorithm, Factors, Fused, GroupOptimizer, Params, Scalars, SkipCondition, fused_step};
 use crate::options::{options, require};
 use rushlight_core::Result;
 use rushlight_core::backend::UpdateRule;
@@ -86,8 +86,8 @@ impl Algorithm for RmsPropOptions {
         [true, self.centered, self.momentum > 0.0]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 
@@ -125,8 +125,8 @@ impl Algorithm for AdagradOptions {
         self.initial_accumulator_value
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 
@@ -157,8 +157,8 @@ impl Algorithm for AdadeltaOptions {
         [true, true, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 

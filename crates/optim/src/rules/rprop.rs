@@ -1,6 +1,6 @@
 //! Rprop: steps by the gradient's sign.
 
-use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, Unless, composed_step};
+use crate::group::{Algorithm, Composed, GroupOptimizer, Params, Scalars, SkipCondition, composed_step};
 use crate::options::{options, require};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::Value;
@@ -45,8 +45,8 @@ impl Algorithm for RpropOptions {
         if at == 1 { self.lr } else { 0.0 }
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        composed_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        composed_step(groups, grad_scale, skip)
     }
 }
 

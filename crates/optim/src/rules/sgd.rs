@@ -1,6 +1,6 @@
 //! Stochastic gradient descent.
 
-use crate::group::{Algorithm, Factors, Fused, GroupOptimizer, Params, Scalars, Unless, fused_step};
+use crate::group::{Algorithm, Factors, Fused, GroupOptimizer, Params, Scalars, SkipCondition, fused_step};
 use crate::options::{options, require};
 use rushlight_core::backend::UpdateRule;
 use rushlight_core::{Error, Result};
@@ -47,8 +47,8 @@ impl Algorithm for SgdOptions {
         [self.momentum != 0.0, false, false]
     }
 
-    fn step(groups: &mut [Params<Self>], grad_scale: Arg, unless: Option<Unless>) -> Result<()> {
-        fused_step(groups, grad_scale, unless)
+    fn step(groups: &mut [Params<Self>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
+        fused_step(groups, grad_scale, skip)
     }
 }
 

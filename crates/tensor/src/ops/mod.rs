@@ -16,6 +16,7 @@ mod distance;
 pub(crate) mod einsum;
 mod extremum;
 mod feed_forward;
+mod fractional;
 pub(crate) mod gather;
 pub(crate) mod grid;
 mod hash;

@@ -34,14 +34,6 @@ def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     return (total.sign() * total.abs().relu()).pow(1.0 / norm_type)
 
 
-def _windows(starts: list, kernel: tuple, size: tuple, device) -> Tensor:
-    """Row-major positions of windows: ``[outputs, elements]``. ``starts`` are the windows' first positions by dimension."""
-    index = None
-    for start, extent, stride in zip(starts, kernel, (math.prod(size[i + 1 :]) for i in range(len(size)))):
-        index = _combined(index, (start.unsqueeze(-1) + _torch.arange(extent, device=device)) * stride)
-    return index
-
-
 def _combined(index: Tensor | None, part: Tensor) -> Tensor:
     """Places of windows over some dimensions and over one more: all pairs of windows, and within them all pairs of places."""
     if index is None:
@@ -112,20 +104,7 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dims: in
     batch, channels = lead if len(lead) == 2 else (1, lead[0])
     if samples is None:
         samples = _torch.rand((batch, channels, dims), dtype=input.dtype, device=input.device)
-    draws = samples.reshape(batch * channels, dims).tolist()
-    index = _torch.stack([_windows(_starts(draw, size, kernel, wanted, input.device), kernel, size, input.device) for draw in draws])
-    return _largest(input, index.reshape(*lead, *index.shape[1:]), lead, wanted)
-
-
-def _starts(draw: list, size: tuple, kernel: tuple, wanted: tuple, device) -> list:
-    """First positions of windows by dimension: fractional steps from a random start."""
-    starts = []
-    # The last dimension uses the first random number.
-    for u, n, k, w in zip(reversed(draw) if len(draw) == 2 else draw, size, kernel, wanted):
-        alpha = (n - k) / (w - 1) if w > 1 else 0.0
-        places = [int((i + u) * alpha) - int(u * alpha) for i in range(w - 1)] + [n - k]
-        starts.append(_C.tensor(places, dtype=_C.int64, device=device))
-    return starts
+    return _nn._fractional_max_pool(input, list(kernel), list(wanted), samples)
 
 
 def fractional_max_pool2d_with_indices(
