@@ -85,11 +85,7 @@ fn find(text: &str) -> Result<&'static rl_op> {
         (None, Some(plain)) if home == Home::Method => (entry(Home::Inplace, plain).ok_or_else(|| missing(text))?, true),
         _ => return Err(missing(text)),
     };
-    let variants = op.variants.iter().filter(|v| match signature {
-        Some(wanted) if inplace => Some(v.text) == wanted.replacen("_(", "(", 1).as_str().into(),
-        Some(wanted) => v.text == wanted,
-        None => true,
-    });
+    let variants = op.variants.iter().filter(|v| signature.is_none_or(|wanted| parameters(v.text) == parameters(wanted)));
     let forms = variants.map(Form::parse).collect::<Result<Vec<_>>>()?;
     if forms.is_empty() {
         return Err(missing(text));
@@ -97,6 +93,11 @@ fn find(text: &str) -> Result<&'static rl_op> {
     let made: &'static rl_op = Box::leak(Box::new(rl_op { name: name.to_string(), op, forms, inplace }));
     found.insert(text.to_string(), made);
     Ok(made)
+}
+
+/// A signature without its name: rows with an underscore have the name of a Python function in it.
+fn parameters(signature: &str) -> &str {
+    &signature[signature.find('(').unwrap_or(0)..]
 }
 
 #[cold]
@@ -295,9 +296,10 @@ static SIGNATURES: LazyLock<Vec<CString>> = LazyLock::new(|| {
     let prefix = |home: Home| SPACES.iter().find(|(_, h)| *h == home).map(|(prefix, _)| *prefix);
     let lines = all.flat_map(|op| {
         op.homes.iter().flat_map(move |&home| {
+            let name = op.name.trim_start_matches("r#");
             op.variants.iter().map(move |v| match home {
-                Home::Inplace => format!("Tensor.{}", v.text.replacen('(', "_(", 1)),
-                home => format!("{}{}", prefix(home).unwrap_or(""), v.text),
+                Home::Inplace => format!("Tensor.{name}_{}", parameters(v.text)),
+                home => format!("{}{name}{}", prefix(home).unwrap_or(""), parameters(v.text)),
             })
         })
     });

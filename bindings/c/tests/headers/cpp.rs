@@ -247,15 +247,12 @@ fn row(row: &Row, home: Home, form: Form, prefix: &str, seen: &mut BTreeSet<Stri
     let (method, inplace) = (matches!(home, Home::Method | Home::Inplace), home == Home::Inplace);
     let name = if inplace { format!("{}_", row.name) } else { row.name.to_string() };
     for (signature, kind) in &row.variants {
-        if SHADOWED.contains(signature) || method && !signature[row.name.len() + 1..].starts_with("Tensor ") {
+        if SHADOWED.contains(signature) || method && !signature.contains("(Tensor ") {
             continue;
         }
         let Some(result) = returned(row.name, *kind) else { continue };
         let Some(lists) = overloads(signature) else { continue };
-        let op = match inplace {
-            true => format!("{prefix}{}", signature.replacen('(', "_(", 1)),
-            false => format!("{prefix}{signature}"),
-        };
+        let op = format!("{prefix}{name}{}", &signature[signature.find('(').unwrap_or(0)..]);
         for list in lists {
             let types: Vec<&str> = list.iter().skip(method as usize).map(|p| p.ty.as_str()).collect();
             // Numbers alone are numbers of C++.
