@@ -9,7 +9,11 @@ use std::ffi::{CString, c_char, c_void};
 
 /// Called with a gradient; `*replacement` may be set to a reference that takes its place.
 pub type rl_hook = Option<
-    unsafe extern "C" fn(context: *mut c_void, gradient: *const rl_tensor, replacement: *mut *mut rl_tensor) -> rl_status,
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        gradient: *const rl_tensor,
+        replacement: *mut *mut rl_tensor,
+    ) -> rl_status,
 >;
 
 /// A callback's context, freed with the callback.
@@ -221,4 +225,3 @@ api! {
         Ok(())
     }
 }
-

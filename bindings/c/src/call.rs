@@ -82,10 +82,13 @@ fn find(text: &str) -> Result<&'static rl_op> {
     };
     let (op, inplace) = match (entry(home, name), name.strip_suffix('_')) {
         (Some(op), _) => (op, false),
-        (None, Some(plain)) if home == Home::Method => (entry(Home::Inplace, plain).ok_or_else(|| missing(text))?, true),
+        (None, Some(plain)) if home == Home::Method => {
+            (entry(Home::Inplace, plain).ok_or_else(|| missing(text))?, true)
+        }
         _ => return Err(missing(text)),
     };
-    let variants = op.variants.iter().filter(|v| signature.is_none_or(|wanted| parameters(v.text) == parameters(wanted)));
+    let variants =
+        op.variants.iter().filter(|v| signature.is_none_or(|wanted| parameters(v.text) == parameters(wanted)));
     let forms = variants.map(Form::parse).collect::<Result<Vec<_>>>()?;
     if forms.is_empty() {
         return Err(missing(text));
@@ -102,7 +105,9 @@ fn parameters(signature: &str) -> &str {
 
 #[cold]
 fn missing(text: &str) -> Error {
-    Error::unsupported(format!("this version of Rushlight has no op '{text}'; rl_op_count and rl_op_signature list those it has"))
+    Error::unsupported(format!(
+        "this version of Rushlight has no op '{text}'; rl_op_count and rl_op_signature list those it has"
+    ))
 }
 
 /// A value of an argument; `None` if it does not fit the parameter.
@@ -123,7 +128,11 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
         let list = |repeat: usize| match value.kind {
             RL_INTS => {
                 let ints = slice(data.integers, value.count);
-                Some(Value::Ints(if let (&[one], 2..) = (ints, repeat) { Ints::from_elem(one, repeat) } else { Ints::from_slice(ints) }))
+                Some(Value::Ints(if let (&[one], 2..) = (ints, repeat) {
+                    Ints::from_elem(one, repeat)
+                } else {
+                    Ints::from_slice(ints)
+                }))
             }
             RL_INT => Some(Value::Ints(Ints::from_elem(data.integer, repeat.max(1)))),
             _ => None,
@@ -162,7 +171,9 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
             Kind::Str => string(),
             Kind::StrOrInts => string().or_else(|| list(1)),
             Kind::DType if value.kind == RL_DTYPE => Some(Value::DType(dtype::of(data.integer as i32)?)),
-            Kind::Device if value.kind == RL_DEVICE => Some(Value::Device(device::of(data.integer as i32, value.count)?)),
+            Kind::Device if value.kind == RL_DEVICE => {
+                Some(Value::Device(device::of(data.integer as i32, value.count)?))
+            }
             Kind::MemoryFormat if value.kind == RL_MEMORY_FORMAT => Some(Value::MemoryFormat(match data.integer {
                 0 => MemoryFormat::Contiguous,
                 1 => MemoryFormat::Preserve,
@@ -308,7 +319,7 @@ static SIGNATURES: LazyLock<Vec<CString>> = LazyLock::new(|| {
 
 api! {
     /// Finds an op: "add", "Tensor.add_", "nn.functional.relu", "linalg.norm". A name with its signature, as
-    /// rl_op_signature gives it, is that overload alone. Ops live as long as the program. Looking an op up takes a lock:
+    /// rl_op_signature gives it, is that overload alone. Ops live as long as the program. Finding an op takes a lock:
     /// keep the result.
     fn rl_op_find(name: *const c_char, out: *mut *const rl_op) -> rl_status, try {
         // SAFETY: a string and a place for the result, as the header says.

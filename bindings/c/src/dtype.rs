@@ -50,7 +50,9 @@ pub fn number(dtype: DType) -> i32 {
 pub fn of(number: i32) -> Result<DType> {
     match NUMBERS.iter().find(|(n, _, _)| *n == number) {
         Some((_, dtype, _)) => Ok(*dtype),
-        None => Err(Error::dtype(format!("there is no dtype number {number} here; complex and quantised ones are not supported"))),
+        None => Err(Error::dtype(format!(
+            "there is no dtype number {number} here; complex and quantised ones are not supported"
+        ))),
     }
 }
 

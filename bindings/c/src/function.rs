@@ -82,7 +82,15 @@ impl Function for Custom {
         let code = unsafe {
             let (saved, grads) = (&saved.0, &grads.0);
             let out = found.0.as_mut_ptr();
-            (self.backward)(self.held.context, saved.as_ptr(), saved.len(), grads.as_ptr(), grads.len(), out, self.inputs)
+            (self.backward)(
+                self.held.context,
+                saved.as_ptr(),
+                saved.len(),
+                grads.as_ptr(),
+                grads.len(),
+                out,
+                self.inputs,
+            )
         };
         if code != 0 {
             return Err(status::reported(code));

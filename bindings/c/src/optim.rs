@@ -31,7 +31,10 @@ type Named = Vec<(String, Value)>;
 unsafe fn options(options: *const rl_option, count: usize) -> Result<Named> {
     // SAFETY: an array of options, by the header.
     unsafe {
-        slice(options, count).iter().map(|o| Ok((text(o.name, "an option's name")?.to_string(), plain(&o.value)?))).collect()
+        slice(options, count)
+            .iter()
+            .map(|o| Ok((text(o.name, "an option's name")?.to_string(), plain(&o.value)?)))
+            .collect()
     }
 }
 
@@ -202,4 +205,3 @@ api! {
         unsafe { put(out, norm.item::<f64>()?) }
     }
 }
-

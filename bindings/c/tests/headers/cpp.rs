@@ -6,8 +6,23 @@ use std::fmt::Write;
 
 /// Ops that the headers declare by hand, because LibTorch's signature differs from Python's.
 const BY_HAND: [&str; 17] = [
-    "to", "unique", "unique_consecutive", "is_nonzero", "equal", "get_device", "_watched", "normal", "where",
-    "var", "std", "norm", "var_mean", "std_mean", "lstm", "gru", "range",
+    "to",
+    "unique",
+    "unique_consecutive",
+    "is_nonzero",
+    "equal",
+    "get_device",
+    "_watched",
+    "normal",
+    "where",
+    "var",
+    "std",
+    "norm",
+    "var_mean",
+    "std_mean",
+    "lstm",
+    "gru",
+    "range",
 ];
 
 /// Parameters that only Python has.
@@ -39,7 +54,7 @@ const SHADOWED: [&str; 22] = [
     "norm(Tensor A, str ord, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
 ];
 
-/// Results of ops whose kind depends on their arguments in Python, and of those that return lists there and tuples here.
+/// Results of ops whose kind depends on their arguments in Python, and of those that return lists there, tuples here.
 fn returned(name: &str, found: Returned) -> Option<&'static str> {
     Some(match found {
         Returned::Tensor => "Tensor",
@@ -53,9 +68,9 @@ fn returned(name: &str, found: Returned) -> Option<&'static str> {
         Returned::Nothing => "void",
         Returned::Tensors | Returned::Any => match name {
             _ if name.ends_with('_') => "First",
-            "sort" | "topk" | "cummax" | "cummin" | "slogdet" | "triangular_solve" | "qr" | "geqrf" | "frexp" | "max"
-            | "min" | "aminmax" | "median" | "nanmedian" | "mode" | "kthvalue" | "eigh" | "lu_factor" | "ldl_factor"
-            | "rnn_tanh" | "rnn_relu" | "lstm_cell" => "std::tuple<Tensor, Tensor>",
+            "sort" | "topk" | "cummax" | "cummin" | "slogdet" | "triangular_solve" | "qr" | "geqrf" | "frexp"
+            | "max" | "min" | "aminmax" | "median" | "nanmedian" | "mode" | "kthvalue" | "eigh" | "lu_factor"
+            | "ldl_factor" | "rnn_tanh" | "rnn_relu" | "lstm_cell" => "std::tuple<Tensor, Tensor>",
             "svd" | "lu" | "ldl_factor_ex" | "lu_factor_ex" | "lu_unpack" => "std::tuple<Tensor, Tensor, Tensor>",
             "lstsq" => "std::tuple<Tensor, Tensor, Tensor, Tensor>",
             _ if found == Returned::Tensors || name == "gradient" => "std::vector<Tensor>",
@@ -161,7 +176,10 @@ fn overloads(signature: &'static str) -> Option<Vec<Vec<Parameter>>> {
             }],
             false => alternatives(ty, name, default)?,
         };
-        all = all.iter().flat_map(|before| forms.iter().map(move |form| [&before[..], &[form.clone()]].concat())).collect();
+        all = all
+            .iter()
+            .flat_map(|before| forms.iter().map(move |form| [&before[..], &[form.clone()]].concat()))
+            .collect();
     }
     if factory {
         let options = Parameter {

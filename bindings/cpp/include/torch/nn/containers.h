@@ -1,4 +1,4 @@
-// Holders of modules: ModuleHolder, AnyModule, Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict, Functional.
+// Holders of modules: ModuleHolder, AnyModule, Sequential, ModuleList, ModuleDict, ParameterList, Functional.
 #pragma once
 
 #include <torch/nn/module.h>
