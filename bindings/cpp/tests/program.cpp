@@ -152,6 +152,14 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
+struct ShiftImpl : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x, double by) { return x + by; }
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(2.0)})
+};
+TORCH_MODULE(Shift);
+
 void modules() {
   Net net(1, 3);
   auto names = net->named_parameters().keys();
@@ -196,6 +204,7 @@ void modules() {
   EXPECT(sequential->named_parameters().contains("3.weight"));
   sequential->push_back("last", torch::nn::Softmax(1));
   EXPECT(std::abs(sequential->forward(torch::ones({1, 4})).sum().item<float>() - 1) < 1e-5);
+  EXPECT(torch::nn::Sequential(Shift(), torch::nn::ConvTranspose1d(1, 2, 3))->forward(torch::zeros({1, 1, 4})).size(2) == 6);
   sequential->to(torch::kDouble);
   EXPECT(sequential->parameters()[0].dtype() == torch::kDouble && net->children().size() == 4);
   auto linear = torch::nn::Linear(torch::nn::LinearOptions(2, 2).bias(false));
