@@ -124,7 +124,7 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
             RL_FLOAT => Some(Scalar::Float(data.number)),
             _ => None,
         };
-        let int = || (value.kind == RL_INT).then(|| data.integer);
+        let int = || if value.kind == RL_INT { Some(data.integer) } else { None };
         let list = |repeat: usize| match value.kind {
             RL_INTS => {
                 let ints = slice(data.integers, value.count);
