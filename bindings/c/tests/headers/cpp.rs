@@ -178,7 +178,7 @@ fn overloads(signature: &'static str) -> Option<Vec<Vec<Parameter>>> {
         };
         all = all
             .iter()
-            .flat_map(|before| forms.iter().map(move |form| [&before[..], &[form.clone()]].concat()))
+            .flat_map(|before| forms.iter().map(move |form| [&before[..], std::slice::from_ref(form)].concat()))
             .collect();
     }
     if factory {
