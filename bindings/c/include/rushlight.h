@@ -256,8 +256,8 @@ rl_status rl_index_put(const rl_tensor *tensor, const rl_index *entries, size_t 
 /* Ops. */
 
 /* Finds an op: "add", "Tensor.add_", "nn.functional.relu", "linalg.norm". A name with its signature, as
- * rl_op_signature gives it, is that overload alone. Ops live as long as the program. Looking an op up takes a
- * lock: keep the result. */
+ * rl_op_signature gives it, is that overload alone. Ops live as long as the program. Finding an op takes a lock:
+ * keep the result. */
 rl_status rl_op_find(const char *name, const rl_op **out);
 
 /* Calls an op with arguments in the order of its signature; those left out have their defaults. The result is a

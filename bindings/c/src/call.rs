@@ -87,11 +87,8 @@ fn find(text: &str) -> Result<&'static rl_op> {
         }
         _ => return Err(missing(text)),
     };
-    let variants = op.variants.iter().filter(|v| match signature {
-        Some(wanted) if inplace => Some(v.text) == wanted.replacen("_(", "(", 1).as_str().into(),
-        Some(wanted) => v.text == wanted,
-        None => true,
-    });
+    let variants =
+        op.variants.iter().filter(|v| signature.is_none_or(|wanted| parameters(v.text) == parameters(wanted)));
     let forms = variants.map(Form::parse).collect::<Result<Vec<_>>>()?;
     if forms.is_empty() {
         return Err(missing(text));
@@ -99,6 +96,11 @@ fn find(text: &str) -> Result<&'static rl_op> {
     let made: &'static rl_op = Box::leak(Box::new(rl_op { name: name.to_string(), op, forms, inplace }));
     found.insert(text.to_string(), made);
     Ok(made)
+}
+
+/// A signature without its name: rows with an underscore have the name of a Python function in it.
+fn parameters(signature: &str) -> &str {
+    &signature[signature.find('(').unwrap_or(0)..]
 }
 
 #[cold]
@@ -122,7 +124,7 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
             RL_FLOAT => Some(Scalar::Float(data.number)),
             _ => None,
         };
-        let int = || (value.kind == RL_INT).then(|| data.integer);
+        let int = || if value.kind == RL_INT { Some(data.integer) } else { None };
         let list = |repeat: usize| match value.kind {
             RL_INTS => {
                 let ints = slice(data.integers, value.count);
@@ -305,9 +307,10 @@ static SIGNATURES: LazyLock<Vec<CString>> = LazyLock::new(|| {
     let prefix = |home: Home| SPACES.iter().find(|(_, h)| *h == home).map(|(prefix, _)| *prefix);
     let lines = all.flat_map(|op| {
         op.homes.iter().flat_map(move |&home| {
+            let name = op.name.trim_start_matches("r#");
             op.variants.iter().map(move |v| match home {
-                Home::Inplace => format!("Tensor.{}", v.text.replacen('(', "_(", 1)),
-                home => format!("{}{}", prefix(home).unwrap_or(""), v.text),
+                Home::Inplace => format!("Tensor.{name}_{}", parameters(v.text)),
+                home => format!("{}{name}{}", prefix(home).unwrap_or(""), parameters(v.text)),
             })
         })
     });
@@ -316,8 +319,8 @@ static SIGNATURES: LazyLock<Vec<CString>> = LazyLock::new(|| {
 
 api! {
     /// Finds an op: "add", "Tensor.add_", "nn.functional.relu", "linalg.norm". A name with its signature, as
-    /// rl_op_signature gives it, is that overload alone. Ops live as long as the program. Looking an op up takes a
-    /// lock: keep the result.
+    /// rl_op_signature gives it, is that overload alone. Ops live as long as the program. Finding an op takes a lock:
+    /// keep the result.
     fn rl_op_find(name: *const c_char, out: *mut *const rl_op) -> rl_status, try {
         // SAFETY: a string and a place for the result, as the header says.
         unsafe { put(out, find(text(name, "the op's name")?)? as *const rl_op) }

@@ -105,16 +105,27 @@ fn significant(value: f64, digits: usize) -> String {
     trim(&format!("{value:.precision$}", precision = (digits as i32 - 1 - exponent) as usize))
 }
 
+/// The shortest text that reads back as the number, with an exponent for very small and very large ones.
+fn shortest(value: f64) -> String {
+    let magnitude = value.abs();
+    if !value.is_finite() || magnitude == 0.0 || (1e-4..1e16).contains(&magnitude) {
+        return if value.is_finite() { format!("{value}") } else { number(value, Style::Plain) };
+    }
+    let text = format!("{value:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
 /// The scale's line: all numbers below are multiplied by it.
 fn scale_line(scale: f64, out: &mut String) {
-    let _ = writeln!(out, "{} *", significant(scale, 6));
+    let _ = writeln!(out, "{} *", shortest(scale));
 }
 
 /// A matrix in lines of at most `linesize` characters; columns that do not fit follow below.
 fn matrix(values: &[f64], rows: usize, columns: usize, linesize: usize, indent: usize, out: &mut String) {
     let format = Format::of(values);
     let pad = " ".repeat(indent);
-    out.push_str(&pad);
     let per_line = (linesize.saturating_sub(indent) / (format.width + 1)).max(1);
     let mut first = 0;
     while first < columns {
@@ -136,11 +147,10 @@ fn matrix(values: &[f64], rows: usize, columns: usize, linesize: usize, indent: 
                 out.push(if column + 1 == last { '\n' } else { ' ' });
             }
             if row + 1 != rows {
+                out.push_str(&pad);
                 if format.scale != 1.0 {
-                    out.push_str(&pad);
                     out.push(' ');
                 }
-                out.push_str(&pad);
             }
         }
         first = last;
@@ -154,7 +164,7 @@ fn print(tensor: &Tensor, linesize: usize) -> Result<String> {
     let values: Vec<f64> = held.to_dtype(DType::F64)?.contiguous()?.to_vec()?;
     match *tensor.shape() {
         [] => {
-            let _ = writeln!(out, "{}", number(values[0], Style::Plain));
+            let _ = writeln!(out, "{}", shortest(values[0]));
         }
         [length] => {
             if length > 0 {
@@ -174,19 +184,21 @@ fn print(tensor: &Tensor, linesize: usize) -> Result<String> {
             }
         }
         [ref outer @ .., rows, columns] => {
-            for (number, slice) in values.chunks((rows * columns).max(1)).enumerate() {
+            // The first index runs fastest.
+            let count: usize = if rows * columns == 0 { 0 } else { outer.iter().product() };
+            for number in 0..count {
                 if number > 0 {
                     out.push('\n');
                 }
-                let (mut rest, mut place) = (number, vec![0; outer.len()]);
-                for (at, &size) in outer.iter().enumerate().rev() {
-                    (place[at], rest) = (rest % size + 1, rest / size);
-                }
+                let (mut rest, mut at) = (number, 0);
+                let place: Vec<usize> = outer.iter().map(|&size| (rest % size, rest /= size).0).collect();
                 out.push('(');
-                for p in place {
-                    let _ = write!(out, "{p},");
+                for (&p, &size) in place.iter().zip(outer) {
+                    at = at * size + p;
+                    let _ = write!(out, "{},", p + 1);
                 }
                 out.push_str(".,.) = \n");
+                let slice = &values[at * rows * columns..(at + 1) * rows * columns];
                 matrix(slice, rows, columns, linesize, 1, &mut out);
             }
         }

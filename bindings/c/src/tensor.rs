@@ -147,7 +147,7 @@ api! {
         if data.is_null() && bytes > 0 {
             return Err(Error::value("from_blob: the address is null"));
         }
-        if data.addr() % dtype.size() != 0 {
+        if !data.addr().is_multiple_of(dtype.size()) {
             return Err(Error::value("from_blob: the address is not aligned for the dtype"));
         }
         let address = NonNull::new(data.cast::<u8>()).unwrap_or(NonNull::dangling());

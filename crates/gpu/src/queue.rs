@@ -11,11 +11,16 @@ use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, ThreadId};
 
 /// Maximum pending launches; at this number the program blocks.
 const MAX_PENDING: usize = 1 << 14;
+/// Maximum threads that are told of dropped work.
+const MAX_LOST: usize = 64;
 
 struct Pending<C> {
+    /// The thread whose work it is.
+    thread: ThreadId,
     ready: Box<dyn Fn() -> bool + Send>,
     issue: Box<dyn FnOnce(&C) -> Result<()> + Send>,
 }
@@ -24,11 +29,37 @@ struct State<C> {
     work: VecDeque<Pending<C>>,
     /// An error from a deferred launch, returned by the next call that can fail.
     failed: Option<Error>,
+    /// Threads whose work was dropped after another thread's call had failed: the next call of each returns the error.
+    lost: Vec<(ThreadId, Error)>,
     /// Whether the last piece of work, which is deferred, may be issued.
     gate: Option<Arc<AtomicBool>>,
 }
 
+impl<C> Pending<C> {
+    fn new(
+        ready: impl Fn() -> bool + Send + 'static,
+        issue: impl FnOnce(&C) -> Result<()> + Send + 'static,
+    ) -> Self {
+        Self { thread: thread::current().id(), ready: Box::new(ready), issue: Box::new(issue) }
+    }
+}
+
 impl<C> State<C> {
+    /// Drops all work after an error that this thread's call returns. The other threads with pending work learn of it
+    /// by their next call.
+    fn fail(&mut self, failed: ThreadId, error: &Error) {
+        let own = thread::current().id();
+        let threads = self.work.drain(..).map(|work| work.thread);
+        for thread in std::iter::once(failed).chain(threads) {
+            if thread != own && !self.lost.iter().any(|(known, _)| *known == thread) {
+                self.lost.push((thread, error.clone()));
+            }
+        }
+        // Threads that have ended do not ask.
+        let surplus = self.lost.len().saturating_sub(MAX_LOST);
+        self.lost.drain(..surplus);
+    }
+
     /// Releases the deferred work.
     fn open(&mut self) {
         if let Some(gate) = self.gate.take() {
@@ -48,7 +79,7 @@ pub struct Queue<C> {
 
 impl<C> Default for Queue<C> {
     fn default() -> Self {
-        let state = Mutex::new(State { work: VecDeque::new(), failed: None, gate: None });
+        let state = Mutex::new(State { work: VecDeque::new(), failed: None, lost: Vec::new(), gate: None });
         Self { state, waits: AtomicBool::new(false), closed: AtomicBool::new(false) }
     }
 }
@@ -80,7 +111,7 @@ impl<C> Queue<C> {
     ) -> Result<()> {
         let mut state = self.state();
         state.open();
-        state.work.push_back(Pending { ready: Box::new(ready), issue: Box::new(work) });
+        state.work.push_back(Pending::new(ready, work));
         let all = state.work.len() > MAX_PENDING || self.closed.load(Relaxed);
         self.issue(device, &mut state, all)
     }
@@ -101,7 +132,7 @@ impl<C> Queue<C> {
         let gate = Arc::new(AtomicBool::new(false));
         let opened = gate.clone();
         let ready = move || opened.load(Acquire) && ready();
-        state.work.push_back(Pending { ready: Box::new(ready), issue: Box::new(work) });
+        state.work.push_back(Pending::new(ready, work));
         state.gate = Some(gate.clone());
         self.issue(device, &mut state, false)?;
         Ok(Some(gate))
@@ -117,7 +148,7 @@ impl<C> Queue<C> {
     ) -> Result<()> {
         let mut state = self.state();
         let place = state.work.len() - usize::from(state.gate.is_some() && !state.work.is_empty());
-        state.work.insert(place, Pending { ready: Box::new(ready), issue: Box::new(work) });
+        state.work.insert(place, Pending::new(ready, work));
         self.issue(device, &mut state, false)
     }
 
@@ -142,7 +173,8 @@ impl<C> Queue<C> {
         if self.has_pending() {
             let mut state = self.state();
             state.failed = self.issue(device, &mut state, true).err();
-            self.waits.store(state.failed.is_some(), Release);
+            let waits = state.failed.is_some() || !state.lost.is_empty();
+            self.waits.store(waits, Release);
         }
     }
 
@@ -165,18 +197,29 @@ impl<C> Queue<C> {
 
     /// After an error the pending work is dropped: its inputs are missing.
     fn issue(&self, device: &C, state: &mut State<C>, all: bool) -> Result<()> {
+        let own = thread::current().id();
         let mut result = state.failed.take().map_or(Ok(()), Err);
-        while result.is_ok() && state.work.front().is_some_and(|next| all || (next.ready)()) {
-            let Some(next) = state.work.pop_front() else { break };
-            result = (next.issue)(device);
-        }
-        if result.is_err() {
-            state.work.clear();
+        if result.is_ok()
+            && let Some(at) = state.lost.iter().position(|(thread, _)| *thread == own)
+        {
+            // The work that this thread has given since then reads what was never computed.
+            state.work.retain(|work| work.thread != own);
+            result = Err(state.lost.swap_remove(at).1);
+        } else {
+            let mut failed = own;
+            while result.is_ok() && state.work.front().is_some_and(|next| all || (next.ready)()) {
+                let Some(next) = state.work.pop_front() else { break };
+                failed = next.thread;
+                result = (next.issue)(device);
+            }
+            if let Err(error) = &result {
+                state.fail(failed, error);
+            }
         }
         if state.work.is_empty() {
             state.open();
         }
-        self.waits.store(!state.work.is_empty(), Release);
+        self.waits.store(!state.work.is_empty() || !state.lost.is_empty(), Release);
         result
     }
 }
@@ -306,6 +349,31 @@ mod tests {
         assert!(log.lock().unwrap().is_empty());
         queue.submit(&log, note(2)).unwrap();
         assert_eq!(*log.lock().unwrap(), [2]);
+    }
+
+    #[test]
+    fn every_thread_learns_that_its_work_was_dropped() {
+        let (queue, log) = (Queue::default(), Log::default());
+        let (submitted, failed) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                queue.enqueue(&log, || false, |_: &Log| Err(Error::value("no such kernel"))).unwrap();
+                submitted.wait();
+                submitted.wait();
+                assert!(queue.settle(&log).unwrap_err().to_string().contains("no such kernel"));
+                failed.wait();
+            });
+            scope.spawn(|| {
+                submitted.wait();
+                queue.submit(&log, note(1)).unwrap();
+                submitted.wait();
+                failed.wait();
+                let error = queue.submit(&log, note(2)).unwrap_err();
+                assert!(error.to_string().contains("no such kernel"), "{error}");
+                queue.submit(&log, note(3)).unwrap();
+            });
+        });
+        assert_eq!((&log.lock().unwrap()[..], queue.has_pending()), (&[3][..], false));
     }
 
     #[test]

@@ -54,8 +54,7 @@ const SHADOWED: [&str; 22] = [
     "norm(Tensor A, str ord, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
 ];
 
-/// Results of ops whose kind depends on their arguments in Python, and of those that return lists there and tuples
-/// here.
+/// Results of ops whose kind depends on their arguments in Python, and of those that return lists there, tuples here.
 fn returned(name: &str, found: Returned) -> Option<&'static str> {
     Some(match found {
         Returned::Tensor => "Tensor",
@@ -179,7 +178,7 @@ fn overloads(signature: &'static str) -> Option<Vec<Vec<Parameter>>> {
         };
         all = all
             .iter()
-            .flat_map(|before| forms.iter().map(move |form| [&before[..], &[form.clone()]].concat()))
+            .flat_map(|before| forms.iter().map(move |form| [&before[..], std::slice::from_ref(form)].concat()))
             .collect();
     }
     if factory {
@@ -266,15 +265,12 @@ fn row(row: &Row, home: Home, form: Form, prefix: &str, seen: &mut BTreeSet<Stri
     let (method, inplace) = (matches!(home, Home::Method | Home::Inplace), home == Home::Inplace);
     let name = if inplace { format!("{}_", row.name) } else { row.name.to_string() };
     for (signature, kind) in &row.variants {
-        if SHADOWED.contains(signature) || method && !signature[row.name.len() + 1..].starts_with("Tensor ") {
+        if SHADOWED.contains(signature) || method && !signature.contains("(Tensor ") {
             continue;
         }
         let Some(result) = returned(row.name, *kind) else { continue };
         let Some(lists) = overloads(signature) else { continue };
-        let op = match inplace {
-            true => format!("{prefix}{}", signature.replacen('(', "_(", 1)),
-            false => format!("{prefix}{signature}"),
-        };
+        let op = format!("{prefix}{name}{}", &signature[signature.find('(').unwrap_or(0)..]);
         for list in lists {
             let types: Vec<&str> = list.iter().skip(method as usize).map(|p| p.ty.as_str()).collect();
             // Numbers alone are numbers of C++.

@@ -7,11 +7,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <random>
 #include <thread>
 
 namespace torch {
@@ -334,7 +332,12 @@ class DistributedRandomSampler : public DistributedSampler {
  protected:
   std::vector<size_t> order(size_t size) override {
     auto all = sequence(size);
-    std::shuffle(all.begin(), all.end(), std::mt19937(static_cast<unsigned>(epoch_)));
+    // All ranks need the same order, whatever their generators: one from the epoch alone.
+    uint64_t state = epoch_ + 0x9e3779b97f4a7c15;
+    for (size_t i = all.size(); i > 1; --i) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      std::swap(all[i - 1], all[(state >> 33) % i]);
+    }
     return part(std::move(all));
   }
 };

@@ -143,6 +143,8 @@ inline std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, TensorList h
   return three(op, a);
 }
 
+inline Tensor einsum(string_view equation, TensorList tensors) { return _einsum(equation, tensors); }
+
 // Operators.
 
 #define RL_OPERATOR(sign, name)                                                                      \

@@ -197,9 +197,11 @@ class Tensor {
   std::shared_ptr<autograd::Node> grad_fn() const {
     char* text = rl_tensor_grad_fn(need());
     if (!text) return nullptr;
-    auto node = std::make_shared<autograd::Node>(autograd::Node{text});
+    std::string name = text;
     rl_string_free(text);
-    return node;
+    // PyTorch numbers the forms of an op.
+    if (name.find_last_of("0123456789") + 1 != name.size()) name += "0";
+    return std::make_shared<autograd::Node>(autograd::Node{name});
   }
   void retain_grad() const { detail::check(rl_tensor_retain_grad(need())); }
   Tensor detach() const { return made([&](rl_tensor** out) { return rl_tensor_detach(need(), out); }); }

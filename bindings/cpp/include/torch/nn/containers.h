@@ -1,5 +1,4 @@
-// Holders of modules: ModuleHolder, AnyModule, Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict,
-// Functional.
+// Holders of modules: ModuleHolder, AnyModule, Sequential, ModuleList, ModuleDict, ParameterList, Functional.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -113,7 +112,7 @@ class AnyModule {
   template <class M, class Result, class Class, class... Args>
   static std::function<AnyValue(std::vector<AnyValue>)> wrap(std::shared_ptr<M> module, Result (Class::*forward)(Args...)) {
     return [module, forward](std::vector<AnyValue> arguments) {
-      if (arguments.size() < sizeof...(Args)) arguments = module->_forward_populate_default_args(std::move(arguments));
+      if (arguments.size() < sizeof...(Args)) arguments = static_cast<Module&>(*module)._forward_populate_default_args(std::move(arguments));
       TORCH_CHECK(arguments.size() <= sizeof...(Args), module->name(), "'s forward() method expects ", sizeof...(Args),
                   " argument(s), but received ", arguments.size());
       return invoke<Args...>(*module, forward, arguments, std::index_sequence_for<Args...>());

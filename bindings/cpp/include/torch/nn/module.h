@@ -136,9 +136,27 @@ class Module : public std::enable_shared_from_this<Module> {
   }
 
   virtual void pretty_print(std::ostream& out) const { out << name(); }
-  virtual std::shared_ptr<Module> clone(const optional<Device>& = nullopt) const {
-    throw NotImplementedError(str("clone() has not been implemented for ", name(),
-                                  ". Subclass torch::nn::Cloneable<", name(), "> instead of torch::nn::Module to inherit the ability to clone."));
+  // A copy with parameters of its own.
+  virtual std::shared_ptr<Module> clone(const optional<Device>& device = nullopt) const {
+    NoGradGuard no_grad;
+    std::shared_ptr<Module> copy(copied());
+    TORCH_CHECK_NOT_IMPLEMENTED(copy, "clone() has not been implemented for ", name(), ". Subclass torch::nn::Cloneable<", name(),
+                                "> instead of torch::nn::Module to inherit the ability to clone.");
+    copy->parameters_.clear();
+    copy->buffers_.clear();
+    copy->children_.clear();
+    copy->remake();
+    auto fill = [&](OrderedDict<std::string, Tensor> to, const OrderedDict<std::string, Tensor>& from) {
+      TORCH_CHECK(to.size() == from.size(), "The cloned module does not have the same number of parameters or buffers as the original module "
+                  "after calling reset(). Are you sure you called register_parameter() inside reset() and not the constructor?");
+      for (const auto& item : from) {
+        Tensor value = item.value().clone();
+        to[item.key()].set_data(device ? value.to(*device) : value);
+      }
+    };
+    fill(copy->named_parameters(), named_parameters());
+    fill(copy->named_buffers(), named_buffers());
+    return copy;
   }
 
   // This module as one of another type, or null.
@@ -175,12 +193,16 @@ class Module : public std::enable_shared_from_this<Module> {
     children_.erase(name);
   }
 
-  // Parameters after the first that forward can do without.
+  // For FORWARD_HAS_DEFAULT_ARGS.
   virtual unsigned _forward_num_required_args() { return 0; }
   virtual bool _forward_has_default_args() { return false; }
   virtual std::vector<AnyValue> _forward_populate_default_args(std::vector<AnyValue> arguments) { return arguments; }
 
  protected:
+  // A copy of the object, and its parameters made anew; for Cloneable.
+  virtual Module* copied() const { return nullptr; }
+  virtual void remake() {}
+
   OrderedDict<std::string, Tensor> parameters_, buffers_;
   OrderedDict<std::string, std::shared_ptr<Module>> children_;
 
@@ -247,34 +269,10 @@ class Cloneable : public Module {
  public:
   using Module::Module;
   virtual void reset() = 0;
-  std::shared_ptr<Module> clone(const optional<Device>& device = nullopt) const override {
-    NoGradGuard no_grad;
-    const Derived& self = static_cast<const Derived&>(*this);
-    auto copy = std::make_shared<Derived>(self);
-    copy->parameters_.clear();
-    copy->buffers_.clear();
-    copy->children_.clear();
-    copy->reset();
-    auto same = [&](OrderedDict<std::string, Tensor>& to, const OrderedDict<std::string, Tensor>& from) {
-      TORCH_CHECK(to.size() == from.size(), "The cloned module does not have the same number of parameters or buffers as the original module "
-                  "after calling reset(). Are you sure you called register_parameter() inside reset() and not the constructor?");
-      for (auto& item : from) {
-        if (!item.value().defined()) continue;
-        Tensor value = item.value().clone();
-        to[item.key()].set_data(device ? value.to(*device) : value);
-      }
-    };
-    same(copy->parameters_, this->parameters_);
-    same(copy->buffers_, this->buffers_);
-    for (auto& child : this->children_) {
-      TORCH_CHECK(copy->children_.contains(child.key()), "The cloned module does not have the child '", child.key(), "' after calling reset()");
-      auto from = child.value()->named_parameters(), into = copy->children_[child.key()]->named_parameters();
-      same(into, from);
-      auto from_buffers = child.value()->named_buffers(), into_buffers = copy->children_[child.key()]->named_buffers();
-      same(into_buffers, from_buffers);
-    }
-    return copy;
-  }
+
+ protected:
+  Module* copied() const override { return new Derived(static_cast<const Derived&>(*this)); }
+  void remake() override { reset(); }
 };
 
 }  // namespace nn
