@@ -102,8 +102,8 @@ def _polynomial_function(name, compute):
     return polynomial
 
 
-# Bessel functions of the first and second kind: power series near zero, Hankel's asymptotic series far from it. Where they meet both are
-# right to eleven digits.
+# Bessel functions of the first and second kind: power series near zero, Hankel's asymptotic series far from it. Where
+# they meet both are right to eleven digits.
 _FAR = 13.0
 _TERMS = 48
 
