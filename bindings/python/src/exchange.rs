@@ -45,7 +45,7 @@ pub unsafe fn over_memory(
     layout: Layout,
     dtype: DType,
 ) -> PyResult<Tensor> {
-    if device.is_cpu() && layout.numel() > 0 && address as usize % dtype.size() != 0 {
+    if device.is_cpu() && layout.numel() > 0 && !(address as usize).is_multiple_of(dtype.size()) {
         return Err(value_error(format!(
             "the memory at {address:p} is not aligned for elements of {dtype}; copy it first"
         )));
@@ -95,13 +95,13 @@ fn from_array(object: &Bound<'_, PyAny>, may_copy: bool) -> PyResult<Option<Tens
     let is_empty = shape.contains(&0);
     let fits = |s: isize| s >= 0 && s % size == 0;
     if may_copy
-        && (!is_empty && address % dtype.size() != 0 || strides.iter().flatten().any(|&s| !fits(s)))
+        && (!is_empty && !address.is_multiple_of(dtype.size()) || strides.iter().flatten().any(|&s| !fits(s)))
         && let Ok(copy) = object.call_method0("copy")
     {
         return from_array(&copy, false);
     }
     let layout = match strides {
-        _ if !is_empty && address % dtype.size() != 0 => {
+        _ if !is_empty && !address.is_multiple_of(dtype.size()) => {
             return Err(value_error(
                 "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
             ));

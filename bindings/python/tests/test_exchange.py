@@ -174,3 +174,26 @@ def test_parameters_come_back_as_such(tmp_path):
         assert first.requires_grad and not second.requires_grad and second.tolist() == [0.0, 1.0, 2.0]
     with open(path, "rb") as file:
         assert type(torch.load(io.BytesIO(file.read()), map_location="cpu")["deep"][1]) is torch.nn.Parameter
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])
+def test_unaligned_arrays_are_copied_not_shared(shape):
+    """Contiguous arrays whose memory does not start at a multiple of the element size."""
+    unaligned = np.frombuffer(bytearray(b"\0" + np.array([1.5, 2.5], dtype=np.float32).tobytes()), dtype=np.uint8)[1:].view(np.float32).reshape(shape)
+    assert not unaligned.flags.aligned
+    with pytest.raises(ValueError, match="aligned"):
+        torch.from_numpy(unaligned)
+    with pytest.raises(ValueError, match="aligned"):
+        torch.as_tensor(unaligned)
+    assert torch.tensor(unaligned).reshape(-1).tolist() == [1.5, 2.5]
+
+
+def test_bools_of_other_bytes_are_true():
+    bytes_ = np.array([0, 1, 2, 255], dtype=np.uint8)
+    for shared in (torch.from_numpy(bytes_.view(bool)), torch.from_dlpack(bytes_.view(bool)), torch.from_numpy(bytes_).view(torch.bool)):
+        assert shared.tolist() == [False, True, True, True]
+        assert shared.sum().item() == 3
+        assert shared.cumsum(0).tolist() == [0, 1, 2, 3]
+        assert (shared & torch.tensor(True)).tolist() == [False, True, True, True]
+    bytes_[0] = 7
+    assert shared.all().item()

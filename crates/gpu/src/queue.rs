@@ -36,10 +36,7 @@ struct State<C> {
 }
 
 impl<C> Pending<C> {
-    fn new(
-        ready: impl Fn() -> bool + Send + 'static,
-        issue: impl FnOnce(&C) -> Result<()> + Send + 'static,
-    ) -> Self {
+    fn new(ready: impl Fn() -> bool + Send + 'static, issue: impl FnOnce(&C) -> Result<()> + Send + 'static) -> Self {
         Self { thread: thread::current().id(), ready: Box::new(ready), issue: Box::new(issue) }
     }
 }

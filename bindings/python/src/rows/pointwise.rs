@@ -325,8 +325,7 @@ fn frexp(input: &Tensor) -> Result<Out> {
         return Err(Error::dtype(format!("torch.frexp() only supports floating-point dtypes, not {}", input.dtype())));
     }
     if input.dtype() != DType::F64 {
-        // Double precision has powers of two for all of a smaller dtype's numbers, those below its normal ones
-        // included.
+        // Double precision has powers of two for all numbers of a smaller dtype, also below its normal ones.
         let Out::Named(names, parts) = frexp(&input.to_dtype(DType::F64)?)? else {
             return Err(Error::value("frexp: internal error: two results expected"));
         };
