@@ -8,6 +8,7 @@ that PyTorch itself defines. A name that is absent here can be imported and rais
 """
 
 import importlib
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -86,10 +87,16 @@ print(json.dumps([modules, failed, plain]))
 """
 
 
+def package():
+    """The folder of the front: the installed one, or the tree's."""
+    found = importlib.util.find_spec("rushlight")
+    return str(pathlib.Path(found.origin).parent.parent) if found and found.origin else str(HERE / "python")
+
+
 def imports(names, bare=False):
     """Modules and names that cannot be imported here, and modules that are not packages."""
     run = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(HERE / 'python')!r})\n{PROGRAM}", "bare" if bare else "whole"], input=json.dumps(names),
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {package()!r})\n{PROGRAM}", "bare" if bare else "whole"], input=json.dumps(names),
         capture_output=True, text=True,
     )
     if run.returncode:

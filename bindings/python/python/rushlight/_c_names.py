@@ -24,7 +24,6 @@ _NAMES = {
     "TensorBase": _C.Tensor,
     "_TensorBase": _C.Tensor,
     "_TensorMeta": type(_C.Tensor),
-    "_has_xpu": bool(getattr(_C, "_accelerator_type", str)() == "xpu"),
     "_has_cuda": False,
     "_has_mps": False,
     "_is_cow_tensor": lambda tensor: False,
@@ -44,6 +43,17 @@ _NAMES.update(dict.fromkeys(
     "_has_mkldnn has_mkl _is_functorch_wrapped_tensor".split(),
     _no,
 ))
+
+
+class _Module(types.ModuleType):
+    """The compiled module; what needs a driver is looked up when it is read."""
+
+    @property
+    def _has_xpu(self):
+        return self._accelerator_type() == "xpu"
+
+
+_C.__class__ = _Module
 for _name, _value in _NAMES.items():
     if not hasattr(_C, _name):
         setattr(_C, _name, _value)

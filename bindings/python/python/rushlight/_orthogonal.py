@@ -239,12 +239,35 @@ _DERIVATIVES = {
 }
 
 
+def _recorded(name, compute, derivative):
+    """A function of floats (integers are converted) computed in float64; ``derivative(x, y)`` is its slope."""
+    from .autograd import Function
+
+    class Recorded(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = compute(x.detach().double()).to(x.dtype)
+            ctx.save_for_backward(x, y)
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy * derivative(*ctx.saved_tensors)
+
+    Recorded.__name__ = Recorded.__qualname__ = name
+
+    def function(input, *, out=None):
+        if not isinstance(input, _C.Tensor):
+            raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
+        made = Recorded.apply(input if input.is_floating_point() else input.to(_C.get_default_dtype()))
+        return made if out is None else out.copy_(made)
+
+    return function
+
+
 def _unary(name, compute):
     if name in _DERIVATIVES:
-        from .special import _elementwise
-
-        derivative = _DERIVATIVES[name]
-        function = _elementwise(name, compute, lambda inputs, out: [lambda: derivative(inputs[0], out)])
+        function = _recorded(name, compute, _DERIVATIVES[name])
     else:
 
         def function(input, *, out=None):

@@ -3,7 +3,7 @@
 import functools
 import math
 
-from .. import _C
+from ... import _C
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser", "nuttall"]
 
@@ -66,7 +66,7 @@ def kaiser(k, last, *, beta=12.0):
     """Kaiser's window of Bessel functions."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-    from ..special import i0
+    from ...special import i0
 
     inside = (1 - (2 * k / last - 1) ** 2).clamp(min=0)
     return i0(beta * inside.sqrt()) / i0(_C.tensor(float(beta), dtype=_C.float64))
