@@ -133,7 +133,7 @@ impl Tensor {
                 self.run(call::Reduce {
                     op,
                     x: self.engine_view(),
-                    reduced: call::Marks::from_slice(&mask),
+                    reduced: call::Marks::from_slice(mask),
                     out: self.engine_view(),
                 })?;
                 Err(refusal("reduction", self.dtype()))

@@ -56,7 +56,7 @@ impl Tensor {
             out.run(call::Reduce {
                 op,
                 x: self.engine_view(),
-                reduced: call::Marks::from_slice(&mask),
+                reduced: call::Marks::from_slice(mask),
                 out: out.engine_view(),
             })?;
         }

@@ -79,13 +79,13 @@ macro_rules! form {
 
             #[inline]
             #[allow(unused_variables)]
-            pub(in crate::backend::call) fn visit<'s, $V>($x: &'s $Of, $access: Access, $f: &mut dyn FnMut(Access, &'s $V)) {
+            pub(in crate::backend::call) fn visit<'s, $V>($x: &'s Of<$V>, $access: Access, $f: &mut dyn FnMut(Access, &'s $V)) {
                 $($visit)*
             }
 
             #[inline]
             #[allow(unused_variables)]
-            pub(in crate::backend::call) fn map<$V, W>($x: &$Of, $access: Access, $f: &mut dyn FnMut(Access, &$V) -> W) -> Of<W> {
+            pub(in crate::backend::call) fn map<$V, W>($x: &Of<$V>, $access: Access, $f: &mut dyn FnMut(Access, &$V) -> W) -> Of<W> {
                 $($map)*
             }
         }
