@@ -48,7 +48,8 @@ impl Xpu {
         let alike = |v: &View| v.dtype() == param.dtype() && v.numel() == param.numel() && v.layout().is_contiguous();
         if ![Some(param), Some(grad), update.state[0], update.state[1], update.state[2]].iter().flatten().all(alike) {
             let whole = call::Update { live: Vec::new(), updates: vec![*update], grad_scale, found_inf: None };
-            return rushlight_core::backend::composed::run(param.storage().backend(), &whole.into());
+            // SAFETY: a part of the caller's call.
+            return unsafe { rushlight_core::backend::composed::run(param.storage().backend(), &whole.into()) };
         }
         if param.numel() == 0 {
             return Ok(());

@@ -177,6 +177,7 @@ pub unsafe fn execute(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
     // SAFETY: the caller's promise.
     match unsafe { engine.run(call) }? {
         Outcome::Done => Ok(()),
-        Outcome::Declined => composed::run(engine, call),
+        // SAFETY: as above.
+        Outcome::Declined => unsafe { composed::run(engine, call) },
     }
 }

@@ -30,7 +30,10 @@ use super::{Backend, Call, View};
 use crate::{Error, Result};
 
 /// Runs the default body of a call that the engine declined.
-pub fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
+///
+/// # Safety
+/// As for [`Backend::run`].
+pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
     match call {
         Call::Arange(c) => indexing::arange(c),
         Call::Permutation(c) => random::permutation(c),
