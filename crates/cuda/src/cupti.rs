@@ -1,10 +1,11 @@
 //! CUPTI: NVIDIA's records of kernels, copies and driver calls, for the profiler.
 //!
 //! Where the library is missing, or another profiler holds it, the engine times its launches by events instead
-//! (`rushlight_gpu::timing`).
+//! (`rushlight_gpu::device::timing`).
 
 use crate::api;
-use rushlight_gpu::timing::EVENTS;
+use rushlight_core::sync::lock;
+use rushlight_gpu::device::timing::EVENTS;
 use rushlight_profile::{Category, Details, Event, Place, Source, clock};
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{CStr, c_char, c_void};
@@ -65,7 +66,7 @@ static RECORDS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
 static OFFSET: AtomicI64 = AtomicI64::new(0);
 
 fn records() -> MutexGuard<'static, Vec<Event>> {
-    RECORDS.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&RECORDS)
 }
 
 /// Gives CUPTI memory to write to.
@@ -243,7 +244,7 @@ impl Source for Activity {
             return EVENTS.stop();
         }
         let Ok(cupti) = Cupti::get() else { return Vec::new() };
-        rushlight_gpu::timing::synchronize_all();
+        rushlight_gpu::device::timing::synchronize_all();
         // SAFETY: kinds of records that were enabled.
         unsafe {
             (cupti.flush)(FORCED);

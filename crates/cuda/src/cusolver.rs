@@ -2,9 +2,9 @@
 
 use crate::api;
 use rushlight_core::{DType, Error, Result};
-use rushlight_gpu::driver::{DevicePtr, Handle};
-use rushlight_gpu::factorisations::{Room, Routine, Triangle, Vectors, Vendor};
-use rushlight_gpu::lt::data;
+use rushlight_gpu::vendor::driver::{DevicePtr, Handle};
+use rushlight_gpu::vendor::factorisations::{Room, Routine, Triangle, Vectors, Vendor};
+use rushlight_gpu::vendor::lt::data;
 use std::ffi::{c_int, c_schar, c_void};
 
 api! {
@@ -122,7 +122,7 @@ fn check(call: &str, code: i32) -> Result<()> {
 pub struct Nvidia;
 
 impl Vendor for Nvidia {
-    fn solver(&self) -> Result<Box<dyn rushlight_gpu::factorisations::Solver>> {
+    fn solver(&self) -> Result<Box<dyn rushlight_gpu::vendor::factorisations::Solver>> {
         let api = Cusolver::get()?;
         let (mut handle, mut params) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: handles to write to.
@@ -133,7 +133,7 @@ impl Vendor for Nvidia {
         Ok(Box::new(Solver { api, handle, params }))
     }
 
-    fn triangular(&self) -> Result<Box<dyn rushlight_gpu::factorisations::Triangular>> {
+    fn triangular(&self) -> Result<Box<dyn rushlight_gpu::vendor::factorisations::Triangular>> {
         let api = Cublas::get()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: a handle to write to.
@@ -165,7 +165,7 @@ fn job(vectors: Vectors) -> c_schar {
     }) as c_schar
 }
 
-impl rushlight_gpu::factorisations::Solver for Solver {
+impl rushlight_gpu::vendor::factorisations::Solver for Solver {
     fn swaps(&self) -> DType {
         DType::I64
     }
@@ -372,7 +372,7 @@ struct Triangular {
 // SAFETY: as for the solver.
 unsafe impl Send for Triangular {}
 
-impl rushlight_gpu::factorisations::Triangular for Triangular {
+impl rushlight_gpu::vendor::factorisations::Triangular for Triangular {
     fn records(&self) -> bool {
         true
     }

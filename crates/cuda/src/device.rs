@@ -5,8 +5,8 @@ use crate::nvrtc::Nvrtc;
 use crate::{LIBRARIES, cuda_version};
 use rushlight_core::backend::Properties;
 use rushlight_core::{Device, Error, Result};
-use rushlight_gpu::driver::{MatrixUnits, Opened};
-use rushlight_gpu::driver_calls::NO_DEVICE;
+use rushlight_gpu::vendor::calls::NO_DEVICE;
+use rushlight_gpu::vendor::driver::{MatrixUnits, Opened};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 

@@ -2,8 +2,8 @@
 
 use crate::api;
 use rushlight_core::{Error, Result};
-use rushlight_gpu::driver::{Boxes, DevicePtr, Handle, Launch, TensorMap};
-use rushlight_gpu::driver_calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use rushlight_gpu::vendor::calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use rushlight_gpu::vendor::driver::{Boxes, DevicePtr, Handle, Launch, TensorMap};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 api! {
@@ -127,7 +127,7 @@ impl Driver {
 
 rushlight_gpu::driver_errors!(Driver, "CUDA");
 
-impl rushlight_gpu::driver::Driver for Driver {
+impl rushlight_gpu::vendor::driver::Driver for Driver {
     rushlight_gpu::driver_calls! {
         prefix: "cu",
         synchronize: "cuCtxSynchronize",

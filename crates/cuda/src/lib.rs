@@ -29,11 +29,11 @@ pub use device::{count as device_count, properties};
 use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
 use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
-use rushlight_gpu::driver::{Convolutions, Factorisations, Libraries, Products};
-use rushlight_gpu::factorisations::Routines;
-use rushlight_gpu::library::{Search, triple};
-use rushlight_gpu::lt::Lt;
-use rushlight_gpu::nccl::Nccl;
+use rushlight_gpu::vendor::driver::{Convolutions, Factorisations, Libraries, Products};
+use rushlight_gpu::vendor::factorisations::Routines;
+use rushlight_gpu::vendor::library::{Search, triple};
+use rushlight_gpu::vendor::lt::Lt;
+use rushlight_gpu::vendor::nccl::Nccl;
 
 /// Where NVIDIA's libraries are.
 const SEARCH: Search = Search {

@@ -2,11 +2,11 @@
 
 use crate::api;
 use rushlight_core::{Error, Result};
-use rushlight_gpu::driver::Compiler;
-use rushlight_gpu::rtc::Rtc;
+use rushlight_gpu::vendor::driver::Compiler;
+use rushlight_gpu::vendor::rtc::Rtc;
 use std::ffi::{c_char, c_int};
 
-type Program = rushlight_gpu::driver::Handle;
+type Program = rushlight_gpu::vendor::driver::Handle;
 
 api! {
     /// The run-time compiler.

@@ -3,8 +3,8 @@
 
 use crate::nvrtc::Nvrtc;
 use rushlight_gpu::catalogue::{self, Case, check_complete, each_apart, every_branch, families, pointwise, skip};
-use rushlight_gpu::driver::{Compiler, MatrixUnits};
-use rushlight_gpu::kernel::waiting;
+use rushlight_gpu::launch::kernel::waiting;
+use rushlight_gpu::vendor::driver::{Compiler, MatrixUnits};
 use std::collections::BTreeSet;
 
 /// Names of the kernels that the cases have.

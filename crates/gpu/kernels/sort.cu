@@ -100,6 +100,96 @@ extern "C" __global__ void sort_gather(Nest<3> lines, const Item* items, const T
 }
 #endif
 
+#ifdef TOPK_SHORT
+// The first `kept` of lines of at most SHORT elements in order, a line to a thread.
+extern "C" __global__ void __launch_bounds__(128) topk_short(Nest<3> lines, const T* x, T* values, i64* indices, u64 count, u64 length, u64 kept, u64 x_step, u64 value_step, u64 index_step, u32 descending) {
+    u64 line = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+    if (line >= count) return;
+    idx at[3];
+    lines.offsets((idx)line, at);
+    u64 keys[SHORT];
+#pragma unroll
+    for (u32 i = 0; i < SHORT; i++) {
+        u64 key = 0;
+        if (i < length) key = image(x[at[0] + i * x_step]);
+        keys[i] = descending ? ~key : key;
+    }
+    u32 taken = 0;
+    for (u64 k = 0; k < kept; k++) {
+        u32 best = SHORT;
+        u64 least = 0;
+#pragma unroll
+        for (u32 i = 0; i < SHORT; i++) {
+            bool open = i < length && !(taken >> i & 1);
+            if (open && (best == SHORT || keys[i] < least)) best = i, least = keys[i];
+        }
+        taken |= 1u << best;
+        values[at[1] + k * value_step] = x[at[0] + best * x_step];
+        indices[at[2] + k * index_step] = (i64)best;
+    }
+}
+#endif
+
+#ifdef TOPK_ROWS
+// The first `kept` of lines of at most 256 * ITEMS elements in order, a line to a block. Each thread knows the first of
+// its own elements; the block's first is the first of these.
+extern "C" __global__ void __launch_bounds__(256) topk_rows(Nest<3> lines, const T* x, T* values, i64* indices, u64 length, u64 kept, u64 x_step, u64 value_step, u64 index_step, u32 descending) {
+    __shared__ u64 shared[2][32];
+    idx at[3];
+    lines.offsets((idx)blockIdx.x, at);
+    u64 keys[ITEMS];
+    u32 open = 0;
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) {
+        u64 place = i * 256 + threadIdx.x;
+        keys[i] = 0;
+        if (place < length) {
+            u64 key = image(x[at[0] + place * x_step]);
+            keys[i] = descending ? ~key : key;
+            open |= 1u << i;
+        }
+    }
+    const u64 none = 0xffffffffffffffffULL;
+    Item own;
+    bool stale = true;
+    for (u64 k = 0; k < kept; k++) {
+        if (stale) {
+            own.image = none;
+            own.position = none;
+#pragma unroll
+            for (u32 i = 0; i < ITEMS; i++)
+                if (open >> i & 1) {
+                    Item item;
+                    item.image = keys[i];
+                    item.position = i * 256 + threadIdx.x;
+                    if (before(item, own)) own = item;
+                }
+        }
+        Item best = own;
+        for (int mask = 16; mask > 0; mask /= 2) {
+            Item other = shuffle_xor(best, mask);
+            if (before(other, best)) best = other;
+        }
+        // Values of this round are not read any more when those of the next are written: a barrier is between them.
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) shared[0][threadIdx.x / 32] = best.image, shared[1][threadIdx.x / 32] = best.position;
+        __syncthreads();
+        for (u32 w = 0; w < 8; w++) {
+            Item other;
+            other.image = shared[0][w];
+            other.position = shared[1][w];
+            if (w == 0 || before(other, best)) best = other;
+        }
+        stale = best.position % 256 == threadIdx.x;
+        if (stale) {
+            open &= ~(1u << (u32)(best.position / 256));
+            values[at[1] + k * value_step] = x[at[0] + best.position * x_step];
+            indices[at[2] + k * index_step] = (i64)best.position;
+        }
+    }
+}
+#endif
+
 #ifdef SEARCH
 // The insertion point of each value in its row of `sorted`: before equal elements, or after them (`right`).
 extern "C" __global__ void searchsorted(Nest<3> rows, const T* sorted, const T* values, OUT* out, u64 count, u64 columns, u64 length, u64 sorted_step, u64 value_step, u64 out_step, u32 right) {

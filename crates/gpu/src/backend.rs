@@ -1,10 +1,11 @@
 //! Implementation of the `Backend` trait: dispatches to each family's module.
 
 use crate::device::Gpu;
-use crate::driver::{Handle, Opened};
-use crate::matmul::Gelu;
-use crate::stream::Event;
+use crate::device::stream::Event;
+use crate::families::matmul::Gelu;
+use crate::vendor::driver::{Handle, Opened};
 use rushlight_core::backend::*;
+use rushlight_core::sync::lock;
 use rushlight_core::{Device, Error, Result};
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
@@ -38,7 +39,7 @@ impl Fleet {
         if let Some(started) = slot.get() {
             return Ok(started);
         }
-        let _turn = self.starting.lock().unwrap_or_else(|e| e.into_inner());
+        let _turn = lock(&self.starting);
         if let Some(started) = slot.get() {
             return Ok(started);
         }
@@ -128,7 +129,11 @@ impl Backend for GpuBackend {
         }
         gpu.write(src, to, gpu.stream()?)?;
         // The driver has copied pageable memory when the call returns.
-        if crate::host::is_pinned(src.as_ptr()) { Event::at(gpu, gpu.lane().stream)?.synchronize() } else { Ok(()) }
+        if crate::device::host::is_pinned(src.as_ptr()) {
+            Event::at(gpu, gpu.lane().stream)?.synchronize()
+        } else {
+            Ok(())
+        }
     }
 
     fn download(&self, src: &Storage, offset: usize, dst: &mut [u8]) -> Result<()> {
@@ -154,6 +159,13 @@ impl Backend for GpuBackend {
         }
     }
 
+    fn prepare(&self, call: &Call<View>) -> Result<bool> {
+        match call {
+            Call::Fused(c) => self.0.prepare_fused(c),
+            _ => Ok(true),
+        }
+    }
+
     fn allocator(&self) -> Option<&dyn CachingAllocator> {
         Some(&self.0)
     }
@@ -172,14 +184,14 @@ impl Backend for GpuBackend {
 
     unsafe fn upload_pinned(&self, src: *const u8, bytes: usize, dst: &Storage, offset: usize) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { crate::host::upload_pinned(src, bytes, dst, offset) }
+        unsafe { crate::device::host::upload_pinned(src, bytes, dst, offset) }
     }
 
     fn copy_from_peer(&self, src: &Storage, src_offset: usize, dst: &Storage, bytes: usize) -> Result<Outcome> {
         if Gpu::of("copy_from_peer", src).is_err() {
             return Ok(Outcome::Declined);
         }
-        crate::host::copy_between(src, src_offset, dst, bytes).map(|()| Outcome::Done)
+        crate::device::host::copy_between(src, src_offset, dst, bytes).map(|()| Outcome::Done)
     }
 
     unsafe fn run(&self, call: &Call<View>) -> Result<Outcome> {
@@ -192,6 +204,7 @@ impl Backend for GpuBackend {
             Call::Pointwise(c) => gpu.pointwise(c.op, c.compute, &c.inputs, &c.params, c.out)?,
             Call::PointwiseGrad(c) => gpu.pointwise_grad(c.op, c.wrt, c.compute, c.values, &c.params, c.out)?,
             Call::Select(c) => gpu.select(c.condition, c.a, c.b, c.out)?,
+            Call::Fused(c) => return gpu.fused(c).map(Outcome::from),
             Call::Dropout(c) => gpu.dropout(c.x, c.p, c.stream, c.out)?,
             Call::Reduce(c) => gpu.reduce(c.op, c.x, &c.reduced, c.out)?,
             Call::ArgReduce(c) => gpu.arg_reduce(c.op, c.x, c.dim, c.values, c.indices)?,
@@ -259,6 +272,8 @@ impl Backend for GpuBackend {
             | Call::ResampleBackward(_)
             | Call::Distances(_)
             | Call::Euclidean(_)
+            | Call::Complex(_)
+            | Call::Fft(_)
             | Call::PackedMatMul(_) => return Ok(Outcome::Declined),
         }
         Ok(Outcome::Done)

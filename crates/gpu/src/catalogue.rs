@@ -1,14 +1,18 @@
 //! Every kernel in the forms in use. A vendor's crate compiles them in its tests for the architectures it
 //! knows.
 
-use crate::driver::MatrixUnits;
-use crate::kernel::{Defines, Family, entries};
-use crate::pointwise::{Form, Formula, Lanes};
-use crate::rows::Rows;
-use crate::{
-    attention, batch_norm, capture, collectives, conv, conv_few, cross_entropy, flash, flash_hopper, flash_mfma,
-    foreach, index, linalg, matmul, pool, recurrent, reduce, row_norm, scan, shared_memory, softmax, sort,
+use crate::comm::{collectives, shared_memory};
+use crate::device::capture;
+use crate::families::attention::{self, flash, flash_hopper, flash_mfma};
+use crate::families::conv::{self, few as conv_few};
+use crate::families::pointwise::{Form, Formula, Lanes};
+use crate::families::{
+    batch_norm, cross_entropy, foreach, fused, index, linalg, matmul, pooling, recurrent, reduce, row_norm, scan,
+    softmax, sort,
 };
+use crate::launch::kernel::{Defines, Family, entries};
+use crate::launch::rows::Rows;
+use crate::vendor::driver::MatrixUnits;
 use rushlight_core::backend::{Activation, ReduceOp};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Pointwise, Result};
@@ -104,6 +108,9 @@ pub fn pointwise() -> Vec<Case> {
 
 pub fn families(units: MatrixUnits) -> Vec<Case> {
     let mut cases = Vec::new();
+    for lanes in [4, 1] {
+        cases.push(case(format!("fused, {lanes} lanes"), Family::Fused, fused::example(lanes)));
+    }
     let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
     for dtype in FLOATS {
         for (columns, what) in [(512, "cached"), (1 << 20, "streamed"), (7, "odd")] {
@@ -144,11 +151,11 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             add(format!("conv few {part} {dtype}"), Family::ConvFew, form.defines(part));
         }
         for (taps, last, lanes) in [
-            (pool::Taps::Dense, true, 16 / dtype.size() as u16),
-            (pool::Taps::Adaptive, false, 1),
-            (pool::Taps::Dilated, true, 1),
+            (pooling::Taps::Dense, true, 16 / dtype.size() as u16),
+            (pooling::Taps::Adaptive, false, 1),
+            (pooling::Taps::Dilated, true, 1),
         ] {
-            let form = pool::Form { dtype, taps, wide: lanes == 1, last, lanes };
+            let form = pooling::Form { dtype, taps, wide: lanes == 1, last, lanes };
             add(format!("pool {form:?}"), Family::Pool, form.defines());
         }
         for part in
@@ -200,7 +207,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         add(format!("foreach scale {dtype}"), Family::Foreach, foreach::scale_defines(dtype, DType::F32, true));
         add(format!("epilogue {dtype}"), Family::MatMul, matmul::epilogue_defines(dtype, true, Activation::Gelu));
         let dropout = Defines::default().define("DROPOUT", 1).define("WIDE", 1).define("WORDS", 1).define("DENSE", 1);
-        let dropout = dropout.dtype("T", dtype).define("WIDE_T", crate::kernel::wide_type(dtype));
+        let dropout = dropout.dtype("T", dtype).define("WIDE_T", crate::launch::kernel::wide_type(dtype));
         add(format!("dropout {dtype}"), Family::Random, dropout);
     }
     add("a step's begin".into(), Family::Capture, capture::begin_defines());
@@ -242,6 +249,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         }
         let all =
             sort::defines("SORT_RUNS", dtype).define("SORT_MERGE", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
+        let all = all.define("TOPK_SHORT", 1).define("SHORT", 8).define("TOPK_ROWS", 1).define("ITEMS", 4);
         add(format!("sort {dtype}"), Family::Sort, all.dtype("OUT", DType::I32));
         for code in [1, 4] {
             let defines = index::fold_defines("SEGMENTS", code, dtype).define("SCATTER", 1);
@@ -283,7 +291,7 @@ pub fn each_apart() -> Vec<Case> {
     let share = batch_norm::Share { lanes: 8, channels: 1, across: false, wide: false };
     let form = attention::Form { dtype: DType::F32, tile: 16, causal: false, mask: 0, dropout: false };
     let few = conv_few::Form { dtype: DType::F32, channels: [3, 6], kernel: [5, 5], flipped: false, slices: 6 };
-    let pooling = pool::Form { dtype: DType::F32, taps: pool::Taps::Dense, wide: false, last: true, lanes: 4 };
+    let pooling = pooling::Form { dtype: DType::F32, taps: pooling::Taps::Dense, wide: false, last: true, lanes: 4 };
     let cases = [
         (Family::Softmax, rows.defines().define("LOG", 0)),
         (Family::Softmax, softmax::column_defines(true, DType::F32)),

@@ -1,9 +1,9 @@
 //! Runs kernels with producer and consumer warps on an emulated multiprocessor (`emulator/`). Needs a C++ compiler, but
 //! no GPU.
 
-use crate::attention::Form;
-use crate::flash::Part;
-use crate::flash_hopper::Shape;
+use crate::families::attention::Form;
+use crate::families::attention::flash::Part;
+use crate::families::attention::flash_hopper::Shape;
 use rushlight_core::DType;
 use std::path::Path;
 use std::process::Command;

@@ -4,8 +4,8 @@
 
 use crate::api;
 use rushlight_core::Result;
-use rushlight_gpu::driver::{DevicePtr, Handle, Launch};
-use rushlight_gpu::driver_calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use rushlight_gpu::vendor::calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use rushlight_gpu::vendor::driver::{DevicePtr, Handle, Launch};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 api! {
@@ -113,7 +113,7 @@ impl Hip {
 
 rushlight_gpu::driver_errors!(Hip, "HIP");
 
-impl rushlight_gpu::driver::Driver for Hip {
+impl rushlight_gpu::vendor::driver::Driver for Hip {
     rushlight_gpu::driver_calls! {
         prefix: "hip",
         synchronize: "hipDeviceSynchronize",

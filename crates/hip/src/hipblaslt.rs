@@ -2,8 +2,8 @@
 
 use crate::api;
 use rushlight_core::{Error, Result};
-use rushlight_gpu::driver::{DevicePtr, Handle};
-use rushlight_gpu::lt::{Numbers, Table};
+use rushlight_gpu::vendor::driver::{DevicePtr, Handle};
+use rushlight_gpu::vendor::lt::{Numbers, Table};
 use std::ffi::{c_int, c_void};
 
 api! {

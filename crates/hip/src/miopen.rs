@@ -2,9 +2,10 @@
 
 use crate::api;
 use rushlight_core::backend::Conv;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
-use rushlight_gpu::conv_library::{Dense, Descriptors, MAX_PLANS, Shapes, WORKSPACE, numbers};
-use rushlight_gpu::driver::{Convolutions, DevicePtr, Handle};
+use rushlight_gpu::vendor::conv_library::{Dense, Descriptors, MAX_PLANS, Shapes, WORKSPACE, numbers};
+use rushlight_gpu::vendor::driver::{Convolutions, DevicePtr, Handle};
 use rushlight_gpu::{Gpu, Order, Pass, Recent};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -155,7 +156,7 @@ impl Library {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     /// Descriptor of a dense tensor; `None` if the library does not support it.

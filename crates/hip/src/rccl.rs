@@ -2,7 +2,7 @@
 
 use crate::SEARCH;
 use rushlight_core::Result;
-use rushlight_gpu::nccl::Nccl;
+use rushlight_gpu::vendor::nccl::Nccl;
 use std::sync::OnceLock;
 
 /// The library, or the reason why it is missing.

@@ -1,9 +1,10 @@
 //! Matrix products by rocBLAS: `f64`, and all dtypes if hipBLASLt is missing.
 
 use crate::api;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
-use rushlight_gpu::driver::{DevicePtr, Handle, Products, Rest};
-use rushlight_gpu::lt::{Lt, Matrix};
+use rushlight_gpu::vendor::driver::{DevicePtr, Handle, Products, Rest};
+use rushlight_gpu::vendor::lt::{Lt, Matrix};
 use rushlight_gpu::{Gemm, Gpu};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard};
@@ -99,7 +100,7 @@ impl Library {
     }
 
     fn state(&self) -> MutexGuard<'_, Option<State>> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     fn run(&self, api: &Rocblas, g: &Gemm, [a, b, out]: [Matrix; 3], stream: Handle) -> Result<()> {

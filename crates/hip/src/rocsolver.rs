@@ -4,8 +4,8 @@
 use crate::api;
 use crate::rocblas::Rocblas;
 use rushlight_core::{DType, Error, Result};
-use rushlight_gpu::driver::{DevicePtr, Handle};
-use rushlight_gpu::factorisations::{Room, Routine, Triangle, Vectors, Vendor};
+use rushlight_gpu::vendor::driver::{DevicePtr, Handle};
+use rushlight_gpu::vendor::factorisations::{Room, Routine, Triangle, Vectors, Vendor};
 use std::ffi::{c_char, c_int, c_void};
 
 api! {
@@ -104,14 +104,14 @@ impl Owned {
 pub struct Amd;
 
 impl Vendor for Amd {
-    fn solver(&self) -> Result<Box<dyn rushlight_gpu::factorisations::Solver>> {
+    fn solver(&self) -> Result<Box<dyn rushlight_gpu::vendor::factorisations::Solver>> {
         let api = Rocsolver::get()?;
         // The version query shows that the library works.
         api.version()?;
         Ok(Box::new(Solver { api, blas: Owned::new()? }))
     }
 
-    fn triangular(&self) -> Result<Box<dyn rushlight_gpu::factorisations::Triangular>> {
+    fn triangular(&self) -> Result<Box<dyn rushlight_gpu::vendor::factorisations::Triangular>> {
         let blas = Owned::new()?;
         match (blas.api.strsm, blas.api.dtrsm, blas.api.strsm_batched, blas.api.dtrsm_batched) {
             (Some(strsm), Some(dtrsm), Some(strsm_batched), Some(dtrsm_batched)) => {
@@ -127,7 +127,7 @@ struct Solver {
     blas: Owned,
 }
 
-impl rushlight_gpu::factorisations::Solver for Solver {
+impl rushlight_gpu::vendor::factorisations::Solver for Solver {
     fn swaps(&self) -> DType {
         DType::I32
     }
@@ -225,7 +225,7 @@ struct Triangular {
     many: [TrsmBatched; 2],
 }
 
-impl rushlight_gpu::factorisations::Triangular for Triangular {
+impl rushlight_gpu::vendor::factorisations::Triangular for Triangular {
     /// rocBLAS may allocate workspace inside a call, which a recording forbids.
     fn records(&self) -> bool {
         false

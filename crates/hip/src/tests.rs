@@ -6,7 +6,7 @@
 
 use crate::hiprtc::Hiprtc;
 use rushlight_gpu::catalogue::{self, Case, check_complete, each_apart, every_branch, families, pointwise, skip};
-use rushlight_gpu::driver::{Compiler, MatrixUnits};
+use rushlight_gpu::vendor::driver::{Compiler, MatrixUnits};
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -2,8 +2,8 @@
 
 use crate::{Gpu, GpuProcess, text};
 use rushlight_core::{Error, Result};
-use rushlight_gpu::library::Search;
 use rushlight_gpu::library_api;
+use rushlight_gpu::vendor::library::Search;
 use std::path::Path;
 use std::sync::OnceLock;
 

@@ -4,8 +4,9 @@ use crate::backend::XpuBackend;
 use crate::driver::{Driver, Queue};
 use crate::program::Kernels;
 use rushlight_core::backend::Properties;
+use rushlight_core::sync::lock;
 use rushlight_core::{Backend, DType, Device, Error, Layout, Result, Storage, View};
-use rushlight_gpu::alloc::{Fence, Memory, Source};
+use rushlight_gpu::device::alloc::{Fence, Memory, Source};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -66,7 +67,7 @@ impl Xpu {
     }
 
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.memory)
     }
 
     /// Allocates `bytes` (not zero).

@@ -7,6 +7,7 @@ use crate::driver::{Abilities, Address, Arg, Driver, Kernel, Mark, Program, Queu
 use crate::matmul_xmx::MatrixUnits;
 use crate::opencl::{self, Api, Handle, check, failed, info};
 use crate::platform::Found;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -239,12 +240,12 @@ impl Driver for OpenCl {
             return Ok(None);
         }
         self.held.fetch_add(bytes, Relaxed);
-        self.sizes.lock().unwrap_or_else(|e| e.into_inner()).insert(address as u64, bytes);
+        lock(&self.sizes).insert(address as u64, bytes);
         Ok(Some(address as u64))
     }
 
     unsafe fn free(&self, address: Address) {
-        if let Some(bytes) = self.sizes.lock().unwrap_or_else(|e| e.into_inner()).remove(&address) {
+        if let Some(bytes) = lock(&self.sizes).remove(&address) {
             self.held.fetch_sub(bytes, Relaxed);
         }
         // SAFETY: the caller's promise.
@@ -367,7 +368,7 @@ impl Driver for OpenCl {
     ) -> Result<()> {
         let api = self.api();
         let handle = kernel.handle as Handle;
-        let _turn = kernel.lock.lock().unwrap_or_else(|e| e.into_inner());
+        let _turn = lock(&kernel.lock);
         for (i, arg) in args.iter().enumerate() {
             // SAFETY: the caller's promise about the kernel's arguments.
             let status = unsafe {

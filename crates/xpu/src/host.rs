@@ -4,8 +4,9 @@ use crate::backend::XpuBackend;
 use crate::device::Xpu;
 use crate::stream::MarkFence;
 use rushlight_core::backend::{Pinned, PinnedMemory};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result, Storage};
-use rushlight_gpu::alloc::Fence;
+use rushlight_gpu::device::alloc::Fence;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -33,7 +34,7 @@ impl Block {
 static BLOCKS: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
 
 fn blocks() -> MutexGuard<'static, BTreeMap<usize, Block>> {
-    BLOCKS.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&BLOCKS)
 }
 
 /// A block owned by a tensor; returned to the cache when dropped.

@@ -7,7 +7,7 @@ use crate::driver::Kernel;
 use crate::program::{At, Defines, Family, Key, Kind, Number, run};
 use rushlight_core::backend::Scatter;
 use rushlight_core::{DType, Dims, Operand, Result, Scalar, View};
-use rushlight_gpu::plan::{Nest, loops, merged};
+use rushlight_gpu::launch::nest::{Nest, loops, merged};
 
 const GROUP: usize = 64;
 /// From this many lines on, or with lines up to [`SHORT_LINE`], each work item scatters a line.

@@ -41,6 +41,7 @@ mod update;
 use backend::XpuBackend;
 pub use limits::Limits;
 use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
+use rushlight_core::sync::lock;
 use rushlight_core::{Backend, Device, Error, ErrorKind, Result};
 use std::sync::{Mutex, OnceLock};
 
@@ -84,7 +85,7 @@ fn started(index: usize) -> Result<&'static XpuBackend> {
     if let Some(started) = slot.get() {
         return Ok(started);
     }
-    let _turn = STARTING.lock().unwrap_or_else(|e| e.into_inner());
+    let _turn = lock(&STARTING);
     if let Some(started) = slot.get() {
         return Ok(started);
     }

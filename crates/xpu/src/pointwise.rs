@@ -7,7 +7,7 @@ use crate::program::{Argument, At, Defines, Family, Key, Kind, Number, converted
 use crate::row_text::RowText;
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
-use rushlight_gpu::plan::{Nest, in_memory_order, is_wide, loops, merged};
+use rushlight_gpu::launch::nest::{Nest, in_memory_order, is_wide, loops, merged};
 
 /// Work items per group.
 const GROUP: usize = 128;

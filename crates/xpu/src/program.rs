@@ -4,6 +4,7 @@
 use crate::cache;
 use crate::device::Xpu;
 use crate::driver::{Arg, Kernel};
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use rushlight_gpu::hash::Map;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -264,7 +265,7 @@ pub struct Kernels(Mutex<Map<Key, Slot>>);
 impl Xpu {
     /// A kernel, compiled on first use. A failed compilation is not retried.
     pub fn kernel(&self, key: Key, defines: impl FnOnce() -> Defines) -> Result<&'static Kernel> {
-        let slot = self.kernels.0.lock().unwrap_or_else(|e| e.into_inner()).entry(key).or_default().clone();
+        let slot = lock(&self.kernels.0).entry(key).or_default().clone();
         // Compiled outside the map's lock, so that other kernels can be found and compiled meanwhile.
         slot.get_or_init(|| self.compile(key, &defines().0)).clone()
     }
@@ -339,7 +340,7 @@ macro_rules! values {
 }
 values!(u32, i32, u64, i64, f32, f64, usize);
 
-impl<const N: usize> Argument for rushlight_gpu::plan::Nest<N> {
+impl<const N: usize> Argument for rushlight_gpu::launch::nest::Nest<N> {
     fn arg(&self) -> Arg<'_> {
         // SAFETY: a plain struct that the kernel declares identically; its padding is never read.
         Arg::Value(unsafe { std::slice::from_raw_parts((self as *const Self).cast(), size_of::<Self>()) })

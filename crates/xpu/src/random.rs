@@ -5,7 +5,7 @@ use crate::program::{At, Defines, Family, Key, Kind, Number, run, wide};
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Error, Philox, Result, View};
-use rushlight_gpu::plan::Nest;
+use rushlight_gpu::launch::nest::Nest;
 
 const GROUP: usize = 64;
 

@@ -4,7 +4,7 @@ use crate::device::Xpu;
 use crate::program::{At, Defines, Family, Key, Kind, Number, converted, run};
 use rushlight_core::backend::{ArgReduce, Reduce};
 use rushlight_core::{DType, Error, Result, View};
-use rushlight_gpu::plan::{Loops, Nest, is_wide, loops, merged};
+use rushlight_gpu::launch::nest::{Loops, Nest, is_wide, loops, merged};
 
 /// Work items per group, and per group that combines pieces.
 const GROUP: usize = 64;

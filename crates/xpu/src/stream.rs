@@ -3,8 +3,9 @@
 use crate::device::Xpu;
 use crate::driver::{Mark, Queue};
 use rushlight_core::backend::{Event, Storage, Stream, Streams};
+use rushlight_core::sync::lock;
 use rushlight_core::{Device, Error, Result};
-use rushlight_gpu::alloc::{Fence, MAIN, PoolId};
+use rushlight_gpu::device::alloc::{Fence, MAIN, PoolId};
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -41,7 +42,7 @@ impl Xpu {
 
     /// All queues of the device.
     pub fn queues(&self) -> Vec<Queue> {
-        let made = QUEUES.lock().unwrap_or_else(|e| e.into_inner());
+        let made = lock(&QUEUES);
         let of_device = made.iter().filter(|(device, _)| *device == self.device).map(|(_, queue)| *queue);
         std::iter::once(self.main).chain(of_device).collect()
     }
@@ -104,7 +105,7 @@ impl Drop for XpuStream {
         }
         // Its memory moves to the main queue, so its work must be done.
         _ = self.xpu.driver.finish(self.lane.queue);
-        QUEUES.lock().unwrap_or_else(|e| e.into_inner()).retain(|(_, queue)| *queue != self.lane.queue);
+        lock(&QUEUES).retain(|(_, queue)| *queue != self.lane.queue);
         let mut memory = self.xpu.memory();
         memory.remove_user(self.lane.queue.0 as u64);
         memory.remove_pool(self.lane.pool);
@@ -118,7 +119,7 @@ impl Streams for Xpu {
     fn create(&self, _priority: i32) -> Result<Arc<dyn Stream>> {
         let xpu = &self.engine()?.0;
         let queue = xpu.driver.create_queue()?;
-        QUEUES.lock().unwrap_or_else(|e| e.into_inner()).push((xpu.device, queue));
+        lock(&QUEUES).push((xpu.device, queue));
         let pool = xpu.memory().add_pool(false);
         let lane = Lane { device: xpu.device, queue, pool };
         Ok(Arc::new_cyclic(|own| XpuStream { xpu, lane, own: own.clone() }))
@@ -257,7 +258,7 @@ pub struct XpuEvent {
 
 impl XpuEvent {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<MarkFence>> {
-        self.mark.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.mark)
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{Library, check};
 use rushlight_core::backend::{Conv, allow_tf32_conv};
 use rushlight_core::{DType, Result};
-use rushlight_gpu::conv_library::{Dense, Descriptors, Shapes, WORKSPACE, numbers};
-use rushlight_gpu::driver::{Convolutions, DevicePtr, Handle};
+use rushlight_gpu::vendor::conv_library::{Dense, Descriptors, Shapes, WORKSPACE, numbers};
+use rushlight_gpu::vendor::driver::{Convolutions, DevicePtr, Handle};
 use rushlight_gpu::{Gpu, Order, Pass, Recent};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

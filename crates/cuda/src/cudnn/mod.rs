@@ -5,10 +5,11 @@
 pub mod conv;
 
 use crate::api;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use rushlight_gpu::Recent;
-use rushlight_gpu::conv_library::MAX_PLANS;
-use rushlight_gpu::driver::{DevicePtr, Handle};
+use rushlight_gpu::vendor::conv_library::MAX_PLANS;
+use rushlight_gpu::vendor::driver::{DevicePtr, Handle};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -81,7 +82,7 @@ impl Library {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     /// The handle for one call, whose work goes to a stream.

@@ -1,0 +1,77 @@
+//! Copies and sequences.
+
+use crate::device::Gpu;
+use crate::families::pointwise::Formula;
+use crate::launch::kernel::{Defines, Family, Grid, Key, launch};
+use crate::launch::nest::{Loops, Nest, in_memory_order, is_wide, loops, merged};
+use rushlight_core::{DType, Operand, Result, Scalar, View};
+
+const THREADS: usize = 256;
+/// Tiles of a transposing copy.
+const TILE: usize = 32;
+
+impl Gpu {
+    pub fn copy(&self, src: View, out: View) -> Result<()> {
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        if src.dtype() == out.dtype() {
+            let bytes = out.numel() * out.dtype().size();
+            if src.layout().is_contiguous() && out.layout().is_contiguous() {
+                let (from, to) = (src.ptr() as u64, out.ptr() as u64);
+                return self.submit(move |gpu, stream| {
+                    // SAFETY: both views are within their storages.
+                    unsafe { gpu.driver.copy_on_device(to, from, bytes, stream) }
+                });
+            }
+            if self.transposed(src, out)? {
+                return Ok(());
+            }
+        }
+        self.formula(Formula::Copy, out.dtype(), [Some(Operand::Tensor(src)), None, None, None, None], &[], out)
+    }
+
+    /// Tiled copy for input and output that are dense along different dimensions. Returns whether it applied.
+    fn transposed(&self, src: View, out: View) -> Result<bool> {
+        let all = merged(&in_memory_order(loops(out.shape(), [out.strides(), src.strides()])));
+        let Some((inner, outer)) = all.split_last() else { return Ok(false) };
+        let Some(at) = outer.iter().position(|l| l.1[1] == 1 && l.0 >= TILE / 2) else { return Ok(false) };
+        let row = outer[at];
+        let batch: Loops<2> =
+            outer.iter().enumerate().filter(|&(i, _)| i != at).map(|(_, &(n, [o, s]))| (n, [s, o])).collect();
+        let batches = batch.iter().map(|l| l.0).product::<usize>();
+        let row_tiles = row.0.div_ceil(TILE);
+        if inner.1[0] != 1 || inner.0 < TILE / 2 || is_wide(&all) || row_tiles.saturating_mul(batches) > 65_535 {
+            return Ok(false);
+        }
+        let unsigned = [DType::U8, DType::I16, DType::I32, DType::I64][out.dtype().size().trailing_zeros() as usize];
+        let key = Key::new(Family::Copy, "transpose", [unsigned as u16]);
+        let function = self.function(key, || Defines::default().define("TRANSPOSE", 1).dtype("T", unsigned))?;
+        let nest = Nest::new(&merged(&batch))?;
+        let (x, y) = (src.ptr() as u64, out.ptr() as u64);
+        let (rows, columns) = (row.0 as u32, inner.0 as u32);
+        let (x_step, out_step) = (inner.1[1] as u64, row.1[0] as u64);
+        let blocks = [inner.0.div_ceil(TILE) as u32, (row_tiles * batches) as u32, 1];
+        let grid = Grid { blocks, threads: [TILE as u32, 8], shared: 0, spread: false };
+        launch!(self, function, grid; nest, x, y, rows, columns, x_step, out_step)?;
+        Ok(true)
+    }
+
+    pub fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {
+        let count = out.numel();
+        if count == 0 {
+            return Ok(());
+        }
+        let float = out.dtype().is_float();
+        let key = Key::new(Family::Copy, "arange", [out.dtype() as u16]);
+        let function = self.function(key, || {
+            let defines = Defines::default().define("ARANGE", 1).define("WIDE", 1);
+            defines.define("NUM", if float { "double" } else { "i64" }).dtype("OUT", out.dtype())
+        })?;
+        let nest = Nest::row_major(out.shape(), [out.strides()])?;
+        let bits = |s: Scalar| if float { s.to_f64().to_bits() } else { s.to_i64() as u64 };
+        let (start, step, place) = (bits(start), bits(step), out.ptr() as u64);
+        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; nest, start, step, place, count)
+    }
+}

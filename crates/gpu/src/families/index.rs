@@ -1,0 +1,304 @@
+//! Indexing by tensors: reading, writing and adding blocks, gather and scatter, and finding nonzero elements
+//! (`kernels/index.cu`).
+//!
+//! Values with duplicate indices are accumulated in order: offsets are sorted, and one thread accumulates equal ones.
+//! Results do not depend on timing.
+
+use crate::device::{Gpu, Temporary};
+use crate::families::scan::along;
+use crate::launch::kernel::{Defines, Family, Grid, Key, launch, wide_type};
+use crate::launch::nest::{MAX_RANK, Nest};
+use rushlight_core::backend::{Scan, Scatter};
+use rushlight_core::{DType, Dims, Error, Operand, Result, Scalar, View};
+
+const THREADS: usize = 256;
+/// Maximum index tensors per call.
+const MAX_INDICES: usize = 8;
+/// Elements that one block checks for zeros.
+const NONZERO_BLOCK: usize = 1024;
+/// Lines up to this length are scattered by one thread each.
+const SHORT_LINE: usize = 64;
+/// From this many lines on, longer ones are too.
+const MANY_LINES: usize = 4096;
+
+#[repr(C)]
+struct Dimensions {
+    indices: [u64; MAX_INDICES],
+    sizes: [u64; MAX_INDICES],
+    strides: [u64; MAX_INDICES],
+}
+
+#[repr(C)]
+struct Shape {
+    rank: u32,
+    sizes: [u64; MAX_RANK],
+}
+
+/// The C type that moves `bytes` at once.
+fn moved(bytes: usize) -> &'static str {
+    match bytes {
+        1 => "u8",
+        2 => "u16",
+        4 => "u32",
+        8 => "u64",
+        _ => "Vec16",
+    }
+}
+
+/// Strides of an indexed tensor's blocks, in it and in the dense tensor.
+struct Blocks {
+    /// Elements moved at once.
+    width: usize,
+    outer: Nest<1>,
+    inner: Nest<2>,
+    positions: usize,
+    block: usize,
+}
+
+impl Blocks {
+    /// `indexed` has `count` leading dimensions that are indexed. With `vector`, 16 bytes are moved at once where
+    /// alignment allows it.
+    fn new(indexed: View, count: usize, dense: View, vector: bool) -> Result<Self> {
+        let split = dense.shape().len() + count - indexed.shape().len();
+        let (outer_shape, inner_shape) = dense.shape().split_at(split);
+        let (outer_strides, dense_strides) = dense.strides().split_at(split);
+        let indexed_strides = &indexed.strides()[count..];
+        let block: usize = inner_shape.iter().product();
+        let mut inner =
+            crate::launch::nest::merged(&crate::launch::nest::loops(inner_shape, [indexed_strides, dense_strides]));
+        let mut outer = crate::launch::nest::merged(&crate::launch::nest::loops(outer_shape, [outer_strides]));
+        let width = 16 / indexed.dtype().size();
+        let fits = vector
+            && inner.len() == 1
+            && inner[0].1 == [1, 1]
+            && block.is_multiple_of(width)
+            && outer.iter().all(|l| l.1[0].is_multiple_of(width))
+            && indexed.strides()[..count].iter().all(|s| s.is_multiple_of(width))
+            && [indexed, dense].iter().all(|v| (v.ptr() as usize).is_multiple_of(16));
+        let width = if fits { width } else { 1 };
+        if fits {
+            inner[0].0 /= width;
+            outer.iter_mut().for_each(|l| l.1[0] /= width);
+        }
+        Ok(Self {
+            width,
+            outer: Nest::new(&outer)?,
+            inner: Nest::new(&inner)?,
+            positions: outer_shape.iter().product(),
+            block: block / width,
+        })
+    }
+}
+
+impl Gpu {
+    /// Offsets of the blocks selected by the index tensors, in units of `width` elements.
+    fn resolve(&self, indices: &[View], indexed: View, width: usize) -> Result<Temporary> {
+        if indices.len() > MAX_INDICES || indices.is_empty() {
+            return Err(Error::unsupported(format!(
+                "indexing by {} tensors at once: on CUDA between 1 and {MAX_INDICES}; index in several steps",
+                indices.len()
+            )));
+        }
+        let shape = indices[0].shape();
+        let count: usize = shape.iter().product();
+        let offsets = self.temporary(&[count], DType::I64)?;
+        let mut dims = Dimensions { indices: [0; MAX_INDICES], sizes: [0; MAX_INDICES], strides: [0; MAX_INDICES] };
+        for (d, view) in indices.iter().enumerate() {
+            dims.indices[d] = view.ptr() as u64;
+            dims.sizes[d] = indexed.shape()[d] as u64;
+            dims.strides[d] = (indexed.strides()[d] / width) as u64;
+        }
+        let none: [usize; 0] = [];
+        let nest = Nest::<MAX_INDICES>::row_major(
+            shape,
+            std::array::from_fn(|d| indices.get(d).map_or(&none[..], |v| v.strides())),
+        )?;
+        let function = self.function(Key::new(Family::Index, "resolve", []), || defines("RESOLVE"))?;
+        let (used, to, fault) = (indices.len() as u32, offsets.view().ptr() as u64, self.fault());
+        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; nest, dims, used, to, count, fault)?;
+        Ok(offsets)
+    }
+
+    /// Moves blocks between an indexed and a dense tensor.
+    fn move_blocks(&self, indexed: View, indices: &[View], dense: View, put: bool) -> Result<()> {
+        if dense.numel() == 0 {
+            return Ok(());
+        }
+        let blocks = Blocks::new(indexed, indices.len(), dense, true)?;
+        let offsets = self.resolve(indices, indexed, blocks.width)?;
+        let bytes = indexed.dtype().size() * blocks.width;
+        let key = Key::new(Family::Index, "move", [put as u16, bytes as u16]);
+        let function = self.function(key, || move_defines(put, bytes))?;
+        let Blocks { outer, inner, positions, block, .. } = blocks;
+        let count = positions * block;
+        let (at, a, b) = (offsets.view().ptr() as u64, indexed.ptr() as u64, dense.ptr() as u64);
+        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; outer, inner, at, a, b, count, block)
+    }
+
+    pub fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
+        self.move_blocks(x, indices, out, false)
+    }
+
+    pub fn index_put(&self, indices: &[View], values: View, accumulate: bool, out: View) -> Result<()> {
+        if !accumulate {
+            return self.move_blocks(out, indices, values, true);
+        }
+        if values.numel() == 0 {
+            return Ok(());
+        }
+        let blocks = Blocks::new(out, indices.len(), values, false)?;
+        let offsets = self.resolve(indices, out, 1)?;
+        self.segments(Scatter::Add, &offsets, &blocks, Operand::Tensor(values), out)
+    }
+
+    /// Accumulates values at the positions given by sorted offsets.
+    fn segments(&self, op: Scatter, offsets: &Temporary, blocks: &Blocks, values: Operand, out: View) -> Result<()> {
+        let items = self.sorted_line(offsets.view())?;
+        let (code, dtype) = (code(op, out.dtype()), out.dtype());
+        let key = Key::new(Family::Index, "segments", [code, dtype as u16]);
+        let function = self.function(key, || fold_defines("SEGMENTS", code, dtype))?;
+        let (from, number) = source(values, dtype);
+        let Blocks { outer, inner, positions, block, .. } = *blocks;
+        let (at, to) = (items.ptr, out.ptr() as u64);
+        let grid = Grid::line((positions * block).div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; outer, inner, at, from, number, to, positions, block)
+    }
+
+    pub fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
+        let count = out.numel();
+        if count == 0 {
+            return Ok(());
+        }
+        let (size, [stride], _, _) = along(x.shape(), dim, [x.strides()]);
+        // The indexed dimension gets stride zero: the index alone moves along it.
+        let mut x_strides = Dims::from_slice(x.strides());
+        if let Some(s) = x_strides.get_mut(dim) {
+            *s = 0;
+        }
+        let nest = Nest::row_major(out.shape(), [out.strides(), index.strides(), &x_strides])?;
+        let bytes = x.dtype().size();
+        let key = Key::new(Family::Index, "gather", [bytes as u16]);
+        let function = self.function(key, || gather_defines(bytes))?;
+        let (from, at, to, fault) = (x.ptr() as u64, index.ptr() as u64, out.ptr() as u64, self.fault());
+        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; nest, from, at, to, size, stride, count, fault)
+    }
+
+    pub fn scatter(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+        if index.numel() == 0 {
+            return Ok(());
+        }
+        let zeros = Dims::from_elem(0, index.shape().len());
+        let src_strides = if let Operand::Tensor(view) = src { view.strides() } else { &zeros[..] };
+        let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
+        let (length, [_, index_step, src_step], shape, [o, i, s]) =
+            along(index.shape(), dim, [out.strides(), index.strides(), src_strides]);
+        let lines: usize = shape.iter().product();
+        // Accumulation by one thread rounds at every step, which is too inexact for half types.
+        let half = matches!(out.dtype(), DType::F16 | DType::BF16) && op != Scatter::Set && length > 1;
+        if half || (length > SHORT_LINE && lines < MANY_LINES) {
+            return self.scatter_sorted(op, dim, index, src, out);
+        }
+        let (code, dtype) = (code(op, out.dtype()), out.dtype());
+        let key = Key::new(Family::Index, "scatter", [code, dtype as u16]);
+        let function = self.function(key, || fold_defines("SCATTER", code, dtype))?;
+        let nest = Nest::row_major(&shape, [&o, &i, &s])?;
+        let (from, number) = source(src, dtype);
+        let (at, to, fault) = (index.ptr() as u64, out.ptr() as u64, self.fault());
+        let grid = Grid::line(lines.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; nest, at, from, number, to, lines, length, size, stride, index_step, src_step, fault)
+    }
+
+    /// Scatter for long and few lines, and for half types: sorts the indices, so that many threads share a line.
+    fn scatter_sorted(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+        let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
+        let mut out_strides = Dims::from_slice(out.strides());
+        if let Some(s) = out_strides.get_mut(dim) {
+            *s = 0;
+        }
+        let count = index.numel();
+        let offsets = self.temporary(&[count], DType::I64)?;
+        let nest = Nest::row_major(index.shape(), [index.strides(), &out_strides])?;
+        let function = self.function(Key::new(Family::Index, "resolve_line", []), || defines("RESOLVE_LINE"))?;
+        let (at, to, fault) = (index.ptr() as u64, offsets.view().ptr() as u64, self.fault());
+        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; nest, at, size, stride, to, count, fault)?;
+        let zeros = Dims::from_elem(0, index.shape().len());
+        let src_strides = if let Operand::Tensor(view) = src { view.strides() } else { &zeros[..] };
+        let blocks = Blocks {
+            width: 1,
+            outer: Nest::row_major(index.shape(), [src_strides])?,
+            inner: Nest::row_major(&[], [&[], &[]])?,
+            positions: count,
+            block: 1,
+        };
+        self.segments(op, &offsets, &blocks, src, out)
+    }
+
+    pub fn nonzero(&self, x: View, out: View) -> Result<()> {
+        let (count, rank) = (x.numel(), x.shape().len());
+        if out.numel() == 0 {
+            return Ok(());
+        }
+        if rank > MAX_RANK {
+            return Err(Error::unsupported(format!("nonzero: CUDA takes up to {MAX_RANK} dimensions, not {rank}")));
+        }
+        let blocks = count.div_ceil(NONZERO_BLOCK);
+        let (counts, sums) = (self.temporary(&[blocks], DType::I64)?, self.temporary(&[blocks], DType::I64)?);
+        let nest = Nest::row_major(x.shape(), [x.strides()])?;
+        let key = |entry| Key::new(Family::Index, entry, [x.dtype() as u16]);
+        let counter = self.function(key("nonzero_count"), || defines("NONZERO").dtype("T", x.dtype()))?;
+        let (from, into) = (x.ptr() as u64, counts.view().ptr() as u64);
+        let grid = Grid::line(blocks, THREADS)?;
+        launch!(self, counter, grid; nest, from, count, into)?;
+        self.scan(Scan::Sum, counts.view(), 0, sums.view(), None)?;
+        let writer = self.function(key("nonzero"), || defines("NONZERO").dtype("T", x.dtype()))?;
+        let mut shape = Shape { rank: rank as u32, sizes: [1; MAX_RANK] };
+        for (size, &s) in shape.sizes.iter_mut().zip(x.shape()) {
+            *size = s as u64;
+        }
+        let (sums, to) = (sums.view().ptr() as u64, out.ptr() as u64);
+        launch!(self, writer, grid; nest, shape, from, count, sums, to)
+    }
+}
+
+/// The accumulation op as a code of `index.cu`. For `bool`, the sum is "or" and the product "and".
+fn code(op: Scatter, dtype: DType) -> u16 {
+    match (op, dtype) {
+        (Scatter::Set, _) => 0,
+        (Scatter::Add, DType::Bool) | (Scatter::Max, _) => 3,
+        (Scatter::Mul, DType::Bool) | (Scatter::Min, _) => 4,
+        (Scatter::Add, _) => 1,
+        (Scatter::Mul, _) => 2,
+    }
+}
+
+/// Address of a source's elements (0 for a scalar) and the scalar's bits in the accumulation type.
+fn source(src: Operand, dtype: DType) -> (u64, u64) {
+    match src {
+        Operand::Tensor(view) => (view.ptr() as u64, 0),
+        Operand::Scalar(value) if dtype.is_float() => (0, value.to_f64().to_bits()),
+        Operand::Scalar(value) if dtype == DType::Bool => {
+            (0, (value != Scalar::Int(0) && value.to_f64() != 0.0) as u64)
+        }
+        Operand::Scalar(value) => (0, value.to_i64() as u64),
+    }
+}
+
+pub fn defines(entry: &str) -> Defines {
+    Defines::default().define(entry, 1).define("WIDE", 1)
+}
+
+pub fn move_defines(put: bool, bytes: usize) -> Defines {
+    defines("MOVE").define("PUT", put as u8).define("E", moved(bytes))
+}
+
+pub fn gather_defines(bytes: usize) -> Defines {
+    defines("GATHER").define("E", moved(bytes))
+}
+
+pub fn fold_defines(entry: &str, code: u16, dtype: DType) -> Defines {
+    defines(entry).define("OP_CODE", code).dtype("T", dtype).define("W", wide_type(dtype))
+}

@@ -1,0 +1,10 @@
+//! From a kernel's text to its launch: compilation, the cache on disk, the queue, and the arguments that kernels share.
+
+pub(crate) mod cache;
+mod compiler;
+pub mod kernel;
+#[doc(hidden)]
+pub mod nest;
+pub(crate) mod queue;
+pub(crate) mod recent;
+pub(crate) mod rows;
