@@ -51,29 +51,35 @@ pub enum DType {
     F8E5M2FNUZ,
     /// Powers of two from 2^-127 to 2^127, unsigned: the scale of a block of smaller floats.
     F8E8M0FNU,
+    /// Pairs of [`DType::F16`], real and imaginary part: storage only.
+    C32,
+    /// Pairs of [`DType::F32`], real and imaginary part.
+    C64,
+    /// Pairs of [`DType::F64`], real and imaginary part.
+    C128,
 }
 
 use DType::*;
 
 impl DType {
     /// Every dtype, in declaration order.
-    pub const ALL: [DType; 18] = [
+    pub const ALL: [DType; 21] = [
         F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool, U16, U32, U64, F8E4M3FN, F8E5M2, F8E4M3FNUZ, F8E5M2FNUZ,
-        F8E8M0FNU,
+        F8E8M0FNU, C32, C64, C128,
     ];
 
     /// The dtypes that engines have kernels for: all that are not [carried](DType::is_carried).
     pub const COMPUTED: [DType; 10] = [F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool];
 
-    /// Whether engines only carry elements of this dtype: tensors of it are stored, moved and converted, and few ops
-    /// compute with them.
+    /// Whether engines only carry elements of this dtype: tensors of it are stored, moved and converted. Few ops
+    /// compute with them, except that ops on complex numbers are made of ops on their parts.
     #[inline]
     pub const fn is_carried(self) -> bool {
         self as u8 >= U16 as u8
     }
 
-    /// The dtype whose kernels move elements of this dtype, bit by bit: itself, or for a carried dtype the integer of
-    /// its size.
+    /// The dtype whose kernels move elements of this dtype, bit by bit: itself, for a carried dtype the integer of its
+    /// size, for a complex one that of its parts.
     #[inline]
     pub const fn carrier(self) -> DType {
         match self {
@@ -81,22 +87,56 @@ impl DType {
             U32 => I32,
             U64 => I64,
             F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU => U8,
+            other => other.real(),
+        }
+    }
+
+    /// Whether elements are pairs of a real and an imaginary part.
+    #[inline]
+    pub const fn is_complex(self) -> bool {
+        self as u8 >= C32 as u8
+    }
+
+    /// The dtype of a complex dtype's parts; other dtypes as they are.
+    #[inline]
+    pub const fn real(self) -> DType {
+        match self {
+            C32 => F16,
+            C64 => F32,
+            C128 => F64,
             other => other,
         }
+    }
+
+    /// The complex dtype whose parts hold elements of this dtype: `complex64` for all but `float16` and `float64`.
+    #[inline]
+    pub const fn complex(self) -> DType {
+        match self {
+            C32 | F16 => C32,
+            C128 | F64 => C128,
+            _ => C64,
+        }
+    }
+
+    /// Whether tensors of this dtype can require gradients: floats and complex numbers.
+    #[inline]
+    pub const fn is_differentiable(self) -> bool {
+        self.is_float() || self.is_complex()
     }
 
     /// Whether this is one of the 8-bit floats.
     #[inline]
     pub const fn is_float8(self) -> bool {
-        self as u8 >= F8E4M3FN as u8
+        self as u8 >= F8E4M3FN as u8 && self as u8 <= F8E8M0FNU as u8
     }
 
     /// Bytes per element.
     #[inline]
     pub const fn size(self) -> usize {
         match self {
-            F64 | I64 | U64 => 8,
-            F32 | I32 | U32 => 4,
+            C128 => 16,
+            F64 | I64 | U64 | C64 => 8,
+            F32 | I32 | U32 | C32 => 4,
             F16 | BF16 | I16 | U16 => 2,
             I8 | U8 | Bool | F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU => 1,
         }
@@ -123,6 +163,9 @@ impl DType {
             F8E4M3FNUZ => "float8_e4m3fnuz",
             F8E5M2FNUZ => "float8_e5m2fnuz",
             F8E8M0FNU => "float8_e8m0fnu",
+            C32 => "complex32",
+            C64 => "complex64",
+            C128 => "complex128",
         }
     }
 
@@ -148,12 +191,14 @@ impl DType {
         }
     }
 
-    /// 0 for bool, 1 for integers, 2 for floats: operands of a higher category win over scalars of a lower one.
+    /// 0 for bool, 1 for integers, 2 for floats, 3 for complex numbers: operands of a higher category win over scalars
+    /// of a lower one.
     #[inline]
     pub const fn category(self) -> u8 {
         match self {
             Bool => 0,
             I64 | I32 | I16 | I8 | U8 | U16 | U32 | U64 => 1,
+            C32 | C64 | C128 => 3,
             _ => 2,
         }
     }
@@ -162,8 +207,13 @@ impl DType {
     /// above 8 bits with its own and with wider floats.
     pub const fn promotes(self, other: DType) -> bool {
         self as u8 == other as u8
-            || !self.is_carried() && !other.is_carried()
+            || !self.is_narrow() && !other.is_narrow()
             || !self.is_float8() && !other.is_float8() && (self.is_float() || other.is_float())
+    }
+
+    /// Whether this is a carried dtype of real numbers.
+    const fn is_narrow(self) -> bool {
+        self.is_carried() && !self.is_complex()
     }
 
     /// The dtype two tensors of these dtypes combine in, by PyTorch's table; meaningful only where they
@@ -172,6 +222,15 @@ impl DType {
         match (self, other) {
             _ if self as u8 == other as u8 => self,
             (Bool, x) | (x, Bool) => x,
+            // A complex dtype keeps its width among integers.
+            (C32 | C64 | C128, x) | (x, C32 | C64 | C128) if x.is_int() => {
+                if self.is_complex() {
+                    self
+                } else {
+                    other
+                }
+            }
+            (C32 | C64 | C128, _) | (_, C32 | C64 | C128) => self.real().promote(other.real()).complex(),
             (F64, _) | (_, F64) => F64,
             (F32, _) | (_, F32) => F32,
             (F16, BF16) | (BF16, F16) => F32,

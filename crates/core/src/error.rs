@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Numerical,
     /// A failure of the operating system, a file or a library.
     Io,
+    /// A wait that ended without what was waited for.
+    Timeout,
 }
 
 /// An error with a message a person can act on. One pointer wide, so that `Result` stays cheap.
@@ -90,6 +92,7 @@ impl Error {
         unsupported Unsupported;
         numerical Numerical;
         io Io;
+        timeout Timeout;
     }
 
     /// The class of the error.

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `dtype`, `device`, `scalar`, `error` | the basic types |
 //! | [`float8`] | conversion of 8-bit floats |
+//! | [`log`] | warnings and messages: the program's logger, or the standard error stream |
+//! | [`sync`] | locks |
 //! | `layout` | shapes, strides, views, broadcasting, merged loop nests |
 //! | [`rng`] | the counter-based random generator |
 //! | [`rows`] | one row per pointwise op: value and derivatives, for every engine |
@@ -17,11 +19,13 @@ mod dtype;
 mod error;
 pub mod float8;
 pub mod layout;
+pub mod log;
 pub mod program;
 pub mod rng;
 pub mod rows;
 mod scalar;
 mod setters;
+pub mod sync;
 
 pub use backend::{Backend, Operand, Storage, View};
 pub use device::Device;

@@ -5,6 +5,7 @@
 
 mod permutation;
 
+use crate::sync::lock;
 pub use permutation::{CHUNK as PERMUTATION_CHUNK, LONGEST as LONGEST_PERMUTATION, permutation, permutation_words};
 use std::sync::Mutex;
 
@@ -132,7 +133,7 @@ impl Generator {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Philox> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.0)
     }
 
     /// Resets the generator to a seed.

@@ -3,8 +3,8 @@
 use crate::{DType, Element};
 use half::{bf16, f16};
 
-/// A Rust number passed where PyTorch takes a Python number. Its kind (bool, integer, float) takes part in type
-/// promotion, its width does not.
+/// A Rust number passed where PyTorch takes a Python number. Its kind (bool, integer, float, complex) takes part in
+/// type promotion, its width does not.
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::{DType, Scalar}; }
@@ -22,6 +22,8 @@ pub enum Scalar {
     Unsigned(u64),
     /// A float.
     Float(f64),
+    /// A complex number: its real and its imaginary part.
+    Complex(f64, f64),
 }
 
 impl Scalar {
@@ -32,16 +34,17 @@ impl Scalar {
             Scalar::Int(_) => DType::I64,
             Scalar::Unsigned(_) => DType::U64,
             Scalar::Float(_) => DType::F32,
+            Scalar::Complex(..) => DType::C64,
         }
     }
 
-    /// The value as a float.
+    /// The value as a float; the real part of a complex number.
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Bool(v) => v as u8 as f64,
             Scalar::Int(v) => v as f64,
             Scalar::Unsigned(v) => v as f64,
-            Scalar::Float(v) => v,
+            Scalar::Float(v) | Scalar::Complex(v, _) => v,
         }
     }
 
@@ -51,14 +54,27 @@ impl Scalar {
             Scalar::Bool(v) => v as i64,
             Scalar::Int(v) => v,
             Scalar::Unsigned(v) => v as i64,
-            Scalar::Float(v) => v as i64,
+            Scalar::Float(v) | Scalar::Complex(v, _) => v as i64,
         }
+    }
+
+    /// The imaginary part; zero for real numbers.
+    pub fn imag(self) -> f64 {
+        match self {
+            Scalar::Complex(_, im) => im,
+            _ => 0.0,
+        }
+    }
+
+    /// Whether this is zero in all its parts.
+    pub fn is_zero(self) -> bool {
+        self.to_f64() == 0.0 && self.imag() == 0.0
     }
 
     /// The value as an element.
     pub fn to<T: Element>(self) -> T {
         match self {
-            Scalar::Float(v) => T::from_f64(v),
+            Scalar::Float(v) | Scalar::Complex(v, _) => T::from_f64(v),
             Scalar::Unsigned(v) if T::DTYPE.is_float() => T::from_f64(v as f64),
             other => T::from_i64(other.to_i64()),
         }

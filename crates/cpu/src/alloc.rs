@@ -12,6 +12,7 @@
 //! size, so that an address sanitizer sees each access beyond it or after its end.
 
 use rushlight_core::backend::MemoryStats;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -184,7 +185,7 @@ static SHARED: Mutex<Shared> = Mutex::new(Shared {
 });
 
 fn shared() -> MutexGuard<'static, Shared> {
-    SHARED.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&SHARED)
 }
 
 impl Shared {

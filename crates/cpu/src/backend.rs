@@ -1,10 +1,11 @@
 //! Implementation of the `Backend` trait: dispatches to each family's module.
 
 use crate::{
-    alloc, attention, batch_norm, copy, cross_entropy, distance, flip, gather, histogram, index, linalg, lstm, pad,
-    pointwise, pool2d, product, random, reduce, resample, row_norm, scan, softmax, sort, update,
+    alloc, attention, batch_norm, complex, copy, cross_entropy, distance, fft, flip, gather, histogram, index, linalg,
+    lstm, pad, pointwise, pool2d, product, random, reduce, resample, row_norm, scan, softmax, sort, update,
 };
 use rushlight_core::backend::*;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Device, Error, Result};
 use std::ptr::NonNull;
 use std::sync::LazyLock;
@@ -71,7 +72,7 @@ impl Backend for Cpu {
 
     fn upload(&self, src: &[u8], dst: &Storage, offset: usize) -> Result<()> {
         check_range("upload", dst, offset, src.len())?;
-        let to = crate::float::Shared::new(dst.ptr());
+        let to = SendPtr::new(dst.ptr());
         // Split like later ops, because a page is placed on the NUMA node of the thread that first writes to it.
         let grain = src.len().div_ceil(4 * crate::pool::num_threads()).next_multiple_of(4096).max(1 << 20);
         crate::pool::parallel_ranges(src.len(), grain, |from, until| {
@@ -102,6 +103,19 @@ impl Backend for Cpu {
     }
 
     unsafe fn run(&self, call: &Call<View>) -> Result<Outcome> {
+        // Small tensors pay for the registers that the other families' calls save.
+        match call {
+            Call::Pointwise(c) => {
+                pointwise::pointwise(c.op, c.compute, &c.inputs, &c.params, c.out).map(|()| Outcome::Done)
+            }
+            _ => self.run_family(call),
+        }
+    }
+}
+
+impl Cpu {
+    #[inline(never)]
+    fn run_family(&self, call: &Call<View>) -> Result<Outcome> {
         match call {
             Call::Fill(c) => copy::fill(c.value, c.out)?,
             Call::Arange(c) => copy::arange(c.start, c.step, c.out)?,
@@ -113,6 +127,7 @@ impl Backend for Cpu {
                 pointwise::pointwise_grad(c.op, c.wrt, c.compute, c.values, &c.params, c.out)?;
             }
             Call::Select(c) => pointwise::select(c.condition, c.a, c.b, c.out)?,
+            Call::Fused(c) => return pointwise::fused(c).map(Outcome::from),
             Call::Dropout(c) => random::dropout(c.x, c.p, c.stream, c.out)?,
             Call::Reduce(c) => reduce::reduce(c.op, c.x, &c.reduced, c.out)?,
             Call::ArgReduce(c) => reduce::arg_reduce(c.op, c.x, c.dim, c.values, c.indices)?,
@@ -136,6 +151,8 @@ impl Backend for Cpu {
             Call::Gather(c) => gather::gather(c.x, c.dim, c.index, c.out)?,
             Call::Scatter(c) => gather::scatter(c.op, c.dim, c.index, c.src, c.out)?,
             Call::NonZero(c) => index::nonzero(c.x, c.out)?,
+            Call::Complex(c) => return complex::complex(c.op, c.a, c.b, c.out).map(Outcome::from),
+            Call::Fft(c) => fft::fft(c.op, c.scale, c.x, c.out)?,
             Call::MatMul(c) => product::matmul(c)?,
             Call::PackedMatMul(c) => product::packed_matmul(c)?,
             Call::ConvForward(c) => product::conv_forward(&c.spec, c.x, c.w, c.bias, c.y)?,

@@ -4,14 +4,13 @@
 //! coefficients; if it is small, a strip is a whole image with coefficients for each of its `channels * space`
 //! columns.
 
-use crate::float::{
-    Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float,
-};
+use crate::float::{Float, Scratch, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::row_norm::{BLOCK, Moments, add_into, block_moments};
 use crate::simd::{Real, Simd, Vectors, sweep, total};
 use rushlight_core::backend::{BatchNorm, call};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Element, Result, View};
 
 /// Smaller planes leave vectors half empty: strips are then images.
@@ -120,7 +119,7 @@ unsafe fn forward<T: Float>(
     rstd: &mut [T::Acc],
 ) {
     let strips = Strips::of(spec);
-    let (xs, ys) = (Shared::new(x.cast_mut()), Shared::new(y));
+    let (xs, ys) = (SendPtr::new(x.cast_mut()), SendPtr::new(y));
     if spec.training {
         // SAFETY: the tensor has these strips.
         let moments = unsafe { if strips.planes { plane_moments(spec, xs) } else { column_moments(spec, xs) } };
@@ -160,7 +159,7 @@ unsafe fn backward<T: Float>(
         return (zeros.clone(), zeros);
     }
     let strips = Strips::of(spec);
-    let (dys, xs) = (Shared::new(dy.cast_mut()), Shared::new(x.cast_mut()));
+    let (dys, xs) = (SendPtr::new(dy.cast_mut()), SendPtr::new(x.cast_mut()));
     let means = strips.spread(spec.space, mean.iter().copied());
     let mut sums = vec![[0.0; 2]; spec.channels];
     if parameters || spec.training {
@@ -170,7 +169,7 @@ unsafe fn backward<T: Float>(
         };
     }
     if let Some(dx) = dx {
-        let dxs = Shared::new(dx);
+        let dxs = SendPtr::new(dx);
         let count = (spec.batch * spec.space) as f64;
         let scale = |c: usize| rstd[c].to_f64() * weight.map_or(1.0, |w| w[c].to_f64());
         let per_channel =
@@ -197,10 +196,10 @@ unsafe fn backward<T: Float>(
 ///
 /// # Safety
 /// The tensor at `x` has the spec's sizes.
-unsafe fn plane_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moments> {
+unsafe fn plane_moments<T: Float>(spec: &BatchNorm, x: SendPtr<T>) -> Vec<Moments> {
     let planes = spec.batch * spec.channels;
     let mut parts = vec![Moments::NONE; planes];
-    let parts_at = Shared::new(parts.as_mut_ptr());
+    let parts_at = SendPtr::new(parts.as_mut_ptr());
     parallel_ranges(planes, (GRAIN / spec.space).max(1), |from, to| {
         for plane in from..to {
             let mut all = Moments::NONE;
@@ -222,7 +221,7 @@ unsafe fn plane_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moments
 ///
 /// # Safety
 /// As for [`plane_moments`].
-unsafe fn column_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moments> {
+unsafe fn column_moments<T: Float>(spec: &BatchNorm, x: SendPtr<T>) -> Vec<Moments> {
     let count = (spec.batch * spec.space) as f64;
     let strips = Strips::of(spec);
     let no_mean = vec![T::Acc::ZERO; strips.len];
@@ -239,10 +238,10 @@ unsafe fn column_moments<T: Float>(spec: &BatchNorm, x: Shared<T>) -> Vec<Moment
 ///
 /// # Safety
 /// The tensors have the spec's sizes; there is a mean for each channel.
-unsafe fn plane_sums<T: Float>(spec: &BatchNorm, dy: Shared<T>, x: Shared<T>, means: &[T::Acc]) -> Vec<[f64; 2]> {
+unsafe fn plane_sums<T: Float>(spec: &BatchNorm, dy: SendPtr<T>, x: SendPtr<T>, means: &[T::Acc]) -> Vec<[f64; 2]> {
     let planes = spec.batch * spec.channels;
     let mut parts = vec![[0.0; 2]; planes];
-    let parts_at = Shared::new(parts.as_mut_ptr());
+    let parts_at = SendPtr::new(parts.as_mut_ptr());
     parallel_ranges(planes, (GRAIN / spec.space).max(1), |from, to| {
         for plane in from..to {
             let at = plane * spec.space;
@@ -267,8 +266,8 @@ unsafe fn plane_sums<T: Float>(spec: &BatchNorm, dy: Shared<T>, x: Shared<T>, me
 /// As for [`plane_sums`], with a mean for each column.
 unsafe fn column_sums<T: Float>(
     spec: &BatchNorm,
-    dy: Option<Shared<T>>,
-    x: Shared<T>,
+    dy: Option<SendPtr<T>>,
+    x: SendPtr<T>,
     means: &[T::Acc],
 ) -> Vec<[f64; 2]> {
     let Strips { count, len, .. } = Strips::of(spec);
@@ -276,7 +275,7 @@ unsafe fn column_sums<T: Float>(
     let per_chunk = count.div_ceil(64).max(GRAIN / len.max(1)).max(1);
     let chunks = count.div_ceil(per_chunk).max(1);
     let mut partial = vec![T::Acc::ZERO; chunks * 2 * len];
-    let partials = Shared::new(partial.as_mut_ptr());
+    let partials = SendPtr::new(partial.as_mut_ptr());
     parallel_for(chunks, |chunk| {
         for strip in chunk * per_chunk..count.min((chunk + 1) * per_chunk) {
             let at = strip * len;

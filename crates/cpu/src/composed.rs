@@ -64,7 +64,8 @@ impl Backend for Composed {
             | Call::IndexPut(_)
             | Call::Scatter(_)
             | Call::MatMul(_)
-            // Not a primitive: other engines use this one for factorisations.
+            // Not primitives: other engines use this one for transforms and factorisations.
+            | Call::Fft(_)
             | Call::Linalg(_) => {
                 // SAFETY: the caller's promise; both engines have the host's memory.
                 unsafe { CPU.run(call) }

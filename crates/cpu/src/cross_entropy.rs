@@ -1,11 +1,13 @@
 //! Cross-entropy of logits with class indices; no probabilities are stored.
 
-use crate::float::{Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_row, with_float};
+use crate::float::{Float, Scratch, expect, load_parameter, load_row, out_row, store_row, with_float};
 use crate::multiversion;
 use crate::pool::parallel_ranges;
 use crate::simd::{Real, Simd, Vectors, fence, sweep, total};
 use crate::softmax::{BLOCK, STREAM, block_stats, join_stats};
 use rushlight_core::backend::CrossEntropy;
+use rushlight_core::sync::SendPtr;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Element, Error, Result, View};
 use std::sync::Mutex;
 
@@ -61,8 +63,8 @@ fn sizes(op: &str, spec: &CrossEntropy) -> Result<[usize; 2]> {
 struct Problem<'a, T: Float> {
     rows: usize,
     classes: usize,
-    logits: Shared<T>,
-    target: Shared<i64>,
+    logits: SendPtr<T>,
+    target: SendPtr<i64>,
     weight: Option<&'a [T::Acc]>,
     weight_sum: f64,
     ignore_index: i64,
@@ -74,8 +76,8 @@ impl<'a, T: Float> Problem<'a, T> {
         Self {
             rows,
             classes,
-            logits: Shared::new(spec.logits.ptr().cast()),
-            target: Shared::new(spec.target.ptr().cast()),
+            logits: SendPtr::new(spec.logits.ptr().cast()),
+            target: SendPtr::new(spec.target.ptr().cast()),
             weight,
             weight_sum: weight_sum::<T>(weight, classes),
             ignore_index: spec.ignore_index,
@@ -121,7 +123,7 @@ struct BadTarget(Mutex<Option<(usize, i64)>>);
 impl BadTarget {
     #[cold]
     fn note(&self, row: usize, target: i64) {
-        let mut first = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let mut first = lock(&self.0);
         if first.is_none_or(|(r, _)| row < r) {
             *first = Some((row, target));
         }
@@ -144,7 +146,7 @@ unsafe fn forward<T: Float>(
     lse: *mut T::Acc,
 ) -> Result<()> {
     let bad = BadTarget::default();
-    let (loss, row_weight, lses) = (Shared::new(loss), Shared::new(row_weight), Shared::new(lse));
+    let (loss, row_weight, lses) = (SendPtr::new(loss), SendPtr::new(row_weight), SendPtr::new(lse));
     parallel_ranges(p.rows, p.grain(), |from, to| {
         let mut parts = Vec::with_capacity(p.classes.div_ceil(BLOCK));
         for row in from..to {
@@ -182,8 +184,8 @@ unsafe fn forward<T: Float>(
 /// nothing.
 unsafe fn backward<T: Float>(p: &Problem<T>, lse: *const T::Acc, dloss: *const T::Acc, dlogits: *mut T) -> Result<()> {
     let bad = BadTarget::default();
-    let (lse, dloss) = (Shared::new(lse.cast_mut()), Shared::new(dloss.cast_mut()));
-    let dlogits = Shared::new(dlogits);
+    let (lse, dloss) = (SendPtr::new(lse.cast_mut()), SendPtr::new(dloss.cast_mut()));
+    let dlogits = SendPtr::new(dlogits);
     let stream = p.rows * p.classes * size_of::<T>() > STREAM;
     parallel_ranges(p.rows, p.grain(), |from, to| {
         for row in from..to {

@@ -1,10 +1,10 @@
 //! Distances of the rows of two matrices.
 
-use crate::float::Shared;
 use crate::gemm::{self, Activation, Gemm};
 use crate::isa::Isa;
 use crate::multiversion;
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result, View};
 
 /// Minimum differences per task.
@@ -128,7 +128,7 @@ fn by_product<T: Number>([batch, n, m, size]: [usize; 4], a: View, b: View, out:
     // Whole products, or rows of one.
     let (items, rows) = ((part / (n * m)).clamp(1, batch), (part / m).clamp(64.min(n), n));
     let at = |view: View, element: usize| view.ptr().wrapping_add(element * size_of::<T>());
-    let start = Shared::new(out.ptr().cast::<T>());
+    let start = SendPtr::new(out.ptr().cast::<T>());
     for item in (0..batch).step_by(items) {
         let items = items.min(batch - item);
         for row in (0..n).step_by(rows) {
@@ -169,7 +169,7 @@ fn by_product<T: Number>([batch, n, m, size]: [usize; 4], a: View, b: View, out:
 fn squares<T: Number>(rows: View, size: usize) -> Vec<T> {
     let count = rows.numel().checked_div(size).unwrap_or(rows.shape()[0] * rows.shape()[1]);
     let mut out = vec![T::ZERO; count];
-    let (start, rows) = (Shared::new(out.as_mut_ptr()), Shared::new(rows.ptr().cast::<T>()));
+    let (start, rows) = (SendPtr::new(out.as_mut_ptr()), SendPtr::new(rows.ptr().cast::<T>()));
     pool::parallel_ranges(count, TASK.div_ceil(size.max(1)), |from, to| {
         // SAFETY: rows are within the contiguous view, and tasks write different elements.
         unsafe {
@@ -217,7 +217,7 @@ unsafe fn finish_kernel<T: Number, I: Isa>(own: T, others: &[T], out: &mut [T]) 
 }
 
 fn run<T: Number>(norm: Norm, [batch, n, m, size]: [usize; 4], a: View, b: View, out: View) {
-    let start = |view: View| Shared::new(view.ptr().cast::<T>());
+    let start = |view: View| SendPtr::new(view.ptr().cast::<T>());
     let (a, b, out) = (start(a), start(b), start(out));
     pool::parallel_ranges(batch * n, TASK.div_ceil((m * size).max(1)), |from, to| {
         for row in from..to {

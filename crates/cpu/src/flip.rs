@@ -1,11 +1,11 @@
 //! Reversing dimensions: a copy whose source is walked backwards along some of them.
 
-use crate::float::Shared;
 use crate::index::with_size;
 use crate::isa::Isa;
 use crate::multiversion;
 use crate::pool;
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Result, View};
 
 /// Minimum bytes per task.
@@ -46,7 +46,7 @@ pub fn flip(x: View, flipped: &[bool], out: View) -> Result<bool> {
     let near = dims.pop().unwrap_or(unit);
     let rows = near.size * dims.iter().map(|d| d.size).product::<usize>();
     with_size!(x.dtype(), U => {
-        let (src, dst) = (Shared::new(x.ptr().cast::<U>().wrapping_offset(start)), Shared::new(out.ptr().cast::<U>()));
+        let (src, dst) = (SendPtr::new(x.ptr().cast::<U>().wrapping_offset(start)), SendPtr::new(out.ptr().cast::<U>()));
         pool::parallel_ranges(rows, TASK_BYTES.div_ceil(last.size * size_of::<U>()), |first, end| {
             let mut row = first;
             while row < end {

@@ -234,30 +234,3 @@ impl<R: Real, const N: usize> Scratch<R, N> {
         self.0.as_mut_ptr().cast()
     }
 }
-
-/// A pointer that tasks of a parallel region share; each task accesses its own part.
-pub struct Shared<T>(*mut T);
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Shared<T> {}
-// SAFETY: only an address; the user keeps tasks to disjoint parts.
-unsafe impl<T> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// Of a pointer.
-    pub fn new(p: *mut T) -> Self {
-        Self(p)
-    }
-
-    /// The pointer plus `i` elements. (A method, so that closures capture the whole.)
-    #[inline(always)]
-    pub fn at(self, i: usize) -> *mut T {
-        self.0.wrapping_add(i)
-    }
-}

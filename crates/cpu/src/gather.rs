@@ -1,11 +1,12 @@
 //! Element-wise indexing along one dimension: gather, and scatter with its modes. Negative indices are out of range.
 
-use crate::index::{FirstFault, Shared, out_of_bounds, read_index, with_size};
+use crate::index::{FirstFault, out_of_bounds, read_index, with_size};
 use crate::pool;
 use crate::reduce::item::{Item, Wide, with_item};
 use crate::reduce::plan;
 use rushlight_core::backend::Scatter;
 use rushlight_core::layout::Nest;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Dims, Operand, Result, View};
 
 /// Checks an index and returns it as a position.
@@ -30,10 +31,10 @@ pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
     let nest = Nest::new(out.shape(), [out.strides(), index.strides(), &x_strides]);
     let run = nest.shape.last().copied().unwrap_or(1);
     let [out_step, index_step, x_step] = [0, 1, 2].map(|i| nest.strides[i].last().copied().unwrap_or(0));
-    let indices = Shared::new(index.ptr().cast::<i64>());
+    let indices = SendPtr::new(index.ptr().cast::<i64>());
     let fault = FirstFault::new();
     with_size!(x.dtype(), U => {
-        let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
+        let (src, dst) = (SendPtr::new(x.ptr().cast::<U>()), SendPtr::new(out.ptr().cast::<U>()));
         pool::parallel_ranges(out.numel(), 16 << 10, |from, to| {
             let mut i = from;
             while i < to {
@@ -59,7 +60,7 @@ pub fn gather(x: View, dim: usize, index: View, out: View) -> Result<()> {
 fn report<const N: usize>(
     fault: &FirstFault,
     nest: &Nest<N>,
-    indices: Shared<i64>,
+    indices: SendPtr<i64>,
     dim: usize,
     size: usize,
 ) -> Result<()> {
@@ -129,7 +130,7 @@ fn tally(index: View, value: i64, out: View) -> Result<()> {
     const TABLES: usize = 4;
     let (n, size) = (index.numel(), out.numel());
     let (step, stride) = (index.strides()[0], out.strides()[0]);
-    let (indices, out) = (Shared::new(index.ptr().cast::<i64>()), Shared::new(out.ptr().cast::<i64>()));
+    let (indices, out) = (SendPtr::new(index.ptr().cast::<i64>()), SendPtr::new(out.ptr().cast::<i64>()));
     let mut counts = vec![0i64; TABLES * size];
     // SAFETY: the positions are within the index tensor.
     let read = |i: usize| unsafe { read_index(indices.at(i * step)) };
@@ -188,7 +189,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
     let (n, [_, index_step, src_step]) = plan::along(index.shape(), dim, strides);
     let lines = plan::lines(index.shape(), dim, strides);
     let (indices, values, out) =
-        (Shared::new(index.ptr().cast::<i64>()), Shared::new(values), Shared::new(out.ptr().cast::<T>()));
+        (SendPtr::new(index.ptr().cast::<i64>()), SendPtr::new(values), SendPtr::new(out.ptr().cast::<T>()));
     // Half types accumulate a line in `f32`, so that many small additions are not lost.
     let rounds = T::DTYPE.is_float() && size_of::<T>() < size_of::<W>() && n > 1;
     let fault = FirstFault::new();

@@ -1,10 +1,12 @@
 //! Histograms: counts of elements in bins of equal width, and the range of integers to be counted.
 
-use crate::float::{Shared, expect};
+use crate::float::expect;
 use crate::isa::Isa;
 use crate::multiversion;
 use crate::pool;
 use rushlight_core::layout::Nest;
+use rushlight_core::sync::SendPtr;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result, View};
 use std::sync::Mutex;
 
@@ -60,7 +62,7 @@ pub fn histogram(x: View, low: f64, high: f64, out: View) -> Result<bool> {
 fn count<T: Number>(x: View, low: f64, high: f64, bins: usize, out: View) {
     let nest = Nest::new(x.shape(), [x.strides()]);
     let (inner, step) = (nest.shape.last().copied().unwrap_or(1).max(1), nest.strides[0].last().copied().unwrap_or(1));
-    let src = Shared::new(x.ptr().cast::<T>());
+    let src = SendPtr::new(x.ptr().cast::<T>());
     // SAFETY: the output is contiguous.
     let total = unsafe { std::slice::from_raw_parts_mut(out.ptr().cast::<i64>(), bins) };
     total.fill(0);
@@ -85,7 +87,7 @@ fn count<T: Number>(x: View, low: f64, high: f64, bins: usize, out: View) {
             i += run;
         }
         // Sums of integers do not depend on their order.
-        let mut total = total.lock().unwrap_or_else(|e| e.into_inner());
+        let mut total = lock(&total);
         total.iter_mut().zip(&counts).for_each(|(total, count)| *total += count);
     });
 }
@@ -119,12 +121,12 @@ pub fn int_range(x: View, out: View) -> Result<()> {
     let n = x.numel();
     expect("int_range", "x", &x, DType::I64, n)?;
     expect("int_range", "out", &out, DType::I64, 2)?;
-    let values = Shared::new(x.ptr().cast::<i64>());
+    let values = SendPtr::new(x.ptr().cast::<i64>());
     let total = Mutex::new([i64::MAX, i64::MIN]);
     pool::parallel_ranges(n, TASK, |from, to| {
         // SAFETY: the positions are within the contiguous view.
         let [low, high] = unsafe { range_of(std::slice::from_raw_parts(values.at(from), to - from)) };
-        let mut total = total.lock().unwrap_or_else(|e| e.into_inner());
+        let mut total = lock(&total);
         *total = [total[0].min(low), total[1].max(high)];
     });
     let total = total.into_inner().unwrap_or_else(|e| e.into_inner());

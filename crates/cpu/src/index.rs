@@ -11,6 +11,7 @@ use crate::reduce::item::{Item, with_item};
 use crate::sort::sort_in_order;
 use rushlight_core::layout::Nest;
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result, View};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -61,32 +62,13 @@ pub(crate) unsafe fn read_index(at: *const i64) -> i64 {
     unsafe { at.read_volatile() }
 }
 
-/// A pointer that tasks use for disjoint parts.
-#[derive(Clone, Copy)]
-pub(crate) struct Shared<T>(*mut T);
-// SAFETY: its users make tasks write disjoint parts.
-unsafe impl<T> Sync for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T> Send for Shared<T> {}
-
-impl<T> Shared<T> {
-    pub(crate) fn new(ptr: *mut T) -> Self {
-        Self(ptr)
-    }
-
-    #[inline(always)]
-    pub(crate) fn at(&self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset)
-    }
-}
-
 /// Index values per chunk.
 const CHUNK: usize = 512;
 
 /// One of the index tensors, and the dimension it indexes.
 struct Along {
     nest: Nest<1>,
-    values: Shared<i64>,
+    values: SendPtr<i64>,
     /// Size and stride of the indexed dimension.
     size: usize,
     stride: usize,
@@ -103,7 +85,7 @@ impl Targets {
     pub(crate) fn new(indices: &[View], sizes: &[usize], strides: &[usize]) -> Self {
         let along = indices.iter().zip(sizes.iter().zip(strides)).map(|(view, (&size, &stride))| Along {
             nest: Nest::new(view.shape(), [view.strides()]),
-            values: Shared::new(view.ptr().cast()),
+            values: SendPtr::new(view.ptr().cast()),
             size,
             stride,
         });
@@ -117,7 +99,7 @@ impl Targets {
 
     /// If there is a single index tensor with evenly spaced values: address of the first, their stride, and the size
     /// and stride of the dimension that they index.
-    pub(crate) fn line(&self) -> Option<(Shared<i64>, usize, usize, usize)> {
+    pub(crate) fn line(&self) -> Option<(SendPtr<i64>, usize, usize, usize)> {
         let [along] = &self.along[..] else { return None };
         let step = match &along.nest.shape[..] {
             [] => 0,
@@ -172,7 +154,7 @@ impl Targets {
     /// All offsets.
     pub(crate) fn all(&self) -> Result<Vec<usize>> {
         let mut all = vec![0usize; self.count];
-        let (out, fault) = (Shared::new(all.as_mut_ptr()), FirstFault::new());
+        let (out, fault) = (SendPtr::new(all.as_mut_ptr()), FirstFault::new());
         pool::parallel_ranges(self.count, 16 << 10, |from, to| {
             self.each_chunk(from, to, &fault, |start, offsets| {
                 // SAFETY: the chunk is within the vector, and chunks are disjoint.
@@ -349,7 +331,7 @@ pub fn index(x: View, indices: &[View], out: View) -> Result<()> {
     }
     let (blocks, fault) = (Blocks::new(x, count, out), FirstFault::new());
     with_size!(x.dtype(), U => {
-        let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
+        let (src, dst) = (SendPtr::new(x.ptr().cast::<U>()), SendPtr::new(out.ptr().cast::<U>()));
         let grain = TASK_BYTES.div_ceil(blocks.size * size_of::<U>());
         pool::parallel_ranges(targets.count, grain, |from, to| {
             targets.each_chunk(from, to, &fault, |start, offsets| {
@@ -399,7 +381,7 @@ fn by_target(offsets: &[usize]) -> Vec<u32> {
 }
 
 fn set<U: Copy>(targets: &Targets, blocks: &Blocks, values: View, out: View) -> Result<()> {
-    let (src, dst) = (Shared::new(values.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
+    let (src, dst) = (SendPtr::new(values.ptr().cast::<U>()), SendPtr::new(out.ptr().cast::<U>()));
     let write = |start: usize, offsets: &[usize]| {
         // SAFETY: offsets were checked against the indexed dimensions; blocks are within the views.
         unsafe {
@@ -468,7 +450,7 @@ fn find<T: Item>(x: View, rows: usize, out: *mut i64) -> usize {
     use crate::reduce::item::Wide;
     let (shape, n) = (x.shape(), x.numel());
     let nest = Nest::new(shape, [x.strides()]);
-    let (src, out) = (Shared::new(x.ptr().cast::<T>()), Shared::new(out));
+    let (src, out) = (SendPtr::new(x.ptr().cast::<T>()), SendPtr::new(out));
     // Calls `f` with each nonzero position of a piece.
     let scan = |piece: usize, f: &mut dyn FnMut(usize)| {
         let (inner, step) = innermost(&nest);

@@ -3,11 +3,12 @@
 //! Every strategy adds the values of a destination in the order of their positions, so results do not depend on the
 //! strategy or on the number of threads.
 
-use crate::index::{Blocks, FirstFault, Shared, TASK, Targets, each_target, innermost, read_index, wrap};
+use crate::index::{Blocks, FirstFault, TASK, Targets, each_target, innermost, read_index, wrap};
 use crate::isa::Isa;
 use crate::multiversion;
 use crate::pool;
 use crate::reduce::item::{Item, Wide};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Result, View};
 
 /// Offsets that are computed before a line of destinations is updated: the offsets and the line itself stay in
@@ -54,7 +55,7 @@ pub(crate) fn in_order<T: Copy + 'static, J: Join<T>>(
     values: View,
     out: View,
 ) -> Result<()> {
-    let (src, dst) = (Shared::new(values.ptr().cast::<T>()), Shared::new(out.ptr().cast::<T>()));
+    let (src, dst) = (SendPtr::new(values.ptr().cast::<T>()), SendPtr::new(out.ptr().cast::<T>()));
     let fault = FirstFault::new();
     let (count, size) = (targets.count(), blocks.size);
     let in_line = blocks.outer.shape.len() <= 1;
@@ -178,7 +179,7 @@ pub(crate) fn add<T: Item>(targets: &Targets, blocks: &Blocks, values: View, out
     }
     let offsets = &targets.all()?[..];
     const WIDTH: usize = 256;
-    let (src, dst) = (Shared::new(values.ptr().cast::<T>()), Shared::new(out.ptr().cast::<T>()));
+    let (src, dst) = (SendPtr::new(values.ptr().cast::<T>()), SendPtr::new(out.ptr().cast::<T>()));
     let [out_step, value_step] = blocks.steps();
     each_target(offsets, blocks.size, |group| {
         let offset = offsets[group[0] as usize];

@@ -129,12 +129,12 @@ fn init() -> Level {
         Some(name) => match Level::ALL.into_iter().find(|l| l.name() == name) {
             Some(wanted) if wanted <= best => wanted,
             Some(wanted) => {
-                eprintln!("rushlight: this machine has no {}; using {}", wanted.name(), best.name());
+                rushlight_core::warn!("this machine has no {}; using {}", wanted.name(), best.name());
                 best
             }
             None => {
                 let known = Level::ALL.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ");
-                eprintln!("rushlight: RUSHLIGHT_CPU_ISA={name} is unknown ({known}); using {}", best.name());
+                rushlight_core::warn!("RUSHLIGHT_CPU_ISA={name} is unknown ({known}); using {}", best.name());
                 best
             }
         },

@@ -3,6 +3,7 @@
 use crate::pool::parallel_for;
 use rushlight_core::backend::{Linalg, View};
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use rushlight_linalg as dense;
 use std::sync::Mutex;
@@ -83,7 +84,7 @@ fn run<T: dense::Real + Send + Sync>(op: Linalg, inputs: &[View], outputs: &[Vie
             (inputs.iter().map(|b| b.read(from, to)).collect(), outputs.iter().map(|b| b.write(from, to)).collect())
         };
         if let Err(e) = call(op, to - from, &sizes, &a, &mut out) {
-            let mut first = failure.lock().unwrap_or_else(|e| e.into_inner());
+            let mut first = lock(&failure);
             if first.as_ref().is_none_or(|(at, _)| from < *at) {
                 *first = Some((from, e));
             }

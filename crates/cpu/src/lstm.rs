@@ -1,10 +1,10 @@
 //! One step of a long short-term memory and its gradient, each in one pass.
 
-use crate::float::Shared;
 use crate::isa::Isa;
 use crate::lane::{clamp, exp_bounded, one_minus_exp};
 use crate::{multiversion, pool};
 use rushlight_core::backend::call;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result, View};
 
 /// Minimum elements of the state per task.
@@ -29,7 +29,7 @@ fn sizes(gates: View, states: &[View]) -> Result<Option<[usize; 2]>> {
 /// See `call::LstmCell`.
 pub fn lstm_cell(gates: View, before: View, c: View, h: View) -> Result<bool> {
     let Some([batch, hidden]) = sizes(gates, &[before, c, h])? else { return Ok(false) };
-    let [gates, before, c, h] = [gates, before, c, h].map(|v| Shared::new(v.ptr().cast::<f32>()));
+    let [gates, before, c, h] = [gates, before, c, h].map(|v| SendPtr::new(v.ptr().cast::<f32>()));
     pool::parallel_ranges(batch, TASK.div_ceil(hidden.max(1)), |from, to| {
         for row in from..to {
             let at = row * hidden;
@@ -48,8 +48,8 @@ pub fn lstm_cell_backward(step: &call::LstmCellBackward<View>) -> Result<bool> {
         return Ok(false);
     };
     let [gates, before, c, dh, dc, dgates] =
-        [step.gates, step.before, step.c, step.dh, dc, dgates].map(|v| Shared::new(v.ptr().cast::<f32>()));
-    let outer = step.outer.map(|v| Shared::new(v.ptr().cast::<f32>()));
+        [step.gates, step.before, step.c, step.dh, dc, dgates].map(|v| SendPtr::new(v.ptr().cast::<f32>()));
+    let outer = step.outer.map(|v| SendPtr::new(v.ptr().cast::<f32>()));
     pool::parallel_ranges(batch, TASK.div_ceil(hidden.max(1)), |from, to| {
         for row in from..to {
             let at = row * hidden;

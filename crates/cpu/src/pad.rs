@@ -1,10 +1,10 @@
 //! Padding by the tensor's own elements (reflect, replicate, circular): every row of the result is a row of the source
 //! with a few elements added at either end, written in one pass.
 
-use crate::float::Shared;
 use crate::index::with_size;
 use crate::pool;
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Error, Result, View};
 
 /// Minimum bytes per task.
@@ -76,7 +76,7 @@ pub fn pad_from(x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
     let (shape, strides) = (&out.shape()[..rank - 1], x.strides());
     let place = |d: usize, i: usize| if d < lead { i } else { outer[d - lead][i] };
     with_size!(x.dtype(), U => {
-        let (src, dst) = (Shared::new(x.ptr().cast::<U>()), Shared::new(out.ptr().cast::<U>()));
+        let (src, dst) = (SendPtr::new(x.ptr().cast::<U>()), SendPtr::new(out.ptr().cast::<U>()));
         let grain = TASK_BYTES.div_ceil(width * size_of::<U>());
         pool::parallel_ranges(out.numel() / width, grain, |first, end| {
             // Coordinates of the row within the output.

@@ -5,11 +5,12 @@
 
 mod max;
 
-use crate::float::{Float, Shared, expect, load_row, narrow, with_float};
+use crate::float::{Float, expect, load_row, narrow, with_float};
 use crate::multiversion;
 use crate::pool::parallel_ranges;
 use crate::simd::{Real, Simd, Vectors, sweep};
 use rushlight_core::backend::{Pool, Window};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result, View};
 use std::ops::Range;
 
@@ -186,7 +187,7 @@ impl Geometry {
 /// The geometry's inputs at `x` and outputs at `y`, which do not overlap.
 unsafe fn avg_forward<T: Float>(g: &Geometry, x: *const T, y: *mut T) {
     let (heights, width) = (g.rows.spans.len(), g.cols.spans.len());
-    let (xs, ys) = (Shared::new(x.cast_mut()), Shared::new(y));
+    let (xs, ys) = (SendPtr::new(x.cast_mut()), SendPtr::new(y));
     parallel_ranges(g.planes * heights, g.row_grain(), |from, to| {
         let mut sums = vec![T::Acc::ZERO; g.cols.size];
         let mut out = vec![T::Acc::ZERO; width];
@@ -270,7 +271,7 @@ multiversion! {
 /// # Safety
 /// The geometry's outputs at `dy`, inputs at `dx`, which do not overlap.
 unsafe fn avg_backward<T: Float>(g: &Geometry, dy: *const T, dx: *mut T) {
-    let (dys, dxs) = (Shared::new(dy.cast_mut()), Shared::new(dx));
+    let (dys, dxs) = (SendPtr::new(dy.cast_mut()), SendPtr::new(dx));
     parallel_ranges(g.planes, g.plane_grain(), |from, to| {
         let mut row = vec![T::Acc::ZERO; g.cols.size];
         let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { g.in_plane() }];

@@ -5,6 +5,7 @@ use crate::isa::Isa;
 use crate::multiversion;
 use crate::pool;
 use rushlight_core::backend::{Resample, ResampleAxis, Sampling, View};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result};
 use std::ops::{Add, AddAssign, Mul, Range};
 
@@ -150,7 +151,7 @@ pub fn resample_backward(spec: &Resample, dy: View, dx: View) -> Result<bool> {
 fn forward<T: Number>(spec: &Resample, x: View, y: View) -> Result<bool> {
     let plan = Plan::<T>::new(spec)?;
     let planes = planes(&plan, x, y)?;
-    let (src, dst) = (crate::float::Shared::new(x.ptr().cast::<T>()), crate::float::Shared::new(y.ptr().cast::<T>()));
+    let (src, dst) = (SendPtr::new(x.ptr().cast::<T>()), SendPtr::new(y.ptr().cast::<T>()));
     // A task has several planes, or a band of rows of one.
     let rows = plan.height.output;
     let bands = if plan.depth.output > 1 { 1 } else { (plan.outputs() / TASK).clamp(1, rows) };
@@ -229,7 +230,7 @@ fn blend_rows<T: Number>(taps: &Taps<T>, i: usize, from: &[T], size: usize, to: 
 fn backward<T: Number>(spec: &Resample, dy: View, dx: View) -> Result<bool> {
     let plan = Plan::<T>::new(spec)?;
     let planes = planes(&plan, dx, dy)?;
-    let (src, dst) = (crate::float::Shared::new(dy.ptr().cast::<T>()), crate::float::Shared::new(dx.ptr().cast::<T>()));
+    let (src, dst) = (SendPtr::new(dy.ptr().cast::<T>()), SendPtr::new(dx.ptr().cast::<T>()));
     let grain = (TASK / plan.inputs().max(plan.outputs()).max(1)).max(1);
     pool::parallel_ranges(planes, grain, |from, to| {
         let mut room = [Vec::new(), Vec::new()];

@@ -2,14 +2,13 @@
 
 mod backward;
 
-use crate::float::{
-    Float, Scratch, Shared, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float,
-};
+use crate::float::{Float, Scratch, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
 use backward::{Input, backward};
 use rushlight_core::backend::{RowNorm, call};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Element, Result, View};
 
 /// Rows up to this length stay in a core's L2 cache between passes; the blocks of longer ones are split over all
@@ -65,11 +64,11 @@ pub fn row_norm_backward(c: &call::RowNormBackward<View>) -> Result<()> {
         expect(OP, "rstd", &rstd, A::DTYPE, spec.rows)?;
         let weight = weight.map(|w| load_parameter::<T>(OP, "weight", &w, spec.cols)).transpose()?;
         let input = Input {
-            dy: Shared::new(dy.ptr().cast::<T>()),
-            x: Shared::new(x.ptr().cast::<T>()),
-            mean: Shared::new(mean.ptr().cast::<A>()),
-            rstd: Shared::new(rstd.ptr().cast::<A>()),
-            so_far: so_far.map(|s| Shared::new(s.ptr().cast::<T>())),
+            dy: SendPtr::new(dy.ptr().cast::<T>()),
+            x: SendPtr::new(x.ptr().cast::<T>()),
+            mean: SendPtr::new(mean.ptr().cast::<A>()),
+            rstd: SendPtr::new(rstd.ptr().cast::<A>()),
+            so_far: so_far.map(|s| SendPtr::new(s.ptr().cast::<T>())),
         };
         let dx = dx.map(|dx| dx.ptr().cast::<T>());
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
@@ -157,7 +156,7 @@ unsafe fn forward<T: Float>(
             &zeros
         }
     };
-    let (xs, ys, means, rstds) = (Shared::new(x.cast_mut()), Shared::new(y), Shared::new(mean), Shared::new(rstd));
+    let (xs, ys, means, rstds) = (SendPtr::new(x.cast_mut()), SendPtr::new(y), SendPtr::new(mean), SendPtr::new(rstd));
     let stream = rows * cols * size_of::<T>() > STREAM;
     if cols <= LONG {
         parallel_ranges(rows, (GRAIN / cols).max(1), |from, to| {
@@ -177,7 +176,7 @@ unsafe fn forward<T: Float>(
     let blocks = cols.div_ceil(BLOCK);
     let mut parts = vec![Moments::NONE; blocks];
     for row in 0..rows {
-        let parts_at = Shared::new(parts.as_mut_ptr());
+        let parts_at = SendPtr::new(parts.as_mut_ptr());
         parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
             for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                 let len = BLOCK.min(cols - b * BLOCK);

@@ -3,10 +3,11 @@
 //! Three cases: rows that fit a cache, which are read once; longer rows, whose blocks are split over all threads; and
 //! columns (`inner > 1`), processed in blocks of adjacent ones.
 
-use crate::float::{Float, Scratch, Shared, expect, load_row, out_row, store_row, with_float};
+use crate::float::{Float, Scratch, expect, load_row, out_row, store_row, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Result, View};
 
 /// Rows up to this length stay in a core's L2 cache between passes.
@@ -49,7 +50,7 @@ unsafe fn forward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], x: *const 
     if outer == 0 || n == 0 || inner == 0 {
         return;
     }
-    let (xs, ys) = (Shared::new(x.cast_mut()), Shared::new(y));
+    let (xs, ys) = (SendPtr::new(x.cast_mut()), SendPtr::new(y));
     if inner > 1 {
         let width = column_block(n, inner);
         let blocks = inner.div_ceil(width);
@@ -71,7 +72,7 @@ unsafe fn forward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], x: *const 
         let mut parts = vec![(T::Acc::ZERO, T::Acc::ZERO); blocks];
         let stream = n * size_of::<T>() > STREAM;
         for row in 0..outer {
-            let parts_at = Shared::new(parts.as_mut_ptr());
+            let parts_at = SendPtr::new(parts.as_mut_ptr());
             parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
                 for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                     let len = BLOCK.min(n - b * BLOCK);
@@ -95,7 +96,7 @@ unsafe fn backward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], dy: *cons
     if outer == 0 || n == 0 || inner == 0 {
         return;
     }
-    let (dys, ys, dxs) = (Shared::new(dy.cast_mut()), Shared::new(y.cast_mut()), Shared::new(dx));
+    let (dys, ys, dxs) = (SendPtr::new(dy.cast_mut()), SendPtr::new(y.cast_mut()), SendPtr::new(dx));
     if inner > 1 {
         let width = column_block(n, inner);
         let blocks = inner.div_ceil(width);
@@ -118,7 +119,7 @@ unsafe fn backward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], dy: *cons
         let blocks = n.div_ceil(BLOCK);
         let mut parts = vec![T::Acc::ZERO; blocks];
         for row in 0..outer {
-            let parts_at = Shared::new(parts.as_mut_ptr());
+            let parts_at = SendPtr::new(parts.as_mut_ptr());
             parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
                 for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                     let at = row * n + b * BLOCK;

@@ -2,11 +2,12 @@
 
 use crate::{Forward, Member, MemberMut, Memo, Module};
 use rushlight_core::Result;
+use rushlight_core::sync::lock;
 use rushlight_tensor::Tensor;
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 type PreHook<M> = dyn Fn(&M, &Tensor) -> Result<Option<Tensor>> + Send + Sync;
 type PostHook<M> = dyn Fn(&M, &Tensor, &Tensor) -> Result<Option<Tensor>> + Send + Sync;
@@ -27,10 +28,6 @@ impl<M> Clone for Hook<M> {
 
 /// The hooks of a module by number, in order of registration.
 type Hooks<M> = Mutex<Vec<(u64, Hook<M>)>>;
-
-fn lock<M>(hooks: &Hooks<M>) -> MutexGuard<'_, Vec<(u64, Hook<M>)>> {
-    hooks.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// A module whose forward pass can be watched and changed: PyTorch's `register_forward_hook`. It has the names, the
 /// state dict and the text of the module itself.

@@ -77,13 +77,14 @@ impl<'a> Arg<'a> {
         match self {
             Arg::Tensor(t) => t.dtype(),
             Arg::Scalar(Scalar::Float(_)) => default_dtype(),
+            Arg::Scalar(Scalar::Complex(..)) => default_dtype().complex(),
             Arg::Scalar(s) => s.dtype(),
         }
     }
 }
 
 /// The dtype these operands combine in. Tensors with dimensions decide; zero-dim tensors, and after them numbers, count
-/// only if they are of a higher kind (bool, integer, float).
+/// only if they are of a higher kind (bool, integer, float, complex).
 ///
 /// ```
 /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
@@ -115,6 +116,7 @@ pub fn result_type(args: &[Arg]) -> DType {
     for lower in groups.into_iter().flatten() {
         out = Some(match out {
             None => lower,
+            Some(higher) if higher.is_float() && lower.is_complex() => higher.complex(),
             Some(higher) if lower.category() > higher.category() => higher.promote(lower),
             Some(higher) => higher,
         });

@@ -4,13 +4,14 @@
 use crate::{Tensor, profile, program};
 use rushlight_core::backend::{Call, View, execute};
 use rushlight_core::{Backend, DType, Result, Storage};
+use std::mem::{ManuallyDrop, needs_drop};
 use std::sync::Arc;
 
 /// Uninitialised memory for a tensor.
-#[inline]
+#[inline(always)]
 pub(crate) fn allocate(backend: &'static dyn Backend, bytes: usize) -> Result<Arc<Storage>> {
     let storage = Arc::new(backend.alloc(bytes)?);
-    if program::is_noting() {
+    if program::is_noting_memory() {
         program::note_memory(&storage);
     }
     Ok(storage)
@@ -23,10 +24,15 @@ impl Tensor {
         self.0.storage.backend()
     }
 
-    /// Runs a call on this tensor's engine.
-    #[inline]
-    pub(crate) fn run<'v>(&self, call: impl Into<Call<View<'v>>>) -> Result<()> {
-        run(self.backend(), self.0.dtype, &call.into())
+    /// Runs a call on this tensor's engine. Inlined, so that the call is built where it lies.
+    #[inline(always)]
+    pub(crate) fn run<'v, C: Into<Call<View<'v>>>>(&self, call: C) -> Result<()> {
+        let call = call.into();
+        if needs_drop::<C>() {
+            return run(self.backend(), self.0.dtype, &call);
+        }
+        // The compiler would look for what a call of another family holds.
+        run(self.backend(), self.0.dtype, &ManuallyDrop::new(call))
     }
 
     /// Runs a copy between this tensor and another: it converts, if either dtype is carried.

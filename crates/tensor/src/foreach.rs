@@ -2,7 +2,7 @@
 //! check.
 
 use crate::autograd::mode::no_grad;
-use crate::capture::{self, Renew};
+use crate::capture::{self, ReplayNumbers};
 use crate::{Arg, Tensor};
 use rushlight_core::backend::{Operand, ParamUpdate, UPDATE_NUMBERS, UpdateRule, call};
 use rushlight_core::smallvec::SmallVec;
@@ -68,7 +68,7 @@ pub fn update_renewed<'a>(
     sets: &[usize],
     grad_scale: impl Into<Arg<'a>>,
     found_inf: Option<&Tensor>,
-    renew: impl FnOnce() -> Box<dyn Renew>,
+    renew: impl FnOnce() -> Box<dyn ReplayNumbers>,
 ) -> Result<()> {
     step(updates, grad_scale.into(), found_inf, |device| {
         if !capture::is_recording() {

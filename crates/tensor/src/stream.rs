@@ -63,6 +63,7 @@ impl Stream {
 
     /// Makes this the current stream: this thread's later work on the device goes to it.
     pub fn set_current(&self) -> Result<()> {
+        crate::program::note_foreign("work on several streams");
         self.0.set_current()
     }
 
@@ -95,11 +96,13 @@ impl Stream {
 
     /// Later work of this stream waits for the event.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
+        crate::program::note_foreign("work on several streams");
         self.0.wait(&*event.0)
     }
 
     /// Later work of this stream waits for all that `other` has been given.
     pub fn wait_stream(&self, other: &Stream) -> Result<()> {
+        crate::program::note_foreign("work on several streams");
         self.wait_event(&other.record_event()?)
     }
 
@@ -139,6 +142,7 @@ impl Event {
 
     /// Places the event after all that a stream of its device has been given.
     pub fn record_on(&self, stream: &Stream) -> Result<()> {
+        crate::program::note_foreign("work on several streams");
         stream.0.record(&*self.0)
     }
 

@@ -1,9 +1,10 @@
 //! The tensor itself: storage, layout, dtype, and its place on the tape.
 
 use crate::autograd::{Meta, mode};
-use crate::capture;
 use crate::engine::allocate;
+use crate::{capture, program};
 use rushlight_core::backend::View;
+use rushlight_core::sync::lock;
 use rushlight_core::{Backend, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Storage};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -102,15 +103,15 @@ impl Tensor {
     }
 
     pub(crate) fn meta(&self) -> MutexGuard<'_, Meta> {
-        self.0.meta.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.0.meta)
     }
 
     /// The tensor as engines see it, for calls of the engine that no method makes. A step that is being recorded keeps
     /// the memory.
     #[inline]
     pub fn engine_view(&self) -> View<'_> {
-        if capture::is_recording() {
-            capture::note_use(&self.0.storage);
+        if program::is_noting() {
+            program::note_use(&self.0.storage);
         }
         // SAFETY: a tensor's layout is within its storage: constructors check it.
         unsafe { View::new_unchecked(&self.0.storage, &self.0.layout, self.0.dtype) }
@@ -119,8 +120,8 @@ impl Tensor {
     /// The same memory under a layout that is within it.
     #[inline]
     pub(crate) fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a> {
-        if capture::is_recording() {
-            capture::note_use(&self.0.storage);
+        if program::is_noting() {
+            program::note_use(&self.0.storage);
         }
         // SAFETY: callers derive the layout from the tensor's by slicing, permuting and expanding, or from its size.
         unsafe { View::new_unchecked(&self.0.storage, layout, self.0.dtype) }
@@ -311,6 +312,7 @@ impl Tensor {
     pub fn to_scalar(&self) -> Result<Scalar> {
         Ok(match self.dtype() {
             DType::Bool => Scalar::Bool(self.item()?),
+            d if d.is_complex() => self.complex_item()?,
             d if d.is_float() => Scalar::Float(self.item()?),
             DType::U64 => Scalar::from(self.item::<u64>()?),
             _ => Scalar::Int(self.item()?),

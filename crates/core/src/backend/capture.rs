@@ -22,7 +22,7 @@ pub trait Capture: Send + Sync {
     /// run.
     fn begin(&self, pool: &StepPool) -> Result<Box<dyn Recording>>;
     /// A value that a step reports to the host.
-    fn verdict(&self) -> Result<Arc<dyn Verdict>>;
+    fn readback(&self) -> Result<Arc<dyn Readback>>;
 }
 
 /// A step that the calling thread is recording. Dropping it before [`finish`](Recording::finish) discards it.
@@ -43,10 +43,16 @@ pub trait Graph: Send {
     /// Replays the step with these values, after copying each first view to the second (contiguous, of one size).
     /// Returns before the work is done.
     fn launch(&self, numbers: &[u64], copies: &[(View, View)]) -> Result<()>;
+    /// Replaces the recorded work, between the copies of inputs and of outputs, by that of a closure. Values keep their
+    /// addresses. After an error the step is as it was.
+    fn rerecord(&mut self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let _ = work;
+        Err(crate::Error::unsupported("capture: this engine records a step once"))
+    }
 }
 
 /// A value that a recorded step reports to the host, such as whether a gradient was infinite.
-pub trait Verdict: Any + Send + Sync {
+pub trait Readback: Any + Send + Sync {
     /// Device address of the value, one `f32`.
     fn address(&self) -> u64;
     /// Records that the step was launched once more.

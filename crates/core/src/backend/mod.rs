@@ -6,6 +6,7 @@ mod capture;
 mod collectives;
 pub mod composed;
 mod engine;
+mod fused;
 mod precision;
 mod resample;
 mod spec;
@@ -13,9 +14,10 @@ mod storage;
 mod stream;
 
 pub use call::Call;
-pub use capture::{Capture, Graph, Recording, StepPool, Verdict};
+pub use capture::{Capture, Graph, Readback, Recording, StepPool};
 pub use collectives::{Collectives, DeviceComm, DeviceOp, DeviceWork, MemoryOffer, ReduceOp};
 pub use engine::{Engine, Library, Pinned, PinnedMemory, Properties};
+pub use fused::{MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Step, StepArg, StepOp, Steps};
 pub use precision::{
     allow_tf32, allow_tf32_conv, in_recurrent_layer, is_in_recurrent_layer, set_allow_tf32, set_allow_tf32_conv,
 };
@@ -130,6 +132,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The caching allocator, if there is one.
     fn allocator(&self) -> Option<&dyn CachingAllocator> {
         None
+    }
+    /// Makes ready what running a call needs and takes long, such as a kernel that is compiled in the background.
+    /// Returns whether it is ready; an engine declines a call that is not.
+    fn prepare(&self, call: &Call<View>) -> Result<bool> {
+        let _ = call;
+        Ok(true)
     }
     /// Streams and events, if the device works asynchronously.
     fn streams(&self) -> Option<&dyn Streams> {

@@ -238,7 +238,7 @@ impl<V> CrossEntropyInputs<V> {
             .for_each(|view| f(Access::Read, view));
     }
 
-    pub(super) fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> CrossEntropyInputs<W> {
+    pub(super) fn map<'s, W>(&'s self, f: &mut dyn FnMut(Access, &'s V) -> W) -> CrossEntropyInputs<W> {
         CrossEntropyInputs {
             logits: f(Access::Read, &self.logits),
             target: f(Access::Read, &self.target),
@@ -281,7 +281,7 @@ impl<V> AttentionInputs<V> {
             .for_each(|view| f(Access::Read, view));
     }
 
-    pub(super) fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> AttentionInputs<W> {
+    pub(super) fn map<'s, W>(&'s self, f: &mut dyn FnMut(Access, &'s V) -> W) -> AttentionInputs<W> {
         AttentionInputs {
             q: f(Access::Read, &self.q),
             k: f(Access::Read, &self.k),
@@ -342,6 +342,34 @@ pub enum Linalg {
     LdlSolve,
     /// `a [m, n]`, `b [m, r]` to the least-squares `x [n, r]` of least norm.
     Lstsq,
+    /// `a [n, n]`, complex, to its values `[n]` and right vectors `[n, n]`. To the values alone if they are the only
+    /// output.
+    Eig,
+}
+
+/// Ops on pairs of complex numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Complex {
+    /// `a b`.
+    Mul,
+    /// `a` times the conjugate of `b`.
+    MulConj,
+    /// `a / b`.
+    Div,
+}
+
+/// Discrete Fourier transforms of the rows of a matrix. Complex rows have a last dimension of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fft {
+    /// `[rows, n, 2]` to the same size; the exponent is positive for an inverse transform.
+    Complex {
+        /// Whether the exponent is positive.
+        inverse: bool,
+    },
+    /// Real `[rows, n]` to the first half of the transform, `[rows, n / 2 + 1, 2]`.
+    Real,
+    /// The first half of a Hermitian signal, `[rows, n / 2 + 1, 2]`, to its inverse transform, real `[rows, n]`.
+    Hermitian,
 }
 
 /// One parameter's share of an optimizer step: a part of [`Update`](call::Update). Parameter, gradient and state are
@@ -376,7 +404,7 @@ impl<V> UpdateOf<V> {
         self.state.iter().flatten().for_each(|view| f(Access::Change, view));
     }
 
-    pub(super) fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> UpdateOf<W> {
+    pub(super) fn map<'s, W>(&'s self, f: &mut dyn FnMut(Access, &'s V) -> W) -> UpdateOf<W> {
         UpdateOf {
             grad: f(Access::Read, &self.grad),
             param: f(Access::Change, &self.param),

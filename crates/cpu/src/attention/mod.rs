@@ -10,7 +10,7 @@ mod forward;
 mod product;
 mod scores;
 
-use crate::float::{Float, Shared, expect, narrow, with_float};
+use crate::float::{Float, expect, narrow, with_float};
 use crate::multiversion;
 use crate::pool::{num_threads, parallel_for};
 use crate::simd::{Real, Simd, Vectors, sweep, total};
@@ -18,6 +18,7 @@ use backward::{Gradients, backward};
 use forward::forward;
 use product::{Matrix, transpose};
 use rushlight_core::backend::{Attention, call};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Element, Error, Result, View};
 use scores::{Dropout, Mask};
 use std::mem::MaybeUninit;
@@ -58,7 +59,7 @@ pub fn attention_backward(c: &call::AttentionBackward<View>) -> Result<()> {
     with_float!(OP, dtype, T => {
         expect(OP, "lse", &lse, <T as Float>::Acc::DTYPE, sizes.rows())?;
         let problem = Problem::<T>::new(spec, sizes);
-        let saved = Saved { out: Tensor::new(&out), lse: Shared::new(lse.ptr().cast()), dout: Tensor::new(&dout) };
+        let saved = Saved { out: Tensor::new(&out), lse: SendPtr::new(lse.ptr().cast()), dout: Tensor::new(&dout) };
         // SAFETY: sizes and dtypes were checked; outputs do not overlap inputs.
         unsafe { problem.backward(saved, dq.ptr().cast(), dk.ptr().cast(), dv.ptr().cast()) };
         Ok(())
@@ -119,7 +120,7 @@ impl Sizes {
 /// A tensor of four dimensions by address and strides.
 #[derive(Clone, Copy)]
 struct Tensor<T> {
-    at: Shared<T>,
+    at: SendPtr<T>,
     strides: [usize; 4],
 }
 
@@ -127,7 +128,7 @@ impl<T: Float> Tensor<T> {
     fn new(view: &View) -> Self {
         let mut strides = [0; 4];
         strides.copy_from_slice(view.strides());
-        Self { at: Shared::new(view.ptr().cast()), strides }
+        Self { at: SendPtr::new(view.ptr().cast()), strides }
     }
 
     fn head(&self, batch: usize, head: usize) -> *mut T {
@@ -299,7 +300,7 @@ struct Problem<T: Float> {
 #[derive(Clone, Copy)]
 struct Saved<T: Float> {
     out: Tensor<T>,
-    lse: Shared<T::Acc>,
+    lse: SendPtr<T::Acc>,
     dout: Tensor<T>,
 }
 
@@ -357,7 +358,7 @@ impl<T: Float> Problem<T> {
     /// The problem's pointers and the outputs have its sizes; outputs overlap nothing.
     unsafe fn forward(&self, out: Tensor<T>, lse: *mut T::Acc) {
         let Sizes { batch, heads, l, dv, .. } = self.sizes;
-        let lse = Shared::new(lse);
+        let lse = SendPtr::new(lse);
         let per_task = rows_per_task(batch * heads, l);
         let parts = l.div_ceil(per_task.max(1));
         parallel_for(batch * heads * parts, |task| {
@@ -385,19 +386,19 @@ impl<T: Float> Problem<T> {
     unsafe fn backward(&self, saved: Saved<T>, dq: *mut T, dk: *mut T, dv: *mut T) {
         let Sizes { batch, heads, kv_heads, l, s, d, dv: dvs, .. } = self.sizes;
         let delta = self.delta(&saved);
-        let delta = Shared::new(delta.as_ptr().cast_mut());
+        let delta = SendPtr::new(delta.as_ptr().cast_mut());
         // Half types accumulate in `f32` and are rounded at the end.
         let mut sums = [Vec::new(), Vec::new(), Vec::new()];
         let counts = [batch * heads * l * d, batch * kv_heads * s * d, batch * kv_heads * s * dvs];
-        let mut targets = [dq, dk, dv].map(|p| Shared::new(p.cast::<T::Acc>()));
+        let mut targets = [dq, dk, dv].map(|p| SendPtr::new(p.cast::<T::Acc>()));
         for i in 0..3 {
             if !T::WIDE {
                 sums[i] = vec![T::Acc::ZERO; counts[i]];
-                targets[i] = Shared::new(sums[i].as_mut_ptr());
+                targets[i] = SendPtr::new(sums[i].as_mut_ptr());
             }
         }
         let [dqs, dks, dvs_at] = targets;
-        let zero = |at: Shared<T::Acc>, from: usize, n: usize| {
+        let zero = |at: SendPtr<T::Acc>, from: usize, n: usize| {
             if T::WIDE {
                 // SAFETY: the caller's own part of a gradient.
                 unsafe { std::slice::from_raw_parts_mut(at.at(from), n) }.fill(T::Acc::ZERO);
@@ -468,7 +469,7 @@ impl<T: Float> Problem<T> {
     fn delta(&self, saved: &Saved<T>) -> Vec<T::Acc> {
         let Sizes { batch, heads, l, dv, .. } = self.sizes;
         let mut delta = vec![T::Acc::ZERO; batch * heads * l];
-        let at = Shared::new(delta.as_mut_ptr());
+        let at = SendPtr::new(delta.as_mut_ptr());
         let (out, dout) = (saved.out, saved.dout);
         parallel_for(batch * heads, |head| {
             for i in 0..l {

@@ -1,14 +1,15 @@
 //! Processing of scores between the two products: masks, causality, dropout.
 
-use crate::float::{Float, Shared};
+use crate::float::Float;
 use crate::simd::{Real, Vectors};
 use rushlight_core::rng::uniform_f32;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Philox};
 
 /// A mask over `[batch, heads, l, s]`, of any strides.
 #[derive(Clone, Copy)]
 pub struct Mask {
-    at: Shared<u8>,
+    at: SendPtr<u8>,
     dtype: DType,
     strides: [usize; 4],
 }
@@ -16,13 +17,13 @@ pub struct Mask {
 impl Mask {
     /// From the address of a `bool` or floating tensor.
     pub fn new(at: *const u8, dtype: DType, strides: [usize; 4]) -> Self {
-        Self { at: Shared::new(at.cast_mut()), dtype, strides }
+        Self { at: SendPtr::new(at.cast_mut()), dtype, strides }
     }
 
     /// The mask of one head.
     pub fn head(&self, batch: usize, head: usize) -> Self {
         let offset = batch * self.strides[0] + head * self.strides[1];
-        Self { at: Shared::new(self.at.at(offset * self.dtype.size())), ..*self }
+        Self { at: SendPtr::new(self.at.at(offset * self.dtype.size())), ..*self }
     }
 
     /// Adds row `i` from key `j` on to `scores`; masked keys become negative infinity.

@@ -2,10 +2,10 @@
 
 use super::Conv;
 use super::element::{Compute, Storage};
-use super::scratch::Shared;
 use crate::isa::Isa;
 use crate::pool;
 use rushlight_core::Element;
+use rushlight_core::sync::SendPtr;
 
 /// Planes are summed in blocks: a block's sum is exact enough, and blocks are added in `f64`.
 const BLOCK: usize = 1024;
@@ -15,7 +15,7 @@ const BLOCK: usize = 1024;
 pub(super) unsafe fn backward<T: Storage>(c: &Conv, dy: *const T, db: *mut T) {
     let (plane, channels) = (c.output_size(), c.out_channels);
     let mut sums = vec![0f64; c.batch * channels];
-    let (src, dst) = (Shared::of(dy), Shared::new(sums.as_mut_ptr()));
+    let (src, dst) = (SendPtr::of(dy), SendPtr::new(sums.as_mut_ptr()));
     let grain = (64 * BLOCK / plane.max(1)).max(1);
     pool::parallel_ranges(sums.len(), grain, |start, end| {
         for i in start..end {

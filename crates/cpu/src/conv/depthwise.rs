@@ -8,10 +8,11 @@ use super::depthwise_kernel::{Accumulate, CHANNELS, Combine, accumulate, combine
 use super::direct::{linked, tap_offsets, taps_of};
 use super::element::{Storage, transpose_in, transpose_out};
 use super::narrow::{flat, grain};
-use super::scratch::{Scratch, Shared};
+use super::scratch::Scratch;
 use super::slab::Slab;
 use super::sums::Sums;
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 
 /// Maximum pixels of the input or output.
 const PIXELS: usize = 256;
@@ -113,7 +114,7 @@ unsafe fn run<T: Storage<Compute = f32>>(
     (dst, size): (*mut T, usize),
 ) {
     let (blocks, taps) = (blocks(c), c.taps());
-    let (src, dst, bias) = (Shared::of(src), Shared::new(dst), Shared::of(bias));
+    let (src, dst, bias) = (SendPtr::of(src), SendPtr::new(dst), SendPtr::of(bias));
     pool::parallel_ranges(c.batch * blocks, grain(size * taps * CHANNELS), |first, last| {
         let mut copy = Scratch::new::<f32>(slabs.any().room());
         let mut out = Scratch::new::<f32>(size * CHANNELS);
@@ -205,7 +206,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
     let (pixels, offsets) = (pixel_offsets(c, slabs.any()), tap_offsets(c, slabs.any()));
     let at: Vec<usize> = (0..size).map(|p| p * CHANNELS).collect();
     let sums = Sums { blocks: blocks(c), block: taps * CHANNELS, parts: c.batch };
-    let (x, dy) = (Shared::of(x), Shared::of(dy));
+    let (x, dy) = (SendPtr::of(x), SendPtr::of(dy));
     // SAFETY: a task adds to the sum it is given and to nothing else.
     let mut partial = unsafe {
         sums.collect::<f32>(|block, images, sum| {
@@ -228,7 +229,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
             }
         })
     };
-    let (partial, dw, all) = (Shared::new(partial.ptr::<f32>()), Shared::new(dw), sums.blocks * sums.block);
+    let (partial, dw, all) = (SendPtr::new(partial.ptr::<f32>()), SendPtr::new(dw), sums.blocks * sums.block);
     pool::parallel_ranges(sums.blocks, grain(sums.block), |first, last| {
         for block in first..last {
             // SAFETY: this block of every split, and its filters' part of the gradient.

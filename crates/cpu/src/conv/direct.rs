@@ -3,11 +3,12 @@
 use super::Conv;
 use super::element::{Compute, Storage, transpose_in, transpose_out};
 use super::product::{Product, Segment};
-use super::scratch::{Scratch, Shared};
+use super::scratch::Scratch;
 use super::slab::Slab;
 use super::sums::Sums;
 use super::weights::{Lanes, pack_all};
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Maximum size of a slab, so that it stays in the L2 cache.
@@ -112,8 +113,8 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
     // SAFETY: `w` is the weight, `bias` the bias of `c`.
     let (mut packed, mut bias_wide) = unsafe { (pack_all(c, Lanes::Outputs, w), c.widen_bias(bias)) };
     let bias = bias_wide.as_mut().map_or(std::ptr::null(), |b| b.ptr::<E<T>>().cast_const());
-    let (weight, bias) = (Shared::of(packed.ptr::<E<T>>()), Shared::of(bias));
-    let (x, y) = (Shared::of(x), Shared::new(y));
+    let (weight, bias) = (SendPtr::of(packed.ptr::<E<T>>()), SendPtr::of(bias));
+    let (x, y) = (SendPtr::of(x), SendPtr::new(y));
 
     let [depths, height, cols] = c.output;
     let rows = output_rows::<E<T>>(c);
@@ -204,8 +205,8 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
     let panels = inputs.div_ceil(width);
     // SAFETY: `w` is the weight of `c`.
     let mut packed = unsafe { pack_all(c, Lanes::Inputs, w) };
-    let weight = Shared::of(packed.ptr::<E<T>>());
-    let (dy, dx) = (Shared::of(dy), Shared::new(dx));
+    let weight = SendPtr::of(packed.ptr::<E<T>>());
+    let (dy, dx) = (SendPtr::of(dy), SendPtr::new(dx));
 
     let [depths, height, cols] = c.input;
     let (col, col_count) = linked(c, 2, 0..cols);
@@ -309,7 +310,7 @@ pub(super) unsafe fn backward_weight<T: Storage>(c: &Conv, x: *const T, dy: *con
     let slabs = height.div_ceil(slab_rows);
     let together = images_together(c, slab_rows * cols);
     let boxes = c.batch.div_ceil(together) * depths * slabs;
-    let (x, dy) = (Shared::of(x), Shared::of(dy));
+    let (x, dy) = (SendPtr::of(x), SendPtr::of(dy));
     let sums = Sums { blocks: c.groups * panels, block: inputs * taps * width, parts: boxes };
     // SAFETY: a task writes only to its own sum; the sums are laid out as `finish` expects.
     let mut partial = unsafe {

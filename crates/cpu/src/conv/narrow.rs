@@ -5,9 +5,10 @@ use super::direct::{linked, taps_of};
 use super::element::Storage;
 use super::narrow_kernel::{Accumulate, Correlate, LANES, ROWS, SLACK, accumulate, correlate, move_rows};
 use super::planes::{Planes, Stretch};
-use super::scratch::{Scratch, Shared};
+use super::scratch::Scratch;
 use super::sums::Sums;
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Maximum size of a band's planes, so that they stay in the L2 cache.
@@ -227,8 +228,8 @@ pub(super) unsafe fn forward<T: Storage<Compute = f32>>(c: &Conv, x: *const T, w
     let (from, to, taps) = (c.group_inputs(), c.group_outputs(), c.taps());
     // SAFETY: the weight and bias of `c`.
     let (w, mut wide) = unsafe { (widen_weight(c, w), c.widen_bias(bias)) };
-    let bias = Shared::of(wide.as_mut().map_or(std::ptr::null(), |b| b.ptr::<f32>().cast_const()));
-    let (x, y) = (Shared::of(x), Shared::new(y));
+    let bias = SendPtr::of(wide.as_mut().map_or(std::ptr::null(), |b| b.ptr::<f32>().cast_const()));
+    let (x, y) = (SendPtr::of(x), SendPtr::new(y));
     let [_, height, width] = c.output;
     let rows = output_band(c);
     for start in (0..height).step_by(rows) {
@@ -306,7 +307,7 @@ pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *co
     let (from, to, taps) = (c.group_outputs(), c.group_inputs(), c.taps());
     // SAFETY: the weight of `c`.
     let w = unsafe { widen_weight(c, w) };
-    let (dy, dx) = (Shared::of(dy), Shared::new(dx));
+    let (dy, dx) = (SendPtr::of(dy), SendPtr::new(dx));
     let [_, height, width] = c.input;
     let (left, pitch) = linked(c, 2, 0..width);
     let reach = (c.kernel[1] - 1) * c.dilation[1] / c.stride[1] + 1;
@@ -358,7 +359,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
     let together = if bands > 1 { 1 } else { (SWEEP_BYTES / volume).clamp(1, c.batch) };
     let packs = c.batch.div_ceil(together);
     let sums = Sums { blocks: c.groups, block: inputs * taps * outputs * LANES, parts: packs * bands };
-    let (x, dy) = (Shared::of(x), Shared::of(dy));
+    let (x, dy) = (SendPtr::of(x), SendPtr::of(dy));
     // SAFETY: a task adds to the sum it is given and to nothing else.
     let mut partial = unsafe {
         sums.collect::<f32>(|group, parts, sum| {
@@ -463,7 +464,7 @@ impl Sweep {
 /// `sums` are laid out `[split][group][input channel, tap][filter][lane]`, `dw` is the weight's gradient.
 unsafe fn close<T: Storage<Compute = f32>>(plan: &Sums, sums: *const f32, c: &Conv, dw: *mut T) {
     let (rows, outputs) = (c.group_inputs() * c.taps(), c.group_outputs());
-    let (sums, dw) = (Shared::of(sums), Shared::new(dw));
+    let (sums, dw) = (SendPtr::of(sums), SendPtr::new(dw));
     pool::parallel_for(c.out_channels, |filter| {
         let (group, output) = (filter / outputs, filter % outputs);
         for row in 0..rows {

@@ -52,27 +52,3 @@ impl Drop for Scratch {
         let _ = FREE.try_with(|free| free.borrow_mut().push(buffer));
     }
 }
-
-/// A pointer that the tasks of a parallel loop share.
-#[derive(Clone, Copy)]
-pub(super) struct Shared<T>(*mut T);
-
-// SAFETY: no task reads what another writes, and each task writes only its own part.
-unsafe impl<T> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    pub(super) fn new(p: *mut T) -> Self {
-        Self(p)
-    }
-
-    pub(super) fn of(p: *const T) -> Self {
-        Self(p.cast_mut())
-    }
-
-    /// A method, so that closures capture the wrapper and not the bare pointer.
-    pub(super) fn get(self) -> *mut T {
-        self.0
-    }
-}

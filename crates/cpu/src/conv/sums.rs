@@ -2,8 +2,9 @@
 
 use super::Conv;
 use super::element::{Compute, Storage, transpose_out};
-use super::scratch::{Scratch, Shared};
+use super::scratch::Scratch;
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Accumulator of a weight gradient: `blocks` independent blocks, each a sum over `parts` of the batch.
@@ -29,7 +30,7 @@ impl Sums {
     pub(super) unsafe fn collect<E: Compute>(&self, add: impl Fn(usize, Range<usize>, *mut E) + Sync) -> Scratch {
         let splits = self.splits();
         let mut sums = Scratch::new::<E>(splits * self.blocks * self.block);
-        let shared = Shared::new(sums.ptr::<E>());
+        let shared = SendPtr::new(sums.ptr::<E>());
         pool::parallel_for(splits * self.blocks, |task| {
             let (block, split) = (task % self.blocks, task / self.blocks);
             let range = self.parts * split / splits..self.parts * (split + 1) / splits;
@@ -59,7 +60,7 @@ impl Sums {
     ) {
         let (inputs, taps, outputs, width) = (c.group_inputs(), c.taps(), c.group_outputs(), T::Compute::PANEL);
         let panels = outputs.div_ceil(width);
-        let (sums, dw, splits) = (Shared::new(sums), Shared::new(dw), self.splits());
+        let (sums, dw, splits) = (SendPtr::new(sums), SendPtr::new(dw), self.splits());
         let (block, all) = (channels * taps * width, self.blocks * self.block);
         pool::parallel_for(all / block, |index| {
             let (panel, first) = place(index);

@@ -2,8 +2,9 @@
 
 use super::Conv;
 use super::element::{Compute, Storage, transpose_in};
-use super::scratch::{Scratch, Shared};
+use super::scratch::Scratch;
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// The channels that are lanes of a panel; the others are its rows.
@@ -81,7 +82,7 @@ pub(super) unsafe fn pack_all<T: Storage>(c: &Conv, lanes: Lanes, w: *const T) -
     let panels = across.div_ceil(width);
     let panel_len = c.taps() * rows * width;
     let mut packed = Scratch::new::<T::Compute>(c.groups * panels * panel_len);
-    let (src, dst) = (Shared::of(w), Shared::new(packed.ptr::<T::Compute>()));
+    let (src, dst) = (SendPtr::of(w), SendPtr::new(packed.ptr::<T::Compute>()));
     // A piece is large enough for a task, and small enough that a single panel can be split.
     let piece = 64;
     let pieces = rows.div_ceil(piece);

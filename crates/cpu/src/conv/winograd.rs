@@ -7,12 +7,13 @@ use super::Conv;
 use super::direct::contract;
 use super::element::{Compute, Storage, transpose_out};
 use super::product::{Product, Segment};
-use super::scratch::{Scratch, Shared};
+use super::scratch::Scratch;
 use super::slab::Slab;
 use super::sums::Sums;
 use super::weights::{Lanes, pack};
 use super::winograd_transform::{Filter, Image, Outcome, POINTS, Square, Transform, transform};
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Outputs of a tile in each direction.
@@ -237,7 +238,7 @@ impl Pass {
         let together = (WEIGHT_BYTES / (POINTS * panel_len * size_of::<f32>())).clamp(1, panels);
         let mut points = Scratch::new::<f32>(together * POINTS * panel_len);
         let operands = Operands { src, points: points.ptr::<f32>(), bias, dst };
-        let (w, points) = (Shared::of(w), Shared::new(points.ptr::<f32>()));
+        let (w, points) = (SendPtr::of(w), SendPtr::new(points.ptr::<f32>()));
         let pieces = self.from.div_ceil(PIECE);
         for first in (0..panels).step_by(together) {
             let panels = first..(first + together).min(panels);
@@ -373,7 +374,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
     let block = c.in_channels.next_multiple_of(16).min(WIDTH);
     let blocks = c.in_channels.div_ceil(block);
     let sums = Sums { blocks: panels * blocks, block: block * 9 * WIDTH, parts: tiling.groups() };
-    let (x, dy) = (Shared::of(x), Shared::of(dy));
+    let (x, dy) = (SendPtr::of(x), SendPtr::of(dy));
     let pad = [c.padding[1] as isize, c.padding[2] as isize];
     let most = tiling.most();
     // SAFETY: a task writes to the sum it is given and to nothing else.

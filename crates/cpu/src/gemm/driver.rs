@@ -12,6 +12,7 @@ use super::task::{
     writes_columns,
 };
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -132,17 +133,6 @@ fn columns_per_pack<K: Kernel>(p: &Problem<K::Elem>) -> usize {
     (strips * K::NR).min(p.n.next_multiple_of(K::NR))
 }
 
-/// A pointer that tasks on other threads may use.
-pub(super) struct Shared<P>(pub *mut P);
-// SAFETY: tasks write disjoint parts, and the pool's return orders them before later reads.
-unsafe impl<P> Sync for Shared<P> {}
-
-impl<P> Shared<P> {
-    pub(super) fn get(&self) -> *mut P {
-        self.0
-    }
-}
-
 /// Minimum multiply-adds for another thread to pay.
 pub(super) fn task_work<K: Kernel>() -> usize {
     TASK_MICROSECONDS * K::RATE
@@ -180,7 +170,7 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     let row_blocks = p.m.div_ceil(K::MC).next_multiple_of(threads).min(p.m.div_ceil(4 * K::MR));
     let width = columns_per_pack::<K>(p);
     with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
-        let packed_b = Shared(packed_b);
+        let packed_b = SendPtr::new(packed_b);
         for j0 in (0..p.n).step_by(width) {
             let columns = j0..p.n.min(j0 + width);
             pack_b_parallel::<K>(p, blocks, &columns, &packed_b);
@@ -204,7 +194,7 @@ pub(super) fn stays_cached<P>(columns: usize, k: usize) -> bool {
 pub(super) unsafe fn by_rows<K: Kernel>(p: &Problem<K::Elem>, left: Option<*const K::Packed>) {
     let blocks = KBlocks::new::<K>(p.k);
     let threads = if p.m * p.n * p.k < 2 * task_work::<K>() { 1 } else { pool::num_threads() };
-    let left = Shared(left.map_or(std::ptr::null_mut(), <*const K::Packed>::cast_mut));
+    let left = SendPtr::new(left.map_or(std::ptr::null_mut(), <*const K::Packed>::cast_mut));
     let share = p.m.div_ceil(threads).next_multiple_of(K::MR);
     // Columns of C are written in long runs.
     let step = if writes_columns::<K>(p) { 8 * K::MR } else { 2 * K::MR };
@@ -271,7 +261,7 @@ fn pack_b_parallel<K: Kernel>(
     p: &Problem<K::Elem>,
     blocks: KBlocks,
     columns: &Range<usize>,
-    packed_b: &Shared<K::Packed>,
+    packed_b: &SendPtr<K::Packed>,
 ) {
     // Several strips at a time, so that rows of B are read in runs of cache lines, but at least one share per thread.
     let strips = columns.len().div_ceil(K::NR) * blocks.count();

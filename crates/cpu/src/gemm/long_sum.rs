@@ -1,11 +1,12 @@
 //! Products with a small result and a long sum: K is split into pieces.
 
 use super::buffer::{Use, with_buffer};
-use super::driver::{Shared, serial};
+use super::driver::serial;
 use super::kernel::{Acc, Kernel, Task, fma};
 use super::problem::{Matrix, Problem};
 use super::scalar::{Accumulator, Scalar};
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 
 /// Minimum length of a piece of K.
 const PIECE: usize = 4096;
@@ -34,7 +35,7 @@ pub(super) unsafe fn over_k<K: Kernel>(p: &Problem<K::Elem>) {
     let pieces = p.k.div_ceil(depth);
     let size = p.m * p.n;
     with_buffer(Use::Partials, pieces * size, |partials: *mut Acc<K>| {
-        let partials = Shared(partials);
+        let partials = SendPtr::new(partials);
         pool::parallel_for(pieces, |t| {
             let k0 = t * depth;
             let piece = p.over(k0, depth.min(p.k - k0));

@@ -1,12 +1,13 @@
 //! A left operand that is packed once for many products.
 
 use super::buffer::{Buffer, Use};
-use super::driver::{self, Shared};
+use super::driver;
 use super::kernel::{Kernel, Task};
 use super::problem::{Matrix, Problem};
 use super::task::pack_rows;
 use super::{Activation, WithKernel, machine};
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use std::ops::{Range, RangeInclusive};
 
 /// Columns of the right operand that [`PackedLeft`] accepts. With fewer, the product is bound by reading A; with more,
@@ -98,7 +99,7 @@ impl WithKernel<f32> for Pack {
         let depth = k.next_multiple_of(K::K_UNIT);
         let bytes = m.next_multiple_of(K::MR).checked_mul(depth)?.checked_mul(size_of::<K::Packed>())?;
         let strips = Buffer::take(Use::Left, bytes)?;
-        let (from, to) = (Shared(a.ptr.cast_mut()), Shared(strips.as_ptr().cast::<K::Packed>()));
+        let (from, to) = (SendPtr::new(a.ptr.cast_mut()), SendPtr::new(strips.as_ptr().cast::<K::Packed>()));
         pool::parallel_ranges(m.div_ceil(K::MR), STRIPS, |first, end| {
             let rows = first * K::MR..m.min(end * K::MR);
             let a = Matrix { ptr: from.get().cast_const(), ..a };

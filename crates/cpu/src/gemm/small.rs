@@ -5,12 +5,12 @@
 //! to `i32`. A vector times a matrix is bound by memory, so it reads the matrix in place.
 
 use super::buffer::{Use, with_buffer};
-use super::driver::Shared;
 use super::scalar::Accumulator;
 use super::{Activation, BiasAxis, Gemm};
 use crate::isa::Isa;
 use crate::{multiversion, pool};
 use rushlight_core::DType;
+use rushlight_core::sync::SendPtr;
 
 /// Elements of an operand that are widened at a time, so that they stay in the L2 cache.
 const BLOCK: usize = 1 << 18;
@@ -112,7 +112,7 @@ impl<T: Small> Matrices<T> {
     /// The matrices are readable, and `to` has room for all of them.
     unsafe fn widen<W: Widened>(&self, to: *mut W) -> [isize; 3] {
         let [_, rows, cols] = self.sizes;
-        let to = Shared(to);
+        let to = SendPtr::new(to);
         self.each_row(|item, row| {
             // SAFETY: the row is one of the matrices', and has its place in the copy.
             unsafe { widen_row(self.row(item, row), self.strides[2], to.get().add((item * rows + row) * cols), cols) }
@@ -189,7 +189,7 @@ unsafe fn block<T: Small>(spec: &Gemm, first @ [item, i, j]: [usize; 3], sizes @
                         let k = T::EXACT.min(k - from);
                         let (a, b) = (a.part([0, 0, from], [items, m, k]), b.part([0, from, 0], [items, k, n]));
                         widened_product(DType::F32, items, &a, &b, part);
-                        let (part, sums) = (Shared(part), Shared(sums));
+                        let (part, sums) = (SendPtr::new(part), SendPtr::new(sums));
                         pool::parallel_ranges(c.len(), TASK, |start, end| {
                             // SAFETY: tasks add to different elements, all of which the product has written.
                             add_part(part.get().add(start), end - start, from == 0, sums.get().add(start));
@@ -272,7 +272,7 @@ unsafe fn vector_product<T: Small>(x: &Matrices<T>, b: &Matrices<T>, sums: *mut 
     with_buffer(Use::WideA, k, |vector: *mut i32| {
         // SAFETY: the vector has `k` elements.
         unsafe { x.widen(vector) };
-        let (vector, sums) = (Shared(vector), Shared(sums));
+        let (vector, sums) = (SendPtr::new(vector), SendPtr::new(sums));
         let columns = (TASK / k.max(1)).clamp(1, COLUMNS);
         pool::parallel_ranges(n.div_ceil(columns), 1, |from, to| {
             for first in (from..to).map(|part| part * columns) {
@@ -353,8 +353,8 @@ multiversion! {
 unsafe fn store<T: Small>(spec: &Gemm, at: [usize; 2], sums: *mut i32, c: &Matrices<T>) {
     let (alpha, beta) = (i32::from_f64(spec.alpha), i32::from_f64(spec.beta));
     let [_, rows, cols] = c.sizes;
-    let sums = Shared(sums);
-    let bias = spec.bias.map(|b| (Shared(b.ptr.cast::<T>().cast_mut()), b.stride, b.per));
+    let sums = SendPtr::new(sums);
+    let bias = spec.bias.map(|b| (SendPtr::new(b.ptr.cast::<T>().cast_mut()), b.stride, b.per));
     let activation = spec.activation;
     if [alpha, beta] == [1, 0] && bias.is_none() && activation == Activation::None && c.strides[2] == 1 {
         return c.each_row(|item, row| {

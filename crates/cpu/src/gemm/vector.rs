@@ -1,11 +1,11 @@
 //! Products with a vector: one pass over the unpacked matrix, bound by memory.
 
 use super::buffer::{Use, with_buffer};
-use super::driver::Shared;
 use super::kernel::{Acc, Kernel, Task, fma};
 use super::problem::Problem;
 use super::scalar::{Accumulator, Scalar};
 use crate::pool;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Columns that a task accumulates together.
@@ -29,7 +29,7 @@ pub(super) unsafe fn one_row<K: Kernel>(p: &Problem<K::Elem>) {
     let (column_parts, pieces) = (p.n.div_ceil(columns), p.k.div_ceil(depth));
     with_buffer(Use::PackedA, p.k, |room| {
         with_buffer(Use::Partials, pieces * p.n, |partials: *mut Acc<K>| {
-            let (vector, partials) = (Shared(room), Shared(partials));
+            let (vector, partials) = (SendPtr::new(room), SendPtr::new(partials));
             // SAFETY: the caller's promise; the rooms have the sizes the tasks expect, and tasks write disjoint parts.
             unsafe {
                 K::enter(Widen::<K> { problem: p, to: vector.get() });

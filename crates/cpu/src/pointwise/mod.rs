@@ -2,6 +2,7 @@
 
 pub(crate) mod convert;
 mod driver;
+mod fused;
 mod kernel;
 pub(crate) mod produce;
 pub(crate) mod stream;
@@ -12,6 +13,7 @@ use crate::pool;
 pub use driver::CHUNK;
 pub(crate) use driver::scalar_bits;
 use driver::{Job, UNUSED};
+pub use fused::fused;
 use kernel::{INPUTS, Kernel, SelectBody};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, View};

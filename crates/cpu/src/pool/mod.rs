@@ -79,7 +79,7 @@ fn default_threads() -> usize {
             // OpenMP allows a list, one count per nesting level.
             match text.split(',').next().unwrap_or("").trim().parse::<usize>() {
                 Ok(n) if n > 0 => return n,
-                _ => eprintln!("rushlight: {name}={text} is not a positive number; ignored"),
+                _ => rushlight_core::warn!("{name}={text} is not a positive number; ignored"),
             }
         }
     }

@@ -4,10 +4,11 @@
 //! vector. Positions outside the input are negative infinity, which never wins.
 
 use super::{Axis, Fixed, Geometry};
-use crate::float::{Float, Shared, load_row, narrow, out_row, store_row};
+use crate::float::{Float, load_row, narrow, out_row, store_row};
 use crate::multiversion;
 use crate::pool::parallel_ranges;
 use crate::simd::{Real, Simd, Vectors};
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Element, Error, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,7 +26,7 @@ const MAX_LANES: usize = 16;
 /// The geometry's inputs at `x` and outputs at `y` and `indices`, which do not overlap.
 pub(super) unsafe fn forward<T: Float>(g: &Geometry, x: *const T, y: *mut T, indices: *mut i64) {
     let columns = Columns::new(g);
-    let (xs, ys, places) = (Shared::new(x.cast_mut()), Shared::new(y), Shared::new(indices));
+    let (xs, ys, places) = (SendPtr::new(x.cast_mut()), SendPtr::new(y), SendPtr::new(indices));
     parallel_ranges(g.planes * g.rows.spans.len(), g.row_grain(), |from, to| {
         // SAFETY: the rows are within the outputs and are this task's.
         unsafe {
@@ -204,7 +205,7 @@ unsafe fn rows_one_by_one<T: Float>(g: &Geometry, rows: Range<usize>, x: *const 
 /// # Safety
 /// The geometry's outputs at `dy` and `indices`, inputs at `dx`, which overlaps nothing.
 pub(super) unsafe fn backward<T: Float>(g: &Geometry, dy: *const T, indices: *const i64, dx: *mut T) -> Result<()> {
-    let (dys, places, dxs) = (Shared::new(dy.cast_mut()), Shared::new(indices.cast_mut()), Shared::new(dx));
+    let (dys, places, dxs) = (SendPtr::new(dy.cast_mut()), SendPtr::new(indices.cast_mut()), SendPtr::new(dx));
     let (inside, outside) = (g.in_plane(), g.out_plane());
     let out_of_range = AtomicBool::new(false);
     parallel_ranges(g.planes, g.plane_grain(), |from, to| {

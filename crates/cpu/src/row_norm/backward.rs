@@ -1,21 +1,22 @@
 //! Gradients of row norms.
 
 use super::{BLOCK, GRAIN, LONG, STREAM, add_into};
-use crate::float::{Float, Scratch, Shared, load_row, out_row, store_row};
+use crate::float::{Float, Scratch, load_row, out_row, store_row};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, sweep};
 use rushlight_core::Element;
 use rushlight_core::backend::RowNorm;
+use rushlight_core::sync::SendPtr;
 
 /// Inputs of the backward pass.
 pub(super) struct Input<T: Float> {
-    pub dy: Shared<T>,
-    pub x: Shared<T>,
-    pub mean: Shared<T::Acc>,
-    pub rstd: Shared<T::Acc>,
+    pub dy: SendPtr<T>,
+    pub x: SendPtr<T>,
+    pub mean: SendPtr<T::Acc>,
+    pub rstd: SendPtr<T::Acc>,
     /// Added to the gradient.
-    pub so_far: Option<Shared<T>>,
+    pub so_far: Option<SendPtr<T>>,
 }
 
 impl<T: Float> Input<T> {
@@ -61,7 +62,7 @@ pub(super) unsafe fn backward<T: Float>(
         }
     };
     let stream = rows * cols * size_of::<T>() > STREAM;
-    let dxs = dx.map(Shared::new);
+    let dxs = dx.map(SendPtr::new);
     let factors = |row: usize, part: [f64; 2]| {
         // SAFETY: the row has statistics.
         let (mean, rstd) = unsafe { input.stats(rms, row) };
@@ -74,7 +75,7 @@ pub(super) unsafe fn backward<T: Float>(
         let per_chunk = rows.div_ceil(64).max((1 << 16) / cols).max(8);
         let chunks = rows.div_ceil(per_chunk);
         let mut partial = vec![T::Acc::ZERO; if parameters && chunks > 1 { chunks * 2 * cols } else { 0 }];
-        let partials = Shared::new(if chunks > 1 { partial.as_mut_ptr() } else { sums.as_mut_ptr() });
+        let partials = SendPtr::new(if chunks > 1 { partial.as_mut_ptr() } else { sums.as_mut_ptr() });
         parallel_for(chunks, |chunk| {
             let column_sums = parameters.then(|| partials.at(chunk * 2 * cols));
             let end = rows.min((chunk + 1) * per_chunk);
@@ -102,7 +103,7 @@ pub(super) unsafe fn backward<T: Float>(
             }
         });
         if parameters && chunks > 1 {
-            let all = Shared::new(sums.as_mut_ptr());
+            let all = SendPtr::new(sums.as_mut_ptr());
             parallel_ranges(2 * cols, BLOCK, |from, to| {
                 for chunk in 0..chunks {
                     // SAFETY: columns `from..to` are this task's, in every chunk.
@@ -114,9 +115,9 @@ pub(super) unsafe fn backward<T: Float>(
     }
     let blocks = cols.div_ceil(BLOCK);
     let mut parts = vec![[0.0; 2]; blocks];
-    let all = Shared::new(sums.as_mut_ptr());
+    let all = SendPtr::new(sums.as_mut_ptr());
     for row in 0..rows {
-        let parts_at = Shared::new(parts.as_mut_ptr());
+        let parts_at = SendPtr::new(parts.as_mut_ptr());
         parallel_for(blocks.div_ceil(GRAIN / BLOCK), |task| {
             for b in task * (GRAIN / BLOCK)..blocks.min((task + 1) * (GRAIN / BLOCK)) {
                 let (from, to) = (b * BLOCK, cols.min((b + 1) * BLOCK));

@@ -2,6 +2,7 @@
 
 use crate::{isa, pool};
 use rushlight_core::DType;
+use rushlight_core::sync::lock;
 use rushlight_core::{Element, with_dtype};
 use rushlight_cpu::conv::*;
 use std::sync::Mutex;
@@ -215,7 +216,7 @@ fn shapes() -> Vec<Conv> {
 #[test]
 fn every_level_and_dtype_agrees_with_a_plain_loop() {
     let _turn = crate::testing::turn();
-    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = lock(&PROCESS);
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
         let mut r = Random(3 + dtype.size() as u64);
         let random = (0..60).map(|_| random_conv(&mut r, dtype)).collect::<Vec<_>>().into_iter().enumerate();
@@ -258,7 +259,7 @@ fn tile_shapes() -> Vec<Conv> {
 #[test]
 fn tiles_agree_with_a_plain_loop_and_for_any_number_of_threads() {
     let _turn = crate::testing::turn();
-    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = lock(&PROCESS);
     let before = pool::num_threads();
     for (seed, c) in tile_shapes().into_iter().enumerate() {
         let case = Case::new(c, seed as u64);
@@ -290,7 +291,7 @@ fn large_images_are_cut_and_many_channels_stay_accurate() {
         square(4, (300, 16), 8, 3, 1, 1),
         square(1, (300, 20), 10, 1, 1, 0),
     ];
-    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = lock(&PROCESS);
     for (seed, c) in shapes.into_iter().enumerate() {
         Case::new(c.expect("the kernel fits"), seed as u64).check();
     }
@@ -299,7 +300,7 @@ fn large_images_are_cut_and_many_channels_stay_accurate() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let _turn = crate::testing::turn();
-    let _guard = PROCESS.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = lock(&PROCESS);
     let before = pool::num_threads();
     let mut r = Random(11);
     let random = (0..10).map(|_| random_conv(&mut r, DType::F32));

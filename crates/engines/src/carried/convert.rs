@@ -7,6 +7,7 @@ use super::{bits, execute};
 use rushlight_core::DType::*;
 use rushlight_core::backend::call;
 use rushlight_core::float8;
+use rushlight_core::sync::SendPtr;
 use rushlight_core::{Backend, DType, Device, Element, Layout, Operand, Pointwise, Result, Scalar, Storage, View};
 use rushlight_cpu::pool;
 
@@ -34,6 +35,9 @@ impl Temporary {
 pub(super) fn copy(engine: &'static dyn Backend, src: View, out: View) -> Result<()> {
     if engine.device() == Device::Meta || out.numel() == 0 {
         return Ok(());
+    }
+    if src.dtype().is_complex() || out.dtype().is_complex() {
+        return super::complex::copy(engine, src, out);
     }
     let by_way_of = |dtype: DType| {
         let between = Temporary::new(engine, src, dtype)?;
@@ -118,10 +122,10 @@ fn on_host<S: Element, D: Element>(
     }
     let n = out.numel();
     if engine.device() == Device::Cpu {
-        let (from, to) = (Address(src.ptr()), Address(out.ptr()));
+        let (from, to) = (SendPtr::new(src.ptr()), SendPtr::new(out.ptr()));
         let grain = n.div_ceil(4 * pool::num_threads()).max(GRAIN);
         pool::parallel_ranges(n, grain, |start, end| {
-            let (from, to) = (from.as_ptr().cast::<S>(), to.as_ptr().cast::<D>());
+            let (from, to) = (from.get().cast::<S>(), to.get().cast::<D>());
             // SAFETY: contiguous views of `n` elements of these types, which do not overlap; ranges are disjoint.
             unsafe {
                 let from = std::slice::from_raw_parts(from.add(start), end - start);
@@ -140,18 +144,3 @@ fn on_host<S: Element, D: Element>(
         engine.upload(bytes, out.storage(), out.layout().offset() * size_of::<D>())
     }
 }
-
-/// An address that tasks share.
-#[derive(Clone, Copy)]
-struct Address(*mut u8);
-
-impl Address {
-    fn as_ptr(self) -> *mut u8 {
-        self.0
-    }
-}
-
-// SAFETY: a plain address; the user of the pointer guarantees the accesses.
-unsafe impl Sync for Address {}
-// SAFETY: as above.
-unsafe impl Send for Address {}

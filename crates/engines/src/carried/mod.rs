@@ -4,6 +4,7 @@
 //! and converted by [`convert`]; everything else is refused with the name of the call. So a carried dtype costs no
 //! kernel in any engine.
 
+mod complex;
 mod convert;
 
 use rushlight_core::backend::*;
@@ -17,7 +18,7 @@ use rushlight_core::{Backend, DType, Error, Result, Scalar};
 /// As for [`Backend::run`].
 #[cold]
 pub unsafe fn run_carried(engine: &'static dyn Backend, dtype: DType, call: &Call<View>) -> Result<()> {
-    Carried { engine, dtype }.run(call)
+    if dtype.is_complex() { complex::run(engine, dtype, call) } else { Carried { engine, dtype }.run(call) }
 }
 
 /// The view's bits as the integers that carry them; other views as they are.

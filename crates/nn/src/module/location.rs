@@ -5,6 +5,7 @@
 //! that succeeds pays nothing.
 
 use super::{Member, Module};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::sync::{Arc, Mutex};
 
@@ -15,14 +16,14 @@ pub(crate) struct Location(Mutex<Option<Arc<str>>>);
 impl Location {
     /// Remembers a name, unless a walk that started further out gave a longer one.
     pub(super) fn note(&self, name: &str) {
-        let mut known = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let mut known = lock(&self.0);
         if known.as_ref().is_none_or(|known| known.len() < name.len()) {
             *known = Some(name.into());
         }
     }
 
     fn get(&self) -> Option<Arc<str>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).clone()
+        lock(&self.0).clone()
     }
 }
 

@@ -46,6 +46,12 @@ impl Parameter {
         &self.tensor
     }
 
+    /// Puts another tensor, with its history, in the place of this parameter's and returns the old one. Sharded data
+    /// parallelism gathers a module's parameters for a forward pass and puts the shards back after it.
+    pub fn substitute(&mut self, tensor: Tensor) -> Tensor {
+        std::mem::replace(&mut self.tensor, tensor)
+    }
+
     pub(super) fn replace(&mut self, tensor: Tensor) {
         self.tensor = tensor;
     }

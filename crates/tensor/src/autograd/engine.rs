@@ -1,11 +1,12 @@
 //! Walks the tape from the roots, every node after all its consumers.
 
 use super::graph::{GradientEdge, NodeHooks};
-use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
+use super::node::{Ctx, Edge, Grads, Kind, Node};
 use super::{callback, mode};
 use crate::{Tensor, amp, capture, profile};
 use rushlight_core::backend::in_recurrent_layer;
 use rushlight_core::smallvec::smallvec;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Layout, Result};
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -181,6 +182,13 @@ fn start(root: &Tensor, gradient: Option<&Tensor>, call: &str) -> Result<(Edge, 
                 root.shape()
             )));
         }
+        None if root.is_complex() => {
+            return Err(Error::autograd(format!(
+                "{call}: grad can be implicitly created only for real scalar outputs but got {}; take the loss of its \
+                 real part or magnitude",
+                root.dtype()
+            )));
+        }
         None => mode::no_grad(|| root.ones_like())?,
     };
     Ok((edge, gradient))
@@ -341,7 +349,14 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                     taken
                 };
                 let mask = mask.as_ref();
-                let ctx = Ctx { node: &node, take_sum: &take_sum, home: &home, offer_mask: &offer_mask, mask };
+                let wants = |edge: &Edge| match (&needed, wanted) {
+                    (Some(needed), Some(wanted)) => {
+                        needed.contains(&key(&edge.node)) || wanted.iter().any(|w| Arc::ptr_eq(&w.node, &edge.node))
+                    }
+                    _ => true,
+                };
+                let ctx =
+                    Ctx { node: &node, take_sum: &take_sum, home: &home, offer_mask: &offer_mask, mask, wants: &wants };
                 apply(&ctx, lock(backward), grads, retain)?
             }
         };

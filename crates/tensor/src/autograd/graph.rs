@@ -1,9 +1,10 @@
 //! The recorded graph as the user sees it: nodes, their inputs, and hooks on nodes.
 
 use super::hooks::{HookHandle, next_id};
-use super::node::{Ctx, Edge, Grads, Kind, Node, lock};
+use super::node::{Ctx, Edge, Grads, Kind, Node};
 use crate::Tensor;
 use crate::tensor::Inner;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
@@ -207,7 +208,14 @@ impl GraphNode {
                 Ok(Vec::new())
             }
             Kind::Op(backward) => {
-                let ctx = Ctx { node, take_sum: &|_, _| None, home: &|_| None, offer_mask: &|_, _| false, mask: None };
+                let ctx = Ctx {
+                    node,
+                    take_sum: &|_, _| None,
+                    home: &|_| None,
+                    offer_mask: &|_, _| false,
+                    mask: None,
+                    wants: &|_| true,
+                };
                 let mut found = super::engine::apply(&ctx, lock(backward), grads.into_iter().collect(), true)?;
                 found.resize(node.inputs.len(), None);
                 Ok(found.into_vec())

@@ -27,7 +27,7 @@ impl HookHandle {
         if let Some(node) = self.node.upgrade() {
             // Dropped after the lock is released: a destructor may be the user's code.
             let mut removed: Vec<Hook> = Vec::new();
-            let mut hooks = super::node::lock(&node.hooks);
+            let mut hooks = rushlight_core::sync::lock(&node.hooks);
             hooks.outputs.retain(|(id, _, hook)| {
                 let keep = *id != self.id;
                 if !keep {

@@ -25,7 +25,16 @@ impl Tensor {
         self.make_view_from(layout, Origin::OneOfSeveral)
     }
 
+    /// [`Tensor::make_view`] of another dtype: the parts of complex numbers, or the numbers of their parts.
+    pub(crate) fn make_view_as(&self, layout: Layout, dtype: DType) -> Tensor {
+        self.make_view_of(layout, dtype, Origin::Recorded)
+    }
+
     fn make_view_from(&self, layout: Layout, origin: Origin) -> Tensor {
+        self.make_view_of(layout, self.0.dtype, origin)
+    }
+
+    fn make_view_of(&self, layout: Layout, dtype: DType, origin: Origin) -> Tensor {
         let mut origin = match origin {
             _ if mode::is_inference() => Origin::UnderInference,
             _ if !mode::is_grad_enabled() => Origin::UnderNoGrad,
@@ -48,7 +57,7 @@ impl Tensor {
         };
         let extra = Extra { base: Some((base, epoch)), origin, ..Extra::default() };
         let meta = Meta { extra: Some(Box::new(extra)), ..Meta::default() };
-        self.over_same_memory(layout, self.0.dtype, meta)
+        self.over_same_memory(layout, dtype, meta)
     }
 
     /// Whether this view requires gradients since a recorded change of its base, which it has not seen yet.
@@ -70,7 +79,7 @@ impl Tensor {
             return;
         }
         let Some(edge) = base.edge() else { return };
-        let node = strided_view_node(&base, edge, &self.0.layout);
+        let node = strided_view_node(&base, edge, self);
         let mut meta = self.meta();
         // Unless another thread was quicker: its node may have hooks by now.
         if let Some((_, epoch)) = meta.extra().base.as_mut()
@@ -199,7 +208,7 @@ impl Tensor {
     /// Records that this tensor was overwritten by values that do not depend on `inputs`, as a comparison's: their
     /// gradients, and that of the old value, are zero. `inputs` starts with this tensor. Called after the change.
     pub fn record_constant_change(&self, name: &'static str, inputs: &[&Tensor]) -> Result<()> {
-        if !self.dtype().is_float() || !super::recording(inputs) {
+        if !self.dtype().is_differentiable() || !super::recording(inputs) {
             return Ok(());
         }
         let edges = super::edges(inputs)?;
@@ -239,7 +248,7 @@ impl Tensor {
                 self.meta().epoch += 1;
             }
             Some(base) => {
-                let node = write_through_view(name, &base, &self.0.layout, edges, backward);
+                let node = write_through_view(name, &base, self, edges, backward);
                 base.attach(&node, 0);
                 base.meta().epoch += 1;
                 self.0.requires_grad.store(true, Relaxed);
@@ -273,16 +282,22 @@ fn check_origin(op: &str, origin: Origin) -> Result<()> {
     )))
 }
 
-/// A node that reads the elements of `layout` out of `base`: its backward puts the gradient back where they came from.
-fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
-    let (whole, dtype, within) = (base.layout().clone().with_offset(0), base.dtype(), relative(layout, base.layout()));
+/// A node that reads the elements of a view out of `base`: its backward puts the gradient back where they came from.
+fn strided_view_node(base: &Tensor, edge: Edge, view: &Tensor) -> Arc<Node> {
+    let (whole, dtype, within) = (base.layout().clone().with_offset(0), base.dtype(), relative(view, base));
+    let seen = view.dtype();
     Node::new(
         "as_strided",
         smallvec![Some(edge)],
         1,
         Arc::new(move |_: &Ctx, mut grads: Grads| {
             let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None]) };
-            Ok(smallvec![Some(crate::ops::view::scatter_view(&dy, &whole, dtype, &within)?)])
+            let flat = flat_like(&whole, dtype, seen)?;
+            let found = crate::ops::view::scatter_view(&dy, flat.as_ref().unwrap_or(&whole), seen, &within)?;
+            Ok(smallvec![Some(match flat {
+                Some(_) => read_as(&found, dtype)?.as_strided(whole.shape(), whole.strides(), 0)?,
+                None => found,
+            })])
         }),
     )
 }
@@ -292,14 +307,15 @@ fn strided_view_node(base: &Tensor, edge: Edge, layout: &Layout) -> Arc<Node> {
 fn write_through_view(
     name: &'static str,
     base: &Tensor,
-    layout: &Layout,
+    view: &Tensor,
     edges: SmallVec<[Option<Edge>; 3]>,
     backward: BackwardFn,
 ) -> Arc<Node> {
     let mut inputs = edges;
     inputs[0] = base.edge();
-    let (within, wants_rest) = (relative(layout, &base.0.layout), inputs[0].is_some());
+    let (within, wants_rest) = (relative(view, base), inputs[0].is_some());
     let base_layout = base.layout().clone().with_offset(0);
+    let seen = view.dtype();
     Node::new(
         name,
         inputs,
@@ -308,7 +324,8 @@ fn write_through_view(
             let Some(dy) = grads.pop().flatten() else { return Ok(smallvec![None; ctx.node.inputs.len()]) };
             let ordered = dy.in_layout(&base_layout)?;
             let whole = if ordered.is_same(&dy) { dy.copy()? } else { ordered };
-            let under = whole.as_strided(within.shape(), within.strides(), within.offset())?;
+            let under = if seen == whole.dtype() { whole.clone() } else { read_as(&whole, seen)? };
+            let under = under.as_strided(within.shape(), within.strides(), within.offset())?;
             let mut out = backward(ctx, smallvec![Some(under.copy()?)])?;
             if out.is_empty() {
                 return Ok(out);
@@ -327,7 +344,31 @@ fn write_through_view(
     )
 }
 
+/// A dense tensor's memory as numbers of another dtype, the parts of complex ones or the numbers of parts, in order.
+fn read_as(whole: &Tensor, dtype: DType) -> Result<Tensor> {
+    let flat = whole.as_strided(&[whole.numel()], &[1], whole.layout().offset())?;
+    match dtype.is_complex() {
+        true => flat.reshape([whole.numel() / 2, 2])?.view_as_complex(),
+        false => flat.view_as_real()?.reshape([2 * whole.numel()]),
+    }
+}
+
+/// The layout of [`read_as`], if the dtypes differ.
+fn flat_like(whole: &Layout, dtype: DType, seen: DType) -> Result<Option<Layout>> {
+    let numel = match (dtype.is_complex(), seen.is_complex()) {
+        (true, false) => 2 * whole.numel(),
+        (false, true) => whole.numel() / 2,
+        _ => return Ok(None),
+    };
+    Layout::contiguous(&[numel]).map(Some)
+}
+
 /// A view's layout as seen from the start of its base.
-fn relative(layout: &Layout, base: &Layout) -> Layout {
-    layout.clone().with_offset(layout.offset() - base.offset())
+fn relative(view: &Tensor, base: &Tensor) -> Layout {
+    let start = match (base.is_complex(), view.is_complex()) {
+        (true, false) => 2 * base.layout().offset(),
+        (false, true) => base.layout().offset() / 2,
+        _ => base.layout().offset(),
+    };
+    view.layout().clone().with_offset(view.layout().offset() - start)
 }

@@ -30,7 +30,9 @@ pub use mode::{
     set_detect_anomaly, set_grad_enabled, set_inference_mode,
 };
 pub use node::Grads;
-pub use saved_hooks::{SavedTensorsGuard, SavedTensorsHooks, save_on_cpu, saved_tensors_hooks};
+pub use saved_hooks::{
+    SavedTensorsGuard, SavedTensorsHooks, current_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks,
+};
 
 pub(crate) use node::{Ctx, edges, record, record_conversion, record_many, record_masked, recording};
 pub(crate) use saved::Saved;
@@ -263,9 +265,9 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn requires_grad_(self, requires_grad: bool) -> Result<Self> {
-        if requires_grad && !self.dtype().is_float() {
+        if requires_grad && !self.dtype().is_differentiable() {
             return Err(Error::dtype(format!(
-                "requires_grad_: only tensors of floating point dtype can require gradients, this one is {}",
+                "requires_grad_: only tensors of floating point and complex dtype can require gradients, this one is {}",
                 self.dtype()
             )));
         }
@@ -302,7 +304,11 @@ impl Tensor {
             && let Some(node) = &meta.node
         {
             let (slot, tensor) = (meta.slot, Arc::downgrade(&self.0));
-            node::lock(&node.hooks).retained.push(Retained { slot, tensor, turn: Arc::new(Mutex::new(())) });
+            rushlight_core::sync::lock(&node.hooks).retained.push(Retained {
+                slot,
+                tensor,
+                turn: Arc::new(Mutex::new(())),
+            });
         }
         Ok(())
     }

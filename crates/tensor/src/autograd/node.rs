@@ -7,6 +7,7 @@ use crate::Tensor;
 use crate::tensor::Inner;
 use rushlight_core::backend::is_in_recurrent_layer;
 use rushlight_core::smallvec::{SmallVec, smallvec};
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -161,10 +162,6 @@ impl Node {
     }
 }
 
-pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(|e| e.into_inner())
-}
-
 /// Arguments of a backward function besides the gradients.
 pub(crate) struct Ctx<'a> {
     pub(crate) node: &'a Arc<Node>,
@@ -176,12 +173,14 @@ pub(crate) struct Ctx<'a> {
     pub(crate) offer_mask: &'a dyn Fn(&Edge, &Tensor) -> bool,
     /// Where this tensor is not positive, the gradient counts as zero.
     pub(crate) mask: Option<&'a Tensor>,
+    /// Whether this pass needs the gradient of an edge.
+    pub(crate) wants: &'a dyn Fn(&Edge) -> bool,
 }
 
 impl Ctx<'_> {
     /// Whether input `i` needs a gradient.
     pub(crate) fn needs(&self, i: usize) -> bool {
-        self.node.inputs.get(i).is_some_and(|e| e.is_some())
+        self.node.inputs.get(i).is_some_and(|e| e.as_ref().is_some_and(self.wants))
     }
 
     /// A saved tensor, if it was not modified since.
@@ -391,7 +390,7 @@ pub(crate) fn record_node(
     node.custom = custom;
     let node = Arc::new(node);
     for (slot, out) in outs.iter().enumerate() {
-        if out.dtype().is_float() {
+        if out.dtype().is_differentiable() {
             out.attach(&node, slot);
         }
     }

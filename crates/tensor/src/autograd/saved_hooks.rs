@@ -135,7 +135,12 @@ impl SavedTensorsHooks for OnCpu {
     }
 }
 
-/// The hooks in force on this thread.
+/// The hooks in force on this thread. Hooks that treat some tensors only pass the others on to these.
+#[inline]
+pub fn current_saved_tensors_hooks() -> Option<Arc<dyn SavedTensorsHooks>> {
+    current()
+}
+
 #[inline]
 pub(super) fn current() -> Option<Arc<dyn SavedTensorsHooks>> {
     if !ACTIVE.get() {

@@ -7,6 +7,7 @@
 use super::{Extra, Saved, record, recording};
 use crate::Tensor;
 use rushlight_core::smallvec::smallvec;
+use rushlight_core::sync::lock;
 use rushlight_core::{Result, Storage};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -45,7 +46,7 @@ static UNCOUNTED: LazyLock<Mutex<Uncounted>> = LazyLock::new(Default::default);
 static ANY: AtomicBool = AtomicBool::new(false);
 
 fn uncounted() -> MutexGuard<'static, Uncounted> {
-    UNCOUNTED.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&UNCOUNTED)
 }
 
 impl Tensor {

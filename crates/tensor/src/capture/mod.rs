@@ -1,10 +1,11 @@
 //! Training steps that are recorded once and replayed as one graph of the device.
 
+mod better;
 mod graph;
 mod recorder;
 
 pub use graph::{Graph, GraphRecording, graph_pool};
-pub use recorder::{Renew, Verdict, live_numbers, outside, recording_id, refuse_host, without_host};
+pub use recorder::{Readback, ReplayNumbers, live_numbers, outside, recording_id, refuse_host, without_host};
 pub(crate) use recorder::{
     is_recording, may_read, note_cleared, note_grad, note_use, random_stream, refuse, refuse_elements, register,
 };
@@ -269,8 +270,8 @@ impl Capture {
         }
         if self.graphs() >= self.max_graphs {
             if !std::mem::replace(&mut self.told, true) {
-                eprintln!(
-                    "rushlight: {} kinds of steps are captured, more run without; raise Capture::max_graphs, or pad inputs to fewer shapes",
+                rushlight_core::warn!(
+                    "{} kinds of steps are captured, more run without; raise Capture::max_graphs, or pad inputs to fewer shapes",
                     self.max_graphs
                 );
             }

@@ -1,5 +1,6 @@
 //! State of a thread that records a step, and the state that replays keep.
 
+use super::better::Better;
 use super::{StepOutput, Tensors};
 use crate::autograd::{Meta, no_grad};
 use crate::program::{self, Noting, Program};
@@ -42,7 +43,7 @@ pub fn without_host<T>(f: impl FnOnce() -> T) -> T {
 /// as PyTorch does on a GPU, or take the way that suits all values.
 #[inline]
 pub(crate) fn may_read(device: Device) -> bool {
-    !HOSTLESS.get() && with(|r| r.device == device) != Some(true)
+    !HOSTLESS.get() && with(|r| r.device == device) != Some(true) && !program::is_holding()
 }
 
 /// An error within [`without_host`]: `call` makes a tensor of elements on the host.
@@ -60,7 +61,7 @@ fn refused(call: &str, device: Device) -> Error {
 }
 
 /// Numbers of a recorded step that change at each replay. Their owner counts the step and provides the new values.
-pub trait Renew: Send {
+pub trait ReplayNumbers: Send {
     /// Whether the recording still matches the step: `false` discards it.
     fn fits(&self) -> bool;
     /// Counts a step and writes its numbers, as many and in the same order as when it was recorded.
@@ -72,9 +73,9 @@ pub trait Renew: Send {
 }
 
 /// A range of a step's numbers and who knows them.
-struct Renewal {
+struct Source {
     first: usize,
-    renew: Box<dyn Renew>,
+    numbers: Box<dyn ReplayNumbers>,
 }
 
 struct Recorder {
@@ -97,7 +98,7 @@ struct Recorder {
 /// A step's effects on the host.
 struct Host {
     leaves: Vec<Leaf>,
-    renewals: Vec<Renewal>,
+    sources: Vec<Source>,
     /// The default generator before it.
     start: Philox,
 }
@@ -141,6 +142,7 @@ pub(crate) fn refuse(call: &str, device: Device) -> Result<()> {
     if HOSTLESS.get() {
         return Err(refused(call, device));
     }
+    program::note_host(call);
     match with(|r| r.device == device) {
         Some(true) => Err(refused(call, device)),
         _ => Ok(()),
@@ -150,6 +152,7 @@ pub(crate) fn refuse(call: &str, device: Device) -> Result<()> {
 /// An error if this thread records a step: `call` changes host memory, which a replay would not repeat.
 #[inline]
 pub fn refuse_host(call: &str) -> Result<()> {
+    program::note_host(call);
     if !ON.get() {
         return Ok(());
     }
@@ -202,7 +205,8 @@ pub fn outside<T>(f: impl FnOnce() -> T) -> T {
     }
     let _again = Again;
     ON.set(false);
-    f()
+    // Not part of the step, so not of its program either.
+    program::unnoted(f)
 }
 
 /// A stream of random words for work on `device`: in a recorded step, one that continues from replay to replay.
@@ -236,7 +240,7 @@ pub(crate) fn random_stream(generator: &Generator, words: u64, device: Device) -
 
 /// Reserves memory for numbers that change. It holds `now` at first, and at each replay the values of `renew`.
 /// `None` if nothing is being recorded on `device`.
-pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Result<Option<u64>> {
+pub(crate) fn register(device: Device, now: &[f64], numbers: Box<dyn ReplayNumbers>) -> Result<Option<u64>> {
     let done = with(|r| {
         if r.device != device {
             return Ok(None);
@@ -244,7 +248,7 @@ pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Re
         let (first, address) = r.recording.numbers(now.len())?;
         r.numbers.resize(first, 0);
         r.numbers.extend(now.iter().map(|x| x.to_bits()));
-        r.host.renewals.push(Renewal { first, renew });
+        r.host.sources.push(Source { first, numbers });
         Ok(Some(address))
     });
     done.unwrap_or(Ok(None))
@@ -255,9 +259,9 @@ pub(crate) fn register(device: Device, now: &[f64], renew: Box<dyn Renew>) -> Re
 pub fn live_numbers<const N: usize>(
     device: Device,
     now: [f64; N],
-    renew: Box<dyn Renew>,
+    numbers: Box<dyn ReplayNumbers>,
 ) -> Result<Option<[Tensor; N]>> {
-    let Some(address) = register(device, &now, renew)? else { return Ok(None) };
+    let Some(address) = register(device, &now, numbers)? else { return Ok(None) };
     let numbers = (0..N).map(|i| on_device(device, address + 8 * i as u64, DType::F64, Box::new(())));
     super::array(numbers.collect::<Result<Tensors>>()?).map(Some)
 }
@@ -271,13 +275,13 @@ fn on_device(device: Device, address: u64, dtype: DType, owner: Box<dyn Any + Se
 }
 
 /// A number that a captured step finds out and the host reads later.
-pub struct Verdict(Arc<dyn backend::Verdict>);
+pub struct Readback(Arc<dyn backend::Readback>);
 
-impl Verdict {
+impl Readback {
     /// One for steps of a device; `None` where no step of it is being recorded.
     pub fn new(device: Device) -> Result<Option<Arc<Self>>> {
         match with(|r| r.device == device) {
-            Some(true) => Ok(Some(Arc::new(Self(recorder_of(device)?.verdict()?)))),
+            Some(true) => Ok(Some(Arc::new(Self(recorder_of(device)?.readback()?)))),
             _ => Ok(None),
         }
     }
@@ -334,7 +338,7 @@ impl Installed {
             noted: HashSet::new(),
             numbers: vec![start.seed, start.offset],
             random,
-            host: Host { leaves: Vec::new(), renewals: Vec::new(), start },
+            host: Host { leaves: Vec::new(), sources: Vec::new(), start },
         };
         RECORDER.with_borrow_mut(|r| *r = Some(recorder));
         ON.set(true);
@@ -362,7 +366,7 @@ impl Drop for Installed {
 impl Host {
     /// The step was not recorded after all.
     fn undo(mut self) {
-        self.renewals.iter_mut().rev().for_each(|r| r.renew.undo());
+        self.sources.iter_mut().rev().for_each(|r| r.numbers.undo());
         for leaf in &self.leaves {
             leaf.tensor.meta().grad = match &leaf.before {
                 Before::Any => None,
@@ -387,9 +391,11 @@ pub(super) struct Recorded {
     inputs: Tensors,
     outputs: Vec<Output>,
     leaves: Vec<Leaf>,
-    renewals: Vec<Renewal>,
+    sources: Vec<Source>,
     numbers: Vec<u64>,
     program: Program,
+    /// Until its kernels are compiled.
+    better: Option<Better>,
     /// How far a step moves the default generator.
     random_blocks: u64,
     /// Memory that the graph's nodes address and that is not of its pool.
@@ -456,10 +462,11 @@ impl Recorded {
             }
         };
         drop(outputs);
-        let Host { mut leaves, renewals, start } = host;
+        let Host { mut leaves, sources, start } = host;
         // Leaves that the step has made of others' memory are seen by nobody else.
         leaves.retain(|leaf| Arc::strong_count(&leaf.tensor.0) > 1);
         leaves.iter_mut().for_each(|leaf| leaf.after = leaf.tensor.grad());
+        let better = Better::new(backend, &program);
         numbers.resize(numbers.len().max(places.last().map_or(0, |p| p.slot + 1)), 0);
         Ok(Self {
             backend,
@@ -467,9 +474,10 @@ impl Recorded {
             inputs,
             outputs: places,
             leaves,
-            renewals,
+            sources,
             numbers,
             program,
+            better,
             random_blocks: default_generator().state().offset.wrapping_sub(start.offset),
             _held: held.into_values().collect(),
         })
@@ -483,7 +491,7 @@ impl Recorded {
     /// Undoes the counting done while recording, for a step that is not run at once. Gradients remain those of the
     /// recording.
     pub fn uncount(&mut self) {
-        self.renewals.iter_mut().rev().for_each(|r| r.renew.undo());
+        self.sources.iter_mut().rev().for_each(|r| r.numbers.undo());
         if self.random_blocks > 0 {
             let Philox { seed, offset } = default_generator().state();
             default_generator().set_state(Philox { seed, offset: offset.wrapping_sub(self.random_blocks) });
@@ -492,7 +500,7 @@ impl Recorded {
 
     /// Whether the optimizers whose numbers the step reads still have the state that it was recorded with.
     pub fn is_current(&self) -> bool {
-        self.renewals.iter().all(|r| r.renew.fits())
+        self.sources.iter().all(|r| r.numbers.fits())
     }
 
     /// Whether the gradients that it begins with are there.
@@ -505,9 +513,9 @@ impl Recorded {
 
     /// The step once more.
     pub fn replay(&mut self, inputs: &[Tensor]) -> Result<Tensors> {
-        for Renewal { first, renew } in &mut self.renewals {
+        for Source { first, numbers } in &mut self.sources {
             let mut at = *first;
-            renew.renew(&mut |x| {
+            numbers.renew(&mut |x| {
                 if let Some(number) = self.numbers.get_mut(at) {
                     *number = x.to_bits();
                 }
@@ -529,7 +537,19 @@ impl Recorded {
         Ok(outputs)
     }
 
+    /// Replays the optimized program from now on, if its kernels are compiled.
+    fn improve(&mut self) {
+        let ready = self.better.as_ref().is_some_and(|better| better.is_ready(self.backend).unwrap_or(false));
+        let Some(better) = (if ready { self.better.take() } else { None }) else { return };
+        // The step is as it was where this fails.
+        if let Ok(program) = better.record(self.backend, &mut *self.graph) {
+            program::log(&program);
+            self.program = program;
+        }
+    }
+
     fn launch(&mut self, inputs: &[Tensor]) -> Result<Tensors> {
+        self.improve();
         let device = self.backend.device();
         let mut copies: SmallVec<[(View, View); 4]> = SmallVec::new();
         for (from, to) in inputs.iter().zip(&self.inputs) {
@@ -553,7 +573,7 @@ impl Recorded {
             outputs.push(out);
         }
         self.graph.launch(&self.numbers, &copies)?;
-        self.renewals.iter_mut().for_each(|r| r.renew.launched());
+        self.sources.iter_mut().for_each(|r| r.numbers.launched());
         Ok(outputs)
     }
 }

@@ -123,7 +123,8 @@ impl Text<'_> {
             out.push(format!("size=({}{})", sizes.join(", "), if sizes.len() == 1 { "," } else { "" }));
         }
         // Elements show int64 and bool by themselves; an empty tensor has none to show it.
-        let evident = t.dtype() == crate::default_dtype() || (!empty && matches!(t.dtype(), DType::I64 | DType::Bool));
+        let shown = matches!(t.dtype(), DType::I64 | DType::Bool) || t.dtype() == crate::default_dtype().complex();
+        let evident = t.dtype() == crate::default_dtype() || !empty && shown;
         if !evident {
             out.push(format!("dtype=torch.{}", t.dtype()));
         }
@@ -227,7 +228,7 @@ impl Renderer<'_> {
                 cells.push(self.element());
             }
         }
-        let per_line = (self.linewidth.saturating_sub(indent) / (self.column.width + 2)).max(1);
+        let per_line = (self.linewidth.saturating_sub(indent) / (self.column.width() + 2)).max(1);
         let lines: Vec<String> = cells.chunks(per_line).map(|line| line.join(", ")).collect();
         out.push('[');
         out.push_str(&lines.join(&format!(",\n{}", " ".repeat(indent + 1))));

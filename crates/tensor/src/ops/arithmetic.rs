@@ -1,6 +1,7 @@
 //! Arithmetic with arguments beyond the tables of `math`: negation, powers, scalars on the left, interpolation, and
 //! products added to a tensor.
 
+use super::complex;
 use super::number::fitting;
 use super::operands::{
     alpha_of, no_negative_exponent, no_whole_quotient, not_bools, number, whole_factor, zero_divisor,
@@ -62,7 +63,7 @@ impl Tensor {
     pub fn add_scaled_(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<&Tensor> {
         match alpha_of("add_", self, other, alpha.into())? {
             // One pass for floats; the row's factor is a float.
-            alpha if self.dtype().is_float() => {
+            alpha if self.dtype().is_float() && !matches!(alpha, Scalar::Complex(..)) => {
                 pointwise_inplace(
                     Pointwise::Addcmul,
                     self,
@@ -160,6 +161,9 @@ impl Tensor {
     /// `self + value * a * b`.
     pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         let (args, value) = ([Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value.into());
+        if complex::involved(&args) || matches!(value, Scalar::Complex(..)) {
+            return self.add(&a.mul(b)?.mul(value)?);
+        }
         match whole_factor("addcmul", &args, value)? {
             Some(value) => self.add(&a.mul(b)?.to_dtype(result_type(&args))?.mul(value)?),
             None => pointwise(Pointwise::Addcmul, &args, &[value.to_f64()]),
@@ -169,6 +173,11 @@ impl Tensor {
     /// [`Tensor::addcmul`] in place.
     pub fn addcmul_(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<&Tensor> {
         let value = value.into();
+        if complex::involved(&[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)])
+            || matches!(value, Scalar::Complex(..))
+        {
+            return self.add_(&a.mul(b)?.mul(value)?);
+        }
         match whole_factor("addcmul_", &[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value)? {
             Some(value) => self.add_(&a.mul(b)?.to_dtype(self.dtype())?.mul(value)?),
             None => {
@@ -180,16 +189,25 @@ impl Tensor {
     }
 
     /// `self + value * a / b`.
-    pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
-        let args = [Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)];
+    pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let (args, value) = ([Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)], value.into());
+        if complex::involved(&args) || matches!(value, Scalar::Complex(..)) {
+            return self.add(&a.div(b)?.mul(value)?);
+        }
         no_whole_quotient(a, b)?;
-        pointwise(Pointwise::Addcdiv, &args, &[value])
+        pointwise(Pointwise::Addcdiv, &args, &[value.to_f64()])
     }
 
     /// [`Tensor::addcdiv`] in place.
-    pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<&Tensor> {
+    pub fn addcdiv_(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<&Tensor> {
+        let value = value.into();
+        if complex::involved(&[Arg::Tensor(self), Arg::Tensor(a), Arg::Tensor(b)])
+            || matches!(value, Scalar::Complex(..))
+        {
+            return self.add_(&a.div(b)?.mul(value)?);
+        }
         no_whole_quotient(a, b)?;
-        pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value])?;
+        pointwise_inplace(Pointwise::Addcdiv, self, &[Arg::Tensor(a), Arg::Tensor(b)], &[value.to_f64()])?;
         Ok(self)
     }
 

@@ -4,6 +4,7 @@
 //! that PyTorch has for them run here: on the bits as signed integers where the sign does not matter, else converted.
 //! The rest is an error.
 
+use super::complex;
 use super::number::fitting;
 use super::pointwise::{pointwise, pointwise_inplace};
 use crate::Tensor;
@@ -22,7 +23,7 @@ type Converted = SmallVec<[Tensor; 3]>;
 pub(crate) fn involved(args: &[Arg]) -> bool {
     args.iter().any(|a| match a {
         Arg::Tensor(t) => t.dtype().is_carried(),
-        Arg::Scalar(s) => matches!(s, Scalar::Unsigned(_)),
+        Arg::Scalar(s) => matches!(s, Scalar::Unsigned(_) | Scalar::Complex(..)),
     })
 }
 
@@ -121,6 +122,18 @@ impl Tensor {
     /// A reduction of a carried dtype, with the reduced dimensions kept at size one.
     pub(crate) fn reduce_carried(&self, op: Reduce, mask: &[bool], dtype: DType) -> Result<Tensor> {
         match op {
+            Reduce::Any | Reduce::All | Reduce::CountNonzero if self.is_complex() => {
+                self.detach().ne(0)?.reduce_keep(op, mask, dtype)
+            }
+            Reduce::Sum | Reduce::Mean if self.is_complex() => {
+                let out = self.uninit_like(&self.kept_shape(mask), dtype)?;
+                if out.numel() > 0 {
+                    let reduced = call::Marks::from_slice(mask);
+                    self.run(call::Reduce { op, x: self.engine_view(), reduced, out: out.engine_view() })?;
+                }
+                Ok(out)
+            }
+            Reduce::Prod if self.is_complex() => self.complex_prod(mask),
             Reduce::Any | Reduce::All if self.dtype().is_float() => {
                 self.detach().to_dtype(DType::F32)?.reduce_keep(op, mask, dtype)
             }
@@ -144,6 +157,9 @@ impl Tensor {
 
 /// A row with operands of carried dtypes.
 pub(crate) fn row(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor> {
+    if complex::involved(args) {
+        return complex::row(op, args, params);
+    }
     check_promotion(args)?;
     let common = result_type(args);
     let to = |dtype: DType| move |t: &Tensor| t.to_dtype(dtype);
@@ -200,6 +216,9 @@ pub(crate) fn row(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor>
 pub(crate) fn row_inplace(op: Pointwise, x: &Tensor, others: &[Arg], params: &[f64]) -> Result<()> {
     let mut args: SmallVec<[Arg; 3]> = others.iter().copied().collect();
     args.insert(0, Arg::Tensor(x));
+    if complex::involved(&args) {
+        return complex::row_inplace(op, x, others, params);
+    }
     check_promotion(&args)?;
     if !x.dtype().is_carried() {
         // A float and unsigned integers.

@@ -269,7 +269,7 @@ impl Tensor {
     fn copy_into(&self, out: Tensor, name: &'static str) -> Result<Tensor> {
         let dtype = out.dtype();
         self.copy_to(&out)?;
-        if dtype.is_float() && recording(&[self]) {
+        if dtype.is_differentiable() && recording(&[self]) {
             let from = self.dtype();
             record(name, &[self], &out, move |_, dy| Ok(smallvec![Some(dy.to_dtype(from)?)]))?;
         }
@@ -305,7 +305,7 @@ impl Tensor {
         let layout = source.layout().expand(self.shape()).map_err(|e| e.within("copy_"))?;
         self.check_inplace("copy_", &[self, source])?;
         self.check_overlap("copy_", &[source])?;
-        let record = self.dtype().is_float() && recording(&[self, source]);
+        let record = self.dtype().is_differentiable() && recording(&[self, source]);
         let edges = if record { edges(&[self, source])? } else { SmallVec::new() };
         if self.numel() > 0 {
             if source.shares_storage(self) {

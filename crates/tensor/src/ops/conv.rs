@@ -521,6 +521,36 @@ fn lowered(cast: amp::Policy, x: &Tensor, groups: usize) -> Result<Tensor> {
     if images { x.channels_last() } else { Ok(x) }
 }
 
+/// A convolution of complex numbers: four of their parts.
+fn by_parts(
+    dims: isize,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    convolve: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if weight.dtype() != x.dtype() {
+        return Err(Error::dtype(format!(
+            "conv: expected a weight of the input's dtype {}, but got {}; convert one with to_dtype",
+            x.dtype(),
+            weight.dtype()
+        )));
+    }
+    let part = |t: &Tensor| -> Result<(Tensor, Tensor)> { Ok((t.real()?.contiguous()?, t.imag()?.contiguous()?)) };
+    let ((a, b), (c, d)) = (part(x)?, part(weight)?);
+    let re = convolve(&a, &c)?.sub(&convolve(&b, &d)?)?;
+    let im = convolve(&a, &d)?.add(&convolve(&b, &c)?)?;
+    let out = crate::complex(&re, &im)?;
+    match bias {
+        Some(bias) => {
+            let mut shape = vec![1isize; dims as usize + 1];
+            shape[0] = -1;
+            out.add(&bias.reshape(&shape)?)
+        }
+        None => Ok(out),
+    }
+}
+
 macro_rules! convolutions {
     ($($(#[$doc:meta])* $conv:ident $transpose:ident $dims:literal;)*) => {
         impl Tensor {$(
@@ -533,6 +563,9 @@ macro_rules! convolutions {
                     let x = lowered(cast, self, options.groups)?;
                     return cast.run(|| x.$conv(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
                 }
+                if self.is_complex() {
+                    return by_parts($dims, self, weight, bias, |x, w| x.$conv(w, None, options));
+                }
                 conv(stringify!($conv), $dims, self, weight, bias, &options)
             }
 
@@ -543,6 +576,9 @@ macro_rules! convolutions {
             pub fn $transpose(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvTransposeOptions) -> Result<Tensor> {
                 if let Some(cast) = amp::lower() {
                     return cast.run(|| cast.of(self)?.$transpose(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
+                }
+                if self.is_complex() {
+                    return by_parts($dims, self, weight, bias, |x, w| x.$transpose(w, None, options));
                 }
                 conv_transpose(stringify!($transpose), $dims, self, weight, bias, &options)
             }

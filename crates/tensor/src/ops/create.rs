@@ -213,6 +213,9 @@ impl Tensor {
         let bytes =
             unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), std::mem::size_of_val(elements)) };
         transfer("rushlight::upload", || out.backend().upload(bytes, &out.0.storage, 0))?;
+        if crate::program::is_noting() {
+            crate::program::note_elements(&out.0.storage);
+        }
         Ok(out)
     }
 

@@ -286,13 +286,13 @@ impl Tensor {
         run(op, dim, &index, from, &out)?;
         if reduce == ScatterReduce::Mean {
             let counts = combine.counts(&out, &index)?;
-            if out.dtype().is_float() {
+            if out.dtype().is_differentiable() {
                 out.div_(&counts)?
             } else {
                 out.floor_divide_(&counts)?
             };
         }
-        if out.dtype().is_float() && recording(&[self, &source]) {
+        if out.dtype().is_differentiable() && recording(&[self, &source]) {
             let saved = [self, &source, &index].map(Saved::input);
             let result = Saved::output(&out, 0);
             record(name, &[self, &source], &out, move |ctx, dy| {
@@ -332,7 +332,7 @@ impl Combine {
     /// How many values met at each place; 1 where none did.
     fn counts(&self, x: &Tensor, index: &Tensor) -> Result<Tensor> {
         let start = Scalar::Int(self.include_self as i64);
-        let dtype = if x.dtype().is_float() { x.dtype() } else { DType::I64 };
+        let dtype = if x.dtype().is_differentiable() { x.dtype() } else { DType::I64 };
         let counts = Tensor::full_with(x.shape(), start, (dtype, x.device()))?;
         counts.scatter_add_(self.dim, index, &Tensor::ones_with(index.shape(), (dtype, x.device()))?)?;
         counts.clamp_min(1)

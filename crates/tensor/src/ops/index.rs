@@ -30,7 +30,7 @@ pub(crate) fn overwrite(
 ) -> Result<Tensor> {
     let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![x];
     inputs.extend_from_slice(sources);
-    let tape = x.dtype().is_float() && recording(&inputs);
+    let tape = x.dtype().is_differentiable() && recording(&inputs);
     if place != Place::Own {
         let x = x.detach();
         let out = if place == Place::RowMajor && !x.is_contiguous() { x.contiguous()? } else { x.copy()? };

@@ -73,7 +73,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         out.run_with(t, call::Copy { src: t.engine_view(), out: out.view_as(&to) })?;
         start += size;
     }
-    if dtype.is_float() && recording(tensors) {
+    if dtype.is_differentiable() && recording(tensors) {
         let parts: Vec<_> = tensors.iter().map(|t| (Dims::from_slice(t.shape()), t.dtype(), skip(t))).collect();
         record("cat", tensors, &out, move |ctx, dy| {
             let mut start = 0;

@@ -27,6 +27,10 @@ impl Tensor {
         }
         check_rank(name, "weight", weight, 2)?;
         check_operands(name, self, weight)?;
+        if self.is_complex() {
+            let out = self.matmul(&weight.transpose(0, 1)?).map_err(|e| e.within(name))?;
+            return bias.map_or(Ok(out.clone()), |b| out.add(b));
+        }
         let Some((&k, lead)) = self.shape().split_last() else {
             return Err(Error::shape("linear: both arguments to linear need to be at least 1D, but the input is 0D"));
         };
@@ -54,7 +58,7 @@ impl Tensor {
         multiply(&flat, &transposed, &target, &Blend::with_bias(bias))?;
         let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![self, weight];
         inputs.extend(bias);
-        if self.dtype().is_float() && recording(&inputs) {
+        if self.dtype().is_differentiable() && recording(&inputs) {
             let saved_x = weight.requires_grad().then(|| Saved::input(self));
             let saved_w = self.requires_grad().then(|| Saved::input(weight));
             let (shape, has_bias) = (Dims::from_slice(self.shape()), bias.is_some());

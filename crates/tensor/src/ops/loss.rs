@@ -67,6 +67,14 @@ impl Tensor {
 
     /// Absolute error.
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        if self.is_complex() || target.is_complex() {
+            let losses = self.sub(target)?.abs()?;
+            return match reduction {
+                Reduction::None => Ok(losses),
+                Reduction::Mean | Reduction::BatchMean => losses.mean(..),
+                Reduction::Sum => losses.sum(..),
+            };
+        }
         self.row_loss(Pointwise::L1Loss, target, &[], reduction)
     }
 

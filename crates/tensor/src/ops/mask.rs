@@ -28,6 +28,9 @@ impl Tensor {
     pub fn nonzero(&self) -> Result<Tensor> {
         crate::capture::refuse("nonzero (which masks and unique use)", self.device())?;
         self.visitable("nonzero")?;
+        if self.is_complex() {
+            return self.ne(0)?.nonzero();
+        }
         let count = if self.numel() == 0 { 0 } else { self.count_nonzero(..)?.item::<i64>()? as usize };
         let out = self.uninit_like(&[count, self.rank()], DType::I64)?;
         if out.numel() > 0 {
@@ -100,8 +103,10 @@ impl Tensor {
                 self.dtype()
             )));
         }
-        let top = if self.numel() == 0 { -1 } else { self.max(..)?.item::<i64>()? };
-        if self.numel() > 0 && self.min(..)?.item::<i64>()? < 0 {
+        // As PyTorch on a GPU: with the number of classes given, nothing is read from the device.
+        let read = num_classes.is_none() || self.device() == Device::Cpu && crate::capture::may_read(Device::Cpu);
+        let top = if self.numel() == 0 || !read { -1 } else { self.max(..)?.item::<i64>()? };
+        if self.numel() > 0 && read && self.min(..)?.item::<i64>()? < 0 {
             return Err(Error::value("one_hot: class values must be non-negative"));
         }
         let classes = match num_classes {

@@ -373,8 +373,8 @@ impl Tensor {
     /// NaN, infinity and its negative replaced; by default 0 and the dtype's largest and smallest finite values.
     pub fn nan_to_num(&self, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
         let max = match self.dtype() {
-            DType::F64 => f64::MAX,
-            DType::F32 => f32::MAX as f64,
+            DType::F64 | DType::C128 => f64::MAX,
+            DType::F32 | DType::C64 => f32::MAX as f64,
             DType::F16 => 65504.0,
             DType::BF16 => rushlight_core::half::bf16::MAX.to_f64(),
             _ => return self.copy(),
@@ -385,7 +385,7 @@ impl Tensor {
 
     /// The error PyTorch gives for an op that takes floats only.
     pub(crate) fn needs_float(&self, name: &str) -> Result<()> {
-        if self.dtype().is_float() && !self.dtype().is_carried() {
+        if self.is_complex() || self.dtype().is_float() && !self.dtype().is_carried() {
             return Ok(());
         }
         Err(Error::dtype(format!(

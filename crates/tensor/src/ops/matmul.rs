@@ -1,6 +1,7 @@
 //! Matrix products. Strided operands go to the engine without a copy; derivatives are products of transposed views.
 
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
+use crate::ops::complex::matrix_product;
 use crate::ops::sizes::AsDims;
 use crate::{Tensor, amp};
 use rushlight_core::backend::{Activation, Reduce, call};
@@ -9,14 +10,14 @@ use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 
 /// How a product enters its output: `alpha * a @ b + beta * out + bias`.
-pub(super) struct Blend<'a> {
+pub(crate) struct Blend<'a> {
     alpha: f64,
     beta: f64,
     bias: Option<&'a Tensor>,
 }
 
 impl<'a> Blend<'a> {
-    const PLAIN: Blend<'static> = Blend { alpha: 1.0, beta: 0.0, bias: None };
+    pub(crate) const PLAIN: Blend<'static> = Blend { alpha: 1.0, beta: 0.0, bias: None };
 
     /// `a @ b + bias`.
     pub(super) fn with_bias(bias: Option<&'a Tensor>) -> Self {
@@ -29,7 +30,7 @@ impl<'a> Blend<'a> {
 /// Batch dimensions are merged where all three layouts allow it. Of those that remain, the largest goes to the engine
 /// and the others are walked over, one call for each step; operands are packed instead where that costs less than the
 /// calls.
-pub(super) fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
+pub(crate) fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> Result<()> {
     // A gradient may have another dtype; the engine needs one dtype for both operands.
     if a.dtype() != b.dtype() {
         return Err(Error::dtype(format!(
@@ -135,18 +136,24 @@ fn product(name: &'static str, a: &Tensor, b: &Tensor, alpha: f64) -> Result<Ten
         // Empty operands: others are refused.
         return Tensor::zeros_with(&shape, (a.dtype(), a.device()));
     }
-    let out = a.uninit_like(&shape, a.dtype())?;
-    multiply(a, b, &out, &Blend { alpha, ..Blend::PLAIN })?;
+    let out = if a.is_complex() {
+        let product = matrix_product(a, b)?;
+        if alpha == 1.0 { product } else { no_grad(|| product.mul(alpha))? }
+    } else {
+        let out = a.uninit_like(&shape, a.dtype())?;
+        multiply(a, b, &out, &Blend { alpha, ..Blend::PLAIN })?;
+        out
+    };
     if recording(&[a, b]) {
         let (saved_a, saved_b) =
             (b.requires_grad().then(|| Saved::input(a)), a.requires_grad().then(|| Saved::input(b)));
         record(name, &[a, b], &out, move |ctx, dy| {
             let da = match &saved_b {
-                Some(b) if ctx.needs(0) => Some(product(name, dy, &ctx.get(b)?.transpose(-2, -1)?, alpha)?),
+                Some(b) if ctx.needs(0) => Some(product(name, dy, &ctx.get(b)?.transpose(-2, -1)?.conj()?, alpha)?),
                 _ => None,
             };
             let db = match &saved_a {
-                Some(a) if ctx.needs(1) => Some(product(name, &ctx.get(a)?.transpose(-2, -1)?, dy, alpha)?),
+                Some(a) if ctx.needs(1) => Some(product(name, &ctx.get(a)?.transpose(-2, -1)?.conj()?, dy, alpha)?),
                 _ => None,
             };
             Ok(smallvec![da, db])
@@ -166,10 +173,10 @@ fn product_onto(
 ) -> Result<Tensor> {
     let dtype = a.dtype();
     // PyTorch cuts off the factors of these products.
-    let cuts_off = !dtype.is_float() && matches!(name, "addmv" | "addbmm" | "baddbmm");
+    let cuts_off = !dtype.is_differentiable() && matches!(name, "addmv" | "addbmm" | "baddbmm");
     let whole = |s: Scalar| if cuts_off { Scalar::Int(s.to_i64()) } else { s };
     let (beta, alpha) = (whole(beta), whole(alpha));
-    if !dtype.is_float() && (matches!(beta, Scalar::Float(_)) || matches!(alpha, Scalar::Float(_))) {
+    if !dtype.is_differentiable() && (matches!(beta, Scalar::Float(_)) || matches!(alpha, Scalar::Float(_))) {
         return Err(Error::dtype(format!(
             "{name}: for integral input tensors, arguments alpha and beta must not be floating point numbers"
         )));
@@ -181,6 +188,15 @@ fn product_onto(
         )));
     }
     a.same_device(input, name)?;
+    if dtype.is_complex() {
+        let product = product(name, a, b, 1.0)?;
+        let product = if alpha == Scalar::Int(1) { product } else { product.mul(alpha)? };
+        return match beta.is_zero() {
+            // The tensor is not read: its NaN do not count.
+            true => product.add(&input.detach().zeros_like()?),
+            false => input.mul(beta)?.add(&product),
+        };
+    }
     let is_wide = |s: Scalar| s.to_i64().unsigned_abs() > 1 << f64::MANTISSA_DIGITS;
     if !dtype.is_float() && (is_wide(alpha) || is_wide(beta)) {
         // The engine's factors are floats, which do not hold these.
@@ -200,7 +216,7 @@ fn product_onto(
         }
         multiply(a, b, &out, &Blend { alpha, beta, bias: None })?;
     }
-    if dtype.is_float() && recording(&[input, a, b]) {
+    if dtype.is_differentiable() && recording(&[input, a, b]) {
         let input_shape = Dims::from_slice(input.shape());
         let (saved_a, saved_b) =
             (b.requires_grad().then(|| Saved::input(a)), a.requires_grad().then(|| Saved::input(b)));
@@ -237,6 +253,8 @@ fn c_name(dtype: DType) -> &'static str {
         DType::I8 => "signed char",
         DType::U8 => "unsigned char",
         DType::Bool => "bool",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
         carried => carried.name(),
     }
 }
@@ -258,7 +276,7 @@ pub(super) fn check_operands(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
             return Ok(());
         }
     }
-    if a.dtype() == DType::Bool || a.dtype().is_carried() {
+    if a.dtype() == DType::Bool || a.dtype().is_carried() && !a.is_complex() {
         return Err(Error::dtype(format!(
             "{name}: not implemented for {}; convert to a number with to_dtype first",
             a.dtype()

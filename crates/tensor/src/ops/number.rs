@@ -36,6 +36,8 @@ fn fits(value: Scalar, dtype: DType) -> bool {
     match value {
         _ if dtype == DType::Bool => true,
         Scalar::Bool(_) => true,
+        _ if dtype.is_complex() => true,
+        Scalar::Complex(re, im) => im == 0.0 && fits(Scalar::Float(re), dtype),
         // Conversion saturates, or returns the format's overflow value.
         _ if dtype.is_float8() => true,
         _ if dtype.is_float() => !value.to_f64().is_finite() || value.to_f64().abs() <= largest(dtype),
@@ -65,12 +67,15 @@ pub fn fitting(name: &str, value: Scalar, dtype: DType) -> Result<Scalar> {
         return Ok(match value {
             // Engines cut floats off, which would make false of a half.
             Scalar::Float(v) if dtype == DType::Bool => Scalar::Bool(v != 0.0),
+            Scalar::Complex(..) if dtype == DType::Bool => Scalar::Bool(!value.is_zero()),
+            Scalar::Complex(re, _) if !dtype.is_complex() => Scalar::Float(re),
             value => value,
         });
     }
     let number = match value {
         Scalar::Float(v) => v.to_string(),
         Scalar::Unsigned(v) => v.to_string(),
+        Scalar::Complex(re, im) => format!("({re},{im})"),
         other => other.to_i64().to_string(),
     };
     Err(Error::value(format!("{name}: value {number} cannot be converted to type {dtype} without overflow")))

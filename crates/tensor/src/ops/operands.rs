@@ -38,7 +38,7 @@ pub(crate) fn number(name: &str, a: &Tensor, b: Arg) -> Result<()> {
 /// An error unless the operands combine in a float dtype.
 pub(crate) fn float(name: &str, a: &Tensor, b: Arg) -> Result<()> {
     match result_type(&[Arg::Tensor(a), b]) {
-        dtype if dtype.is_float() => Ok(()),
+        dtype if dtype.is_differentiable() => Ok(()),
         dtype => Err(Error::dtype(format!("{name}: not implemented for {dtype}; it takes floats"))),
     }
 }
@@ -76,7 +76,7 @@ pub(crate) fn zero_divisor(name: &str) -> Error {
 pub(crate) fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Scalar> {
     let dtype = result_type(&[Arg::Tensor(a), Arg::Tensor(b)]);
     match alpha {
-        Scalar::Float(_) if !dtype.is_float() => Err(Error::value(format!(
+        Scalar::Float(_) if !dtype.is_differentiable() => Err(Error::value(format!(
             "{name}: for integral input tensors, argument alpha must not be a floating point number"
         ))),
         Scalar::Bool(_) if dtype != DType::Bool => {
@@ -89,7 +89,7 @@ pub(crate) fn alpha_of(name: &str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Res
 
 /// Integers divided by integers are refused: PyTorch once rounded them.
 pub(crate) fn no_whole_quotient(a: &Tensor, b: &Tensor) -> Result<()> {
-    if result_type(&[Arg::Tensor(a), Arg::Tensor(b)]).is_float() {
+    if result_type(&[Arg::Tensor(a), Arg::Tensor(b)]).is_differentiable() {
         return Ok(());
     }
     Err(Error::value(
@@ -105,12 +105,12 @@ pub(crate) fn whole_factor(name: &str, args: &[Arg], value: Scalar) -> Result<Op
         return Err(Error::dtype(format!("{name}: not implemented for bool")));
     }
     let value = fitting(name, value, dtype)?;
-    Ok((!dtype.is_float()).then(|| value.to_i64()))
+    Ok((!dtype.is_differentiable()).then(|| value.to_i64()))
 }
 
 /// Integers to negative integer powers are no integers.
 pub(crate) fn no_negative_exponent(name: &str, a: &Tensor, b: Arg) -> Result<()> {
-    if let (false, Arg::Scalar(Scalar::Int(e))) = (a.dtype().is_float(), b)
+    if let (false, Arg::Scalar(Scalar::Int(e))) = (a.dtype().is_differentiable(), b)
         && e < 0
     {
         return Err(Error::value(format!(
@@ -128,7 +128,7 @@ pub(crate) fn underivable(
     op: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
     let out = no_grad(op)?;
-    if out.dtype().is_float() && recording(inputs) {
+    if out.dtype().is_differentiable() && recording(inputs) {
         record(name, inputs, &out, move |_, _| {
             let message = format!("the derivative for {name} is not implemented");
             // PyTorch's class of exception where an op is not one of its kernels.

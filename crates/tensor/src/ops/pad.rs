@@ -102,7 +102,7 @@ impl Tensor {
         if from.numel() > 0 {
             out.run(call::Copy { src: self.view_as(&from), out: out.view_as(&to) })?;
         }
-        if self.dtype().is_float() && recording(&[self]) {
+        if self.dtype().is_differentiable() && recording(&[self]) {
             let back: Vec<isize> = sides.iter().rev().flat_map(|&(before, after)| [-before, -after]).collect();
             record("constant_pad_nd", &[self], &out, move |_, dy| {
                 Ok(smallvec![Some(dy.pad(&back, PadMode::default())?)])
@@ -253,7 +253,7 @@ impl Planes {
             let sources: Vec<Vec<usize>> = (first..shape.len()).map(places).collect();
             out.run(call::PadFrom { sources: sources.into(), x: x.engine_view(), out: out.engine_view() })?;
         }
-        if x.dtype().is_float() && recording(&[x]) {
+        if x.dtype().is_differentiable() && recording(&[x]) {
             record("pad", &[x], &out, move |_, dy| Ok(smallvec![Some(self.clone().gather(dy)?)]))?;
         }
         Ok(out)

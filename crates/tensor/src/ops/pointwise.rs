@@ -145,7 +145,7 @@ fn row_call<'a>(
     params: &[f64],
     out: View<'a>,
 ) -> call::Pointwise<View<'a>> {
-    call::Pointwise { op, compute, params: call::Numbers::from_slice(params), inputs: inputs.into(), out }
+    call::Pointwise { op, compute, params: params.into(), inputs: inputs.into(), out }
 }
 
 fn tensors<'a>(args: &[Arg<'a>]) -> SmallVec<[&'a Tensor; 3]> {
@@ -187,7 +187,7 @@ pub(crate) fn pointwise_as(
     let out = if alike && row_major {
         let out = first.uninit_like(first.shape(), dtype)?;
         if out.numel() > 0 {
-            let mut operands = [Operand::Scalar(Scalar::Int(0)); 3];
+            let mut operands = [Operand::default(); 3];
             let count = args.len().min(operands.len());
             for i in 0..count {
                 operands[i] = match args[i] {
@@ -195,8 +195,8 @@ pub(crate) fn pointwise_as(
                     Arg::Scalar(s) => Operand::Scalar(s),
                 };
             }
-            let (inputs, params) = (call::Operands::first(operands, count), call::Numbers::from_slice(params));
-            out.run(call::Pointwise { op, compute, params, inputs, out: out.engine_view() })?;
+            let inputs = call::Operands::first(operands, count);
+            out.run(call::Pointwise { op, compute, params: params.into(), inputs, out: out.engine_view() })?;
         }
         out
     } else {
@@ -212,7 +212,7 @@ pub(crate) fn pointwise_as(
         }
         out
     };
-    if dtype.is_float() && mode::is_grad_enabled() && args.iter().any(requires_grad) {
+    if dtype.is_differentiable() && mode::is_grad_enabled() && args.iter().any(requires_grad) {
         let inputs = tensors(args);
         let backward = Backward::new(op, args, params, compute, |i| Ok(Saved::input(inputs[i])), Some(&out))?;
         record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
@@ -269,7 +269,7 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     let inputs = tensors(&args);
     x.check_inplace(name, &inputs)?;
     x.check_overlap(name, &inputs)?;
-    let record = x.dtype().is_float() && recording(&inputs);
+    let record = x.dtype().is_differentiable() && recording(&inputs);
     // Taken before the change: the old value's edge and the values that the derivatives read.
     let edges = if record { crate::autograd::edges(&inputs)? } else { SmallVec::new() };
     let backward = if record {
@@ -465,7 +465,7 @@ impl Backward {
                     wrt,
                     compute,
                     values,
-                    params: call::Numbers::from_slice(&self.params),
+                    params: self.params[..].into(),
                     out: view,
                 })
             })?;
@@ -535,7 +535,7 @@ pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
         })?;
     }
     let inputs = tensors(&[a, b]);
-    if dtype.is_float() && recording(&inputs) {
+    if dtype.is_differentiable() && recording(&inputs) {
         let condition = Saved::input(condition);
         let shapes: [Option<(Dims, DType)>; 2] =
             [a, b].map(|x| x.tensor().map(|t| (Dims::from_slice(t.shape()), t.dtype())));

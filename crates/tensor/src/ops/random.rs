@@ -19,6 +19,14 @@ fn words(dtype: DType, distribution: Distribution) -> u64 {
 
 impl Tensor {
     fn fill_random(&self, distribution: Distribution, generator: &Generator) -> Result<()> {
+        if self.is_complex() {
+            // The parts of a standard normal number have half its variance each.
+            let distribution = match distribution {
+                Distribution::Normal { mean, std } => Distribution::Normal { mean, std: std * 0.5f64.sqrt() },
+                other => other,
+            };
+            return self.pairs()?.fill_random(distribution, generator);
+        }
         // Rounded up to whole blocks of four words, pairs of normals included.
         let count = (self.numel() as u64).div_ceil(2) * 2 * words(self.dtype(), distribution);
         let stream = random_stream(generator, count, self.device())?;
@@ -48,7 +56,8 @@ impl Tensor {
         options: Options,
     ) -> Result<Tensor> {
         let dtype = options.dtype_or(default);
-        if !dtype.is_float() && !matches!(distribution, Distribution::Integers { .. } | Distribution::Bernoulli { .. })
+        if !dtype.is_differentiable()
+            && !matches!(distribution, Distribution::Integers { .. } | Distribution::Bernoulli { .. })
         {
             return Err(Error::dtype(format!("{name}: not implemented for {dtype}; it makes floats")));
         }
@@ -264,6 +273,10 @@ impl Tensor {
         }
         if p == 1.0 {
             return self.mul(0.0);
+        }
+        if self.is_complex() {
+            let ones = Tensor::full_with(self.shape(), 1.0, (self.dtype().real(), self.device()))?;
+            return self.mul(&ones.dropout(p, true)?);
         }
         let stream = random_stream(default_generator(), self.numel() as u64, self.device())?;
         if self.is_contiguous() {

@@ -1,6 +1,7 @@
 //! Reductions over any dimensions: sums, means, products, truth and counts.
 
 use crate::autograd::{Saved, record, recording};
+use crate::ops::complex::conjugate_product;
 use crate::ops::sizes::AsDims;
 use crate::{Tensor, amp};
 use rushlight_core::backend::{Reduce, call};
@@ -63,6 +64,30 @@ impl Tensor {
         Ok(out)
     }
 
+    /// The product of complex numbers, with the reduced dimensions kept at size one: neighbours in pairs, until one is
+    /// left.
+    pub(crate) fn complex_prod(&self, mask: &[bool]) -> Result<Tensor> {
+        let (reduced, rest): (Vec<isize>, Vec<isize>) = (0..self.rank() as isize).partition(|&d| mask[d as usize]);
+        let order: Vec<isize> = rest.iter().chain(&reduced).copied().collect();
+        let kept = self.kept_shape(mask);
+        crate::autograd::no_grad(|| {
+            let outer: usize = rest.iter().map(|&d| self.shape()[d as usize]).product();
+            let mut rows = self.detach().permute(&order)?.reshape([outer, self.reduced_count(mask)])?;
+            if rows.shape()[1] == 0 {
+                return rows.sum_dims(1, true)?.ones_like()?.reshape(&kept);
+            }
+            while rows.shape()[1] > 1 {
+                let half = rows.shape()[1] / 2;
+                let pairs = rows.narrow(1, 0, half)?.mul(&rows.narrow(1, half as isize, half)?)?;
+                rows = match rows.shape()[1] % 2 {
+                    0 => pairs,
+                    _ => crate::cat(&[&pairs, &rows.narrow(1, 2 * half as isize, 1)?], 1)?,
+                };
+            }
+            rows.reshape(&kept)
+        })
+    }
+
     /// A kept reduction under its final shape.
     pub(crate) fn finish(&self, kept: Tensor, mask: &[bool], keepdim: bool) -> Tensor {
         if keepdim || !mask.contains(&true) {
@@ -82,7 +107,7 @@ impl Tensor {
 
     /// The dtype sums and products have: integers and bool add up as `int64`.
     fn total_dtype(&self) -> DType {
-        if self.dtype().is_float() { self.dtype() } else { DType::I64 }
+        if self.dtype().is_differentiable() { self.dtype() } else { DType::I64 }
     }
 
     /// Sum over dimensions, or over all of them: `x.sum(1)?`, `x.sum([0, -1])?`, `x.sum(..)?`. Integers and bool add up
@@ -106,7 +131,7 @@ impl Tensor {
         let mask = self.reduced("sum", dims)?;
         let dtype = self.total_dtype();
         let out = self.reduce(Reduce::Sum, &mask, keepdim, dtype)?;
-        if dtype.is_float() && recording(&[self]) {
+        if dtype.is_differentiable() && recording(&[self]) {
             let (shape, kept) = (Dims::from_slice(self.shape()), self.kept_shape(&mask));
             record("sum", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.reshape(&kept)?.expand(&shape)?)]))?;
         }
@@ -135,7 +160,7 @@ impl Tensor {
     /// [`Tensor::mean`] whose dimensions stay at size one with `keepdim`.
     pub fn mean_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
-        if !self.dtype().is_float() {
+        if !self.dtype().is_differentiable() {
             return Err(Error::dtype(format!(
                 "mean: not implemented for {}: could not infer output dtype, input dtype must be a floating point dtype; use mean_as",
                 self.dtype()
@@ -212,13 +237,15 @@ impl Tensor {
         let mask = self.reduced("prod", dims)?;
         let dtype = self.total_dtype();
         let out = self.reduce(Reduce::Prod, &mask, keepdim, dtype)?;
-        if dtype.is_float() && recording(&[self]) {
+        if dtype.is_differentiable() && recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
             record("prod", &[self], &out, move |ctx, dy| {
                 let (x, dy) = (ctx.get(&x)?, dy.reshape(&kept)?);
                 // A step that is recorded takes the way that suits zeros too.
                 let grad = if !crate::capture::may_read(x.device()) || x.eq(0)?.any(..)?.item::<bool>()? {
-                    products_of_others(&x, &mask)?.mul(&dy)?
+                    conjugate_product(&dy, &products_of_others(&x, &mask)?)?
+                } else if x.is_complex() {
+                    conjugate_product(&dy, &ctx.get(&y)?.reshape(&kept)?.div(&x)?)?
                 } else {
                     dy.mul(&ctx.get(&y)?.reshape(&kept)?)?.div(&x)?
                 };
@@ -237,6 +264,28 @@ impl Tensor {
     /// `log(sum(exp(x)))` over the named dimensions (`..`: all), without overflow.
     pub fn logsumexp(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
+        if self.is_complex() {
+            // The largest real part is taken out of the sum.
+            let largest = crate::autograd::no_grad(|| {
+                let dims: Vec<isize> = self
+                    .reduced("logsumexp", dims)?
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, r)| **r)
+                    .map(|(d, _)| d as isize)
+                    .collect();
+                let top = if self.numel() == 0 {
+                    self.real()?.sum_dims(dims, true)?
+                } else {
+                    self.real()?.amax(dims, true)?
+                };
+                crate::where_(&top.isfinite()?, &top, 0.0)
+            })?;
+            let total = self.sub(&largest)?.exp()?.sum_dims(dims, true)?.log()?.add(&largest)?;
+            let mask = self.reduced("logsumexp", dims)?;
+            let shape: Dims = self.shape().iter().zip(&mask).filter(|(_, r)| !**r).map(|(&d, _)| d).collect();
+            return if keepdim { Ok(total) } else { total.reshape(&shape) };
+        }
         if !self.dtype().is_float() {
             return self.to_dtype(crate::default_dtype())?.logsumexp(dims, keepdim);
         }

@@ -2,6 +2,7 @@
 
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
+use crate::ops::complex::conjugate_product;
 use rushlight_core::backend::{Scan, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result};
@@ -24,6 +25,9 @@ fn reversed(x: &Tensor, dim: isize, scan: impl Fn(&Tensor, isize) -> Result<Tens
 impl Tensor {
     /// A scan, not recorded. `self` has dimensions.
     fn scan(&self, op: Scan, dim: usize) -> Result<Tensor> {
+        if op == Scan::Prod && self.is_complex() {
+            return crate::autograd::no_grad(|| running(&self.detach(), dim as isize, |a, b| a.mul(b)));
+        }
         let out = self.uninit_like(self.shape(), self.dtype())?;
         if out.numel() > 0 {
             self.run(call::Scan { op, x: self.engine_view(), dim, out: out.engine_view(), indices: None })?;
@@ -33,7 +37,7 @@ impl Tensor {
 
     /// Integers and bool run as `int64`.
     fn scan_input(&self) -> Result<Tensor> {
-        if self.dtype().is_float() { self.at_least_1d() } else { self.to_dtype(DType::I64)?.at_least_1d() }
+        if self.dtype().is_differentiable() { self.at_least_1d() } else { self.to_dtype(DType::I64)?.at_least_1d() }
     }
 
     /// Running sum along `dim`. Integers and bool add up as `int64`.
@@ -47,7 +51,7 @@ impl Tensor {
         let dim = self.wrap_dim("cumsum", dim)?;
         let x = self.scan_input()?;
         let out = x.scan(Scan::Sum, dim)?;
-        if x.dtype().is_float() && recording(&[&x]) {
+        if x.dtype().is_differentiable() && recording(&[&x]) {
             record("cumsum", &[&x], &out, move |_, dy| {
                 Ok(smallvec![Some(reversed(dy, dim as isize, |t, d| t.cumsum(d))?)])
             })?;
@@ -65,18 +69,18 @@ impl Tensor {
         let dim = self.wrap_dim("cumprod", dim)?;
         let x = self.scan_input()?;
         let out = x.scan(Scan::Prod, dim)?;
-        if x.dtype().is_float() && recording(&[&x]) {
+        if x.dtype().is_differentiable() && recording(&[&x]) {
             let (saved, y) = (Saved::input(&x), Saved::output(&out, 0));
             record("cumprod", &[&x], &out, move |ctx, dy| {
                 let (x, d) = (ctx.get(&saved)?, dim as isize);
                 let is_zero = x.eq(0)?;
                 // A step that is recorded takes the way that suits zeros too.
                 let grad = if crate::capture::may_read(x.device()) && !is_zero.any(..)?.item::<bool>()? {
-                    reversed(&dy.mul(&ctx.get(&y)?)?, d, |t, d| t.cumsum(d))?.div(&x)?
+                    reversed(&conjugate_product(dy, &ctx.get(&y)?)?, d, |t, d| t.cumsum(d))?.div(&x.conj()?)?
                 } else if ctx.recording() {
-                    cumprod_grad_by_parts(dy, &x, d)?
+                    cumprod_grad_by_parts(dy, &x.conj()?, d)?
                 } else {
-                    cumprod_grad_with_zeros(dy, &x, &ctx.get(&y)?, &is_zero, d)?
+                    cumprod_grad_with_zeros(dy, &x.conj()?, &ctx.get(&y)?.conj()?, &is_zero, d)?
                 };
                 Ok(smallvec![Some(grad)])
             })?;
@@ -93,6 +97,10 @@ impl Tensor {
     pub fn logcumsumexp(&self, dim: isize) -> Result<Tensor> {
         let dim = self.wrap_dim("logcumsumexp", dim)?;
         self.needs_float("logcumsumexp")?;
+        if self.is_complex() {
+            let x = self.at_least_1d()?;
+            return running(&x, dim as isize, |a, b| a.logaddexp(b))?.reshape(self.shape());
+        }
         let x = self.at_least_1d()?;
         let out = x.scan(Scan::LogSumExp, dim)?;
         if recording(&[&x]) {
@@ -168,6 +176,19 @@ impl Tensor {
         }
         Ok(x)
     }
+}
+
+/// A running op, each step over twice the distance of the one before.
+fn running(x: &Tensor, dim: isize, combine: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let n = x.size(dim)?;
+    let (mut out, mut reach) = (x.copy()?, 1);
+    while reach < n {
+        let start = out.narrow(dim, 0, reach)?;
+        let later = combine(&out.narrow(dim, reach as isize, n - reach)?, &out.narrow(dim, 0, n - reach)?)?;
+        out = crate::cat(&[&start, &later], dim)?;
+        reach *= 2;
+    }
+    Ok(out)
 }
 
 /// A running product's gradient where some elements are zero: before a row's first zero as usual, at it by the products

@@ -144,7 +144,7 @@ impl Tensor {
     /// Runs `find` and records it as PyTorch does: the values require gradients, but the op has no derivative.
     fn picked(&self, name: &'static str, find: impl FnOnce() -> Result<Unique>) -> Result<Unique> {
         let mut found = no_grad(find)?;
-        if self.dtype().is_float() && recording(&[self]) {
+        if self.dtype().is_differentiable() && recording(&[self]) {
             found.values = underivable(name, &[self], || Ok(found.values.clone()))?;
         }
         Ok(found)

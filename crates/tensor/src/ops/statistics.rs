@@ -63,6 +63,14 @@ impl Tensor {
     pub fn var_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("var")?;
+        if self.is_complex() {
+            // The variances of the parts add up.
+            let of = |part: Tensor| match dims.is_empty() {
+                true => part.var_dims(.., correction, keepdim),
+                false => part.var_dims(dims, correction, keepdim),
+            };
+            return of(self.real()?)?.add(&of(self.imag()?)?);
+        }
         let mask = self.reduced("var", dims)?;
         let out = self.variance(&mask, correction, keepdim)?;
         if recording(&[self]) {
@@ -90,6 +98,9 @@ impl Tensor {
     pub fn std_dims(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("std")?;
+        if self.is_complex() {
+            return self.var_dims(dims, correction, keepdim)?.sqrt();
+        }
         let mask = self.reduced("std", dims)?;
         let out = self.variance(&mask, correction, keepdim)?;
         out.sqrt_()?;
@@ -133,6 +144,9 @@ impl Tensor {
     pub fn norm_dims(&self, p: f64, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("norm")?;
+        if self.is_complex() {
+            return self.abs()?.norm_dims(p, dims, keepdim);
+        }
         let mask = self.reduced("norm", dims)?;
         if (p < 0.0 || p.is_infinite()) && self.reduced_count(&mask) == 0 {
             return Err(Error::value(format!(

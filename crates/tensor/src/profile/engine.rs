@@ -3,6 +3,7 @@
 use super::flops::count;
 use rushlight_core::backend::call::{Access, Operand};
 use rushlight_core::backend::{Call, View};
+use rushlight_core::sync::lock;
 use rushlight_core::{Backend, Device, Result};
 use rushlight_profile::{Category, Details, MemoryReading, shapes_wanted, span};
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ static KNOWN: Mutex<Vec<&'static dyn Backend>> = Mutex::new(Vec::new());
 
 /// Makes an engine's memory known to the profiler.
 fn know(backend: &'static dyn Backend) {
-    let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
+    let mut known = lock(&KNOWN);
     if !known.iter().any(|other| other.device() == backend.device()) {
         known.push(backend);
         rushlight_profile::set_memory_probe(memory);
@@ -22,7 +23,7 @@ fn know(backend: &'static dyn Backend) {
 /// Memory in use on the host, and on all accelerators that were used while the profiler was on.
 fn memory() -> [MemoryReading; 2] {
     let mut out = [MemoryReading::default(); 2];
-    let known: Vec<_> = KNOWN.lock().unwrap_or_else(|e| e.into_inner()).clone();
+    let known: Vec<_> = lock(&KNOWN).clone();
     for engine in known {
         if let Some(allocator) = engine.allocator() {
             let stats = allocator.stats();

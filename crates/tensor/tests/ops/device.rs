@@ -2,6 +2,7 @@
 //! `RUSHLIGHT_TEST_DEVICE=cuda` selects the device. On the CPU there is nothing to compare, and the tests are skipped.
 
 use crate::support;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
 use rushlight_tensor::{BatchNormOptions, ConvOptions, SolveTriangular, Tensor, autocast, set_autocast};
@@ -10,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Tests take turns: the seed is process-wide, and a device reports an index out of range to the first call that waits.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let turn = lock(&TURN);
     // The same numbers in any order of tests.
     rng::manual_seed(7);
     turn

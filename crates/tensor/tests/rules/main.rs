@@ -4,9 +4,13 @@ mod amp;
 mod autograd;
 mod autograd_functions;
 mod carried;
+mod compile;
+mod complex;
 mod display;
 mod factors;
 mod functional;
+mod fusion;
+mod gpu_fusion;
 mod indexing;
 mod kernels;
 mod meta;
@@ -19,10 +23,11 @@ mod reduction;
 mod sampling;
 mod views;
 
+use rushlight_core::sync::lock;
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests that draw from the default generator take turns, because it is process-wide.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&TURN)
 }

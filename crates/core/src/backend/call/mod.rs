@@ -13,7 +13,7 @@ mod views;
 
 pub use cost::Shaped;
 pub use table::*;
-pub use views::{Access, List, Marks, Numbers, Operand, Operands};
+pub use views::{Access, Few, List, Marks, Numbers, Operand, Operands};
 
 /// Declares the call structs and [`Call`].
 ///
@@ -55,7 +55,7 @@ macro_rules! calls {
                 }
 
                 /// The same call over other views.
-                pub fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> $Name<W> {
+                pub fn map<'s, W>(&'s self, f: &mut dyn FnMut(Access, &'s V) -> W) -> $Name<W> {
                     use $crate::backend::call::views;
                     $Name {
                         $($( $param: self.$param.clone(), )*)?
@@ -102,7 +102,7 @@ macro_rules! calls {
             }
 
             /// The same call over other views.
-            pub fn map<W>(&self, f: &mut dyn FnMut(Access, &V) -> W) -> Call<W> {
+            pub fn map<'s, W>(&'s self, f: &mut dyn FnMut(Access, &'s V) -> W) -> Call<W> {
                 match self { $( Call::$Name(call) => Call::$Name(call.map(f)), )* }
             }
         }
@@ -123,6 +123,18 @@ impl<V> Call<V> {
             _ => false,
         };
         if access == Access::Change && writes { Access::Write } else { access }
+    }
+
+    /// The random stream of a call that draws numbers.
+    pub fn stream_mut(&mut self) -> Option<&mut crate::Philox> {
+        match self {
+            Call::Random(c) => Some(&mut c.stream),
+            Call::Permutation(c) => Some(&mut c.stream),
+            Call::Dropout(c) => Some(&mut c.stream),
+            Call::Attention(c) => c.of.dropout.as_mut().map(|(_, stream)| stream),
+            Call::AttentionBackward(c) => c.of.dropout.as_mut().map(|(_, stream)| stream),
+            _ => None,
+        }
     }
 
     /// The first output.

@@ -8,7 +8,7 @@
 
 use super::{Access, Marks, Numbers, calls};
 use crate::backend::spec::{self, Activation, Conv, Packed, Pool, Rank};
-use crate::backend::{Resample as ResampleSpec, View};
+use crate::backend::{Resample as ResampleSpec, Steps, View};
 use crate::rng::Distribution;
 use crate::{DType, Philox, Pointwise as Op, Scalar};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ calls! {
 
     /// A row of the op table. Inputs have the output's shape and any dtypes: the engine converts each to `compute` (one
     /// of `f32`, `f64`, `i64`, `i32`, `i16`, `i8`, `u8`) and the result to the output's dtype.
-    pointwise Pointwise {
+    pointwise Pointwise: Copy {
         params { op: Op, compute: DType, params: Numbers }
         reads { inputs: operands }
         writes { out: one }
@@ -46,7 +46,7 @@ calls! {
 
     /// The derivative of a row by input `wrt`. `values` are the incoming gradient, the three inputs and the output;
     /// those the derivative does not read (see [`Op::grad_reads`]) may be `None`. `compute` is `f32` or `f64`.
-    pointwise_grad PointwiseGrad {
+    pointwise_grad PointwiseGrad: Copy {
         params { op: Op, wrt: usize, compute: DType, params: Numbers }
         reads { values: values }
         writes { out: one }
@@ -57,6 +57,10 @@ calls! {
 
     /// `out = uniform(word i) >= p ? x / (1 - p) : 0`, elements numbered in row-major order; `p < 1`. Floats.
     dropout Dropout: Copy { params { p: f64, stream: Philox } reads { x: one } writes { out: one } }
+
+    /// Pointwise steps in one pass: inputs and outputs have one shape, an output the dtype of its step's value. An
+    /// output may lie exactly over an input.
+    fused Fused { params { of: Arc<Steps> } reads { inputs: list } writes { outs: list } }
 
     // ---- reductions
 
@@ -206,6 +210,15 @@ calls! {
 
     /// Gradient of the convolution with respect to the weight.
     conv_backward_weight ConvBackwardWeight: Copy { params { spec: Conv } reads { x: one, dy: one } writes { dw: one } }
+
+    // ---- complex numbers: `f32` or `f64`, contiguous, the parts of a number in a last dimension of two
+
+    /// Products and quotients of complex numbers, `out[i] = a[i] op b[i]`. Either operand may have one number only.
+    complex Complex: Copy { params { op: spec::Complex } reads { a: one, b: one } writes { out: one } }
+
+    /// Discrete Fourier transforms of rows, times a factor; [`spec::Fft`] has the sizes. The tensor layer moves data to
+    /// the CPU for engines that decline.
+    fft Fft: Copy { params { op: spec::Fft, scale: f64 } reads { x: one } writes { out: one } }
 
     // ---- pooling: contiguous
 

@@ -3,8 +3,8 @@
 //! Each form is a module with its type (`Of`), a visit and a map; the table of calls names it.
 
 use super::table::MatMul;
-use crate::Scalar;
 use crate::backend::{AttentionInputs, CrossEntropyInputs, UpdateOf};
+use crate::{Pointwise, Scalar};
 use smallvec::SmallVec;
 
 /// How a call uses a view.
@@ -23,7 +23,9 @@ pub type List<V> = SmallVec<[V; 4]>;
 /// One mark per dimension.
 pub type Marks = SmallVec<[bool; 6]>;
 /// The parameters of a pointwise row.
-pub type Numbers = SmallVec<[f64; 4]>;
+pub type Numbers = Few<f64, 4>;
+/// The inputs of a pointwise row.
+pub type Operands<V> = Few<Operand<V>, 3>;
 
 /// A tensor or a number.
 #[derive(Clone, Copy, Debug)]
@@ -34,37 +36,75 @@ pub enum Operand<V> {
     Scalar(Scalar),
 }
 
-/// Up to three operands, in place.
-#[derive(Clone, Copy, Debug)]
-pub struct Operands<V> {
-    all: [Operand<V>; 3],
+impl<V> Default for Operand<V> {
+    #[inline]
+    fn default() -> Self {
+        Operand::Scalar(Scalar::Int(0))
+    }
+}
+
+/// Up to `N` values, in place: small tensors pay for every move and for what must be dropped.
+#[derive(Clone, Copy)]
+pub struct Few<T, const N: usize> {
+    all: [T; N],
     count: u8,
 }
 
-impl<V> Operands<V> {
-    /// The first `count` of three operands.
-    #[inline]
-    pub fn first(all: [Operand<V>; 3], count: usize) -> Self {
-        Self { all, count: count.min(3) as u8 }
+impl<T, const N: usize> Few<T, N> {
+    /// The first `count` of `N` values.
+    #[inline(always)]
+    pub fn first(all: [T; N], count: usize) -> Self {
+        Self { all, count: count.min(N) as u8 }
     }
 }
 
-impl<V: Copy> From<&[Operand<V>]> for Operands<V> {
-    /// Takes three at most: no row has more inputs.
-    #[inline]
-    fn from(operands: &[Operand<V>]) -> Self {
-        let none = Operand::Scalar(Scalar::Int(0));
-        let all = [0, 1, 2].map(|i| operands.get(i).copied().unwrap_or(none));
-        Self::first(all, operands.len())
+impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
+    #[inline(always)]
+    fn default() -> Self {
+        Self { all: [T::default(); N], count: 0 }
     }
 }
 
-impl<V> std::ops::Deref for Operands<V> {
-    type Target = [Operand<V>];
+impl<T: Copy + Default, const N: usize> From<&[T]> for Few<T, N> {
+    /// Takes `N` at most: no row has more.
+    #[inline(always)]
+    fn from(values: &[T]) -> Self {
+        let mut all = [T::default(); N];
+        // A few moves: a call to copy them would cost more.
+        #[allow(clippy::manual_memcpy)]
+        for i in 0..values.len().min(N) {
+            all[i] = values[i];
+        }
+        Self::first(all, values.len())
+    }
+}
+
+const _: () = {
+    let mut i = 0;
+    while i < Pointwise::ALL.len() {
+        assert!(Pointwise::ALL[i].params().len() <= 4 && Pointwise::ALL[i].inputs().len() <= 3);
+        i += 1;
+    }
+};
+
+impl<T, const N: usize> std::ops::Deref for Few<T, N> {
+    type Target = [T];
 
     #[inline]
-    fn deref(&self) -> &[Operand<V>] {
+    fn deref(&self) -> &[T] {
         &self.all[..self.count as usize]
+    }
+}
+
+impl<T: PartialEq, const N: usize> PartialEq for Few<T, N> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: std::fmt::Debug, const N: usize> std::fmt::Debug for Few<T, N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
     }
 }
 
@@ -85,7 +125,7 @@ macro_rules! form {
 
             #[inline]
             #[allow(unused_variables)]
-            pub(in crate::backend::call) fn map<$V, W>($x: &Of<$V>, $access: Access, $f: &mut dyn FnMut(Access, &$V) -> W) -> Of<W> {
+            pub(in crate::backend::call) fn map<'s, $V, W>($x: &'s Of<$V>, $access: Access, $f: &mut dyn FnMut(Access, &'s $V) -> W) -> Of<W> {
                 $($map)*
             }
         }

@@ -11,10 +11,12 @@
 
 mod array;
 mod attention;
+mod complex;
 mod conv;
 mod cross_entropy;
 mod distance;
 mod foreach;
+mod fused;
 mod indexing;
 mod norm;
 mod order;
@@ -38,6 +40,7 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         Call::Arange(c) => indexing::arange(c),
         Call::Permutation(c) => random::permutation(c),
         Call::Dropout(c) => random::dropout(c),
+        Call::Fused(c) => fused::fused(c),
         Call::ArgReduce(c) => order::arg_reduce(c),
         Call::Scan(c) => scan::scan(c),
         Call::Sort(c) => order::sort(c),
@@ -54,6 +57,7 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         Call::Euclidean(c) => distance::euclidean(c),
         Call::Gather(c) => indexing::gather(c),
         Call::NonZero(c) => indexing::nonzero(c),
+        Call::Complex(c) => complex::complex(c),
         Call::MatMulGelu(c) => recurrent::matmul_gelu(c),
         Call::MatMulGeluBackward(c) => recurrent::matmul_gelu_backward(c),
         Call::ConvForward(c) => conv::conv_forward(c),
@@ -92,6 +96,7 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         | Call::Scatter(_)
         | Call::MatMul(_)
         | Call::PackedMatMul(_)
+        | Call::Fft(_)
         | Call::Linalg(_) => {
             Err(Error::unsupported(format!("{}: not available on {}; use the CPU", call.op_name(), engine.device())))
         }

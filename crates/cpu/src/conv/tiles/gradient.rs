@@ -6,12 +6,13 @@
 //! offset.
 
 use super::super::Conv;
-use super::super::scratch::{Scratch, Shared};
+use super::super::scratch::Scratch;
 use super::super::sums::Sums;
 use super::kernel::{Block, ROWS, SIDE, STEP, Segment, TILE};
 use super::layout::{WIDTH, rows_as_columns, steps};
 use crate::amx::with_tiles;
 use rushlight_core::half::bf16;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Input channels per block.
@@ -120,7 +121,7 @@ pub(in super::super) unsafe fn backward_weight(c: &Conv, x: *const u16, dy: *con
     let panels = c.out_channels.div_ceil(WIDTH);
     let block = panels * channels * c.taps() * WIDTH;
     let sums = Sums { blocks, block, parts: parts.len() };
-    let (x, dy) = (Shared::of(x), Shared::of(dy));
+    let (x, dy) = (SendPtr::of(x), SendPtr::of(dy));
     // SAFETY: a task writes only to its own sum; the tiles are configured.
     let mut partial = unsafe {
         sums.collect::<f32>(|block, range, sum| {

@@ -6,13 +6,14 @@
 use super::super::Conv;
 use super::super::direct::taps_of;
 use super::super::element::transpose_out;
-use super::super::scratch::{Scratch, Shared};
+use super::super::scratch::Scratch;
 use super::super::weights::Lanes;
 use super::kernel::{Block, ROWS, SIDE, STEP, Segment, TILE};
 use super::layout::{channels_last, pack_weights, steps};
 use crate::amx::with_tiles;
 use crate::pool;
 use rushlight_core::half::bf16;
+use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Maximum size of a slab, so that it stays in the L2 cache with the weights of a panel.
@@ -87,10 +88,10 @@ struct Pass {
 /// Images, weights, bias or null, results.
 #[derive(Clone, Copy)]
 struct Operands {
-    src: Shared<u16>,
-    weight: Shared<u16>,
-    bias: Shared<f32>,
-    dst: Shared<bf16>,
+    src: SendPtr<u16>,
+    weight: SendPtr<u16>,
+    bias: SendPtr<f32>,
+    dst: SendPtr<bf16>,
 }
 
 /// # Safety
@@ -144,10 +145,10 @@ impl Pass {
     /// The pointers are the pass's tensors, the weight packed.
     unsafe fn run(&self, src: *const u16, weight: *const u16, bias: *const f32, dst: *mut bf16) {
         let operands = Operands {
-            src: Shared::of(src),
-            weight: Shared::of(weight),
-            bias: Shared::of(bias),
-            dst: Shared::new(dst),
+            src: SendPtr::of(src),
+            weight: SendPtr::of(weight),
+            bias: SendPtr::of(bias),
+            dst: SendPtr::new(dst),
         };
         let (together, rows) = self.cut();
         let threads = pool::num_threads();

@@ -2,12 +2,13 @@
 
 use super::super::Conv;
 use super::super::element::Compute;
-use super::super::scratch::{Scratch, Shared};
+use super::super::scratch::Scratch;
 use super::super::transpose::transpose16;
 use super::super::weights::{Lanes, pack};
 use super::kernel::{ROWS, SIDE, STEP, TILE};
 use crate::pool;
 use rushlight_core::half::bf16;
+use rushlight_core::sync::SendPtr;
 use std::arch::x86_64::*;
 
 /// Lanes of a panel of `pack`, and of the weight gradient's sums.
@@ -105,7 +106,7 @@ pub(super) unsafe fn pack_weights(c: &Conv, lanes: Lanes, w: *const u16) -> Scra
     };
     let (taps, steps) = (c.taps(), steps(rows));
     let mut packed = Scratch::new::<u16>(across.div_ceil(WIDTH) * 2 * taps * steps * 2 * TILE);
-    let (w, dst) = (Shared::of(w), Shared::new(packed.ptr::<u16>()));
+    let (w, dst) = (SendPtr::of(w), SendPtr::new(packed.ptr::<u16>()));
     pool::parallel_for(across.div_ceil(WIDTH) * steps, |task| {
         let (panel, step) = (task / steps, task % steps);
         let range = step * STEP..((step + 1) * STEP).min(rows);

@@ -3,6 +3,7 @@
 mod array;
 
 pub use array::{Array, Rng};
+use rushlight_core::sync::lock;
 
 /// A floating dtype and its compute type.
 pub trait Float: rushlight_core::Element {
@@ -27,7 +28,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Level and thread count are process-wide: tests that set them, or depend on them bit for bit, take turns.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&TURN)
 }
 
 /// Runs a test at each level this machine has.

@@ -3,6 +3,7 @@
 //! Derivatives are tensor expressions of the results, so they can be differentiated again. Those of singular or
 //! eigenvectors exist only where the values are distinct.
 
+mod complex;
 mod factor;
 mod ldl;
 mod lu;

@@ -119,6 +119,9 @@ impl Tensor {
         if let Some(cast) = amp::full() {
             return cast.run(|| cast.of(self)?.inv());
         }
+        if self.is_complex() {
+            return super::complex::inv(self);
+        }
         check_square("linalg.inv", self)?;
         let out = run(Linalg::Inv, &[self], &[Dims::from_slice(self.shape())])?.remove(0);
         if recording(&[self]) {
@@ -147,7 +150,9 @@ impl Tensor {
             return cast.run(|| cast.of(self)?.solve(&cast.of(b)?, left));
         }
         let call = "linalg.solve";
-        check_square(call, self)?;
+        if !self.is_complex() {
+            check_square(call, self)?;
+        }
         let vector = b.rank() == 1 || b.rank() + 1 == self.rank() && *b.shape() == self.shape()[..self.rank() - 1];
         if vector {
             if !left {
@@ -159,6 +164,9 @@ impl Tensor {
         }
         if !left {
             return self.mt()?.solve(&b.mt()?, true)?.mt();
+        }
+        if self.is_complex() {
+            return super::complex::solve(self, b);
         }
         let (a, b) = broadcast_system(call, self, b)?;
         let out = run(Linalg::Solve, &[&a, &b], &[Dims::from_slice(b.shape())])?.remove(0);
@@ -179,7 +187,9 @@ impl Tensor {
             return cast.run(|| cast.of(self)?.solve_triangular(&cast.of(b)?, options));
         }
         let call = "linalg.solve_triangular";
-        check_square(call, self)?;
+        if !self.is_complex() {
+            check_square(call, self)?;
+        }
         let SolveTriangular { upper, left, unitriangular } = options;
         if !left {
             if b.rank() < 2 {
@@ -190,6 +200,15 @@ impl Tensor {
             }
             let turned = SolveTriangular { upper: !upper, left: true, unitriangular };
             return self.mt()?.solve_triangular(&b.mt()?, turned)?.contiguous()?.mt();
+        }
+        if self.is_complex() {
+            let own = if unitriangular { 1 } else { 0 };
+            let mut a = if upper { self.triu(own)? } else { self.tril(-own)? };
+            if unitriangular {
+                let n = self.size(-1)?;
+                a = a.add(&Tensor::eye_with(n, n, (self.dtype(), self.device()))?)?;
+            }
+            return super::complex::solve(&a, b);
         }
         let (a, b) = broadcast_system(call, self, b)?;
         let op = Linalg::SolveTriangular { upper, unitriangular };

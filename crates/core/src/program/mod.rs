@@ -2,11 +2,19 @@
 //!
 //! A [`Program`] is what a captured step keeps of itself. Passes that fuse, reorder or export work on it and need no
 //! other knowledge of ops: a call knows its name, what it reads and writes, and what it costs.
+//!
+//! | module | what |
+//! |---|---|
+//! | `verify` | the rules of a program |
+//! | [`passes`] | functions from a program to a better one |
+
+pub mod passes;
+mod verify;
 
 use crate::backend::call::{Access, Shaped};
 use crate::backend::{Call, Storage, View};
-use crate::{DType, Device, Error, Layout, Result};
-use std::collections::HashMap;
+use crate::{DType, Device, Layout};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// A view of a program's buffer.
@@ -50,12 +58,18 @@ pub struct Program {
     calls: Vec<Call<Slot>>,
     /// By address, while the program is recorded.
     numbers: HashMap<usize, usize>,
+    /// Addresses of the buffers; empty where their memory is not fixed.
+    places: Vec<usize>,
+    /// Buffers of the program's own that are read after it; `None` if all may be.
+    results: Option<HashSet<usize>>,
+    /// Work of the device that is not a call.
+    foreign: Option<&'static str>,
 }
 
 impl Program {
     /// A program of these calls; [`verify`](Program::verify) says whether it is one.
     pub fn new(buffers: Vec<Buffer>, calls: Vec<Call<Slot>>) -> Self {
-        Self { buffers, calls, numbers: HashMap::new() }
+        Self { buffers, calls, ..Self::default() }
     }
 
     /// Adds memory that the step has allocated: a new buffer, also where a freed one was.
@@ -63,17 +77,19 @@ impl Program {
         if storage.bytes() > 0 {
             self.numbers.insert(storage.ptr() as usize, self.buffers.len());
             self.buffers.push(Buffer { device: storage.device(), bytes: storage.bytes(), outside: false });
+            self.places.push(storage.ptr() as usize);
         }
     }
 
     /// Adds a call. Memory that the step has not allocated comes from outside.
     pub fn push(&mut self, call: &Call<View>) {
-        let Self { buffers, numbers, .. } = self;
+        let Self { buffers, numbers, places, .. } = self;
         let noted = call.map(&mut |_, view| {
             let storage = view.storage();
             let buffer = *numbers.entry(storage.ptr() as usize).or_insert(buffers.len());
             if buffer == buffers.len() {
                 buffers.push(Buffer { device: storage.device(), bytes: storage.bytes(), outside: true });
+                places.push(storage.ptr() as usize);
             }
             Slot { buffer, layout: view.layout().clone(), dtype: view.dtype() }
         });
@@ -90,6 +106,91 @@ impl Program {
         &self.buffers
     }
 
+    /// The number of the buffer that memory at this address had last.
+    pub fn buffer_at(&self, address: usize) -> Option<usize> {
+        self.numbers.get(&address).copied()
+    }
+
+    /// The address of a buffer, if memory is fixed.
+    pub fn place(&self, buffer: usize) -> Option<usize> {
+        self.places.get(buffer).copied()
+    }
+
+    /// The same program over memory that is not fixed: whoever runs it allocates.
+    pub fn unplaced(mut self) -> Self {
+        self.places.clear();
+        self.numbers.clear();
+        self
+    }
+
+    /// The same program, of whose own buffers only these are read after it.
+    pub fn with_results(mut self, results: impl IntoIterator<Item = usize>) -> Self {
+        self.results = Some(results.into_iter().collect());
+        self
+    }
+
+    /// Whether a buffer may be read after the program: all from outside, and the results.
+    pub fn is_result(&self, buffer: usize) -> bool {
+        let outside = self.buffers.get(buffer).is_none_or(|b| b.outside);
+        outside || self.results.as_ref().is_none_or(|results| results.contains(&buffer))
+    }
+
+    /// Turns a buffer that the program reads and never wrote into one from outside.
+    pub fn set_outside(&mut self, buffer: usize) {
+        if let Some(buffer) = self.buffers.get_mut(buffer) {
+            buffer.outside = true;
+        }
+    }
+
+    /// Notes work of the device that is not a call, such as a collective: calls alone do not repeat the step.
+    pub fn note_foreign(&mut self, what: &'static str) {
+        self.foreign.get_or_insert(what);
+    }
+
+    /// The first work that is not a call.
+    pub fn foreign(&self) -> Option<&'static str> {
+        self.foreign
+    }
+
+    /// Whether two buffers may have memory in common.
+    pub fn alias(&self, a: usize, b: usize) -> bool {
+        if a == b {
+            return true;
+        }
+        let range = |i: usize| Some((*self.places.get(i)?, self.buffers.get(i)?.bytes));
+        match (range(a), range(b)) {
+            (Some((a, m)), Some((b, n))) => a < b.saturating_add(n) && b < a.saturating_add(m),
+            _ => false,
+        }
+    }
+
+    /// The same buffers with other calls.
+    pub fn with_calls(&self, calls: Vec<Call<Slot>>) -> Self {
+        Self { calls, ..self.clone() }
+    }
+
+    /// Most bytes that the program's own buffers take at a time, if each lives from its first to its last use.
+    pub fn peak(&self) -> usize {
+        let mut span: HashMap<usize, (usize, usize)> = HashMap::new();
+        for (i, call) in self.calls.iter().enumerate() {
+            call.visit(&mut |_, slot| span.entry(slot.buffer).or_insert((i, i)).1 = i);
+        }
+        let mut change = vec![0isize; self.calls.len() + 1];
+        for (&buffer, &(first, last)) in &span {
+            let Some(b) = self.buffers.get(buffer).filter(|b| !b.outside) else { continue };
+            change[first] += b.bytes as isize;
+            if !(self.results.is_some() && self.is_result(buffer)) {
+                change[last + 1] -= b.bytes as isize;
+            }
+        }
+        let (mut now, mut peak) = (0, 0);
+        for by in change {
+            now += by;
+            peak = peak.max(now);
+        }
+        peak as usize
+    }
+
     /// Additions and multiplications of all products, convolutions and attentions.
     pub fn flops(&self) -> u64 {
         self.calls.iter().map(Call::flops).sum()
@@ -98,53 +199,6 @@ impl Program {
     /// Bytes that all calls read and write.
     pub fn bytes(&self) -> u64 {
         self.calls.iter().map(Call::bytes).sum()
-    }
-
-    /// Checks that every view is within its buffer, that a call's outputs do not overlap themselves or each other, and
-    /// that the program reads no buffer of its own before it wrote to it. The error names the call.
-    pub fn verify(&self) -> Result<()> {
-        let mut written: Vec<bool> = self.buffers.iter().map(|buffer| buffer.outside).collect();
-        for (i, call) in self.calls.iter().enumerate() {
-            let fault = |what: String| Error::value(format!("program: call {i}, {}: {what}", call.op_name()));
-            let (mut result, mut outputs) = (Ok(()), Vec::new());
-            call.visit(&mut |access, slot| {
-                let found = self.check(slot).and_then(|()| {
-                    if call.effective(access) != Access::Write && !written[slot.buffer] && slot.layout.numel() > 0 {
-                        return Err(format!("reads buffer %{}, which was not written yet", slot.buffer));
-                    }
-                    if access != Access::Read {
-                        if slot.layout.overlaps() {
-                            return Err(format!("writes %{} through a view that overlaps itself", slot.buffer));
-                        }
-                        outputs.push(slot);
-                    }
-                    Ok(())
-                });
-                if let (Ok(()), Err(what)) = (&result, found) {
-                    result = Err(fault(what));
-                }
-            });
-            result?;
-            for (k, a) in outputs.iter().enumerate() {
-                if let Some(b) = outputs[..k].iter().find(|b| a == *b && a.layout.numel() > 0) {
-                    return Err(fault(format!("writes %{} twice", b.buffer)));
-                }
-                written[a.buffer] = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn check(&self, slot: &Slot) -> std::result::Result<(), String> {
-        let Some(buffer) = self.buffers.get(slot.buffer) else {
-            return Err(format!("there is no buffer %{}", slot.buffer));
-        };
-        let end = slot.layout.span().map_err(|e| e.to_string())?;
-        if slot.layout.numel() > 0 && end * slot.dtype.size() > buffer.bytes {
-            let bytes = end * slot.dtype.size();
-            return Err(format!("a view ends at byte {bytes} of %{}, which has {}", slot.buffer, buffer.bytes));
-        }
-        Ok(())
     }
 }
 

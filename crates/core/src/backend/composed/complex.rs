@@ -1,0 +1,48 @@
+//! Products and quotients of complex numbers, part by part.
+
+use super::array::Array;
+use super::execute;
+use crate::backend::call::{self, Numbers};
+use crate::backend::{Complex, Operand, View};
+use crate::{Layout, Pointwise, Result};
+
+/// The parts of numbers, expanded to `n` of them.
+fn parts(x: View, n: usize) -> Result<[Layout; 2]> {
+    let stride = if x.numel() == 2 { 0 } else { 2 };
+    let part = |at: usize| Layout::strided(&[n], &[stride], x.layout().offset() + at);
+    Ok([part(0)?, part(1)?])
+}
+
+fn row(op: Pointwise, inputs: &[View], params: &[f64], out: View) -> Result<()> {
+    let inputs: Vec<Operand> = inputs.iter().map(|v| Operand::Tensor(*v)).collect();
+    let params = Numbers::from(params);
+    execute(call::Pointwise { op, compute: out.dtype().compute(), params, inputs: inputs[..].into(), out })
+}
+
+/// See [`call::Complex`].
+pub(super) fn complex(c: &call::Complex<View>) -> Result<()> {
+    let n = c.out.numel() / 2;
+    if n == 0 {
+        return Ok(());
+    }
+    let layouts = [parts(c.a, n)?, parts(c.b, n)?, parts(c.out, n)?];
+    let [[ar, ai], [br, bi], [re, im]] = [
+        [c.a.with_layout(&layouts[0][0])?, c.a.with_layout(&layouts[0][1])?],
+        [c.b.with_layout(&layouts[1][0])?, c.b.with_layout(&layouts[1][1])?],
+        [c.out.with_layout(&layouts[2][0])?, c.out.with_layout(&layouts[2][1])?],
+    ];
+    // The sign of the imaginary part of `b`.
+    let sign = if c.op == Complex::Mul { 1.0 } else { -1.0 };
+    row(Pointwise::Mul, &[ar, br], &[], re)?;
+    row(Pointwise::Addcmul, &[re, ai, bi], &[-sign], re)?;
+    row(Pointwise::Mul, &[ai, br], &[], im)?;
+    row(Pointwise::Addcmul, &[im, ar, bi], &[sign], im)?;
+    if c.op == Complex::Div {
+        let size = Array::scratch(c.out.storage().backend(), &[n], c.out.dtype())?;
+        row(Pointwise::Square, &[br], &[], size.view())?;
+        row(Pointwise::Addcmul, &[size.view(), bi, bi], &[1.0], size.view())?;
+        row(Pointwise::Div, &[re, size.view()], &[], re)?;
+        row(Pointwise::Div, &[im, size.view()], &[], im)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+use super::*;
+use crate::backend::call::{self, Numbers, Operand, Operands};
+use crate::program::Buffer;
+use crate::{DType, Device, Layout, Pointwise, Scalar};
+
+fn buffers(outside: usize, own: usize, bytes: usize) -> Vec<Buffer> {
+    (0..outside + own).map(|i| Buffer { device: Device::Cpu, bytes, outside: i < outside }).collect()
+}
+
+fn slot(buffer: usize, shape: &[usize]) -> Slot {
+    Slot { buffer, layout: Layout::contiguous(shape).unwrap(), dtype: DType::F32 }
+}
+
+fn row(op: Pointwise, inputs: &[Slot], out: Slot) -> Call<Slot> {
+    let all =
+        [0, 1, 2].map(|i| inputs.get(i).map_or(Operand::Scalar(Scalar::Int(0)), |slot| Operand::Tensor(slot.clone())));
+    let inputs = Operands::first(all, inputs.len());
+    call::Pointwise { op, compute: DType::F32, params: Numbers::default(), inputs, out }.into()
+}
+
+fn names(program: &Program) -> Vec<String> {
+    program
+        .calls()
+        .iter()
+        .map(|call| match call {
+            Call::Fused(c) => format!("fused {}", c.of.names()),
+            _ => call.op_name().into_owned(),
+        })
+        .collect()
+}
+
+const SHAPE: &[usize] = &[2, 3];
+
+fn s(buffer: usize) -> Slot {
+    slot(buffer, SHAPE)
+}
+
+#[test]
+fn dead_calls_go() {
+    let calls = vec![
+        row(Pointwise::Exp, &[s(0)], s(1)),
+        row(Pointwise::Neg, &[s(1)], s(2)),
+        row(Pointwise::Sqrt, &[s(0)], s(3)),
+    ];
+    let program = Program::new(buffers(1, 3, 24), calls).with_results([3]);
+    assert_eq!(names(&dead(&program)), ["sqrt"]);
+    let all = Program::new(buffers(1, 3, 24), program.calls().to_vec());
+    assert_eq!(names(&dead(&all)).len(), 3);
+    assert_eq!(names(&dead(&program.with_results([2]))), ["exp", "neg"]);
+}
+
+#[test]
+fn overwritten_values_are_dead() {
+    let calls = vec![row(Pointwise::Exp, &[s(0)], s(1)), row(Pointwise::Neg, &[s(0)], s(1))];
+    let program = Program::new(buffers(1, 1, 24), calls).with_results([1]);
+    assert_eq!(names(&dead(&program)), ["neg"]);
+}
+
+#[test]
+fn equal_calls_are_made_once() {
+    let calls = vec![
+        row(Pointwise::Exp, &[s(0)], s(1)),
+        row(Pointwise::Exp, &[s(0)], s(2)),
+        row(Pointwise::Add, &[s(1), s(2)], s(3)),
+    ];
+    let program = Program::new(buffers(1, 3, 24), calls).with_results([3]);
+    let better = common(&program);
+    assert_eq!(names(&better), ["exp", "add"]);
+    better.verify().unwrap();
+    // Not if the input has changed meanwhile.
+    let mut calls = program.calls().to_vec();
+    calls.insert(1, row(Pointwise::Neg, &[s(0)], s(0)));
+    let changed = Program::new(buffers(1, 3, 24), calls).with_results([3]);
+    assert_eq!(names(&common(&changed)).len(), 4);
+    // Nor if the result is read after the program.
+    assert_eq!(names(&common(&program.with_results([2, 3]))).len(), 3);
+}
+
+#[test]
+fn filled_tensors_become_numbers() {
+    let fill = call::Fill { value: Scalar::Float(2.0), out: s(1) };
+    let calls = vec![fill.into(), row(Pointwise::Mul, &[s(0), s(1)], s(2))];
+    let program = Program::new(buffers(1, 2, 24), calls).with_results([2]);
+    let better = dead(&constants(&program));
+    assert_eq!(names(&better), ["mul"]);
+    let Call::Pointwise(c) = &better.calls()[0] else { panic!() };
+    assert!(matches!(c.inputs[1], Operand::Scalar(Scalar::Float(v)) if v == 2.0));
+}
+
+#[test]
+fn chains_fuse_and_store_what_is_read() {
+    let calls = vec![
+        row(Pointwise::Mul, &[s(0), s(1)], s(2)),
+        row(Pointwise::Exp, &[s(2)], s(3)),
+        row(Pointwise::Add, &[s(3), s(2)], s(4)),
+    ];
+    let program = Program::new(buffers(2, 3, 24), calls).with_results([4]);
+    let better = fuse(&program);
+    assert_eq!(names(&better), ["fused mul, exp, add"]);
+    better.verify().unwrap();
+    let Call::Fused(c) = &better.calls()[0] else { panic!() };
+    assert_eq!((c.inputs.len(), c.outs.len(), c.outs[0].buffer), (2, 1, 4));
+    assert!(better.peak() < program.peak());
+    // A value that is a result as well is stored, too.
+    let better = fuse(&program.with_results([3, 4]));
+    let Call::Fused(c) = &better.calls()[0] else { panic!() };
+    assert_eq!(c.outs.iter().map(|slot| slot.buffer).collect::<Vec<_>>(), [3, 4]);
+}
+
+#[test]
+fn other_calls_that_read_a_value_close_its_group() {
+    let reduce = call::Reduce {
+        op: crate::backend::Reduce::Sum,
+        reduced: [true, true].into_iter().collect(),
+        x: s(2),
+        out: slot(3, &[1, 1]),
+    };
+    let calls = vec![
+        row(Pointwise::Exp, &[s(0)], s(1)),
+        row(Pointwise::Neg, &[s(1)], s(2)),
+        reduce.into(),
+        row(Pointwise::Sqrt, &[s(1)], s(4)),
+        row(Pointwise::Abs, &[s(4)], s(5)),
+    ];
+    let program = Program::new(buffers(1, 5, 24), calls).with_results([3, 5]);
+    let better = fuse(&program);
+    assert_eq!(names(&better), ["fused exp, neg", "reduce_sum", "fused sqrt, abs"]);
+    better.verify().unwrap();
+}
+
+#[test]
+fn changes_in_place_keep_their_order() {
+    // %1 = exp(%0); %0 = neg(%0); %2 = %1 + %0.
+    let calls = vec![
+        row(Pointwise::Exp, &[s(0)], s(1)),
+        row(Pointwise::Neg, &[s(0)], s(0)),
+        row(Pointwise::Add, &[s(1), s(0)], s(2)),
+    ];
+    let program = Program::new(buffers(1, 2, 24), calls).with_results([2]);
+    let better = fuse(&program);
+    let Call::Fused(c) = &better.calls()[0] else { panic!("{better}") };
+    assert_eq!(format!("{:?}", c.of.steps[2].args), "[Step(0), Step(1)]");
+    assert_eq!(c.outs.iter().map(|slot| slot.buffer).collect::<Vec<_>>(), [0, 2]);
+    // A value written over an input that is read in another order is not fused with its reader.
+    let turned = Slot { layout: Layout::contiguous(&[3, 3]).unwrap().transpose(0, 1), ..slot(0, &[3, 3]) };
+    let calls = vec![row(Pointwise::Exp, &[turned], slot(1, &[3, 3])), {
+        row(Pointwise::Neg, &[slot(1, &[3, 3])], slot(0, &[3, 3]))
+    }];
+    let program = Program::new(buffers(1, 1, 36), calls).with_results([]);
+    assert_eq!(names(&fuse(&program)), ["exp", "neg"]);
+}
+
+#[test]
+fn reshaped_views_fuse() {
+    let bias = Slot { layout: Layout::contiguous(&[6]).unwrap().expand(&[2, 2, 6]).unwrap(), ..slot(1, &[6]) };
+    let calls = vec![
+        row(Pointwise::Exp, &[slot(0, &[4, 6])], slot(2, &[4, 6])),
+        row(Pointwise::Add, &[slot(2, &[2, 2, 6]), bias], slot(3, &[2, 2, 6])),
+    ];
+    let program = Program::new(buffers(2, 2, 96), calls).with_results([3]);
+    assert_eq!(names(&fuse(&program)), ["fused exp, add"]);
+}
+
+#[test]
+fn independent_groups_merge_at_their_reader() {
+    let calls = vec![
+        row(Pointwise::Exp, &[s(0)], s(2)),
+        row(Pointwise::Neg, &[s(1)], s(3)),
+        row(Pointwise::Mul, &[s(2), s(3)], s(4)),
+    ];
+    let program = Program::new(buffers(2, 3, 24), calls).with_results([4]);
+    assert_eq!(names(&fuse(&program)), ["fused exp, neg, mul"]);
+}
+
+#[test]
+fn all_passes_verify() {
+    let fill = call::Fill { value: Scalar::Float(1.0), out: s(1) };
+    let calls = vec![
+        fill.into(),
+        row(Pointwise::Mul, &[s(0), s(1)], s(2)),
+        row(Pointwise::Exp, &[s(2)], s(3)),
+        row(Pointwise::Exp, &[s(2)], s(4)),
+        row(Pointwise::Add, &[s(3), s(4)], s(5)),
+    ];
+    let program = Program::new(buffers(1, 5, 24), calls).with_results([5]);
+    assert_eq!(names(&optimize(&program).unwrap()), ["fused mul, exp, add"]);
+}

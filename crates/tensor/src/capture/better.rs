@@ -1,0 +1,72 @@
+//! The optimized program of a recorded step. Its kernels are compiled while the step replays as it was recorded; then
+//! the step's graph is recorded anew from the program.
+
+use crate::engine::run;
+use crate::program::{Program, Slot, passes};
+use rushlight_core::backend::{Call, Graph, View};
+use rushlight_core::{Backend, DType, Result, Storage};
+use std::ptr::NonNull;
+
+/// A program over the memory that the step was recorded in.
+pub(super) struct Better {
+    program: Program,
+    memory: Vec<Storage>,
+}
+
+impl Better {
+    /// `None` if the step's program would not be better, or calls alone do not repeat the step.
+    pub fn new(backend: &'static dyn Backend, program: &Program) -> Option<Self> {
+        if program.foreign().is_some() || !passes::is_fusing() {
+            return None;
+        }
+        // A batch norm's kernels are joined with the ops after them when memory is freed, which a program does not say.
+        let normed = |call: &Call<Slot>| matches!(call, Call::BatchNorm(_) | Call::BatchNormBackward(_));
+        if program.calls().iter().any(normed) || program.buffers().iter().any(|b| b.device != backend.device()) {
+            return None;
+        }
+        let better = passes::optimize(program).ok()?;
+        if !better.calls().iter().any(|call| matches!(call, Call::Fused(_))) {
+            return None;
+        }
+        let storage = |buffer: usize| {
+            let ptr = NonNull::new(better.place(buffer)? as *mut u8)?;
+            // SAFETY: memory of the recording's pool, or that the recorded step keeps; only addresses are recorded.
+            Some(unsafe { Storage::from_owner(backend, ptr, better.buffers()[buffer].bytes, Box::new(())) })
+        };
+        let memory = (0..better.buffers().len()).map(storage).collect::<Option<Vec<_>>>()?;
+        Some(Self { program: better, memory })
+    }
+
+    /// Whether all kernels are compiled; starts their compilation.
+    pub fn is_ready(&self, backend: &'static dyn Backend) -> Result<bool> {
+        let mut ready = true;
+        for call in self.program.calls().iter().filter(|call| matches!(call, Call::Fused(_))) {
+            ready &= backend.prepare(&self.views(call))?;
+        }
+        Ok(ready)
+    }
+
+    fn views<'a>(&'a self, call: &'a Call<Slot>) -> Call<View<'a>> {
+        call.map(&mut |_, slot| {
+            // SAFETY: `optimize` has verified that every view is within its buffer.
+            unsafe { View::new_unchecked(&self.memory[slot.buffer], &slot.layout, slot.dtype) }
+        })
+    }
+
+    /// Records the step anew and returns the program that it replays from now on.
+    pub fn record(self, backend: &'static dyn Backend, graph: &mut dyn Graph) -> Result<Program> {
+        graph.rerecord(&mut || {
+            for call in self.program.calls() {
+                let mut dtype = DType::F32;
+                call.visit(&mut |_, slot| {
+                    if slot.dtype.is_carried() {
+                        dtype = slot.dtype;
+                    }
+                });
+                run(backend, dtype, &self.views(call))?;
+            }
+            Ok(())
+        })?;
+        Ok(self.program)
+    }
+}

@@ -1,0 +1,323 @@
+//! Discrete Fourier transforms, with `torch.fft`'s names.
+//!
+//! Three transforms of the last dimension are recorded; each is the other's derivative, or its own. Everything else
+//! permutes, pads and conjugates around them.
+
+use crate::Tensor;
+use crate::autograd::{no_grad, record, recording};
+use rushlight_core::backend::{Fft, call};
+use rushlight_core::smallvec::smallvec;
+use rushlight_core::{DType, Device, Dims, Error, ErrorKind, Result};
+
+/// How a transform is scaled; `Backward` is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FftNorm {
+    /// Inverse transforms are divided by the size.
+    #[default]
+    Backward,
+    /// Forward transforms are divided by the size.
+    Forward,
+    /// Both are divided by the root of the size.
+    Ortho,
+}
+
+impl FftNorm {
+    fn scale(self, n: usize, inverse: bool) -> f64 {
+        match (self, inverse) {
+            (FftNorm::Backward, false) | (FftNorm::Forward, true) => 1.0,
+            (FftNorm::Ortho, _) => 1.0 / (n as f64).sqrt(),
+            _ => 1.0 / n as f64,
+        }
+    }
+}
+
+/// The engine's transform of the rows of `x`, not recorded. The CPU computes what an engine declines.
+fn execute(op: Fft, x: &Tensor, n: usize, scale: f64) -> Result<Tensor> {
+    no_grad(|| {
+        let source = x.detach().contiguous()?;
+        let mut shape = Dims::from_slice(x.shape());
+        let last = shape.len() - 1;
+        shape[last] = if op == Fft::Real { n / 2 + 1 } else { n };
+        let dtype = if op == Fft::Hermitian { x.dtype().real() } else { x.dtype().complex() };
+        let out = x.uninit_like(&shape, dtype)?;
+        if out.numel() == 0 {
+            return Ok(out);
+        }
+        let rows: usize = shape[..last].iter().product();
+        let matrix = |t: &Tensor| match t.is_complex() {
+            true => t.pairs()?.reshape([rows, t.size(-1)?, 2]),
+            false => t.reshape([rows, t.size(-1)?]),
+        };
+        let run = |source: &Tensor, out: &Tensor| {
+            let (from, to) = (matrix(source)?, matrix(out)?);
+            to.run(call::Fft { op, scale, x: from.engine_view(), out: to.engine_view() })
+        };
+        match run(&source, &out) {
+            Err(e) if e.kind() == ErrorKind::Unsupported && !x.device().is_cpu() => {
+                let host = Tensor::empty_with(&shape[..], (dtype, Device::Cpu))?;
+                run(&source.to(Device::Cpu)?, &host)?;
+                host.to(x.device())
+            }
+            done => done.map(|()| out),
+        }
+    })
+}
+
+/// The transform of complex rows.
+fn complex_rows(x: &Tensor, inverse: bool, scale: f64) -> Result<Tensor> {
+    let out = execute(Fft::Complex { inverse }, x, x.size(-1)?, scale)?;
+    if recording(&[x]) {
+        record("fft_c2c", &[x], &out, move |_, dy| Ok(smallvec![Some(complex_rows(dy, !inverse, scale)?)]))?;
+    }
+    Ok(out)
+}
+
+/// The first half of the transform of real rows.
+fn real_rows(x: &Tensor, scale: f64) -> Result<Tensor> {
+    let n = x.size(-1)?;
+    let out = execute(Fft::Real, x, n, scale)?;
+    if recording(&[x]) {
+        record("fft_r2c", &[x], &out, move |_, dy| {
+            Ok(smallvec![Some(complex_rows(&resized(dy, -1, n)?, true, scale)?.real()?)])
+        })?;
+    }
+    Ok(out)
+}
+
+/// Real rows of `n` from the first half of their transform.
+fn hermitian_rows(x: &Tensor, n: usize, scale: f64) -> Result<Tensor> {
+    let out = execute(Fft::Hermitian, x, n, scale)?;
+    if recording(&[x]) {
+        record("fft_c2r", &[x], &out, move |_, dy| {
+            // All numbers but the first, and the middle one, stand for two.
+            let half = real_rows(dy, scale)?;
+            let count = half.size(-1)?;
+            let twice = no_grad(|| -> Result<Tensor> {
+                let weights = Tensor::full_with([count], 2.0, (dy.dtype(), dy.device()))?;
+                weights.narrow(0, 0, 1)?.fill_(1.0)?;
+                if n.is_multiple_of(2) {
+                    weights.narrow(0, -1, 1)?.fill_(1.0)?;
+                }
+                Ok(weights)
+            })?;
+            Ok(smallvec![Some(half.mul(&twice)?)])
+        })?;
+    }
+    Ok(out)
+}
+
+/// A dimension cut off, or continued with zeros, to a size.
+fn resized(x: &Tensor, dim: isize, n: usize) -> Result<Tensor> {
+    let have = x.size(dim)?;
+    if n <= have {
+        return if n == have { Ok(x.clone()) } else { x.narrow(dim, 0, n) };
+    }
+    let mut shape = Dims::from_slice(x.shape());
+    let at = x.wrap_dim("fft", dim)?;
+    shape[at] = n - have;
+    crate::cat(&[x, &Tensor::zeros_with(&shape, (x.dtype(), x.device()))?], dim)
+}
+
+/// Something done with a dimension in the last place.
+fn along(x: &Tensor, dim: isize, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    if x.wrap_dim("fft", dim)? + 1 == x.rank() {
+        return f(x);
+    }
+    f(&x.movedim(dim, -1)?)?.movedim(-1, dim)
+}
+
+/// Integers as floats; an error for the dtypes that transforms do not take.
+fn promoted(name: &str, x: &Tensor, to_complex: bool) -> Result<Tensor> {
+    let dtype = match x.dtype() {
+        DType::F16 | DType::BF16 | DType::C32 => {
+            return Err(Error::dtype(format!("{name}: Unsupported dtype {}; convert it with to_dtype", x.dtype())));
+        }
+        d if d.is_differentiable() => d,
+        _ => crate::default_dtype(),
+    };
+    x.to_dtype(if to_complex { dtype.complex() } else { dtype })
+}
+
+fn needs_real(name: &str, x: &Tensor) -> Result<()> {
+    if x.is_complex() {
+        return Err(Error::dtype(format!("{name}: expects a real input tensor, but got {}", x.dtype())));
+    }
+    Ok(())
+}
+
+fn checked(name: &str, n: usize) -> Result<usize> {
+    match n {
+        0 => Err(Error::value(format!("{name}: Invalid number of data points (0) specified"))),
+        n => Ok(n),
+    }
+}
+
+/// The dimensions of a transform over several, each with its size.
+struct Plan {
+    dims: Vec<isize>,
+    sizes: Vec<usize>,
+}
+
+impl Plan {
+    /// PyTorch's rules: without dimensions, as many of the last as there are sizes; -1 keeps a size.
+    fn new(name: &str, x: &Tensor, sizes: Option<&[isize]>, dims: Option<&[isize]>) -> Result<Plan> {
+        let rank = x.rank() as isize;
+        let dims: Vec<isize> = match (dims, sizes) {
+            (Some(dims), _) => x.wrap_dims(name, dims)?.iter().map(|&d| d as isize).collect(),
+            (None, Some(sizes)) if sizes.len() as isize > rank => {
+                return Err(Error::value(format!(
+                    "{name}: Got shape with {} values but input tensor only has {rank} dimensions",
+                    sizes.len()
+                )));
+            }
+            (None, Some(sizes)) => (rank - sizes.len() as isize..rank).collect(),
+            (None, None) => (0..rank).collect(),
+        };
+        if sizes.is_some_and(|sizes| sizes.len() != dims.len()) {
+            return Err(Error::value(format!("{name}: When given, dim and shape arguments must have the same length")));
+        }
+        let size = |(i, &d): (usize, &isize)| match sizes.map(|sizes| sizes[i]) {
+            None | Some(-1) => checked(name, x.size(d)?),
+            Some(n) => checked(name, usize::try_from(n).unwrap_or(0)),
+        };
+        let sizes = dims.iter().enumerate().map(size).collect::<Result<_>>()?;
+        Ok(Plan { dims, sizes })
+    }
+
+    /// Transforms of complex numbers along all dimensions.
+    fn complex(&self, x: &Tensor, inverse: bool, norm: FftNorm) -> Result<Tensor> {
+        let mut x = x.clone();
+        for (&d, &n) in self.dims.iter().zip(&self.sizes) {
+            let scale = norm.scale(n, inverse);
+            x = along(&resized(&x, d, n)?, d, |x| complex_rows(x, inverse, scale))?;
+        }
+        Ok(x)
+    }
+
+    /// The last dimension and its size apart from the others.
+    fn split_last(mut self, name: &str) -> Result<(isize, usize, Plan)> {
+        match (self.dims.pop(), self.sizes.pop()) {
+            (Some(d), Some(n)) => Ok((d, n, self)),
+            _ => Err(Error::value(format!("{name}: must transform at least one axis"))),
+        }
+    }
+}
+
+/// The size of a real signal: as given, or from the half that is there.
+fn signal_size(name: &str, x: &Tensor, n: Option<usize>, dim: isize) -> Result<usize> {
+    match n {
+        Some(n) => checked(name, n),
+        None => checked(name, 2 * x.size_along(name, dim)?.saturating_sub(1)),
+    }
+}
+
+impl Tensor {
+    fn transform(&self, name: &str, n: Option<usize>, dim: isize, norm: FftNorm, inverse: bool) -> Result<Tensor> {
+        let x = promoted(name, self, true)?;
+        let n = checked(name, n.map_or_else(|| x.size_along(name, dim), Ok)?)?;
+        let dim = x.wrap_dim(name, dim)? as isize;
+        along(&resized(&x, dim, n)?, dim, |x| complex_rows(x, inverse, norm.scale(n, inverse)))
+    }
+
+    /// The discrete Fourier transform of `n` numbers along a dimension, cut off or continued with zeros.
+    ///
+    /// ```
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::{FftNorm, Tensor};
+    /// let x = Tensor::new([1.0, 0.0, -1.0, 0.0])?;
+    /// let y = x.fft(None, -1, FftNorm::Backward)?;
+    /// assert_eq!(y.real()?.to_vec::<f32>()?, [0.0, 2.0, 0.0, 2.0]);
+    /// assert_eq!(y.ifft(None, -1, FftNorm::Backward)?.real()?.to_vec::<f32>()?, [1.0, 0.0, -1.0, 0.0]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn fft(&self, n: Option<usize>, dim: isize, norm: FftNorm) -> Result<Tensor> {
+        self.transform("fft", n, dim, norm, false)
+    }
+
+    /// The inverse of [`Tensor::fft`].
+    pub fn ifft(&self, n: Option<usize>, dim: isize, norm: FftNorm) -> Result<Tensor> {
+        self.transform("ifft", n, dim, norm, true)
+    }
+
+    /// The first half of the transform of a real signal: the rest is its conjugate.
+    pub fn rfft(&self, n: Option<usize>, dim: isize, norm: FftNorm) -> Result<Tensor> {
+        needs_real("rfft", self)?;
+        let x = promoted("rfft", self, false)?;
+        let n = checked("rfft", n.map_or_else(|| x.size_along("rfft", dim), Ok)?)?;
+        along(&resized(&x, dim, n)?, dim, |x| real_rows(x, norm.scale(n, false)))
+    }
+
+    /// The inverse of [`Tensor::rfft`]: a real signal of `n` numbers.
+    pub fn irfft(&self, n: Option<usize>, dim: isize, norm: FftNorm) -> Result<Tensor> {
+        let x = promoted("irfft", self, true)?;
+        let n = signal_size("irfft", &x, n, dim)?;
+        along(&resized(&x, dim, n / 2 + 1)?, dim, |x| hermitian_rows(x, n, norm.scale(n, true)))
+    }
+
+    /// The transform, which is real, of a signal whose second half is the conjugate of the first.
+    pub fn hfft(&self, n: Option<usize>, dim: isize, norm: FftNorm) -> Result<Tensor> {
+        let x = promoted("hfft", self, true)?;
+        let n = signal_size("hfft", &x, n, dim)?;
+        along(&resized(&x, dim, n / 2 + 1)?, dim, |x| hermitian_rows(&x.conj()?, n, norm.scale(n, false)))
+    }
+
+    /// The inverse of [`Tensor::hfft`].
+    pub fn ihfft(&self, n: Option<usize>, dim: isize, norm: FftNorm) -> Result<Tensor> {
+        needs_real("ihfft", self)?;
+        let x = promoted("ihfft", self, false)?;
+        let n = checked("ihfft", n.map_or_else(|| x.size_along("ihfft", dim), Ok)?)?;
+        along(&resized(&x, dim, n)?, dim, |x| real_rows(x, norm.scale(n, true))?.conj())
+    }
+
+    /// [`Tensor::fft`] along several dimensions, all by default.
+    pub fn fftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
+        let x = promoted("fftn", self, true)?;
+        Plan::new("fftn", &x, sizes, dims)?.complex(&x, false, norm)
+    }
+
+    /// [`Tensor::ifft`] along several dimensions, all by default.
+    pub fn ifftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
+        let x = promoted("ifftn", self, true)?;
+        Plan::new("ifftn", &x, sizes, dims)?.complex(&x, true, norm)
+    }
+
+    /// The transform of a real signal along several dimensions; the last one is halved.
+    pub fn rfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
+        needs_real("rfftn", self)?;
+        let x = promoted("rfftn", self, false)?;
+        let (last, n, rest) = Plan::new("rfftn", &x, sizes, dims)?.split_last("rfftn")?;
+        let half = along(&resized(&x, last, n)?, last, |x| real_rows(x, norm.scale(n, false)))?;
+        rest.complex(&half, false, norm)
+    }
+
+    /// The inverse of [`Tensor::rfftn`].
+    pub fn irfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
+        let x = promoted("irfftn", self, true)?;
+        let (last, n, rest) = self.halved_plan("irfftn", sizes, dims)?;
+        let half = rest.complex(&x, true, norm)?;
+        along(&resized(&half, last, n / 2 + 1)?, last, |x| hermitian_rows(x, n, norm.scale(n, true)))
+    }
+
+    /// [`Tensor::hfft`] along the last of several dimensions, after [`Tensor::fftn`] along the others.
+    pub fn hfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
+        let x = promoted("hfftn", self, true)?;
+        let (last, n, rest) = self.halved_plan("hfftn", sizes, dims)?;
+        rest.complex(&x, false, norm)?.hfft(Some(n), last, norm)
+    }
+
+    /// The inverse of [`Tensor::hfftn`].
+    pub fn ihfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
+        needs_real("ihfftn", self)?;
+        let (last, n, rest) = Plan::new("ihfftn", self, sizes, dims)?.split_last("ihfftn")?;
+        rest.complex(&self.ihfft(Some(n), last, norm)?, true, norm)
+    }
+
+    /// The plan of a transform to a real signal: without a size, the last dimension has half of it.
+    fn halved_plan(&self, name: &str, sizes: Option<&[isize]>, dims: Option<&[isize]>) -> Result<(isize, usize, Plan)> {
+        let (last, mut n, rest) = Plan::new(name, self, sizes, dims)?.split_last(name)?;
+        if sizes.and_then(<[isize]>::last).is_none_or(|&n| n == -1) {
+            n = checked(name, 2 * (n - 1))?;
+        }
+        Ok((last, n, rest))
+    }
+}

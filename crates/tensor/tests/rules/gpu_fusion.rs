@@ -1,0 +1,147 @@
+//! Captured steps on a GPU become fused ones once their kernels are compiled; without a GPU these tests say so and
+//! pass.
+
+use rushlight_core::backend::Call;
+use rushlight_core::{DType, Device, Result};
+use rushlight_tensor::{Capture, Tensor, compile, synchronize};
+use std::time::{Duration, Instant};
+
+fn gpu() -> Option<Device> {
+    let device = Device::Cuda(0);
+    match Tensor::ones_with([1], device) {
+        Ok(_) => Some(device),
+        Err(e) => {
+            println!("skipped: {e}");
+            None
+        }
+    }
+}
+
+fn ramp(shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+    let n: usize = shape.iter().product();
+    let values: Vec<f32> = (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 60.0).collect();
+    Tensor::from_slice(&values, shape)?.to_dtype(dtype)?.to(device)
+}
+
+fn is_fused(capture: &Capture) -> bool {
+    capture.programs().any(|program| program.calls().iter().any(|call| matches!(call, Call::Fused(_))))
+}
+
+/// An adaptive norm and a gate, written out as models do: `x + g * silu(y * (1 + b) + a)`, with its backward.
+fn step(x: &Tensor, [a, b, g]: [&Tensor; 3]) -> Result<Tensor> {
+    [a, b, g].iter().for_each(|p| p.zero_grad());
+    let y = x.mul(&b.add(1.0)?)?.add(a)?;
+    let y = y.mul(&y.sigmoid()?)?.mul(g)?.add(x)?;
+    let loss = y.mul(&y)?.mean(..)?;
+    loss.backward()?;
+    Ok(loss)
+}
+
+#[test]
+fn captured_steps_are_fused() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    let large = std::env::var_os("RUSHLIGHT_MEASURE").is_some();
+    let (rows, width) = if large { (8192, 1024) } else { (64, 32) };
+    for dtype in [DType::F32, DType::BF16] {
+        let x = ramp(&[rows, width], dtype, device)?;
+        let leaves = || [0, 1, 2].map(|_| ramp(&[rows, width], dtype, device)?.requires_grad_(true));
+        let [a, b, g] = leaves();
+        let p = [&a?, &b?, &g?];
+        let expected = step(&x, p)?.to_dtype(DType::F32)?.item::<f32>()?;
+        let grads = p.map(|p| p.grad().expect("a gradient").to_vec::<f32>());
+        let mut capture = Capture::new().device(device);
+        let began = Instant::now();
+        let mut times = [Duration::MAX; 2];
+        while !is_fused(&capture) {
+            let loss = capture.run(std::array::from_ref(&x), |[x]| step(x, p))?;
+            assert!((loss.item::<f32>()? - expected).abs() <= 1e-5 * expected.abs());
+            assert!(began.elapsed() < Duration::from_secs(120), "the kernels are not compiled");
+            for _ in 0..if capture.graphs() > 0 { 20 } else { 0 } {
+                if is_fused(&capture) {
+                    break;
+                }
+                let start = Instant::now();
+                capture.run(std::array::from_ref(&x), |[x]| step(x, p))?;
+                synchronize(&device)?;
+                if !is_fused(&capture) {
+                    times[0] = times[0].min(start.elapsed());
+                }
+            }
+        }
+        println!("{dtype}: fused after {:.0} ms", began.elapsed().as_secs_f64() * 1e3);
+        for _ in 0..20 {
+            let start = Instant::now();
+            let loss = capture.run(std::array::from_ref(&x), |[x]| step(x, p))?;
+            synchronize(&device)?;
+            times[1] = times[1].min(start.elapsed());
+            assert!((loss.item::<f32>()? - expected).abs() <= 1e-5 * expected.abs());
+        }
+        for (p, expected) in p.iter().zip(grads) {
+            // A kernel of several rows may contract a product and a sum.
+            let found = p.grad().expect("a gradient").to_vec::<f32>()?;
+            let scale = found.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+            let tolerance = scale * if dtype == DType::F32 { 1e-5 } else { 1e-2 };
+            assert!(found.iter().zip(&expected?).all(|(a, b)| (a - b).abs() <= tolerance), "{dtype}");
+        }
+        println!("{dtype} [{rows}, {width}]: {:?} op by op, {:?} fused", times[0], times[1]);
+    }
+    Ok(())
+}
+
+#[test]
+fn compiled_functions_run_on_gpus() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    let x = ramp(&[33, 70], DType::F32, device)?;
+    let w = ramp(&[70], DType::F32, device)?.requires_grad_(true)?;
+    let mut f = compile(|[x]: &[Tensor; 1]| x.mul(&w)?.tanh()?.add(x)?.mean(..));
+    for _ in 0..4 {
+        w.zero_grad();
+        f.run(std::array::from_ref(&x))?.backward()?;
+        let ours = w.grad().expect("a gradient").to_vec::<f32>()?;
+        w.zero_grad();
+        x.mul(&w)?.tanh()?.add(&x)?.mean(..)?.backward()?;
+        let theirs = w.grad().expect("a gradient").to_vec::<f32>()?;
+        assert!(ours.iter().zip(&theirs).all(|(a, b)| (a - b).abs() <= 1e-6), "{ours:?}\n{theirs:?}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(f.compiled().recordings(), 1, "{:?}", f.compiled().reasons());
+    Ok(())
+}
+
+#[test]
+fn topk_is_that_of_the_cpu() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    for (shape, k) in [([300, 8], 2), ([70, 31], 31), ([9, 33], 5), ([5, 4096], 50), ([3, 700], 64), ([2, 9000], 7)] {
+        for dtype in [DType::F32, DType::BF16, DType::I64] {
+            let x = ramp(&shape, DType::F32, Device::Cpu)?.mul(60.0)?.to_dtype(dtype)?;
+            for largest in [true, false] {
+                let (v, i) = x.topk(k, -1, largest)?;
+                let (gv, gi) = x.to(device)?.topk(k, -1, largest)?;
+                assert_eq!(gv.to_vec::<f64>()?, v.to_vec::<f64>()?, "{shape:?} {dtype}");
+                let picked = x.gather(-1, &gi.to(Device::Cpu)?)?;
+                assert_eq!(picked.to_vec::<f64>()?, v.to_vec::<f64>()?, "{shape:?} {dtype}");
+                assert_eq!(i.shape(), gi.shape());
+            }
+        }
+    }
+    if std::env::var_os("RUSHLIGHT_MEASURE").is_some() {
+        for (shape, k) in [([65536, 8], 2), ([1024, 4096], 50)] {
+            let x = ramp(&shape, DType::F32, device)?;
+            let mut best = [Duration::MAX; 2];
+            for _ in 0..20 {
+                for (time, sort) in best.iter_mut().zip([false, true]) {
+                    let start = Instant::now();
+                    if sort {
+                        x.sort(-1, true)?.0
+                    } else {
+                        x.topk(k, -1, true)?.0
+                    };
+                    synchronize(&device)?;
+                    *time = (*time).min(start.elapsed());
+                }
+            }
+            println!("topk {k} of {shape:?}: {:?}, by sorting {:?}", best[0], best[1]);
+        }
+    }
+    Ok(())
+}
