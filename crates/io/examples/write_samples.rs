@@ -16,7 +16,8 @@ fn ramp(shape: [usize; 2], dtype: DType) -> Result<Tensor> {
 
 fn state() -> Result<StateDict> {
     let mut state = StateDict::new();
-    for dtype in DType::ALL {
+    // Those that all formats have.
+    for dtype in DType::ALL.into_iter().filter(|d| !matches!(d, DType::C32 | DType::C128)) {
         state.insert(dtype.name().into(), ramp([3, 5], dtype)?);
     }
     let base = ramp([4, 6], DType::F32)?;

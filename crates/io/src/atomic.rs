@@ -1,6 +1,7 @@
 //! Atomic file writes: a file appears complete or not at all.
 
 use crate::temporary;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -175,7 +176,7 @@ impl Flusher {
         let flush = move || {
             while woken.recv().is_ok() {
                 if let Err(e) = sync() {
-                    *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(e);
+                    *lock(&slot) = Some(e);
                     return;
                 }
             }
@@ -201,7 +202,7 @@ impl Flusher {
 }
 
 fn taken(slot: &Mutex<Option<io::Error>>) -> io::Result<()> {
-    match slot.lock().unwrap_or_else(|e| e.into_inner()).take() {
+    match lock(slot).take() {
         Some(e) => Err(io::Error::new(e.kind(), format!("the disk did not take what was written ({e})"))),
         None => Ok(()),
     }

@@ -4,9 +4,11 @@
 //! |---|---|---|
 //! | [`safetensors`] | `.safetensors`, sharded checkpoints | named tensors and text metadata |
 //! | [`pt`] | `.pt`, `.pth`, `.ckpt`, `.bin` | any [`Value`]: nested containers of tensors and plain values |
+//! | [`dcp`] | folders with `.metadata` and `.distcp` files | PyTorch's distributed checkpoints |
 //! | [`npy`] | `.npy` | one tensor |
 //! | [`npz`] | `.npz` | named tensors |
 //! | [`pickle`] | `.pkl` and others | any [`Value`] without PyTorch's tensors; NumPy's arrays |
+//! | [`records`] | archives of a model: TorchScript's, `.pt2`, `.rlm` | named records; TorchScript's objects |
 //! | [`atomic`] | any | files that appear whole or not at all |
 //!
 //! Tensors are copies of what a file held when it was read; [`safetensors::SafeTensors`] reads each tensor on demand.
@@ -19,10 +21,12 @@
 compile_error!("rushlight-io writes the memory of tensors unchanged, so the machine must be little-endian");
 
 pub mod atomic;
+pub mod dcp;
 pub mod npy;
 pub mod npz;
 pub mod pickle;
 pub mod pt;
+pub mod records;
 pub mod safetensors;
 mod sink;
 mod source;

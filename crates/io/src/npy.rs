@@ -227,7 +227,9 @@ fn type_code(dtype: DType) -> Option<&'static str> {
         DType::U16 => "u2",
         DType::U32 => "u4",
         DType::U64 => "u8",
-        // `bfloat16` and 8-bit floats.
+        DType::C64 => "c8",
+        DType::C128 => "c16",
+        // `complex32`, `bfloat16` and 8-bit floats.
         _ => return None,
     })
 }

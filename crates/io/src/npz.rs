@@ -74,7 +74,7 @@ fn array(source: &Source, entry: &Entry, options: &LoadOptions, inflatable: &mut
     }
 }
 
-fn check_sum(bytes: &[u8], entry: &Entry) -> Result<()> {
+pub(crate) fn check_sum(bytes: &[u8], entry: &Entry) -> Result<()> {
     if crc32fast::hash(bytes) == entry.crc {
         return Ok(());
     }
@@ -82,7 +82,7 @@ fn check_sum(bytes: &[u8], entry: &Entry) -> Result<()> {
 }
 
 /// Unpacks into a buffer that must be filled exactly.
-fn inflate(packed: &[u8], out: &mut [u8]) -> Result<()> {
+pub(crate) fn inflate(packed: &[u8], out: &mut [u8]) -> Result<()> {
     let mut state = Box::<DecompressorOxide>::default();
     let flags = inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
     let (status, _, written) = decompress(&mut state, packed, out, 0, flags);

@@ -1,6 +1,7 @@
 //! A mapped or read file, and tensors that are views of it.
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use rushlight_core::sync::lock;
 use rushlight_core::{Backend, DType, Dims, Error, Layout, Result, Storage, layout};
 use rushlight_tensor::Tensor;
 use std::fs::File;
@@ -8,7 +9,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Maximum number of dimensions in a file; NumPy's own limit.
 pub(crate) const MAX_RANK: usize = 64;
@@ -115,7 +116,7 @@ impl OpenFile {
     /// The bytes of `range`, which must be small: a header.
     pub(crate) fn read(&self, range: Range<usize>) -> Result<Vec<u8>> {
         let mut bytes = vec![0; range.len()];
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         file.seek(SeekFrom::Start(range.start as u64))?;
         read_exact(&mut file, &mut bytes)?;
         Ok(bytes)
@@ -126,7 +127,7 @@ impl OpenFile {
         if range.start > range.end || range.end > self.len {
             return Err(Error::io(format!("bytes {range:?} are outside of the file, which has {}", self.len)));
         }
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         file.seek(SeekFrom::Start(range.start as u64))?;
         copied(cpu()?, range.len(), |chunk| {
             read_exact(&mut file, chunk)?;

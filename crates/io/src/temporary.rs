@@ -10,6 +10,7 @@
 //! A writer takes the first slot that is free or dead, so the next save of a name removes its leftovers of this kernel.
 //! Files of other kernels are looked for once in a process and folder.
 
+use rushlight_core::sync::lock;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
@@ -133,7 +134,7 @@ fn remove_foreign(folder: &Path) {
     static SEEN: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
     let Ok(whole) = fs::canonicalize(folder) else { return };
     let is_new = {
-        let mut seen = SEEN.lock().unwrap_or_else(|e| e.into_inner());
+        let mut seen = lock(&SEEN);
         let seen = seen.get_or_insert_default();
         if seen.len() == 256 {
             seen.clear();

@@ -36,6 +36,46 @@ pub(crate) enum Global {
     DType(Elements),
     /// A class that is only ever an argument: of a `defaultdict`, or of a rebuilt tensor.
     Class,
+    /// A class of a TorchScript archive, by its number there.
+    Script(u32),
+    /// `torch.jit._pickle.build_…list` and `restore_type_tag`: they return their first argument.
+    First,
+    /// A class of `torch.distributed.checkpoint`.
+    Checkpoint(CheckpointClass),
+}
+
+/// Classes of distributed checkpoints' metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CheckpointClass {
+    Metadata,
+    Tensor,
+    Bytes,
+    Properties,
+    Chunk,
+    MetadataIndex,
+    StorageInfo,
+    StorageMeta,
+    /// Layouts, memory formats and paths: their values are not read.
+    Ignored,
+}
+
+/// Names in the metadata of a distributed checkpoint.
+pub(crate) fn checkpoint(module: &str, name: &str) -> Option<Global> {
+    use CheckpointClass::*;
+    Some(Global::Checkpoint(match (module, name) {
+        ("torch.distributed.checkpoint.metadata", "Metadata") => Metadata,
+        ("torch.distributed.checkpoint.metadata", "TensorStorageMetadata") => Tensor,
+        ("torch.distributed.checkpoint.metadata", "BytesStorageMetadata") => Bytes,
+        ("torch.distributed.checkpoint.metadata", "TensorProperties") => Properties,
+        ("torch.distributed.checkpoint.metadata", "ChunkStorageMetadata") => Chunk,
+        ("torch.distributed.checkpoint.metadata", "MetadataIndex") => MetadataIndex,
+        ("torch.distributed.checkpoint.metadata", "StorageMeta") => StorageMeta,
+        ("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING") => Ignored,
+        ("torch.distributed.checkpoint.filesystem", "_StorageInfo") => StorageInfo,
+        ("torch.serialization", "_get_layout") => Ignored,
+        ("pathlib" | "pathlib._local", "PosixPath" | "PurePosixPath" | "WindowsPath" | "PureWindowsPath") => Ignored,
+        _ => return None,
+    }))
 }
 
 /// The elements of a storage: a dtype of ours, or the name of one that is not.
@@ -107,6 +147,8 @@ fn storage_elements(class: &str) -> Option<Elements> {
         "CharStorage" => DType::I8,
         "ByteStorage" => DType::U8,
         "BoolStorage" => DType::Bool,
+        "ComplexFloatStorage" => DType::C64,
+        "ComplexDoubleStorage" => DType::C128,
         other => return unknown(other),
     }))
 }
@@ -120,17 +162,12 @@ fn dtype_elements(name: &str) -> Option<Elements> {
 
 /// PyTorch's element types that we have no dtype for.
 fn unknown(name: &str) -> Option<Elements> {
-    const NAMES: [&str; 14] = [
-        "ComplexFloatStorage",
-        "ComplexDoubleStorage",
+    const NAMES: [&str; 9] = [
         "QInt8Storage",
         "QUInt8Storage",
         "QInt32Storage",
         "QUInt4x2Storage",
         "QUInt2x4Storage",
-        "complex32",
-        "complex64",
-        "complex128",
         "float4_e2m1fn_x2",
         "qint8",
         "quint8",

@@ -4,7 +4,7 @@
 //! structure that overflows the stack nor a cycle that is never freed. Each opcode makes at most one object, so the
 //! arena is bounded by the pickle's length.
 
-use super::globals::Global;
+use super::globals::{CheckpointClass, Global};
 use super::numpy::ElementType;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
@@ -34,6 +34,10 @@ pub(crate) enum Object {
     ElementType(ElementType),
     /// A NumPy array that has no contents yet.
     Array,
+    /// An object of a distributed checkpoint's metadata, and its state.
+    Instance(CheckpointClass, Option<Ref>),
+    /// An object of a TorchScript class, and the state that `BUILD` gave it.
+    Script(u32, Option<Ref>),
 }
 
 /// `collections.OrderedDict`: its entries, and the state that `BUILD` gave it.
@@ -61,6 +65,8 @@ impl Object {
             Object::Tensor(_) => "a tensor",
             Object::ElementType(_) => "NumPy's dtype",
             Object::Array => "an array without contents",
+            Object::Instance(..) => "metadata of a checkpoint",
+            Object::Script(..) => "an object of a TorchScript class",
         }
     }
 }

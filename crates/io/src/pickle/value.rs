@@ -151,7 +151,12 @@ impl Builder<'_> {
             }
             Object::Global(Global::DType(Elements::Known(dtype))) => self.plain(format!("torch.{dtype}").into())?,
             Object::Global(Global::DType(Elements::Unknown(name))) => self.plain(format!("torch.{name}").into())?,
-            other @ (Object::Global(_) | Object::Storage(_) | Object::ElementType(_) | Object::Array) => {
+            other @ (Object::Global(_)
+            | Object::Storage(_)
+            | Object::ElementType(_)
+            | Object::Array
+            | Object::Instance(..)
+            | Object::Script(..)) => {
                 return Err(Error::unsupported(format!(
                     "the file holds {} where a value is expected; save tensors and plain values",
                     other.kind()

@@ -32,7 +32,7 @@ mod write;
 use crate::LoadOptions;
 use crate::sink;
 use crate::source::Source;
-pub(crate) use read::LoadedStorage;
+pub(crate) use read::{LoadedStorage, script};
 use rushlight_core::Result;
 use rushlight_tensor::state::Value;
 use std::collections::HashSet;

@@ -9,7 +9,7 @@ use crate::zip::{Archive, Entry, Method};
 use rushlight_core::{DType, Device, Error, Result, Storage};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::Value;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,21 +45,55 @@ pub(crate) fn load(source: &Source, options: &LoadOptions) -> Result<(Value, Has
             }
         }
     }
-    let order = match archive.entries.get(&format!("{root}/byteorder")) {
-        None => ByteOrder::Little,
-        Some(entry) => match stored("byteorder", bytes, entry)? {
-            b"little" => ByteOrder::Little,
-            b"big" => ByteOrder::Big,
-            _ => return Err(Error::io("record 'byteorder' is neither 'little' nor 'big'")),
-        },
-    };
+    let order = byte_order(&archive, &root, bytes)?;
     let pickle = stored("data.pkl", bytes, archive.get(&format!("{root}/data.pkl"))?)?;
     let (storages, containers) = (HashMap::new(), Containers::of(pickle));
     let parameters = HashSet::new();
-    let mut reader =
-        Reader { source, archive: &archive, root, order, storages, containers, parameters, gpus: options.gpus };
+    let mut reader = Reader {
+        source,
+        archive: &archive,
+        folder: format!("{root}/data"),
+        order,
+        storages,
+        containers,
+        parameters,
+        gpus: options.gpus,
+        classes: None,
+    };
     let (arena, result) = machine::run(pickle, &mut reader)?;
     Ok((value(&arena, result, pickle.len())?, reader.parameters))
+}
+
+fn byte_order(archive: &Archive, root: &str, bytes: &[u8]) -> Result<ByteOrder> {
+    match archive.entries.get(&format!("{root}/byteorder")) {
+        None => Ok(ByteOrder::Little),
+        Some(entry) => match stored("byteorder", bytes, entry)? {
+            b"little" => Ok(ByteOrder::Little),
+            b"big" => Ok(ByteOrder::Big),
+            _ => Err(Error::io("record 'byteorder' is neither 'little' nor 'big'")),
+        },
+    }
+}
+
+/// Runs a pickle of a TorchScript archive: `data` or `constants`, whose storages are in the folder of that
+/// name. Gives the objects,
+/// the result, and the names of the classes.
+pub(crate) fn script(source: &Source, archive: &Archive, root: &str, part: &str) -> Result<(Arena, Ref, Vec<String>)> {
+    let bytes = source.bytes();
+    let pickle = stored(part, bytes, archive.get(&format!("{root}/{part}.pkl"))?)?;
+    let mut reader = Reader {
+        source,
+        archive,
+        folder: format!("{root}/{part}"),
+        order: byte_order(archive, root, bytes)?,
+        storages: HashMap::new(),
+        containers: Containers::of(pickle),
+        parameters: HashSet::new(),
+        gpus: (Device::Cpu, 0),
+        classes: Some(RefCell::default()),
+    };
+    let (arena, result) = machine::run(pickle, &mut reader)?;
+    Ok((arena, result, reader.classes.map(RefCell::into_inner).unwrap_or_default()))
 }
 
 fn stored<'a>(name: &str, bytes: &'a [u8], entry: &Entry) -> Result<&'a [u8]> {
@@ -86,13 +120,16 @@ pub(crate) struct LoadedStorage {
 struct Reader<'a> {
     source: &'a Source,
     archive: &'a Archive,
-    root: String,
+    /// Where the records of storages are.
+    folder: String,
     order: ByteOrder,
     storages: HashMap<String, Rc<LoadedStorage>>,
     containers: Containers,
     /// Ids of tensors that are parameters.
     parameters: HashSet<usize>,
     gpus: (Device, usize),
+    /// Names of classes, in archives that may have them.
+    classes: Option<RefCell<Vec<String>>>,
 }
 
 /// The device here for a tensor that was saved on the device of this name: `cuda` (NVIDIA's and AMD's), `hip` or `xpu`,
@@ -109,7 +146,32 @@ fn here(saved_on: &str, (first, count): (Device, usize)) -> Device {
 
 impl World for Reader<'_> {
     fn find(&self, module: &str, name: &str) -> Option<Global> {
+        if let Some(classes) = &self.classes {
+            match (module, name) {
+                ("torch.jit._pickle", "restore_type_tag") => return Some(Global::First),
+                ("torch.jit._pickle", name) if name.starts_with("build_") && name.ends_with("list") => {
+                    return Some(Global::First);
+                }
+                (module, name) if module == "__torch__" || module.starts_with("__torch__.") => {
+                    let (mut classes, full) = (classes.borrow_mut(), format!("{module}.{name}"));
+                    let at = classes.iter().position(|c| *c == full).unwrap_or_else(|| {
+                        classes.push(full);
+                        classes.len() - 1
+                    });
+                    return Some(Global::Script(at as u32));
+                }
+                _ => {}
+            }
+        }
         globals::python(module, name).or_else(|| globals::torch(module, name))
+    }
+
+    fn build(&mut self, arena: &Arena, target: Ref, state: Ref) -> Result<Reply> {
+        match *arena.get(target) {
+            Object::Script(class, None) => Ok(Reply::New(Object::Script(class, Some(state)))),
+            Object::Dict(_) | Object::OrderedDict(_) | Object::Tensor(_) => Ok(Reply::Same(target)),
+            ref other => Err(corrupt(format_args!("it sets the state of {}", other.kind()))),
+        }
     }
 
     fn persistent(&mut self, arena: &Arena, id: Ref) -> Result<Object> {
@@ -135,7 +197,7 @@ impl World for Reader<'_> {
             Elements::Unknown(name) => return Err(unknown_dtype(name)),
         };
         if !self.storages.contains_key(&**key) {
-            let name = format!("{}/data/{key}", self.root);
+            let name = format!("{}/{key}", self.folder);
             let entry = self.archive.get(&name)?;
             stored(&name, self.source.bytes(), entry)?;
             let loaded = LoadedStorage {
@@ -174,6 +236,8 @@ impl World for Reader<'_> {
     fn call(&mut self, arena: &Arena, function: Global, args: &[Ref]) -> Result<Reply> {
         use Global::*;
         let object = match (function, args) {
+            (Script(class), []) => Object::Script(class, None),
+            (First, &[first] | &[first, _]) => return Ok(Reply::Same(first)),
             (Size, &[sizes]) if matches!(arena.get(sizes), Object::Tuple(_)) => return Ok(Reply::Same(sizes)),
             (Device, &[name] | &[name, _]) if matches!(arena.get(name), Object::Str(_)) => self.device(arena, args)?,
             (RebuildTensor, &[storage, offset, sizes, strides]) => {

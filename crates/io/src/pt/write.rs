@@ -232,6 +232,8 @@ fn storage_class(dtype: DType) -> Option<&'static str> {
         DType::I8 => "CharStorage",
         DType::U8 => "ByteStorage",
         DType::Bool => "BoolStorage",
+        DType::C64 => "ComplexFloatStorage",
+        DType::C128 => "ComplexDoubleStorage",
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! The JSON header: eight bytes of length, then an object of tensors by name.
 
-use super::{Metadata, dtype_of, name_of};
+use super::{Metadata, dtype_of, is_nameless, name_of};
 use crate::source;
 use indexmap::IndexMap;
 use rushlight_core::{Error, Result, layout};
@@ -187,6 +187,12 @@ pub(super) fn encode(tensors: &[(&str, &Tensor)], order: &[usize], metadata: &Me
     for (&(name, tensor), (begin, end)) in tensors.iter().zip(places) {
         if name == "__metadata__" {
             return Err(Error::value("'__metadata__' cannot be the name of a tensor in this format"));
+        }
+        if is_nameless(tensor.dtype()) {
+            return Err(Error::dtype(format!(
+                "safetensors has no {}; save its view_as_real, or convert with to_dtype(DType::C64)",
+                tensor.dtype()
+            )));
         }
         let comma = if out.len() > 9 { "," } else { "" };
         let (name, dtype, shape) = (quote(name), name_of(tensor.dtype()), tensor.shape());

@@ -161,7 +161,11 @@ impl std::fmt::Debug for SafeTensors {
 }
 
 fn dtype_of(name: &str) -> Option<DType> {
-    DType::ALL.into_iter().find(|&d| name_of(d) == name)
+    DType::ALL.into_iter().find(|&d| name_of(d) == name && !is_nameless(d))
+}
+
+fn is_nameless(dtype: DType) -> bool {
+    matches!(dtype, DType::C32 | DType::C128)
 }
 
 fn name_of(dtype: DType) -> &'static str {
@@ -184,6 +188,10 @@ fn name_of(dtype: DType) -> &'static str {
         DType::F8E4M3FNUZ => "F8_E4M3FNUZ",
         DType::F8E5M2FNUZ => "F8_E5M2FNUZ",
         DType::F8E8M0FNU => "F8_E8M0",
+        DType::C64 => "C64",
+        // Names of our own, which the writer refuses: the format has no others.
+        DType::C32 => "C32",
+        DType::C128 => "C128",
     }
 }
 

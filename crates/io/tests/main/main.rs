@@ -1,6 +1,7 @@
 //! Files written by PyTorch, safetensors and NumPy (`tests/fixtures/make_io.py`), and files of our own.
 
 mod atomic;
+mod dcp;
 mod numpy;
 mod pt;
 mod safetensors;

@@ -56,7 +56,9 @@ fn archives_of_numpy() {
 
 #[test]
 fn other_dtypes_are_named() {
-    for (name, words) in [("complex", "'<c8'"), ("structured", "structures"), ("objects", "'|O'")] {
+    let complex = npy::load(fixture("complex.npy")).unwrap();
+    assert_eq!((complex.dtype(), complex.shape()), (DType::C64, &[2][..]));
+    for (name, words) in [("structured", "structures"), ("objects", "'|O'")] {
         let error = npy::load(fixture(&format!("{name}.npy"))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DType);
         assert!(error.to_string().contains(words), "{error}");
@@ -67,7 +69,7 @@ fn other_dtypes_are_named() {
 fn what_is_written_is_read() {
     let folder = Folder::new("npy");
     let mut state = StateDict::new();
-    for dtype in DType::ALL.into_iter().filter(|&d| d != DType::BF16 && !d.is_float8()) {
+    for dtype in DType::ALL.into_iter().filter(|&d| !matches!(d, DType::BF16 | DType::C32) && !d.is_float8()) {
         state.insert(
             dtype.name().into(),
             Tensor::arange(0, 6, 1).unwrap().reshape([2, 3]).unwrap().to_dtype(dtype).unwrap(),

@@ -64,7 +64,8 @@ fn eight_bit_floats_are_read() {
 
 fn state() -> StateDict {
     let mut state = StateDict::new();
-    for dtype in DType::ALL.into_iter().rev() {
+    // The format has no name for these two; a write of them is refused.
+    for dtype in DType::ALL.into_iter().rev().filter(|d| !matches!(d, DType::C32 | DType::C128)) {
         state.insert(dtype.name().into(), Tensor::arange(0, 7, 1).unwrap().to_dtype(dtype).unwrap());
     }
     let matrix = Tensor::arange(0, 6, 1).unwrap().reshape([2, 3]).unwrap();
