@@ -1,7 +1,8 @@
 //! A progress bar for any iterator.
 
+use rushlight_core::sync::lock;
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Often enough to look alive, seldom enough to cost nothing.
@@ -35,11 +36,11 @@ impl ProgressHandle {
     /// Sets the message, such as the loss. Line breaks and control characters are left out.
     pub fn message(&self, message: impl AsRef<str>) {
         let clean = message.as_ref().chars().filter(|c| !c.is_control()).collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = clean;
+        *lock(&self.0) = clean;
     }
 
     fn text(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 

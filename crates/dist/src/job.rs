@@ -9,6 +9,7 @@ use crate::group::FlightRecord;
 use crate::launch::Environment;
 use crate::mpi::Runtime;
 use crate::store::{Store, TcpStore};
+use rushlight_core::sync::lock;
 use rushlight_core::{ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -73,17 +74,17 @@ impl Job {
 
     /// Registers a group's record for answers to roll calls.
     pub(crate) fn register(&self, record: &Arc<Mutex<FlightRecord>>) {
-        let mut records = self.records.lock().unwrap_or_else(|e| e.into_inner());
+        let mut records = lock(&self.records);
         records.retain(|r| r.strong_count() > 0);
         records.push(Arc::downgrade(record));
     }
 
     /// This rank's position: for each group its name and the number and description of its last collective.
     fn whereabouts(&self) -> String {
-        let records = self.records.lock().unwrap_or_else(|e| e.into_inner());
+        let records = lock(&self.records);
         let mut text = String::new();
         for record in records.iter().filter_map(Weak::upgrade) {
-            let record = record.lock().unwrap_or_else(|e| e.into_inner());
+            let record = lock(&record);
             let (sequence, what) =
                 record.entries.back().map_or((0, "nothing yet"), |e| (e.sequence, e.collective.as_str()));
             text += &format!("{}\t{sequence}\t{what}\n", record.group);
@@ -150,14 +151,14 @@ impl Job {
         let Some(prefix) = std::env::var("RUSHLIGHT_FLIGHT_RECORD").ok().filter(|prefix| !prefix.is_empty()) else {
             return;
         };
-        let records = self.records.lock().unwrap_or_else(|e| e.into_inner());
-        let json = |record: Arc<Mutex<FlightRecord>>| record.lock().unwrap_or_else(|e| e.into_inner()).to_json();
+        let records = lock(&self.records);
+        let json = |record: Arc<Mutex<FlightRecord>>| lock(&record).to_json();
         let groups: Vec<serde_json::Value> = records.iter().filter_map(Weak::upgrade).map(json).collect();
         let reason = self.abort.check().err().map(|e| e.to_string());
         let text = serde_json::json!({ "version": 1, "rank": self.rank, "reason": reason, "groups": groups });
         let path = format!("{prefix}{}.json", self.rank);
         if let Err(e) = std::fs::write(&path, format!("{text:#}\n")) {
-            eprintln!("rushlight: the flight record cannot be written to {path}: {e}");
+            rushlight_core::warn!("the flight record cannot be written to {path}: {e}");
         }
     }
 
@@ -186,7 +187,7 @@ impl Job {
                         job.abort.raise(&String::from_utf8_lossy(&reason));
                         return job.write_records();
                     }
-                    Err(e) if e.to_string().contains("timed out") => job.read_news(&watcher, &mut answered),
+                    Err(e) if e.kind() == ErrorKind::Timeout => job.read_news(&watcher, &mut answered),
                     Err(e) if e.to_string().contains("no answer") => {
                         return job.abort.raise(&format!("rank 0, which holds the job's store, does not answer ({e})"));
                     }
@@ -221,7 +222,7 @@ impl Job {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match network.store.wait_for(&["all-left"], left.min(self.interval())) {
-                Err(e) if e.to_string().contains("timed out") && !left.is_zero() => {}
+                Err(e) if e.kind() == ErrorKind::Timeout && !left.is_zero() => {}
                 // All have left, time is up, or the store is gone.
                 _ => return,
             }

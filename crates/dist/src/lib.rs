@@ -8,22 +8,32 @@
 #![cfg(target_os = "linux")]
 
 mod comm;
+pub mod context_parallel;
+pub mod dtensor;
+pub mod expert_parallel;
 mod group;
 mod job;
 pub mod launch;
 mod meeting;
+mod mesh;
 mod mpi;
 mod net;
 mod options;
 mod parallel;
+pub mod pipeline;
+pub mod plan;
+mod shard;
 pub mod store;
 mod world;
 
 pub use comm::ReduceOp;
+pub use dtensor::{DTensor, Placement};
 pub use group::{Collective, Entry, FlightRecord, ObjectSeal, Objects, P2p, ProcessGroup, Stage, Work};
+pub use mesh::DeviceMesh;
 pub use options::LrScaling;
 pub use parallel::{
     Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, DistributedOptimizerBuilder,
     NoSync, Outputs, PeriodicModelAverager, SyncBatchNorm, allreduce, broadcast_parameters,
 };
+pub use shard::{FullyShard, ShardGroup, ShardOptions, Sharded, ZeroStage, clip_grad_norm_};
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

@@ -7,7 +7,7 @@ use crate::mpi::MpiTransport;
 use crate::net;
 use crate::store::{FileStore, Store, TcpStore};
 use crate::world::Init;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, ErrorKind, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -165,7 +165,7 @@ fn own_addresses(env: &Environment, host: Option<&str>, on_the_way: Option<IpAdd
     let chosen = match launch::choose_interface(&all, env) {
         // The variable may be meant for NCCL on another machine: it is a preference here, not a condition.
         Err(e) if env.get("NCCL_SOCKET_IFNAME").is_some() && env.get("GLOO_SOCKET_IFNAME").is_none() => {
-            eprintln!("rushlight: {e}; the usual choice is made instead");
+            rushlight_core::warn!("{e}; the usual choice is made instead");
             launch::choose_interface(&all, &Environment::default())?
         }
         chosen => chosen?,
@@ -209,7 +209,7 @@ fn await_key(store: &TcpStore, key: &str, deadline: Instant, size: usize) -> Res
         let left = deadline.saturating_duration_since(Instant::now());
         match store.wait_for(&[key], left.min(slice)) {
             Ok(()) => return store.get(key).map(Some),
-            Err(e) if !e.to_string().contains("timed out") => return Err(e),
+            Err(e) if e.kind() != ErrorKind::Timeout => return Err(e),
             Err(_) => {}
         }
         if store.check(&[REFUSAL])? {
@@ -223,9 +223,9 @@ fn await_key(store: &TcpStore, key: &str, deadline: Instant, size: usize) -> Res
 
 /// The error of ranks that did not come.
 fn missing(store: &TcpStore, size: usize, timeout: Duration) -> Error {
-    let came = |rank: &usize| store.check(&[&format!("rank/{rank}")]).unwrap_or(true);
+    let present = |rank: &usize| store.check(&[&format!("rank/{rank}")]).unwrap_or(true);
     let missing: Vec<String> =
-        (0..size).filter(|rank| !came(rank)).take(NAMED + 1).map(|rank| rank.to_string()).collect();
+        (0..size).filter(|rank| !present(rank)).take(NAMED + 1).map(|rank| rank.to_string()).collect();
     let more = if missing.len() > NAMED { " and others" } else { "" };
     Error::io(format!(
         "init_process_group: rank {}{more} of {size} did not join within {} s. Was every rank started, with the same MASTER_ADDR \

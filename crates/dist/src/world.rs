@@ -142,7 +142,7 @@ impl World {
             (None, None) => launch::detect_from(&env)?,
         };
         if let Some(advice) = &launch.advice {
-            eprintln!("rushlight: {advice}");
+            rushlight_core::warn!("{advice}");
         }
         let mut transport = mpi.as_ref().map(|mpi| MpiTransport::world(mpi, launch.rank, &limit)).transpose()?;
         let mut job = match (launch.world_size, &mut transport) {

@@ -1,6 +1,6 @@
 //! The agent of a node: starts its ranks, watches them, and carries out the coordinator's commands.
 
-use crate::console::say;
+use crate::console::tell_user;
 use crate::coordinator::{Command, Event};
 use crate::guard::{self, Guard};
 use crate::link::{Contact, Link, Rejoining, free_port};
@@ -66,7 +66,7 @@ impl<'a> Agent<'a> {
         let code = match self.rounds() {
             Ok(code) => code,
             Err(e) => {
-                say(&e.to_string().replace("rushlight run: ", ""));
+                tell_user(&e.to_string().replace("rushlight run: ", ""));
                 self.kill_all();
                 1
             }
@@ -74,7 +74,7 @@ impl<'a> Agent<'a> {
         if let Some(path) = self.job.options.exit_code_file.as_ref().filter(|_| self.holds_store())
             && let Err(e) = std::fs::write(path, format!("{code}\n"))
         {
-            say(&format!("the exit code cannot be written to {} ({e})", path.display()));
+            tell_user(&format!("the exit code cannot be written to {} ({e})", path.display()));
         }
         if let Connection::Joined(link) = &self.link {
             link.finish(|| {
@@ -108,7 +108,7 @@ impl<'a> Agent<'a> {
         let Some(patience) = self.contact.patience().filter(|_| !self.holds_store()) else {
             return Err(Error::io(format!("the coordinator cannot be reached: {e}")));
         };
-        say(&format!(
+        tell_user(&format!(
             "the launcher that holds the rendezvous at {} is gone or unreachable ({e}); ranks here are stopped, and this node tries to join again for {} s",
             self.contact.place(),
             patience.as_secs_f32()
@@ -146,7 +146,7 @@ impl<'a> Agent<'a> {
                         ))
                     })?;
                     let holds = if link.holds_store { "; the rendezvous is held here now" } else { "" };
-                    say(&format!("joined the job again at {}{holds}", self.contact.place()));
+                    tell_user(&format!("joined the job again at {}{holds}", self.contact.place()));
                     self.link = Connection::Joined(link);
                 }
                 Connection::Lost => return Ok(()),
@@ -200,12 +200,14 @@ impl<'a> Agent<'a> {
             Some(attempt) if !attempt.done => {
                 attempt.workers.iter().for_each(|worker| worker.signal(signal));
                 if !signals::asks_to_end(signal) {
-                    say(&format!("{name} forwarded to the ranks"));
+                    tell_user(&format!("{name} forwarded to the ranks"));
                 } else if self.ending.is_none() {
                     self.ending = Some((signal, Instant::now()));
                     attempt.deadline = Some(Instant::now() + self.job.options.grace);
                     let grace = self.job.options.grace.as_secs_f32();
-                    say(&format!("{name} forwarded to the ranks; those that have not ended in {grace} s are killed"));
+                    tell_user(&format!(
+                        "{name} forwarded to the ranks; those that have not ended in {grace} s are killed"
+                    ));
                 } else if self.ending.is_some_and(|(_, since)| since.elapsed() > INSISTENCE) {
                     attempt.workers.iter().for_each(Worker::kill);
                 }
@@ -241,7 +243,7 @@ impl<'a> Agent<'a> {
             if let Some(tail) = tail.filter(|tail| !tail.is_empty()) {
                 report += &format!("\n  its last lines:\n    {}", tail.join("\n    "));
             }
-            say(&report);
+            tell_user(&report);
             self.reported = true;
             attempt.stop(self.job.options.stop_time);
             let round = attempt.place.round;
@@ -262,7 +264,7 @@ impl<'a> Agent<'a> {
             }
             Command::Stop { round, why, gently } => {
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.place.round == round) {
-                    say(&why);
+                    tell_user(&why);
                     attempt.stop_commanded = true;
                     attempt.stop(if gently { self.job.options.grace } else { self.job.options.stop_time });
                 }
@@ -295,7 +297,7 @@ impl<'a> Agent<'a> {
             }
             Err(e) => {
                 let what = e.to_string().replace("rushlight run: ", "");
-                say(&what);
+                tell_user(&what);
                 self.reported = true;
                 guard::kill_descendants(&HashSet::new());
                 self.tell(&Event::Failed { node: self.node(), round, what, code: 127, fatal: true })?;
@@ -322,7 +324,7 @@ impl<'a> Agent<'a> {
                 self.attempt = None;
             } else if let (Some((signal, _)), Some(exit)) = (self.ending, bad) {
                 let what = format!("{} at {}: the ranks ended with {exit}", signals::name(signal), self.host);
-                say(&what);
+                tell_user(&what);
                 let _ = self.tell(&Event::Leaving { node, what, code: exit.code(), holds_store });
                 return Ok(Some(exit.code()));
             } else if matches!(self.link, Connection::Lost) {
@@ -341,7 +343,7 @@ impl<'a> Agent<'a> {
         match (&self.attempt, self.end.take()) {
             (None, Some((code, why))) => {
                 if code != 0 && !self.reported {
-                    say(&why);
+                    tell_user(&why);
                 }
                 // The store may end before it has answered.
                 if let Connection::Joined(link) = &self.link {

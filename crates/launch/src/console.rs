@@ -3,12 +3,13 @@
 //! A terminal may stop taking output (Ctrl-S). Ranks' output then waits, and with it the ranks. The launcher's own
 //! messages are queued: it goes on to stop ranks, and to report failures to the other nodes.
 
+use rushlight_core::sync::lock;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// A stream of the launcher's own.
@@ -19,7 +20,7 @@ pub enum Stream {
 }
 
 /// How long the launcher waits for its own message to appear.
-const SAY_TIME: Duration = Duration::from_millis(300);
+const MESSAGE_TIME: Duration = Duration::from_millis(300);
 
 /// The queue of this process. A forked child makes its own: it has no thread of its parent's.
 static CONSOLE: Mutex<Option<(u32, Arc<Queue>)>> = Mutex::new(None);
@@ -34,10 +35,6 @@ struct State {
     lines: VecDeque<(Stream, Vec<u8>)>,
     /// Bytes that are queued or being written.
     bytes: usize,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Writes bytes. A closed console is no error: ranks do not depend on it.
@@ -114,12 +111,12 @@ pub fn write(stream: Stream, bytes: &[u8]) {
 }
 
 /// Prints a message for the user, on standard error. A stalled console does not hold the caller.
-pub fn say(text: &str) {
+pub fn tell_user(text: &str) {
     let line = format!("rushlight run: {text}\n");
     match queue() {
         Some(queue) => {
             queue.push(Stream::Err, line.as_bytes());
-            queue.flush(SAY_TIME);
+            queue.flush(MESSAGE_TIME);
         }
         None => print(Stream::Err, line.as_bytes()),
     }
@@ -145,7 +142,7 @@ mod tests {
         let blocked = std::thread::spawn(move || theirs.flush(Duration::from_secs(60)));
         let since = Instant::now();
         queue.push(Stream::Err, b"a report");
-        assert!(!queue.flush(SAY_TIME) && since.elapsed() < Duration::from_secs(5));
+        assert!(!queue.flush(MESSAGE_TIME) && since.elapsed() < Duration::from_secs(5));
         assert!(!blocked.is_finished());
         drop(go);
         assert!(blocked.join().unwrap());

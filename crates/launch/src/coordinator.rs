@@ -38,7 +38,7 @@ pub struct Rules {
 
 /// A node's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct NodeInfo {
     /// Identifies a launcher, also when it joins again.
     pub launcher: String,
     pub host: String,
@@ -57,7 +57,7 @@ pub struct Card {
 pub enum Event {
     Join {
         node: u64,
-        card: Card,
+        info: NodeInfo,
     },
     /// A rank failed. `fatal` failures would happen again.
     Failed {
@@ -129,11 +129,11 @@ enum Phase {
 /// The rules. Times are relative to the coordinator's start.
 pub struct Coordinator {
     rules: Rules,
-    nodes: BTreeMap<u64, Card>,
+    nodes: BTreeMap<u64, NodeInfo>,
     /// Nodes by rank; later ones are appended.
     order: Vec<u64>,
     /// Nodes whose rank is taken by another node, and since when. That node may be dead without our knowing yet.
-    waiting: Vec<(Duration, u64, Card)>,
+    waiting: Vec<(Duration, u64, NodeInfo)>,
     phase: Phase,
     /// The current or next round.
     round: u64,
@@ -180,7 +180,7 @@ impl Coordinator {
     pub fn take(&mut self, event: Event, now: Duration) {
         self.now = now;
         match event {
-            Event::Join { node, card } => self.join(node, card, now),
+            Event::Join { node, info } => self.join(node, info, now),
             Event::Failed { node, round, what, code, fatal } => {
                 if round == self.round && self.is_member(node) {
                     self.failed(what, code, fatal);
@@ -198,8 +198,8 @@ impl Coordinator {
                 }
             }
             Event::Stopped { node, round, port } => {
-                if let Some(card) = self.nodes.get_mut(&node) {
-                    card.port = port;
+                if let Some(info) = self.nodes.get_mut(&node) {
+                    info.port = port;
                 }
                 if round == self.round
                     && let Phase::Stopping { pending, .. } = &mut self.phase
@@ -229,8 +229,8 @@ impl Coordinator {
     pub fn lost(&mut self, node: u64, now: Duration) {
         self.now = now;
         self.waiting.retain(|(_, other, _)| *other != node);
-        if let Some(card) = self.nodes.remove(&node) {
-            self.without(node, format!("the node {} was lost", card.host));
+        if let Some(info) = self.nodes.remove(&node) {
+            self.without(node, format!("the node {} was lost", info.host));
         }
         self.tick(now);
     }
@@ -278,7 +278,7 @@ impl Coordinator {
             return;
         };
         let new: Vec<&str> =
-            self.nodes.iter().filter(|(node, _)| !members.contains(node)).map(|(_, card)| card.host.as_str()).collect();
+            self.nodes.iter().filter(|(node, _)| !members.contains(node)).map(|(_, info)| info.host.as_str()).collect();
         let room = self.rules.nodes.1.saturating_sub(members.len());
         // A job whose first ranks are done is about to end.
         if new.is_empty() || room == 0 || !done.is_empty() {
@@ -311,43 +311,43 @@ impl Coordinator {
         matches!(&self.phase, Phase::Running { members, .. } if members.contains(&node))
     }
 
-    fn join(&mut self, node: u64, card: Card, now: Duration) {
+    fn join(&mut self, node: u64, info: NodeInfo, now: Duration) {
         if matches!(self.phase, Phase::Ended) {
             self.commands.push(Command::End { code: 1, why: "the job was over when this node came".into() });
         }
         // A launcher that lost its connection has joined again before the end of the old connection was detected.
-        self.waiting.retain(|(_, _, other)| other.launcher != card.launcher);
-        if let Some((&old, _)) = self.nodes.iter().find(|(_, other)| other.launcher == card.launcher) {
+        self.waiting.retain(|(_, _, other)| other.launcher != info.launcher);
+        if let Some((&old, _)) = self.nodes.iter().find(|(_, other)| other.launcher == info.launcher) {
             self.lost(old, now);
         }
-        if self.holder_of(card.node_rank).is_some() {
-            return self.waiting.push((now, node, card));
+        if self.holder_of(info.node_rank).is_some() {
+            return self.waiting.push((now, node, info));
         }
-        self.nodes.insert(node, card);
+        self.nodes.insert(node, info);
         self.order.push(node);
     }
 
     /// The node with a rank of a fixed order.
-    fn holder_of(&self, node_rank: Option<usize>) -> Option<&Card> {
+    fn holder_of(&self, node_rank: Option<usize>) -> Option<&NodeInfo> {
         self.nodes.values().find(|other| node_rank.is_some() && other.node_rank == node_rank)
     }
 
     /// Admits nodes whose rank has become free; ends the job if two keep claiming one.
     fn admit(&mut self, now: Duration) {
-        for (since, node, card) in std::mem::take(&mut self.waiting) {
-            match self.holder_of(card.node_rank) {
+        for (since, node, info) in std::mem::take(&mut self.waiting) {
+            match self.holder_of(info.node_rank) {
                 None => {
-                    self.nodes.insert(node, card);
+                    self.nodes.insert(node, info);
                     self.order.push(node);
                 }
                 Some(other) if now >= since + CLAIM_TIME => {
-                    let rank = card.node_rank.unwrap_or(0);
+                    let rank = info.node_rank.unwrap_or(0);
                     let why =
-                        format!("two launchers say that they are node {rank}: on {} and on {}", other.host, card.host);
-                    self.nodes.insert(node, card);
+                        format!("two launchers say that they are node {rank}: on {} and on {}", other.host, info.host);
+                    self.nodes.insert(node, info);
                     self.end(1, why);
                 }
-                Some(_) => self.waiting.push((since, node, card)),
+                Some(_) => self.waiting.push((since, node, info)),
             }
         }
     }
@@ -399,9 +399,9 @@ impl Coordinator {
     /// Starts a round with the present nodes.
     fn form(&mut self) {
         self.order.sort_by_key(|node| self.nodes[node].node_rank);
-        let members: Vec<(u64, Card)> =
+        let members: Vec<(u64, NodeInfo)> =
             self.order.iter().take(self.rules.nodes.1).map(|&node| (node, self.nodes[&node].clone())).collect();
-        let world_size = members.iter().map(|(_, card)| card.local_size).sum();
+        let world_size = members.iter().map(|(_, info)| info.local_size).sum();
         let first = &members[0].1;
         let alone = members.len() == 1;
         let address = if alone { "127.0.0.1".to_owned() } else { first.address.clone() };
@@ -409,8 +409,8 @@ impl Coordinator {
         let port = self.rules.master_port.unwrap_or(first.port);
         let mut places = BTreeMap::new();
         let (mut first_rank, mut in_role) = (0, BTreeMap::<&str, usize>::new());
-        for (node_rank, (node, card)) in members.iter().enumerate() {
-            let before = in_role.entry(&card.role).or_default();
+        for (node_rank, (node, info)) in members.iter().enumerate() {
+            let before = in_role.entry(&info.role).or_default();
             let place = Place {
                 round: self.round,
                 restarts: self.restarts,
@@ -419,12 +419,12 @@ impl Coordinator {
                 first_rank,
                 world_size,
                 first_role_rank: *before,
-                role_size: members.iter().filter(|(_, c)| c.role == card.role).map(|(_, c)| c.local_size).sum(),
+                role_size: members.iter().filter(|(_, c)| c.role == info.role).map(|(_, c)| c.local_size).sum(),
                 master_addr: address.clone(),
                 master_port: port,
             };
-            *before += card.local_size;
-            first_rank += card.local_size;
+            *before += info.local_size;
+            first_rank += info.local_size;
             places.insert(*node, place);
         }
         self.phase = Phase::Running { members: places.keys().copied().collect(), done: BTreeMap::new() };
@@ -523,9 +523,9 @@ fn code(value: &Value) -> Result<i32> {
 impl Event {
     pub fn encode(&self) -> String {
         match self {
-            Event::Join { node, card } => json!({
-                "event": "join", "node": node, "launcher": card.launcher, "host": card.host, "address": card.address, "port": card.port,
-                "local_size": card.local_size, "role": card.role, "node_rank": card.node_rank,
+            Event::Join { node, info } => json!({
+                "event": "join", "node": node, "launcher": info.launcher, "host": info.host, "address": info.address, "port": info.port,
+                "local_size": info.local_size, "role": info.role, "node_rank": info.node_rank,
             }),
             Event::Failed { node, round, what, code, fatal } => {
                 json!({"event": "failed", "node": node, "round": round, "what": what, "code": code, "fatal": fatal})
@@ -548,7 +548,7 @@ impl Event {
         Ok(match v["event"].as_str().unwrap_or_default() {
             "join" => Event::Join {
                 node,
-                card: Card {
+                info: NodeInfo {
                     launcher: text(&v, "launcher")?,
                     host: text(&v, "host")?,
                     address: text(&v, "address")?,

@@ -12,8 +12,8 @@ fn rules(nodes: (usize, usize), max_restarts: usize) -> Rules {
     }
 }
 
-fn card(name: &str) -> Card {
-    Card {
+fn info(name: &str) -> NodeInfo {
+    NodeInfo {
         launcher: name.into(),
         host: name.into(),
         address: format!("10.0.0.{name}"),
@@ -27,7 +27,7 @@ fn card(name: &str) -> Card {
 const AT: fn(u64) -> Duration = Duration::from_secs;
 
 fn join(c: &mut Coordinator, node: u64, now: u64) {
-    c.take(Event::Join { node, card: card(&node.to_string()) }, AT(now));
+    c.take(Event::Join { node, info: info(&node.to_string()) }, AT(now));
 }
 
 /// The nodes of the one round that was commanded, by rank.
@@ -192,13 +192,13 @@ fn fatal_failures_and_signals_end_a_fixed_job() {
 #[test]
 fn node_ranks_give_the_order_and_must_differ() {
     let mut c = Coordinator::new(rules((2, 2), 0));
-    let at = |rank, name: &str| Card { node_rank: Some(rank), ..card(name) };
-    c.take(Event::Join { node: 1, card: at(1, "a") }, AT(0));
-    c.take(Event::Join { node: 2, card: at(0, "b") }, AT(0));
+    let at = |rank, name: &str| NodeInfo { node_rank: Some(rank), ..info(name) };
+    c.take(Event::Join { node: 1, info: at(1, "a") }, AT(0));
+    c.take(Event::Join { node: 2, info: at(0, "b") }, AT(0));
     assert_eq!(round(&mut c), [2, 1]);
     let mut c = Coordinator::new(rules((2, 2), 0));
-    c.take(Event::Join { node: 1, card: at(1, "a") }, AT(0));
-    c.take(Event::Join { node: 2, card: at(1, "b") }, AT(0));
+    c.take(Event::Join { node: 1, info: at(1, "a") }, AT(0));
+    c.take(Event::Join { node: 2, info: at(1, "b") }, AT(0));
     assert_eq!(c.take_commands(), [], "the first may be dead without our knowing yet");
     c.tick(AT(30));
     assert!(ended(&mut c).1.contains("node 1"));
@@ -207,19 +207,19 @@ fn node_ranks_give_the_order_and_must_differ() {
 #[test]
 fn a_node_takes_the_place_of_a_lost_one() {
     let mut c = Coordinator::new(rules((2, 2), 0));
-    let at = |rank, name: &str| Card { node_rank: Some(rank), ..card(name) };
-    c.take(Event::Join { node: 1, card: at(0, "a") }, AT(0));
-    c.take(Event::Join { node: 2, card: at(1, "b") }, AT(0));
+    let at = |rank, name: &str| NodeInfo { node_rank: Some(rank), ..info(name) };
+    c.take(Event::Join { node: 1, info: at(0, "a") }, AT(0));
+    c.take(Event::Join { node: 2, info: at(1, "b") }, AT(0));
     assert_eq!(round(&mut c), [1, 2]);
     // Another machine claims the second rank, whose death is detected later.
-    c.take(Event::Join { node: 3, card: at(1, "c") }, AT(10));
+    c.take(Event::Join { node: 3, info: at(1, "c") }, AT(10));
     assert_eq!(c.take_commands(), []);
     c.lost(2, AT(15));
     assert_eq!(stopped(&mut c), 0);
     c.take(Event::Stopped { node: 1, round: 0, port: 1 }, AT(15));
     assert_eq!(round(&mut c), [1, 3]);
     // A launcher that lost its connection joins again: the old one is known to be gone.
-    c.take(Event::Join { node: 4, card: at(1, "c") }, AT(20));
+    c.take(Event::Join { node: 4, info: at(1, "c") }, AT(20));
     assert_eq!(stopped(&mut c), 1);
     c.take(Event::Stopped { node: 1, round: 1, port: 1 }, AT(21));
     assert_eq!(round(&mut c), [1, 4]);
@@ -228,7 +228,7 @@ fn a_node_takes_the_place_of_a_lost_one() {
 #[test]
 fn messages_survive_the_wire() {
     let events = [
-        Event::Join { node: 3, card: Card { node_rank: Some(1), ..card("1") } },
+        Event::Join { node: 3, info: NodeInfo { node_rank: Some(1), ..info("1") } },
         fail(1, 2),
         Event::Done { node: 1, round: 9, code: 75 },
         Event::Stopped { node: 1, round: 2, port: 3 },
@@ -274,7 +274,7 @@ fn an_event_without_its_bell_is_read() {
     let theirs = store.clone();
     let serving = std::thread::spawn(move || serve(&*theirs, rules((1, 1), 0)));
     let tell = |event: Event| store.append(EVENTS, format!("{}\n", event.encode()).as_bytes()).unwrap();
-    tell(Event::Join { node: 1, card: card("1") });
+    tell(Event::Join { node: 1, info: info("1") });
     store.wait_for(&["command/1"], Duration::from_secs(20)).unwrap();
     tell(Event::Done { node: 1, round: 0, code: 0 });
     tell(Event::Left { node: 1 });

@@ -5,7 +5,7 @@
 //! sessions. If the guard is killed, the agent sees its pipe close and kills the ranks; if the agent is killed, the
 //! ranks die with it (`PR_SET_PDEATHSIG`) and the guard kills the rest.
 
-use crate::console::say;
+use crate::console::tell_user;
 use crate::signals::{self, Blocked, wait_readable};
 use rushlight_core::Result;
 use std::collections::{HashMap, HashSet};
@@ -62,7 +62,10 @@ pub fn run(forwarded: &[i32], agent: impl FnOnce(&Guard) -> i32) -> Result<i32> 
                 libc::WEXITSTATUS(status)
             } else {
                 let signal = libc::WTERMSIG(status);
-                say(&format!("the launcher's agent was killed by {}; its ranks are stopped", signals::name(signal)));
+                tell_user(&format!(
+                    "the launcher's agent was killed by {}; its ranks are stopped",
+                    signals::name(signal)
+                ));
                 kill_descendants(&kept);
                 128 + signal
             };

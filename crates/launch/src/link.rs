@@ -1,9 +1,9 @@
 //! The connection of a node's agent to the coordinator, and its recovery after a loss.
 
-use crate::coordinator::{self, BELL, Card, Command, EVENTS, Event, Rules};
+use crate::coordinator::{self, BELL, Command, EVENTS, Event, NodeInfo, Rules};
 use crate::plan::Meeting;
 use crate::signals;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, ErrorKind, Result};
 use rushlight_dist::launch::{self, Environment, Launch, Rendezvous};
 use rushlight_dist::store::{HashStore, Store, TcpStore};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -41,7 +41,7 @@ impl Link {
         watcher: Arc<dyn Store>,
         life: Option<TcpStore>,
         served: Option<Receiver<Result<()>>>,
-        card: Card,
+        info: NodeInfo,
     ) -> Result<Self> {
         let node = store.add("nodes", 1)? as u64;
         if let Some(life) = &life {
@@ -55,7 +55,7 @@ impl Link {
             loop {
                 let key = format!("command/{next}");
                 let news = match watcher.wait_for(&[&key], Duration::from_secs(30)) {
-                    Err(e) if e.to_string().contains("timed out") => continue,
+                    Err(e) if e.kind() == ErrorKind::Timeout => continue,
                     waited => waited.and_then(|()| watcher.get(&key)).and_then(|bytes| Command::decode(&bytes)),
                 };
                 next += 1;
@@ -69,7 +69,7 @@ impl Link {
             }
         })?;
         let link = Self { store, node, holds_store: served.is_some(), commands, woken, _life: life, served };
-        link.tell(&Event::Join { node, card })?;
+        link.tell(&Event::Join { node, info })?;
         Ok(link)
     }
 
@@ -106,7 +106,7 @@ pub struct Contact {
     pub env: Environment,
     pub run_id: String,
     pub rules: Rules,
-    pub card: Card,
+    pub info: NodeInfo,
     /// The address of `--local-addr`.
     pub local_addr: Option<String>,
     /// Whether this process hosts the store, if the user sets it.
@@ -116,18 +116,18 @@ pub struct Contact {
 impl Contact {
     /// Joins the job. The rendezvous store is created here, or reached within `patience`.
     pub fn join(&self, patience: Duration) -> Result<Link> {
-        let mut card = self.card.clone();
+        let mut info = self.info.clone();
         let Some(meeting) = &self.meeting else {
             let store: Arc<dyn Store> = Arc::new(HashStore::new());
             let served = Some(serve(store.clone(), self.rules.clone())?);
-            return Link::join(store.clone(), store, None, served, card);
+            return Link::join(store.clone(), store, None, served, info);
         };
         let (store, holds) = self.store(meeting, patience)?;
-        card.address = self.address(&store, meeting)?;
-        card.node_rank = meeting.node_rank;
+        info.address = self.address(&store, meeting)?;
+        info.node_rank = meeting.node_rank;
         let served = if holds { Some(serve(Arc::new(store.another()?), self.rules.clone())?) } else { None };
         let (watcher, life) = (store.another()?, store.another()?);
-        Link::join(Arc::new(store), Arc::new(watcher), Some(life), served, card)
+        Link::join(Arc::new(store), Arc::new(watcher), Some(life), served, info)
     }
 
     /// The rendezvous, for messages.
@@ -148,7 +148,7 @@ impl Contact {
     /// Rejoins on a separate thread. The receiver gets the new link, after a byte in the pipe.
     pub fn rejoin(&self, patience: Duration) -> Result<Rejoining> {
         let mut contact = self.clone();
-        contact.card.port = free_port()?;
+        contact.info.port = free_port()?;
         let (sender, link) = mpsc::channel();
         let (woken, wake) = signals::pipe()?;
         std::thread::Builder::new().name("rushlight-rejoin".into()).spawn(move || {

@@ -310,7 +310,7 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
     };
     for (name, given) in [("start-method", text("start-method").is_some()), ("run-path", flag("run-path"))] {
         if given {
-            crate::console::say(&format!("--{name} has no effect: ranks are programs of their own"));
+            crate::console::tell_user(&format!("--{name} has no effect: ranks are programs of their own"));
         }
     }
     for (name, only) in [("event-log-handler", "null"), ("logs-specs", "default")] {
@@ -537,7 +537,7 @@ fn conf(text: &str) -> Result<Conf> {
             | "keep_alive_max_attempt"
             | "heartbeat_timeout"
             | "store_type" => {
-                crate::console::say(&format!("--rdzv-conf {key} has no effect here"));
+                crate::console::tell_user(&format!("--rdzv-conf {key} has no effect here"));
             }
             other => {
                 return Err(Error::value(format!(

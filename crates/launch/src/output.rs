@@ -2,6 +2,7 @@
 
 use crate::console::{self, Stream};
 use crate::signals;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -78,7 +79,7 @@ impl Output {
     /// The last lines of a local rank, after waiting briefly for the end of its output.
     pub fn tail(&self, local_rank: usize, patience: Duration) -> Vec<String> {
         let deadline = Instant::now() + patience;
-        let mut state = self.shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        let mut state = lock(&self.shared.state);
         while state.open[local_rank] > 0
             && let Some(left) = deadline.checked_duration_since(Instant::now())
         {
@@ -90,7 +91,7 @@ impl Output {
     /// Prints the remaining output and stops.
     pub fn finish(mut self, patience: Duration) {
         let deadline = Instant::now() + patience;
-        let mut state = self.shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        let mut state = lock(&self.shared.state);
         while state.open.iter().any(|&open| open > 0)
             && let Some(left) = deadline.checked_duration_since(Instant::now())
         {
@@ -183,7 +184,7 @@ impl Lines {
         if let Some(file) = &mut self.file
             && let Err(e) = file.write_all(bytes)
         {
-            console::say(&format!("a log file of local rank {} cannot be written ({e})", self.local_rank));
+            console::tell_user(&format!("a log file of local rank {} cannot be written ({e})", self.local_rank));
             self.file = None;
         }
         self.begun.extend_from_slice(bytes);
@@ -209,11 +210,11 @@ impl Lines {
                 .flat_map(|line| [self.prefix.as_bytes(), line].concat())
                 .collect();
             if let Err(e) = file.write_all(&chosen) {
-                console::say(&format!("the file of filtered lines cannot be written ({e})"));
+                console::tell_user(&format!("the file of filtered lines cannot be written ({e})"));
                 self.filtered = None;
             }
         }
-        let mut state = shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        let mut state = lock(&shared.state);
         let tail = &mut state.tails[self.local_rank];
         for line in split_lines(lines) {
             let text = String::from_utf8_lossy(&line[..line.len().min(LAST_LINE)]);
@@ -236,7 +237,7 @@ impl Lines {
             }
             self.show(&lines, shared);
         }
-        let mut state = shared.state.lock().unwrap_or_else(|e| e.into_inner());
+        let mut state = lock(&shared.state);
         state.open[self.local_rank] -= 1;
         shared.changed.notify_all();
     }

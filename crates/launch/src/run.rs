@@ -2,8 +2,8 @@
 
 use crate::affinity;
 use crate::agent::Agent;
-use crate::console::say;
-use crate::coordinator::{Card, Rules};
+use crate::console::tell_user;
+use crate::coordinator::{NodeInfo, Rules};
 use crate::failures::Failures;
 use crate::guard::{self, Guard};
 use crate::link::{Contact, free_port};
@@ -49,7 +49,7 @@ pub fn run_with_report(arguments: &[OsString], myself: &[OsString], folder: Opti
     let result = options::read(&matches, |name| std::env::var(name).ok())
         .and_then(|options| launch_job(&options, arguments, myself, folder));
     result.unwrap_or_else(|e| {
-        say(&e.to_string().replace("rushlight run: ", ""));
+        tell_user(&e.to_string().replace("rushlight run: ", ""));
         2
     })
 }
@@ -58,12 +58,14 @@ fn launch_job(options: &Options, arguments: &[OsString], myself: &[OsString], fo
     let env = Environment::current();
     match plan::plan(options, &env)? {
         Plan::Superfluous => {
-            say("the scheduler started several launchers on this node; the first one runs the job, this one ends");
+            tell_user(
+                "the scheduler started several launchers on this node; the first one runs the job, this one ends",
+            );
             Ok(0)
         }
         Plan::Srun(flags) => {
             let hosts = plan::allocation_hosts(&env).unwrap_or_default();
-            say(&format!("starting on the nodes of this allocation ({hosts}) by srun {}", flags.join(" ")));
+            tell_user(&format!("starting on the nodes of this allocation ({hosts}) by srun {}", flags.join(" ")));
             let error = Command::new("srun").args(flags).args(myself).args(arguments).exec();
             Err(Error::io(format!("srun cannot be started ({error}); give --standalone to run on this node only")))
         }
@@ -81,7 +83,7 @@ fn launch_job(options: &Options, arguments: &[OsString], myself: &[OsString], fo
 
 fn report(result: Result<i32>) -> i32 {
     result.unwrap_or_else(|e| {
-        say(&e.to_string().replace("rushlight run: ", ""));
+        tell_user(&e.to_string().replace("rushlight run: ", ""));
         1
     })
 }
@@ -114,7 +116,7 @@ fn node(
     failures: &Failures,
 ) -> Result<i32> {
     if let Some(count) = affinity::widen() {
-        say(&format!("the affinity mask of one core was widened to {count} processors for the ranks"));
+        tell_user(&format!("the affinity mask of one core was widened to {count} processors for the ranks"));
     }
     let gpus = || match rushlight_engines::accelerator() {
         Some(engine) => engine.count(),
@@ -142,7 +144,7 @@ fn node(
         failures,
     };
     if let Some(dir) = job.log_dir.as_ref().filter(|_| options.log_dir.is_none()) {
-        say(&format!("output goes to files under {}", dir.display()));
+        tell_user(&format!("output goes to files under {}", dir.display()));
     }
     let nodes = meeting.map_or((1, 1), |meeting| meeting.nodes);
     let rules = Rules {
@@ -159,7 +161,7 @@ fn node(
         env: env.clone(),
         run_id: job.run_id.clone(),
         rules,
-        card: Card {
+        info: NodeInfo {
             launcher: random_text()?,
             host: env.hostname().to_owned(),
             address: "127.0.0.1".into(),
@@ -174,7 +176,7 @@ fn node(
     let link = contact.join(options.join_timeout)?;
     if meeting.is_some() {
         let place = contact.place();
-        say(&format!("joined the job at {place} with {local_size} ranks; it starts with {} nodes", count(nodes)));
+        tell_user(&format!("joined the job at {place} with {local_size} ranks; it starts with {} nodes", count(nodes)));
     }
     let code = Agent::new(&job, guard, &contact, link, env.hostname().to_owned()).run();
     failures.remove();

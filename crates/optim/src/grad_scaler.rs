@@ -1,8 +1,9 @@
 //! Loss scaling for training in float16.
 
 use crate::Optimizer;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, Error, Result};
-use rushlight_tensor::capture::{Renew, Verdict, live_numbers, recording_id};
+use rushlight_tensor::capture::{Readback, ReplayNumbers, live_numbers, recording_id};
 use rushlight_tensor::state::{Dict, Stateful, Value};
 use rushlight_tensor::{Tensor, foreach};
 use std::fmt;
@@ -43,7 +44,7 @@ pub struct RecordedStep {
     /// One `f32` on the device.
     pub found_inf: Tensor,
     /// How the host learns of it.
-    pub verdict: Arc<Verdict>,
+    pub readback: Arc<Readback>,
     /// Factor that unscales the gradients; `None` if they are unscaled already.
     pub grad_scale: Option<Tensor>,
 }
@@ -56,7 +57,7 @@ struct Scaling {
     growth_interval: usize,
     growth_tracker: usize,
     /// The overflow check of the captured step launched last.
-    pending: Option<Arc<Verdict>>,
+    pending: Option<Arc<Readback>>,
     recorded: Option<Recorded>,
 }
 
@@ -66,7 +67,7 @@ struct Recorded {
     id: u64,
     scale: Tensor,
     inverse: Tensor,
-    verdict: Arc<Verdict>,
+    readback: Arc<Readback>,
     /// Set once gradients were looked at, and whether they carry the scale no longer.
     found_inf: Option<(Tensor, bool)>,
     stepped: bool,
@@ -93,9 +94,9 @@ impl Scaling {
 }
 
 /// Locks the scale after the last captured step's overflow check has arrived.
-fn lock(scaling: &Mutex<Scaling>) -> MutexGuard<'_, Scaling> {
-    let mut scaling = scaling.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(found_inf) = scaling.pending.take().and_then(|verdict| verdict.wait().ok()) {
+fn settled(scaling: &Mutex<Scaling>) -> MutexGuard<'_, Scaling> {
+    let mut scaling = lock(scaling);
+    if let Some(found_inf) = scaling.pending.take().and_then(|readback| readback.wait().ok()) {
         scaling.update(found_inf != 0.0);
     }
     scaling
@@ -104,31 +105,31 @@ fn lock(scaling: &Mutex<Scaling>) -> MutexGuard<'_, Scaling> {
 /// A captured step's share of the scale.
 struct Captured {
     scaling: Arc<Mutex<Scaling>>,
-    verdict: Arc<Verdict>,
+    readback: Arc<Readback>,
     /// Whether the step holds an update.
     updates: Arc<AtomicBool>,
 }
 
-impl Renew for Captured {
+impl ReplayNumbers for Captured {
     fn fits(&self) -> bool {
         true
     }
 
     fn renew(&mut self, write: &mut dyn FnMut(f64)) {
-        let scale = lock(&self.scaling).scale;
+        let scale = settled(&self.scaling).scale;
         write(scale);
         write(1.0 / scale);
     }
 
     fn launched(&mut self) {
-        self.verdict.launched();
+        self.readback.launched();
         if self.updates.load(Relaxed) {
-            self.scaling.lock().unwrap_or_else(|e| e.into_inner()).pending = Some(self.verdict.clone());
+            lock(&self.scaling).pending = Some(self.readback.clone());
         }
     }
 
     fn undo(&mut self) {
-        lock(&self.scaling).recorded = None;
+        settled(&self.scaling).recorded = None;
     }
 }
 
@@ -170,14 +171,14 @@ impl GradScaler {
 
     /// The first scale.
     pub fn init_scale(self, init_scale: f64) -> Self {
-        lock(&self.scaling).scale = init_scale;
+        settled(&self.scaling).scale = init_scale;
         self
     }
 
     /// Factor of the scale after `growth_interval` good steps.
     pub fn growth_factor(self, growth_factor: f64) -> Result<Self> {
         if growth_factor > 1.0 {
-            lock(&self.scaling).growth_factor = growth_factor;
+            settled(&self.scaling).growth_factor = growth_factor;
             return Ok(self);
         }
         Err(Error::value("The growth factor must be > 1.0."))
@@ -186,7 +187,7 @@ impl GradScaler {
     /// Factor of the scale after a step with infinite or NaN gradients.
     pub fn backoff_factor(self, backoff_factor: f64) -> Result<Self> {
         if backoff_factor < 1.0 {
-            lock(&self.scaling).backoff_factor = backoff_factor;
+            settled(&self.scaling).backoff_factor = backoff_factor;
             return Ok(self);
         }
         Err(Error::value("The backoff factor must be < 1.0."))
@@ -194,7 +195,7 @@ impl GradScaler {
 
     /// Good steps in a row after which the scale grows.
     pub fn growth_interval(self, growth_interval: usize) -> Self {
-        lock(&self.scaling).growth_interval = growth_interval;
+        settled(&self.scaling).growth_interval = growth_interval;
         self
     }
 
@@ -206,13 +207,13 @@ impl GradScaler {
 
     /// The growth factor, the backoff factor, the growth interval and the good steps since the scale changed.
     pub fn growth(&self) -> (f64, f64, usize, usize) {
-        let now = lock(&self.scaling);
+        let now = settled(&self.scaling);
         (now.growth_factor, now.backoff_factor, now.growth_interval, now.growth_tracker)
     }
 
     /// Sets the growth factor, the backoff factor and the growth interval, unchecked as PyTorch's setters are.
     pub fn set_growth(&mut self, growth_factor: f64, backoff_factor: f64, growth_interval: usize) {
-        let mut now = lock(&self.scaling);
+        let mut now = settled(&self.scaling);
         (now.growth_factor, now.backoff_factor, now.growth_interval) = (growth_factor, backoff_factor, growth_interval);
     }
 
@@ -223,7 +224,7 @@ impl GradScaler {
 
     /// The scale now; 1 if off.
     pub fn get_scale(&self) -> f64 {
-        if self.enabled { lock(&self.scaling).scale } else { 1.0 }
+        if self.enabled { settled(&self.scaling).scale } else { 1.0 }
     }
 
     /// The loss times the scale: call `backward` on it.
@@ -279,7 +280,7 @@ impl GradScaler {
         }
         let (id, grads) = (id(optimizer)?, grads(optimizer)?);
         if let Some(step) = self.recorded_step(id, &grads)? {
-            optimizer.step_unless(&step.found_inf, &step.verdict, step.grad_scale.as_ref())?;
+            optimizer.step_unless(&step.found_inf, &step.readback, step.grad_scale.as_ref())?;
             return Ok(true);
         }
         let stage = self.stage(id);
@@ -329,7 +330,7 @@ impl GradScaler {
             };
             r.found_inf = Some((found_inf.clone(), unscaled));
             let grad_scale = (!unscaled).then(|| r.inverse.clone());
-            Ok(RecordedStep { found_inf, verdict: r.verdict.clone(), grad_scale })
+            Ok(RecordedStep { found_inf, readback: r.readback.clone(), grad_scale })
         })
     }
 
@@ -344,7 +345,7 @@ impl GradScaler {
 
     /// Whether gradients were checked since the last update.
     pub fn has_checks(&self) -> bool {
-        !self.stages.is_empty() || lock(&self.scaling).recorded.as_ref().is_some_and(|r| r.found_inf.is_some())
+        !self.stages.is_empty() || settled(&self.scaling).recorded.as_ref().is_some_and(|r| r.found_inf.is_some())
     }
 
     /// Adjusts the scale by the overflow checks since the last update.
@@ -354,40 +355,41 @@ impl GradScaler {
         }
         let none = || Error::value("No inf checks were recorded prior to update.");
         if recording_id().is_some() {
-            let mut scaling = lock(&self.scaling);
+            let mut scaling = settled(&self.scaling);
             let recorded = scaling.recorded.take().ok_or_else(none)?;
             let (found_inf, _) = recorded.found_inf.ok_or_else(none)?;
             recorded.updates.store(true, Relaxed);
-            return recorded.verdict.tensor(found_inf.device())?.copy_(&found_inf).map(drop);
+            return recorded.readback.tensor(found_inf.device())?.copy_(&found_inf).map(drop);
         }
         if self.stages.is_empty() {
             return Err(none());
         }
-        lock(&self.scaling).update(self.stages.iter().any(|(_, stage)| stage.found_inf));
+        settled(&self.scaling).update(self.stages.iter().any(|(_, stage)| stage.found_inf));
         self.stages.clear();
         Ok(())
     }
 
     /// Sets the scale and discards the overflow checks since the last update.
     pub fn update_to(&mut self, new_scale: f64) {
-        lock(&self.scaling).scale = new_scale;
+        settled(&self.scaling).scale = new_scale;
         self.stages.clear();
     }
 
     /// Calls `f` with this scaler's tensors of the step being recorded on `device`; `None` if no step is.
     fn recorded<T>(&self, device: Device, f: impl FnOnce(&mut Recorded) -> Result<T>) -> Result<Option<T>> {
         let Some(id) = recording_id() else { return Ok(None) };
-        let mut scaling = lock(&self.scaling);
+        let mut scaling = settled(&self.scaling);
         if scaling.recorded.as_ref().is_none_or(|r| r.id != id) {
-            let Some(verdict) = Verdict::new(device)? else { return Ok(None) };
+            let Some(readback) = Readback::new(device)? else { return Ok(None) };
             let updates = Arc::new(AtomicBool::new(false));
             let captured =
-                Captured { scaling: self.scaling.clone(), verdict: verdict.clone(), updates: updates.clone() };
+                Captured { scaling: self.scaling.clone(), readback: readback.clone(), updates: updates.clone() };
             let now = [scaling.scale, 1.0 / scaling.scale];
             let Some(numbers) = live_numbers(device, now, Box::new(captured))? else { return Ok(None) };
             let [scale, inverse] = numbers.map(|number| number.to_dtype(DType::F32));
             let (scale, inverse) = (scale?, inverse?);
-            scaling.recorded = Some(Recorded { id, scale, inverse, verdict, found_inf: None, stepped: false, updates });
+            scaling.recorded =
+                Some(Recorded { id, scale, inverse, readback, found_inf: None, stepped: false, updates });
         }
         scaling.recorded.as_mut().map(f).transpose()
     }
@@ -443,7 +445,7 @@ impl Stateful for GradScaler {
         if !self.enabled {
             return Ok(Dict::new().into());
         }
-        let now = lock(&self.scaling);
+        let now = settled(&self.scaling);
         let entries: [(&str, Value); 5] = [
             ("scale", now.scale.into()),
             ("growth_factor", now.growth_factor.into()),
@@ -470,7 +472,7 @@ impl Stateful for GradScaler {
         );
         let (interval, tracker) =
             (state.get("growth_interval")?.as_usize()?, state.get("_growth_tracker")?.as_usize()?);
-        let mut now = lock(&self.scaling);
+        let mut now = settled(&self.scaling);
         (now.scale, now.growth_factor, now.backoff_factor) = (scale, growth, backoff);
         (now.growth_interval, now.growth_tracker) = (interval, tracker);
         drop(now);

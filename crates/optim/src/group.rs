@@ -5,9 +5,10 @@ use crate::optimizer::{Group, Optimizer, ParamGroup, check_params};
 use crate::options::Options;
 use rushlight_core::backend::UpdateRule;
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use rushlight_tensor::autograd::no_grad;
-use rushlight_tensor::capture::{self, Renew, Verdict};
+use rushlight_tensor::capture::{self, Readback, ReplayNumbers};
 use rushlight_tensor::foreach::{self, Update};
 use rushlight_tensor::state::{Dict, Key, Stateful, Value};
 use rushlight_tensor::{Arg, Tensor};
@@ -76,7 +77,7 @@ pub struct SkipCondition<'a> {
     /// One `f32`.
     pub found_inf: &'a Tensor,
     /// The same, later.
-    pub verdict: &'a Arc<Verdict>,
+    pub readback: &'a Arc<Readback>,
 }
 
 /// A formula that the engine carries out in one pass.
@@ -123,17 +124,17 @@ struct Numbers<A> {
 }
 
 struct UnconfirmedStep {
-    verdict: Arc<Verdict>,
+    readback: Arc<Readback>,
     slots: Arc<[usize]>,
     before: Scalars,
 }
 
 /// The numbers, once it is known which steps were left out.
 fn lock_settled<A>(numbers: &Mutex<Numbers<A>>) -> MutexGuard<'_, Numbers<A>> {
-    let mut numbers = numbers.lock().unwrap_or_else(|e| e.into_inner());
-    for UnconfirmedStep { verdict, slots, before } in std::mem::take(&mut numbers.unconfirmed) {
+    let mut numbers = lock(numbers);
+    for UnconfirmedStep { readback, slots, before } in std::mem::take(&mut numbers.unconfirmed) {
         // A device that does not answer has not stepped either.
-        if verdict.wait().is_ok_and(|found_inf| found_inf != 0.0) {
+        if readback.wait().is_ok_and(|found_inf| found_inf != 0.0) {
             slots.iter().for_each(|&slot| numbers.scalars[slot] = before);
         }
     }
@@ -319,9 +320,9 @@ impl<A: Algorithm> Optimizer for GroupOptimizer<A> {
         A::step(&mut self.groups, grad_scale.into(), None)
     }
 
-    fn step_unless(&mut self, found_inf: &Tensor, verdict: &Arc<Verdict>, grad_scale: Option<&Tensor>) -> Result<()> {
+    fn step_unless(&mut self, found_inf: &Tensor, readback: &Arc<Readback>, grad_scale: Option<&Tensor>) -> Result<()> {
         let scale = grad_scale.map_or(Arg::from(1.0), Arg::from);
-        A::step(&mut self.groups, scale, Some(SkipCondition { found_inf, verdict }))
+        A::step(&mut self.groups, scale, Some(SkipCondition { found_inf, readback }))
     }
 
     fn param_groups(&self) -> Vec<&dyn Group> {
@@ -479,8 +480,8 @@ pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg, skip: Opt
         })
         .collect();
     let members: SmallVec<[usize; 8]> = work.iter().map(|w| w.set).collect();
-    let verdict = skip.map(|skip| skip.verdict.clone());
-    let captured = || Box::new(Captured::new(groups, &sets, &work, verdict)) as Box<dyn Renew>;
+    let readback = skip.map(|skip| skip.readback.clone());
+    let captured = || Box::new(Captured::new(groups, &sets, &work, readback)) as Box<dyn ReplayNumbers>;
     foreach::update_renewed(&updates, &members, grad_scale, skip.map(|skip| skip.found_inf), captured)
 }
 
@@ -508,7 +509,7 @@ pub fn composed_step<A: Composed>(groups: &mut [Params<A>], grad_scale: Arg, _: 
 struct Captured<A> {
     sets: Vec<CapturedSet<A>>,
     /// Whether a replay has left the step out, where it may.
-    verdict: Option<Arc<Verdict>>,
+    readback: Option<Arc<Readback>>,
 }
 
 struct CapturedSet<A> {
@@ -520,18 +521,18 @@ struct CapturedSet<A> {
 }
 
 impl<A: Fused> Captured<A> {
-    fn new(groups: &[Params<A>], sets: &[Set], work: &[Work], verdict: Option<Arc<Verdict>>) -> Self {
+    fn new(groups: &[Params<A>], sets: &[Set], work: &[Work], readback: Option<Arc<Readback>>) -> Self {
         let set = |(i, set): (usize, &Set)| {
             let numbers = groups[set.group].numbers.clone();
             let version = lock_settled(&numbers).version;
             let slots = work.iter().filter(|w| w.set == i).map(|w| w.slot).collect();
             CapturedSet { numbers, version, slots, before: set.before }
         };
-        Self { sets: sets.iter().enumerate().map(set).collect(), verdict }
+        Self { sets: sets.iter().enumerate().map(set).collect(), readback }
     }
 }
 
-impl<A: Fused> Renew for Captured<A> {
+impl<A: Fused> ReplayNumbers for Captured<A> {
     fn fits(&self) -> bool {
         self.sets.iter().all(|set| {
             let numbers = lock_settled(&set.numbers);
@@ -553,12 +554,12 @@ impl<A: Fused> Renew for Captured<A> {
     }
 
     fn launched(&mut self) {
-        let Some(verdict) = &self.verdict else { return };
+        let Some(readback) = &self.readback else { return };
         for set in &self.sets {
             let unconfirmed =
-                UnconfirmedStep { verdict: verdict.clone(), slots: set.slots.clone(), before: set.before };
+                UnconfirmedStep { readback: readback.clone(), slots: set.slots.clone(), before: set.before };
             // Several sets of a group are in doubt together.
-            set.numbers.lock().unwrap_or_else(|e| e.into_inner()).unconfirmed.push(unconfirmed);
+            lock(&set.numbers).unconfirmed.push(unconfirmed);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::enable_grad;
-use rushlight_tensor::capture::Verdict;
+use rushlight_tensor::capture::Readback;
 use rushlight_tensor::state::{Stateful, Value};
 use rushlight_tensor::{Tensor, foreach};
 use std::sync::Arc;
@@ -40,10 +40,10 @@ pub trait Optimizer: Stateful + Send {
         self.step()
     }
 
-    /// [`step`](Optimizer::step) within a captured step, left out at each replay that finds `verdict` not zero;
+    /// [`step`](Optimizer::step) within a captured step, left out at each replay that finds `readback` not zero;
     /// gradients are multiplied by `grad_scale` if there is one. For [`GradScaler`](crate::GradScaler).
-    fn step_unless(&mut self, found_inf: &Tensor, verdict: &Arc<Verdict>, grad_scale: Option<&Tensor>) -> Result<()> {
-        let _ = (found_inf, verdict, grad_scale);
+    fn step_unless(&mut self, found_inf: &Tensor, readback: &Arc<Readback>, grad_scale: Option<&Tensor>) -> Result<()> {
+        let _ = (found_inf, readback, grad_scale);
         Err(Error::unsupported("GradScaler: this optimizer cannot be part of a captured step; run without capture"))
     }
 

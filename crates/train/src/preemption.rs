@@ -150,7 +150,7 @@ impl Preemption {
             let asked = std::process::Command::new("scontrol").args(["requeue", &job]).status();
             if !asked.as_ref().is_ok_and(|status| status.success()) {
                 let why = asked.map_or_else(|e| e.to_string(), |status| status.to_string());
-                eprintln!("rushlight: scontrol requeue {job} failed ({why}); submit the job again to continue");
+                rushlight_core::warn!("scontrol requeue {job} failed ({why}); submit the job again to continue");
             }
         }
         REQUEUE_CODE

@@ -139,12 +139,12 @@ impl Progress {
         if self.lined.elapsed() >= LINE_EVERY {
             self.lined = Instant::now();
             let line = fitted(self.parts(view, None), usize::MAX);
-            self.say(&line, !self.terminal);
+            self.print_line(&line, !self.terminal);
         }
     }
 
     /// Prints a permanent line, also to the log.
-    pub(crate) fn say(&mut self, line: &str, shown: bool) {
+    pub(crate) fn print_line(&mut self, line: &str, shown: bool) {
         if shown && self.visible {
             self.clear();
             let _ = writeln!(std::io::stderr(), "{line}");

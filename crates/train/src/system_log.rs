@@ -6,6 +6,7 @@
 use crate::loggers::{json_number, now};
 use crate::system::{cpu_time, resident};
 use rushlight_core::Device;
+use rushlight_core::sync::lock;
 use rushlight_monitor::{Gpu, Monitor};
 use serde_json::{Map, Value as Json};
 use std::fs::File;
@@ -77,7 +78,7 @@ impl SystemLog {
 
 impl Drop for SystemLog {
     fn drop(&mut self) {
-        *self.figures.ended.lock().unwrap_or_else(|e| e.into_inner()) = true;
+        *lock(&self.figures.ended) = true;
         self.figures.wake.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -114,7 +115,7 @@ impl Writer {
         let _ = self.gpu();
         let (mut interval, mut rows) = (FIRST, 0);
         loop {
-            let guard = self.figures.ended.lock().unwrap_or_else(|e| e.into_inner());
+            let guard = lock(&self.figures.ended);
             let waited = self.figures.wake.wait_timeout_while(guard, interval, |ended| !*ended);
             let ended = *waited.unwrap_or_else(|e| e.into_inner()).0;
             // A full disk may have space later.

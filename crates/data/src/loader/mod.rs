@@ -7,6 +7,7 @@ mod streams;
 mod workers;
 
 pub use builder::{DataLoaderBuilder, IterableLoaderBuilder};
+use rushlight_core::sync::lock;
 
 use crate::dataset::WorkerInfo;
 use crate::progress::Progress;
@@ -111,7 +112,7 @@ impl<B: Send + 'static> DataLoader<B> {
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.place)
     }
 
     fn open(&self, epoch: u64, skip: usize) -> Result<Reader<B>> {
@@ -156,7 +157,7 @@ fn saved_share(state: &Value) -> Result<Option<(Share, usize)>> {
 
 impl<B> Stateful for DataLoader<B> {
     fn state(&self) -> Result<Value> {
-        let place = *self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = *lock(&self.place);
         let (len, sampler_seed, share) = match &self.source {
             Source::Indexed { batches, .. } => (Some(batches.len()), batches.order_seed(), batches.share(place.epoch)),
             Source::Streamed(_) => (None, None, None),

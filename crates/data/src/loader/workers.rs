@@ -1,6 +1,7 @@
 //! Threads that read batches ahead. Batches come out in the order of the requests.
 
 use super::fetch::{Fetch, Job};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::profile;
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +34,7 @@ struct Queue<B> {
 
 impl<B> WorkerState<B> {
     fn lock(&self) -> MutexGuard<'_, Queue<B>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn work(&self, fetch: &Fetch<B>) {

@@ -1,5 +1,6 @@
 //! Abort conditions of a wait: another rank's failure, or the deadline.
 
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -20,11 +21,11 @@ pub(crate) struct Abort {
 impl Abort {
     /// Raises it; the first reason stays.
     pub(crate) fn raise(&self, reason: &str) {
-        let mut text = self.reason.lock().unwrap_or_else(|e| e.into_inner());
+        let mut text = lock(&self.reason);
         if !self.raised.load(Ordering::Relaxed) {
             reason.clone_into(&mut text);
             self.raised.store(true, Ordering::Release);
-            let callbacks = std::mem::take(&mut *self.callbacks.lock().unwrap_or_else(|e| e.into_inner()));
+            let callbacks = std::mem::take(&mut *lock(&self.callbacks));
             if !callbacks.is_empty() {
                 // They may be slow; the thread that raises this must not wait.
                 let run = move || callbacks.into_iter().for_each(|callback| callback());
@@ -35,19 +36,19 @@ impl Abort {
 
     /// Registers an action for that moment; it runs on another thread, at once if the job was aborted already.
     pub(crate) fn on_raise(&self, callback: impl FnOnce() + Send + 'static) {
-        let _reason = self.reason.lock().unwrap_or_else(|e| e.into_inner());
+        let _reason = lock(&self.reason);
         if self.is_raised() {
             return callback();
         }
-        self.callbacks.lock().unwrap_or_else(|e| e.into_inner()).push(Box::new(callback));
+        lock(&self.callbacks).push(Box::new(callback));
     }
 
     pub(crate) fn depart(&self, ranks: impl Iterator<Item = usize>) {
-        self.departed.lock().unwrap_or_else(|e| e.into_inner()).extend(ranks);
+        lock(&self.departed).extend(ranks);
     }
 
     pub(crate) fn has_departed(&self, rank: usize) -> bool {
-        self.departed.lock().unwrap_or_else(|e| e.into_inner()).contains(&rank)
+        lock(&self.departed).contains(&rank)
     }
 
     pub(crate) fn is_raised(&self) -> bool {
@@ -58,7 +59,7 @@ impl Abort {
         if !self.is_raised() {
             return Ok(());
         }
-        Err(Error::io(self.reason.lock().unwrap_or_else(|e| e.into_inner()).clone()))
+        Err(Error::io(lock(&self.reason).clone()))
     }
 }
 
@@ -82,7 +83,7 @@ impl<'a> Limit<'a> {
         self.abort.check()?;
         if Instant::now() >= self.deadline {
             let seconds = self.timeout.as_secs_f32();
-            return Err(Error::io(format!("timed out after {seconds} s waiting for {}", waiting_for())));
+            return Err(Error::timeout(format!("timed out after {seconds} s waiting for {}", waiting_for())));
         }
         Ok(())
     }

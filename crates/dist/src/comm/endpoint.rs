@@ -6,13 +6,14 @@
 use crate::launch::Secret;
 use crate::net;
 use crate::store::auth::{self, Purpose, Seal, TAG};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Maximum concurrent handshakes: of all addresses, and of one. The oldest is ended for a new one.
@@ -56,10 +57,6 @@ struct Handshake {
     number: u64,
     address: IpAddr,
     stream: TcpStream,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Endpoint {
@@ -172,7 +169,7 @@ fn accept_all(listener: &TcpListener, state: &Arc<Arrivals>) {
                     let count = shared.refused.fetch_add(1, Relaxed) + 1;
                     // A port scan must not fill the log.
                     if count <= 10 || count.is_power_of_two() {
-                        eprintln!("rushlight: refused a connection from {peer}: {e} ({count} so far)");
+                        rushlight_core::warn!("refused a connection from {peer}: {e} ({count} so far)");
                     }
                 }
             }

@@ -9,11 +9,12 @@ use super::lower::{Lowered, Op};
 use super::{Collective, FlightRecord, HostGroup, ObjectSeal, Objects, ProcessGroup, Work};
 use crate::job::Job;
 use rushlight_core::backend::{Collectives, DeviceComm, DeviceWork};
+use rushlight_core::sync::lock;
 use rushlight_core::{Device, Error, ErrorKind, Result};
 use rushlight_tensor::{Tensor, capture};
 use std::collections::VecDeque;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Interval at which the background thread checks for errors and timeouts.
@@ -74,19 +75,15 @@ struct UnderWay {
     sequence: u64,
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
 /// A rank's properties, exchanged to choose how to move data.
 #[derive(PartialEq)]
-struct Card {
+struct RankInfo {
     node: usize,
     identity: String,
     library: bool,
 }
 
-impl Card {
+impl RankInfo {
     fn to_text(&self) -> String {
         format!("{} {} {}", self.node, self.library as u8, self.identity)
     }
@@ -100,23 +97,23 @@ impl Card {
 
 /// How ranks move data between their devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Route {
     Library,
     SharedMemory,
     Host,
 }
 
 /// The best transport that all ranks support, and why it is not the best of all.
-fn choose(cards: &[Card]) -> (Way, Option<String>) {
+fn choose(cards: &[RankInfo]) -> (Route, Option<String>) {
     let sharing = (0..cards.len()).find_map(|i| {
         let same = |j: &usize| cards[*j].node == cards[i].node && cards[*j].identity == cards[i].identity;
         (0..i).find(same).map(|j| format!("ranks {j} and {i} share a device"))
     });
     let missing = cards.iter().position(|card| !card.library).map(|r| format!("rank {r} has no library for it"));
-    let Some(why) = sharing.or(missing) else { return (Way::Library, None) };
+    let Some(why) = sharing.or(missing) else { return (Route::Library, None) };
     let one_node = cards.iter().all(|card| card.node == cards[0].node);
     let unknown = cards.iter().any(|card| card.identity.is_empty());
-    if one_node && !unknown { (Way::SharedMemory, Some(why)) } else { (Way::Host, Some(why)) }
+    if one_node && !unknown { (Route::SharedMemory, Some(why)) } else { (Route::Host, Some(why)) }
 }
 
 impl DeviceGroup {
@@ -161,7 +158,7 @@ impl DeviceGroup {
             )));
         }
         let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let card = Card {
+        let card = RankInfo {
             node: self.nodes[rank],
             identity: match engine {
                 Some(engine) if forced != "host" => engine.identity().map(hex).unwrap_or_default(),
@@ -171,13 +168,13 @@ impl DeviceGroup {
         };
         let malformed = || Error::io("a rank sent a malformed description of its device");
         let all = self.host.all_gather_object(card.to_text().as_bytes())?;
-        let cards = all.iter().map(|text| Card::parse(text).ok_or_else(malformed)).collect::<Result<Vec<_>>>()?;
+        let cards = all.iter().map(|text| RankInfo::parse(text).ok_or_else(malformed)).collect::<Result<Vec<_>>>()?;
         let (way, why) = choose(&cards);
-        let (Some(engine), true) = (engine, way != Way::Host) else {
-            self.say(device, "go through the host", why.as_deref());
+        let (Some(engine), true) = (engine, way != Route::Host) else {
+            self.explain(device, "go through the host", why.as_deref());
             return Ok(None);
         };
-        if way == Way::Library {
+        if way == Route::Library {
             let id = (rank == 0).then(|| engine.unique_id()).transpose();
             let id = self.agreed(id, "the library's identifier")?;
             let id = self.host.broadcast_object(id.as_deref(), 0)?;
@@ -194,20 +191,20 @@ impl DeviceGroup {
         let reasons = self.host.all_gather_object(failed.as_bytes())?;
         if let Some(rank) = reasons.iter().position(|reason| !reason.is_empty()) {
             let reason = String::from_utf8_lossy(&reasons[rank]).into_owned();
-            self.say(device, "go through the host", Some(&format!("rank {rank}: {reason}")));
+            self.explain(device, "go through the host", Some(&format!("rank {rank}: {reason}")));
             return Ok(None);
         }
         if size > 1 {
-            self.say(device, "use device memory that the ranks share", why.as_deref());
+            self.explain(device, "use device memory that the ranks share", why.as_deref());
         }
         made.map(Some)
     }
 
     /// Prints once, on one rank, why collectives do not use the vendor's library.
-    fn say(&self, device: Device, what: &str, why: Option<&str>) {
+    fn explain(&self, device: Device, what: &str, why: Option<&str>) {
         if self.rank() == 0 && self.host.name() == "world" {
             let why = why.map_or(String::new(), |why| format!(": {why}"));
-            eprintln!("rushlight: collectives of tensors on {device} {what}{why}");
+            rushlight_core::warn!("collectives of tensors on {device} {what}{why}");
         }
     }
 
@@ -246,7 +243,7 @@ impl DeviceGroup {
                     self.shared.job.abort.check()?;
                     if Instant::now() > deadline {
                         let seconds = self.shared.timeout.as_secs_f32();
-                        return Err(failed(Error::io(format!("timed out after {seconds} s"))));
+                        return Err(failed(Error::timeout(format!("timed out after {seconds} s"))));
                     }
                 }
             }
@@ -255,6 +252,7 @@ impl DeviceGroup {
 
     fn start(&self, comm: &Arc<dyn DeviceComm>, collective: &Collective) -> Result<Work> {
         let description = collective.describe();
+        rushlight_tensor::program::note_foreign("a collective");
         let job = &self.shared.job;
         comm.error().map_err(|e| {
             let reason = job.fail(&format!("{description}: {e}"), e.kind());
@@ -466,8 +464,8 @@ impl OnDevice {
 mod tests {
     use super::*;
 
-    fn card(node: usize, identity: &str, library: bool) -> Card {
-        Card { node, identity: identity.into(), library }
+    fn card(node: usize, identity: &str, library: bool) -> RankInfo {
+        RankInfo { node, identity: identity.into(), library }
     }
 
     /// An operation that ends when it is told to.
@@ -511,16 +509,16 @@ mod tests {
 
     #[test]
     fn ranks_choose_alike() {
-        let way = |cards: &[Card]| choose(cards).0;
-        assert_eq!(way(&[card(0, "a", true), card(0, "b", true)]), Way::Library);
-        assert_eq!(way(&[card(0, "a", true), card(1, "a", true)]), Way::Library);
-        assert_eq!(way(&[card(0, "a", true), card(0, "a", true)]), Way::SharedMemory);
-        assert_eq!(way(&[card(0, "a", true), card(0, "b", false)]), Way::SharedMemory);
-        assert_eq!(way(&[card(0, "a", true), card(0, "a", true), card(1, "c", true)]), Way::Host);
-        assert_eq!(way(&[card(0, "", false), card(0, "", false)]), Way::Host);
+        let way = |cards: &[RankInfo]| choose(cards).0;
+        assert_eq!(way(&[card(0, "a", true), card(0, "b", true)]), Route::Library);
+        assert_eq!(way(&[card(0, "a", true), card(1, "a", true)]), Route::Library);
+        assert_eq!(way(&[card(0, "a", true), card(0, "a", true)]), Route::SharedMemory);
+        assert_eq!(way(&[card(0, "a", true), card(0, "b", false)]), Route::SharedMemory);
+        assert_eq!(way(&[card(0, "a", true), card(0, "a", true), card(1, "c", true)]), Route::Host);
+        assert_eq!(way(&[card(0, "", false), card(0, "", false)]), Route::Host);
         assert!(choose(&[card(0, "a", true), card(0, "a", true)]).1.unwrap().contains("ranks 0 and 1"));
         let text = card(3, "ab12", true).to_text();
-        assert!(Card::parse(text.as_bytes()).is_some_and(|c| c == card(3, "ab12", true)));
-        assert!(Card::parse(b"nonsense").is_none());
+        assert!(RankInfo::parse(text.as_bytes()).is_some_and(|c| c == card(3, "ab12", true)));
+        assert!(RankInfo::parse(b"nonsense").is_none());
     }
 }

@@ -4,7 +4,8 @@ use super::staging::{Staged, spans, written};
 use super::{Collective, FlightRecord, ObjectSeal, ProcessGroup, Work};
 use crate::comm::{Call, Channel, Limit, Reduction, Signature, Transfer, Transport};
 use crate::job::Job;
-use rushlight_core::{Error, Result};
+use rushlight_core::sync::lock;
+use rushlight_core::{Error, ErrorKind, Result};
 use rushlight_tensor::profile;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,10 +59,6 @@ impl Task {
             Task::Compare(description) => description.clone(),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl HostGroup {
@@ -239,7 +236,7 @@ impl Inner {
         result.map_err(|e| {
             let aborted = self.job.abort.is_raised();
             let mut reason = e.to_string();
-            if !aborted && reason.starts_with("timed out") {
+            if !aborted && e.kind() == ErrorKind::Timeout {
                 // The rank we wait for may itself be waiting: query all ranks to find the missing one.
                 if let Some(late) = self.job.roll_call(&self.name, &self.ranks, sequence) {
                     reason = format!("timed out after {} s: not here: {late}", self.timeout.as_secs_f32());

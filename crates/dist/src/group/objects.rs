@@ -6,6 +6,7 @@
 use super::ProcessGroup;
 use crate::launch::Secret;
 use crate::store::auth::{equal, hmac};
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
 use std::collections::HashMap;
@@ -56,7 +57,7 @@ fn next_collective<G: ProcessGroup + ?Sized>(group: &G) -> u64 {
 
 /// The number of the next object of a pair of ranks.
 fn next_of(counts: &Mutex<HashMap<(usize, u32), u64>>, peer: usize, tag: u32) -> u64 {
-    let mut counts = counts.lock().unwrap_or_else(|e| e.into_inner());
+    let mut counts = lock(counts);
     let count = counts.entry((peer, tag)).or_default();
     *count += 1;
     *count

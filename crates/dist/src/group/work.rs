@@ -4,6 +4,7 @@ use super::device::OnDevice;
 use super::lower::Lowered;
 use crate::job::Job;
 use rushlight_core::backend::DeviceWork;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -44,7 +45,7 @@ impl Work {
     /// The result of a collective on the host.
     pub(crate) fn finish(&self, result: Result<()>) {
         if let Inner::Host(state) = &self.0 {
-            *state.result.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
+            *lock(&state.result) = Some(result);
             state.done.notify_all();
         }
     }
@@ -59,7 +60,7 @@ impl Work {
             Inner::Host(state) => state,
             Inner::Device(part) => return part.wait(),
         };
-        let mut result = state.result.lock().unwrap_or_else(|e| e.into_inner());
+        let mut result = lock(&state.result);
         loop {
             match &*result {
                 Some(result) => return result.clone(),
@@ -77,7 +78,7 @@ impl Work {
             Inner::Host(state) => state,
             Inner::Device(part) => return if part.wait_until(deadline)? { Ok(()) } else { late() },
         };
-        let mut result = state.result.lock().unwrap_or_else(|e| e.into_inner());
+        let mut result = lock(&state.result);
         loop {
             if let Some(result) = &*result {
                 return result.clone();
@@ -93,7 +94,7 @@ impl Work {
     /// Whether it has ended, successfully or not.
     pub fn is_completed(&self) -> bool {
         match &self.0 {
-            Inner::Host(state) => state.result.lock().unwrap_or_else(|e| e.into_inner()).is_some(),
+            Inner::Host(state) => lock(&state.result).is_some(),
             Inner::Device(part) => part.is_completed(),
         }
     }

@@ -21,11 +21,12 @@ use crate::comm::{Limit, ReduceOp};
 use crate::launch::{Environment, Launch};
 use abi::Handle;
 use library::Mpi;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long the end of the process waits for MPI_Finalize. Dead ranks never reach it.
@@ -40,10 +41,6 @@ enum State {
     /// Initialisation has begun and not returned.
     Stuck,
     Running(Arc<Runtime>),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// MPI in this process: there is one.
@@ -387,8 +384,8 @@ extern "C" fn finalize_at_exit() {
         }
     });
     if result.is_err() {
-        eprintln!(
-            "rushlight: MPI_Finalize has not returned after {} s; another rank has not reached it",
+        rushlight_core::warn!(
+            "MPI_Finalize has not returned after {} s; another rank has not reached it",
             FINALIZE_PATIENCE.as_secs()
         );
     }

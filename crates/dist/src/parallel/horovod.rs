@@ -3,6 +3,7 @@
 use super::CommHook;
 use crate::comm::ReduceOp;
 use crate::group::{Collective, ProcessGroup, Work};
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::{HookHandle, no_grad};
@@ -94,7 +95,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// Backward passes since the last step, by parameter.
-    came: Vec<u32>,
+    arrived: Vec<u32>,
     /// Gradients pending to be sent, and their bytes.
     waiting: Vec<usize>,
     bytes: usize,
@@ -171,13 +172,13 @@ impl<O> DistributedOptimizerBuilder<O> {
             )));
         }
         let n = shared.parameters.len();
-        shared.state = Mutex::new(State { came: vec![0; n], ..State::default() });
+        shared.state = Mutex::new(State { arrived: vec![0; n], ..State::default() });
         let shared = Arc::new(shared);
         let mut hooks = Vec::with_capacity(n);
         for (index, (_, parameter)) in shared.parameters.iter().enumerate() {
             let weak = Arc::downgrade(&shared);
             hooks.push(parameter.register_post_accumulate_grad_hook(move |_| match weak.upgrade() {
-                Some(shared) => no_grad(|| shared.came(index)),
+                Some(shared) => no_grad(|| shared.gradient_ready(index)),
                 None => Ok(()),
             })?);
         }
@@ -187,20 +188,20 @@ impl<O> DistributedOptimizerBuilder<O> {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
-    fn came(&self, index: usize) -> Result<()> {
+    fn gradient_ready(&self, index: usize) -> Result<()> {
         let mut state = self.state();
-        state.came[index] += 1;
-        if state.came[index] > self.passes {
+        state.arrived[index] += 1;
+        if state.arrived[index] > self.passes {
             return Err(Error::autograd(format!(
                 "DistributedOptimizer: the gradient of {} came {} times since the last step; step after each backward pass, or set \
                  backward_passes_per_step",
-                self.parameters[index].0, state.came[index]
+                self.parameters[index].0, state.arrived[index]
             )));
         }
-        if state.came[index] == self.passes { self.add(&mut state, index) } else { Ok(()) }
+        if state.arrived[index] == self.passes { self.add(&mut state, index) } else { Ok(()) }
     }
 
     /// Queues a gradient, and sends all queued ones once there are enough.
@@ -254,12 +255,12 @@ impl Shared {
         let state = &mut *guard;
         for index in 0..self.parameters.len() {
             // Gradients with missing passes are sent as they are.
-            if state.came[index] < self.passes {
+            if state.arrived[index] < self.passes {
                 self.add(state, index)?;
             }
         }
         self.flush(state)?;
-        state.came.fill(0);
+        state.arrived.fill(0);
         for (work, list) in std::mem::take(&mut state.sent) {
             work.wait()?;
             for (index, travels) in list {

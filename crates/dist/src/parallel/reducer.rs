@@ -9,12 +9,13 @@ use super::buckets::{self, Bucket};
 use super::power_sgd;
 use crate::comm::ReduceOp;
 use crate::group::{Collective, ProcessGroup, Work};
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::autograd::{HookHandle, leaves, no_grad, queue_callback};
 use rushlight_tensor::{Tensor, foreach};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// Compression of gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ struct State {
     /// Whether a gradient has arrived in this iteration.
     under_way: bool,
     /// Number of times each parameter's gradient has arrived in this iteration.
-    came: Vec<u32>,
+    arrived: Vec<u32>,
     /// Number of arrivals that complete a gradient: 1, except in static graphs.
     expected: Vec<u32>,
     /// Parameters found to be unused in this iteration.
@@ -101,10 +102,6 @@ struct State {
     joins: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
 impl Reducer {
     pub(super) fn new(
         parameters: Vec<(String, Tensor)>,
@@ -121,7 +118,7 @@ impl Reducer {
             buckets,
             sync: true,
             under_way: false,
-            came: vec![0; n],
+            arrived: vec![0; n],
             expected: vec![1; n],
             unused: vec![false; n],
             used: vec![false; n],
@@ -144,7 +141,7 @@ impl Reducer {
         for (index, (_, parameter)) in reducer.parameters.iter().enumerate() {
             let weak = Arc::downgrade(&reducer);
             let handle = parameter.register_post_accumulate_grad_hook(move |_| match weak.upgrade() {
-                Some(reducer) => no_grad(|| reducer.came(index)),
+                Some(reducer) => no_grad(|| reducer.gradient_ready(index)),
                 None => Ok(()),
             })?;
             lock(&reducer.hooks).push(handle);
@@ -198,7 +195,7 @@ impl Reducer {
     }
 
     /// The hook of a parameter.
-    fn came(self: &Arc<Self>, index: usize) -> Result<()> {
+    fn gradient_ready(self: &Arc<Self>, index: usize) -> Result<()> {
         let mut state = lock(&self.state);
         let state = &mut *state;
         state.used[index] = true;
@@ -215,18 +212,18 @@ impl Reducer {
                 self.complete(state, unused)?;
             }
         }
-        state.came[index] += 1;
+        state.arrived[index] += 1;
         let learning = self.settings.static_graph && !state.settled;
         if learning {
-            if state.came[index] == 1 {
+            if state.arrived[index] == 1 {
                 state.order.push(index);
             }
             return Ok(());
         }
-        if state.came[index] < state.expected[index] {
+        if state.arrived[index] < state.expected[index] {
             return Ok(());
         }
-        if state.came[index] > state.expected[index] || state.unused[index] {
+        if state.arrived[index] > state.expected[index] || state.unused[index] {
             return Err(Error::autograd(format!(
                 "DistributedDataParallel: the gradient of {} came more than once in one backward pass, or it came although the forward pass did not use the \
                  parameter. Pass everything the loss is made of out of the forward pass, or promise static_graph(true)",
@@ -317,8 +314,8 @@ impl Reducer {
         let state = &mut *guard;
         if self.settings.static_graph && !state.settled {
             for index in 0..self.parameters.len() {
-                state.expected[index] = state.came[index].max(1);
-                state.unused[index] = state.came[index] == 0;
+                state.expected[index] = state.arrived[index].max(1);
+                state.unused[index] = state.arrived[index] == 0;
             }
             for index in 0..self.parameters.len() {
                 self.complete(state, index)?;
@@ -326,7 +323,7 @@ impl Reducer {
         }
         if state.next < state.buckets.len() {
             let missing: Vec<&str> = (0..self.parameters.len())
-                .filter(|&i| state.came[i] < state.expected[i] && !state.unused[i])
+                .filter(|&i| state.arrived[i] < state.expected[i] && !state.unused[i])
                 .map(|i| self.parameters[i].0.as_str())
                 .collect();
             state.begin();
@@ -455,7 +452,7 @@ impl State {
         self.under_way = false;
         self.next = 0;
         self.order.clear();
-        self.came.fill(0);
+        self.arrived.fill(0);
         for bucket in &mut self.buckets {
             bucket.pending = bucket.members.len();
         }

@@ -6,6 +6,7 @@ use super::table::Op;
 use super::{DEFAULT_TIMEOUT, Store, StoreServer, millis, timed_out};
 use crate::launch::{Environment, Rendezvous, Secret, resolve};
 use crate::net;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -148,8 +149,8 @@ impl TcpStore {
             }
             if !noticed && started.elapsed() > NOTICE {
                 noticed = true;
-                eprintln!(
-                    "rushlight: no store of this job at {host}, port {}, for {} s (last: {last}); trying for {} s",
+                rushlight_core::warn!(
+                    "no store of this job at {host}, port {}, for {} s (last: {last}); trying for {} s",
                     net::list(ports),
                     NOTICE.as_secs(),
                     timeout.as_secs()
@@ -177,7 +178,7 @@ impl TcpStore {
 
     /// This machine's address on the route to the server.
     pub fn local_ip(&self) -> Option<std::net::IpAddr> {
-        let stream = self.stream.lock().unwrap_or_else(|e| e.into_inner());
+        let stream = lock(&self.stream);
         stream.as_ref()?.stream.local_addr().ok().map(|a| a.ip())
     }
 
@@ -295,8 +296,8 @@ fn read_patiently(
                 if notice.take_if(|at| started.elapsed() >= *at).is_some() {
                     let peer =
                         stream.peer_addr().map_or_else(|_| "the store".to_owned(), |a| format!("the store at {a}"));
-                    eprintln!(
-                        "rushlight: {peer} has not answered for {} s: rank 0 is stopped or overloaded; waiting up to {} s \
+                    rushlight_core::warn!(
+                        "{peer} has not answered for {} s: rank 0 is stopped or overloaded; waiting up to {} s \
                          ({PATIENCE_VARIABLE})",
                         started.elapsed().as_secs(),
                         patience.as_secs()
@@ -352,7 +353,7 @@ impl Store for TcpStore {
 
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
         let message = frame::request(op, millis(timeout), args)?;
-        let mut guard = self.stream.lock().unwrap_or_else(|e| e.into_inner());
+        let mut guard = lock(&self.stream);
         let lost =
             |why: &str| Error::io(format!("store: the connection to the store at {} is lost: {why}", self.address));
         let mut dialled = guard.take().ok_or_else(|| lost("an earlier call failed"))?;

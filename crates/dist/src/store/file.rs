@@ -2,6 +2,7 @@
 
 use super::table::{Op, Outcome, Table};
 use super::{DEFAULT_TIMEOUT, Store, frame, millis, timed_out};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -63,7 +64,7 @@ impl FileStore {
     }
 
     fn once(&self, op: Op, args: &[&[u8]]) -> Result<Outcome> {
-        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        let mut state = lock(&self.state);
         let file = state.file.clone();
         let _lock = Lock::take(&file)?;
         state.catch_up().map_err(|e| e.within(&format!("FileStore {}", self.path.display())))?;

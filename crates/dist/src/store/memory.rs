@@ -3,6 +3,7 @@
 use super::table::{Op, Outcome, Table};
 use super::{DEFAULT_TIMEOUT, Store, millis, timed_out};
 use rushlight_core::Result;
+use rushlight_core::sync::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ impl Store for HashStore {
 
     fn call(&self, op: Op, args: &[&[u8]], timeout: Duration) -> Result<Vec<Vec<u8>>> {
         let started = Instant::now();
-        let mut table = self.table.lock().unwrap_or_else(|e| e.into_inner());
+        let mut table = lock(&self.table);
         loop {
             match table.apply(op, args)? {
                 Outcome::Done(values) => {

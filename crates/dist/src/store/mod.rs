@@ -160,7 +160,7 @@ fn timed_out(op: Op, args: &[impl AsRef<[u8]>], timeout: Duration) -> Error {
         .map(|(_, key)| String::from_utf8_lossy(key.as_ref()).into_owned())
         .collect();
     let more = if args.len() > 4 { ", …" } else { "" };
-    Error::io(format!(
+    Error::timeout(format!(
         "store: {op:?} timed out after {} s waiting for {}{more}",
         timeout.as_secs_f32(),
         keys.join(", ")

@@ -5,6 +5,7 @@ use super::frame::{self, MAX_FRAME, Status};
 use super::table::{Op, Outcome, Table};
 use crate::launch::Secret;
 use crate::net;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::io::{ErrorKind, Read, Write};
@@ -77,7 +78,7 @@ impl StoreServer {
         self.shared.stop.store(true, Relaxed);
         // SAFETY: the descriptor is open; an eventfd takes eight bytes.
         unsafe { libc::write(self.shared.wake.as_raw_fd(), 1u64.to_ne_bytes().as_ptr().cast(), 8) };
-        if let Some(thread) = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take() {
+        if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
     }
@@ -473,7 +474,7 @@ impl Serving {
         let count = self.shared.refused.fetch_add(1, Relaxed) + 1;
         // A port scan must not fill the log.
         if count <= 10 || count.is_power_of_two() {
-            eprintln!("rushlight: the store refused a connection from {peer}: {why} ({count} so far)");
+            rushlight_core::warn!("the store refused a connection from {peer}: {why} ({count} so far)");
         }
     }
 }

@@ -381,9 +381,10 @@ impl Checkpoints {
             return Err(e);
         }
         if self.ranks.as_ref().is_none_or(|ranks| ranks.rank == 0) {
-            eprintln!(
-                "rushlight: a checkpoint was not saved, the one before stays the newest; failure {} in a row, {} are tolerated: {e}",
-                self.failures, self.tolerate
+            rushlight_core::warn!(
+                "a checkpoint was not saved, the one before stays the newest; failure {} in a row, {} are tolerated: {e}",
+                self.failures,
+                self.tolerate
             );
         }
         Ok(())
@@ -466,7 +467,7 @@ impl Drop for Checkpoints {
     /// Waits for the last checkpoint.
     fn drop(&mut self) {
         if let Err(e) = self.finish() {
-            eprintln!("rushlight: the last checkpoint was not saved: {e}");
+            rushlight_core::warn!("the last checkpoint was not saved: {e}");
         }
     }
 }

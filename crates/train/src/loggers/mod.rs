@@ -104,7 +104,7 @@ impl Loggers {
         self.all.retain_mut(|logger| match act(&mut **logger) {
             Ok(()) => true,
             Err(e) => {
-                eprintln!("rushlight: logger {} failed and gets nothing more: {e}", logger.name());
+                rushlight_core::warn!("logger {} failed and gets nothing more: {e}", logger.name());
                 false
             }
         });

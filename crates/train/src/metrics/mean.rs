@@ -2,6 +2,7 @@
 
 use super::sums::{Sums, metric};
 use crate::ranks::Ranks;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
@@ -51,7 +52,7 @@ impl RunningMean {
     }
 
     fn values(&self) -> MutexGuard<'_, VecDeque<f64>> {
-        self.values.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.values)
     }
 
     /// Adds a value.

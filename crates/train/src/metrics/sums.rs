@@ -1,15 +1,12 @@
 //! Running sums of metrics.
 
 use crate::ranks::Ranks;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::{Dict, Value};
 use rushlight_tensor::{Tensor, cat};
-use std::sync::{Arc, Mutex, MutexGuard};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
+use std::sync::{Arc, Mutex};
 
 /// Sums in `f64` on the device of the data. Clones share their state.
 #[derive(Clone, Debug, Default)]

@@ -78,7 +78,7 @@ impl Engine {
     fn without_capture(&mut self, device: Device, why: &str) {
         self.capture.set_enabled(false);
         if !device.is_cpu() && !std::mem::replace(&mut self.told, true) {
-            eprintln!("rushlight: steps are not captured: {why}");
+            rushlight_core::warn!("steps are not captured: {why}");
         }
     }
 

@@ -253,7 +253,7 @@ impl Trainer {
     fn report(&mut self, what: &str, values: &[(String, f64)]) {
         let text: Vec<String> =
             values.iter().map(|(name, value)| format!("{name} {}", crate::progress::short(*value))).collect();
-        self.progress.say(&format!("{what}: {}", text.join(", ")), true);
+        self.progress.print_line(&format!("{what}: {}", text.join(", ")), true);
         self.run.loggers.flush();
     }
 }

@@ -81,7 +81,7 @@ impl Trainer {
             for callback in &mut self.callbacks {
                 let _ = callback.on_exception(&mut self.run, model, e);
             }
-            self.progress.say(&format!("training ended with an error: {e}"), false);
+            self.progress.print_line(&format!("training ended with an error: {e}"), false);
             self.run.loggers.flush();
             return result;
         }
@@ -89,7 +89,7 @@ impl Trainer {
             if !self.options.progress {
                 eprintln!("{text}");
             }
-            self.progress.say(&text, true);
+            self.progress.print_line(&text, true);
         }
         self.checkpoints.iter_mut().try_for_each(|checkpoints| checkpoints.finish())?;
         let metrics: Vec<(String, f64)> = self.run.metrics.iter().map(|(k, v)| (k.clone(), *v)).collect();
@@ -127,7 +127,7 @@ impl Trainer {
         self.open_loggers(model)?;
         if let (Some(path), 0) = (&self.resumed_from, self.ranks.rank()) {
             let line = format!("resumed from '{}' at step {}", path.display(), self.run.global_step);
-            self.progress.say(&line, true);
+            self.progress.print_line(&line, true);
         }
         if self.resumed_from.is_none() {
             self.sanity_check(model, val)?;
@@ -173,7 +173,7 @@ impl Trainer {
             self.report_benchmark(&fit);
         }
         if let Some(reason) = self.run.stop.clone() {
-            self.progress.say(&format!("training ended: {reason}"), true);
+            self.progress.print_line(&format!("training ended: {reason}"), true);
         }
         Ok(())
     }
@@ -469,7 +469,7 @@ impl Trainer {
             parts.push(format!("peak {}", bytes(memory.peak as f64)));
         }
         let line = parts.join("  ");
-        self.progress.say(&line, true);
+        self.progress.print_line(&line, true);
     }
 
     fn save_if_due<M: TrainModule>(&mut self, fit: &Fit<M>) -> Result<()> {
@@ -502,7 +502,7 @@ impl Trainer {
                 saved.and(finished)
             });
             if let Err(e) = saved {
-                eprintln!("rushlight: training ended ({error}), and the checkpoint of it was not saved: {e}");
+                rushlight_core::warn!("training ended ({error}), and the checkpoint of it was not saved: {e}");
             }
         }
     }
@@ -517,7 +517,7 @@ impl Trainer {
         };
         let line =
             format!("loader {waited:.2} s, steps {worked:.2} s: {:.1} % waiting for data{advice}", share * 100.0);
-        self.progress.say(&line, true);
+        self.progress.print_line(&line, true);
         let _ = self.run.log("data_wait_fraction", share);
     }
 }

@@ -123,7 +123,7 @@ impl Trainer {
                     return Ok(());
                 };
                 for (path, why) in &restored.skipped {
-                    eprintln!("rushlight: the checkpoint '{}' is damaged and was passed over: {why}", path.display());
+                    rushlight_core::warn!("the checkpoint '{}' is damaged and was passed over: {why}", path.display());
                 }
                 let mut own = Held(Value::None);
                 let random = default_generator().state();

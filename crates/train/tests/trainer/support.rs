@@ -1,6 +1,7 @@
 //! A small model and its data.
 
 use rushlight_core::rng::manual_seed;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, Result};
 use rushlight_data::{DataLoader, TensorDataset};
 use rushlight_nn::{Dropout, Forward, Linear, Module};
@@ -126,7 +127,7 @@ pub fn loader(samples: usize, shuffle: bool) -> Result<Loader> {
 /// Tests of one process share the random generator: those that compare bits take turns.
 pub fn alone() -> std::sync::MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let turn = lock(&TURN);
     manual_seed(7);
     turn
 }

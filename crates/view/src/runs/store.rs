@@ -5,6 +5,7 @@ use super::run::{Run, Source};
 use super::scan::{Files, scan};
 use super::tables::{MAX_LINE, csv_rows, json_row, whole_lines};
 use super::tail::{Grown, Tail};
+use rushlight_core::sync::lock;
 use rushlight_train::loggers::tensorboard::EventParser;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
@@ -64,7 +65,7 @@ impl Store {
 
     /// Locks the state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     /// Waits until the version changes, or until a timeout.

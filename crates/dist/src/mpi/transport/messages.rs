@@ -3,7 +3,7 @@
 use super::MpiTransport;
 use crate::comm::{Call, Span};
 use crate::mpi::abi::Handle;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,8 +38,8 @@ impl MpiTransport {
             // SAFETY: by contract.
             let status = unsafe { self.wait(request, name, call) }.map_err(|e| {
                 let (rank, seconds) = (self.ranks[peer], call.limit.timeout.as_secs_f32());
-                match e.to_string().starts_with("timed out") {
-                    true => Error::io(format!("timed out after {seconds} s waiting for rank {rank}")),
+                match e.kind() == ErrorKind::Timeout {
+                    true => Error::timeout(format!("timed out after {seconds} s waiting for rank {rank}")),
                     false => Error::new(e.kind(), format!("{e} (with rank {rank})")),
                 }
             })?;

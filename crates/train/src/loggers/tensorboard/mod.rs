@@ -211,7 +211,7 @@ fn collect(module: &dyn Module, name: &str, nodes: &mut Vec<Node>) {
 impl Drop for EventWriter {
     fn drop(&mut self) {
         if let Err(e) = self.flush() {
-            eprintln!("rushlight: {e}");
+            rushlight_core::warn!("{e}");
         }
     }
 }

@@ -1,0 +1,204 @@
+//! Memory, communication and time of a step.
+
+use super::machine::Machine;
+use super::model::Model;
+use rushlight_core::{Error, Result};
+
+/// Which activations are computed again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recompute {
+    /// None: all are kept.
+    None,
+    /// All of a block: only its input is kept.
+    Full,
+}
+
+/// How a job splits a model. The product of the sizes is the number of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strategy {
+    /// Data parallel.
+    pub data: usize,
+    /// Tensor parallel.
+    pub tensor: usize,
+    /// Pipeline stages.
+    pub pipeline: usize,
+    /// ZeRO's stage: 0 to 3.
+    pub zero: usize,
+    /// Sequences of a microbatch.
+    pub microbatch: usize,
+    /// What is computed again.
+    pub recompute: Recompute,
+}
+
+/// A model, a machine, a number of devices and a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// The model.
+    pub model: Model,
+    /// The machine.
+    pub machine: Machine,
+    /// Devices in all.
+    pub devices: usize,
+    /// Sequences of a step, over all devices.
+    pub batch: usize,
+}
+
+/// What a step takes on a rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Microbatches of a step.
+    pub microbatches: usize,
+    /// Bytes of weights, gradients and optimizer state.
+    pub state: f64,
+    /// Bytes of activations.
+    pub activations: f64,
+    /// Bytes sent in a step.
+    pub sent: f64,
+    /// The idle share of the pipeline.
+    pub bubble: f64,
+    /// Seconds of computing.
+    pub compute: f64,
+    /// Seconds of communication that does not overlap.
+    pub exposed: f64,
+    /// Seconds of a step.
+    pub seconds: f64,
+    /// The share of the machine's peak.
+    pub utilisation: f64,
+    /// Tokens per second of a device.
+    pub tokens: f64,
+}
+
+impl Estimate {
+    /// Bytes that a rank needs; a tenth is added for the allocator and the libraries.
+    pub fn memory(&self) -> f64 {
+        1.1 * (self.state + self.activations)
+    }
+}
+
+/// The share of the backward pass that gradients' communication overlaps with.
+const OVERLAP: f64 = 0.8;
+
+/// The width of a model at which half of the reachable rate is lost; from Megatron's 1.7B to 462B on H100.
+const WIDTH: f64 = 900.0;
+
+/// Estimates a step.
+pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
+    let Job { model, machine, devices, batch } = *job;
+    let Strategy { data, tensor, pipeline, zero, microbatch, recompute } = strategy;
+    let fail = |what: String| Err(Error::value(format!("plan: {what}")));
+    if data * tensor * pipeline != devices {
+        return fail(format!("{data} x {tensor} x {pipeline} ranks are not {devices} devices"));
+    }
+    if !model.heads.is_multiple_of(tensor) || !model.layers.is_multiple_of(pipeline) || zero > 3 {
+        return fail(format!(
+            "{} heads and {} layers do not split by {tensor} and {pipeline}",
+            model.heads, model.layers
+        ));
+    }
+    if microbatch == 0 || !batch.is_multiple_of(data * microbatch) {
+        return fail(format!("a batch of {batch} does not split among {data} ranks in microbatches of {microbatch}"));
+    }
+    let microbatches = batch / (data * microbatch);
+    let (d, t, p, m) = (data as f64, tensor as f64, pipeline as f64, microbatches as f64);
+    let (h, s) = (model.hidden as f64, model.sequence as f64);
+    let layers = (model.layers / pipeline) as f64;
+    // The first or last stage has the embeddings too.
+    let own = (model.block() * layers + model.embeddings() / p.min(2.0)) / t;
+
+    // Weights and gradients in bf16, moments and the master copy in f32.
+    let [weights, gradients, moments] =
+        [(2.0, 3), (2.0, 2), (12.0, 1)].map(|(bytes, from)| if zero >= from { bytes * own / d } else { bytes * own });
+    let gathered = if zero == 3 { 2.0 * 2.0 * model.block().max(model.embeddings() / 2.0) / t } else { 0.0 };
+    let state = weights + gradients + moments + gathered;
+
+    // Bytes of a block's activations for a token: 34 with fused attention (Korthikanti et al.), 2 of its input.
+    let tokens = microbatch as f64 * s;
+    let whole = 34.0 * tokens * h / t;
+    let held = p.min(m);
+    let logits = 6.0 * tokens * model.vocabulary as f64 / t;
+    let activations = match recompute {
+        Recompute::None => whole * layers * held + logits,
+        Recompute::Full => 2.0 * tokens * h * layers * held + whole + logits,
+    };
+
+    let again = if recompute == Recompute::Full { 4.0 / 3.0 } else { 1.0 };
+    // Narrow models have smaller products and relatively more of everything else.
+    let rate = machine.peak * machine.reach * h / (h + WIDTH);
+    let compute = m * tokens * model.operations() / (t * p) * again / rate;
+
+    // Tensor parallel: two all-reduces forward, two backward, two more where blocks are computed again.
+    let passes = if recompute == Recompute::Full { 6.0 } else { 4.0 };
+    let one = 2.0 * (t - 1.0) / t * tokens * h * 2.0;
+    let tensor_bytes = m * layers * passes * one;
+    let link = |ranks: usize| if ranks <= machine.devices { machine.inside } else { machine.between };
+    let latency = |ranks: f64| if ranks > 1.0 { machine.latency * ranks.log2() } else { 0.0 };
+    let tensor_time = tensor_bytes / link(tensor) + m * layers * passes * latency(t);
+
+    // Pipeline: activations and gradients between neighbours, each split among the tensor-parallel ranks.
+    let pipe_bytes = if pipeline > 1 { 2.0 * m * tokens * h * 2.0 / t } else { 0.0 };
+    let pipe_time = pipe_bytes / machine.between * 0.5;
+
+    // Data parallel: gradients once a step; ZeRO-3 gathers the weights twice for each microbatch.
+    let around = (d - 1.0) / d * 2.0 * own;
+    let data_bytes = around * if zero == 3 { 1.0 + 2.0 * m } else { 2.0 };
+    let blocks = if zero == 3 { layers * (1.0 + 2.0 * m) } else { layers };
+    let data_time = data_bytes / link(data * tensor) + blocks * latency(d);
+    // Gradients overlap with the backward pass of the last microbatch, weights of ZeRO-3 with everything.
+    let hidden = OVERLAP * if zero == 3 { compute } else { compute / m * 2.0 / 3.0 };
+    let data_exposed = (data_time - hidden).max(0.05 * data_time);
+
+    let bubble = (p - 1.0) / (m + p - 1.0);
+    let update = 20.0 * own / if zero > 0 { d } else { 1.0 } / 1e12;
+    let exposed = tensor_time + pipe_time;
+    let seconds = (compute + exposed) / (1.0 - bubble) + data_exposed + update;
+    let useful = (batch * model.sequence) as f64;
+    Ok(Estimate {
+        strategy,
+        microbatches,
+        state,
+        activations,
+        sent: tensor_bytes + pipe_bytes + data_bytes,
+        bubble,
+        compute,
+        exposed: exposed + data_exposed,
+        seconds,
+        utilisation: useful * model.operations() / (seconds * devices as f64 * machine.peak),
+        tokens: useful / (seconds * devices as f64),
+    })
+}
+
+/// Every strategy that fits the devices' memory, the fastest first.
+pub fn plans(job: &Job) -> Vec<Estimate> {
+    let mut found = Vec::new();
+    let powers = |most: usize| (0..=most.max(1).ilog2()).map(|i| 1usize << i).filter(move |&n| n <= most);
+    // Tensor parallelism stays within a node.
+    let tensors = powers(job.machine.devices).filter(|t| job.model.heads.is_multiple_of(*t));
+    for tensor in tensors {
+        for pipeline in (1..=job.model.layers).filter(|p| job.model.layers.is_multiple_of(*p)) {
+            if !job.devices.is_multiple_of(tensor * pipeline) {
+                continue;
+            }
+            let data = job.devices / (tensor * pipeline);
+            for zero in 0..=3 {
+                // With one rank all stages are the same; with a pipeline only the optimizer's state is split.
+                if (data == 1 && zero > 0) || (pipeline > 1 && zero > 1) {
+                    continue;
+                }
+                for microbatch in powers(8) {
+                    for recompute in [Recompute::None, Recompute::Full] {
+                        let strategy = Strategy { data, tensor, pipeline, zero, microbatch, recompute };
+                        if let Ok(one) = estimate(job, strategy)
+                            && one.memory() <= job.machine.memory
+                        {
+                            found.push(one);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    found.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.memory().total_cmp(&b.memory())));
+    found
+}

@@ -1,0 +1,17 @@
+//! `rushlight plan`: what a training step of a transformer would take on a machine, for each way to split it.
+//!
+//! A [`Model`] and a [`Machine`] are constants; a [`Strategy`] is a mesh of ranks and options. [`estimate`] gives the
+//! memory of a rank, the bytes it communicates, the pipeline's bubble and the time of a step; [`plans`] tries every
+//! strategy and sorts those that fit by time.
+//!
+//! Constants of machines are published ones: peaks and links from the vendors and the machines' manuals, the share of
+//! the peak that large products reach from published training runs. Estimates are to choose between strategies; tests
+//! compare them with published throughputs.
+
+mod estimate;
+mod machine;
+mod model;
+
+pub use estimate::{Estimate, Job, Recompute, Strategy, estimate, plans};
+pub use machine::{MACHINES, Machine};
+pub use model::{MODELS, Model};

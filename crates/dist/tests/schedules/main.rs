@@ -1,0 +1,6 @@
+//! Pipeline schedules and plans: no process but this one.
+
+#![cfg(target_os = "linux")]
+
+mod pipeline;
+mod plan;
