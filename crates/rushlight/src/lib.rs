@@ -28,6 +28,10 @@ pub use rushlight_dist as dist;
 #[doc(inline)]
 pub use rushlight_engines as engines;
 #[doc(inline)]
+pub use rushlight_graph as graph;
+#[doc(inline)]
+pub use rushlight_graph::jit;
+#[doc(inline)]
 pub use rushlight_io as io;
 #[doc(inline)]
 pub use rushlight_nn as nn;
@@ -75,6 +79,7 @@ mod book {
         coming_from_pytorch "docs/book/src/coming-from-pytorch.md"
         captured_steps "docs/book/src/captured-steps.md"
         profiling "docs/book/src/profiling.md"
+        sharded "docs/book/src/sharded.md"
         extending_layer "docs/book/src/extending/layer.md"
     }
 }

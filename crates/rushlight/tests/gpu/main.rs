@@ -7,12 +7,13 @@ mod recurrent;
 mod streams;
 
 use rushlight::prelude::*;
+use rushlight_core::sync::lock;
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests take turns: the default generator is the process's.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&TURN)
 }
 
 /// The device to test on: `RUSHLIGHT_TEST_DEVICE`, else the CPU. Panics if the named device is missing.

@@ -4,7 +4,9 @@
 
 mod doctor;
 mod jobs;
+mod models;
 mod nodes;
+mod plan;
 mod ranks;
 mod support;
 mod training;

@@ -2,6 +2,9 @@
 //! of traces.
 
 mod doctor;
+mod model;
+#[cfg(target_os = "linux")]
+mod plan;
 mod trace;
 
 use std::ffi::OsString;
@@ -12,12 +15,16 @@ const USAGE: &str = "Usage: rushlight COMMAND
 
   run     Starts the ranks of a job: rushlight run [OPTIONS] [-m] PROGRAM [ARGS]...
   job     Writes a batch script: rushlight job --scheduler slurm|pbs|flux|kubernetes [OPTIONS] PROGRAM [ARGS]...
+  plan    Says how to split a model over a machine: rushlight plan --model 70b --nodes 16
   doctor  Says what this machine has, and what is missing
   ui      Shows training runs in a browser: rushlight ui [OPTIONS] [DIR]
   top     Shows GPUs and processors in the terminal, of this machine or of a job's nodes
   trace   Says where a step's time went: rushlight trace FILE, a trace of the profiler's or of PyTorch's
+  show    Prints an exported model: rushlight show MODEL
+  bench   Times an exported model: rushlight bench MODEL [OPTIONS]
+  convert Converts models and files of weights: rushlight convert A B
 
-run and job are for Linux.
+run, job and plan are for Linux.
 
 `rushlight COMMAND --help` says more.";
 
@@ -32,10 +39,13 @@ fn main() -> ExitCode {
         ("run", rest) => exit(rushlight_launch::run(rest, &myself("run"))),
         #[cfg(target_os = "linux")]
         ("job", rest) => exit(rushlight_launch::job(rest)),
+        #[cfg(target_os = "linux")]
+        ("plan", rest) => plan::plan(rest),
         ("doctor", rest) => doctor::doctor(rest),
         ("ui", rest) => ExitCode::from(rushlight_view::ui(rest)),
         ("top", rest) => ExitCode::from(rushlight_view::top(rest, &myself("top"))),
         ("trace", rest) => trace::trace(rest),
+        ("show" | "bench" | "convert", rest) => model::command(&command, rest),
         ("-h" | "--help" | "help", _) => {
             print(USAGE);
             ExitCode::SUCCESS

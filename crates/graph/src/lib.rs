@@ -1,0 +1,44 @@
+//! Models that leave their source: programs of PyTorch's ops, run without the code that made them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`script`] | the language: a subset of Python, as TorchScript archives have it |
+//! | [`ops`] | the ops a program may call: the table of the Python and C fronts, under aten's names too |
+//! | [`Model`] | a program with its weights: `.rlm` files, TorchScript archives, ONNX files |
+//! | [`onnx`] | ONNX files |
+//!
+//! A program can call the ops of the table and nothing else: it has no files, no network, no Python. A
+//! hostile file gives an error, at worst a long computation.
+
+mod device;
+mod dispatch;
+mod dtype;
+mod error;
+mod interpret;
+mod ivalue;
+mod model;
+pub mod onnx;
+pub mod ops;
+mod params;
+mod rows;
+pub mod script;
+mod unit;
+// Generators of random numbers and names of results are Python's.
+#[allow(dead_code)]
+mod value;
+
+pub use ivalue::{IValue, Object};
+pub use model::Model;
+pub use unit::Unit;
+
+/// PyTorch's `torch.jit`: reading archives of traced and scripted modules.
+pub mod jit {
+    use crate::Model;
+    use rushlight_core::Result;
+    use std::path::Path;
+
+    /// Reads an archive written by `torch.jit.save`, or a `.rlm` file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Model> {
+        Model::load(path)
+    }
+}

@@ -1,0 +1,11 @@
+//! Programs: TorchScript archives by PyTorch, `.rlm` files, hostile files.
+
+mod onnx;
+mod rlm;
+mod torchscript;
+
+use std::path::PathBuf;
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/script")
+}

@@ -1,0 +1,76 @@
+use crate::fixtures;
+use crate::torchscript::{archives, check};
+use rushlight_graph::Model;
+use rushlight_tensor::Tensor;
+use rushlight_tensor::state::StateDict;
+
+fn saved(model: &Model, name: &str) -> Model {
+    let path = std::env::temp_dir().join(format!("rushlight-{}-{name}.rlm", std::process::id()));
+    model.save(&path).unwrap();
+    let back = Model::load(&path);
+    std::fs::remove_file(&path).unwrap();
+    back.unwrap()
+}
+
+#[test]
+fn torchscript_archives_become_rlm_files() {
+    for name in archives() {
+        let model = Model::load(fixtures().join(format!("{name}.pt"))).unwrap();
+        let back = saved(&model, &name);
+        check(&back, &name);
+        assert_eq!(back.text().unwrap(), model.text().unwrap(), "{name}");
+    }
+}
+
+const TEXT: &str = r#"
+def forward(x: float32[batch, length, 4], y: float32[batch, 4]):
+  n = torch.size(x, 0)
+  w = weight("w")
+  a = nn.functional.linear(x, w, None)
+  b = Tensor.reshape(a, [n * torch.size(x, 1), 3])
+  return (b, torch.sum(y, [1], True) if n > 1 else y)
+"#;
+
+fn example() -> Model {
+    let weights = StateDict::from_iter([("w".to_string(), Tensor::ones([3, 4]).unwrap())]);
+    Model::from_text(TEXT, weights).unwrap()
+}
+
+#[test]
+fn sizes_with_names_are_free_and_checked() {
+    let model = saved(&example(), "sizes");
+    let run = |x: &[usize], y: &[usize]| {
+        let inputs = [Tensor::ones(x).unwrap().into(), Tensor::ones(y).unwrap().into()];
+        model.forward(&inputs).map(|out| {
+            let mut all = Vec::new();
+            out.tensors(&mut all);
+            all.iter().map(|t| t.shape().to_vec()).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(run(&[2, 5, 4], &[2, 4]).unwrap(), [vec![10, 3], vec![2, 1]]);
+    assert_eq!(run(&[1, 7, 4], &[1, 4]).unwrap(), [vec![7, 3], vec![1, 4]]);
+    for (x, y, message) in [
+        (&[2, 5, 4][..], &[3, 4][..], "'batch') must be 2, got 3"),
+        (&[2, 5, 5], &[2, 4], "must be 4, got 5"),
+        (&[2, 4], &[2, 4], "takes 3 dimensions"),
+    ] {
+        let error = run(x, y).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    let wrong = [Tensor::zeros([2, 5, 4]).unwrap().to_dtype(rushlight_core::DType::F64).unwrap().into()];
+    assert!(model.forward(&wrong).err().unwrap().to_string().contains("takes float32, got float64"));
+}
+
+#[test]
+fn texts_that_are_no_programs_give_errors() {
+    for (text, message) in [
+        ("def g(x):\n  return x\n", "no function 'forward'"),
+        ("def forward(x:\n  return x\n", "unexpected"),
+        ("def forward(x):\n  return weight(\"v\")\n", "weight 'v'"),
+        ("def forward(x):\n  with x:\n    pass\n", "not supported"),
+    ] {
+        let made = Model::from_text(text, StateDict::new());
+        let error = made.and_then(|m| m.forward(&[Tensor::ones([1]).unwrap().into()])).err().unwrap().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}

@@ -1,0 +1,230 @@
+//! `rushlight plan`: how to split a model over a machine.
+
+use crate::{complain, print};
+use rushlight::dist::plan::{Estimate, Job, MACHINES, MODELS, Machine, Model, Recompute, plans};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::process::ExitCode;
+
+const USAGE: &str = "Usage: rushlight plan --model NAME --nodes N [OPTIONS]
+
+Estimates a training step of a transformer for every way to split it: memory of a rank, communication, bubble, time.
+Recommends the fastest that fits.
+
+  --model NAME      7b, 8b, 70b, 405b, 1.5b, 22b, 175b or 1t
+  --machine NAME    h100 (default), frontier or aurora
+  --nodes N         nodes (default 1)
+  --gpus N          devices a node (default the machine's)
+  --batch N         sequences of a step (default 4 Mi tokens)
+  --sequence N      tokens of a sequence (default the model's)
+  --rows N          strategies to show (default 8)
+  --write FILE      writes the recommended configuration as JSON
+  --scaling         shows 7b, 70b and 1t on 1,024 and 16,384 devices of each machine, beside published figures";
+
+struct Options {
+    model: Option<Model>,
+    machine: Machine,
+    nodes: usize,
+    gpus: Option<usize>,
+    batch: Option<usize>,
+    sequence: Option<usize>,
+    rows: usize,
+    write: Option<String>,
+    scaling: bool,
+}
+
+fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
+    let machine = MACHINES[0];
+    let (model, gpus, batch, sequence, write) = (None, None, None, None, None);
+    let mut options = Options { model, machine, nodes: 1, gpus, batch, sequence, rows: 8, write, scaling: false };
+    let mut words = arguments.iter().map(|word| word.to_string_lossy().into_owned());
+    while let Some(word) = words.next() {
+        let (name, mut value) = match word.split_once('=') {
+            Some((name, value)) => (name.to_string(), Some(value.to_string())),
+            None => (word.clone(), None),
+        };
+        let mut text = || value.take().or_else(|| words.next()).ok_or(format!("{name} needs a value"));
+        let number = |text: String| match text.parse::<usize>() {
+            Ok(n) if n > 0 => Ok(n),
+            _ => Err(format!("{name} needs a positive number, got '{text}'")),
+        };
+        let names = |all: Vec<&str>| all.join(", ");
+        match name.as_str() {
+            "-h" | "--help" => return Ok(None),
+            "--model" => {
+                let text = text()?;
+                let known = || names(MODELS.iter().map(|m| m.name).collect());
+                options.model =
+                    Some(Model::named(&text).ok_or_else(|| format!("there is no model '{text}': {}", known()))?);
+            }
+            "--machine" => {
+                let text = text()?;
+                let known = || names(MACHINES.iter().map(|m| m.name).collect());
+                options.machine =
+                    Machine::named(&text).ok_or_else(|| format!("there is no machine '{text}': {}", known()))?;
+            }
+            "--nodes" => options.nodes = number(text()?)?,
+            "--gpus" => options.gpus = Some(number(text()?)?),
+            "--batch" => options.batch = Some(number(text()?)?),
+            "--sequence" => options.sequence = Some(number(text()?)?),
+            "--rows" => options.rows = number(text()?)?,
+            "--write" => options.write = Some(text()?),
+            "--scaling" => options.scaling = true,
+            _ => return Err(format!("there is no option {name}")),
+        }
+    }
+    Ok(Some(options))
+}
+
+pub fn plan(arguments: &[OsString]) -> ExitCode {
+    match parse(arguments) {
+        Ok(None) => print(USAGE),
+        Ok(Some(options)) if options.scaling => print(&scaling()),
+        Ok(Some(options)) => match shown(&options) {
+            Ok(text) => print(&text),
+            Err(e) => {
+                complain(&format!("rushlight plan: {e}"));
+                return ExitCode::FAILURE;
+            }
+        },
+        Err(e) => {
+            complain(&format!("rushlight plan: {e}\n\n{USAGE}"));
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn mesh(one: &Estimate) -> String {
+    let s = &one.strategy;
+    format!("dp {} x tp {} x pp {}", s.data, s.tensor, s.pipeline)
+}
+
+fn shown(options: &Options) -> Result<String, String> {
+    let mut model = options.model.ok_or("--model is missing")?;
+    if let Some(sequence) = options.sequence {
+        model.sequence = sequence;
+    }
+    let mut machine = options.machine;
+    machine.devices = options.gpus.unwrap_or(machine.devices);
+    let devices = options.nodes * machine.devices;
+    let batch = options.batch.unwrap_or((4 << 20) / model.sequence);
+    let job = Job { model, machine, devices, batch };
+    let found = plans(&job);
+    let mut text = format!(
+        "{}: {:.2} billion parameters, sequences of {}, a batch of {batch}, on {devices} devices ({})\n\n",
+        model.name,
+        model.parameters() / 1e9,
+        model.sequence,
+        machine.device
+    );
+    let Some(first) = found.first() else {
+        return Err(format!(
+            "nothing fits {devices} devices of {:.0} GB each with a batch of {batch} sequences: use more nodes, another \
+             batch or a shorter sequence",
+            machine.memory / 1e9
+        ));
+    };
+    text += "| mesh | ZeRO | microbatch | recompute | memory GB | sent GB | bubble | step s | tokens/s/device | of peak |\n";
+    text += "|---|---|---|---|---|---|---|---|---|---|\n";
+    // The best of each mesh and stage: other microbatches are variants of it.
+    let mut seen = Vec::new();
+    for one in &found {
+        let key = (one.strategy.data, one.strategy.tensor, one.strategy.pipeline, one.strategy.zero);
+        if seen.contains(&key) || seen.len() == options.rows {
+            continue;
+        }
+        seen.push(key);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} x {} | {} | {:.1} | {:.1} | {:.1} % | {:.3} | {:.0} | {:.1} % |",
+            mesh(one),
+            one.strategy.zero,
+            one.microbatches,
+            one.strategy.microbatch,
+            if one.strategy.recompute == Recompute::Full { "blocks" } else { "none" },
+            one.memory() / 1e9,
+            one.sent / 1e9,
+            100.0 * one.bubble,
+            one.seconds,
+            one.tokens,
+            100.0 * one.utilisation
+        );
+    }
+    let _ = write!(text, "\nRecommended: {}, ZeRO {}", mesh(first), first.strategy.zero);
+    if let Some(path) = &options.write {
+        std::fs::write(path, configuration(&job, first)).map_err(|e| format!("cannot write '{path}': {e}"))?;
+        let _ = write!(text, "; written to {path}");
+    }
+    Ok(text)
+}
+
+/// The recommended configuration.
+fn configuration(job: &Job, one: &Estimate) -> String {
+    let s = &one.strategy;
+    let schedule = if s.pipeline > 1 { "\"1F1B\"" } else { "null" };
+    format!(
+        "{{\n  \"model\": \"{}\",\n  \"devices\": {},\n  \"mesh\": {{\"pp\": {}, \"dp\": {}, \"tp\": {}}},\n  \
+         \"zero_optimization\": {{\"stage\": {}}},\n  \"train_micro_batch_size_per_gpu\": {},\n  \
+         \"gradient_accumulation_steps\": {},\n  \"pipeline_schedule\": {schedule},\n  \
+         \"activation_checkpointing\": {},\n  \"bf16\": {{\"enabled\": true}}\n}}\n",
+        job.model.name,
+        job.devices,
+        s.pipeline,
+        s.data,
+        s.tensor,
+        s.zero,
+        s.microbatch,
+        one.microbatches,
+        s.recompute == Recompute::Full
+    )
+}
+
+/// Published shares of the peak, by machine and model.
+const PUBLISHED: &[(&str, &str, &str)] = &[
+    ("h100", "7b", "41 % (Megatron, 1.7B)"),
+    ("h100", "70b", "43 % (Llama 3 405B, 8,192); 38 to 41 % (16,384)"),
+    ("h100", "1t", "47 % (Megatron, 462B, 6,144)"),
+    ("frontier", "7b", "38 % (22B)"),
+    ("frontier", "70b", "36 % (175B, 1,024)"),
+    ("frontier", "1t", "32 % (1T, 3,072)"),
+    ("aurora", "7b", "31 %"),
+    ("aurora", "70b", "31 %"),
+    ("aurora", "1t", "31 %"),
+];
+
+fn scaling() -> String {
+    let mut text =
+        String::from("| machine | model | devices | batch, Mi tokens | mesh | ZeRO | step s | of peak | published |\n");
+    text += "|---|---|---|---|---|---|---|---|---|\n";
+    for machine in MACHINES {
+        for name in ["7b", "70b", "1t"] {
+            for (devices, tokens) in [(1024, 4 << 20), (16384, 16 << 20)] {
+                let Some(model) = Model::named(name) else { continue };
+                // Whole nodes of 12: a multiple of 12 near the number.
+                let devices = if machine.devices.is_power_of_two() { devices } else { devices / 16 * machine.devices };
+                let batch = if machine.devices.is_power_of_two() { tokens } else { tokens / 16 * 12 } / model.sequence;
+                let job = Job { model, machine: *machine, devices, batch };
+                let published =
+                    PUBLISHED.iter().find(|row| (row.0, row.1) == (machine.name, name)).map_or("", |row| row.2);
+                let head = format!(
+                    "| {} | {name} | {devices} | {:.0} |",
+                    machine.name,
+                    (batch * model.sequence) as f64 / 1048576.0
+                );
+                let _ = match plans(&job).first() {
+                    Some(one) => writeln!(
+                        text,
+                        "{head} {} | {} | {:.2} | {:.1} % | {published} |",
+                        mesh(one),
+                        one.strategy.zero,
+                        one.seconds,
+                        100.0 * one.utilisation
+                    ),
+                    None => writeln!(text, "{head} does not fit | | | | {published} |"),
+                };
+            }
+        }
+    }
+    text
+}
