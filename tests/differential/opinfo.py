@@ -32,8 +32,8 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 
 import rushlight as ours  # noqa: E402
 
-DTYPES = ["float32", "float64", "int64", "bool", "bfloat16"]
-TOLERANCE = {"bfloat16": 3e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-8}
+DTYPES = ["float32", "float64", "int64", "bool", "bfloat16", "complex64", "complex128"]
+TOLERANCE = {"bfloat16": 3e-2, "float16": 1e-2, "float32": 1e-4, "float64": 1e-8, "complex64": 1e-4, "complex128": 1e-8}
 SECONDS = 20
 
 
@@ -88,9 +88,9 @@ class Converter:
         return value
 
     def tensor(self, value):
-        if value.layout != torch.strided or value.is_quantized or value.is_complex():
+        if value.layout != torch.strided or value.is_quantized or value.dtype == torch.complex32:
             raise LeftOut(str(value.layout))
-        plain = value.detach()
+        plain = value.detach().resolve_conj().resolve_neg()
         if plain.dtype in (torch.bfloat16, torch.float16):
             made = ours.tensor(plain.float().numpy()).to(self(plain.dtype))
         else:
@@ -108,14 +108,14 @@ def function_of(info):
         found = ours
         for part in path.split("."):
             found = getattr(found, part, None)
-        if found is not None:
+        if found is not None and callable(found):
             return found
     return None
 
 
 def leaves(value):
     """Tensors and numbers of nested containers, in order."""
-    if isinstance(value, (torch.Tensor, ours.Tensor, int, float)):
+    if isinstance(value, (torch.Tensor, ours.Tensor, int, float, complex)):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
@@ -128,9 +128,11 @@ def array(value):
     if isinstance(value, torch.Tensor):
         value = value.detach().clone() if value._is_zerotensor() else value.detach()
         value = value.resolve_conj().resolve_neg()
+        value = value.to(torch.complex64) if value.dtype == torch.complex32 else value
         return (value.float() if value.dtype in (torch.bfloat16, torch.float16) else value).numpy()
     if isinstance(value, ours.Tensor):
         value = value.detach().cpu()
+        value = value.to(ours.complex64) if value.dtype == ours.complex32 else value
         return (value.float() if value.dtype in (ours.bfloat16, ours.float16) else value).numpy()
     return np.asarray(value)
 
@@ -148,7 +150,7 @@ def difference(expected, found, what, tolerance, shapes_only):
         return f"{what}: shape {b.shape} for {a.shape}"
     if shapes_only:
         return None
-    if a.dtype.kind == "f":
+    if a.dtype.kind in "fc":
         # An argument of a lower precision than the others has gradients of that precision.
         tolerance = max(tolerance, TOLERANCE.get(dtype_name(expected), 0.0))
         # Sums of 16-bit numbers are right to the precision of their largest terms.
@@ -156,13 +158,14 @@ def difference(expected, found, what, tolerance, shapes_only):
         scale = max(1.0, finite.max()) if tolerance > 1e-3 and finite.size else 1.0
         if np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
             return None
-        gap = np.abs(a.astype(float) - b.astype(float))
+        gap = np.abs(a.astype(complex) - b.astype(complex))
         return f"{what}: values differ by up to {np.nanmax(gap) if gap.size else 0:.3g}"
     return None if np.array_equal(a, b) else f"{what}: values differ"
 
 
 def gradients(library, results, inputs):
-    total = sum((r * r).sum() for r in results)
+    # The squared magnitude: a real number of real and complex results.
+    total = sum((r * r.conj()).sum().real for r in results)
     return library.autograd.grad(total, inputs, allow_unused=True)
 
 
@@ -206,7 +209,7 @@ def run_sample(info, function, sample, convert, kinds, tolerance):
         expected = list(leaves(info.op(sample.input, *sample.args, **sample.kwargs)))
     except Exception:
         return None  # A sample that PyTorch itself refuses.
-    if any(isinstance(v, torch.Tensor) and (v.is_complex() or v.layout != torch.strided) for v in expected):
+    if any(isinstance(v, torch.Tensor) and v.layout != torch.strided for v in expected):
         return None
     try:
         found = list(leaves(function(args[0], *args[1], **args[2])))
@@ -230,7 +233,7 @@ def run_entry(info, dtype, convert, kinds, samples):
     function = function_of(info)
     if function is None:
         return "no such name"
-    differentiable = info.supports_autograd and dtype.is_floating_point
+    differentiable = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     tolerance = TOLERANCE.get(str(dtype).split(".")[1], 1e-4)
     signal.alarm(SECONDS)
     try:

@@ -23,6 +23,7 @@
 #define RL_ERROR_UNSUPPORTED 9
 #define RL_ERROR_NUMERICAL 10
 #define RL_ERROR_IO 11
+#define RL_ERROR_TIMEOUT 12
 
 /* Kinds of values. */
 #define RL_DEFAULT 0 /* The parameter's default */

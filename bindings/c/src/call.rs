@@ -7,6 +7,7 @@ use crate::status::{rl_status, text};
 use crate::value::{Ints, MemoryFormat, Out, Value, Values};
 use crate::values::*;
 use crate::{device, dtype, rows};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::is_grad_enabled;
@@ -54,18 +55,19 @@ impl Form {
 }
 
 /// The namespaces and their prefixes in names.
-const SPACES: [(&str, Home); 4] = [
+const SPACES: [(&str, Home); 5] = [
     ("Tensor.", Home::Method),
     ("nn.functional.", Home::Functional),
     ("linalg.", Home::Linalg),
     ("special.", Home::Special),
+    ("fft.", Home::Fft),
 ];
 
 static FOUND: LazyLock<Mutex<HashMap<String, &'static rl_op>>> = LazyLock::new(Default::default);
 
 /// The op of a name: `add`, `Tensor.add_`, `nn.functional.relu`, or one with its signature.
 fn find(text: &str) -> Result<&'static rl_op> {
-    let mut found = FOUND.lock().unwrap_or_else(|e| e.into_inner());
+    let mut found = lock(&FOUND);
     if let Some(known) = found.get(text) {
         return Ok(known);
     }

@@ -3,6 +3,7 @@
 use crate::handle::put;
 use crate::status::{self, rl_status, text};
 use crate::{ABI_VERSION, dtype};
+use rushlight_core::sync::lock;
 use rushlight_core::{Device, Error, Result};
 use rushlight_tensor::Tensor;
 use std::ffi::c_char;
@@ -12,7 +13,7 @@ static DEFAULT: Mutex<Device> = Mutex::new(Device::Cpu);
 
 /// The device of new tensors.
 pub fn default() -> Device {
-    *DEFAULT.lock().unwrap_or_else(|e| e.into_inner())
+    *lock(&DEFAULT)
 }
 
 /// A copy of a tensor in pinned memory; unchanged without an accelerator, or if it copies from any memory.

@@ -20,6 +20,8 @@ pub enum Home {
     Linalg,
     /// `torch::special::name`.
     Special,
+    /// `torch::fft::name`.
+    Fft,
 }
 
 /// The kind of an op's result.

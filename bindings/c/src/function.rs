@@ -4,6 +4,7 @@ use crate::autograd::Context as Held;
 use crate::handle::{all, borrow, give, put, rl_tensor, take};
 use crate::status::{self, rl_status, text};
 use crate::tensor::rl_deleter;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::{self, Context, Function};
@@ -108,7 +109,7 @@ impl Function for Custom {
 /// Names of functions are leaked; a program has few.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut names = NAMES.lock().unwrap_or_else(|e| e.into_inner());
+    let mut names = lock(&NAMES);
     match names.iter().find(|n| **n == name) {
         Some(known) => known,
         None => {

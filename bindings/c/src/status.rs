@@ -22,6 +22,7 @@ pub const CODES: &[(&str, rl_status)] = &[
     ("RL_ERROR_UNSUPPORTED", 9),
     ("RL_ERROR_NUMERICAL", 10),
     ("RL_ERROR_IO", 11),
+    ("RL_ERROR_TIMEOUT", 12),
 ];
 
 fn code(kind: ErrorKind) -> rl_status {
@@ -36,6 +37,7 @@ fn code(kind: ErrorKind) -> rl_status {
         ErrorKind::Unsupported => 9,
         ErrorKind::Numerical => 10,
         ErrorKind::Io => 11,
+        ErrorKind::Timeout => 12,
         _ => 1,
     }
 }
@@ -51,6 +53,7 @@ fn kind(code: rl_status) -> ErrorKind {
         9 => ErrorKind::Unsupported,
         10 => ErrorKind::Numerical,
         11 => ErrorKind::Io,
+        12 => ErrorKind::Timeout,
         _ => ErrorKind::Value,
     }
 }

@@ -90,7 +90,8 @@ impl From<rushlight_core::Scalar> for rl_value {
             Scalar::Bool(b) => rl_value::integer(RL_BOOL, b as i64),
             Scalar::Int(i) => rl_value::integer(RL_INT, i),
             Scalar::Unsigned(u) => rl_value::integer(RL_INT, u as i64),
-            Scalar::Float(f) => rl_value::float(f),
+            // C has no complex value: the real part, which is all of a real number.
+            Scalar::Float(f) | Scalar::Complex(f, _) => rl_value::float(f),
         }
     }
 }

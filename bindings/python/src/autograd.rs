@@ -7,6 +7,7 @@ use crate::tensor::{PyTensor, wrap, wrap_known};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::autograd::{self, Backward, Context, GradientEdge, HookHandle};
 use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
@@ -255,7 +256,7 @@ impl From<HookHandle> for Handle {
 #[pymethods]
 impl Handle {
     fn remove(&self) {
-        if let Some(handle) = self.0.lock().unwrap_or_else(|e| e.into_inner()).take() {
+        if let Some(handle) = lock(&self.0).take() {
             handle.remove();
         }
     }
@@ -433,6 +434,13 @@ fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
     SAVED_TENSORS.with_borrow_mut(|guards| guards.push(guard));
 }
 
+/// Hooks of Rust, until `_pop_saved_tensors_hooks`.
+#[cfg(target_os = "linux")]
+pub fn push_saved_tensors_hooks(hooks: std::sync::Arc<dyn autograd::SavedTensorsHooks>) {
+    let guard = autograd::saved_tensors_hooks(hooks);
+    SAVED_TENSORS.with_borrow_mut(|guards| guards.push(guard));
+}
+
 /// Keeps saved tensors on the CPU.
 #[pyfunction]
 fn _push_save_on_cpu(pin_memory: bool) {
@@ -453,7 +461,7 @@ thread_local! {
 /// Names of functions are leaked; a program has few.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut names = NAMES.lock().unwrap_or_else(|e| e.into_inner());
+    let mut names = lock(&NAMES);
     match names.iter().find(|n| **n == name) {
         Some(known) => known,
         None => {

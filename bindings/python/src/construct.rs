@@ -92,6 +92,8 @@ impl Nested {
         match highest {
             Some(0) => DType::Bool,
             Some(1) => DType::I64,
+            Some(3) if self.wide => DType::C128,
+            Some(3) => dtype::default().complex(),
             _ if self.wide => DType::F64,
             _ => dtype::default(),
         }
@@ -106,6 +108,13 @@ impl Nested {
             DType::U16 => return build(&self.elements.iter().map(|e| e.to()).collect::<Vec<u16>>(), &self.shape),
             DType::U32 => return build(&self.elements.iter().map(|e| e.to()).collect::<Vec<u32>>(), &self.shape),
             DType::U64 => return build(&self.elements.iter().map(|e| e.to()).collect::<Vec<u64>>(), &self.shape),
+            _ if dtype.is_complex() => {
+                let parts: Vec<f64> = self.elements.iter().flat_map(|e| [e.to_f64(), e.imag()]).collect();
+                let mut shape = self.shape.clone();
+                shape.push(2);
+                let pairs = Tensor::from_slice(&parts, &shape).py()?.to_dtype(dtype.real()).py()?;
+                return pairs.view_as_complex().and_then(|t| t.copy()).py();
+            }
             _ if dtype.is_float8() => return self.build(DType::F32)?.to_dtype(dtype).py(),
             _ => {}
         }
@@ -132,6 +141,8 @@ pub fn tensor(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Devi
         let dtype = dtype.unwrap_or(match number {
             Scalar::Float(_) if !data.hasattr("dtype")? => dtype::default(),
             Scalar::Float(_) => exchange::dtype_of(data)?.unwrap_or(DType::F64),
+            Scalar::Complex(..) if !data.hasattr("dtype")? => dtype::default().complex(),
+            Scalar::Complex(..) => exchange::dtype_of(data)?.unwrap_or(DType::C128),
             other => other.dtype(),
         });
         Nested { elements: vec![number], ..Default::default() }.build(dtype)?

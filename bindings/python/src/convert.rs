@@ -8,7 +8,7 @@ use crate::value::{Ints, MemoryFormat, Value};
 use pyo3::exceptions::{PyNotImplementedError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyComplexMethods, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight_core::Scalar;
 
 /// `torch.layout`. Tensors are `torch.strided`; the other layouts exist only as names.
@@ -79,6 +79,9 @@ pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
             },
         };
     }
+    if let Ok(number) = object.cast::<PyComplex>() {
+        return Ok(Some(Scalar::Complex(number.real(), number.imag())));
+    }
     if let Some(tensor) = as_tensor(object) {
         let tensor = tensor.get().tensor();
         return match tensor.rank() {
@@ -100,6 +103,10 @@ fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     // SAFETY: a valid object and the interpreter held.
     if unsafe { ffi::PyIndex_Check(object.as_ptr()) } != 0 && !name.ends_with("array") {
         return scalar(&object.call_method0("__index__")?);
+    }
+    if name.starts_with("complex") && object.hasattr("dtype")? {
+        let number = |part: &str| object.getattr(part)?.call_method0("__float__")?.extract();
+        return Ok(Some(Scalar::Complex(number("real")?, number("imag")?)));
     }
     if name.starts_with("float") && object.hasattr("dtype")? {
         return Ok(Some(Scalar::Float(object.call_method0("__float__")?.extract()?)));

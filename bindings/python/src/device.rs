@@ -4,6 +4,7 @@ use crate::error::{IntoPyResult, runtime_error, type_error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 use rushlight_core::backend::{self, Engine};
+use rushlight_core::sync::lock;
 use rushlight_core::{Device, Result};
 use rushlight_engines::{accelerator, accelerators};
 use rushlight_monitor::Monitor;
@@ -166,7 +167,7 @@ fn _gpu_figures(py: Python<'_>, index: usize) -> PyResult<GpuFigures> {
         None => Device::Cuda(index),
     };
     py.detach(|| {
-        let mut guard = MONITOR.lock().unwrap_or_else(|e| e.into_inner());
+        let mut guard = lock(&MONITOR);
         let monitor = guard.get_or_insert_default();
         let mut gpu = monitor.gpu(device)?;
         if gpu.utilisation.is_none() || gpu.power.is_none() {
@@ -276,11 +277,11 @@ pub fn default() -> Device {
     if let Some(device) = BLOCKS.with_borrow(|blocks| blocks.last().copied()) {
         return device;
     }
-    *DEFAULT.lock().unwrap_or_else(|e| e.into_inner())
+    *lock(&DEFAULT)
 }
 
 pub fn set_default(device: Device) {
-    *DEFAULT.lock().unwrap_or_else(|e| e.into_inner()) = device;
+    *lock(&DEFAULT) = device;
 }
 
 impl From<Device> for PyDevice {

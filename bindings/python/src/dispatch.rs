@@ -36,6 +36,8 @@ pub enum Home {
     Linalg,
     /// `torch.special.name`.
     Special,
+    /// `torch.fft.name`.
+    Fft,
 }
 
 /// One signature and its function.

@@ -9,6 +9,7 @@ use crate::tensor::PyTensor;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, ErrorKind, Result};
 use rushlight_dist::launch::{self, Launch, Rendezvous};
 use rushlight_dist::store::{FileStore, HashStore, Op, PrefixStore, Store, TcpStore};
@@ -24,14 +25,14 @@ pyo3::create_exception!(rushlight.distributed, DistNetworkError, DistError, "Pee
 pyo3::create_exception!(rushlight.distributed, DistStoreError, DistError, "A store that did not answer.");
 
 /// The error of a running collective: whatever its kind, the group has failed.
-fn failed(error: Error) -> PyErr {
+pub fn failed(error: Error) -> PyErr {
     DistBackendError::new_err(error.to_string())
 }
 
 /// The error of a call that was not started: argument errors as elsewhere, a failed job as a failure.
 fn refused(error: Error) -> PyErr {
     match error.kind() {
-        ErrorKind::Io => failed(error),
+        ErrorKind::Io | ErrorKind::Timeout => failed(error),
         _ => to_py(error),
     }
 }
@@ -39,9 +40,7 @@ fn refused(error: Error) -> PyErr {
 fn store_error(error: Error) -> PyErr {
     match error.kind() {
         // PyTorch's word, which programs look for.
-        ErrorKind::Io if error.to_string().contains("timed out") => {
-            DistStoreError::new_err(format!("Timeout: {error}"))
-        }
+        ErrorKind::Timeout => DistStoreError::new_err(format!("Timeout: {error}")),
         ErrorKind::Io => DistNetworkError::new_err(error.to_string()),
         _ => to_py(error),
     }
@@ -53,7 +52,7 @@ fn seconds(timeout: f64) -> PyResult<Duration> {
         .map_err(|_| value_error(format!("a timeout of {timeout} s is not a length of time")))
 }
 
-fn reduce_op(name: &str) -> PyResult<ReduceOp> {
+pub fn reduce_op(name: &str) -> PyResult<ReduceOp> {
     Ok(match name {
         "sum" => ReduceOp::Sum,
         "avg" => ReduceOp::Mean,
@@ -90,7 +89,7 @@ impl PyWork {
 
 /// A group of ranks.
 #[pyclass(name = "_Group", module = "rushlight._C", frozen)]
-struct PyGroup(Arc<dyn ProcessGroup>);
+pub struct PyGroup(pub Arc<dyn ProcessGroup>);
 
 fn first(tensors: &[Tensor], call: &str) -> PyResult<Tensor> {
     tensors.first().cloned().ok_or_else(|| value_error(format!("{call}: a tensor is needed")))
@@ -245,7 +244,7 @@ struct PyWorld {
 
 impl PyWorld {
     fn lock(&self) -> MutexGuard<'_, Option<World>> {
-        self.world.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.world)
     }
 
     fn with<T>(&self, f: impl FnOnce(&World) -> PyResult<T>) -> PyResult<T> {
@@ -505,7 +504,7 @@ impl PyStore {
         let timeout = if block { self.0.timeout() } else { Duration::ZERO };
         match py.detach(|| self.0.queue_pop(key, timeout)) {
             Ok(value) => Ok(Some(PyBytes::new(py, &value))),
-            Err(e) if !block && e.to_string().contains("timed out") => Ok(None),
+            Err(e) if !block && e.kind() == ErrorKind::Timeout => Ok(None),
             Err(e) => Err(store_error(e)),
         }
     }
@@ -547,7 +546,10 @@ impl Store for PythonStore {
         Python::attach(|py| self.run(py, op, args, timeout)).map_err(|e| {
             // A Python store reports a timeout by an exception of any class.
             let late = Python::attach(|py| e.is_instance_of::<DistStoreError>(py));
-            Error::io(if late { format!("store: {op:?} timed out: {e}") } else { format!("store: {op:?}: {e}") })
+            match late {
+                true => Error::timeout(format!("store: {op:?} timed out: {e}")),
+                false => Error::io(format!("store: {op:?}: {e}")),
+            }
         })
     }
 
@@ -556,11 +558,11 @@ impl Store for PythonStore {
     }
 
     fn timeout(&self) -> Duration {
-        *self.timeout.lock().unwrap_or_else(|e| e.into_inner())
+        *lock(&self.timeout)
     }
 
     fn set_timeout(&self, timeout: Duration) {
-        *self.timeout.lock().unwrap_or_else(|e| e.into_inner()) = timeout;
+        *lock(&self.timeout) = timeout;
     }
 }
 

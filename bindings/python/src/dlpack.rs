@@ -75,6 +75,7 @@ fn data_type(dtype: DType) -> DLDataType {
         DType::F8E5M2FNUZ => 13,
         DType::F8E8M0FNU => 14,
         d if d.is_float() => 2,
+        d if d.is_complex() => 5,
         DType::Bool => 6,
         DType::U8 | DType::U16 | DType::U32 | DType::U64 => 1,
         _ => 0,

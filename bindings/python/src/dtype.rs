@@ -4,7 +4,7 @@ use crate::error::type_error;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
 use rushlight_core::DType;
 
 /// The type of a tensor's elements. There is one object per dtype: compare with `is` or `==`.
@@ -29,7 +29,6 @@ struct Foreign {
 
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 enum Number {
-    Complex,
     Float,
     Quantised { signed: bool },
 }
@@ -41,16 +40,13 @@ macro_rules! foreign {
 }
 
 foreign! {
-    "complex32" 4 Number::Complex;
-    "complex64" 8 Number::Complex;
-    "complex128" 16 Number::Complex;
     "float4_e2m1fn_x2" 1 Number::Float;
     "qint8" 1 Number::Quantised { signed: true };
     "quint8" 1 Number::Quantised { signed: false };
     "qint32" 4 Number::Quantised { signed: true };
 }
 
-/// Shorter names of foreign dtypes.
+/// Shorter names of complex dtypes.
 const SHORT: [(&str, &str); 3] = [("chalf", "complex32"), ("cfloat", "complex64"), ("cdouble", "complex128")];
 
 impl PyDType {
@@ -59,7 +55,6 @@ impl PyDType {
         match self.0 {
             Known::Core(dtype) => Ok(dtype),
             Known::Foreign(f) => Err(PyNotImplementedError::new_err(match f.kind {
-                Number::Complex => format!("torch.{}: complex tensors are not supported", f.name),
                 Number::Float => {
                     format!(
                         "torch.{}: tensors of this dtype are not supported; use torch.float8_e4m3fn or torch.bfloat16",
@@ -106,6 +101,8 @@ pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
         Some(DType::I64)
     } else if object.is(py.get_type::<PyBool>()) {
         Some(DType::Bool)
+    } else if object.is(py.get_type::<PyComplex>()) {
+        Some(DType::C128)
     } else {
         None
     })
@@ -133,6 +130,9 @@ pub fn scalar_type(dtype: DType) -> String {
     match dtype {
         DType::BF16 => "BFloat16".into(),
         DType::U16 | DType::U32 | DType::U64 => dtype.name().replace("uint", "UInt"),
+        DType::C32 => "ComplexHalf".into(),
+        DType::C64 => "ComplexFloat".into(),
+        DType::C128 => "ComplexDouble".into(),
         other => other.name().replace("float", "Float"),
     }
 }
@@ -169,7 +169,7 @@ impl PyDType {
 
     #[getter]
     fn is_complex(&self) -> bool {
-        matches!(self.0, Known::Foreign(Foreign { kind: Number::Complex, .. }))
+        matches!(self.0, Known::Core(dtype) if dtype.is_complex())
     }
 
     #[getter]
@@ -183,11 +183,14 @@ impl PyDType {
     /// The real dtype with as many bits as each half of a complex number.
     fn to_real(slf: &Bound<'_, Self>) -> PyResult<Py<PyDType>> {
         match slf.get().0 {
-            Known::Foreign(Foreign { name: "complex32", .. }) => object(slf.py(), DType::F16),
-            Known::Foreign(Foreign { name: "complex64", .. }) => object(slf.py(), DType::F32),
-            Known::Foreign(Foreign { name: "complex128", .. }) => object(slf.py(), DType::F64),
+            Known::Core(dtype) => object(slf.py(), dtype.real()),
             _ => Ok(slf.clone().unbind()),
         }
+    }
+
+    /// The complex dtype whose parts hold numbers of this dtype.
+    fn to_complex(slf: &Bound<'_, Self>) -> PyResult<Py<PyDType>> {
+        object(slf.py(), slf.get().core()?.complex())
     }
 }
 

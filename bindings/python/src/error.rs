@@ -1,6 +1,8 @@
 //! Conversion of errors between Rust and Python.
 
-use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyIndexError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use rushlight_core::{Error, ErrorKind};
 use std::cell::RefCell;
@@ -19,6 +21,10 @@ pyo3::create_exception!(rushlight, OutOfMemoryError, PyRuntimeError, "A device t
 /// `RuntimeError`.
 const DTYPE_NOT_TAKEN: [&str; 4] =
     ["not implemented for", "is not defined for", "needs a floating dtype", "takes floats, not"];
+
+/// Words of errors about real and complex operands, for which PyTorch raises `TypeError`.
+const OF_COMPLEX: [&str; 3] =
+    ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
 const WORDS: [(&str, &str); 7] = [
@@ -49,6 +55,7 @@ pub fn to_py(error: Error) -> PyErr {
     }
     let message = in_python(error.to_string());
     match error.kind() {
+        ErrorKind::DType if OF_COMPLEX.iter().any(|words| message.contains(words)) => PyTypeError::new_err(message),
         ErrorKind::DType if DTYPE_NOT_TAKEN.iter().any(|words| message.contains(words)) => {
             PyNotImplementedError::new_err(message)
         }
@@ -57,6 +64,7 @@ pub fn to_py(error: Error) -> PyErr {
         ErrorKind::OutOfMemory => OutOfMemoryError::new_err(message),
         ErrorKind::Unsupported => PyNotImplementedError::new_err(message),
         ErrorKind::Io => PyOSError::new_err(message),
+        ErrorKind::Timeout => PyTimeoutError::new_err(message),
         ErrorKind::Numerical => LinAlgError::new_err(message),
         _ => PyRuntimeError::new_err(message),
     }

@@ -24,6 +24,8 @@ fn typestr(dtype: DType) -> Option<&'static str> {
         DType::U16 => "<u2",
         DType::U32 => "<u4",
         DType::U64 => "<u8",
+        DType::C64 => "<c8",
+        DType::C128 => "<c16",
         _ => return None,
     })
 }
@@ -45,7 +47,7 @@ pub unsafe fn over_memory(
     layout: Layout,
     dtype: DType,
 ) -> PyResult<Tensor> {
-    if device.is_cpu() && layout.numel() > 0 && !(address as usize).is_multiple_of(dtype.size()) {
+    if device.is_cpu() && layout.numel() > 0 && !(address as usize).is_multiple_of(dtype.real().size()) {
         return Err(value_error(format!(
             "the memory at {address:p} is not aligned for elements of {dtype}; copy it first"
         )));
@@ -81,7 +83,7 @@ fn from_array(object: &Bound<'_, PyAny>, may_copy: bool) -> PyResult<Option<Tens
     let Some(dtype) = DType::ALL.into_iter().find(|&d| typestr(d) == Some(text.as_str())) else {
         let name = object.getattr("dtype").and_then(|d| d.getattr("name")).map_or(text, |n| n.to_string());
         return Err(type_error(format!(
-            "can't convert np.ndarray of type numpy.{name}. The only supported types are: float64, float32, float16, int64, int32, \
+            "can't convert np.ndarray of type numpy.{name}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, \
              int16, int8, uint64, uint32, uint16, uint8, and bool."
         )));
     };
@@ -95,13 +97,13 @@ fn from_array(object: &Bound<'_, PyAny>, may_copy: bool) -> PyResult<Option<Tens
     let is_empty = shape.contains(&0);
     let fits = |s: isize| s >= 0 && s % size == 0;
     if may_copy
-        && (!is_empty && !address.is_multiple_of(dtype.size()) || strides.iter().flatten().any(|&s| !fits(s)))
+        && (!is_empty && !address.is_multiple_of(dtype.real().size()) || strides.iter().flatten().any(|&s| !fits(s)))
         && let Ok(copy) = object.call_method0("copy")
     {
         return from_array(&copy, false);
     }
     let layout = match strides {
-        _ if !is_empty && !address.is_multiple_of(dtype.size()) => {
+        _ if !is_empty && !address.is_multiple_of(dtype.real().size()) => {
             return Err(value_error(
                 "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
             ));

@@ -6,6 +6,7 @@ use crate::tensor::{PyTensor, wrap};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 use rushlight_core::DType;
+use rushlight_core::sync::lock;
 use rushlight_optim::GradScaler;
 use rushlight_tensor::Tensor;
 use rushlight_tensor::capture::recording_id;
@@ -18,7 +19,7 @@ struct PyGradScaler(Mutex<GradScaler>);
 
 impl PyGradScaler {
     fn lock(&self) -> MutexGuard<'_, GradScaler> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.0)
     }
 }
 

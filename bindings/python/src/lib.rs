@@ -13,9 +13,12 @@
 //! | `dtype`, `device`, `generator` | the small classes |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `dist` | process groups, stores, launch detection |
+//! | `sharded` | meshes, distributed tensors, sharded parameters |
+//! | `pipeline` | pipeline schedules |
 //! | `optim`, `lbfgs` | optimizer steps |
 //! | `schedule`, `grad_scaler` | learning-rate schedules and averages, loss scaling |
 //! | `vision` | images |
+//! | `program` | exported models |
 //! | `serialize` | files of `torch.save` |
 //! | `tensorboard` | event files |
 //! | `profile` | the profiler |
@@ -24,6 +27,8 @@
 mod autograd;
 mod bind;
 mod capture;
+mod checkpoint;
+mod compile;
 mod construct;
 mod convert;
 mod device;
@@ -50,11 +55,16 @@ mod operators;
 mod optim;
 mod overrides;
 mod params;
+#[cfg(target_os = "linux")]
+mod pipeline;
 mod profile;
+mod program;
 mod register;
 mod rows;
 mod schedule;
 mod serialize;
+#[cfg(target_os = "linux")]
+mod sharded;
 mod signature;
 mod stream;
 mod tensor;
@@ -104,11 +114,18 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::add_to(module)?;
     stream::add_to(module)?;
     capture::add_to(module)?;
+    program::add_to(module)?;
+    compile::add_to(module)?;
     serialize::add_to(module)?;
+    checkpoint::add_to(module)?;
     tensorboard::add_to(module)?;
     profile::add_to(module)?;
     #[cfg(target_os = "linux")]
     dist::add_to(module)?;
+    #[cfg(target_os = "linux")]
+    sharded::add_to(module)?;
+    #[cfg(target_os = "linux")]
+    pipeline::add_to(module)?;
     #[cfg(target_os = "linux")]
     launch::add_to(module)?;
     let child = |name: &str| -> PyResult<Bound<'_, PyModule>> {
@@ -117,6 +134,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
         Ok(child)
     };
     let (torch, functional, linalg, special) = (child("_torch")?, child("_nn")?, child("_linalg")?, child("_special")?);
+    let fft = child("_fft")?;
     let class = py.get_type::<tensor::PyTensor>();
     for table in rows::TABLES {
         for entry in *table {
@@ -124,6 +142,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
                 Home::Functional => functional.clone(),
                 Home::Linalg => linalg.clone(),
                 Home::Special => special.clone(),
+                Home::Fft => fft.clone(),
                 Home::Torch | Home::Method | Home::Inplace => torch.clone(),
             };
             register::register(entry, home, &class)?;

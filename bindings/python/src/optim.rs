@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Result, Scalar};
 use rushlight_optim::rule::{Algorithm, Composed, Factors, Fused, Options, RecordedStep, Scalars};
 use rushlight_optim::{
@@ -15,7 +16,7 @@ use rushlight_optim::{
     MuonOptions, NAdamOptions, RAdamOptions, RmsPropOptions, RpropOptions, SgdOptions,
 };
 use rushlight_tensor::autograd::no_grad;
-use rushlight_tensor::capture::{self, Renew, Verdict};
+use rushlight_tensor::capture::{self, Readback, ReplayNumbers};
 use rushlight_tensor::profile;
 use rushlight_tensor::state::Value;
 use rushlight_tensor::{Arg, Tensor, foreach};
@@ -181,7 +182,7 @@ pub fn with_unless<T>(recorded: RecordedStep, step: impl FnOnce() -> PyResult<T>
 
 /// A replayed step that the device may have skipped: its counts before it, for restoring.
 struct Doubt {
-    verdict: Arc<Verdict>,
+    readback: Arc<Readback>,
     holders: Vec<SmallVec<[Tensor; 2]>>,
     before: Scalars,
 }
@@ -190,9 +191,9 @@ static DOUBTS: Mutex<Vec<Doubt>> = Mutex::new(Vec::new());
 
 /// Reverts the counts of steps that the device has skipped. Waits for those steps.
 fn settle() {
-    let doubts = std::mem::take(&mut *DOUBTS.lock().unwrap_or_else(|e| e.into_inner()));
+    let doubts = std::mem::take(&mut *lock(&DOUBTS));
     for doubt in doubts {
-        if doubt.verdict.wait().is_ok_and(|found| found != 0.0) {
+        if doubt.readback.wait().is_ok_and(|found| found != 0.0) {
             // Writing a number on the CPU cannot fail.
             let _ = doubt.holders.iter().try_for_each(|holders| count(holders, doubt.before));
         }
@@ -264,7 +265,7 @@ fn step<A: Fused>(
     let recorded = match recording {
         true => {
             let mut recorded = Recorded::<A>::new(groups, state, optimizer, names, &sets, &work, objects)?;
-            recorded.verdict = unless.as_ref().map(|u| u.verdict.clone());
+            recorded.readback = unless.as_ref().map(|u| u.readback.clone());
             Some(recorded)
         }
         false => None,
@@ -334,7 +335,7 @@ struct Recorded<A> {
     names: &'static Names,
     sets: Vec<RecordedSet<A>>,
     /// Whether a replay has skipped the step, where it may.
-    verdict: Option<Arc<Verdict>>,
+    readback: Option<Arc<Readback>>,
 }
 
 struct RecordedSet<A> {
@@ -399,7 +400,7 @@ impl<A: Fused> Recorded<A> {
             members: groups.len(),
             names,
             sets: recorded,
-            verdict: None,
+            readback: None,
         })
     }
 
@@ -430,7 +431,7 @@ impl<A: Fused> Recorded<A> {
     }
 }
 
-impl<A: Fused> Renew for Recorded<A> {
+impl<A: Fused> ReplayNumbers for Recorded<A> {
     fn fits(&self) -> bool {
         settle();
         Python::attach(|py| self.holds(py)).unwrap_or(false)
@@ -453,12 +454,12 @@ impl<A: Fused> Renew for Recorded<A> {
 
     fn launched(&mut self) {
         self.sets.iter_mut().for_each(|set| set.first = false);
-        let Some(verdict) = &self.verdict else { return };
+        let Some(readback) = &self.readback else { return };
         let doubt = |set: &RecordedSet<A>| {
             let holders = set.params.iter().map(|p| p.holders.clone()).collect();
-            Doubt { verdict: verdict.clone(), holders, before: set.before }
+            Doubt { readback: readback.clone(), holders, before: set.before }
         };
-        DOUBTS.lock().unwrap_or_else(|e| e.into_inner()).extend(self.sets.iter().map(doubt));
+        lock(&DOUBTS).extend(self.sets.iter().map(doubt));
     }
 
     fn undo(&mut self) {

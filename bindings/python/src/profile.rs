@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyString};
 use rushlight_core::Error;
+use rushlight_core::sync::lock;
 use rushlight_tensor::Tensor;
 use rushlight_tensor::profile::{self, Category, Options, Place, Span, Trace};
 use std::path::PathBuf;
@@ -137,7 +138,7 @@ impl PySpan {
     }
 
     fn end(&self) {
-        drop(self.0.lock().unwrap_or_else(|e| e.into_inner()).take());
+        drop(lock(&self.0).take());
     }
 }
 

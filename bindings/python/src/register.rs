@@ -52,6 +52,7 @@ pub fn _rows() -> Vec<(Vec<&'static str>, &'static str, Vec<&'static str>, &'sta
             Home::Functional => "functional",
             Home::Linalg => "linalg",
             Home::Special => "special",
+            Home::Fft => "fft",
         };
         op.homes.iter().map(name).collect()
     };

@@ -334,15 +334,28 @@ impl PyTensor {
     }
 
     #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        size(py, self.tensor().shape())
+    fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if crate::overrides::watched()
+            && let Some(answer) = crate::overrides::attribute("shape", slf)?
+        {
+            return Ok(answer);
+        }
+        size(slf.py(), slf.get().tensor().shape())
     }
 
     #[pyo3(signature = (dim=None))]
-    fn size<'py>(&self, py: Python<'py>, dim: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+    fn size<'py>(slf: &Bound<'py, Self>, dim: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if crate::overrides::watched() {
+            let dim = dim.map(|dim| dim.into_pyobject(py)).transpose()?;
+            let others: Vec<_> = dim.iter().map(|dim| dim.as_any()).collect();
+            if let Some(answer) = crate::overrides::method("size", slf, &others)? {
+                return Ok(answer);
+            }
+        }
         match dim {
-            None => self.shape(py),
-            Some(dim) => Ok(self.with(|t| t.size(dim)).py()?.into_pyobject(py)?.into_any()),
+            None => size(py, slf.get().tensor().shape()),
+            Some(dim) => Ok(slf.get().with(|t| t.size(dim)).py()?.into_pyobject(py)?.into_any()),
         }
     }
 
@@ -464,7 +477,7 @@ impl PyTensor {
     }
 
     fn is_complex(&self) -> bool {
-        false
+        self.with(Tensor::is_complex)
     }
 
     fn is_signed(&self) -> bool {

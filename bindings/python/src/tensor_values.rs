@@ -6,7 +6,7 @@ use crate::tensor::{PyTensor, as_tensor, wrap};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyComplex, PyList};
 use rushlight_core::{DType, Device, Element, Scalar};
 use rushlight_tensor::{Tensor, autograd};
 
@@ -17,7 +17,20 @@ pub fn number<'py>(py: Python<'py>, value: Scalar) -> PyResult<Bound<'py, PyAny>
         Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
         Scalar::Unsigned(i) => i.into_pyobject(py)?.into_any(),
         Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
+        Scalar::Complex(re, im) => PyComplex::from_doubles(py, re, im).into_any(),
     })
+}
+
+/// A number that is to become a real one: an error if it has an imaginary part.
+fn real_number(value: Scalar, kind: &str) -> PyResult<Scalar> {
+    match value {
+        Scalar::Complex(_, im) if im != 0.0 => Err(runtime_error(format!(
+            "value cannot be converted to type {} without overflow",
+            if kind == "int" { "int64_t" } else { "double" }
+        ))),
+        Scalar::Complex(re, _) => Ok(Scalar::Float(re)),
+        value => Ok(value),
+    }
 }
 
 /// Text of a meta tensor: shape and dtype.
@@ -95,11 +108,22 @@ impl PyTensor {
     }
 }
 
+/// The answer of a mode to a question about a tensor's values.
+fn watched<'py>(name: &str, slf: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !crate::overrides::watched() {
+        return Ok(None);
+    }
+    crate::overrides::method(name, slf, &[])
+}
+
 #[pymethods]
 impl PyTensor {
-    fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let value = read_scalar(py, &self.tensor())?;
-        number(py, value)
+    fn item<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(answer) = watched("item", slf)? {
+            return Ok(answer);
+        }
+        let value = read_scalar(slf.py(), &slf.get().tensor())?;
+        number(slf.py(), value)
     }
 
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -108,6 +132,11 @@ impl PyTensor {
             d if d.is_float() => {
                 let v = elements::<f64>(py, &t)?;
                 nested(py, t.shape(), &mut v.iter(), &|e| Ok(e.into_pyobject(py)?.into_any()))
+            }
+            d if d.is_complex() => {
+                let parts = elements::<f64>(py, &py.detach(|| t.detach().view_as_real()).py()?)?;
+                let v: Vec<[f64; 2]> = parts.chunks_exact(2).map(|p| [p[0], p[1]]).collect();
+                nested(py, t.shape(), &mut v.iter(), &|[re, im]| Ok(PyComplex::from_doubles(py, re, im).into_any()))
             }
             DType::Bool => {
                 let v = elements::<bool>(py, &t)?;
@@ -124,21 +153,36 @@ impl PyTensor {
         }
     }
 
-    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-        let t = self.tensor();
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        if let Some(answer) = watched("__bool__", slf)? {
+            return answer.extract();
+        }
+        let t = slf.get().tensor();
         match t.numel() {
-            1 => Ok(read_scalar(py, &t)?.to_f64() != 0.0),
+            1 => Ok(!read_scalar(slf.py(), &t)?.is_zero()),
             0 => Err(runtime_error("Boolean value of Tensor with no values is ambiguous")),
             _ => Err(runtime_error("Boolean value of Tensor with more than one value is ambiguous")),
         }
     }
 
-    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
-        Ok(self.number(py)?.to_f64())
+    fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        match watched("__float__", slf)? {
+            Some(answer) => answer.extract(),
+            None => Ok(real_number(slf.get().number(slf.py())?, "float")?.to_f64()),
+        }
     }
 
-    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyComplex>> {
         let value = self.number(py)?;
+        Ok(PyComplex::from_doubles(py, value.to_f64(), value.imag()))
+    }
+
+    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(answer) = watched("__int__", slf)? {
+            return Ok(answer);
+        }
+        let py = slf.py();
+        let value = real_number(slf.get().number(py)?, "int")?;
         match value {
             Scalar::Float(f) if f.is_nan() => Err(PyValueError::new_err("cannot convert float NaN to integer")),
             Scalar::Float(f) if f.is_infinite() => {
@@ -153,7 +197,7 @@ impl PyTensor {
 
     fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.tensor();
-        if t.dtype().is_float() || t.numel() != 1 {
+        if t.dtype().is_differentiable() || t.numel() != 1 {
             return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
         }
         match read_scalar(py, &t)? {
@@ -213,9 +257,8 @@ impl PyTensor {
 
     #[pyo3(signature = (spec))]
     fn __format__<'py>(slf: &Bound<'py, Self>, spec: &str) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
         if slf.get().with(Tensor::rank) == 0 {
-            return slf.get().item(py)?.call_method1("__format__", (spec,));
+            return PyTensor::item(slf)?.call_method1("__format__", (spec,));
         }
         match spec {
             "" => Ok(slf.str()?.into_any()),

@@ -2,6 +2,7 @@
 
 use crate::error::{IntoPyResult, value_error};
 use pyo3::prelude::*;
+use rushlight_core::sync::lock;
 use rushlight_train::loggers::tensorboard::{EventWriter, Node};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -12,7 +13,7 @@ pub struct PyEventWriter(Mutex<Option<EventWriter>>);
 
 impl PyEventWriter {
     fn lock(&self) -> MutexGuard<'_, Option<EventWriter>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.0)
     }
 
     fn with(

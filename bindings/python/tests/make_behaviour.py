@@ -56,12 +56,17 @@ def names(torch):
 def plain(value, torch):
     """A value as JSON has it."""
     if isinstance(value, torch.Tensor):
-        flat = [str(v) if isinstance(v, float) and not math.isfinite(v) else v for v in value.detach().reshape(-1).tolist()]
+        flat = [
+            plain(v, torch) if isinstance(v, complex) else str(v) if isinstance(v, float) and not math.isfinite(v) else v
+            for v in value.detach().reshape(-1).tolist()
+        ]
         return {"tensor": flat, "shape": list(value.shape), "dtype": str(value.dtype)}
     if isinstance(value, (tuple, list)):
         return [plain(v, torch) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
+    if isinstance(value, complex):
+        return {"complex": [v if math.isfinite(v) else str(v) for v in (value.real, value.imag)]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return {"object": str(value)}
@@ -99,6 +104,8 @@ def same(found, expected):
             and len(found["tensor"]) == len(expected["tensor"])
             and all(map(same, found["tensor"], expected["tensor"]))
         )
+    if isinstance(expected, dict) and "complex" in expected:
+        return isinstance(found, dict) and "complex" in found and same(found["complex"], expected["complex"])
     if isinstance(expected, list):
         return isinstance(found, list) and len(found) == len(expected) and all(map(same, found, expected))
     if isinstance(expected, float) and isinstance(found, float):

@@ -118,3 +118,13 @@ def test_edges():
     assert found.tolist() == [3, 3]
     with pytest.raises(RuntimeError, match="needs its gradient"):
         torch.autograd.grad(edge, x)
+
+
+def test_a_pass_for_some_gradients_computes_no_others():
+    x, w = torch.ones(2, 3, requires_grad=True), torch.ones(3, 4, requires_grad=True)
+    y, seen = x @ w, []
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append([g is None for g in inputs]))
+    torch.autograd.grad(y.sum(), x, retain_graph=True)
+    torch.autograd.grad(y.sum(), w, retain_graph=True)
+    y.sum().backward()
+    assert seen == [[False, True], [True, False], [False, False]]

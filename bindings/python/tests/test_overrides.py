@@ -161,7 +161,7 @@ def test_dtypes_that_have_no_tensors():
     assert torch.complex64.is_complex and torch.cfloat is torch.complex64 and torch.complex64.to_real() is torch.float32
     assert torch.float4_e2m1fn_x2.itemsize == 1 and isinstance(torch.float4_e2m1fn_x2, torch.dtype)
     assert pickle.loads(pickle.dumps(torch.complex64)) == torch.complex64 != torch.complex128
-    for use in (lambda: torch.zeros(1, dtype=torch.complex64), lambda: torch.ones(1).to(torch.complex128), lambda: torch.tensor([1], dtype=torch.complex64), lambda: torch.ones(1).to(torch.qint8)):
+    for use in (lambda: torch.zeros(1, dtype=torch.quint8), lambda: torch.ones(1).to(torch.float4_e2m1fn_x2), lambda: torch.ones(1).to(torch.qint8)):
         with pytest.raises(NotImplementedError, match="not supported"):
             use()
     assert torch.ones(1).layout != torch.sparse_coo

@@ -287,12 +287,15 @@ fn row(row: &Row, home: Home, form: Form, prefix: &str, seen: &mut BTreeSet<Stri
 
 const NOTE: &str = "// Made from the op table by the test `headers` of bindings/c; do not edit.\n";
 
-/// `torch::name`, `torch::linalg::name`, `torch::special::name`.
+/// `torch::name`, `torch::linalg::name`, `torch::special::name`, `torch::fft::name`.
 pub fn functions() -> String {
     let mut out = NOTE.to_string();
-    for (home, space, prefix) in
-        [(Home::Torch, "", ""), (Home::Linalg, "linalg", "linalg."), (Home::Special, "special", "special.")]
-    {
+    for (home, space, prefix) in [
+        (Home::Torch, "", ""),
+        (Home::Linalg, "linalg", "linalg."),
+        (Home::Special, "special", "special."),
+        (Home::Fft, "fft", "fft."),
+    ] {
         let mut seen = BTreeSet::new();
         if !space.is_empty() {
             let _ = writeln!(out, "namespace {space} {{");

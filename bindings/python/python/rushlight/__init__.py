@@ -65,6 +65,7 @@ from . import _tensor  # noqa: E402,F401  (gives Tensor the methods written in P
 from ._functions import *  # noqa: E402,F401,F403
 from ._functions import _missing  # noqa: E402
 from ._strided import *  # noqa: E402,F401,F403
+from ._spectral import istft, stft  # noqa: E402,F401
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
 
 newaxis = None
@@ -101,7 +102,7 @@ _LAZY = {
 
 #: Packages that are imported on first use.
 _PACKAGES = frozenset(
-    "__config__ _dynamo _inductor _ops _tensor_str _utils accelerator amp autograd backends compiler cpu cuda distributed distributions func functional futures fx hub jit library linalg mps "
+    "__config__ _dynamo _inductor _ops _tensor_str _utils accelerator amp autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg mps "
     "multiprocessing nn numa onnx optim overrides profiler quasirandom random return_types serialization signal special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 

@@ -86,6 +86,9 @@ class Tensor:
     def bitwise_xor_(self, other) -> Any: ...
     def bool(self, memory_format=None): ...
     def byte(self, memory_format=None): ...
+    def cdouble(self, memory_format=torch.preserve_format): ...
+    def cfloat(self, memory_format=torch.preserve_format): ...
+    def chalf(self, memory_format=torch.preserve_format): ...
     def char(self, memory_format=None): ...
     def conj_physical_(self) -> Any: ...
     def copysign_(self, other) -> Any: ...
@@ -129,8 +132,7 @@ class Tensor:
     def hip(self, device=None, non_blocking=False, memory_format=None): ...
     def histogram(self, bins, *, range=None, weight=None, density=False): ...
     def hypot_(self, other) -> Any: ...
-    def i0(self, *args): ...
-    def i0_(self, *args): ...
+    def i0_(self) -> Any: ...
     def igamma(self, *args): ...
     def igamma_(self, *args): ...
     def igammac(self, *args): ...
@@ -170,6 +172,7 @@ class Tensor:
     def is_sparse(self) -> Any: ...
     @property
     def is_xpu(self) -> Any: ...
+    def istft(self, *args, **kwargs): ...
     def item(self) -> Any: ...
     @property
     def itemsize(self) -> Any: ...
@@ -212,6 +215,8 @@ class Tensor:
     def not_equal_(self, other) -> Any: ...
     def numel(self) -> Any: ...
     def numpy(self, *, force=False) -> Any: ...
+    @property
+    def output_nr(self) -> Any: ...
     def pin_memory(self, device=None) -> Any: ...
     def polygamma(self, n): ...
     def polygamma_(self, n): ...
@@ -242,6 +247,7 @@ class Tensor:
     def sign_(self) -> Any: ...
     def size(self, dim=None) -> Any: ...
     def squeeze_(self, *args, **kwargs): ...
+    def stft(self, *args, **kwargs): ...
     def storage(self): ...
     def storage_offset(self) -> Any: ...
     def storage_type(self): ...
@@ -294,13 +300,29 @@ class Tensor:
         """`add` in place."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
         """`beta * input + alpha * sum(batch1 @ batch2)`."""
+    @overload
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Any:
         """`input + value * tensor1 / tensor2`."""
+    @overload
+    def addcdiv(self, value: Number, tensor1: Tensor, tensor2: Tensor) -> Any:
+        """`input + value * tensor1 / tensor2`."""
+    @overload
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
         """`addcdiv` in place."""
+    @overload
+    def addcdiv_(self, value: Number, tensor1: Tensor, tensor2: Tensor) -> Tensor:
+        """`addcdiv` in place."""
+    @overload
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Any:
         """`input + value * tensor1 * tensor2`."""
+    @overload
+    def addcmul(self, value: Number, tensor1: Tensor, tensor2: Tensor) -> Any:
+        """`input + value * tensor1 * tensor2`."""
+    @overload
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+        """`addcmul` in place."""
+    @overload
+    def addcmul_(self, value: Number, tensor1: Tensor, tensor2: Tensor) -> Tensor:
         """`addcmul` in place."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
         """`beta * input + alpha * (mat1 @ mat2)`."""
@@ -321,7 +343,7 @@ class Tensor:
     def aminmax(self, *, dim: int | None = None, keepdim: bool = False) -> Any:
         """The smallest and the largest elements."""
     def angle(self) -> Any:
-        """The angle of real numbers: pi for negative ones, else zero."""
+        """The angle of complex numbers; of real ones pi for negative ones, else zero."""
     def any(self, dim: int | Sequence[int | None] | None = None, keepdim: bool = False) -> Any:
         """Whether any element is true."""
     def arccos(self) -> Any:
@@ -459,13 +481,17 @@ class Tensor:
     def clone(self, *, memory_format: memory_format | None = None) -> Any:
         """A copy."""
     def conj(self) -> Any:
-        """The elements, which are real."""
+        """Complex conjugates; real elements as they are."""
     def conj_physical(self) -> Any:
-        """The elements, which are real."""
+        """Complex conjugates; real elements as they are."""
     def contiguous(self, memory_format: memory_format | None = None) -> Any:
         """The elements in row-major order, or in a memory format; the tensor itself if it has that order."""
+    @overload
     def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
-        """Copies another tensor's elements into this one."""
+        """Copies another tensor's elements, or a number, into this one."""
+    @overload
+    def copy_(self, src: Number, non_blocking: bool = False) -> Tensor:
+        """Copies another tensor's elements, or a number, into this one."""
     def copysign(self, other: Tensor | Number) -> Any:
         """Magnitude of the first operand with the sign of the second."""
     def corrcoef(self) -> Any:
@@ -593,7 +619,11 @@ class Tensor:
         """Reverses columns."""
     def flipud(self) -> Any:
         """Reverses rows."""
+    @overload
     def float_power(self, exponent: Tensor | Number) -> Any:
+        """`pow` in double precision."""
+    @overload
+    def float_power(self, exponent: Tensor) -> Any:
         """`pow` in double precision."""
     def floor(self) -> Any:
         """Largest integer not above each element."""
@@ -653,6 +683,8 @@ class Tensor:
         """Parts along the columns."""
     def hypot(self, other: Tensor) -> Any:
         """`sqrt(input^2 + other^2)`."""
+    def i0(self) -> Any:
+        """Modified Bessel function of the first kind of order 0."""
     def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Any:
         """Adds entries at indices of a dimension."""
     def index_add_(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
@@ -690,7 +722,7 @@ class Tensor:
     def isposinf(self) -> Any:
         """Whether elements are plus infinity."""
     def isreal(self) -> Any:
-        """Whether elements are real; always true, as there are no complex dtypes."""
+        """Whether elements are real: their imaginary parts are zero."""
     def kron(self, other: Tensor) -> Any:
         """Kronecker product."""
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -775,10 +807,10 @@ class Tensor:
     def max(self) -> Any:
         """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
     @overload
-    def max(self, dim: int, keepdim: bool = False) -> Any:
+    def max(self, other: Tensor) -> Any:
         """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
     @overload
-    def max(self, other: Tensor) -> Any:
+    def max(self, dim: int, keepdim: bool = False) -> Any:
         """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
     def maximum(self, other: Tensor) -> Any:
         """The larger of two elements; NaN if either is."""
@@ -794,10 +826,10 @@ class Tensor:
     def min(self) -> Any:
         """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
     @overload
-    def min(self, dim: int, keepdim: bool = False) -> Any:
+    def min(self, other: Tensor) -> Any:
         """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
     @overload
-    def min(self, other: Tensor) -> Any:
+    def min(self, dim: int, keepdim: bool = False) -> Any:
         """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
     def minimum(self, other: Tensor) -> Any:
         """The smaller of two elements; NaN if either is."""
@@ -960,10 +992,10 @@ class Tensor:
     def reshape_as(self, other: Tensor) -> Any:
         """Another tensor's shape."""
     def resolve_conj(self) -> Any:
-        """The elements, which are real."""
+        """The elements, none of which is conjugated lazily."""
     def resolve_neg(self) -> Any:
         """The elements, none of which is negated lazily."""
-    def roll(self, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] = ()) -> Any:
+    def roll(self, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] | None = None) -> Any:
         """Rolls entries along dimensions."""
     def rot90(self, k: int = 1, dims: int | Sequence[int | None] = (0,1)) -> Any:
         """Rotates by multiples of 90 degrees."""
@@ -1110,6 +1142,9 @@ class Tensor:
     def tanh_(self) -> Tensor:
         """In place."""
     @overload
+    def tensor_split(self, tensor_indices_or_sections: Tensor, dim: int = 0) -> Any:
+        """A number of parts, or parts between positions."""
+    @overload
     def tensor_split(self, indices_or_sections: int, dim: int = 0) -> Any:
         """A number of parts, or parts between positions."""
     @overload
@@ -1233,7 +1268,7 @@ class Tensor:
     def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
         """Bitwise exclusive or; logical for bool."""
     def conj_physical_(self) -> Tensor:
-        """The elements, which are real."""
+        """Complex conjugates; real elements as they are."""
     def copysign_(self, other: Tensor | Number) -> Tensor:
         """Magnitude of the first operand with the sign of the second."""
     def cumprod_(self, dim: int, *, dtype: _dtype | None = None) -> Tensor:
@@ -1272,6 +1307,8 @@ class Tensor:
         """0 below zero, 1 above, `values` at zero."""
     def hypot_(self, other: Tensor) -> Tensor:
         """`sqrt(input^2 + other^2)`."""
+    def i0_(self) -> Tensor:
+        """Modified Bessel function of the first kind of order 0."""
     def index_reduce_(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
         """Reduces entries at indices of a dimension."""
     def lcm_(self, other: Tensor) -> Tensor:
@@ -1389,9 +1426,17 @@ def add(input: Number, other: Number, *, alpha: Number = 1, out: Any = ...) -> A
     """Sum of two tensors, the second times `alpha`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
     """`beta * input + alpha * sum(batch1 @ batch2)`."""
+@overload
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Any = ...) -> Any:
     """`input + value * tensor1 / tensor2`."""
+@overload
+def addcdiv(input: Tensor, value: Number, tensor1: Tensor, tensor2: Tensor, *, out: Any = ...) -> Any:
+    """`input + value * tensor1 / tensor2`."""
+@overload
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Any = ...) -> Any:
+    """`input + value * tensor1 * tensor2`."""
+@overload
+def addcmul(input: Tensor, value: Number, tensor1: Tensor, tensor2: Tensor, *, out: Any = ...) -> Any:
     """`input + value * tensor1 * tensor2`."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = ...) -> Any:
     """`beta * input + alpha * (mat1 @ mat2)`."""
@@ -1412,7 +1457,7 @@ def amin(input: Tensor, dim: int | Sequence[int | None] | None = (), keepdim: bo
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = ...) -> Any:
     """The smallest and the largest elements."""
 def angle(input: Tensor, *, out: Any = ...) -> Any:
-    """The angle of real numbers: pi for negative ones, else zero."""
+    """The angle of complex numbers; of real ones pi for negative ones, else zero."""
 def any(input: Tensor, dim: int | Sequence[int | None] | None = None, keepdim: bool = False, *, out: Any = ...) -> Any:
     """Whether any element is true."""
 @overload
@@ -1573,14 +1618,16 @@ def column_stack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
     """Vectors as columns of a matrix."""
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False, *, out: Any = ...) -> Any:
     """Combinations of `r` elements."""
+def complex(real: Tensor, imag: Tensor, *, out: Any = ...) -> Any:
+    """Complex numbers of their real and imaginary parts."""
 def concat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
     """Concatenates tensors along a dimension."""
 def concatenate(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = ...) -> Any:
     """Concatenates tensors along a dimension."""
 def conj(input: Tensor, *, out: Any = ...) -> Any:
-    """The elements, which are real."""
+    """Complex conjugates; real elements as they are."""
 def conj_physical(input: Tensor, *, out: Any = ...) -> Any:
-    """The elements, which are real."""
+    """Complex conjugates; real elements as they are."""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: str | int | Sequence[int] = 0, dilation: int | Sequence[int | None] = 1, groups: int = 1, *, out: Any = ...) -> Any:
     """Convolution."""
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int | None] = 1, padding: str | int | Sequence[int] = 0, dilation: int | Sequence[int | None] = 1, groups: int = 1, *, out: Any = ...) -> Any:
@@ -1716,6 +1763,10 @@ def expm1_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
 def eye(n: int, m: int | None = None, *, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Ones on the diagonal."""
+@overload
+def fill(input: Tensor, value: Tensor, *, out: Any = ...) -> Any:
+    """A copy filled with a number."""
+@overload
 def fill(input: Tensor, value: Number, *, out: Any = ...) -> Any:
     """A copy filled with a number."""
 def fix(input: Tensor, *, out: Any = ...) -> Any:
@@ -1730,7 +1781,11 @@ def fliplr(input: Tensor, *, out: Any = ...) -> Any:
     """Reverses columns."""
 def flipud(input: Tensor, *, out: Any = ...) -> Any:
     """Reverses rows."""
+@overload
 def float_power(input: Tensor, exponent: Tensor | Number, *, out: Any = ...) -> Any:
+    """`pow` in double precision."""
+@overload
+def float_power(self: Number, exponent: Tensor, *, out: Any = ...) -> Any:
     """`pow` in double precision."""
 def floor(input: Tensor, *, out: Any = ...) -> Any:
     """Largest integer not above each element."""
@@ -1817,6 +1872,10 @@ def hstack(tensors: Sequence[Tensor], *, out: Any = ...) -> Any:
     """Concatenates tensors horizontally."""
 def hypot(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """`sqrt(input^2 + other^2)`."""
+def i0(input: Tensor, *, out: Any = ...) -> Any:
+    """Modified Bessel function of the first kind of order 0."""
+def imag(input: Tensor, *, out: Any = ...) -> Any:
+    """The imaginary parts, a view."""
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Any = ...) -> Any:
     """Adds entries at indices of a dimension."""
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Any = ...) -> Any:
@@ -1855,7 +1914,7 @@ def isneginf(input: Tensor, *, out: Any = ...) -> Any:
 def isposinf(input: Tensor, *, out: Any = ...) -> Any:
     """Whether elements are plus infinity."""
 def isreal(input: Tensor, *, out: Any = ...) -> Any:
-    """Whether elements are real; always true, as there are no complex dtypes."""
+    """Whether elements are real: their imaginary parts are zero."""
 def kron(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """Kronecker product."""
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = ...) -> Any:
@@ -1950,10 +2009,10 @@ def matrix_power(input: Tensor, n: int, *, out: Any = ...) -> Any:
 def max(input: Tensor, *, out: Any = ...) -> Any:
     """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
 @overload
-def max(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
+def max(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
 @overload
-def max(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+def max(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
     """The largest element; with a dimension its indices too; of two tensors, the larger elements."""
 def max_pool1d(input: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, dilation: int | Sequence[int | None] = 1, ceil_mode: bool = False, *, out: Any = ...) -> Any:
     """Largest elements of windows."""
@@ -1975,10 +2034,10 @@ def median(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) ->
 def min(input: Tensor, *, out: Any = ...) -> Any:
     """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
 @overload
-def min(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
+def min(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
 @overload
-def min(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
+def min(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = ...) -> Any:
     """The smallest element; with a dimension its indices too; of two tensors, the smaller elements."""
 def minimum(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """The smaller of two elements; NaN if either is."""
@@ -2089,6 +2148,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int, *, out: Any = ...) -> 
     """Rearranges pixels into channels."""
 def poisson(input: Tensor, generator: Generator | None = None, *, out: Any = ...) -> Any:
     """Poisson samples with the elements as rates."""
+def polar(abs: Tensor, angle: Tensor, *, out: Any = ...) -> Any:
+    """Complex numbers of their magnitudes and angles."""
 def polygamma(n: int, input: Tensor, *, out: Any = ...) -> Any:
     """Derivatives of the digamma function."""
 def positive(input: Tensor, *, out: Any = ...) -> Any:
@@ -2126,10 +2187,10 @@ def randint(high: int, size: Sequence[int], *, generator: Generator | None = Non
 def randint(low: int, high: int, size: Sequence[int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Integers from `low` to before `high`."""
 @overload
-def randint_like(input: Tensor, high: int, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def randint_like(input: Tensor, high: int, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Integers like another tensor."""
 @overload
-def randint_like(input: Tensor, low: int, high: int, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
+def randint_like(input: Tensor, low: int, high: int, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Integers like another tensor."""
 def randn(*size: int | Sequence[int], generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _device | str | int | None = None, pin_memory: bool | None = False, requires_grad: bool = False, out: Any = ...) -> Any:
     """Normal numbers."""
@@ -2142,7 +2203,7 @@ def range(start: Number = 0, end: Number = 0, step: Number = 1, *, dtype: _dtype
 def ravel(input: Tensor, *, out: Any = ...) -> Any:
     """One dimension, contiguous."""
 def real(input: Tensor, *, out: Any = ...) -> Any:
-    """The elements, which are real."""
+    """The real parts, a view."""
 def reciprocal(input: Tensor, *, out: Any = ...) -> Any:
     """`1 / x`."""
 def reciprocal_(input: Tensor, *, out: Any = ...) -> Tensor:
@@ -2168,7 +2229,7 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None, out: A
 def reshape(input: Tensor, shape: int | Sequence[int | None], *, out: Any = ...) -> Any:
     """The same elements in another shape, copied only if needed."""
 def resolve_conj(input: Tensor, *, out: Any = ...) -> Any:
-    """The elements, which are real."""
+    """The elements, none of which is conjugated lazily."""
 def resolve_neg(input: Tensor, *, out: Any = ...) -> Any:
     """The elements, none of which is negated lazily."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None, *, out: Any = ...) -> Any:
@@ -2189,7 +2250,7 @@ def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Ten
     """A recurrent network over sequences, padded or packed: outputs and last states."""
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, *, out: Any = ...) -> Any:
     """One step of a recurrent network: the new state."""
-def roll(input: Tensor, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] = (), *, out: Any = ...) -> Any:
+def roll(input: Tensor, shifts: int | Sequence[int | None], dims: int | Sequence[int | None] | None = None, *, out: Any = ...) -> Any:
     """Rolls entries along dimensions."""
 def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int | None] = (0,1), *, out: Any = ...) -> Any:
     """Rotates by multiples of 90 degrees."""
@@ -2341,6 +2402,9 @@ def tanh(input: Tensor, *, out: Any = ...) -> Any:
 def tanh_(input: Tensor, *, out: Any = ...) -> Tensor:
     """In place."""
 @overload
+def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: int = 0, *, out: Any = ...) -> Any:
+    """A number of parts, or parts between positions."""
+@overload
 def tensor_split(input: Tensor, indices_or_sections: int, dim: int = 0, *, out: Any = ...) -> Any:
     """A number of parts, or parts between positions."""
 @overload
@@ -2429,6 +2493,10 @@ def var_mean(input: Tensor, unbiased: bool, *, out: Any = ...) -> Any:
     """Variance and mean."""
 def vdot(input: Tensor, other: Tensor, *, out: Any = ...) -> Any:
     """Product of two vectors."""
+def view_as_complex(input: Tensor, *, out: Any = ...) -> Any:
+    """A view of pairs of real numbers as complex ones."""
+def view_as_real(input: Tensor, *, out: Any = ...) -> Any:
+    """A view of complex numbers as pairs of real ones."""
 @overload
 def vsplit(input: Tensor, sections: int, *, out: Any = ...) -> Any:
     """Parts along the rows."""

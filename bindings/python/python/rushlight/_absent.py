@@ -8,7 +8,6 @@ import importlib.abc
 import importlib.machinery
 import sys
 
-_COMPLEX = "complex numbers are not supported"
 _EXPORT = "exporting is not supported; models run as they are, and torch.save keeps their state"
 _COMPILER = "there is no compiler to configure or ask; models run as they are"
 _QUANTISED = "quantised tensors are not supported"
@@ -29,14 +28,7 @@ MODULES = {
     "ao.quantization.qconfig": (_QUANTISED, "QConfig"),
     "ao.nn": (_QUANTISED, ""),
     "ao.nn.quantized": (_QUANTISED, "Conv2d Linear"),
-    "export": (_EXPORT, "Dim ExportedProgram dims export export_for_training load register_dataclass save"),
     "export.decomp_utils": (_EXPORT, "CustomDecompTable"),
-    "export.exported_program": (_EXPORT, "ExportedProgram"),
-    "export.dynamic_shapes": (_EXPORT, "Dim"),
-    "fft": (
-        _COMPLEX,
-        "fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn",
-    ),
     "fx.experimental.proxy_tensor": (_COMPILER, "ProxyTorchDispatchMode get_proxy_mode make_fx"),
     "masked": ("masked tensors are not supported; use masked_fill and where", "MaskedTensor amax amin as_masked_tensor masked_tensor mean softmax sum var"),
     "nested": ("nested tensors are not supported; pad the sequences", "as_nested_tensor nested_tensor nested_tensor_from_jagged to_padded_tensor"),
@@ -51,7 +43,6 @@ MODULES = {
 
 #: Functions of ``torch`` itself.
 FUNCTIONS = {
-    _COMPLEX: "complex istft polar stft view_as_complex view_as_real",
     _SPARSE: "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
     _QUANTISED: "dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor",
     _SYMBOLIC: "SymBool SymFloat SymInt",

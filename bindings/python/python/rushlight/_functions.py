@@ -405,7 +405,7 @@ def is_floating_point(input):
 
 
 def is_complex(input):
-    """Whether a tensor's elements are complex: none is."""
+    """Whether a tensor's elements are complex."""
     return input.is_complex()
 
 

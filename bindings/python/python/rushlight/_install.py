@@ -14,6 +14,7 @@ from . import _public as _absent_names
 _ROOTS = {
     "torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex",
     "oneccl_bindings_for_pytorch": "rushlight._oneccl", "horovod": "rushlight._horovod",
+    "deepspeed": "rushlight._deepspeed",
 }
 
 
@@ -155,8 +156,8 @@ def stand_in(name):
 
 
 def install(children=True):
-    """From now on ``import torch``, ``torchvision``, ``intel_extension_for_pytorch``, ``oneccl_bindings_for_pytorch`` and ``horovod`` give this
-    package, whether or not they are installed; in Python programs started from this one, too."""
+    """From now on ``import torch``, ``torchvision``, ``intel_extension_for_pytorch``, ``oneccl_bindings_for_pytorch``, ``horovod`` and ``deepspeed``
+    give this package, whether or not they are installed; in Python programs started from this one, too."""
     if _finder not in sys.meta_path:
         taken = [name for name in ("torch", "torchvision") if name in sys.modules and sys.modules[name] is not sys.modules.get(_ROOTS[name])]
         if taken:

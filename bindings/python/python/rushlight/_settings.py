@@ -169,16 +169,4 @@ def get_file_path(*parts):
     return os.path.join(os.path.dirname(os.path.dirname(__file__)), *parts)
 
 
-_compile_notice = []
-
-
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
-    """Returns the model or function unchanged and warns once: its ops are compiled already. ``rushlight.capture`` records steps."""
-    if not _compile_notice and not disable:
-        _compile_notice.append(True)
-        import warnings
-
-        warnings.warn("rushlight: torch.compile does not change models; rushlight.capture(step) replays whole steps on a GPU", stacklevel=2)
-    if model is None:
-        return lambda function: function
-    return model
+from ._compile import compile  # noqa: E402,F401

@@ -120,7 +120,16 @@ def _transposed(self):
 
 
 Tensor.T = property(_transposed, doc="Dimensions in reverse order.")
-Tensor.H = property(lambda self: self.transpose(0, 1) if self.dim() else self, doc="A matrix transposed.")
+
+
+def _conjugate_transpose(self):
+    """A matrix transposed and conjugated."""
+    if self.dim() not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self.dim()}-D tensor.")
+    return self.transpose(0, 1).conj() if self.dim() else self.conj()
+
+
+Tensor.H = property(_conjugate_transpose)
 
 
 def _matrix_transpose(self):
@@ -130,15 +139,35 @@ def _matrix_transpose(self):
     return self.transpose(-2, -1) if self.dim() else self
 
 
-Tensor.mT = Tensor.mH = property(_matrix_transpose)
-Tensor.real = property(lambda self: self, doc="The elements, which are real.")
+Tensor.mT = property(_matrix_transpose)
+Tensor.mH = property(lambda self: _matrix_transpose(self).conj(), doc="The last two dimensions transposed, and conjugated.")
 
 
-def _no_imag(self):
-    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+def _converter(dtype):
+    def convert(self, memory_format=_C.preserve_format):
+        return self.to(dtype, memory_format=memory_format)
+
+    convert.__doc__ = f"The elements as {dtype}."
+    return convert
 
 
-Tensor.imag = property(_no_imag)
+for _name, _dtype in (("chalf", _C.complex32), ("cfloat", _C.complex64), ("cdouble", _C.complex128)):
+    setattr(Tensor, _name, _converter(_dtype))
+
+
+def _assigned(part):
+    view = getattr(_C._torch, part)
+
+    def assign(self, value):
+        if not self.is_complex() and part == "imag":
+            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+        view(self).copy_(value if isinstance(value, Tensor) else _C.tensor(value))
+
+    return assign
+
+
+Tensor.real = property(lambda self: _C._torch.real(self), _assigned("real"), doc="The real parts, a view.")
+Tensor.imag = property(lambda self: _C._torch.imag(self), _assigned("imag"), doc="The imaginary parts, a view.")
 
 
 def _inplace_view(name):

@@ -1,32 +1,27 @@
-"""``torch.compiler``: models run without a compiler."""
+"""``torch.compiler``: settings of ``torch.compile``, which records functions and runs them as programs."""
 
-from ._functions import compile  # noqa: F401
-
-
-def disable(fn=None, recursive=True, **kwargs):
-    """Returns the function unchanged."""
-    return (lambda function: function) if fn is None else fn
+from . import _compile
+from ._compile import compile, disable, reset  # noqa: F401
 
 
 def is_compiling():
-    """Whether code is being compiled: always False."""
-    return False
+    """Whether a compiled function is being recorded."""
+    return _compile.is_recording()
 
 
-def is_dynamo_compiling():
-    """Whether code is being compiled: always False."""
-    return False
-
-
-def reset():
-    """Does nothing: nothing was compiled."""
+is_dynamo_compiling = is_compiling
 
 
 def cudagraph_mark_step_begin():
-    """Does nothing: nothing is captured."""
+    """Marks the begin of a step. Results of compiled functions are tensors of their own, so it has nothing to do."""
 
 
-allow_in_graph = assume_constant_result = forbid_in_graph = substitute_in_graph = disable
+def allow_in_graph(fn=None, *args, **kwargs):
+    """Returns the function unchanged: all ops can be recorded."""
+    return (lambda function: function) if fn is None else fn
+
+
+assume_constant_result = forbid_in_graph = substitute_in_graph = allow_in_graph
 
 
 def is_exporting():
@@ -43,24 +38,36 @@ skip_guard_on_inbuilt_nn_modules_unsafe = keep_tensor_guards_unsafe
 
 
 def list_backends(exclude_tags=()):
-    """Names of compilers: always empty."""
-    return []
+    """Names of backends."""
+    return ["cudagraphs", "inductor"]
 
 
 class set_stance:
-    """Behaviour of compiled code, as a call, a context or a decorator. It has no effect."""
+    """Behaviour of compiled code, as a call, a context or a decorator: ``"default"`` or ``"force_eager"``."""
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
-        self._stance = stance
+        if stance not in ("default", "force_eager"):
+            raise NotImplementedError(f"torch.compiler.set_stance: {stance!r} is not supported; there is 'default' and 'force_eager'")
+        self._stance, self._before = stance, _compile._stance[0]
+        _compile._stance[0] = stance
 
     def __call__(self, function):
-        return function
+        import functools
+
+        _compile._stance[0] = self._before
+
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with set_stance(self._stance):
+                return function(*args, **kwargs)
+
+        return wrapper
 
     def __enter__(self):
         return None
 
     def __exit__(self, *exception):
-        return None
+        _compile._stance[0] = self._before
 
 
 def nested_compile_region(fn=None, *args, **kwargs):

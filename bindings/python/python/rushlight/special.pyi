@@ -16,6 +16,8 @@ def erf(input: Tensor) -> Any:
     """Error function."""
 def erfc(input: Tensor) -> Any:
     """`1 - erf(x)`."""
+def erfcx(input: Tensor) -> Any:
+    """`exp(x^2) erfc(x)`."""
 def erfinv(input: Tensor) -> Any:
     """Inverse error function."""
 def exp2(input: Tensor) -> Any:
@@ -26,8 +28,18 @@ def expm1(input: Tensor) -> Any:
     """`exp(x) - 1`, exact near zero."""
 def gammaln(input: Tensor) -> Any:
     """Logarithm of the gamma function's magnitude."""
+def i0(input: Tensor) -> Any:
+    """Modified Bessel function of the first kind of order 0."""
+def i0e(input: Tensor) -> Any:
+    """The same, times `exp(-|x|)`."""
+def i1(input: Tensor) -> Any:
+    """Modified Bessel function of the first kind of order 1."""
+def i1e(input: Tensor) -> Any:
+    """The same, times `exp(-|x|)`."""
 def log1p(input: Tensor) -> Any:
     """`log(1 + x)`, exact near zero."""
+def log_ndtr(input: Tensor) -> Any:
+    """Logarithm of the normal distribution function."""
 def log_softmax(input: Tensor, dim: int, dtype: _dtype | None = None) -> Any:
     """Logarithm of `softmax`."""
 def logit(input: Tensor, eps: float | None = None) -> Any:

@@ -185,8 +185,12 @@ rows! { ROWS:
     /// `pow` in double precision.
     float_power [Torch Method]
         "float_power(Tensor input, Tensor|Number exponent)" |input: &Tensor, exponent: Arg|
-            input.to_dtype(DType::F64)?.pow(doubled(exponent)?.arg()),
-        "float_power(Number self, Tensor exponent)" |input: Scalar, exponent: &Tensor| exponent.to_dtype(DType::F64)?.rpow(input.to_f64());
+            input.to_dtype(widest(input.dtype()))?.pow(doubled(exponent)?.arg()),
+        "float_power(Number self, Tensor exponent)" |input: Scalar, exponent: &Tensor|
+            exponent.to_dtype(widest(exponent.dtype()))?.rpow(match input {
+                Scalar::Complex(..) => input,
+                input => Scalar::Float(input.to_f64()),
+            });
     /// The larger of two elements; NaN if either is.
     maximum [Torch Method]
         "maximum(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.maximum(other);
@@ -266,15 +270,15 @@ rows! { ROWS:
             input.addcmul_(tensor1, tensor2, value);
     /// `input + value * tensor1 / tensor2`.
     addcdiv [Torch Method]
-        "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+        "addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
             input.addcdiv(tensor1, tensor2, value),
-        "addcdiv(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: f64, tensor1: &Tensor, tensor2: &Tensor|
+        "addcdiv(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: Scalar, tensor1: &Tensor, tensor2: &Tensor|
             input.addcdiv(tensor1, tensor2, value);
     /// `addcdiv` in place.
     addcdiv_ [Method]
-        "addcdiv_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: f64|
+        "addcdiv_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)" |input: &Tensor, tensor1: &Tensor, tensor2: &Tensor, value: Scalar|
             input.addcdiv_(tensor1, tensor2, value),
-        "addcdiv_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: f64, tensor1: &Tensor, tensor2: &Tensor|
+        "addcdiv_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)" |input: &Tensor, value: Scalar, tensor1: &Tensor, tensor2: &Tensor|
             input.addcdiv_(tensor1, tensor2, value);
     /// Greatest common divisor.
     gcd [Torch Method Inplace]
@@ -287,23 +291,29 @@ rows! { ROWS:
 /// An operand in double precision.
 enum Doubled {
     Tensor(Tensor),
-    Number(f64),
+    Number(Scalar),
 }
 
 impl Doubled {
     fn arg(&self) -> Arg<'_> {
         match self {
             Doubled::Tensor(t) => Arg::Tensor(t),
-            Doubled::Number(v) => Arg::Scalar(Scalar::Float(*v)),
+            Doubled::Number(v) => Arg::Scalar(*v),
         }
     }
 }
 
 fn doubled(operand: Arg) -> Result<Doubled> {
     Ok(match operand {
-        Arg::Tensor(t) => Doubled::Tensor(t.to_dtype(DType::F64)?),
-        Arg::Scalar(s) => Doubled::Number(s.to_f64()),
+        Arg::Tensor(t) => Doubled::Tensor(t.to_dtype(widest(t.dtype()))?),
+        Arg::Scalar(s @ Scalar::Complex(..)) => Doubled::Number(s),
+        Arg::Scalar(s) => Doubled::Number(Scalar::Float(s.to_f64())),
     })
+}
+
+/// The widest dtype of a dtype's kind, real or complex.
+fn widest(dtype: DType) -> DType {
+    if dtype.is_complex() { DType::C128 } else { DType::F64 }
 }
 
 /// PyTorch requires tensors of one dtype; a 0-dim weight may have another. It checks the shapes before it reports a

@@ -33,7 +33,7 @@ fn truth(input: &Tensor) -> Result<Tensor> {
 }
 
 fn isreal(input: &Tensor) -> Result<Tensor> {
-    input.detach().full_like(1)?.to_dtype(DType::Bool)
+    if input.is_complex() { input.detach().imag()?.eq(0) } else { input.detach().full_like(1)?.to_dtype(DType::Bool) }
 }
 
 fn infinite(input: &Tensor, sign: f64) -> Result<Tensor> {
@@ -74,7 +74,7 @@ rows! { ROWS:
     isposinf [Torch Method] "isposinf(Tensor input)" |input: &Tensor| infinite(input, 1.0);
     /// Whether elements are minus infinity.
     isneginf [Torch Method] "isneginf(Tensor input)" |input: &Tensor| infinite(input, -1.0);
-    /// Whether elements are real; always true, as there are no complex dtypes.
+    /// Whether elements are real: their imaginary parts are zero.
     isreal [Torch Method] "isreal(Tensor input)" |input: &Tensor| isreal(input);
     /// Whether another tensor contains each element.
     isin [Torch]

@@ -530,7 +530,7 @@ fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
     if n > 1 << 20 {
         return Err(Error::value(format!("vander: {n} columns are more than the 2^20 that are supported")));
     }
-    let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(rushlight_core::DType::I64)? };
+    let x = if x.dtype().is_differentiable() { x.clone() } else { x.to_dtype(rushlight_core::DType::I64)? };
     // The zeroth power is a constant.
     let power = |k: usize| if k == 0 { x.detach().ones_like() } else { x.pow(k as i64) };
     let columns = (0..n).map(|k| power(if increasing { k } else { n - 1 - k })).collect::<Result<Vec<_>>>()?;

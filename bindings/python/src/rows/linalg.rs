@@ -82,6 +82,9 @@ fn is_lower(uplo: &str) -> Result<bool> {
 fn matrix_exp(input: &Tensor) -> Result<Tensor> {
     square_check("linalg.matrix_exp", input)?;
     // Squarings multiply rounding errors.
+    if input.dtype() == DType::C64 {
+        return matrix_exp(&input.to_dtype(DType::C128)?)?.to_dtype(input.dtype());
+    }
     if input.dtype().is_float() && input.dtype() != DType::F64 {
         return matrix_exp(&input.to_dtype(DType::F64)?)?.to_dtype(input.dtype());
     }
@@ -189,9 +192,9 @@ rows! { ROWS:
     /// Product of two vectors.
     dot [Torch Method] "dot(Tensor input, Tensor tensor)" |input: &Tensor, other: &Tensor| input.dot(other);
     /// Product of two vectors.
-    vdot [Torch Method] "vdot(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.dot(other);
+    vdot [Torch Method] "vdot(Tensor input, Tensor other)" |input: &Tensor, other: &Tensor| input.conj()?.dot(other);
     /// Products of vectors along a dimension.
-    vecdot [Linalg] "vecdot(Tensor x, Tensor y, *, int dim=-1)" |x: &Tensor, y: &Tensor, dim: isize| x.mul(y)?.sum(dim);
+    vecdot [Linalg] "vecdot(Tensor x, Tensor y, *, int dim=-1)" |x: &Tensor, y: &Tensor, dim: isize| x.conj()?.mul(y)?.sum(dim);
     /// All products of two vectors' elements.
     outer [Torch Method] "outer(Tensor input, Tensor vec2)" |input: &Tensor, vec2: &Tensor| input.outer(vec2);
     /// All products of two vectors' elements.

@@ -4,6 +4,7 @@ mod activation;
 mod arithmetic;
 mod compare;
 mod create;
+mod fft;
 mod index;
 mod integers;
 mod layers;
@@ -25,6 +26,8 @@ pub static TABLES: &[&[Entry]] = &[
     compare::METHODS,
     compare::ROWS,
     create::ROWS,
+    fft::ROWS,
+    fft::TRANSFORMS,
     index::ROWS,
     layers::ADAPTIVE1,
     layers::ADAPTIVE2,

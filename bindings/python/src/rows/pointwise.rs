@@ -142,14 +142,14 @@ fn clamp_(input: &Tensor, min: Option<Arg>, max: Option<Arg>) -> Result<Out> {
 }
 
 fn float(input: &Tensor) -> Result<Tensor> {
-    if input.dtype().is_float() { Ok(input.clone()) } else { input.to_dtype(crate::dtype::default()) }
+    if input.dtype().is_differentiable() { Ok(input.clone()) } else { input.to_dtype(crate::dtype::default()) }
 }
 
 rows! { ROWS:
     /// -1, 0 or 1 by sign.
     sign [Torch Method Inplace] "sign(Tensor input)" |input: &Tensor| input.sign();
     /// -1, 0 or 1 by sign.
-    sgn [Torch Method Inplace] "sgn(Tensor input)" |input: &Tensor| input.sign();
+    sgn [Torch Method Inplace] "sgn(Tensor input)" |input: &Tensor| input.sgn();
     /// Whether the sign bit is set.
     signbit [Torch Method] "signbit(Tensor input)" |input: &Tensor| signbit(input);
     /// The tensor itself.
@@ -218,18 +218,16 @@ rows! { ROWS:
     deg2rad [Torch Method Inplace] "deg2rad(Tensor input)" |input: &Tensor| float(input)?.mul(std::f64::consts::PI / 180.0);
     /// Radians as degrees.
     rad2deg [Torch Method Inplace] "rad2deg(Tensor input)" |input: &Tensor| float(input)?.mul(180.0 / std::f64::consts::PI);
-    /// The elements, which are real.
-    real [Torch] "real(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
-    /// The elements, which are real.
-    conj [Torch Method] "conj(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
-    /// The elements, which are real.
-    conj_physical [Torch Method Inplace] "conj_physical(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
-    /// The elements, which are real.
+    /// Complex conjugates; real elements as they are.
+    conj [Torch Method] "conj(Tensor input)" |input: &Tensor| input.conj();
+    /// Complex conjugates; real elements as they are.
+    conj_physical [Torch Method Inplace] "conj_physical(Tensor input)" |input: &Tensor| input.conj();
+    /// The elements, none of which is conjugated lazily.
     resolve_conj [Torch Method] "resolve_conj(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
     /// The elements, none of which is negated lazily.
     resolve_neg [Torch Method] "resolve_neg(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
-    /// The angle of real numbers: pi for negative ones, else zero.
-    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| angle(input);
+    /// The angle of complex numbers; of real ones pi for negative ones, else zero.
+    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| input.angle();
     /// Mantissa and exponent with `input = mantissa * 2**exponent`.
     frexp [Torch Method] "frexp(Tensor input)" |input: &Tensor| frexp(input);
     /// `input * 2**other`.
@@ -276,14 +274,10 @@ fn logit(input: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     }
 }
 
-/// NaN has no angle; minus zero counts as zero.
-fn angle(input: &Tensor) -> Result<Tensor> {
-    let x = float(input)?;
-    let rest = where_(&x.isnan()?, &x, &x.mul(0.0)?.abs()?)?;
-    where_(&x.lt(0)?, std::f64::consts::PI, &rest)
-}
-
 fn signbit(input: &Tensor) -> Result<Tensor> {
+    if input.is_complex() {
+        return Err(Error::dtype("signbit: is not implemented for complex tensors."));
+    }
     if !input.dtype().is_float() {
         // Carried unsigned dtypes have no comparisons and no negative numbers.
         return if input.dtype().is_carried() { input.ne(input) } else { input.lt(0) };
@@ -295,7 +289,7 @@ fn signbit(input: &Tensor) -> Result<Tensor> {
 /// The factor has the promoted dtype, so that an integer exponent does not widen a half.
 fn ldexp(input: &Tensor, other: &Tensor) -> Result<Tensor> {
     let common = result_type(&[input.into(), other.into()]);
-    let float = if common.is_float() { common } else { crate::dtype::default() };
+    let float = if common.is_differentiable() { common } else { crate::dtype::default() };
     input.mul(&other.to_dtype(float)?.exp2()?)
 }
 

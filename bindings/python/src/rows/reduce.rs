@@ -31,7 +31,7 @@ fn reduce(
 
 /// PyTorch reports an error for a recorded conversion to integers.
 pub fn differentiable(input: &Tensor, dtype: DType) -> Result<()> {
-    if !dtype.is_float() && input.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
+    if !dtype.is_differentiable() && input.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() {
         return Err(Error::autograd(format!(
             "autograd does not support dtype {dtype}: detach the input, or pass a float dtype"
         )));
@@ -351,7 +351,7 @@ rows! { ROWS:
     sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| {
         let sums = input.sum_to_size(&size.0)?;
         // Sums of bools and small integers are `int64`, also those of one element.
-        if sums.shape() != input.shape() && !sums.dtype().is_float() { sums.to_dtype(DType::I64) } else { Ok(sums) }
+        if sums.shape() != input.shape() && !sums.dtype().is_differentiable() { sums.to_dtype(DType::I64) } else { Ok(sums) }
     };
     /// The p-norm of the difference.
     dist [Torch Method] "dist(Tensor input, Tensor other, Number p=2)" |input: &Tensor, other: &Tensor, p: f64| input.sub(other)?.norm(p);
@@ -378,7 +378,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     if input.dtype() == DType::Bool {
         return Err(Error::dtype("cov(): not implemented for bool"));
     }
-    let float = if input.dtype().is_float() { input.dtype() } else { crate::dtype::default() };
+    let float = if input.dtype().is_differentiable() { input.dtype() } else { crate::dtype::default() };
     let x = input.to_dtype(float)?;
     let x = if x.rank() < 2 { x.reshape([1, x.numel() as isize])? } else { x };
     let mut weights: Option<Tensor> = None;
@@ -393,7 +393,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
     // Sums of weights stay tensors: weights may require gradients.
     let total = match &weights {
         Some(w) => w.sum(..)?,
-        None => Tensor::full_with([], count, (float, x.device()))?,
+        None => Tensor::full_with([], count, (float.real(), x.device()))?,
     };
     let mean = match &weights {
         Some(w) => x.mul(w)?.sum_dims([1], true)?.div(&total)?,
@@ -411,7 +411,7 @@ fn cov(input: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Opt
         Some(w) => centred.mul(w)?,
         None => centred.clone(),
     };
-    let out = weighted.matmul(&centred.t()?)?.div(&divisor.clamp_min(0.0)?)?;
+    let out = weighted.matmul(&centred.t()?.conj()?)?.div(&divisor.clamp_min(0.0)?)?;
     out.squeeze(..)
 }
 
@@ -420,6 +420,10 @@ fn corrcoef(input: &Tensor) -> Result<Tensor> {
     if c.rank() == 0 {
         return c.div(&c);
     }
-    let deviation = c.diagonal(0, 0, 1)?.sqrt()?;
-    c.div(&deviation.unsqueeze(1)?)?.div(&deviation.unsqueeze(0)?)?.clamp(-1.0, 1.0)
+    let deviation = c.diagonal(0, 0, 1)?.real()?.sqrt()?;
+    let shares = c.div(&deviation.unsqueeze(1)?)?.div(&deviation.unsqueeze(0)?)?;
+    match c.is_complex() {
+        true => rushlight_tensor::complex(&shares.real()?.clamp(-1.0, 1.0)?, &shares.imag()?.clamp(-1.0, 1.0)?),
+        false => shares.clamp(-1.0, 1.0),
+    }
 }

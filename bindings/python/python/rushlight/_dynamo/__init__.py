@@ -1,5 +1,6 @@
-"""``torch._dynamo``: settings of a compiler that is not needed. Models run without it (``torch.compile``)."""
+"""``torch._dynamo``: what ``torch.compile`` has recorded, and why it could not."""
 
+from .._compile import explain  # noqa: F401
 from ..compiler import _Config, allow_in_graph, assume_constant_result, disable, forbid_in_graph, is_compiling, reset  # noqa: F401
 from . import exc  # noqa: F401
 from .eval_frame import OptimizedModule  # noqa: F401
@@ -14,23 +15,30 @@ def _mark(t, index=None, **kwargs):
 mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _mark
 
 
-def optimize(*args, **kwargs):
-    """A decorator that returns functions unchanged."""
-    return lambda function: function
+def optimize(backend="inductor", *, nopython=False, disable=False, dynamic=None, **kwargs):
+    """A decorator that compiles functions."""
+    from .._compile import compile
+
+    return compile(backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic)
 
 
 def graph_break(msg=""):
-    """Does nothing: there are no graphs."""
+    """Within a function that is recorded: it runs as it is from now on."""
+    from .. import _C
+    from .._compile import is_recording
+
+    if is_recording():
+        _C._compile_break(f"torch._dynamo.graph_break {msg}".rstrip())
 
 
 def is_dynamo_supported():
-    """Whether there is a compiler: always False."""
-    return False
+    """Whether functions can be compiled: always True."""
+    return True
 
 
 def list_backends(exclude_tags=()):
-    """Names of compilers: always empty."""
-    return []
+    """Names of backends."""
+    return ["cudagraphs", "inductor"]
 
 
 def __getattr__(name):

@@ -1,7 +1,38 @@
-"""The class of compiled modules. There are none: ``torch.compile`` returns models unchanged."""
+"""The class of compiled modules: ``torch.compile(module)`` returns one."""
 
-from .. import _absent
+from ..nn import Module
 
-REASON = "models run as they are; torch.compile gives them back"
 
-OptimizedModule = _absent.absent_class("torch._dynamo.OptimizedModule", REASON)
+class OptimizedModule(Module):
+    """A module whose calls are recorded and run as programs. ``_orig_mod`` is the module itself; other attributes are its own."""
+
+    def __init__(self, mod, dynamo_ctx=None):
+        super().__init__()
+        self._orig_mod = mod
+        object.__setattr__(self, "_compiled", dynamo_ctx)
+        self.training = mod.training
+
+    def forward(self, *args, **kwargs):
+        return self._compiled(*args, **kwargs)
+
+    def train(self, mode=True):
+        self._orig_mod.train(mode)
+        self.training = mode
+        return self
+
+    def __getattr__(self, name):
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self._modules["_orig_mod"], name)
+
+    def __reduce__(self):
+        return _compiled, (self._orig_mod,)
+
+
+def _compiled(module):
+    from .._compile import compile
+
+    return compile(module)

@@ -31,7 +31,9 @@ _absent.fill(globals(), "torch.distributed", _names.REASON, _names.NAMES)
 _absent.add_modules(__name__, _names.REASON, _names.MODULES)
 
 #: Modules that are imported on first use.
-_LAZY = frozenset("algorithms distributed_c10d device_mesh elastic launch launcher nn run utils".split())
+_LAZY = frozenset(
+    "_composable _tensor algorithms checkpoint distributed_c10d device_mesh elastic fsdp launch launcher nn optim pipelining run tensor utils".split()
+)
 
 
 def __getattr__(name):

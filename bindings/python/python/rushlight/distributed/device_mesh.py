@@ -54,6 +54,43 @@ class DeviceMesh:
             found.append(own)
         return found
 
+    @property
+    def _core(self):
+        """The mesh of the compiled part."""
+        if "_compiled" not in self.__dict__:
+            groups = [] if self._coordinate is None else [group._group for group in self._groups]
+            names = list(self.mesh_dim_names or ())
+            self._compiled = _C._Mesh(self.mesh.flatten().tolist(), list(self.mesh.shape), names, _group.get_rank(), groups)
+        return self._compiled
+
+    def _flatten(self, mesh_dim_name=None):
+        """The mesh of all its ranks as one dimension. Every rank of the world must call this."""
+        name = mesh_dim_name or "_".join(self.mesh_dim_names or ("flat",))
+        root = getattr(self, "_root", self)
+        known = root.__dict__.setdefault("_flattened", {})
+        if name not in known:
+            if self.ndim == 1:
+                known[name] = DeviceMesh(self.device_type, self.mesh, mesh_dim_names=(name,), _groups=self._groups)
+            else:
+                # The ranks of all parts of the root that this mesh is one of: each part makes a group.
+                dims = [root._dim(d) for d in self.mesh_dim_names] if root is not self else list(range(self.ndim))
+                rest = [d for d in range(root.ndim) if d not in dims]
+                rows = root.mesh.permute(rest + dims).reshape(-1, self.mesh.numel()).tolist()
+                made = [_group.new_group(row) for row in rows]
+                own = [g for g, row in zip(made, rows) if _group.get_rank() in row]
+                known[name] = DeviceMesh(self.device_type, self.mesh.flatten(), mesh_dim_names=(name,), _groups=own)
+        return known[name]
+
+    @staticmethod
+    def from_group(group, device_type, mesh=None, *, mesh_dim_names=None):
+        """The mesh of an existing group, or of one group for each dimension of ``mesh``."""
+        groups = list(group) if isinstance(group, (list, tuple)) else [group]
+        if mesh is None:
+            if len(groups) != 1:
+                raise ValueError("DeviceMesh.from_group: several groups need the mesh of their ranks")
+            mesh = _group.get_process_group_ranks(groups[0])
+        return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names, _groups=groups)
+
     def _dim(self, mesh_dim):
         if isinstance(mesh_dim, str):
             if mesh_dim not in (self.mesh_dim_names or ()):
@@ -100,6 +137,9 @@ class DeviceMesh:
     def __getitem__(self, names):
         """The mesh of some dimensions, by name, through this rank."""
         names = (names,) if isinstance(names, str) else tuple(names)
+        flattened = getattr(self, "_root", self).__dict__.get("_flattened", {})
+        if len(names) == 1 and names[0] not in (self.mesh_dim_names or ()) and names[0] in flattened:
+            return flattened[names[0]]
         dims = [self._dim(name) for name in names]
         if dims == list(range(self.mesh.dim())):
             return self
@@ -109,7 +149,9 @@ class DeviceMesh:
         part = self.mesh[index]
         left = [d for d in range(self.mesh.dim()) if d in dims]
         part = part.permute([left.index(d) for d in dims])
-        return DeviceMesh(self.device_type, part, mesh_dim_names=names, _groups=[self._groups[d] for d in dims])
+        made = DeviceMesh(self.device_type, part, mesh_dim_names=names, _groups=[self._groups[d] for d in dims])
+        made._root = getattr(self, "_root", self)
+        return made
 
     def __enter__(self):
         _mesh_resources.mesh_stack.append(self)

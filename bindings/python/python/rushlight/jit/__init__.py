@@ -1,5 +1,6 @@
-"""``torch.jit``: functions and modules marked for TorchScript run as plain Python."""
+"""``torch.jit``: traced programs and archives of PyTorch run without their source; functions marked for the compiler run as plain Python."""
 
+import builtins
 import typing
 
 from .. import _absent
@@ -10,7 +11,7 @@ __all__ = [
     "script_method", "trace", "trace_module", "unused",
 ]
 
-_NO_FILES = "TorchScript's graphs and files are not supported; models run as they are, and torch.save keeps their state"
+_NO_FILES = "TorchScript's compiler is not supported; use torch.jit.trace, which records the ops of a model"
 
 #: A mark for constants: ``Final[int]``.
 Final = typing.Final
@@ -74,18 +75,68 @@ class Attribute(typing.NamedTuple):
     type: object
 
 
-class ScriptModule(metaclass=_absent._AbsentClass):
-    """The class of compiled modules. There are none."""
+def trace(
+    func, example_inputs=None, optimize=None, check_trace=True, check_inputs=None, check_tolerance=1e-5, strict=True, _force_outplace=False, _module_class=None,
+    _compilation_unit=None, example_kwarg_inputs=None, _store_inputs=True,
+):
+    """Runs a function or module on example inputs and records its ops as a program, which runs on tensors of other sizes too.
 
-    _path, _reason = "torch.jit.ScriptModule", _NO_FILES
+    Branches on values are taken as they are for the examples.
+    """
+    from ._program import trace
+
+    return trace(func, example_inputs, check_trace, check_inputs, check_tolerance, example_kwarg_inputs)
+
+
+def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
+    """Reads an archive of a traced or scripted module, written by PyTorch or by ``save`` here. No code of the file is run as Python."""
+    import os
+
+    from .._C import _Program
+    from ._program import ProgramModule
+
+    if _extra_files:
+        raise NotImplementedError("torch.jit.load: extra files are not supported")
+    program = _Program.load(f) if isinstance(f, (str, os.PathLike)) else _Program.from_bytes(f.read())
+    module = ProgramModule(program)
+    return module if map_location is None else module.to(map_location)
+
+
+def save(m, f, _extra_files=None):
+    """Writes a traced or loaded module as a ``.rlm`` file, which ``load`` reads here. PyTorch does not read it."""
+    if not hasattr(m, "_program"):
+        raise RuntimeError("torch.jit.save takes a traced module: torch.jit.save(torch.jit.trace(model, example), f)")
+    m.save(f, _extra_files)
+
+
+class _ScriptMeta(type):
+    def __instancecheck__(cls, value):
+        from ._program import ProgramModule, TracedFunction
+
+        return builtins.isinstance(value, TracedFunction if cls.__name__ == "ScriptFunction" else ProgramModule)
+
+
+class ScriptModule(metaclass=_ScriptMeta):
+    """The class of modules that run programs: ``isinstance`` knows them."""
+
+
+class RecursiveScriptModule(ScriptModule):
+    """The class of loaded modules."""
+
+
+class TopLevelTracedModule(ScriptModule):
+    """The class of traced modules."""
+
+
+class ScriptFunction(metaclass=_ScriptMeta):
+    """The class of traced functions."""
 
 
 class Error(RuntimeError):
     """An error of the compiler; never raised."""
 
 
-class TracerWarning(Warning):
-    """A warning of the tracer; never raised."""
+from .._trace import TracerWarning  # noqa: E402
 
 
 class _Fusion:
@@ -126,13 +177,13 @@ def onednn_fusion_enabled():
     return False
 
 
-_absent.fill(globals(), "torch.jit", _NO_FILES, "_get_trace_graph CompilationUnit RecursiveScriptModule ScriptFunction TopLevelTracedModule load save trace trace_module fork wait")
+_absent.fill(globals(), "torch.jit", _NO_FILES, "_get_trace_graph CompilationUnit trace_module fork wait")
 
 
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
-    if name in ("annotations", "_script", "_trace"):
+    if name in ("annotations", "_script", "_trace", "_program"):
         import importlib
 
         return importlib.import_module("." + name, __name__)

@@ -154,6 +154,8 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
     """Writes pooled elements back to their positions."""
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, output_size: Sequence[int] | None = None) -> Any:
     """Writes pooled elements back to their positions."""
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int | None], stride: int | Sequence[int | None] | None = None, padding: int | Sequence[int | None] = 0, output_size: Sequence[int] | None = None) -> Any:
+    """Writes pooled elements back to their positions."""
 def mish(input: Tensor, inplace: bool = False) -> Any:
     """`x * tanh(softplus(x))`."""
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Any:

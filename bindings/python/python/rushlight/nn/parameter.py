@@ -30,7 +30,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             data = _C._torch.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter: expected a Tensor as data, got {type(data).__name__}")
-        if cls is Parameter and _C._dispatches(data):
+        if cls is Parameter and (_C._dispatches(data) or getattr(data, "_is_dtensor", False)):
             # A class that handles its own ops stays what it is; modules find the mark.
             made = data.detach().requires_grad_(requires_grad)
             if type(made) is not type(data):

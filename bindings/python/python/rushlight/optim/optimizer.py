@@ -173,7 +173,7 @@ class Optimizer:
             packed = {key: value for key, value in group.items() if key != "params"}
             packed["params"] = [number[id(p)] for p in group["params"]]
             groups.append(packed)
-        state = {number[id(key)] if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
+        state = {number[id(key)] if isinstance(key, Tensor) else key: _placed(key, value) for key, value in self.state.items()}
         result = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
             changed = hook(self, result)
@@ -258,6 +258,19 @@ class Optimizer:
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
             raise ValueError("all optimizer param groups should be with/without names")
         self.param_groups.append(param_group)
+
+
+def _placed(param, state):
+    """The state of a distributed parameter: what has its local shape lies as it does."""
+    if not getattr(param, "_is_dtensor", False):
+        return state
+    local = param.to_local().shape
+
+    def placed(value):
+        is_part = type(value) is Tensor and value.dim() > 0 and value.shape == local
+        return param._like(value) if is_part else value
+
+    return {key: placed(value) for key, value in state.items()}
 
 
 def _fitted(param, value, key=None):

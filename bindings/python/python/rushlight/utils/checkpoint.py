@@ -3,6 +3,7 @@
 import contextlib
 import enum
 import functools
+import sys
 import warnings
 
 from .. import _C, _absent
@@ -202,6 +203,10 @@ def checkpoint(
         raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
     if not _C.is_grad_enabled():
         return function(*args, **kwargs)
+    sharded = sys.modules.get("rushlight.distributed.fsdp._unit")
+    if sharded is not None:
+        # Backward runs the function when the parameters of the modules around it are sharded again.
+        function = sharded.gathered_again(function)
     run = _Run(function, args, kwargs, preserve_rng_state, context_fn())
     if use_reentrant and not any(t.requires_grad for t in run.inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)

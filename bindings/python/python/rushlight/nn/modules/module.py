@@ -358,10 +358,12 @@ class Module(ConversionMethods, StateMethods):
                 p.grad = gradient.detach().zero_()
 
     def compile(self, *args, **kwargs) -> None:
-        """No effect: the module's ops are compiled already. Warns once."""
-        from ..._functions import compile
+        """Compiles this module's calls in place, as ``torch.compile`` does for a new module."""
+        from ..._compile import compile
 
-        compile(self)
+        forward = self.forward
+        compiled = compile(forward, *args, **kwargs)
+        object.__setattr__(self, "forward", compiled)
 
     # Hooks.
 

@@ -39,7 +39,12 @@ def get_total_norm(tensors, norm_type: float = 2.0, error_if_nonfinite: bool = F
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not tensors:
         return _C.tensor(0.0)
-    total = _C._foreach_total_norm(tensors, float(norm_type))
+    if any(getattr(t, "_is_dtensor", False) for t in tensors):
+        from ...distributed.tensor._norm import total_norm
+
+        total = total_norm(tensors, float(norm_type))
+    else:
+        total = _C._foreach_total_norm(tensors, float(norm_type))
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {float(norm_type)} for gradients from `parameters` is non-finite, so it cannot be clipped. To "
@@ -52,6 +57,8 @@ def get_total_norm(tensors, norm_type: float = 2.0, error_if_nonfinite: bool = F
 def clip_grads_with_norm_(parameters, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
     """Scales gradients down if their known total norm is above ``max_norm``."""
     gradients = _gradients(parameters)
+    if getattr(total_norm, "_is_dtensor", False):
+        total_norm = total_norm.full_tensor()
     if gradients:
         _C._foreach_scale_(gradients, (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0))
 

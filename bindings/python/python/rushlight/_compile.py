@@ -1,0 +1,282 @@
+"""``torch.compile``: functions and modules that are recorded once for each kind of arguments and then run as programs."""
+
+import functools
+import types
+
+from . import _C
+
+Tensor = _C.Tensor
+
+#: Compiled functions, for ``reset``; by identity, as modules compare so.
+_made = []
+_recording = [0]
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs")
+
+
+class _Unholdable(Exception):
+    """The function's result cannot be made again from tensors."""
+
+
+def is_recording():
+    """Whether a function is being recorded."""
+    return _recording[0] > 0
+
+
+def _flatten(value, tensors, result=False):
+    """Appends the tensors of nested containers to a list and returns the rest in a comparable form."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return Tensor
+    if type(value) is dict:
+        return dict, tuple((key, _flatten(part, tensors, result)) for key, part in value.items())
+    if type(value) in (tuple, list) or isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value), tuple(_flatten(part, tensors, result) for part in value)
+    if result and not isinstance(value, (*_SIMPLE, _C.dtype, _C.device)):
+        raise _Unholdable(f"it returns a {type(value).__name__}")
+    # With the type: 1, 1.0 and True are equal.
+    return None, (type(value), value)
+
+
+def _unflatten(form, tensors):
+    if form is Tensor:
+        return next(tensors)
+    kind, parts = form
+    if kind is None:
+        return parts[1]
+    if kind is dict:
+        return {key: _unflatten(part, tensors) for key, part in parts}
+    parts = [_unflatten(part, tensors) for part in parts]
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def _guard(value, depth=0):
+    """What a recording depends on in a value that the function can see, in a comparable form."""
+    from .nn import Module
+
+    if isinstance(value, _SIMPLE):
+        return type(value), value
+    if isinstance(value, Tensor):
+        return id(value), value.requires_grad
+    if isinstance(value, Module):
+        found = []
+        for module in value.modules():
+            state = module.__dict__
+            found.append(id(module))
+            found.extend((key, type(part), part) for key, part in state.items() if isinstance(part, _SIMPLE))
+            for hooks in ("_forward_hooks", "_forward_pre_hooks"):
+                if state.get(hooks):
+                    found.append((hooks, tuple(state[hooks])))
+            for parts in (state["_parameters"], state["_buffers"]):
+                found.extend((id(t), t.requires_grad) for t in parts.values() if t is not None)
+        return tuple(found)
+    if type(value) in (tuple, list) and len(value) <= 64 and depth < 3:
+        return type(value), tuple(_guard(part, depth + 1) for part in value)
+    if isinstance(value, types.FunctionType) and depth < 2:
+        return _guards(value, depth + 1)
+    return id(value)
+
+
+def _guards(function, depth=0):
+    """The values that a function can see besides its arguments: its object, closure, defaults, globals by name."""
+    from .nn import Module
+
+    if isinstance(function, Module):
+        return _guard(function, depth)
+    found = []
+    owner = getattr(function, "__self__", None)
+    if owner is not None:
+        found.append(_guard(owner, depth))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return tuple(found)
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            found.append(_guard(cell.cell_contents, depth))
+        except ValueError:
+            found.append(None)
+    names = function.__globals__
+    found.extend((name, _guard(names[name], depth)) for name in code.co_names if name in names and not isinstance(names[name], types.ModuleType))
+    return tuple(found)
+
+
+class CompiledFunction:
+    """A function with its recordings; ``torch.compile`` makes it."""
+
+    def __init__(self, function, fullgraph=False):
+        functools.update_wrapper(self, function, updated=())
+        from ._dynamo import config
+
+        limit = config.__dict__.get("recompile_limit", 8)
+        self._function, self._fullgraph = function, fullgraph
+        self._torchdynamo_orig_callable = function
+        self._compiled = _C._Compile(limit)
+        self._kinds, self._outputs, self._plain = {}, {}, {}
+        _made.append(self)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else types.MethodType(self, instance)
+
+    def _run_plain(self, args, kwargs, reason):
+        if self._fullgraph:
+            from ._dynamo.exc import Unsupported
+
+            raise Unsupported(f"torch.compile(fullgraph=True): {reason}")
+        return self._function(*args, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        if is_recording() or _stance[0] == "force_eager" or _C._is_recording():
+            return self._function(*args, **kwargs)
+        inputs = []
+        form = _flatten((args, kwargs), inputs)
+        try:
+            key = form, _guards(self._function), tuple(id(type(t)) for t in inputs)
+            kind = self._kinds.setdefault(key, len(self._kinds))
+        except TypeError:
+            return self._run_plain(args, kwargs, "an argument that is not a tensor cannot be hashed")
+        if kind in self._plain:
+            return self._run_plain(args, kwargs, self._plain[kind])
+        if any(type(t) is not Tensor and type(t).__torch_function__ is not Tensor.__torch_function__ for t in inputs):
+            self._plain[kind] = "an argument is of a class that overrides functions"
+            return self._run_plain(args, kwargs, self._plain[kind])
+        before = _C.get_rng_state() if kind not in self._outputs else None
+
+        def step(*own):
+            args, kwargs = _unflatten(form, iter(own))
+            tensors = []
+            _recording[0] += 1
+            try:
+                self._outputs[kind] = _flatten(self._function(*args, **kwargs), tensors, result=True)
+            finally:
+                _recording[0] -= 1
+            return tensors
+
+        try:
+            made = self._compiled.run(kind, inputs, step)
+        except _Unholdable as e:
+            # Run again from where it was: the results of this run cannot be used.
+            self._plain[kind] = str(e)
+            _C.set_rng_state(before)
+            return self._run_plain(args, kwargs, self._plain[kind])
+        if self._fullgraph and self._compiled.reasons:
+            return self._run_plain(args, kwargs, self._compiled.reasons[-1])
+        return _unflatten(self._outputs[kind], iter(made))
+
+    @property
+    def recordings(self):
+        """Number of recordings."""
+        return self._compiled.recordings
+
+    @property
+    def reasons(self):
+        """Why calls of some kinds run the function instead of a recording."""
+        return [*self._compiled.reasons, *self._plain.values()]
+
+    @property
+    def programs(self):
+        """The recorded programs as text, forward and backward."""
+        return self._compiled.programs
+
+    def reset(self):
+        """Forgets all recordings."""
+        self._compiled.clear()
+        self._kinds.clear()
+        self._outputs.clear()
+        self._plain.clear()
+
+
+_stance = ["default"]
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """A function or module that is recorded once for each kind of arguments and then runs as a program.
+
+    The first call with arguments of a kind (shapes, strides, dtypes, devices, values of other arguments; grad mode and autocast; numbers, strings and modules
+    that the function sees in its closure, its globals or its module) runs the function and records the engine's calls and those of the backward pass. Passes
+    remove what is not needed and fuse pointwise calls. Later calls run that program. Nothing is compiled that anyone waits for.
+
+    >>> import rushlight as torch
+    >>> @torch.compile
+    ... def gate(x, y):
+    ...     return x * torch.sigmoid(y) + 1
+    >>> gate(torch.ones(2), torch.zeros(2))
+    tensor([1.5000, 1.5000])
+
+    What cannot be held as a program runs as it is: functions that read values (``item()``, printing), return memory of their arguments or other objects than
+    tensors in containers. ``torch._dynamo.explain`` says why; with ``fullgraph=True`` it is an error. ``dynamic`` and ``mode`` change nothing: each shape has a
+    recording of its own.
+    """
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(model):
+        raise RuntimeError("torch.compile: expected a function or a module")
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if callable(backend) or backend not in _BACKENDS:
+        raise NotImplementedError(f"torch.compile: backend {backend!r} is not supported; there is {', '.join(_BACKENDS)}")
+    if disable or backend in ("eager", "aot_eager") or isinstance(model, types.BuiltinFunctionType):
+        return model
+    if isinstance(model, type):
+        return model
+    from .nn import Module
+
+    if isinstance(model, Module):
+        from ._dynamo.eval_frame import OptimizedModule
+
+        return OptimizedModule(model, CompiledFunction(model, fullgraph))
+    return CompiledFunction(model, fullgraph)
+
+
+def reset():
+    """Forgets all recordings of all compiled functions."""
+    for function in _made:
+        function.reset()
+
+
+class Explanation:
+    """What compiling a function gave: ``torch._dynamo.explain``."""
+
+    def __init__(self, function):
+        self.graphs = function.programs
+        self.graph_count = function.recordings
+        self.break_reasons = function.reasons
+        self.graph_break_count = len(self.break_reasons)
+        self.op_count = sum(len(text.splitlines()) - 1 for text in self.graphs)
+
+    def __str__(self):
+        lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}", f"Op Count: {self.op_count}", "Break Reasons:"]
+        return "\n".join(lines + [f"  Break Reason {i + 1}: {reason}" for i, reason in enumerate(self.break_reasons)]) + "\n"
+
+
+def explain(function, *extra_args, **extra_kwargs):
+    """Calls a function of arguments and says what compiling it gives, and what cannot be compiled."""
+
+    def inner(*args, **kwargs):
+        compiled = CompiledFunction(getattr(function, "_torchdynamo_orig_callable", function))
+        compiled(*args, **kwargs)
+        _made.remove(compiled)
+        return Explanation(compiled)
+
+    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
+
+
+def disable(fn=None, recursive=True, *, reason=None, wrapping=True):
+    """A function that runs as it is: what calls it cannot be held as a program either."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    fn = getattr(fn, "_torchdynamo_orig_callable", fn)
+    if not isinstance(fn, types.FunctionType):
+        return fn
+
+    @functools.wraps(fn)
+    def wrapper(*args, **kwargs):
+        if is_recording():
+            _C._compile_break(f"{fn.__name__} is marked by torch.compiler.disable" + (f": {reason}" if reason else ""))
+        return fn(*args, **kwargs)
+
+    return wrapper

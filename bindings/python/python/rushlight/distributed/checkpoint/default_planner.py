@@ -1,0 +1,5 @@
+"""PyTorch's place of the default planners."""
+
+from .planner import DefaultLoadPlanner, DefaultSavePlanner
+
+__all__ = ["DefaultLoadPlanner", "DefaultSavePlanner"]

@@ -1,0 +1,13 @@
+"""``torch.distributed.fsdp``: training with sharded parameters, gradients and optimizer states."""
+
+from ._fully_shard import (
+    CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, UnshardHandle, fully_shard, register_fsdp_forward_method, share_comm_ctx,
+)
+from .api import *  # noqa: F401,F403
+from .api import __all__ as _options
+from .fully_sharded_data_parallel import FullyShardedDataParallel, OptimStateKeyType
+
+__all__ = [
+    "CPUOffloadPolicy", "FSDPModule", "FullyShardedDataParallel", "MixedPrecisionPolicy", "OffloadPolicy", "OptimStateKeyType", "UnshardHandle", "fully_shard",
+    "register_fsdp_forward_method", "share_comm_ctx", *_options,
+]

@@ -1,0 +1,249 @@
+"""The parameters of a module that are gathered and freed together. Buffers, collectives and gradients are compiled (``crates/dist/src/shard``)."""
+
+from ... import _C
+from ...utils._pytree import tree_map
+from ..device_mesh import DeviceMesh
+from ..tensor._api import DTensor
+from ..tensor.placement_types import Replicate, Shard, _StridedShard
+
+Tensor = _C.Tensor
+
+#: Units whose modules run a forward pass, the innermost last.
+_active = []
+
+
+def _as_parameter(local, requires_grad, mesh, placements, shape):
+    made = DTensor._of(local.detach().requires_grad_(requires_grad), mesh, placements, shape)
+    made._is_param = True
+    return made
+
+
+class _Slot:
+    """A parameter: the modules that hold it, and its layout under tensor parallelism."""
+
+    def __init__(self, owners, param):
+        self.owners = owners
+        self.outer = (param._mesh, param._placements, param._shape) if isinstance(param, DTensor) else None
+
+    def get(self):
+        module, name = self.owners[0]
+        return module._parameters[name]
+
+    def put(self, tensor):
+        for module, name in self.owners:
+            module._parameters[name] = tensor
+
+    def whole(self, tensor):
+        return tensor if self.outer is None else DTensor._of(tensor, *self.outer)
+
+
+def _find(module, is_unit, ignored):
+    """Parameters of a module without those of units within it: pairs of the owners of each and the parameter."""
+    found, seen = {}, set()
+
+    def walk(part):
+        if id(part) in seen:
+            return
+        seen.add(id(part))
+        for name, param in part._parameters.items():
+            if param is not None and id(param) not in ignored:
+                found.setdefault(id(param), ([], param))[0].append((part, name))
+        for child in part._modules.values():
+            if child is not None and not is_unit(child):
+                walk(child)
+
+    walk(module)
+    return list(found.values())
+
+
+class Unit:
+    """The sharded parameters of a module."""
+
+    def __init__(self, modules, mesh, is_unit, *, stage, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_inputs=True, offload=False, ignored=()):
+        if mesh.ndim not in (1, 2):
+            raise ValueError(f"fully_shard: expected a 1D or 2D mesh, got {mesh}")
+        self.mesh, self.modules, self.offload = mesh, modules, offload
+        self.param_dtype, self.output_dtype, self.cast_inputs = param_dtype, output_dtype, cast_inputs
+        self.stage, self.is_root, self.order = stage, None, []
+        self.fixed_forward = self.fixed_backward = False
+        self.is_whole = self.depth = 0
+        listed = [pair for module in modules for pair in _find(module, is_unit, {id(p) for p in ignored})]
+        params = [param for _, param in listed]
+        self.slots = [_Slot(owners, param) for owners, param in listed]
+        self.group = None
+        if not params:
+            return
+        dtypes = {p.dtype for p in params}
+        if len(dtypes) != 1:
+            raise ValueError(f"fully_shard: FSDP expects uniform original parameter dtype but got {sorted(map(str, dtypes))}; shard the modules of each dtype apart")
+        scalar = next((owners for owners, p in listed if p.dim() == 0), None)
+        if scalar is not None:
+            raise ValueError(f"fully_shard doesn't support scalar parameters. Change {scalar[0][1]} to a 1D tensor with numel equal to 1.")
+        locals_ = [p._local_tensor if isinstance(p, DTensor) else p for p in params]
+        ranks, replicas = mesh.get_group(mesh.ndim - 1), mesh.get_group(0) if mesh.ndim == 2 else None
+        self.group = _C._ShardGroup(
+            [list(t.shape) for t in locals_], params[0].dtype, ranks._group, None if replicas is None else replicas._group, param_dtype, reduce_dtype
+        )
+        self.group.set_stage(stage)
+        for i, (slot, param, local) in enumerate(zip(self.slots, params, locals_)):
+            shard = self.group.cut(i, local.detach())
+            if offload:
+                shard = shard.cpu()
+            where, placements = self._place(slot)
+            slot.put(_as_parameter(shard, param.requires_grad, where, placements, param.shape))
+
+    def _place(self, slot):
+        """The mesh and the placements of a shard."""
+        own = (Shard(0),) if self.mesh.ndim == 1 else (Replicate(), Shard(0))
+        if slot.outer is None:
+            return self.mesh, own
+        inner, placements, _ = slot.outer
+        root = getattr(self.mesh, "_root", None)
+        if root is None or not self.mesh.mesh_dim_names or not inner.mesh_dim_names or getattr(inner, "_root", None) is not root:
+            raise ValueError("fully_shard of tensor-parallel parameters: both meshes must be parts, by name, of one mesh")
+        factor = 1
+        for i, p in enumerate(placements):
+            factor *= inner.size(i) if p.is_shard(0) else 1
+        if factor > 1:
+            own = (*own[:-1], _StridedShard(0, split_factor=factor))
+        names = self.mesh.mesh_dim_names + inner.mesh_dim_names
+        return root[names], own + placements
+
+    # Gathering.
+
+    def shards(self):
+        """The sharded parameters, as they are in the modules."""
+        return [slot.get() for slot in self.slots] if not self.is_whole else self._kept
+
+    def unshard(self):
+        """Puts the whole parameters in the modules."""
+        if self.group is None or self.is_whole:
+            return
+        self._kept = shards = self.shards()
+        for slot, shard in zip(self.slots, shards):
+            if not isinstance(shard, DTensor):
+                module, name = slot.owners[0]
+                raise RuntimeError(f"fully_shard: {type(module).__name__}.{name} was replaced by a plain tensor; assign a DTensor with the placements of the old one")
+        self._compute_device(shards)
+        self.is_whole = True
+        for slot, tensor in zip(self.slots, self.group.unshard(shards)):
+            slot.put(slot.whole(tensor))
+
+    def _compute_device(self, shards):
+        if not self.offload:
+            self.group.set_device_of(shards[0])
+        elif self.mesh.device_type != "cpu":
+            self.group.set_device_of(_C._torch.empty(0, device=self.mesh.device_type))
+
+    def put_back(self):
+        """Puts the shards in the modules. The memory stays until the group is resharded."""
+        if self.is_whole:
+            self.is_whole = False
+            for slot, shard in zip(self.slots, self._kept):
+                slot.put(shard)
+            self._kept = None
+
+    def reshard(self):
+        """Frees the whole parameters."""
+        self.put_back()
+        if self.group is not None:
+            self.group.reshard()
+
+    # Forward passes.
+
+    def run(self, forward, args, kwargs):
+        """A forward pass with the whole parameters."""
+        if self.is_root is None:
+            self._become_root()
+        if self.cast_inputs and self.param_dtype is not None:
+            cast = lambda t: t.to(self.param_dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
+            args, kwargs = tree_map(cast, args), tree_map(cast, kwargs)
+        if not _active or self.is_root:
+            self.order.clear()
+        root = _active[0] if _active else self
+        root.order.append(self)
+        self.unshard()
+        _active.append(self)
+        self.depth += 1
+        hooked = self.group is not None and _C.is_grad_enabled()
+        if hooked:
+            self.group.push_places()
+        try:
+            output = forward(*args, **kwargs)
+        finally:
+            if hooked:
+                _C._pop_saved_tensors_hooks()
+            _active.pop()
+            self.depth -= 1
+            if self.group is not None and not self.depth:
+                self.put_back()
+                self.group.after_forward()
+        if root is self:
+            self._set_prefetch()
+        if self.output_dtype is not None:
+            output = tree_map(lambda t: t.to(self.output_dtype) if isinstance(t, Tensor) and t.is_floating_point() else t, output)
+        return output
+
+    def _become_root(self):
+        """The first unit that runs is the root: it keeps its parameters between the passes, unless told otherwise."""
+        self.is_root = not _active
+        if self.is_root:
+            for module in self.modules:
+                for part in module.modules():
+                    unit = part.__dict__.get("_fsdp_unit")
+                    if unit is not None and unit is not self and unit.is_root is None:
+                        unit.is_root = False
+            if self.stage is not None and self.group is not None and getattr(self, "default_stage", False):
+                self.stage = 2
+                self.group.set_stage(2)
+
+    def _set_prefetch(self):
+        """The order of this forward pass is the order in which the next one gathers ahead."""
+        order = [unit for unit in self.order if unit.group is not None]
+        if order == self.__dict__.get("_known_order"):
+            return
+        self._known_order = order
+        for unit, after in zip(order, order[1:]):
+            if not unit.fixed_forward:
+                unit.group.set_forward_prefetch([after.group])
+            if not after.fixed_backward:
+                after.group.set_backward_prefetch([unit.group])
+
+
+def gathered_again(function):
+    """For recomputation in a backward pass: runs ``function`` with the whole parameters of the units that are active now."""
+    units = list(_active)
+    if not units:
+        return function
+
+    def run(*args, **kwargs):
+        fresh = [unit for unit in units if unit.group is not None and not unit.is_whole]
+        before = _C._set_grad_enabled(True)
+        try:
+            for unit in fresh:
+                unit.unshard()
+        finally:
+            _C._set_grad_enabled(before)
+        _active.extend(fresh)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            for unit in fresh:
+                _active.remove(unit)
+                unit.put_back()
+
+    return run
+
+
+def default_mesh(call):
+    """All ranks in one dimension."""
+    from .. import _group
+    from ..device_mesh import init_device_mesh
+
+    if not _group.is_initialized():
+        raise RuntimeError(f"{call}: Default process group has not been initialized, please make sure to call init_process_group.")
+    kind = _C._torch.empty(0).device.type
+    return init_device_mesh(kind, (_group.get_world_size(),))
+
+
+__all__ = ["DeviceMesh", "Unit", "default_mesh", "gathered_again"]

@@ -1,0 +1,141 @@
+"""Modules that run programs: of ``torch.jit.load``, ``torch.jit.trace`` and ``torch.export``."""
+
+from .. import _trace
+from .._C import Tensor, _Program
+from ..nn import Module, Parameter
+
+
+class ProgramModule(Module):
+    """A module whose ``forward`` is a program. Parameters and buffers are the program's weights."""
+
+    def __init__(self, program):
+        super().__init__()
+        object.__setattr__(self, "_program", program)
+        self._adopt()
+
+    def _adopt(self, change=None):
+        """Makes the weights parameters and buffers of this module, changed by a function."""
+        text, weights = self._program.archive()
+        state = self._program.state()
+        for name, tensor in weights.items():
+            new = tensor if change is None else change(tensor.detach())
+            known = self._lookup(name)
+            if name in state and tensor.requires_grad:
+                weights[name] = known if change is None and isinstance(known, Parameter) else Parameter(new.detach())
+            elif new is not tensor:
+                weights[name] = new
+        object.__setattr__(self, "_program", _Program.parse(text, weights))
+        for name, tensor in weights.items():
+            if name in state:
+                self._register(name, tensor)
+
+    def _lookup(self, path):
+        module = self
+        *parents, name = path.split(".")
+        for parent in parents:
+            module = module._modules.get(parent)
+            if module is None:
+                return None
+        return module._parameters.get(name, module._buffers.get(name))
+
+    def _register(self, path, tensor):
+        module = self
+        *parents, name = path.split(".")
+        for parent in parents:
+            if parent not in module._modules:
+                module._modules[parent] = Module()
+            module = module._modules[parent]
+        (module._parameters if isinstance(tensor, Parameter) else module._buffers)[name] = tensor
+
+    def _apply(self, fn, recurse=True):
+        self._adopt(fn)
+        return self
+
+    def train(self, mode=True):
+        """Sets the mode of the program's modules; a traced program has none."""
+        super().train(mode)
+        self._program.train(mode)
+        return self
+
+    def forward(self, *args, **kwargs):
+        return self._program.call("forward", self._leaves(args), kwargs)
+
+    def _leaves(self, args):
+        return args
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            program = self.__dict__.get("_program")
+            if program is not None and not name.startswith("__"):
+                if name in program.methods():
+                    return lambda *args, **kwargs: program.call(name, args, kwargs)
+                found = program.field(name)
+                if found is not None:
+                    return found
+            raise
+
+    @property
+    def code(self):
+        """The program's text."""
+        return self._program.text()
+
+    graph = code
+
+    def save(self, f, _extra_files=None):
+        """Writes a ``.rlm`` file: the program as text, the weights as safetensors."""
+        if _extra_files:
+            raise NotImplementedError("extra files are not supported; write them beside the program")
+        self._program.save(f)
+
+
+class TracedFunction:
+    """A traced function."""
+
+    def __init__(self, program, name):
+        self._program, self.__name__ = program, name
+
+    def __call__(self, *args, **kwargs):
+        return self._program.call("forward", args, kwargs)
+
+    @property
+    def code(self):
+        """The program's text."""
+        return self._program.text()
+
+    graph = code
+
+    def save(self, f, _extra_files=None):
+        """Writes a ``.rlm`` file."""
+        if _extra_files:
+            raise NotImplementedError("extra files are not supported; write them beside the program")
+        self._program.save(f)
+
+
+def trace(func, example_inputs, check_trace=True, check_inputs=None, check_tolerance=1e-5, example_kwarg_inputs=None):
+    """Runs a function or module on example inputs and records its ops."""
+    import rushlight as torch
+
+    from ..export import _parameter_names, _same, _weights
+
+    if example_inputs is None:
+        example_inputs = ()
+    if isinstance(example_inputs, Tensor):
+        example_inputs = (example_inputs,)
+    args, kwargs = tuple(example_inputs), dict(example_kwarg_inputs or {})
+    is_module = isinstance(func, Module)
+    names = _parameter_names(func.forward if is_module else func, len(args))
+    text, weights, _, outputs = _trace.trace(func, args, kwargs, _weights(func) if is_module else {}, names, None)
+    program = _Program.from_text(text, weights)
+    if check_trace and not (is_module and func.training):
+        with torch.no_grad():
+            for inputs in [args, *(tuple(i) if isinstance(i, (list, tuple)) else (i,) for i in check_inputs or ())]:
+                leaves = tuple(leaf for leaf in torch.utils._pytree.tree_leaves((inputs, kwargs if inputs is args else {})) if isinstance(leaf, Tensor))
+                wanted = outputs if inputs is args else func(*inputs)
+                _same(program.call("forward", leaves, {}), wanted, "on the inputs of the check")
+    if not is_module:
+        return TracedFunction(program, getattr(func, "__name__", "forward"))
+    made = ProgramModule(program)
+    made.training = func.training
+    return made

@@ -1,0 +1,143 @@
+//! Distributed checkpoints, for `torch.distributed.checkpoint`.
+
+use crate::error::{to_py, value_error};
+use crate::tensor::{PyTensor, wrap};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rushlight_core::DType;
+use rushlight_io::dcp::{self, Chunk, Entry, Metadata, Part, Place, Reader, Step};
+use std::path::PathBuf;
+
+/// A file's name, an offset and a length.
+type PlaceRow = Option<(String, u64, u64)>;
+
+/// A name; a dtype's name, or none for values that are no tensors; the whole shape; whether it needs gradients; and of
+/// each part its offsets, its shape and its place.
+type Row = (String, Option<String>, Vec<usize>, bool, Vec<(Vec<usize>, Vec<usize>, PlaceRow)>);
+
+/// A name and its path: keys and indices.
+type PathRow = (String, Vec<PathStep>);
+
+#[derive(FromPyObject, IntoPyObject)]
+enum PathStep {
+    Key(String),
+    Index(i64),
+}
+
+fn place_row(place: &Option<Place>) -> PlaceRow {
+    place.as_ref().map(|place| (place.file.clone(), place.offset, place.length))
+}
+
+fn rows(metadata: &Metadata) -> Vec<Row> {
+    let row = |(name, entry): &(String, Entry)| match entry {
+        Entry::Bytes(place) => {
+            (name.clone(), None, Vec::new(), false, vec![(Vec::new(), Vec::new(), place_row(place))])
+        }
+        Entry::Tensor { dtype, size, requires_grad, chunks } => {
+            let chunks = chunks.iter().map(|c| (c.offsets.to_vec(), c.sizes.to_vec(), place_row(&c.place))).collect();
+            (name.clone(), Some(dtype.name().to_string()), size.to_vec(), *requires_grad, chunks)
+        }
+    };
+    metadata.entries().iter().map(row).collect()
+}
+
+fn add_rows(metadata: &mut Metadata, rows: Vec<Row>) -> PyResult<()> {
+    for (name, dtype, size, requires_grad, chunks) in rows {
+        let place = |row: PlaceRow| row.map(|(file, offset, length)| Place { file, offset, length });
+        let entry = match dtype {
+            None => Entry::Bytes(chunks.into_iter().next().and_then(|(_, _, row)| place(row))),
+            Some(dtype) => Entry::Tensor {
+                dtype: DType::ALL
+                    .into_iter()
+                    .find(|d| d.name() == dtype)
+                    .ok_or_else(|| value_error(format!("there is no dtype '{dtype}'")))?,
+                size: size.into(),
+                requires_grad,
+                chunks: chunks
+                    .into_iter()
+                    .map(|(o, s, row)| Chunk { offsets: o.into(), sizes: s.into(), place: place(row) })
+                    .collect(),
+            },
+        };
+        metadata.insert(&name, entry).map_err(to_py)?;
+    }
+    Ok(())
+}
+
+/// A part to write: a name, and either a part of a tensor with the whole shape and its offsets, or bytes.
+#[derive(FromPyObject)]
+enum PyPart<'py> {
+    Tensor(String, Bound<'py, PyTensor>, Vec<usize>, Vec<usize>),
+    Bytes(String, Vec<u8>),
+}
+
+/// Writes parts to one file; returns their rows.
+#[pyfunction]
+fn _checkpoint_write(py: Python<'_>, folder: PathBuf, file: &str, parts: Vec<PyPart<'_>>) -> PyResult<Vec<Row>> {
+    let parts = parts
+        .into_iter()
+        .map(|part| match part {
+            PyPart::Tensor(name, tensor, size, offsets) => Part::tensor(&name, &size, &offsets, &tensor.get().tensor()),
+            PyPart::Bytes(name, bytes) => Ok(Part::bytes(&name, bytes)),
+        })
+        .collect::<rushlight_core::Result<Vec<_>>>()
+        .map_err(to_py)?;
+    let metadata = py.detach(|| dcp::write_parts(&folder, file, &parts)).map_err(to_py)?;
+    Ok(rows(&metadata))
+}
+
+/// Makes a checkpoint of the rows of all ranks valid.
+#[pyfunction]
+fn _checkpoint_commit(py: Python<'_>, folder: PathBuf, ranks: Vec<Vec<Row>>, paths: Vec<PathRow>) -> PyResult<()> {
+    let mut metadata = Metadata::default();
+    for rows in ranks {
+        add_rows(&mut metadata, rows)?;
+    }
+    let step = |step| match step {
+        PathStep::Key(key) => Step::Key(key),
+        PathStep::Index(i) => Step::Index(i),
+    };
+    metadata.set_paths(paths.into_iter().map(|(name, path)| (name, path.into_iter().map(step).collect())).collect());
+    py.detach(|| dcp::commit(&folder, &metadata)).map_err(to_py)
+}
+
+/// A committed checkpoint.
+#[pyclass(name = "_CheckpointReader", module = "rushlight._C", frozen)]
+struct PyReader(Reader);
+
+#[pymethods]
+impl PyReader {
+    #[new]
+    fn new(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
+        py.detach(|| Reader::open(folder)).map(Self).map_err(to_py)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        rows(self.0.metadata())
+    }
+
+    fn paths(&self) -> Vec<PathRow> {
+        let step = |step: &Step| match step {
+            Step::Key(key) => PathStep::Key(key.clone()),
+            Step::Index(i) => PathStep::Index(*i),
+        };
+        self.0.metadata().paths().iter().map(|(n, p)| (n.clone(), p.iter().map(step).collect())).collect()
+    }
+
+    /// A part of a tensor.
+    fn read(&self, py: Python<'_>, name: &str, offsets: Vec<usize>, sizes: Vec<usize>) -> PyResult<Py<PyAny>> {
+        let tensor = py.detach(|| self.0.read(name, &offsets, &sizes)).map_err(to_py)?;
+        Ok(wrap(py, tensor)?.into_any().unbind())
+    }
+
+    /// What `torch.save` wrote for a value that is no tensor.
+    fn saved<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &py.detach(|| self.0.saved(name)).map_err(to_py)?))
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyReader>()?;
+    module.add_function(wrap_pyfunction!(_checkpoint_write, module)?)?;
+    module.add_function(wrap_pyfunction!(_checkpoint_commit, module)?)
+}

@@ -1,0 +1,100 @@
+"""DeepSpeed's front over processes of this machine, against one process with PyTorch's names."""
+
+import json
+import pathlib
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight._deepspeed import WarmupCosineLR, WarmupDecayLR, WarmupLR
+from rushlight._deepspeed._config import Config
+from test_distributed import launch
+
+RANKS = pathlib.Path(__file__).with_name("model_parallel_ranks.py")
+
+
+@pytest.mark.parametrize("size, stage, offload", [(1, 0, "none"), (2, 0, "none"), (2, 1, "none"), (2, 2, "cpu"), (4, 2, "none")])
+def test_training_equals_one_process(size, stage, offload):
+    launch(size, RANKS, "deepspeed_trains", stage, offload)
+
+
+@pytest.mark.parametrize("offload", ["none", "cpu"])
+def test_stage_3(tmp_path, offload):
+    launch(2, RANKS, "deepspeed_trains", 3, offload)
+
+
+def test_stage_3_continues_from_a_checkpoint(tmp_path):
+    launch(2, RANKS, "deepspeed_saves", tmp_path, 3)
+    launch(4, RANKS, "deepspeed_continues", tmp_path, 3)
+
+
+@pytest.mark.parametrize("writers, readers, stages", [(2, 4, (2, 1)), (4, 1, (1, 0))])
+def test_other_ranks_continue_from_a_checkpoint(tmp_path, writers, readers, stages):
+    launch(writers, RANKS, "deepspeed_saves", tmp_path, stages[0])
+    assert (tmp_path / "latest").read_text() == "global_step3"
+    launch(readers, RANKS, "deepspeed_continues", tmp_path, stages[1])
+
+
+@pytest.mark.parametrize("kind, stage", [("bf16", 2), ("fp16", 1)])
+def test_half_precision(kind, stage):
+    launch(2, RANKS, "deepspeed_half", kind, stage)
+
+
+def test_configurations():
+    config = Config({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3}, 2)
+    assert (config.batch, config.micro_batch, config.accumulation, config.stage) == (24, 4, 3, 0)
+    assert Config({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4}, 2).accumulation == 4
+    for wrong, reason in [
+        ({}, "needs to be set"),
+        ({"train_batch_size": 8, "zero_optimisation": {}}, "'zero_optimisation' is not supported; did you mean 'zero_optimization'"),
+        ({"train_batch_size": 8, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme"}}}, "offload_optimizer.device"),
+        ({"train_batch_size": 8, "zero_optimization": {"stage": 1, "stages": 3}}, "'zero_optimization.stages' is not supported"),
+        ({"train_batch_size": 8, "zero_optimization": {"stage": 4}}, "should be 0, 1, 2 or 3"),
+        ({"train_batch_size": 8, "autotuning": {"enabled": True}}, "'autotuning' is not supported"),
+        ({"train_batch_size": "auto"}, "'auto'"),
+        ({"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2}, "Check batch related parameters"),
+        ({"train_batch_size": 8, "fp16": {"enabled": True}, "bf16": {"enabled": True}}, "cannot both"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            Config(wrong, 2)
+
+
+def test_schedules():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.5)
+    schedule = WarmupLR(optimizer, 0.1, 1.1, 10, "linear")
+    assert schedule.get_last_lr() == [0.1]
+    for _ in range(6):
+        schedule.step()
+    assert abs(optimizer.param_groups[0]["lr"] - 0.6) < 1e-9
+    decay = WarmupDecayLR(optimizer, 20, 0.0, 1.0, 10)
+    decay.step(15)
+    assert abs(decay.get_last_lr()[0] - 0.5) < 1e-9
+    decay.step(3)
+    assert abs(decay.get_last_lr()[0] - 0.60206) < 1e-5
+    optimizer.param_groups[0]["lr"] = 2.0
+    cosine = WarmupCosineLR(optimizer, 20, 0.0, 10, 0.1, "linear")
+    cosine.step(5)
+    assert abs(cosine.get_last_lr()[0] - 1.0) < 1e-9
+    cosine.step(19)
+    assert abs(cosine.get_last_lr()[0] - 0.2) < 1e-9
+
+
+def test_programs_import_it(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"train_batch_size": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}))
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import argparse
+import rushlight
+rushlight.install()
+import deepspeed, torch
+args = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args(["--deepspeed", "--deepspeed_config", {str(config)!r}])
+model = torch.nn.Linear(2, 1)
+engine, optimizer, loader, schedule = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters(), training_data=[torch.ones(2)] * 4)
+for x in loader:
+    engine.backward(engine(x).sum())
+    engine.step()
+assert engine.global_steps == 2 and schedule is None and isinstance(optimizer, torch.optim.SGD)
+""")
+    launch(1, program)
