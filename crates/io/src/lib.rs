@@ -127,13 +127,25 @@ pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Value>
 
 /// Writes a value in the format of the path's extension: `.safetensors` and `.npz` take dictionaries of tensors by
 /// name, `.npy` a tensor, `.pt`, `.pth`, `.ckpt` and `.bin` anything.
-pub fn save(value: &Value, path: impl AsRef<Path>) -> Result<()> {
-    let path = path.as_ref();
+///
+/// ```
+/// # mod rushlight { pub use {rushlight_io as io, rushlight_tensor::Tensor, rushlight_tensor::state::StateDict}; }
+/// use rushlight::{StateDict, Tensor, io};
+/// # let folder = std::env::temp_dir().join(format!("rushlight-save-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let state = StateDict::from_iter([("weight".to_owned(), Tensor::ones([2, 3])?)]);
+/// io::save(&state, folder.join("model.safetensors"))?;
+/// assert_eq!(io::load(folder.join("model.safetensors"))?.to_state_dict()?["weight"].shape(), [2, 3]);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn save(value: impl Into<Value>, path: impl AsRef<Path>) -> Result<()> {
+    let (value, path) = (value.into(), path.as_ref());
     match path.extension().and_then(|e| e.to_str()) {
         Some("safetensors") => safetensors::save(&value.to_state_dict()?, path),
         Some("npz") => npz::save(&value.to_state_dict()?, path),
         Some("npy") => npy::save(value.as_tensor()?, path),
-        Some("pt" | "pth" | "ckpt" | "bin") => pt::save(value, path),
+        Some("pt" | "pth" | "ckpt" | "bin") => pt::save(&value, path),
         _ => Err(Error::value(format!(
             "save '{}': the extension selects the format; use .safetensors, .pt, .npy or .npz",
             path.display()

@@ -326,6 +326,8 @@ conversions! {
     &Tensor => Value, |x| Value::Tensor(x.clone());
     Vec<Value> => Value, |x| Value::List(x);
     Dict => Value, |x| Value::Dict(x);
+    &Dict => Value, |x| Value::Dict(x.clone());
+    &Value => Value, |x| x.clone();
     StateDict => Value, |x| Value::Dict(x.into_iter().map(|(k, t)| (Key::Str(k), Value::Tensor(t))).collect());
     &StateDict => Value, |x| Value::Dict(x.iter().map(|(k, t)| (Key::Str(k.clone()), Value::Tensor(t.clone()))).collect());
 }

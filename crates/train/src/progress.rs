@@ -26,7 +26,9 @@ pub(crate) struct View<'a> {
     pub batches: Option<u64>,
     pub global_step: u64,
     pub max_steps: Option<u64>,
+    /// Samples of this rank.
     pub samples: u64,
+    pub ranks: u64,
     pub loss: Option<f64>,
     pub values: &'a [(String, f64)],
     pub device: Device,
@@ -208,7 +210,9 @@ impl Progress {
             let samples = view.samples.saturating_sub(self.epoch.samples) as f64 / seconds.max(1e-9);
             parts.push((4, if rate >= 1.0 { format!("{rate:.1} it/s") } else { format!("{:.2} s/it", 1.0 / rate) }));
             if view.stage.is_none() {
-                parts.push((2, format!("{} samples/s", scaled(samples))));
+                let all = scaled(samples * view.ranks as f64);
+                let of = if view.ranks > 1 { format!(" on {} ranks", view.ranks) } else { String::new() };
+                parts.push((2, format!("{all} samples/s{of}")));
             }
             if let Some(all) = view.batches {
                 let left = all.saturating_sub(view.batch);
@@ -352,6 +356,7 @@ mod tests {
             global_step: 450,
             max_steps: None,
             samples: 1600,
+            ranks: 2,
             loss: Some(1.25),
             values: &values,
             device: Device::Cpu,
@@ -359,7 +364,7 @@ mod tests {
         };
         let text = fitted(progress.parts(&view, None), usize::MAX);
         assert!(text.starts_with("epoch 3/10  50/200  loss 1.2500  acc 0.5000  "), "{text}");
-        assert!(text.contains("samples/s") && text.contains("eta") && text.contains("mem"), "{text}");
+        assert!(text.contains("samples/s on 2 ranks") && text.contains("eta") && text.contains("mem"), "{text}");
         assert!(!text.contains('\x1b'));
         // 80 columns still show when the epoch ends; memory and rates are dropped first.
         let line = fitted(progress.parts(&view, Some(80)), 80);

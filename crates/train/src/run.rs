@@ -32,6 +32,7 @@ pub struct Run {
     pub(crate) max_steps: Option<u64>,
     pub(crate) num_training_batches: Option<u64>,
     pub(crate) accumulate: u64,
+    pub(crate) log_every_n_steps: u64,
     /// Training time of earlier processes of this run.
     pub(crate) elapsed_before: Duration,
     pub(crate) started: Instant,
@@ -61,6 +62,7 @@ impl Run {
             max_steps: None,
             num_training_batches: None,
             accumulate: 1,
+            log_every_n_steps: 50,
             elapsed_before: Duration::ZERO,
             started: Instant::now(),
             waited: Duration::ZERO,

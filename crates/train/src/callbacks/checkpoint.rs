@@ -21,8 +21,8 @@ use std::path::PathBuf;
 pub struct ModelCheckpoint {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) monitor: Option<(String, Mode)>,
-    pub(crate) top_k: usize,
-    pub(crate) keep_last: usize,
+    pub(crate) top_k: Option<usize>,
+    pub(crate) keep_last: Option<usize>,
     pub(crate) every_n_train_steps: Option<u64>,
     pub(crate) every_n_epochs: Option<u64>,
     pub(crate) on_exception: bool,
@@ -42,8 +42,8 @@ impl ModelCheckpoint {
         Self {
             directory: None,
             monitor: None,
-            top_k: 1,
-            keep_last: 3,
+            top_k: None,
+            keep_last: None,
             every_n_train_steps: None,
             every_n_epochs: None,
             on_exception: false,
@@ -64,15 +64,18 @@ impl ModelCheckpoint {
         self
     }
 
-    /// Number of best checkpoints to keep: 1 by default. Needs [`ModelCheckpoint::monitor`].
+    /// Number of best checkpoints to keep: 1 by default. Needs [`ModelCheckpoint::monitor`]. Unless
+    /// [`ModelCheckpoint::keep_last`] is set, the newest checkpoint is kept too until training is complete, so that a
+    /// run that was stopped can continue.
     pub fn save_top_k(mut self, k: usize) -> Self {
-        self.top_k = k;
+        self.top_k = Some(k);
         self
     }
 
-    /// Number of newest checkpoints to keep: 3 by default, and at least 1.
+    /// Number of newest checkpoints to keep, at least 1. By default 3, with [`ModelCheckpoint::save_top_k`] only the best
+    /// are kept.
     pub fn keep_last(mut self, keep: usize) -> Self {
-        self.keep_last = keep;
+        self.keep_last = Some(keep);
         self
     }
 
@@ -110,11 +113,17 @@ impl ModelCheckpoint {
         }
     }
 
+    /// Whether only the best checkpoints stay when training is complete.
+    pub(crate) fn only_best(&self) -> bool {
+        self.monitor.is_some() && self.top_k.is_some() && self.keep_last.is_none()
+    }
+
     pub(crate) fn builder(&self, directory: PathBuf) -> CheckpointsBuilder {
+        let newest = self.keep_last.unwrap_or(if self.only_best() { 1 } else { 3 });
         let builder =
-            crate::Checkpoints::new(directory).keep(self.keep_last).background(self.background).tolerate(self.tolerate);
+            crate::Checkpoints::new(directory).keep(newest).background(self.background).tolerate(self.tolerate);
         match &self.monitor {
-            Some((_, mode)) => builder.keep_best(self.top_k, super::best_of(*mode)),
+            Some((_, mode)) => builder.keep_best(self.top_k.unwrap_or(1), super::best_of(*mode)),
             None => builder,
         }
     }

@@ -1,6 +1,7 @@
 //! Early stopping.
 
 use super::{Callback, Mode};
+use crate::progress::short;
 use crate::run::Run;
 use crate::step::Stage;
 use rushlight_core::{Error, Result};
@@ -99,15 +100,15 @@ impl EarlyStopping {
         if self.check_finite && !value.is_finite() {
             run.stop(format!("{name} is {value}"));
         } else if self.stopping_threshold.is_some_and(|limit| self.mode.better(value, limit, 0.0)) {
-            run.stop(format!("{name} = {value:.6} has reached its threshold"));
+            run.stop(format!("{name} = {} has reached its threshold", short(value)));
         } else if self.divergence_threshold.is_some_and(|limit| self.mode.better(limit, value, 0.0)) {
-            run.stop(format!("{name} = {value:.6} has diverged"));
+            run.stop(format!("{name} = {} has diverged", short(value)));
         } else if self.mode.better(value, self.best, self.min_delta) {
             (self.best, self.wait) = (value, 0);
         } else {
             self.wait += 1;
             if self.wait >= self.patience {
-                run.stop(format!("{name} has not been better than {:.6} for {} checks", self.best, self.wait));
+                run.stop(format!("{name} has not been better than {} for {} checks", short(self.best), self.wait));
             }
         }
         Ok(())

@@ -12,10 +12,15 @@ use rushlight_tensor::state::{Dict, Value};
 use rushlight_tensor::{NormOptions, Tensor, get_total_norm, memory_stats};
 use std::time::{Duration, Instant};
 
+/// Steps between two logged values: a callback's own number, or the trainer's `log_every_n_steps`.
+fn interval(own: Option<u64>, run: &Run) -> u64 {
+    own.unwrap_or(run.log_every_n_steps)
+}
+
 /// Logs learning rates, every N steps: `lr-0`, and `lr-0/pg1` and so on for optimizers with several groups.
 #[derive(Clone, Debug)]
 pub struct LearningRateMonitor {
-    every: u64,
+    every: Option<u64>,
     last: Option<u64>,
 }
 
@@ -26,14 +31,14 @@ impl Default for LearningRateMonitor {
 }
 
 impl LearningRateMonitor {
-    /// Every 50 steps.
+    /// As often as the trainer logs (`log_every_n_steps`).
     pub fn new() -> Self {
-        Self { every: 50, last: None }
+        Self { every: None, last: None }
     }
 
     /// Logs every `steps` steps.
     pub fn every_n_steps(mut self, steps: u64) -> Self {
-        self.every = steps.max(1);
+        self.every = Some(steps.max(1));
         self
     }
 }
@@ -44,12 +49,12 @@ impl Callback for LearningRateMonitor {
     }
 
     fn wants_learning_rates(&self, step: u64) -> bool {
-        step.is_multiple_of(self.every)
+        self.every.is_some_and(|every| step.is_multiple_of(every))
     }
 
     fn on_train_batch_end(&mut self, run: &mut Run, _: &dyn Module) -> Result<()> {
         let step = run.global_step();
-        if !step.is_multiple_of(self.every) || self.last.replace(step) == Some(step) {
+        if !step.is_multiple_of(interval(self.every, run)) || self.last.replace(step) == Some(step) {
             return Ok(());
         }
         run.log_all(run.learning_rates().to_vec())
@@ -117,10 +122,44 @@ impl Callback for GradientNorm {
 /// are known, operations per second.
 #[derive(Clone, Debug)]
 pub struct ThroughputMonitor {
-    every: u64,
+    every: Option<u64>,
     flops_per_sample: Option<f64>,
     peak_flops: Option<f64>,
-    since: Option<(Instant, u64, u64, Duration)>,
+    /// The end of the last measured batch, or of the validation after it.
+    mark: Option<Mark>,
+    /// Work since the last logged value, without validation.
+    done: Work,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Instant,
+    step: u64,
+    samples: u64,
+    waited: Duration,
+}
+
+impl Mark {
+    fn now(run: &Run) -> Self {
+        Self { at: Instant::now(), step: run.global_step(), samples: run.samples(), waited: run.waited() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    seconds: f64,
+    steps: u64,
+    samples: u64,
+    waited: f64,
+}
+
+impl Work {
+    fn add(&mut self, from: &Mark, to: &Mark) {
+        self.seconds += (to.at - from.at).as_secs_f64();
+        self.steps += to.step - from.step;
+        self.samples += to.samples - from.samples;
+        self.waited += (to.waited - from.waited).as_secs_f64();
+    }
 }
 
 impl Default for ThroughputMonitor {
@@ -130,14 +169,14 @@ impl Default for ThroughputMonitor {
 }
 
 impl ThroughputMonitor {
-    /// Every 50 steps.
+    /// As often as the trainer logs (`log_every_n_steps`).
     pub fn new() -> Self {
-        Self { every: 50, flops_per_sample: None, peak_flops: None, since: None }
+        Self { every: None, flops_per_sample: None, peak_flops: None, mark: None, done: Work::default() }
     }
 
     /// Logs every `steps` steps.
     pub fn every_n_steps(mut self, steps: u64) -> Self {
-        self.every = steps.max(1);
+        self.every = Some(steps.max(1));
         self
     }
 
@@ -160,21 +199,21 @@ impl Callback for ThroughputMonitor {
     }
 
     fn on_train_batch_end(&mut self, run: &mut Run, _: &dyn Module) -> Result<()> {
-        let now = (Instant::now(), run.global_step(), run.samples(), run.waited());
-        let Some((at, step, samples, waited)) = self.since else {
-            self.since = Some(now);
-            return Ok(());
-        };
-        if now.1 < step + self.every {
+        let now = Mark::now(run);
+        // The first step is not measured: it compiles and allocates.
+        let Some(mark) = self.mark.replace(now) else { return Ok(()) };
+        self.done.add(&mark, &now);
+        if self.done.steps < interval(self.every, run) {
             return Ok(());
         }
-        let seconds = (now.0 - at).as_secs_f64().max(1e-9);
+        let done = std::mem::take(&mut self.done);
+        let seconds = done.seconds.max(1e-9);
         let world = run.world_size() as f64;
-        let rate = (now.2 - samples) as f64 / seconds;
+        let rate = done.samples as f64 / seconds;
         let mut values = vec![
             ("throughput/samples_per_s".to_owned(), rate * world),
-            ("throughput/steps_per_s".to_owned(), (now.1 - step) as f64 / seconds),
-            ("throughput/data_wait_fraction".to_owned(), (now.3 - waited).as_secs_f64() / seconds),
+            ("throughput/steps_per_s".to_owned(), done.steps as f64 / seconds),
+            ("throughput/data_wait_fraction".to_owned(), done.waited / seconds),
         ];
         if let Some(flops) = self.flops_per_sample {
             values.push(("throughput/flops_per_s".to_owned(), flops * rate * world));
@@ -182,13 +221,14 @@ impl Callback for ThroughputMonitor {
                 values.push(("throughput/utilisation".to_owned(), flops * rate / peak));
             }
         }
-        self.since = Some(now);
         run.log_all(values)
     }
 
-    fn on_validation_end(&mut self, _: &mut Run, _: &dyn Module) -> Result<()> {
-        // Excludes the time of validation.
-        self.since = None;
+    fn on_validation_end(&mut self, run: &mut Run, _: &dyn Module) -> Result<()> {
+        // Excludes the time of validation. The sanity check comes before the first step.
+        if self.mark.is_some() {
+            self.mark = Some(Mark::now(run));
+        }
         Ok(())
     }
 }
@@ -198,7 +238,7 @@ impl Callback for ThroughputMonitor {
 /// only.
 #[derive(Clone, Debug)]
 pub struct DeviceStatsMonitor {
-    every: u64,
+    every: Option<u64>,
     monitor: Monitor,
     since: Option<(Instant, Duration)>,
     last: Option<u64>,
@@ -211,14 +251,14 @@ impl Default for DeviceStatsMonitor {
 }
 
 impl DeviceStatsMonitor {
-    /// Every 50 steps.
+    /// As often as the trainer logs (`log_every_n_steps`).
     pub fn new() -> Self {
-        Self { every: 50, monitor: Monitor::new(), since: None, last: None }
+        Self { every: None, monitor: Monitor::new(), since: None, last: None }
     }
 
     /// Logs every `steps` steps.
     pub fn every_n_steps(mut self, steps: u64) -> Self {
-        self.every = steps.max(1);
+        self.every = Some(steps.max(1));
         self
     }
 }
@@ -230,7 +270,7 @@ impl Callback for DeviceStatsMonitor {
 
     fn on_train_batch_end(&mut self, run: &mut Run, _: &dyn Module) -> Result<()> {
         let step = run.global_step();
-        if !step.is_multiple_of(self.every) || self.last.replace(step) == Some(step) {
+        if !step.is_multiple_of(interval(self.every, run)) || self.last.replace(step) == Some(step) {
             return Ok(());
         }
         let mut values = Vec::new();

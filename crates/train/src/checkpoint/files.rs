@@ -350,7 +350,7 @@ fn missing_is_fine(e: std::io::Error) -> std::io::Result<()> {
     if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) }
 }
 
-/// Removes all but the newest `keep` and, if configured, the best.
+/// Removes all but the newest `keep` and, if configured, the best. One checkpoint always stays.
 pub fn prune(directory: &Path, keep: usize, best: Option<(usize, Best)>) -> Result<()> {
     let entries = list(directory)?;
     let old = entries.len().saturating_sub(keep);
@@ -362,6 +362,9 @@ pub fn prune(directory: &Path, keep: usize, best: Option<(usize, Best)>) -> Resu
         // On a tie, the newer one.
         ranked.sort_by(|(a, x), (b, y)| (sign * a).total_cmp(&(sign * b)).then(y.step.cmp(&x.step)));
         kept.extend(ranked.iter().take(count).map(|(_, entry)| entry.path.as_path()));
+    }
+    if kept.is_empty() {
+        kept.extend(entries.last().map(|entry| entry.path.as_path()));
     }
     entries.iter().filter(|entry| !kept.contains(entry.path.as_path())).try_for_each(remove)
 }

@@ -92,6 +92,13 @@ impl Trainer {
             self.progress.print_line(&text, true);
         }
         self.checkpoints.iter_mut().try_for_each(|checkpoints| checkpoints.finish())?;
+        if self.preempted.is_none() {
+            for (policy, checkpoints) in self.policies.iter().zip(&mut self.checkpoints) {
+                if policy.only_best() {
+                    checkpoints.keep_only_best()?;
+                }
+            }
+        }
         let metrics: Vec<(String, f64)> = self.run.metrics.iter().map(|(k, v)| (k.clone(), *v)).collect();
         self.run.loggers.finish(&metrics);
         Ok(())

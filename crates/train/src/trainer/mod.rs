@@ -113,6 +113,7 @@ impl Trainer {
         let mut run = Run::new(device, ranks.clone());
         (run.max_epochs, run.max_steps) = (options.max_epochs, options.max_steps);
         run.accumulate = options.accumulate_grad_batches;
+        run.log_every_n_steps = options.log_every_n_steps;
         Ok(Self {
             options,
             ranks,
@@ -287,6 +288,7 @@ impl Trainer {
             global_step: run.global_step,
             max_steps: run.max_steps,
             samples: run.samples,
+            ranks: run.world_size() as u64,
             loss: run.loss,
             values: shown,
             device: run.device,

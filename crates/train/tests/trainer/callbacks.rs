@@ -144,3 +144,36 @@ fn a_summary_counts_operations_of_each_part() -> Result<()> {
     assert!(table.ends_with("counted"), "{table}");
     Ok(())
 }
+
+/// Monitors log as often as the trainer does, and an interval may be longer than the steps between two validations.
+#[test]
+fn monitors_follow_the_trainer_across_validations() -> Result<()> {
+    let _turn = alone();
+    let mut trainer = quiet()
+        .max_epochs(3)
+        .log_every_n_steps(1)
+        .callback(LearningRateMonitor::new())
+        .callback(ThroughputMonitor::new().every_n_steps(6))
+        .build()?;
+    // 4 steps an epoch.
+    trainer.fit(&mut Net::new()?, &mut loader(32, true)?, Some(&mut loader(8, false)?))?;
+    let metrics = trainer.metrics();
+    assert!(metrics.contains_key("lr-0") && metrics["throughput/steps_per_s"] > 0.0, "{metrics:?}");
+    Ok(())
+}
+
+/// The newest checkpoint stays only as long as the run may have to continue from it.
+#[test]
+fn the_best_checkpoints_stay() -> Result<()> {
+    let _turn = alone();
+    let directory = scratch("top-k");
+    let best = ModelCheckpoint::new().directory(&directory).monitor("val_loss", Mode::Min).save_top_k(2);
+    for (saves, kept) in [(best.clone(), 2), (best.monitor("val_loss", Mode::Max).keep_last(1), 3)] {
+        let _ = std::fs::remove_dir_all(&directory);
+        let mut trainer = quiet().max_epochs(5).checkpoint(saves).build()?;
+        trainer.fit(&mut Net::new()?, &mut loader(32, true)?, Some(&mut loader(8, false)?))?;
+        let files: Vec<_> = std::fs::read_dir(&directory)?.flatten().map(|file| file.file_name()).collect();
+        assert_eq!(files.len(), kept, "{files:?}");
+    }
+    Ok(())
+}

@@ -146,7 +146,7 @@ fn convert(arguments: &[String]) -> Result<()> {
     let to = Path::new(to);
     match to.extension().and_then(|e| e.to_str()) {
         Some("rlm") => Model::load(from)?.save(to),
-        Some("safetensors" | "npz" | "pt" | "pth" | "bin") => io::save(&weights(Path::new(from))?.into(), to),
+        Some("safetensors" | "npz" | "pt" | "pth" | "bin") => io::save(weights(Path::new(from))?, to),
         _ => Err(Error::value("the second file must end in .rlm, .safetensors, .npz or .pt")),
     }
 }
