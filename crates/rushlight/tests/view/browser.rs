@@ -238,6 +238,26 @@ fn every_view_is_drawn() {
     page.until("document.querySelector('.log pre').textContent.includes('<b>not bold</b>')");
     page.value("document.querySelector('#runs .info').click()");
     page.until("document.querySelector('dialog[open] h1') !== null");
+    assert_eq!(page.value("document.querySelector('dialog').scrollTop"), 0, "the dialog opens at its beginning");
+
+    // Back returns to the tab before.
+    page.open(&server, "", desktop, "light");
+    page.value("document.querySelector('[data-tab=compare]').click()");
+    page.until("document.body.dataset.drawn === 'compare' && location.hash.includes('tab=compare')");
+    assert_eq!(page.value("document.querySelector('#compare').textContent.includes('NaN')"), false);
+    page.value("history.back()");
+    page.until(
+        "document.body.dataset.drawn === 'curves' && !!document.querySelector('[data-chart=\"loss\"] path.curve')",
+    );
+    // A chart is saved as a table and as a picture with its styles.
+    page.value(
+        "window.saved = []; URL.createObjectURL = (blob) => { blob.text().then((text) => saved.push(text)); return '#saved'; }; \
+         document.querySelectorAll('[data-chart=\"val/loss\"] [data-save]').forEach((button) => button.click())",
+    );
+    page.until("saved.length === 2");
+    let saved = page.value("saved");
+    assert!(saved[0].as_str().is_some_and(|text| text.starts_with("run,step,value\nrun-1,")), "{saved}");
+    assert!(saved[1].as_str().is_some_and(|text| text.starts_with("<svg") && text.contains("run-2")), "{saved}");
 
     // A phone: nothing is wider than the screen, and the list of runs is folded.
     for tab in ["curves", "compare", "system", "ranks", "distributions", "images", "texts", "logs"] {
@@ -277,6 +297,10 @@ fn many_runs_are_shown_a_few_at_first() {
     );
     page.value("document.getElementById('runs-all').click()");
     page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 30");
+    let colours = "new Set([...document.querySelectorAll('[data-chart=\"loss\"] path.curve')].map((p) => p.getAttribute('stroke'))).size";
+    assert_eq!(page.value(colours), 30, "every run has a colour of its own");
+    let ticks = "document.querySelectorAll('[data-chart=\"loss\"] text[text-anchor=middle]').length > 1";
+    assert_eq!(page.value(ticks), true, "one tick shows no scale");
     assert!(page.errors.is_empty(), "{:#?}", page.errors);
 }
 

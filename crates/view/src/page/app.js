@@ -2,28 +2,29 @@
 
 import { state, follow, onChange, sortedRuns, shownRuns } from './data.js';
 import { h, count, duration } from './chart.js';
-import { views, settings, metricTags, defaultMetric, chosen } from './views.js';
+import { views, settings, defaults, metricTags, defaultMetric, chosen } from './views.js';
 
 const $ = (id) => document.getElementById(id);
 
 /** The address keeps the view, so that it can be reloaded and sent to others. */
 function readAddress() {
   const query = new URLSearchParams(location.hash.slice(1));
+  Object.assign(settings, defaults);
   for (const [name, value] of query) {
     if (name === 'hide') {
       value.split('|').filter(Boolean).forEach((n) => state.hidden.add(n));
       state.chooses = false;
     }
     else if (name === 'smoothing') settings.smoothing = Math.min(0.99, Math.max(0, Number(value) || 0));
-    else if (['logX', 'logY', 'outliers'].includes(name)) settings[name] = value === '1';
+    else if (['logX', 'logY', 'outliers', 'smoothAll'].includes(name)) settings[name] = value === '1';
     else if (name in settings) settings[name] = value;
   }
   if (!(settings.tab in views)) settings.tab = 'curves';
 }
 
-function writeAddress() {
+/** `step`: the browser's Back returns to the address before. */
+function writeAddress(step = false) {
   const query = new URLSearchParams();
-  const defaults = { tab: 'curves', x: 'step', smoothing: 0.6, logY: false, logX: false, outliers: true, by: 'last' };
   for (const [name, value] of Object.entries(settings)) {
     if (value === '' || value === defaults[name]) continue;
     query.set(name, typeof value === 'boolean' ? (value ? '1' : '0') : value);
@@ -31,7 +32,9 @@ function writeAddress() {
   const hidden = sortedRuns().map((run) => run.name).filter((name) => state.hidden.has(name));
   if (hidden.length && hidden.length < 40) query.set('hide', hidden.join('|'));
   const hash = query.toString();
-  history.replaceState(null, '', hash ? `#${hash}` : location.pathname);
+  const address = hash ? `#${hash}` : location.pathname;
+  if (step) history.pushState(null, '', address);
+  else history.replaceState(null, '', address);
 }
 
 let drawing = false, drawAgain = false;
@@ -54,8 +57,9 @@ async function draw() {
 }
 
 function set(name, value) {
+  const other = settings[name] !== value;
   settings[name] = value;
-  writeAddress();
+  writeAddress(name === 'tab' && other);
   if (name === 'tab') { $('view').replaceChildren(); drawTabs(); window.scrollTo(0, 0); }
   drawTools();
   draw();
@@ -77,18 +81,18 @@ function drawTabs() {
   }
 }
 
-const select = (label, name, options, value) => h('label', {}, label, h('select', { 'data-setting': name, onchange: (e) => set(name, e.target.value) },
-  options.map(([v, text]) => h('option', { value: v, selected: v === value }, text))));
+const select = (label, name, options, value) => (options.length === 0 ? [] : h('label', {}, label, h('select', { 'data-setting': name, onchange: (e) => set(name, e.target.value) },
+  options.map(([v, text]) => h('option', { value: v, selected: v === value }, text)))));
 const toggle = (name, text, title, on) => h('button', { type: 'button', title, 'data-setting': name, 'aria-pressed': String(on), onclick: () => set(name, !settings[name]) }, text);
 
 const tools = {
   x: () => select('x axis', 'x', [['step', 'step'], ['time', 'time'], ['epoch', 'epoch']], settings.x),
   smoothing: () => {
     const output = h('output', {}, settings.smoothing.toFixed(2));
-    return h('label', { title: 'weight of earlier values in a moving average' }, 'smoothing', h('input', {
+    return h('label', { title: 'weight of earlier values in a moving average; until it is moved, curves of fewer than 50 points are not smoothed' }, 'smoothing', h('input', {
       type: 'range', min: 0, max: 0.99, step: 0.01, value: settings.smoothing, 'data-setting': 'smoothing',
-      oninput: (e) => { settings.smoothing = Number(e.target.value); output.textContent = settings.smoothing.toFixed(2); draw(); },
-      onchange: writeAddress,
+      oninput: (e) => { Object.assign(settings, { smoothing: Number(e.target.value), smoothAll: true }); output.textContent = settings.smoothing.toFixed(2); draw(); },
+      onchange: () => writeAddress(),
     }), output);
   },
   logY: () => toggle('logY', 'log y', 'logarithmic values', settings.logY),
@@ -120,7 +124,7 @@ function drawTools() {
   const key = JSON.stringify([settings.tab, settings.x, settings.logX, settings.logY, settings.outliers, settings.metric, settings.by, settings.run, settings.file, lists]);
   if (key === toolsKey) return;
   toolsKey = key;
-  $('toolbar').replaceChildren(...names.flatMap((name) => tools[name]()));
+  $('toolbar').replaceChildren(...names.flatMap((name) => tools[name]()).flat());
 }
 
 const isLive = (run) => run.last_time && Date.now() / 1000 - run.last_time < 90;
@@ -150,12 +154,13 @@ function about(run) {
   const text = model.text;
   delete model.text;
   const dialog = $('dialog');
-  dialog.replaceChildren(h('h1', {}, run.name),
+  dialog.replaceChildren(h('h1', { tabindex: -1, autofocus: true }, run.name),
     h('p', { class: 'dim' }, run.first_time ? `${new Date(run.first_time * 1000).toLocaleString()}, ${duration(run.last_time - run.first_time)}; ${count(run.metrics.size)} curves` : 'no values yet'),
     ...part('Problems', run.problems), ...part('Hyperparameters', run.hparams), ...part('Environment', run.environment), ...part('Model', model),
     ...(text ? [h('pre', {}, text)] : []), ...part('Trainer', run.trainer),
     h('p', {}, h('button', { type: 'button', onclick: () => dialog.close() }, 'close')));
   dialog.showModal();
+  dialog.scrollTop = 0;
 }
 
 function drawState() {
@@ -194,7 +199,8 @@ function listed() {
 }
 
 $('dialog').addEventListener('click', (e) => { if (e.target === $('dialog')) $('dialog').close(); });
-addEventListener('hashchange', () => { readAddress(); drawTabs(); drawTools(); draw(); });
+// Back and Forward, or an address that was typed.
+addEventListener('hashchange', () => { readAddress(); $('view').replaceChildren(); drawTabs(); drawTools(); draw(); });
 if (matchMedia('(max-width: 760px)').matches) $('runs-panel').open = false;
 readAddress();
 drawTabs();

@@ -68,7 +68,8 @@ function ticks(low, high, most, times) {
   }
   const found = [];
   for (let v = Math.ceil(low / step) * step, n = 0; v <= high + step * 1e-9 && n < 50; v += step, n++) found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
-  return found;
+  // One tick shows no scale.
+  return found.length < 2 && most < 8 ? ticks(low, high, most + 1, times) : found;
 }
 
 function logTicks(low, high, most) {
@@ -91,6 +92,10 @@ export function smooth(values, weight) {
     return mean / mass;
   });
 }
+
+/** Until the user asks for it, curves of few points are drawn as they are: a mean would distort them. */
+const FEW_POINTS = 50;
+const smoothed = (line, { smoothing = 0, smoothAll }) => smoothing > 0 && (smoothAll || line.y.length >= FEW_POINTS);
 
 function quantile(sorted, q) { return sorted[Math.min(sorted.length - 1, Math.max(0, Math.round(q * (sorted.length - 1))))]; }
 
@@ -123,7 +128,8 @@ export class Chart {
     this.zoom = null;
     this.plot = h('div', { class: 'plot' });
     this.wideButton = h('button', { type: 'button', title: 'larger or smaller', 'aria-label': `enlarge ${title}`, onclick: () => this.toggle() }, '⤢');
-    this.element = h('div', { class: 'card', 'data-chart': title }, h('h3', {}, h('span', { title }, title), this.wideButton), this.plot);
+    const save = (kind, what) => h('button', { type: 'button', title: `save ${what} as a file`, 'aria-label': `save ${what} of ${title}`, 'data-save': kind, onclick: () => this.save(kind) }, kind);
+    this.element = h('div', { class: 'card', 'data-chart': title }, h('h3', {}, h('span', { title }, title), h('span', { class: 'saves' }, save('csv', 'the values'), save('svg', 'the picture')), this.wideButton), this.plot);
     this.visible = false;
     this.stale = true;
     Chart.observer.observe(this.element);
@@ -148,14 +154,22 @@ export class Chart {
     this.draw();
   }
 
+  /** Saves the values as drawn on this axis, or the picture, as a file. */
+  save(kind) {
+    const name = `${this.title.replace(/[^\w.-]+/g, '_')}.${kind}`;
+    if (kind === 'csv') download(name, 'text/csv', csv(this.lines, this.options.xKind || 'step'));
+    else if (this.frame) download(name, 'image/svg+xml', standalone(this.plot.querySelector('svg'), this.lines));
+  }
+
   /** Values as drawn: on a logarithmic axis their logarithms. */
   prepare() {
     const { smoothing = 0, logX, logY } = this.options;
     const fx = (v) => (logX ? (v > 0 ? Math.log10(v) : NaN) : v);
     const fy = (v) => (logY ? (v > 0 ? Math.log10(v) : NaN) : v);
     return this.lines.map((line) => {
-      const smoothed = smooth(line.y, smoothing);
-      return { line, x: line.x.map(fx), y: smoothed.map(fy), raw: smoothing > 0 ? line.y.map(fy) : null, shown: smoothed };
+      const weight = smoothed(line, this.options) ? smoothing : 0;
+      const means = smooth(line.y, weight);
+      return { line, x: line.x.map(fx), y: means.map(fy), raw: weight > 0 ? line.y.map(fy) : null, shown: means };
     });
   }
 
@@ -170,6 +184,7 @@ export class Chart {
       for (let i = 0; i < d.x.length; i++) {
         if (d.x[i] < x0 || d.x[i] > x1) continue;
         if (Number.isFinite(d.y[i])) values.push(d.y[i]);
+        if (d.raw && Number.isFinite(d.raw[i])) values.push(d.raw[i]);
       }
     }
     values.sort((a, b) => a - b);
@@ -291,13 +306,13 @@ export class Chart {
     if (!rows.length) { hideTooltip(); return; }
     rows.sort((a, b) => b.d.shown[b.i] - a.d.shown[a.i]);
     this.cross.append(s('line', { class: 'cross', x1: x, x2: x, y1: top, y2: height - bottom }));
-    const { format = short, smoothing = 0 } = this.options;
+    const { format = short } = this.options;
     const table = h('table');
     for (const { d, i } of rows.slice(0, 16)) {
       if (Number.isFinite(d.y[i])) this.cross.append(s('circle', { cx: X(d.x[i]), cy: Y(d.y[i]), r: 3.5, fill: d.line.color }));
       const where = this.options.xKind === 'time' ? duration(d.line.x[i]) : count(d.line.x[i]);
       table.append(h('tr', {}, h('td', {}, h('span', { class: 'dot', style: { background: d.line.color } })), h('td', { class: 'name' }, d.line.name),
-        h('td', {}, format(d.shown[i])), h('td', { class: 'dim' }, smoothing > 0 ? format(d.line.y[i]) : ''), h('td', { class: 'dim' }, where)));
+        h('td', {}, format(d.shown[i])), h('td', { class: 'dim' }, d.raw ? format(d.line.y[i]) : ''), h('td', { class: 'dim' }, where)));
     }
     if (rows.length > 16) table.append(h('tr', {}, h('td', { colspan: 5, class: 'dim' }, `and ${rows.length - 16} more`)));
     showTooltip(event.clientX, event.clientY, table);
@@ -328,6 +343,40 @@ function path(xs, ys, X, Y, r) {
     pen = true;
   }
   return text;
+}
+
+/** Rows of run, x and value. A name is quoted where it must be. */
+export function csv(lines, x) {
+  const cell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const rows = lines.flatMap((line) => line.x.map((at, i) => `${cell(line.name)},${at},${line.y[i]}`));
+  return [`run,${x},value`, ...rows, ''].join('\n');
+}
+
+/** A picture as a file of its own: with the page's styles, a background and the names of its curves. */
+function standalone(svg, lines) {
+  const copy = svg.cloneNode(true);
+  const [from, to] = [svg, copy].map((root) => [root, ...root.querySelectorAll('*')]);
+  from.forEach((element, i) => {
+    const style = getComputedStyle(element);
+    for (const name of ['fill', 'stroke', 'stroke-width', 'opacity', 'font-size', 'font-family']) to[i].style.setProperty(name, style.getPropertyValue(name));
+  });
+  const [, , width, height] = svg.getAttribute('viewBox').split(' ').map(Number);
+  const style = getComputedStyle(document.body);
+  copy.setAttribute('xmlns', SVG);
+  copy.setAttribute('width', width);
+  copy.setAttribute('height', height + 16 * lines.length);
+  copy.setAttribute('viewBox', `0 0 ${width} ${height + 16 * lines.length}`);
+  copy.prepend(s('rect', { width: '100%', height: '100%', fill: style.backgroundColor }));
+  lines.forEach((line, i) => copy.append(s('text', { x: 24, y: height + 16 * i + 11, 'font-size': 12, 'font-family': 'sans-serif', fill: style.color }, line.name),
+    s('rect', { x: 8, y: height + 16 * i + 2, width: 10, height: 10, fill: line.color })));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = h('a', { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
 /** The index of the value nearest to `at`; values that are not finite are left out. */

@@ -37,17 +37,15 @@ function color(name) {
 }
 
 function assignColors() {
-  const taken = new Map();
+  const taken = new Set();
+  for (const run of state.runs.values()) if (run.color) taken.add(run.color);
   for (const run of state.runs.values()) {
-    if (run.color) { taken.set(run.color, (taken.get(run.color) || 0) + 1); continue; }
-    // The next colour that few runs have.
-    let best = color(run.name);
-    for (let i = 0; i < COLORS.length; i++) {
-      const at = (color(run.name) + i) % COLORS.length;
-      if ((taken.get(COLORS[at]) || 0) < (taken.get(COLORS[best]) || 0)) best = at;
-    }
-    run.color = COLORS[best];
-    taken.set(run.color, (taken.get(run.color) || 0) + 1);
+    if (run.color) continue;
+    // The next colour that no run has; after ten of them, hues far from the ones before.
+    const first = color(run.name);
+    const free = COLORS.map((_, i) => COLORS[(first + i) % COLORS.length]).find((c) => !taken.has(c));
+    run.color = free || `hsl(${Math.round(taken.size * 137.508) % 360} ${[58, 75, 42][taken.size % 3]}% ${[46, 58, 36][(taken.size >> 1) % 3]}%)`;
+    taken.add(run.color);
   }
 }
 

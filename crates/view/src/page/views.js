@@ -3,8 +3,9 @@
 import { state, shownRuns, loadScalars, loadRanks, loadSome, load, loadLog, imageUrl } from './data.js';
 import { Chart, h, s, short, count, bytes, duration, showTooltip, hideTooltip } from './chart.js';
 
-/** What the user has set; a part of it is in the address. */
-export const settings = { tab: 'curves', x: 'step', smoothing: 0.6, logY: false, logX: false, outliers: true, tags: '', metric: '', by: 'last', run: '', file: '', lines: '' };
+/** What the user can set; a part of it is in the address. `smoothAll`: the user has chosen the smoothing. */
+export const defaults = Object.freeze({ tab: 'curves', x: 'step', smoothing: 0.6, smoothAll: false, logY: false, logX: false, outliers: true, tags: '', metric: '', by: 'last', run: '', file: '', lines: '' });
+export const settings = { ...defaults };
 
 const isSystem = (tag) => tag.startsWith('system/') || tag.startsWith('throughput/');
 /** Shows elements; those that are there already stay, with the place the user has scrolled to. */
@@ -100,7 +101,7 @@ class Board {
 const boards = {};
 const board = (name) => boards[name] || (boards[name] = new Board());
 
-const axes = () => ({ smoothing: settings.smoothing, logX: settings.logX, logY: settings.logY, outliers: settings.outliers, xKind: settings.x });
+const axes = () => ({ smoothing: settings.smoothing, smoothAll: settings.smoothAll, logX: settings.logX, logY: settings.logY, outliers: settings.outliers, xKind: settings.x });
 
 async function curves(view) {
   const runs = shownRuns();
@@ -139,7 +140,7 @@ async function system(view) {
       add(tag, { name: run.ranks.size > 1 ? `${run.name} (rank ${first})` : run.name, color: run.color, x: xOf(run, curve), y: curve.values });
     }
   }
-  board('system').update(items, { ...axes(), smoothing: settings.smoothing });
+  board('system').update(items, axes());
   place(view, items.size ? board('system').element : empty('system'));
   return more;
 }
@@ -185,7 +186,7 @@ async function ranks(view) {
 }
 
 /** A run's value of the chosen metric: newest, least or greatest. */
-const metricOf = (run, tag, by) => { const m = run.metrics.get(tag); return m ? m[by] : NaN; };
+const metricOf = (run, tag, by) => { const m = run.metrics.get(tag); return m ? m[by] : undefined; };
 
 export function metricTags() {
   const tags = new Map();
