@@ -159,7 +159,7 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, help="keeps unpacked sources and records here")
     parser.add_argument("--no-real", action="store_true", help="do not repeat failures on PyTorch")
     parser.add_argument("--verbose", action="store_true", help="list the tests of every cluster")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     known = {row[0]: row for row in table("suite_files.txt", 3)}
     files = []
     for given in options.files or known:
