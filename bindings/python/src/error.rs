@@ -27,7 +27,7 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 8] = [
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
@@ -35,6 +35,10 @@ const WORDS: [(&str, &str); 7] = [
     ("use mean_as", "pass dtype"),
     (".to(device)", ".to(device)"),
     ("LoadOptions::max_inflated", "max_inflated"),
+    (
+        "addcdiv: integer division with addcdiv is not supported",
+        "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2",
+    ),
 ];
 
 /// Translates the core's message to Python's terms.

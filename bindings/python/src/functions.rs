@@ -98,6 +98,12 @@ fn _after_fork(child: bool) {
     }
 }
 
+/// Whether the memory of `empty` is filled with NaN, or with the largest integer.
+#[pyfunction]
+fn _fill_fresh_memory(fill: bool) {
+    crate::rows::fill_fresh_memory(fill);
+}
+
 #[pyfunction]
 fn get_num_threads() -> usize {
     rushlight_cpu::pool::num_threads()
@@ -214,6 +220,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         set_default_dtype,
         get_default_device,
         set_default_device,
+        _fill_fresh_memory,
         get_num_threads,
         set_num_threads,
         _before_fork,

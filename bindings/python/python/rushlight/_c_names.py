@@ -1,9 +1,10 @@
 """Names of ``torch._C`` that public libraries read, added to the compiled module."""
 
+import enum
 import sys
 import types
 
-from . import _C, _absent, _dispatch
+from . import _C, _absent, _dispatch, overrides
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 _JIT = "TorchScript is not supported; models run as they are"
@@ -18,7 +19,50 @@ def _no(*args, **kwargs):
     return False
 
 
+class _TorchFunctionState(enum.IntEnum):
+    """Which overrides are enabled; the numbers are the compiled module's."""
+
+    ALL_DISABLED = 0
+    DISABLED = 1
+    ENABLED = 2
+
+
+def _get_torch_function_state():
+    return _TorchFunctionState(0 if _C._is_torch_function_all_disabled() else 2 if _C._is_torch_function_enabled() else 1)
+
+
+def _set_torch_function_state(state):
+    _C._set_function_level(int(state))
+
+
+def _pop_torch_function_stack():
+    mode = overrides._modes.stack.pop()
+    _C._set_function_modes(len(overrides._modes.stack))
+    return mode
+
+
+def _push_on_torch_function_stack(mode):
+    overrides._modes.stack.append(mode)
+    _C._set_function_modes(len(overrides._modes.stack))
+
+
+def _get_cpu_capability():
+    from .backends import cpu
+
+    return cpu.get_cpu_capability()
+
+
 _NAMES = {
+    "_TorchFunctionState": _TorchFunctionState,
+    "_get_torch_function_state": _get_torch_function_state,
+    "_set_torch_function_state": _set_torch_function_state,
+    "_len_torch_function_stack": lambda: len(overrides._modes.stack),
+    "_get_function_stack_at": lambda at: overrides._modes.stack[at],
+    "_pop_torch_function_stack": _pop_torch_function_stack,
+    "_push_on_torch_function_stack": _push_on_torch_function_stack,
+    "_get_cpu_capability": _get_cpu_capability,
+    "has_lapack": True,
+    "has_spectral": True,
     "DisableTorchFunction": DisableTorchFunction,
     "DisableTorchFunctionSubclass": DisableTorchFunctionSubclass,
     "TensorBase": _C.Tensor,

@@ -28,7 +28,7 @@ class _DefaultGenerator:
 
 default_generator = _DefaultGenerator()
 
-_settings = {"precision": "highest", "deterministic": 0, "warn_always": False}
+_settings = {"precision": "highest", "deterministic": 0, "warn_always": False, "fill": True}
 
 
 def set_float32_matmul_precision(precision):
@@ -50,8 +50,24 @@ def get_float32_matmul_precision():
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Remembers the mode. It changes nothing: every op is deterministic, on any number of threads."""
-    _settings["deterministic"] = (1 if warn_only else 2) if mode else 0
+    """Every op is deterministic, on any number of threads; the mode only decides whether the memory of ``empty`` is filled."""
+    _set_deterministic((1 if warn_only else 2) if mode else 0)
+
+
+def _set_deterministic(mode):
+    _settings["deterministic"] = mode
+    _C._fill_fresh_memory(mode > 0 and _settings["fill"])
+
+
+def fill_fresh_memory(fill):
+    """Whether the memory of ``empty`` is filled under deterministic algorithms."""
+    _settings["fill"] = fill
+    _set_deterministic(_settings["deterministic"])
+
+
+def fills_fresh_memory():
+    """The setting of ``fill_fresh_memory``."""
+    return _settings["fill"]
 
 
 def are_deterministic_algorithms_enabled():
@@ -66,7 +82,15 @@ def is_deterministic_algorithms_warn_only_enabled():
 
 def set_deterministic_debug_mode(debug_mode):
     """0 or 'default', 1 or 'warn', 2 or 'error'."""
-    _settings["deterministic"] = {"default": 0, "warn": 1, "error": 2}.get(debug_mode, debug_mode)
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    names = {"default": 0, "warn": 1, "error": 2}
+    if isinstance(debug_mode, str) and debug_mode not in names:
+        raise RuntimeError(f"invalid value of debug_mode, expected one of `default`, `warn`, or `error`, but got {debug_mode}")
+    mode = names.get(debug_mode, debug_mode)
+    if mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {mode}")
+    _set_deterministic(mode)
 
 
 def get_deterministic_debug_mode():

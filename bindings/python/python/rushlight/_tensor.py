@@ -206,27 +206,32 @@ def resize_(self, *sizes, memory_format=None):
 @_method
 def resize_as_(self, other, memory_format=None):
     """Another tensor's size."""
+    if memory_format is None and self.shape == other.shape:
+        return self
     return self.resize_(other.shape, memory_format=memory_format)
 
 
 @_method
-def set_(self, source=None, *args):
-    """Makes this object refer to another tensor's elements."""
-    if args or not (source is None or isinstance(source, Tensor)):
-        from .storage import UntypedStorage
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Makes this object refer to the elements of another tensor or of a storage, with sizes and strides of its own."""
+    if source is None:
+        return _C._become(self, Tensor(dtype=self.dtype))
+    if isinstance(source, Tensor) and size is None:
+        if source.dtype != self.dtype:
+            raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+        return _C._become(self, source.detach())
+    from .storage import UntypedStorage
 
-        if not isinstance(source, UntypedStorage):
-            raise TypeError(f"set_(): argument 'source' must be Tensor or a storage, not {type(source).__name__}")
-        offset, size, stride = (*args, *(0, (source.nbytes() // self.dtype.itemsize,), None)[len(args):])
-        size = (size,) if isinstance(size, int) else tuple(size)
-        if stride is None:
-            stride, step = [], 1
-            for n in reversed(size):
-                stride.insert(0, step)
-                step *= n
-        made = _C._over_storage(source._bytes, self.dtype, offset, list(size), list(stride))
-        return _C._become(self, made)
-    return _C._become(self, Tensor(dtype=self.dtype) if source is None else source.detach())
+    storage = source.untyped_storage() if isinstance(source, Tensor) else getattr(source, "_untyped_storage", source)
+    if not isinstance(storage, UntypedStorage):
+        raise TypeError(f"set_(): argument 'source' must be Tensor or a storage, not {type(source).__name__}")
+    size = (storage.nbytes() // self.dtype.itemsize,) if size is None else (size,) if isinstance(size, int) else tuple(size)
+    if not stride:
+        stride, step = [], 1
+        for n in reversed(size):
+            stride.insert(0, step)
+            step *= n
+    return _C._become(self, _C._over_storage(storage._bytes, self.dtype, storage_offset, list(size), list(stride)))
 
 
 @_method

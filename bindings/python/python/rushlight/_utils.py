@@ -14,6 +14,16 @@ def _unflatten_dense_tensors(flat, tensors):
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
 
 
+def _element_size(dtype):
+    """Bytes of an element."""
+    return dtype.itemsize
+
+
+def _is_privateuse1_backend_available():
+    """Whether someone has added a device of their own: never."""
+    return False
+
+
 def _take_tensors(tensors, size_limit):
     """Groups tensors of one type into lists of at most ``size_limit`` bytes; one that is larger is a list of its own."""
     open_lists = {}

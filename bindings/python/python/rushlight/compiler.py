@@ -1,5 +1,7 @@
 """``torch.compiler``: settings of ``torch.compile``, which records functions and runs them as programs."""
 
+import contextlib
+
 from . import _compile
 from ._compile import compile, disable, reset  # noqa: F401
 
@@ -75,6 +77,16 @@ def nested_compile_region(fn=None, *args, **kwargs):
     return (lambda function: function) if fn is None else fn
 
 
+class _Unpatched(contextlib.ContextDecorator):
+    """A context, or a decorator, without effect."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return False
+
+
 class _Config:
     """Settings of a compiler: stored, without effect."""
 
@@ -93,6 +105,4 @@ class _Config:
 
     def patch(self, *args, **kwargs):
         """A context, or a decorator, with other settings."""
-        import contextlib
-
-        return contextlib.nullcontext()
+        return _Unpatched()

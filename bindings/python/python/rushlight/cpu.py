@@ -65,3 +65,41 @@ class amp:
         from .amp import GradScaler
 
         return GradScaler("cpu", *args, **kwargs)
+
+
+def _flags():
+    """Names of the instruction sets of the first core."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            return frozenset(next((line for line in file if line.startswith(("flags", "Features"))), "").split())
+    except OSError:
+        return frozenset()
+
+
+def get_capabilities():
+    """What the CPU has: its architecture, and whether it has each of its instruction sets."""
+    import platform
+
+    found, machine = _flags(), platform.machine()
+    names = "sse4_1 sse4_2 avx avx2 fma avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16 amx_bf16 amx_int8" if machine == "x86_64" else "asimd sve bf16 i8mm"
+    return {"architecture": machine, **{name: name in found for name in names.split()}}
+
+
+def _is_avx2_supported():
+    return "avx2" in _flags()
+
+
+def _is_avx512_supported():
+    return "avx512f" in _flags()
+
+
+def _is_avx512_bf16_supported():
+    return "avx512_bf16" in _flags()
+
+
+def _is_vnni_supported():
+    return "avx512_vnni" in _flags()
+
+
+def _is_amx_tile_supported():
+    return "amx_tile" in _flags()

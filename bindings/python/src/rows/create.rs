@@ -6,6 +6,7 @@ use crate::value::{Factory, MemoryFormat, Out, Sizes, size};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, Error, Generator, Result, Scalar};
 use rushlight_tensor::{Arg, Options, Tensor, tril_indices, triu_indices};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 fn full(shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
     let otherwise = if let Scalar::Float(_) = value { crate::dtype::default() } else { value.dtype() };
@@ -31,6 +32,41 @@ fn ordered(made: Result<Tensor>, format: MemoryFormat) -> Result<Tensor> {
     }
     let requires_grad = made.requires_grad();
     formatted(&made.detach(), format)?.requires_grad_(requires_grad)
+}
+
+/// Whether memory of `empty` is filled, so that programs that read it fail alike every time.
+static FILLS: AtomicBool = AtomicBool::new(false);
+
+/// Switches the filling of `empty`'s memory.
+pub fn fill_fresh_memory(fill: bool) {
+    FILLS.store(fill, Relaxed);
+}
+
+/// PyTorch's value for memory that is not initialised: NaN, or the largest integer.
+fn fresh_value(dtype: DType) -> Scalar {
+    if !FILLS.load(Relaxed) {
+        return Scalar::Int(0);
+    }
+    match dtype {
+        DType::Bool => Scalar::Bool(true),
+        DType::U8 => Scalar::Int(u8::MAX.into()),
+        DType::I8 => Scalar::Int(i8::MAX.into()),
+        DType::I16 => Scalar::Int(i16::MAX.into()),
+        DType::I32 => Scalar::Int(i32::MAX.into()),
+        DType::I64 => Scalar::Int(i64::MAX),
+        DType::U16 => Scalar::Int(u16::MAX.into()),
+        DType::U32 => Scalar::Int(u32::MAX.into()),
+        DType::U64 => Scalar::Unsigned(u64::MAX),
+        _ => Scalar::Float(f64::NAN),
+    }
+}
+
+/// Fills memory that is not initialised if that is switched on.
+fn fresh(made: Tensor) -> Result<Tensor> {
+    if FILLS.load(Relaxed) {
+        made.fill_(fresh_value(made.dtype()))?;
+    }
+    Ok(made)
 }
 
 fn new_full(input: &Tensor, shape: &Sizes, value: Scalar, factory: &Factory) -> Result<Tensor> {
@@ -263,7 +299,7 @@ rows! { ROWS:
     ones [Torch] "ones(int... size, **factory)" |shape: Sizes, factory: Factory| constant(&shape, 1, &factory);
     /// Uninitialised memory.
     empty [Torch] "empty(int... size, *, memory_format? memory_format=None, **factory)" |shape: Sizes, format: MemoryFormat, factory: Factory|
-        ordered(factory.finish(Tensor::empty_with(&shape.0, factory.options())?), format);
+        ordered(factory.finish(fresh(Tensor::empty_with(&shape.0, factory.options())?)?), format);
     /// One number in every element.
     full [Torch] "full(int[1] size, Number fill_value, **factory)" |shape: Sizes, value: Scalar, factory: Factory| full(&shape, value, &factory);
     /// Zeros like another tensor.
@@ -275,7 +311,7 @@ rows! { ROWS:
     /// Uninitialised memory like another tensor.
     empty_like [Torch] "empty_like(Tensor input, *, memory_format? memory_format=None, **factory)"
         |input: &Tensor, format: MemoryFormat, factory: Factory|
-        ordered(like(input, Scalar::Int(0), &factory), format);
+        ordered(like(input, fresh_value(factory.dtype.unwrap_or(input.dtype())), &factory), format);
     /// One number like another tensor.
     full_like [Torch] "full_like(Tensor input, Number fill_value, *, memory_format? memory_format=None, **factory)"
         |input: &Tensor, value: Scalar, format: MemoryFormat, factory: Factory| ordered(like(input, value, &factory), format);
@@ -285,7 +321,7 @@ rows! { ROWS:
     new_ones [Method] "new_ones(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory| new_full(input, &shape, Scalar::Int(1), &factory);
     /// Uninitialised memory of this tensor's dtype.
     new_empty [Method] "new_empty(Tensor self, int... size, **factory)" |input: &Tensor, shape: Sizes, factory: Factory|
-        factory.finish(Tensor::empty_with(&shape.0, factory.options_like(input))?);
+        factory.finish(fresh(Tensor::empty_with(&shape.0, factory.options_like(input))?)?);
     /// One number of this tensor's dtype.
     new_full [Method] "new_full(Tensor self, int[1] size, Number fill_value, **factory)" |input: &Tensor, shape: Sizes, value: Scalar, factory: Factory|
         new_full(input, &shape, value, &factory);

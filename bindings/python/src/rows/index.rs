@@ -18,6 +18,16 @@ fn in_bounds<T>(found: Result<T>) -> Result<T> {
     })
 }
 
+/// The tensor, which takes a complex number only if it is complex.
+fn not_complex<'a>(call: &str, input: &'a Tensor, value: &Arg<'_>) -> Result<&'a Tensor> {
+    match value {
+        Arg::Scalar(Scalar::Complex(..)) if !input.dtype().is_complex() => {
+            Err(Error::value(format!("{call}(): Converting complex Scalar to non-complex type is not supported")))
+        }
+        _ => Ok(input),
+    }
+}
+
 fn dense_only(sparse_grad: bool) -> Result<()> {
     match sparse_grad {
         false => Ok(()),
@@ -189,10 +199,10 @@ rows! { ROWS:
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor| input.index_copy_(dim, long_of("index_copy_", input, dim, index)?, source);
     /// Writes a number at indices of a dimension.
     index_fill [Torch Method] "index_fill(Tensor input, int dim, Tensor index, Tensor|Number value)"
-        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill(dim, long("index_fill", index).map_err(as_index)?, value);
+        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| not_complex("index_fill", input, &value)?.index_fill(dim, long("index_fill", index).map_err(as_index)?, value);
     /// `index_fill` in place.
     index_fill_ [Method] "index_fill_(Tensor self, int dim, Tensor index, Tensor|Number value)"
-        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| input.index_fill_(dim, long("index_fill_", index).map_err(as_index)?, value);
+        |input: &Tensor, dim: isize, index: &Tensor, value: Arg| not_complex("index_fill_", input, &value)?.index_fill_(dim, long("index_fill_", index).map_err(as_index)?, value);
     /// Elements by their row-major position.
     take [Torch Method] "take(Tensor input, Tensor index)" |input: &Tensor, index: &Tensor| input.take(long("take", index)?);
     /// Writes elements at row-major positions.

@@ -16,6 +16,8 @@ mod reduce;
 mod sampling;
 mod shape;
 
+pub use create::fill_fresh_memory;
+
 use crate::dispatch::Entry;
 
 pub static TABLES: &[&[Entry]] = &[

@@ -145,6 +145,11 @@ fn float(input: &Tensor) -> Result<Tensor> {
     if input.dtype().is_differentiable() { Ok(input.clone()) } else { input.to_dtype(crate::dtype::default()) }
 }
 
+/// The conjugate; a real tensor is its own.
+fn conj(input: &Tensor) -> Result<Out> {
+    if input.dtype().is_complex() { input.conj().map(Out::Tensor) } else { Ok(Out::First) }
+}
+
 rows! { ROWS:
     /// -1, 0 or 1 by sign.
     sign [Torch Method Inplace] "sign(Tensor input)" |input: &Tensor| input.sign();
@@ -219,13 +224,13 @@ rows! { ROWS:
     /// Radians as degrees.
     rad2deg [Torch Method Inplace] "rad2deg(Tensor input)" |input: &Tensor| float(input)?.mul(180.0 / std::f64::consts::PI);
     /// Complex conjugates; real elements as they are.
-    conj [Torch Method] "conj(Tensor input)" |input: &Tensor| input.conj();
+    conj [Torch Method] "conj(Tensor input)" |input: &Tensor| conj(input);
     /// Complex conjugates; real elements as they are.
     conj_physical [Torch Method Inplace] "conj_physical(Tensor input)" |input: &Tensor| input.conj();
     /// The elements, none of which is conjugated lazily.
-    resolve_conj [Torch Method] "resolve_conj(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    resolve_conj [Torch Method] "resolve_conj(Tensor input)" |_input: &Tensor| Ok::<_, Error>(Out::First);
     /// The elements, none of which is negated lazily.
-    resolve_neg [Torch Method] "resolve_neg(Tensor input)" |input: &Tensor| Ok::<_, Error>(input.clone());
+    resolve_neg [Torch Method] "resolve_neg(Tensor input)" |_input: &Tensor| Ok::<_, Error>(Out::First);
     /// The angle of complex numbers; of real ones pi for negative ones, else zero.
     angle [Torch Method] "angle(Tensor input)" |input: &Tensor| input.angle();
     /// Mantissa and exponent with `input = mantissa * 2**exponent`.

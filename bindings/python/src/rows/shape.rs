@@ -1,5 +1,6 @@
 //! Views, memory formats, joining and splitting.
 
+use crate::dtype::scalar_type;
 use crate::rows;
 use crate::value::{MemoryFormat, Out, Sizes, dims, size, sizes};
 use rushlight_core::{DType, Device, Error, Result};
@@ -178,6 +179,27 @@ fn same_or(input: &Tensor, out: Tensor) -> Out {
     if out.is_same(input) { Out::First } else { Out::Tensor(out) }
 }
 
+/// `expand` with PyTorch's words for sizes that do not fit.
+fn expand(input: &Tensor, shape: &[i64]) -> Result<Tensor> {
+    let have = input.shape();
+    if shape.len() >= have.len() {
+        let lead = shape.len() - have.len();
+        let misfit = (0..have.len()).rev().find(|&i| {
+            let want = shape[lead + i];
+            want >= 0 && have[i] != 1 && have[i] as i64 != want
+        });
+        if let Some(i) = misfit {
+            let (want, at) = (shape[lead + i], lead + i);
+            return Err(Error::shape(format!(
+                "The expanded size of the tensor ({want}) must match the existing size ({}) at non-singleton dimension {at}.  \
+                 Target sizes: {shape:?}.  Tensor sizes: {have:?}",
+                have[i]
+            )));
+        }
+    }
+    input.expand(shape)
+}
+
 fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
     let (from, to) = (input.dtype().size(), dtype.size());
     if input.dtype() == dtype {
@@ -187,13 +209,16 @@ fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
     let (shape, strides, offset) = if from == to {
         (shape, strides, offset)
     } else {
-        let fits = shape.last().zip(strides.last()).filter(|(n, s)| **s == 1 && (**n * from) % to == 0);
-        let Some((&last, _)) = fits else {
-            return Err(Error::shape(format!(
-                "view: the last dimension must be contiguous and its bytes a multiple of {to} to view {} as {dtype}",
-                input.dtype()
-            )));
+        let what = format!("to view {} as {} (different element sizes)", scalar_type(input.dtype()), scalar_type(dtype));
+        let (Some(&last), Some(&stride)) = (shape.last(), strides.last()) else {
+            return Err(Error::shape(format!("self.dim() cannot be 0 {what}")));
         };
+        if stride != 1 {
+            return Err(Error::shape(format!("self.stride(-1) must be 1 {what}, but got {stride}")));
+        }
+        if !(last * from).is_multiple_of(to) {
+            return Err(Error::shape(format!("self.size(-1) must be divisible by {} {what}, but got {last}", to / from)));
+        }
         let rescale = |s: usize| (s * from).is_multiple_of(to).then_some(s * from / to);
         let mut shape = shape;
         let rank = shape.len();
@@ -297,7 +322,7 @@ rows! { ROWS:
     /// Inserts a dimension of size one.
     unsqueeze [Torch Method] "unsqueeze(Tensor input, int dim)" |input: &Tensor, dim: isize| input.unsqueeze(dim);
     /// Dimensions of size one repeated, without copying.
-    broadcast_to [Torch Method] "broadcast_to(Tensor input, int[1] size)" |input: &Tensor, shape: &[i64]| input.broadcast_to(shape);
+    broadcast_to [Torch Method] "broadcast_to(Tensor input, int[1] size)" |input: &Tensor, shape: &[i64]| expand(input, shape);
     /// Expanded to another tensor's size.
     expand_as [Method] "expand_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.expand_as(other);
     /// A part of one dimension.
@@ -462,7 +487,7 @@ rows! { METHODS:
     /// Permutes dimensions.
     permute [Method] "permute(Tensor self, int... dims)" |input: &Tensor, order: &[i64]| input.permute(dims(order));
     /// Dimensions of size one repeated, without copying.
-    expand [Method] "expand(Tensor self, int... size)" |input: &Tensor, shape: &[i64]| input.expand(shape);
+    expand [Method] "expand(Tensor self, int... size)" |input: &Tensor, shape: &[i64]| expand(input, shape);
     /// The whole tensor repeated.
     tile [Method] "tile(Tensor self, int... dims)" |input: &Tensor, repeats: Sizes| input.tile(&repeats.0);
     /// Reverses dimensions.

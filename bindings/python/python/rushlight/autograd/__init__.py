@@ -58,7 +58,7 @@ def grad(
 ):
     """Gradients of outputs by inputs, as a tuple; as a dict with the same keys if ``inputs`` is a dict."""
     if is_grads_batched:
-        raise NotImplementedError("autograd.grad: is_grads_batched=True is not supported; loop over the rows of grad_outputs")
+        return _batched_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if allow_unused is False and materialize_grads:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
@@ -77,6 +77,23 @@ def grad(
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         found = tuple(_C._torch.zeros_like(i, requires_grad=create_graph) if g is None else g for g, i in zip(found, wanted))
     return found if names is None else dict(zip(names, found))
+
+
+def _batched_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads):
+    """``grad`` for a batch of ``grad_outputs``: one backward pass for each row, the gradients stacked."""
+    vectors = _gradients(grad_outputs, 1 if isinstance(outputs, Tensor) or _is_edge(outputs) else len(outputs))
+    sizes = {v.shape[0] for v in vectors if v is not None}
+    if len(sizes) != 1:
+        raise ValueError(f"autograd.grad: is_grads_batched=True expects grad_outputs with one batch size, got {sorted(sizes)}")
+    count = sizes.pop()
+    rows = []
+    for number in range(count):
+        keep = True if number + 1 < count else retain_graph
+        row = [None if v is None else v[number] for v in vectors]
+        rows.append(grad(outputs, inputs, row, keep, create_graph, True, allow_unused, False, materialize_grads))
+    if type(inputs) is dict:
+        return {name: None if rows[0][name] is None else _C._torch.stack([row[name] for row in rows]) for name in rows[0]}
+    return tuple(None if column[0] is None else _C._torch.stack(column) for column in zip(*rows))
 
 
 class set_detect_anomaly:
@@ -126,10 +143,11 @@ def _profiler_enabled():
 def __getattr__(name):
     import importlib
 
-    if name in ("gradcheck", "gradgradcheck"):
-        return getattr(importlib.import_module("._gradcheck", __name__), name)
     if name in ("functional", "graph", "profiler", "profiler_util"):
         return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 
     return _missing(__name__, name)
+
+
+from .gradcheck import gradcheck, gradgradcheck  # noqa: E402, F401

@@ -1,5 +1,6 @@
 """``torch.backends``: settings that scripts change. Those with a meaning here take effect, the others are stored."""
 
+import contextlib
 import importlib.machinery
 import sys
 import types
@@ -18,6 +19,11 @@ class _Settings(types.ModuleType):
         self.__spec__ = importlib.machinery.ModuleSpec(self.__name__, None)
         sys.modules[self.__name__] = self
 
+    def __setattr__(self, name, value):
+        if _frozen and not name.startswith("__"):
+            raise RuntimeError(f"not allowed to set {self.__name__} flags after disable_global_flags; please use flags() context manager instead")
+        super().__setattr__(name, value)
+
     def is_available(self):
         return self._built and _C._device_count() > 0
 
@@ -31,20 +37,42 @@ class _Settings(types.ModuleType):
         return _Flags(self, kwargs)
 
 
-class _Flags:
-    """A context with other settings."""
+#: Whether settings change only within ``flags()``.
+_frozen = False
+
+
+def disable_global_flags():
+    """From now on settings change only within ``flags()``."""
+    global _frozen
+    _frozen = True
+
+
+def flags_frozen():
+    """Whether ``disable_global_flags`` was called."""
+    return _frozen
+
+
+class _Flags(contextlib.ContextDecorator):
+    """A context with other settings, or a decorator."""
 
     def __init__(self, settings, values):
         self._settings, self._values = settings, values
 
+    def _set(self, values):
+        global _frozen
+        frozen, _frozen = _frozen, False
+        try:
+            for name, value in values.items():
+                setattr(self._settings, name, value)
+        finally:
+            _frozen = frozen
+
     def __enter__(self):
         self._before = {k: getattr(self._settings, k, None) for k in self._values}
-        for name, value in self._values.items():
-            setattr(self._settings, name, value)
+        self._set(self._values)
 
     def __exit__(self, *exception):
-        for name, value in self._before.items():
-            setattr(self._settings, name, value)
+        self._set(self._before)
 
 
 class _Cuda(_Settings):

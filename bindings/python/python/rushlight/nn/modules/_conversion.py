@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ... import _C
+from ... import __future__ as _future
+from ...utils import swap_tensors
 
 Tensor = _C.Tensor
 
@@ -36,6 +38,20 @@ def _destination(args: tuple, kwargs: dict):
     return device, dtype, non_blocking, memory_format
 
 
+def _swapped(param, fn):
+    """Converts a parameter by swapping it with a new one."""
+    gradient = param.grad
+    made = type(param)(fn(param.data), param.requires_grad)
+    param.grad = None
+    vars(made).update(vars(param))
+    try:
+        swap_tensors(param, made)
+    except RuntimeError as error:
+        raise RuntimeError(f"_apply(): Couldn't swap a parameter: {error}") from error
+    if gradient is not None:
+        param.grad = fn(gradient.detach()).requires_grad_(gradient.requires_grad)
+
+
 class ConversionMethods:
     """The part of ``Module`` that converts parameters and buffers."""
 
@@ -44,8 +60,16 @@ class ConversionMethods:
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        for name, param in self._parameters.items():
             if param is None:
+                continue
+            if _future.get_swap_module_params_on_conversion():
+                _swapped(param, fn)
+                continue
+            if _future.get_overwrite_module_params_on_conversion():
+                made = type(param)(fn(param.data), param.requires_grad)
+                made.grad = None if param.grad is None else fn(param.grad.detach()).requires_grad_(param.grad.requires_grad)
+                self._parameters[name] = made
                 continue
             gradient, data = param.grad, fn(param.data)
             if gradient is not None:

@@ -1,0 +1,201 @@
+"""PyTorch's own test files, run on Rushlight.
+
+    python tests/differential/suite.py SOURCES [FILE ...] [--least 0.85] [--jobs 2] [--work FOLDER] [--verbose]
+
+with a Python that has torch, numpy, scipy, pytest, expecttest and hypothesis; the extension built. SOURCES is a checkout of PyTorch or a git
+directory of it (bare or not); tests and harness are unpacked from there, and nothing of them is part of this project. ``suite_files.txt`` lists the
+files with their samples and limits, ``suite_left_out.txt`` the tests that are not run and why. Failures are repeated on PyTorch, and those that fail
+there do not count. The rest is grouped by ``suite_clusters.txt``; what no line of it names is listed by itself. ``--least`` is the share of tests
+below which the command fails.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+FRONT = HERE.parents[1] / "bindings" / "python" / "python"
+UNPACKED = ["torch/testing", "torchgen", "functorch", "test"]
+#: Numbers of how often a process is started anew after a crash.
+RESTARTS = 12
+
+
+def table(name, columns):
+    """Lines of a list, split at two or more spaces."""
+    rows = []
+    for line in (HERE / name).read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            cells = re.split(r"  +", line.strip(), maxsplit=columns - 1)
+            if len(cells) != columns:
+                raise SystemExit(f"{name}: expected {columns} columns: {line}")
+            rows.append(cells)
+    return rows
+
+
+def unpack(sources, work):
+    """PyTorch's tests and harness as files."""
+    if (sources / "torch" / "testing").is_dir():
+        return sources
+    folder = work / "sources"
+    if not (folder / "torch" / "testing").is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = subprocess.Popen(["git", f"--git-dir={sources}", "archive", "HEAD", *UNPACKED], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        subprocess.run(["tar", "-x", "-C", str(folder)], stdin=archive.stdout, check=True)
+        archive.wait()
+        # Its hooks shard PyTorch's own runs.
+        (folder / "test" / "conftest.py").unlink(missing_ok=True)
+    if not (folder / "torch" / "testing").is_dir():
+        raise SystemExit(f"{sources} is neither a checkout nor a git directory of PyTorch")
+    return folder
+
+
+def read(path):
+    """Outcomes by test, and the other records of a run."""
+    tests, notes, order = {}, collections.defaultdict(list), ["passed", "skipped", "failed", "hangs"]
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        entry = json.loads(line)
+        if "info" in entry:
+            notes[entry["info"]].append(entry)
+        elif "start" in entry:
+            tests.setdefault(entry["start"], {"test": entry["start"], "outcome": "crashes", "error": "crash", "message": "the process ended"})
+        else:
+            old = tests.get(entry["test"], {"outcome": "crashes"})["outcome"]
+            if old == "crashes" or order.index(entry["outcome"]) >= order.index(old):
+                tests[entry["test"]] = entry
+    return tests, notes
+
+
+class Run:
+    """One file on one library, in as many processes as crashes make necessary."""
+
+    def __init__(self, options, sources, work, file, rules, only=None):
+        self.options, self.sources, self.file, self.only = options, sources, file, only
+        self.real = only is not None
+        stem = file[0].replace("/", ".") + (".real" if self.real else "")
+        self.records, self.selection, self.log = (work / f"{stem}.{end}" for end in ("jsonl", "json", "log"))
+        self.left_out = [] if self.real else [(pattern, reason) for where, pattern, reason in rules if re.fullmatch(where, file[0])]
+
+    def start(self, seconds):
+        done = list(read(self.records)[0])
+        selection = {"left out": self.left_out, "only": self.only, "sample": 0 if self.real else int(self.file[1]), "done": done}
+        self.selection.write_text(json.dumps(selection))
+        path = self.sources / "test" / f"{self.file[0]}.py"
+        environment = {
+            **os.environ, "SUITE_SOURCES": str(self.sources), "SUITE_FILE": str(path), "SUITE_RECORDS": str(self.records),
+            "SUITE_SELECTION": str(self.selection), "SUITE_REAL": str(int(self.real)), "SUITE_FILE_SECONDS": str(seconds),
+            "PYTHONPATH": os.pathsep.join([str(HERE), str(FRONT)]), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": "",
+            "OMP_NUM_THREADS": "1", "RUSHLIGHT_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+            "PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu", "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
+        }
+        front = [] if self.real else ["-m", "rushlight", "--device", "cpu"]
+        pytest = ["-m", "pytest", "-p", "suite_plugin", "-p", "no:cacheprovider", "-p", "no:warnings", "--assert=plain", "-q", "--tb=no", "-rN", str(path)]
+        with open(self.log, "w") as log:
+            try:
+                return subprocess.run(
+                    [sys.executable, *front, *pytest], cwd=self.sources / "test", env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                    timeout=seconds + 120,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                return 99
+
+    def __call__(self):
+        self.records.unlink(missing_ok=True)
+        end = time.time() + int(self.file[2])
+        for _ in range(RESTARTS):
+            left = end - time.time()
+            # 0 and 1: pytest ran to its end; 5: no tests.
+            if left < 5 or self.start(left) in (0, 1, 5) or "imported" not in read(self.records)[1]:
+                break
+        return read(self.records)
+
+
+def run_file(options, sources, work, file, rules):
+    """What came of a file: tests, notes, and the failures that count."""
+    run = Run(options, sources, work, file, rules)
+    tests, notes = run()
+    if "imported" not in notes:
+        return {"file": file[0], "error": run.log.read_text()[-600:].strip().rpartition("\n")[2]}
+    failures = {name: entry for name, entry in tests.items() if entry["outcome"] not in ("passed", "skipped")}
+    real = Run(options, sources, work, file, rules, only=sorted(failures))()[0] if failures and not options.no_real else {}
+    excused = {name for name in failures if name in real and real[name]["outcome"] != "passed"}
+    return {
+        "file": file[0], "passed": sum(t["outcome"] == "passed" for t in tests.values()),
+        "skipped": sum(t["outcome"] == "skipped" for t in tests.values()), "failures": {n: f for n, f in failures.items() if n not in excused},
+        "excused": len(excused), "left out": notes["collected"][0]["left_out"] if notes["collected"] else {},
+        "selected": notes["collected"][0]["selected"] if notes["collected"] else 0, "absent": notes["imported"][0]["absent"],
+    }
+
+
+def cluster(results, rules, verbose):
+    """Groups failures by the first line of the list that matches file, test, error and statement."""
+    rules = [(re.compile(pattern, re.S), name) for pattern, name in rules]
+    groups = collections.defaultdict(list)
+    for result in results:
+        for name, entry in result.get("failures", {}).items():
+            text = f"{result['file']}::{name}|{entry.get('error')}|{entry.get('message', '')}|{entry.get('code') or ''}"
+            group = next((group for pattern, group in rules if pattern.search(text)), "not named")
+            groups[group].append((f"{result['file']}::{name}", entry))
+    for group, members in sorted(groups.items(), key=lambda pair: (pair[0] == "not named", -len(pair[1]))):
+        print(f"{len(members):6}  {group}")
+        for name, entry in members if verbose or group == "not named" else []:
+            print(f"        {name}: {entry.get('error')}: {' '.join(entry.get('message', '').split())[:150]}")
+    return groups
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", type=pathlib.Path)
+    parser.add_argument("files", nargs="*", help="names of suite_files.txt, or FILE:SAMPLE:SECONDS; all of the list by default")
+    parser.add_argument("--least", type=float, default=0.0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--work", type=pathlib.Path, help="keeps unpacked sources and records here")
+    parser.add_argument("--no-real", action="store_true", help="do not repeat failures on PyTorch")
+    parser.add_argument("--verbose", action="store_true", help="list the tests of every cluster")
+    options = parser.parse_intermixed_args()
+    known = {row[0]: row for row in table("suite_files.txt", 3)}
+    files = []
+    for given in options.files or known:
+        name, *limits = given.split(":")
+        files.append([name, *limits] if len(limits) == 2 else known.get(name, [name, "0", "300"]))
+    rules, clusters = table("suite_left_out.txt", 3), table("suite_clusters.txt", 2)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = (options.work or pathlib.Path(temporary)).resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        sources = unpack(options.sources.resolve(), work)
+        results = []
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            futures = [pool.submit(run_file, options, sources, work, file, rules) for file in files]
+            print("passed  failed  fails in PyTorch  skipped  left out  not reached  file", flush=True)
+            for future in futures:
+                result = future.result()
+                results.append(result)
+                if "error" in result:
+                    print(f"{result['file']} cannot be imported: {result['error']}", flush=True)
+                    continue
+                left_out, failed = sum(result["left out"].values()), len(result["failures"])
+                missed = result["selected"] - result["passed"] - result["skipped"] - failed - result["excused"]
+                print(f"{result['passed']:6}  {failed:6}  {result['excused']:16}  {result['skipped']:7}  {left_out:8}  {missed:11}  {result['file']}", flush=True)
+        print("failures by cause")
+        cluster(results, clusters, options.verbose)
+        reasons = collections.Counter()
+        for result in results:
+            reasons.update(result.get("left out", {}))
+        print("left out: " + "; ".join(f"{count} {reason}" for reason, count in reasons.most_common()))
+    passed = sum(result.get("passed", 0) for result in results)
+    failed = sum(len(result.get("failures", {})) for result in results)
+    broken = [result["file"] for result in results if "error" in result]
+    share = passed / max(passed + failed, 1)
+    print(f"{passed} of {passed + failed} tests pass ({share:.1%}); {len(files) - len(broken)} of {len(files)} files ran")
+    return int(share < options.least or bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
