@@ -390,10 +390,20 @@ fn strs(keys: &[String]) -> Vec<&str> {
 
 #[pymethods]
 impl PyStore {
-    /// A store over TCP, and its port. Its processes authenticate by RUSHLIGHT_JOB_SECRET or the user's key.
+    /// A store over TCP, and its port. Its processes authenticate by RUSHLIGHT_JOB_SECRET or the user's key. A master may
+    /// take over a bound socket by its descriptor, which is closed with the store.
     #[staticmethod]
-    fn tcp(py: Python<'_>, host: &str, port: u16, is_master: bool, timeout: f64) -> PyResult<(Self, u16)> {
+    #[pyo3(signature = (host, port, is_master, timeout, descriptor=None))]
+    fn tcp(
+        py: Python<'_>,
+        host: &str,
+        port: u16,
+        is_master: bool,
+        timeout: f64,
+        descriptor: Option<i32>,
+    ) -> PyResult<(Self, u16)> {
         let timeout = seconds(timeout)?;
+        let listener = descriptor.map(rushlight_dist::store::listener_of).transpose().map_err(|e| value_error(e.to_string()))?;
         let store = py
             .detach(|| {
                 let meeting = Rendezvous {
@@ -408,9 +418,15 @@ impl PyStore {
                 }
                 let is_loopback =
                     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-                TcpStore::host(&[port], is_loopback, secret).map_err(|e| {
+                let hosted = match listener {
+                    Some(listener) => TcpStore::host_on(listener, secret),
+                    None => TcpStore::host(&[port], is_loopback, secret),
+                };
+                hosted.map_err(|e| {
                     // PyTorch's words, which programs look for to try another port.
-                    Error::io(format!("The server socket has failed to listen on any local network address: {e}"))
+                    Error::io(format!(
+                        "The server socket has failed to listen on any local network address. port: {port}, {e}"
+                    ))
                 })
             })
             .map_err(|e| match e.kind() {

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Maximum ranks per node, so that a typo does not fill the process table.
 const MAX_RANKS: usize = 4096;
 
+/// The variable that passes `--elastic-batch` on to the ranks.
+pub const ELASTIC_BATCH_VARIABLE: &str = "RUSHLIGHT_ELASTIC_BATCH";
+
 /// Number of ranks per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nproc {
@@ -102,6 +105,8 @@ pub struct Options {
     /// The address at which others reach this node.
     pub local_addr: Option<String>,
     pub max_restarts: usize,
+    /// What a run does with its batch and its learning rate when the world changes: `keep` or `scale`.
+    pub elastic_batch: Option<String>,
     pub monitor_interval: Duration,
     pub role: String,
     pub log_dir: Option<PathBuf>,
@@ -157,6 +162,13 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
     ("master-port", "master_port", "PORT", "Port on which rank 0 listens. Default: a free one"),
     ("local-addr", "local_addr", "HOST", "The address by which other nodes reach this one"),
     ("max-restarts", "max_restarts", "K", "How many failures are answered by a restart. Default: 0"),
+    (
+        "elastic-batch",
+        "elastic_batch",
+        "keep|scale",
+        "When the number of ranks changes, a Trainer's step keeps its samples and its learning rate (keep), or each rank its batch and the \
+         learning rate is scaled with the ranks (scale). Programs read RUSHLIGHT_ELASTIC_BATCH. Default: neither changes what a rank does",
+    ),
     (
         "monitor-interval",
         "monitor_interval",
@@ -343,6 +355,7 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         master_port: port,
         local_addr: text("local-addr"),
         max_restarts: number("max-restarts")?.unwrap_or(0),
+        elastic_batch: text("elastic-batch").map(elastic_batch).transpose()?,
         monitor_interval: seconds("monitor-interval", 1.0)?,
         role: text("role").unwrap_or_else(|| "default".into()),
         log_dir: text("log-dir").map(PathBuf::from),
@@ -418,6 +431,15 @@ fn nproc(text: &str) -> Result<Nproc> {
             ))
         })?),
     })
+}
+
+fn elastic_batch(text: String) -> Result<String> {
+    match text.as_str() {
+        "keep" | "scale" => Ok(text),
+        _ => Err(Error::value(format!(
+            "rushlight run: --elastic-batch {text} should be keep (a step's samples) or scale (the learning rate)"
+        ))),
+    }
 }
 
 fn nnodes(text: &str) -> Result<(usize, usize)> {

@@ -28,6 +28,16 @@ fn torchrun_command_lines() {
 }
 
 #[test]
+fn a_policy_for_changed_worlds() {
+    assert_eq!(parse("a").unwrap().elastic_batch, None);
+    assert_eq!(parse("--elastic-batch keep a").unwrap().elastic_batch.as_deref(), Some("keep"));
+    let by_variable = parse_with("a", |name| (name == "PET_ELASTIC_BATCH").then(|| "scale".into())).unwrap();
+    assert_eq!(by_variable.elastic_batch.as_deref(), Some("scale"));
+    let wrong = parse("--elastic_batch half a").unwrap_err().to_string();
+    assert!(wrong.contains("--elastic-batch half") && wrong.contains("keep"), "{wrong}");
+}
+
+#[test]
 fn torchruns_further_options() {
     let o = parse(
         "--log-dir d --duplicate_stdout_filters a,,b,c --log_line_prefix_template -${rank} --signals-to-handle SIGTERM,usr1 \

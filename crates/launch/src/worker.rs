@@ -186,6 +186,9 @@ fn variables(job: &Job, place: &Place, local_rank: usize) -> Vec<(&'static str, 
     if let Some(address) = &job.options.local_addr {
         list.push((LOCAL_ADDRESS_VARIABLE, address.clone()));
     }
+    if let Some(policy) = &job.options.elastic_batch {
+        list.push((crate::options::ELASTIC_BATCH_VARIABLE, policy.clone()));
+    }
     if let Some(secret) = &job.secret {
         list.push((SECRET_VARIABLE, secret.clone()));
     }

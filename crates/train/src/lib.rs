@@ -65,4 +65,4 @@ pub use profiling::RunProfiler;
 pub use ranks::Ranks;
 pub use run::Run;
 pub use step::{LogOptions, LogValue, ReduceFx, Stage, StepContext};
-pub use trainer::{Accelerator, ClipAlgorithm, Limit, LrFinding, Resume, Trainer, TrainerBuilder};
+pub use trainer::{Accelerator, ClipAlgorithm, ElasticBatch, Limit, LrFinding, Resume, Trainer, TrainerBuilder};

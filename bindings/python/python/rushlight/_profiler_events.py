@@ -15,6 +15,10 @@ class DeviceType(enum.Enum):
     XPU = 12
 
 
+#: Prefixes of the names of collectives.
+_BACKENDS = frozenset(("gloo", "nccl", "mpi", "xccl", "ucc"))
+
+
 class Interval:
     """Begin and end, in microseconds."""
 
@@ -53,7 +57,7 @@ class _Times:
 class FunctionEvent(_Times):
     """One event."""
 
-    count, is_async, is_remote, is_legacy, node_id, sequence_nr, scope = 1, False, False, False, -1, -1, 0
+    count, is_remote, is_legacy, node_id, sequence_nr, scope = 1, False, False, -1, -1, 0
 
     def __init__(self, id, name, category, start, end, on_device, thread, device_index, shapes, stack, memory, flops):
         self.id, self.name, self.key, self.trace_name, self.activity_type = id, name, name, name, category
@@ -62,6 +66,8 @@ class FunctionEvent(_Times):
         self.device_index, self.device_resource_id = device_index, thread
         self.input_shapes, self.stack, self.flops = shapes, stack, flops
         self.is_user_annotation = category == "user_annotation"
+        # A collective such as gloo:all_reduce runs beside the thread that started it.
+        self.is_async = self.is_user_annotation and name.partition(":")[0] in _BACKENDS
         self.cpu_memory_usage, self.device_memory_usage = memory
         self.cpu_children, self.cpu_parent, self.kernels = [], None, []
 

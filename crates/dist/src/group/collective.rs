@@ -121,6 +121,17 @@ impl Collective {
         }
     }
 
+    /// The tensors whose values are sent.
+    pub(crate) fn inputs(&self) -> Vec<&Tensor> {
+        match self {
+            Collective::AllGather { input, .. } | Collective::Gather { input, .. } => vec![input],
+            Collective::ReduceScatter { inputs, .. }
+            | Collective::AllToAll { inputs, .. }
+            | Collective::Scatter { inputs, .. } => inputs.iter().collect(),
+            _ => self.tensors(),
+        }
+    }
+
     /// The arguments that must be equal on all ranks, in words: `all_reduce(sum) float32 [2, 3]`.
     pub fn describe(&self) -> String {
         match self {

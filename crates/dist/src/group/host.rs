@@ -6,7 +6,7 @@ use crate::comm::{Call, Channel, Limit, Reduction, Signature, Transfer, Transpor
 use crate::job::Job;
 use rushlight_core::sync::lock;
 use rushlight_core::{Error, ErrorKind, Result};
-use rushlight_tensor::profile;
+use rushlight_tensor::{Tensor, profile};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -218,8 +218,7 @@ impl Inner {
         if runs {
             lock(&self.record).start(sequence);
         }
-        let _span =
-            profile::span(profile::Category::Annotation, || format!("{}:{}", self.backend, call_name(&description)));
+        let _spans = if profile::is_on() { self.spans(task) } else { Vec::new() };
         let limit = Limit { background, ..Limit::new(&self.job.abort, self.timeout) };
         let mut signature = Signature::new(&description);
         if !matches!(task, Task::Run(Collective::P2p(_))) {
@@ -256,6 +255,35 @@ impl Inner {
                 format!("{description} (collective {sequence} of group {}, rank {}): {reason}", self.name, self.rank),
             )
         })
+    }
+}
+
+impl Inner {
+    /// The profiler's spans of a task, by PyTorch's names: `gloo:all_reduce`, and one for each send and receive.
+    #[cold]
+    fn spans(&self, task: &Task) -> Vec<profile::Span> {
+        // PyTorch's engine for host memory is Gloo, and programs look for its name.
+        let gloo = if self.backend == "tcp" { "gloo" } else { self.backend };
+        let one = |backend: &str, description: &str, inputs: &[&Tensor]| {
+            let name = || format!("{backend}:{}", call_name(description));
+            let mut span = profile::span(profile::Category::Annotation, name);
+            if profile::shapes_wanted() {
+                span.describe(|details| {
+                    details.shapes = inputs.iter().map(|t| t.shape().to_vec()).collect();
+                    details.dtypes = inputs.iter().map(|t| t.dtype().name()).collect();
+                });
+            }
+            span
+        };
+        match task {
+            Task::Run(Collective::P2p(all)) => {
+                let name = |p: &super::P2p| if p.sends { "send" } else { "recv" };
+                all.iter().map(|p| one(gloo, name(p), &[&p.tensor])).collect()
+            }
+            Task::Run(collective) => vec![one(gloo, &collective.describe(), &collective.inputs())],
+            // The data moves by another engine, which has its own spans.
+            Task::Compare(description) => vec![one(self.backend, description, &[])],
+        }
     }
 }
 

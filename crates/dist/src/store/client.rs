@@ -9,7 +9,7 @@ use crate::net;
 use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -65,6 +65,24 @@ impl TcpStore {
             .or_else(|_| Self::connect("::1", &[server.port()], secret))?;
         store.server = Some(Arc::new(server));
         Ok(store)
+    }
+
+    /// Starts a server on a socket that listens already, and connects to it.
+    pub fn host_on(listener: TcpListener, secret: Secret) -> Result<Self> {
+        let own = listener.local_addr()?.ip();
+        let server = StoreServer::start_on(listener, secret.clone())?;
+        let hosts = if own.is_unspecified() { vec!["127.0.0.1".into(), "::1".into()] } else { vec![own.to_string()] };
+        let mut last = Error::io("store: the socket has no address");
+        for host in hosts {
+            match Self::connect(&host, &[server.port()], secret.clone()) {
+                Ok(mut store) => {
+                    store.server = Some(Arc::new(server));
+                    return Ok(store);
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
     }
 
     /// Connects to a server; retries until it is up or the default timeout has passed.

@@ -15,11 +15,14 @@ use std::time::{Duration, Instant};
 
 /// A store that appends its changes to a file; every process reads new records from its last position.
 ///
-/// The file is readable by its owner alone. It is removed when `world_size` processes have dropped their store.
+/// The file is readable by its owner alone. It is removed with the last store on it, once `world_size` processes have
+/// dropped theirs.
 pub struct FileStore {
     path: PathBuf,
     state: Mutex<State>,
     world_size: Option<usize>,
+    /// Whether this store stands for a process; a clone does not.
+    is_process: bool,
     timeout: AtomicU64,
 }
 
@@ -32,11 +35,17 @@ struct State {
 
 /// Counts processes that have finished with the file.
 const LEFT: &str = "\0left";
+/// Counts open stores on the file.
+const OPEN: &str = "\0open";
 
 impl FileStore {
     /// Opens the store in `path`, which is created if missing. All processes need the same path, and no earlier run may
     /// have left a file there.
     pub fn open(path: impl AsRef<Path>, world_size: Option<usize>) -> Result<Self> {
+        Self::open_as(path, world_size, true)
+    }
+
+    fn open_as(path: impl AsRef<Path>, world_size: Option<usize>, is_process: bool) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let file = OpenOptions::new()
             .read(true)
@@ -60,7 +69,17 @@ impl FileStore {
             file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
         }
         let state = State { file: Arc::new(file), table: Table::default(), position: 0 };
-        Ok(Self { path, state: Mutex::new(state), world_size, timeout: AtomicU64::new(millis(DEFAULT_TIMEOUT)) })
+        let timeout = AtomicU64::new(millis(DEFAULT_TIMEOUT));
+        let store = Self { path, state: Mutex::new(state), world_size, is_process, timeout };
+        store.add(OPEN, 1)?;
+        Ok(store)
+    }
+
+    /// Whether the path still names this file: another run may have taken its place.
+    fn is_in_place(&self) -> bool {
+        let own = lock(&self.state).file.metadata();
+        let there = std::fs::symlink_metadata(&self.path);
+        matches!((own, there), (Ok(own), Ok(there)) if (own.dev(), own.ino()) == (there.dev(), there.ino()))
     }
 
     fn once(&self, op: Op, args: &[&[u8]]) -> Result<Outcome> {
@@ -138,8 +157,7 @@ impl Drop for Lock<'_> {
 
 impl Store for FileStore {
     fn try_clone(self: Arc<Self>) -> Result<Arc<dyn Store>> {
-        // Not counted among the processes that remove the file at the end.
-        let store = Self::open(&self.path, None)?;
+        let store = Self::open_as(&self.path, self.world_size, false)?;
         store.set_timeout(self.timeout());
         Ok(Arc::new(store))
     }
@@ -149,6 +167,10 @@ impl Store for FileStore {
         let mut pause = Duration::from_millis(1);
         loop {
             match self.once(op, args)? {
+                // The counts of users are the store's own.
+                Outcome::Done(values) if op == Op::ListKeys => {
+                    return Ok(values.into_iter().filter(|key| key.first() != Some(&0)).collect());
+                }
                 Outcome::Done(values) => return Ok(values),
                 Outcome::Blocked(_) if started.elapsed() >= timeout => return Err(timed_out(op, args, timeout)),
                 Outcome::Blocked(_) => std::thread::sleep(pause),
@@ -168,8 +190,11 @@ impl Store for FileStore {
 
 impl Drop for FileStore {
     fn drop(&mut self) {
-        if let Some(world) = self.world_size
-            && self.add(LEFT, 1).is_ok_and(|left| left as usize >= world)
+        let left = self.add(LEFT, i64::from(self.is_process));
+        let open = self.add(OPEN, -1);
+        if let (Some(world), Ok(left), Ok(0)) = (self.world_size, left, open)
+            && left as usize >= world
+            && self.is_in_place()
         {
             // Another process may have removed it first; errors are ignored.
             let _ = std::fs::remove_file(&self.path);

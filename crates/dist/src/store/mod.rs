@@ -18,7 +18,7 @@ pub use client::TcpStore;
 pub(crate) use client::{Dialled, dial};
 pub use file::FileStore;
 pub use memory::{HashStore, PrefixStore};
-pub use server::StoreServer;
+pub use server::{StoreServer, listener_of};
 pub use table::Op;
 
 use rushlight_core::{Error, Result};
@@ -160,10 +160,11 @@ fn timed_out(op: Op, args: &[impl AsRef<[u8]>], timeout: Duration) -> Error {
         .map(|(_, key)| String::from_utf8_lossy(key.as_ref()).into_owned())
         .collect();
     let more = if args.len() > 4 { ", …" } else { "" };
+    // Programs look for PyTorch's words.
     Error::timeout(format!(
-        "store: {op:?} timed out after {} s waiting for {}{more}",
-        timeout.as_secs_f32(),
-        keys.join(", ")
+        "store: {op:?} timed out: wait timeout after {}ms, keys: /{}{more}",
+        timeout.as_millis(),
+        keys.join(", /")
     ))
 }
 

@@ -44,8 +44,12 @@ impl StoreServer {
     /// The server answers on all interfaces, because only connections that prove the secret get past its greeting; with
     /// `loopback` only this machine can connect.
     pub fn start(ports: &[u16], loopback: bool, secret: Secret) -> Result<Self> {
+        Self::start_on(listen(ports, loopback)?, secret)
+    }
+
+    /// Serves a socket that listens already.
+    pub fn start_on(listener: TcpListener, secret: Secret) -> Result<Self> {
         net::raise_descriptor_limit();
-        let listener = listen(ports, loopback)?;
         let port = listener.local_addr()?.port();
         listener.set_nonblocking(true)?;
         // SAFETY: `eventfd` gives a new descriptor or -1, which is checked.
@@ -91,6 +95,21 @@ impl Drop for StoreServer {
 }
 
 /// A listener on the first free port, for IPv6 and IPv4 where the machine has both.
+/// The listener of a bound stream socket that the caller gives up.
+pub fn listener_of(descriptor: RawFd) -> Result<TcpListener> {
+    let (mut kind, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: `kind` and `length` are valid for writes; a descriptor that is none is an error.
+    let asked = unsafe {
+        libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut length)
+    };
+    // SAFETY: the descriptor is a socket, by the check before.
+    if asked != 0 || kind != libc::SOCK_STREAM || unsafe { libc::listen(descriptor, 2048) } != 0 {
+        return Err(Error::value(format!("TCPStore: master_listen_fd={descriptor} is not a bound stream socket")));
+    }
+    // SAFETY: a socket that the caller has detached, so nobody else closes it.
+    Ok(unsafe { TcpListener::from_raw_fd(descriptor) })
+}
+
 fn listen(ports: &[u16], loopback: bool) -> Result<TcpListener> {
     let hosts: [IpAddr; 2] = if loopback {
         [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]

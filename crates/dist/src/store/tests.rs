@@ -21,7 +21,7 @@ fn watched(test: impl FnOnce() + Send + 'static) {
 }
 
 /// PyTorch's operations, by a store and another view of the same keys.
-fn operations(store: &dyn Store, other: Arc<dyn Store>) {
+fn operations(store: &dyn Store, other: Arc<dyn Store>, own_keys: usize) {
     store.set("a", b"1").unwrap();
     assert_eq!(other.get("a").unwrap(), b"1");
     assert_eq!((other.add("n", 5).unwrap(), store.add("n", -7).unwrap()), (5, -2));
@@ -40,7 +40,7 @@ fn operations(store: &dyn Store, other: Arc<dyn Store>) {
     assert_eq!(other.multi_get(&["y", "x"]).unwrap(), [b"".to_vec(), b"1".to_vec()]);
     assert!(store.check(&["x", "y"]).unwrap() && !store.check(&["x", "z"]).unwrap());
     assert!(store.delete_key("x").unwrap() && !other.delete_key("x").unwrap());
-    assert_eq!(store.num_keys().unwrap(), 6);
+    assert_eq!(store.num_keys().unwrap(), 6 + own_keys);
     assert_eq!(other.list_keys().unwrap(), ["a", "c", "list", "n", "text", "y"]);
     store.queue_push("q", b"1").unwrap();
     other.queue_push("q", b"2").unwrap();
@@ -70,7 +70,7 @@ fn operations(store: &dyn Store, other: Arc<dyn Store>) {
 fn hash_store() {
     watched(|| {
         let store = Arc::new(HashStore::new());
-        operations(&*store, store.clone());
+        operations(&*store, store.clone(), 0);
         let part = PrefixStore::new("p", store.clone());
         part.multi_set(&[("a", b"2"), ("b", b"3")]).unwrap();
         assert_eq!((store.get("a").unwrap(), store.get("p/a").unwrap()), (b"1".to_vec(), b"2".to_vec()));
@@ -84,7 +84,7 @@ fn tcp_store() {
         let secret = Secret::random().unwrap();
         let store = TcpStore::host(&[0], true, secret.clone()).unwrap();
         let other = TcpStore::connect("localhost", &[store.port()], secret).unwrap();
-        operations(&store, Arc::new(other));
+        operations(&store, Arc::new(other), 0);
         let large = vec![7u8; 5 << 20];
         store.set("large", &large).unwrap();
         assert!(store.get("large").unwrap() == large);
@@ -98,15 +98,44 @@ fn file_store() {
         let _ = std::fs::remove_file(&path);
         let store = FileStore::open(&path, Some(2)).unwrap();
         let other = Arc::new(FileStore::open(&path, Some(2)).unwrap());
-        operations(&store, other);
+        // As in PyTorch, the count of its users is one of its keys.
+        operations(&store, other, 1);
         // A writer that died in the middle of a record.
         let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(&[200, 0, 0, 0, 1]).unwrap();
         store.set("after", b"1").unwrap();
         let late = FileStore::open(&path, None).unwrap();
         assert_eq!(late.get("after").unwrap(), b"1");
+        drop(late);
         drop(store);
         assert!(!path.exists());
+    });
+}
+
+#[test]
+fn a_file_store_goes_with_its_last_user() {
+    watched(|| {
+        let path = std::env::temp_dir().join(format!("rushlight-filestore-users-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        // One process with two stores and a clone, as a process group and a program of its own have.
+        let (first, second) = (FileStore::open(&path, Some(1)).unwrap(), FileStore::open(&path, Some(1)).unwrap());
+        let clone = Arc::new(second).try_clone().unwrap();
+        drop(first);
+        assert!(path.exists(), "the clone still uses it");
+        clone.set("key", b"1").unwrap();
+        drop(clone);
+        assert!(!path.exists());
+        // Two processes: the first that leaves takes nothing with it.
+        let (first, second) = (FileStore::open(&path, Some(2)).unwrap(), FileStore::open(&path, Some(2)).unwrap());
+        drop(first);
+        assert!(path.exists());
+        // The file of another run in the same place stays.
+        std::fs::remove_file(&path).unwrap();
+        let other = FileStore::open(&path, None).unwrap();
+        drop(second);
+        assert!(path.exists());
+        drop(other);
+        std::fs::remove_file(&path).unwrap();
     });
 }
 

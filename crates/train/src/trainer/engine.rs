@@ -62,13 +62,13 @@ pub(super) struct Outcome {
 }
 
 impl Engine {
-    pub(super) fn new(options: &Options, device: Device) -> Self {
+    pub(super) fn new(options: &Options, accumulate: u64, device: Device) -> Self {
         Self {
             capture: Capture::new().device(device).enabled(options.capture && !options.detect_anomaly),
             recorded: Vec::new(),
             precision: options.precision,
             clip: options.gradient_clip_val.filter(|v| *v > 0.0).map(|v| (v, options.gradient_clip_algorithm)),
-            accumulate: options.accumulate_grad_batches,
+            accumulate,
             detects_anomalies: options.detect_anomaly,
             told: false,
         }

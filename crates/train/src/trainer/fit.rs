@@ -71,7 +71,10 @@ impl Trainer {
             set_detect_anomaly(true);
             before
         });
-        let result = self.prepare_and_train(model, train, &mut val);
+        let mut result = self.prepare_and_train(model, train, &mut val);
+        if let Some(size) = self.own_batch_size.take() {
+            result = result.and(train.set_batch_size(size));
+        }
         self.watch = Watch::default();
         self.system_log = None;
         self.progress.clear();
@@ -112,11 +115,12 @@ impl Trainer {
     ) -> Result<()> {
         self.options.precision.prepare(model)?;
         model.to_(self.run.device.into())?;
+        // A run that may grow reads in the order of many processes from the beginning.
+        let is_elastic = self.options.elastic_batch.is_some() && train.batch_size().is_some();
+        if (self.ranks.size() > 1 || is_elastic) && self.options.use_distributed_sampler {
+            self.share_training(train)?;
+        }
         if self.ranks.size() > 1 && self.options.use_distributed_sampler {
-            if !train.is_distributed() {
-                let seed = self.ranks.first(train.seed())?;
-                train.distribute(self.ranks.rank(), self.ranks.size(), seed, true)?;
-            }
             self.share_evaluation(val)?;
         }
         let (epoch, step, batch) = (0, 0, 0);
@@ -124,6 +128,7 @@ impl Trainer {
         (self.run.stage, self.run.stop, self.run.started) = (Stage::Train, None, Instant::now());
         (self.run.samples, self.run.waited, self.run.elapsed_before) = (0, Duration::ZERO, Duration::ZERO);
         (self.results, self.validated) = (Results::new(Stage::Train), None);
+        self.run.accumulate = self.options.accumulate_grad_batches;
         self.run.num_training_batches = self.options.limit_train_batches.of(train.len());
         self.scaler = self.options.precision.scaler();
         let parallel = self.ranks.parallel(model, self.options.find_unused_parameters)?;
@@ -140,7 +145,7 @@ impl Trainer {
             self.sanity_check(model, val)?;
         }
         self.watch = self.ranks.watch(self.options.resume == Resume::Auto, self.options.save_on_interrupt)?;
-        let engine = Engine::new(&self.options, self.run.device);
+        let engine = Engine::new(&self.options, self.run.accumulate, self.run.device);
         let named = model.named_parameters();
         let val_every = match self.options.val_check_interval {
             Limit::Count(count) => Some(count),
@@ -183,6 +188,15 @@ impl Trainer {
             self.progress.print_line(&format!("training ended: {reason}"), true);
         }
         Ok(())
+    }
+
+    /// Makes each process read its own part of the training set.
+    pub(super) fn share_training<B: Batch>(&self, train: &mut DataLoader<B>) -> Result<()> {
+        if train.is_distributed() {
+            return Ok(());
+        }
+        let seed = self.ranks.first(train.seed())?;
+        train.distribute(self.ranks.rank(), self.ranks.size(), seed, true)
     }
 
     fn epochs<M: TrainModule>(&mut self, fit: &mut Fit<M>) -> Result<()> {
@@ -295,7 +309,7 @@ impl Trainer {
         self.each(fit.model, |callback, run, model| callback.on_train_batch_start(run, model))?;
         let number = self.run.batch_idx + 1;
         let last = self.run.num_training_batches == Some(number);
-        let steps = number.is_multiple_of(self.options.accumulate_grad_batches) || last;
+        let steps = number.is_multiple_of(self.run.accumulate) || last;
         let phase = Phase { clears: !fit.accumulating, steps };
         let (turns, samples) = (fit.optimizers.turns(), batch.len());
         for turn in turns {

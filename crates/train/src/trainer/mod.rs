@@ -1,5 +1,6 @@
 //! The Trainer: epochs and batches, validation, checkpoints, logs, on any device and any number of processes.
 
+mod elastic;
 mod engine;
 mod evaluate;
 mod fit;
@@ -7,6 +8,7 @@ mod options;
 mod state;
 mod tune;
 
+pub use elastic::ElasticBatch;
 pub use tune::LrFinding;
 
 pub use options::{Accelerator, ClipAlgorithm, Limit, Resume, TrainerBuilder};
@@ -54,6 +56,10 @@ pub struct Trainer {
     system_log: Option<SystemLog>,
     scaler: Option<GradScaler>,
     results: Results,
+    /// Numbers of processes that the batch and the learning rates are meant for.
+    meant: elastic::Meant,
+    /// The loader's own batch size, while the run has changed it.
+    own_batch_size: Option<usize>,
     /// Epoch and batch of the last validation.
     validated: Option<(u64, u64)>,
     /// The checkpoint that the run continues from.
@@ -114,6 +120,7 @@ impl Trainer {
         (run.max_epochs, run.max_steps) = (options.max_epochs, options.max_steps);
         run.accumulate = options.accumulate_grad_batches;
         run.log_every_n_steps = options.log_every_n_steps;
+        let meant = elastic::Meant { batch: ranks.size(), rate: ranks.size() };
         Ok(Self {
             options,
             ranks,
@@ -127,6 +134,8 @@ impl Trainer {
             system_log: None,
             scaler: None,
             results: Results::new(Stage::Train),
+            meant,
+            own_batch_size: None,
             validated: None,
             resumed_from: None,
             resumed: None,

@@ -1,6 +1,6 @@
 //! The options of a Trainer, with Lightning's names and defaults.
 
-use super::Trainer;
+use super::{ElasticBatch, Trainer};
 use crate::callbacks::{Callback, ModelCheckpoint};
 use crate::loggers::{Hparams, JsonLinesLogger, Logger, TensorBoardLogger};
 use crate::precision::Precision;
@@ -110,6 +110,7 @@ pub(crate) struct Options {
     pub gradient_clip_val: Option<f64>,
     pub gradient_clip_algorithm: ClipAlgorithm,
     pub accumulate_grad_batches: u64,
+    pub elastic_batch: Option<ElasticBatch>,
     pub accelerator: Accelerator,
     pub devices: Option<usize>,
     pub strategy: String,
@@ -171,6 +172,7 @@ impl TrainerBuilder {
             gradient_clip_val: None,
             gradient_clip_algorithm: ClipAlgorithm::Norm,
             accumulate_grad_batches: 1,
+            elastic_batch: None,
             accelerator: Accelerator::Auto,
             devices: None,
             strategy: "auto".into(),
@@ -224,6 +226,9 @@ impl TrainerBuilder {
         gradient_clip_algorithm: ClipAlgorithm, |x| x;
         /// Batches whose gradients are accumulated before an optimizer step.
         accumulate_grad_batches: u64, |x| x;
+        /// What the batch and the learning rate do when the run continues with another number of processes. The default
+        /// is that of `rushlight run --elastic-batch`: nothing unless it is given.
+        elastic_batch: ElasticBatch, |x| Some(x);
         /// The device of the run: an accelerator if there is one.
         accelerator: Accelerator, |x| x;
         /// Whether parameters may be unused in a loss; data parallelism then searches for them at each step.
@@ -385,6 +390,9 @@ impl TrainerBuilder {
         if let Some(name) = &options.run_name {
             check_name(name)?;
         }
+        if options.elastic_batch.is_none() {
+            options.elastic_batch = ElasticBatch::of_launcher()?;
+        }
         let limits = [
             ("limit_train_batches", options.limit_train_batches),
             ("limit_val_batches", options.limit_val_batches),
@@ -461,6 +469,7 @@ impl Options {
             "gradient_clip_val": self.gradient_clip_val,
             "gradient_clip_algorithm": if self.gradient_clip_algorithm == ClipAlgorithm::Norm { "norm" } else { "value" },
             "accumulate_grad_batches": self.accumulate_grad_batches,
+            "elastic_batch": self.elastic_batch.map(ElasticBatch::name),
             "strategy": self.strategy,
             "limit_train_batches": self.limit_train_batches.to_json(),
             "limit_val_batches": self.limit_val_batches.to_json(),

@@ -1,6 +1,8 @@
 //! The contents of a run's checkpoint, and resuming from one.
 
-use super::{Resume, Trainer};
+use super::elastic::{self, Meant, Share};
+use super::{ElasticBatch, Resume, Trainer};
+use crate::batch::Batch;
 use crate::checkpoint::{Position, SaveOptions, load_checkpoint};
 use crate::loggers::Resumed;
 use crate::module::TrainModule;
@@ -77,7 +79,7 @@ impl Trainer {
         let random = default_generator().state();
         let validated = self.validated.map_or(Value::None, |(e, b)| Value::List(vec![bits(e), bits(b)]));
         let metrics: Dict = self.run.metrics.iter().map(|(k, v)| (k.as_str().into(), (*v).into())).collect();
-        let entries: [(&str, Value); 12] = [
+        let entries: [(&str, Value); 15] = [
             ("logged_rows", bits(self.run.loggers.rows())),
             ("epoch", bits(self.run.epoch)),
             ("batch_idx", bits(self.run.batch_idx)),
@@ -89,6 +91,9 @@ impl Trainer {
             ("metrics", metrics.into()),
             ("results", self.results.state()?),
             ("world_size", self.ranks.size().into()),
+            ("batch_ranks", self.meant.batch.into()),
+            ("rate_ranks", self.meant.rate.into()),
+            ("batch_size", loader.batch_size().map_or(Value::None, Value::from)),
             ("random", Value::List(vec![bits(random.seed), bits(random.offset)])),
         ];
         let trainer: Dict = entries.into_iter().map(|(k, v)| (k.into(), v)).collect();
@@ -172,7 +177,7 @@ impl Trainer {
 
     fn apply<M: TrainModule>(
         &mut self,
-        [model_state, extra, optimizer_states, schedules, scaler, place, trainer]: [Held; 7],
+        [model_state, extra, mut optimizer_states, mut schedules, scaler, place, trainer]: [Held; 7],
         results: Value,
         model: &mut M,
         optimizers: &mut Optimizers,
@@ -180,10 +185,13 @@ impl Trainer {
     ) -> Result<()> {
         let trainer = trainer.0;
         let number = |key: &str| -> Result<u64> { Ok(trainer.get(key)?.as_int()? as u64) };
-        let (epoch, mut batch_idx, global_step, samples) =
-            (number("epoch")?, number("batch_idx")?, number("global_step")?, number("samples")?);
-        // Another number of processes splits the rest of the epoch into more or fewer batches; the loader ends it.
-        batch_idx = batch_idx * number("world_size")? / self.ranks.size() as u64;
+        let (epoch, global_step, samples) = (number("epoch")?, number("global_step")?, number("samples")?);
+        let factor = self.adapt(&trainer, &place.0, loader)?;
+        if factor != 1.0 {
+            elastic::scale_rates(&mut optimizer_states.0, factor);
+            elastic::scale_rates(&mut schedules.0, factor);
+        }
+        let batch_idx = self.place_in_epoch(&trainer, loader)?;
         let validated = match trainer.get("validated")? {
             Value::None => None,
             value => match value.as_list()? {
@@ -223,6 +231,53 @@ impl Trainer {
             (epoch, batch_idx, global_step, samples);
         self.validated = validated;
         Ok(())
+    }
+
+    /// Adapts the run to its number of processes by its policy. Returns the factor of the learning rates.
+    fn adapt<B: Batch>(&mut self, trainer: &Value, place: &Value, loader: &mut DataLoader<B>) -> Result<f64> {
+        let (ranks, saved) = (self.ranks.size(), trainer.get("world_size")?.as_usize()?);
+        // Checkpoints of older versions were not adapted.
+        let ranks_of = |key: &str| trainer.get(key).map_or(Ok(saved), Value::as_usize);
+        self.meant = Meant { batch: ranks_of("batch_ranks")?.max(1), rate: ranks_of("rate_ranks")?.max(1) };
+        if self.options.use_distributed_sampler && place.get("replicas").is_ok() && loader.batch_size().is_some() {
+            self.share_training(loader)?;
+        }
+        let own = Share { batch_size: loader.batch_size(), accumulate: self.options.accumulate_grad_batches };
+        let change = elastic::change(self.options.elastic_batch, self.meant, own, ranks);
+        if let (Some(before), Some(size)) = (own.batch_size, change.share.batch_size)
+            && before != size
+        {
+            loader.set_batch_size(size)?;
+            self.own_batch_size = Some(before);
+        }
+        self.run.accumulate = change.share.accumulate;
+        self.run.num_training_batches = self.options.limit_train_batches.of(loader.len());
+        if self.options.elastic_batch == Some(ElasticBatch::Scale) {
+            self.meant.rate = ranks;
+        }
+        if let (Some(text), 0) = (&change.text, self.ranks.rank()) {
+            rushlight_core::warn!("{text}");
+        }
+        Ok(change.factor)
+    }
+
+    /// Batches of the epoch that are done, in batches of this process. Another number of processes or another batch
+    /// size splits the rest of the epoch into more or fewer batches; the loader ends it.
+    fn place_in_epoch<B: Batch>(&self, trainer: &Value, loader: &DataLoader<B>) -> Result<u64> {
+        let number = |key: &str| -> Result<u64> { Ok(trainer.get(key)?.as_int()? as u64) };
+        let (batches, ranks) = (number("batch_idx")?, self.ranks.size() as u64);
+        let now = loader.batch_size().map_or(1, |size| size as u64).max(1);
+        let saved = match trainer.get("batch_size") {
+            Ok(Value::Int(size)) => *size as u64,
+            _ => now,
+        };
+        let saved_ranks = number("world_size")?;
+        if (saved_ranks, saved) == (ranks, now) {
+            return Ok(batches);
+        }
+        let done = batches * saved_ranks * saved / (ranks * now);
+        // A checkpoint is between two steps.
+        Ok(done - done % self.run.accumulate.max(1))
     }
 }
 

@@ -165,7 +165,7 @@ impl Trainer {
 
     /// A step outside a run; its loss.
     fn trial<M: TrainModule>(&mut self, model: &M, optimizers: &mut Optimizers, batch: &M::Batch) -> Result<f64> {
-        let mut engine = Engine::new(&self.options, self.run.device);
+        let mut engine = Engine::new(&self.options, self.options.accumulate_grad_batches, self.run.device);
         let (mut scaler, named, mut loss) = (self.options.precision.scaler(), model.named_parameters(), 0.0);
         for turn in optimizers.turns() {
             let mut work = Work {

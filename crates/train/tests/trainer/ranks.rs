@@ -70,7 +70,8 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
     trainer.fit(&mut model, &mut loader(96, size)?, Some(&mut loader(21, 4)?))?;
     let weights: Vec<String> = model.layer.weight.to_vec::<f32>()?.iter().map(|w| format!("weight {w}")).collect();
     let values = trainer.metrics().iter().filter(|(n, _)| *n != "loss_step").map(|(n, v)| format!("{n} {v}"));
-    let text: Vec<String> = weights.into_iter().chain(values).collect();
+    let rates = trainer.run().learning_rates().iter().map(|(name, rate)| format!("{name} {rate}"));
+    let text: Vec<String> = weights.into_iter().chain(values).chain(rates).collect();
     std::fs::write(root.join(format!("end-{}", trainer.run().rank())), text.join("\n")).map_err(Error::from)
 }
 
@@ -84,6 +85,11 @@ fn child_rank() -> Result<()> {
 }
 
 fn start(root: &Path, world: usize, size: usize, resume: bool, epochs: u64) {
+    start_with(root, world, size, resume, epochs, "");
+}
+
+/// [`start`] with a policy for changed worlds, as `rushlight run --elastic-batch` passes it on.
+fn start_with(root: &Path, world: usize, size: usize, resume: bool, epochs: u64, policy: &str) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let spawn = |rank: usize| {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -92,7 +98,7 @@ fn start(root: &Path, world: usize, size: usize, resume: bool, epochs: u64) {
             .env("RUSHLIGHT_TEST_RANK", root)
             .env("RUSHLIGHT_NUM_THREADS", "1");
         command.env("RUSHLIGHT_TEST_SIZE", size.to_string()).env("RUSHLIGHT_TEST_EPOCHS", epochs.to_string());
-        command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string());
+        command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string()).env("RUSHLIGHT_ELASTIC_BATCH", policy);
         if world > 1 {
             for (name, value) in
                 [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", world)]
@@ -139,6 +145,33 @@ fn two_processes_train_as_one() {
     start(&again, 2, 8, true, 4);
     assert_eq!(ends(&again, 0), first);
     for directory in [one, two, again] {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
+
+#[test]
+fn a_changed_world_keeps_its_step_or_scales_its_rate() {
+    let (whole, kept, scaled) = (scratch("whole"), scratch("kept"), scratch("scaled"));
+    let rate = |root: &Path| ends(root, 0).iter().find(|(name, _)| name == "lr-0").map(|(_, rate)| *rate).unwrap();
+    start_with(&whole, 2, 8, true, 4, "keep");
+    // Two processes become one, then two again: a step has 32 samples all the time.
+    start_with(&kept, 2, 8, true, 2, "keep");
+    start_with(&kept, 1, 8, true, 3, "keep");
+    start_with(&kept, 2, 8, true, 4, "keep");
+    let (expected, found) = (ends(&whole, 0), ends(&kept, 0));
+    assert_eq!(expected.len(), found.len());
+    for ((name, a), (other, b)) in expected.iter().zip(&found) {
+        assert_eq!(name, other);
+        assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{name}: {a} by two, {b} by two and one");
+    }
+    // Each process keeps its batch: half the samples, half the rate, and back.
+    start_with(&scaled, 2, 8, true, 1, "scale");
+    assert_eq!(rate(&scaled), 0.05);
+    start_with(&scaled, 1, 8, true, 2, "scale");
+    assert_eq!(rate(&scaled), 0.025);
+    start_with(&scaled, 2, 8, true, 3, "scale");
+    assert_eq!(rate(&scaled), 0.05);
+    for directory in [whole, kept, scaled] {
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -54,9 +54,17 @@ class Backend(str):
             raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
         return str.__new__(cls, name.lower())
 
+    _plugins = {}
+
     @classmethod
     def register_backend(cls, name, func, extended_api=False, devices=None):
-        raise NotImplementedError(f"Backend.register_backend: '{name}' cannot be added; processes communicate by the engine that is built in")
+        """Remembers the name of another backend, so that packages which bring one can be imported. It cannot be chosen: the built-in engine moves
+        all data."""
+        if hasattr(cls, name.upper()):
+            raise RuntimeError(f"register_backend: {name.lower()} is a backend already")
+        setattr(cls, name.upper(), name.lower())
+        cls.backend_list.append(name.lower())
+        cls._plugins[name.upper()] = func
 
 
 _ACCEPTED = {"gloo", "nccl", "mpi", "ccl", "xccl", "ucc", "tcp", "undefined"}
@@ -69,6 +77,8 @@ def _backend_name(backend):
     name = str(backend).lower()
     for part in name.split(","):
         kind = part.rpartition(":")[2]
+        if kind.upper() in Backend._plugins:
+            raise NotImplementedError(f"init_process_group: the backend '{kind}' is a plugin, which cannot serve here; use gloo, nccl, mpi, ccl or xccl")
         if kind not in _ACCEPTED:
             raise ValueError(f"init_process_group: unknown backend '{backend}'; gloo, nccl, mpi, ccl, xccl and tcp are known, and lists such as cpu:gloo,cuda:nccl")
     return Backend(name)

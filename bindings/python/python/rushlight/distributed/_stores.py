@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from datetime import timedelta
@@ -140,7 +141,10 @@ class Store:
         last = f"{key}/passed/{(number - 1) // world_size}"
         if number % world_size == 0:
             self.set(last, b"")
-        self.wait([last], self.timeout if timeout is None else timeout)
+        try:
+            self.wait([last], self.timeout if timeout is None else timeout)
+        except _C._DistStoreError as error:
+            raise _C._DistStoreError(f"barrier timeout: fewer than {world_size} callers came to {key!r}: {error}") from None
 
     def set_timeout(self, timeout):
         """Sets the timeout of calls."""
@@ -182,8 +186,17 @@ class PrefixStore(Store):
     """The keys of another store that begin with a prefix."""
 
     def __init__(self, prefix, store):
+        if not isinstance(store, Store):
+            raise ValueError(f"PrefixStore: store must be a store, not {type(store).__name__}")
         self._store = _C._Store.prefix(prefix, store._core())
         self.underlying_store = store
+
+    @property
+    def _underlying_non_prefix_store(self):
+        found = self.underlying_store
+        while isinstance(found, PrefixStore):
+            found = found.underlying_store
+        return found
 
     def has_extended_api(self):
         """Whether the underlying store has ``append``, ``multi_get`` and ``multi_set``."""
@@ -200,13 +213,18 @@ class TCPStore(Store):
         self, host_name, port, world_size=None, is_master=False, timeout=_DEFAULT, wait_for_workers=True, multi_tenant=False, master_listen_fd=None,
         use_libuv=True,
     ):
-        if master_listen_fd is not None:
-            raise NotImplementedError("TCPStore: master_listen_fd is not supported; pass port=0 and read .port")
+        if world_size == 0:
+            raise ValueError("TCPStore world size cannot be 0")
+        # A launcher may hold the store of its ranks: then rank 0 is a client of it.
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") in ("1", "True", "true") and os.environ.get("MASTER_PORT") == str(port):
+            is_master = False
+        #: Which of PyTorch's two servers was asked for; there is one here.
+        self.libuvBackend = use_libuv
         # One process may have several clients of a store, as multi_tenant requires; use_libuv chooses among
         # PyTorch's servers.
         key = (host_name, port)
         is_master = is_master and not (multi_tenant and key in _tenants)
-        self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout))
+        self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout), *([master_listen_fd] if is_master and master_listen_fd is not None else []))
         self.host, self.is_master = host_name, is_master
         if is_master and multi_tenant:
             _tenants[(host_name, self.port)] = self._store
@@ -217,7 +235,7 @@ class TCPStore(Store):
             deadline = time.monotonic() + _seconds(timeout)
             while came < world_size:
                 if time.monotonic() > deadline:
-                    raise _C._DistStoreError(f"Timeout: {came} of {world_size} workers came to the store within {_seconds(timeout)} s")
+                    raise _C._DistStoreError(f"Timed out after {int(_seconds(timeout))} seconds waiting for clients. {came}/{world_size} clients joined.")
                 time.sleep(0.01)
                 came = self._store.add("_workers", 0)
 
