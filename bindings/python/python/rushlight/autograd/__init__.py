@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from .. import _C
+from ..overrides import _modes
 from . import function, grad_mode  # noqa: F401
 from .function import Function, FunctionCtx  # noqa: F401
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled  # noqa: F401
@@ -13,6 +14,12 @@ __all__ = [
 ]
 
 Tensor = _C.Tensor
+
+
+def _batch_grad(*args):
+    from .._batch import grad
+
+    return grad(*args)
 
 
 def _is_edge(object):
@@ -58,7 +65,7 @@ def grad(
 ):
     """Gradients of outputs by inputs, as a tuple; as a dict with the same keys if ``inputs`` is a dict."""
     if is_grads_batched:
-        raise NotImplementedError("autograd.grad: is_grads_batched=True is not supported; loop over the rows of grad_outputs")
+        return _rows(outputs, inputs, grad_outputs, create_graph, allow_unused, materialize_grads)
     if allow_unused is False and materialize_grads:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
@@ -71,12 +78,30 @@ def grad(
     if not wanted:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     gradients = _gradients(grad_outputs, len(outputs))
-    found = _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused)
+
+    def differentiate(outputs, wanted, gradients):
+        found = _batch_grad(outputs, wanted, gradients, differentiate) if _modes.stack else None
+        return _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused) if found is None else found
+
+    found = differentiate(outputs, wanted, gradients)
     if materialize_grads:
         if any(g is None and not isinstance(i, Tensor) for g, i in zip(found, wanted)):
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         found = tuple(_C._torch.zeros_like(i, requires_grad=create_graph) if g is None else g for g, i in zip(found, wanted))
     return found if names is None else dict(zip(names, found))
+
+
+def _rows(outputs, inputs, grad_outputs, create_graph, allow_unused, materialize_grads):
+    """Gradients for each row of ``grad_outputs``, stacked."""
+    given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+    sizes = {g.shape[0] for g in given}
+    if len(sizes) != 1:
+        raise RuntimeError(f"autograd.grad: with is_grads_batched=True all grad_outputs have one first dimension, got sizes {sorted(sizes)}")
+    (size,) = sizes
+    rows = [
+        grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, allow_unused, False, materialize_grads) for i in range(size)
+    ]
+    return tuple(None if any(p is None for p in parts) else _C._torch.stack(list(parts)) for parts in zip(*rows))
 
 
 class set_detect_anomaly:
@@ -128,7 +153,7 @@ def __getattr__(name):
 
     if name in ("gradcheck", "gradgradcheck"):
         return getattr(importlib.import_module("._gradcheck", __name__), name)
-    if name in ("functional", "graph", "profiler", "profiler_util"):
+    if name in ("forward_ad", "functional", "graph", "profiler", "profiler_util"):
         return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 
