@@ -214,6 +214,9 @@ class Optimizer:
         """Sets the gradients of all parameters to None, or to zeros."""
         if set_to_none:
             _C._forget_grads(self.param_groups)
+            gradients = _sparse_gradients()
+            if gradients is not None:
+                gradients.forget(self.param_groups)
             return
         for group in self.param_groups:
             for p in group["params"]:

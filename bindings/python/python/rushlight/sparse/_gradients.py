@@ -74,6 +74,12 @@ def embedding(input, weight, padding_idx=None, scale_grad_by_freq=False):
     return _Lookup.apply(weight, input, None if padding_idx is None else padding_idx % weight.shape[0], weight)
 
 
+def forget(groups):
+    """Drops the sparse gradients of the parameters of an optimizer."""
+    for _, p, _ in sparse_parameters(groups):
+        del p._sparse_grad
+
+
 def sparse_parameters(groups):
     """``(group, parameter, gradient)`` of the parameters of an optimizer that have a sparse gradient."""
     return [
