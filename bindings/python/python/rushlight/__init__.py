@@ -96,6 +96,10 @@ _LAZY = {
         "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type _check_value _check_with".split(), "_checks"
     ),
     **dict.fromkeys(("_dirichlet_grad", "_sample_dirichlet", "_standard_gamma", "_standard_gamma_grad"), "distributions._implicit"),
+    **dict.fromkeys(
+        "dsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor spmm sspaddmm".split(),
+        "sparse",
+    ),
     "grid_sampler": "_native", "grid_sampler_2d": "_native", "grid_sampler_3d": "_native", "lu": "_native", "native_batch_norm": "_native",
     "native_dropout_backward": "_native", "native_group_norm": "_native", "native_layer_norm": "_native",
 }
@@ -103,7 +107,7 @@ _LAZY = {
 #: Packages that are imported on first use.
 _PACKAGES = frozenset(
     "__config__ __future__ _dynamo _inductor _ops _tensor_str _utils _utils_internal accelerator amp autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg mps "
-    "multiprocessing nn numa onnx optim overrides profiler quasirandom random return_types serialization signal special storage testing types utils version vision xpu".split()
+    "multiprocessing nn numa onnx optim overrides profiler quasirandom random return_types serialization signal sparse special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
 

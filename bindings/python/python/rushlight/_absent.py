@@ -11,7 +11,6 @@ import sys
 _EXPORT = "exporting is not supported; models run as they are, and torch.save keeps their state"
 _COMPILER = "there is no compiler to configure or ask; models run as they are"
 _QUANTISED = "quantised tensors are not supported"
-_SPARSE = "sparse tensors are not supported; use dense ones"
 _SYMBOLIC = "sizes are numbers, never symbols"
 
 #: Modules with absent names only, relative to this package.
@@ -34,7 +33,6 @@ MODULES = {
     "nested": ("nested tensors are not supported; pad the sequences", "as_nested_tensor nested_tensor nested_tensor_from_jagged to_padded_tensor"),
     "package": ("torch.package is not supported; torch.save keeps state", "PackageExporter PackageImporter"),
     "quantization": (_QUANTISED, "DeQuantStub FakeQuantize FakeQuantizeBase MinMaxObserver ObserverBase QConfig QuantStub QuantWrapper convert default_dynamic_qconfig default_qat_qconfig default_qconfig fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare prepare_qat quantize quantize_dynamic"),
-    "sparse": (_SPARSE, "SparseSemiStructuredTensor addmm log_softmax mm sampled_addmm softmax spdiags sum to_sparse_semi_structured"),
     "utils._sympy": (_SYMBOLIC, ""),
     "utils._sympy.numbers": (_SYMBOLIC, "IntInfinity NegativeIntInfinity"),
     "utils._sympy.value_ranges": (_SYMBOLIC, "ValueRanges"),
@@ -43,7 +41,6 @@ MODULES = {
 
 #: Functions of ``torch`` itself.
 FUNCTIONS = {
-    _SPARSE: "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
     _QUANTISED: "dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor",
     _SYMBOLIC: "SymBool SymFloat SymInt",
 }

@@ -254,6 +254,10 @@ def _recorded(name, compute, derivative):
         def backward(ctx, dy):
             return dy * derivative(*ctx.saved_tensors)
 
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return Recorded.apply(x), in_dims[0]
+
     Recorded.__name__ = Recorded.__qualname__ = name
 
     def function(input, *, out=None):

@@ -73,6 +73,15 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
     return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
 
 
+def _rebuild_sparse_tensor(layout, data):
+    from . import sparse
+
+    if layout == _C.sparse_coo:
+        indices, values, size, *coalesced = data
+        return sparse.sparse_coo_tensor(indices, values, size, is_coalesced=bool(coalesced and coalesced[0]))
+    return sparse.sparse_compressed_tensor(*data, layout=layout)
+
+
 def _rebuild_parameter(data, requires_grad, backward_hooks):
     from .nn.parameter import Parameter
 

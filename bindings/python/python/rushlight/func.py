@@ -1,15 +1,17 @@
 """Derivatives as functions, and functions over batches: ``torch.func``."""
 
+import functools
 import threading
 
-from . import _C, _absent
+from . import _C
+from ._batch import Batched, Level, lift
 from ._rearrange import rearrange
 from .autograd import grad as _grad
 
 Tensor = _C.Tensor
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "rearrange",
+    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "rearrange",
     "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]
 
@@ -91,7 +93,7 @@ def _differentiated(func, argnums, has_aux, args, kwargs, derive):
     _transforms.depth += 1
     try:
         for n in numbers:
-            args[n] = _tree(args[n], lambda t: t.view_as(t) if t.requires_grad else t.detach().requires_grad_())
+            args[n] = _prepared(args[n])
         result = func(*args, **kwargs)
         value, aux = result if has_aux else (result, None)
         wanted = [leaf for n in numbers for leaf in _leaves(args[n])]
@@ -240,96 +242,201 @@ def _rebuilt(value, leaves):
 
 
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
-    """A function over batches: ``func`` of each slice of the arguments along ``in_dims``, stacked along ``out_dims``.
+    """A function over batches: ``func`` of each slice of the arguments along ``in_dims``, its results along ``out_dims``.
 
-    ``func`` is called once for each slice, so this costs as much as the loop that it replaces. ``chunk_size`` changes no result.
+    ``func`` runs once. It gets tensors whose batch is hidden, and every function of ``torch`` runs once for the whole batch by its rule (``_batch``); those
+    without a rule run once for each slice. With ``chunk_size`` the batch is divided, to save memory.
     """
     _check_randomness(randomness)
     _check_chunks(chunk_size, "vmap")
     name = getattr(func, "__name__", repr(func))
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
 
+    @functools.wraps(func, updated=())
     def batched(*args, **kwargs):
-        if not (isinstance(in_dims, (int, tuple)) and not isinstance(in_dims, bool)):
-            raise ValueError(f"{where}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}.")
-        if not args:
-            raise ValueError(f"{where}: got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function with no inputs.")
-        pairs = _matched(in_dims, args, f"{where}: in_dims")
-        sizes = []
-        for leaf, dim in pairs:
-            if dim is None:
-                continue
-            if not isinstance(leaf, Tensor):
-                raise ValueError(f"{where}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over non-Tensor arguments.")
-            if not -leaf.dim() <= dim < leaf.dim():
-                raise ValueError(f"{where}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()}.")
-            sizes.append(leaf.shape[dim])
-        if not sizes:
-            raise ValueError(f"{where}: at least one input must be mapped")
-        if len(set(sizes)) > 1:
-            raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
-
+        pairs, size = _mapped(where, in_dims, args)
+        if chunk_size is None or chunk_size >= size:
+            return _at_once(func, name, pairs, args, kwargs, size, out_dims, randomness)
         start = _C.get_rng_state()
-        results = []
-        # A function of an empty batch is called once, with zeros, for the shapes of its results.
-        for i in range(max(sizes[0], 1)):
-            if randomness == "same" and i:
+        parts = []
+        for first in range(0, size, chunk_size):
+            if randomness == "same" and first:
                 _C.set_rng_state(start)
-            slices = (
-                leaf if dim is None else leaf.select(dim, i) if sizes[0] else leaf.new_zeros([n for d, n in enumerate(leaf.shape) if d != dim % leaf.dim()])
-                for leaf, dim in pairs
-            )
-            results.append(func(*_rebuilt(args, slices), **kwargs))
-            if randomness == "error" and not _C._torch.equal(_C.get_rng_state(), start):
-                raise RuntimeError(
-                    "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags on vmap "
-                    "or perform the randomness operation out of vmap"
-                )
-        columns = [_matched(out_dims, result, f"vmap({name}, ..., out_dims={out_dims}): out_dims") for result in results]
-        stacked = []
-        for parts in zip(*columns):
-            for leaf, _ in parts:
-                if not isinstance(leaf, Tensor):
-                    raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(leaf)}.")
-            dim = parts[0][1]
-            whole = parts[0][0] if dim is None else _C._torch.stack([leaf for leaf, _ in parts]).movedim(0, dim)
-            stacked.append(whole if sizes[0] or dim is None else whole.narrow(dim, 0, 0))
-        return _rebuilt(results[0], iter(stacked))
+            count = min(chunk_size, size - first)
+            chunk = [(leaf if dim is None else leaf.narrow(dim, first, count), dim) for leaf, dim in pairs]
+            parts.append(_at_once(func, name, chunk, args, kwargs, count, out_dims, randomness))
+        columns = zip(*([(leaf, dim) for leaf, dim in _matched(out_dims, part, "out_dims")] for part in parts))
+        joined = [column[0][0] if column[0][1] is None else _C._torch.cat([leaf for leaf, _ in column], column[0][1]) for column in columns]
+        return _rebuilt(parts[0], iter(joined))
 
     return batched
 
 
+def _mapped(where, in_dims, args):
+    """The leaves of the arguments with their mapped dimensions, and the size of those."""
+    if not (isinstance(in_dims, (int, tuple)) and not isinstance(in_dims, bool)):
+        raise ValueError(f"{where}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}.")
+    if not args:
+        raise ValueError(f"{where}: got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function with no inputs.")
+    pairs = _matched(in_dims, args, f"{where}: in_dims")
+    sizes = []
+    for leaf, dim in pairs:
+        if dim is None:
+            continue
+        if not isinstance(leaf, Tensor):
+            raise ValueError(f"{where}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over non-Tensor arguments.")
+        if not -leaf.dim() <= dim < leaf.dim():
+            raise ValueError(f"{where}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()}.")
+        sizes.append(leaf.shape[dim])
+    if not sizes:
+        raise ValueError(f"{where}: at least one input must be mapped")
+    if len(set(sizes)) > 1:
+        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
+    return pairs, sizes[0]
+
+
+def _at_once(func, name, pairs, args, kwargs, size, out_dims, randomness):
+    """One call of ``func`` for all slices."""
+    level = Level(size, randomness)
+    given = (leaf if dim is None else Batched(leaf.movedim(dim, 0) if dim else leaf, level) for leaf, dim in pairs)
+    given = _rebuilt(args, given)
+    with level:
+        result = func(*given, **kwargs)
+    found = []
+    for leaf, dim in _matched(out_dims, result, f"vmap({name}, ..., out_dims={out_dims}): out_dims"):
+        if not isinstance(leaf, Tensor):
+            raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(leaf)}. Did you mean to set out_dims= to None for output?")
+        if dim is None:
+            if level.has(leaf):
+                raise ValueError(
+                    f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None, got: a tensor of size {tuple(leaf.shape)} that "
+                    "depends on the mapped inputs"
+                )
+            found.append(leaf)
+            continue
+        whole = level.value(leaf)
+        if not -whole.dim() <= dim < whole.dim():
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-whole.dim()}, {whole.dim() - 1}], but got {dim})")
+        found.append(whole.movedim(0, dim) if dim else whole)
+    return _rebuilt(result, iter(found))
+
+
+def _prepared(value):
+    """The tensors of an argument as ones that derivatives are taken by; the graph of an outer call stays."""
+
+    def leaf(tensor):
+        tensor = lift(tensor)
+        return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+
+    return _tree(value, leaf)
+
+
 def vjp(func, *primals, has_aux=False):
     """The value, and a function from gradients of it to gradients of the arguments."""
-    leaves = [p.detach().requires_grad_() for p in primals]
     before = _C._set_grad_enabled(True)
+    _transforms.depth += 1
     try:
-        result = func(*leaves)
+        given = _prepared(primals)
+        result = func(*given)
     finally:
+        _transforms.depth -= 1
         _C._set_grad_enabled(before)
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
+        raise RuntimeError("vjp(f, *primals): output of function f should be a tuple: (output, aux) if has_aux is True")
     output, aux = result if has_aux else (result, None)
+    leaves, outputs = _leaves(given), _leaves(output)
+    if not outputs:
+        raise RuntimeError(f"vjp(f, *primals): Expected f to be a function that has non-empty output (got output = {output})")
+    outer = before and (_transforms.depth > 0 or any(leaf.grad_fn is not None for leaf in leaves))
 
-    def back(cotangent):
-        return _grad(output, leaves, cotangent, retain_graph=True, allow_unused=True, materialize_grads=True)
+    def back(*cotangents, retain_graph=True, create_graph=None):
+        cotangents = cotangents[0] if len(cotangents) == 1 else cotangents
+        weights = _leaves(cotangents)
+        if len(weights) != len(outputs):
+            raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. cotangents: {len(weights)} "
+                               f"tensors, primal output: {len(outputs)} tensors")
+        wanted = _C.is_grad_enabled() if create_graph is None else create_graph
+        recorded = wanted and (outer or _transforms.depth > 0 or any(w.requires_grad for w in weights))
+        live = [(o, w) for o, w in zip(outputs, weights) if o.requires_grad]
+        if not live:
+            found = [_C._torch.zeros_like(leaf) for leaf in leaves]
+        else:
+            found = _grad([o for o, _ in live], leaves, [w for _, w in live], retain_graph=True, create_graph=recorded, allow_unused=True, materialize_grads=True)
+        parts = iter(found)
+        return _tree(given, lambda leaf: next(parts))
 
-    return (output.detach(), back, aux) if has_aux else (output.detach(), back)
+    value = output if outer else _tree(output, lambda t: t.detach())
+    return (value, back, aux if outer else _tree(aux, lambda t: t.detach())) if has_aux else (value, back)
+
+
+def _along(outputs, leaves, tangents, recorded):
+    """The derivatives of outputs along tangents of the leaves: the gradient is linear in its weight; its derivative by the weight is the result.
+
+    None for outputs that no leaf has a part in."""
+    live = [o for o in outputs if o.requires_grad]
+    if not live:
+        return [None] * len(outputs)
+    weights = [_C._torch.zeros_like(o.detach()).requires_grad_() for o in live]
+    gradients = _grad(live, leaves, weights, retain_graph=True, create_graph=True, allow_unused=True)
+    terms = [((g.conj() * t).real if g.is_complex() else g * t).sum() for g, t in zip(gradients, tangents) if g is not None]
+    if not terms:
+        return [None] * len(outputs)
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    found = _grad(total, weights, retain_graph=True, create_graph=recorded, allow_unused=True) if total.requires_grad else [None] * len(weights)
+    parts = iter(_C._torch.zeros_like(w) if f is None else f for f, w in zip(found, weights))
+    return [next(parts) if o.requires_grad else None for o in outputs]
 
 
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
-    """The value of a function and its derivative in a direction, by differentiating a product with the gradient."""
-    leaves = [p.detach().requires_grad_() for p in primals]
+    """The value of a function and its derivative in a direction."""
+    for what, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple):
+            raise RuntimeError(f"jvp(f, primals, tangents): Expected {what} to be a tuple. E.g. it should be valid to call f(*primals).")
+    directions = _leaves(tangents)
+    if len(directions) != len(_leaves(primals)) or not directions:
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, "
+            "tangents also must be."
+        )
     before = _C._set_grad_enabled(True)
+    _transforms.depth += 1
     try:
-        result = func(*leaves)
+        given = _prepared(primals)
+        leaves = _leaves(given)
+        for leaf, direction in zip(leaves, directions):
+            if leaf.shape != direction.shape:
+                raise RuntimeError(f"jvp(f, primals, tangents): tangent of shape {tuple(direction.shape)} for a primal of shape {tuple(leaf.shape)}")
+        result = func(*given)
         output, aux = result if has_aux else (result, None)
-        # The gradient is linear in `weight`; its derivative by `weight` along the tangents is the result.
-        weight = _C._torch.zeros_like(output).requires_grad_()
-        gradients = _grad(output, leaves, weight, create_graph=True, allow_unused=True, materialize_grads=True)
-        along = sum((g * t).sum() for g, t in zip(gradients, tangents))
-        (found,) = _grad(along, [weight], allow_unused=True, materialize_grads=True)
+        outputs = _leaves(output)
+        if not outputs:
+            raise RuntimeError(f"jvp(f, primals, tangents): Expected f to be a function that has non-empty output (got output = {output})")
+        outer = before and (_transforms.depth > 1 or any(t.grad_fn is not None for t in leaves) or any(t.requires_grad for t in directions))
+        found = _along(outputs, leaves, directions, outer)
+        if strict and any(f is None for f in found):
+            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True.")
+        parts = iter(_C._torch.zeros_like(o) if f is None else f for o, f in zip(outputs, found))
+        found = _tree(output, lambda t: next(parts))
     finally:
+        _transforms.depth -= 1
         _C._set_grad_enabled(before)
-    return (output.detach(), found.detach(), aux) if has_aux else (output.detach(), found.detach())
+    if not outer:
+        output, found, aux = (_tree(value, lambda t: t.detach()) for value in (output, found, aux))
+    return (output, found, aux) if has_aux else (output, found)
+
+
+def functionalize(func, *, remove="mutations"):
+    """The function itself: the transforms take functions with ops in place, and nothing is rewritten."""
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"functionalize(f, remove={remove!r}): valid options for remove are: 'mutations', 'mutations_and_views'")
+
+    @functools.wraps(func, updated=())
+    def call(*args, **kwargs):
+        return func(*args, **kwargs)
+
+    return call
 
 
 def stack_module_state(models):
@@ -354,9 +461,6 @@ def replace_all_batch_norm_modules_(root):
             module.running_mean = module.running_var = module.num_batches_tracked = None
             module.track_running_stats = False
     return root
-
-
-_absent.fill(globals(), "torch.func", "functions are not rewritten; the transforms take those with ops in place", "functionalize")
 
 
 def __getattr__(name):

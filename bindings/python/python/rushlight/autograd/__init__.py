@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from .. import _C
+from ..overrides import _modes
 from . import function, grad_mode  # noqa: F401
 from .function import Function, FunctionCtx  # noqa: F401
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled  # noqa: F401
@@ -13,6 +14,12 @@ __all__ = [
 ]
 
 Tensor = _C.Tensor
+
+
+def _batch_grad(*args):
+    from .._batch import grad
+
+    return grad(*args)
 
 
 def _is_edge(object):
@@ -71,7 +78,12 @@ def grad(
     if not wanted:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     gradients = _gradients(grad_outputs, len(outputs))
-    found = _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused)
+
+    def differentiate(outputs, wanted, gradients):
+        found = _batch_grad(outputs, wanted, gradients, differentiate) if _modes.stack else None
+        return _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused) if found is None else found
+
+    found = differentiate(outputs, wanted, gradients)
     if materialize_grads:
         if any(g is None and not isinstance(i, Tensor) for g, i in zip(found, wanted)):
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
@@ -143,7 +155,7 @@ def _profiler_enabled():
 def __getattr__(name):
     import importlib
 
-    if name in ("functional", "graph", "profiler", "profiler_util"):
+    if name in ("forward_ad", "functional", "graph", "profiler", "profiler_util"):
         return importlib.import_module("." + name, __name__)
     from .._functions import _missing
 

@@ -1,6 +1,7 @@
 """Functions with a backward written in Python."""
 
 from .. import _C
+from ..overrides import _modes
 
 Tensor = _C.Tensor
 
@@ -76,6 +77,12 @@ class Function(metaclass=_Meta):
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs ``forward`` and records it."""
+        if _modes.stack:
+            from .._batch import apply
+
+            found = apply(cls, args, kwargs)
+            if found is not None:
+                return found
         recording = _C.is_grad_enabled()
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         ctx = FunctionCtx(needs if recording else (False,) * len(args))

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from .. import _C
 
-__all__ = ["embedding_bag"]
+__all__ = ["embedding", "embedding_bag"]
 
 Tensor = _C.Tensor
 _nn = _C._nn
 _torch = _C._torch
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """Rows of a weight by index. With ``sparse`` the gradient of a parameter is a sparse tensor."""
+    if not sparse:
+        return _nn.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    if max_norm is not None:
+        _nn.embedding(input, weight.detach(), None, max_norm, float(norm_type))
+    from ..sparse._gradients import embedding
+
+    return embedding(input, weight, padding_idx, scale_grad_by_freq)
 
 
 def embedding_bag(
@@ -52,7 +63,7 @@ def embedding_bag(
         kept = indices != padding_idx
         indices, owner = indices[kept], owner[kept]
         scale = None if scale is None else scale[kept]
-    rows = _nn.embedding(indices, weight, None, None, 2.0, scale_grad_by_freq, sparse)
+    rows = embedding(indices, weight, None, None, 2.0, scale_grad_by_freq, sparse)
     if scale is not None:
         rows = rows * scale.unsqueeze(-1)
     empty = _torch.zeros((bags, weight.shape[1]), dtype=rows.dtype, device=rows.device)

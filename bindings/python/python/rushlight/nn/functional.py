@@ -2,11 +2,11 @@
 
 from .. import _C
 from ._attention import multi_head_attention_forward  # noqa: F401
-from ._bags import embedding_bag  # noqa: F401
+from ._bags import embedding, embedding_bag  # noqa: F401
 from ._pooling import *  # noqa: F401,F403
 
 _nn, _torch = _C._nn, _C._torch
-globals().update({name: f for name, f in vars(_nn).items() if not name.startswith("__")})
+globals().update({name: f for name, f in vars(_nn).items() if not name.startswith("__") and name != "embedding"})
 
 Tensor = _C.Tensor
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}

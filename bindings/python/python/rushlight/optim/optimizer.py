@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import sys
 import warnings
 from collections import OrderedDict, defaultdict
 
@@ -12,6 +13,7 @@ __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer
 
 Tensor = _C.Tensor
 
+_SPARSE_MODULE = __name__.partition(".")[0] + ".sparse._gradients"
 _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()
 
@@ -212,6 +214,9 @@ class Optimizer:
         """Sets the gradients of all parameters to None, or to zeros."""
         if set_to_none:
             _C._forget_grads(self.param_groups)
+            gradients = _sparse_gradients()
+            if gradients is not None:
+                gradients.forget(self.param_groups)
             return
         for group in self.param_groups:
             for p in group["params"]:
@@ -295,6 +300,17 @@ def _call(closure):
         _C._set_grad_enabled(before)
 
 
+def _sparse_gradients():
+    """The module of sparse gradients, if an embedding has imported it."""
+    return sys.modules.get(_SPARSE_MODULE)
+
+
+def _no_grad():
+    from ..autograd.grad_mode import no_grad
+
+    return no_grad()
+
+
 class _ByFormula(Optimizer):
     """An optimizer whose step the engine runs in one pass over all parameters; ``_formula`` names it."""
 
@@ -309,8 +325,20 @@ class _ByFormula(Optimizer):
             finally:
                 _C._set_grad_enabled(before)
         elif not self._skipped_by_scaler():
+            self._sparse_steps()
             _C._optim_step(self._formula, self.param_groups, self.state, self)
         return loss
+
+    def _sparse_steps(self):
+        """Updates parameters with sparse gradients, by the class's ``_sparse_step(group, parameter, gradient)``. The engine's pass leaves them out."""
+        gradients = _sparse_gradients()
+        if gradients is not None:
+            with _no_grad():
+                for group, parameter, gradient in gradients.sparse_parameters(self.param_groups):
+                    self._sparse_step(group, parameter, gradient)
+
+    def _sparse_step(self, group, parameter, gradient):
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead")
 
     def _skipped_by_scaler(self):
         """For fused optimizers: whether ``found_inf`` says to skip the step. Divides the gradients by ``grad_scale`` if there is one."""
@@ -338,7 +366,9 @@ class _ByFormula(Optimizer):
 
     def _is_special(self):
         """Whether a step is more than one pass over the parameters."""
-        return self.defaults.get("differentiable") or "found_inf" in self.__dict__ or "grad_scale" in self.__dict__
+        return (
+            self.defaults.get("differentiable") or "found_inf" in self.__dict__ or "grad_scale" in self.__dict__ or _sparse_gradients() is not None
+        )
 
     step.hooked = True
 

@@ -59,6 +59,18 @@ class Adagrad(_ByFormula):
         for kept in self.state.values():
             kept["sum"].share_memory_()
 
+    def _sparse_step(self, group, parameter, gradient):
+        if group["weight_decay"]:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        state = self.state[parameter]
+        state["step"] += 1
+        gradient = gradient.coalesce()
+        rows, values = gradient.indices()[0], gradient.values()
+        values = -values if group["maximize"] else values
+        state["sum"].index_add_(0, rows, values * values)
+        rate = float(group["lr"]) / (1 + (float(state["step"]) - 1) * group["lr_decay"])
+        parameter.index_add_(0, rows, values / (state["sum"].index_select(0, rows).sqrt() + group["eps"]), alpha=-rate)
+
 
 class Adadelta(_ByFormula):
     """Scales by the ratio of past updates to past gradients."""

@@ -33,3 +33,22 @@ class SGD(_ByFormula):
             lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov, maximize=maximize,
             foreach=foreach, differentiable=differentiable, fused=fused,
         ))
+
+    def _sparse_step(self, group, parameter, gradient):
+        """Momentum of sparse gradients is sparse, as in PyTorch."""
+        if group["weight_decay"]:
+            raise RuntimeError("SGD: weight_decay does not go with sparse gradients: it changes every row")
+        if group["momentum"]:
+            state = self.state[parameter]
+            before = state.get("momentum_buffer")
+            gradient = gradient if not group["maximize"] else -gradient
+            if before is None:
+                buffer = gradient.detach().coalesce()
+            else:
+                buffer = (before * group["momentum"] + gradient * (1 - group["dampening"])).coalesce()
+            state["momentum_buffer"] = buffer
+            gradient = gradient + buffer * group["momentum"] if group["nesterov"] else buffer
+            rate = -float(group["lr"])
+        else:
+            rate = float(group["lr"]) * (1 if group["maximize"] else -1)
+        parameter.index_add_(0, gradient._indices()[0], gradient._values(), alpha=rate)

@@ -71,7 +71,9 @@ class Embedding(_Table):
     def forward(self, input: Tensor) -> Tensor:
         own = self._parameters
         weight = own["weight"] if "weight" in own else self.weight
-        return _embedding(input, weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
+        if self.sparse:
+            return _bags.embedding(input, weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, True)
+        return _embedding(input, weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, False)
 
     @classmethod
     def from_pretrained(

@@ -1,0 +1,337 @@
+"""Batching for ``torch.func.vmap``: tensors with a hidden first dimension, and the mode that gives every function its rule.
+
+Inside ``vmap`` the function gets ``Batched`` tensors. A mode (``Level``) sees every call: it finds the rule of the function by name (``_rules``, ``_layers``),
+which calls it once for the whole batch. Functions written in Python run as they are. A function without a rule runs once for each element of the batch.
+Nested levels follow from nested modes: a rule of the inner level calls functions on tensors of the outer one.
+"""
+
+from .. import _C
+from ..overrides import DisableTorchFunction, TorchFunctionMode, _modes
+
+Tensor = _C.Tensor
+_torch = _C._torch
+
+_READING = (
+    "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to rewrite what you're doing "
+    "with other operations. If error is occurring somewhere inside PyTorch internals, please file a bug report."
+)
+_BRANCHING = (
+    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please shout over at "
+    "https://github.com/pytorch/functorch/issues/257 ."
+)
+_SHAPES = "vmap: It looks like you attempted to use an operator that produces dynamic shapes ({}); it has no batched form, use where or masked_fill"
+
+
+class _Plain(DisableTorchFunction):
+    """A context in which neither modes nor classes see calls."""
+
+    def __enter__(self):
+        super().__enter__()
+        self._dispatch = _C._set_dispatch_enabled(False)
+
+    def __exit__(self, *exception):
+        _C._set_dispatch_enabled(self._dispatch)
+        super().__exit__(*exception)
+
+
+class Batched(Tensor):
+    """A tensor of one element of a batch: ``_value`` holds all of them along its first dimension."""
+
+    @staticmethod
+    def __new__(cls, value, level):
+        with _Plain():
+            made = Tensor._make_wrapper_subclass(cls, list(value.shape[1:]), dtype=value.dtype, device=value.device)
+        made._value, made._level, made._rank = value, level, len(made_shape(value)) - 1
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise RuntimeError(f"vmap: {getattr(func, '__name__', func)}: a tensor was used outside of the vmap that made it; return it from the function instead")
+
+    @staticmethod
+    def __torch_dispatch__(func, types, args=(), kwargs=None):
+        raise RuntimeError(f"vmap: {func}: a tensor was used outside of the vmap that made it; return it from the function instead")
+
+    @property
+    def requires_grad(self):
+        return self._value.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        self._value.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad=True):
+        self._value.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def grad_fn(self):
+        return self._value.grad_fn
+
+    @property
+    def is_leaf(self):
+        return self._value.is_leaf
+
+    @property
+    def grad(self):
+        return None
+
+    def index_put_(self, indices, values, accumulate=False):
+        from ._indices import put
+
+        return put(self._level, self, indices, values, accumulate)
+
+    def index_put(self, indices, values, accumulate=False):
+        return self.clone().index_put_(indices, values, accumulate)
+
+    def backward(self, *args, **kwargs):
+        raise RuntimeError("vmap: backward() inside of vmap is not supported; use torch.func.grad, or call backward on the result of vmap")
+
+    def __repr__(self, **kwargs):
+        return f"BatchedTensor(lvl={self._level.number}, bdim=0, value=\n{self._value!r}\n)"
+
+    __str__ = __repr__
+
+
+def made_shape(value):
+    """The sizes of a tensor, without asking modes."""
+    with _Plain():
+        return tuple(value.shape)
+
+
+def levels():
+    """The levels of this thread, the outermost first."""
+    return [mode for mode in _modes.stack if isinstance(mode, Level)]
+
+
+def lift(tensor, stack=None):
+    """A tensor that is batched at every level: derivatives by it differ between elements of the batch."""
+    stack = levels() if stack is None else stack
+    if not stack:
+        return tensor
+    *outer, top = stack
+    if top.has(tensor):
+        inner = lift(tensor._value, outer)
+        return tensor if inner is tensor._value else Batched(inner, top)
+    return Batched(top.expanded(lift(tensor, outer)), top)
+
+
+#: Questions about sizes and types, which the tensor answers itself.
+METADATA = frozenset(
+    "shape dtype device ndim size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex is_signed element_size itemsize nbytes is_cuda is_cpu is_meta is_xpu "
+    "is_sparse is_quantized layout __len__ storage_offset get_device is_tensor is_inference is_conj is_neg dim_order is_same_size names result_type can_cast".split()
+)
+_NAMES = {
+    "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "swapaxes": "transpose", "swapdims": "transpose", "concat": "cat",
+    "concatenate": "cat", "moveaxis": "movedim", "row_stack": "vstack", "arctan2": "atan2", "ger": "outer", "inverse": "inv", "clip": "clamp", "clip_": "clamp_",
+    "ndimension": "dim", "conv_tbc": "conv_tbc", "negative": "neg", "absolute": "abs", "rsub": "rsub",
+}
+_READS = frozenset("item tolist numpy __float__ __int__ __index__ __complex__ __array__ __format__ data_ptr __contains__ is_nonzero equal allclose".split())
+_DYNAMIC = frozenset("nonzero masked_select unique unique_consecutive argwhere bincount combinations".split())
+
+
+def name_of(func):
+    """The name of a rule for a function: without dunders, with the namespace where names collide."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return getattr(getattr(func, "__self__", None), "__name__", name)
+    if name in ("__getitem__", "__setitem__", "__len__", "__float__", "__int__", "__index__", "__bool__", "__complex__", "__contains__", "__array__", "__format__"):
+        return name
+    if name.startswith("__") and name.endswith("__"):
+        name = name[2:-2]
+    name = _NAMES.get(name, name)
+    home = getattr(func, "__module__", None) or ""
+    if "linalg" in home:
+        return f"linalg.{name}"
+    if name in ("unfold", "fold") and ("functional" in home or "_nn" in home):
+        return f"F.{name}"
+    return name
+
+
+class Level(TorchFunctionMode):
+    """One call of ``vmap``: its size, its randomness, and the rules."""
+
+    def __init__(self, size, randomness):
+        self.size, self.randomness = size, randomness
+        self.number = len(levels()) + 1
+
+    # Tensors of this level.
+
+    def has(self, value):
+        return type(value) is Batched and value._level is self
+
+    def mentions(self, value):
+        """Whether a value, or one in it, is batched at this level."""
+        if isinstance(value, Tensor):
+            return self.has(value)
+        if isinstance(value, (list, tuple)):
+            return any(self.mentions(item) for item in value)
+        if isinstance(value, dict):
+            return any(self.mentions(item) for item in value.values())
+        return False
+
+    def expanded(self, tensor):
+        """A tensor repeated for each element of the batch, without a copy."""
+        return tensor.unsqueeze(0).expand(self.size, *made_shape(tensor))
+
+    def value(self, tensor):
+        """The values of a tensor for the whole batch, along the first dimension."""
+        return tensor._value if self.has(tensor) else self.expanded(tensor)
+
+    def aligned(self, tensor, rank):
+        """The values of a batched tensor with as many dimensions as the others; any other argument as it is."""
+        if not self.has(tensor):
+            return tensor
+        missing = rank - tensor._rank
+        value = tensor._value
+        return value.reshape(self.size, *[1] * missing, *made_shape(value)[1:]) if missing > 0 else value
+
+    def wrap(self, result):
+        """Results with the batch hidden again."""
+        return self.map(lambda t: Batched(t, self), result)
+
+    def map(self, function, value):
+        if isinstance(value, Tensor):
+            return function(value)
+        if isinstance(value, (list, tuple)):
+            made = [self.map(function, item) for item in value]
+            return type(value)(*made) if hasattr(value, "_fields") and not type(value).__module__.endswith("return_types") else type(value)(made)
+        if isinstance(value, dict):
+            return {key: self.map(function, item) for key, item in value.items()}
+        return value
+
+    # Calls.
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        from ._rules import RULES
+        from ._random import CREATED, RANDOM, randomly
+
+        kwargs = kwargs or {}
+        name = name_of(func)
+        if name in METADATA:
+            if name == "is_contiguous" and args and self.has(args[0]):
+                return args[0]._value.is_contiguous(*args[1:], **kwargs)
+            with _Plain():
+                return func(*args, **kwargs)
+        if name in RANDOM or name in CREATED:
+            return randomly(self, name, func, args, kwargs)
+        if not self.mentions(args) and not self.mentions(kwargs):
+            return func(*args, **kwargs)
+        if kwargs.get("out") is not None:
+            raise RuntimeError(f"vmap: {name}: out= is not supported inside of vmap; use the function's result")
+        if name == "__bool__":
+            raise RuntimeError(_BRANCHING)
+        if name in _READS:
+            raise RuntimeError(_READING)
+        if name in _DYNAMIC:
+            raise RuntimeError(_SHAPES.format(name))
+        rule = RULES.get(name)
+        if rule is not None:
+            return rule(self, func, *args, **kwargs)
+        inner = getattr(func, "__wrapped__", None)
+        if inner is not None:
+            with self:
+                return inner(*args, **kwargs)
+        return self.loop(func, args, kwargs)
+
+    def loop(self, func, args, kwargs, before=None):
+        """Calls a function once for each element of the batch and stacks the results."""
+        results = []
+        for i in range(max(self.size, 1)):
+            if before is not None:
+                before(i)
+
+            def one(tensor):
+                if not self.has(tensor):
+                    return tensor
+                return tensor._value.select(0, i) if self.size else tensor._value.new_zeros(made_shape(tensor))
+
+            results.append(func(*self.map(one, args), **self.map(one, kwargs)))
+        if getattr(func, "__name__", "").endswith("_") and args and self.has(args[0]):
+            return args[0]
+        return self._stacked(func, results)
+
+    def _stacked(self, func, results):
+        first = results[0]
+        if isinstance(first, Tensor):
+            made = _torch.stack(results)
+            return Batched(made if self.size else made.narrow(0, 0, 0), self)
+        if isinstance(first, (list, tuple)):
+            if any(len(r) != len(first) for r in results):
+                raise RuntimeError(_SHAPES.format(getattr(func, "__name__", func)))
+            made = [self._stacked(func, [r[k] for r in results]) for k in range(len(first))]
+            return type(first)(*made) if hasattr(first, "_fields") and not type(first).__module__.endswith("return_types") else type(first)(made)
+        if any(r != first for r in results):
+            raise RuntimeError(_BRANCHING)
+        return first
+
+
+def grad(outputs, inputs, gradients, function):
+    """``function(outputs, inputs, gradients)``, which differentiates, for tensors of the innermost level that one of them has; None if none of them has any."""
+    for level in reversed(levels()):
+        if level.mentions(outputs) or level.mentions(inputs) or level.mentions(gradients):
+            return _grad_of(level, outputs, inputs, gradients, function)
+    return None
+
+
+def _grad_of(level, outputs, inputs, gradients, function):
+    if not level.mentions(outputs) and not level.mentions(inputs):
+        # The graph is outside of this vmap, only its gradients are batched.
+        rows = [function(outputs, inputs, [g._value.select(0, i) if level.has(g) else g for g in gradients]) for i in range(level.size)]
+        if not rows:
+            return tuple(Batched(level.expanded(_torch.zeros_like(t)), level) for t in inputs)
+        return tuple(None if any(p is None for p in parts) else Batched(_torch.stack(list(parts)), level) for parts in zip(*rows))
+    if any(not level.has(t) for t in inputs):
+        raise RuntimeError(
+            "vmap: autograd.grad by a tensor that is not batched, of one that is, has no batched form; use torch.func.grad inside of vmap"
+        )
+    values, given = [], []
+    for output, gradient in zip(outputs, gradients):
+        if gradient is None:
+            if any(n != 1 for n in made_shape(output)):
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            gradient = _torch.ones_like(level.value(output))
+        else:
+            gradient = level.value(gradient)
+        values.append(level.value(output))
+        given.append(gradient)
+    found = function(values, [t._value for t in inputs], given)
+    return tuple(None if g is None else Batched(g, level) for g in found)
+
+
+def apply(function, args, kwargs):
+    """``autograd.Function.apply`` of batched arguments: the class's own ``vmap``, or one call for each element. None if no argument is batched."""
+    for level in reversed(levels()):
+        if level.mentions(args) or level.mentions(kwargs):
+            return _apply(level, function, args, kwargs)
+    return None
+
+
+class _Info:
+    """What a custom ``vmap`` is told."""
+
+    def __init__(self, level):
+        self.batch_size, self.randomness = level.size, level.randomness
+
+
+def _apply(level, function, args, kwargs):
+    rule = getattr(function, "vmap", None)
+    if rule is None:
+        if getattr(function, "generate_vmap_rule", False):
+            return level.loop(function.apply, args, kwargs)
+        raise RuntimeError(
+            f"You tried to vmap over {function.__name__}, but it does not have vmap support. Please override and implement the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
+    if getattr(function, "generate_vmap_rule", False):
+        raise RuntimeError(f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True and an overridden vmap staticmethod.")
+    dims = tuple(0 if level.has(a) else None for a in args)
+    result, out_dims = rule(_Info(level), dims, *level.map(lambda t: t._value if level.has(t) else t, args), **kwargs)
+
+    def hidden(value, dim):
+        if isinstance(value, (list, tuple)):
+            dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(value)
+            return type(value)(hidden(v, d) for v, d in zip(value, dims))
+        return value if dim is None or not isinstance(value, Tensor) else Batched(value.movedim(dim, 0) if dim else value, level)
+
+    return hidden(result, out_dims)

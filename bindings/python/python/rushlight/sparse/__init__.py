@@ -1,0 +1,256 @@
+"""Sparse tensors: ``torch.sparse``, and the functions of ``torch`` that make them. Layouts: COO, CSR and CSC; matrices of blocks are refused."""
+
+from .. import _absent, _C
+from .._size import Size
+from ._ops import _row_major, addmm as _addmm, matmul as _matmul, soft as _soft, total as _total
+from ._tensor import Sparse, SparseCOO, SparseCompressed, Tensor, _torch, from_dense, refuse_blocks  # noqa: F401
+
+__all__ = ["addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "solve", "spdiags", "sum"]
+
+_PRODUCTS = ("sum", "mean", "amax", "amin")
+
+
+def _tensor(data, dtype=None, device=None):
+    if isinstance(data, Tensor):
+        return data.to(device=data.device if device is None else device, dtype=data.dtype if dtype is None else dtype)
+    return _C.tensor(data, dtype=dtype, device=device)
+
+
+def sparse_coo_tensor(
+    indices=None, values=None, size=None, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None, is_coalesced=None
+):
+    """A tensor of coordinates and values. Entries of one index are added."""
+    if size is None and values is None and isinstance(indices, (tuple, list, Size)) and all(isinstance(n, int) for n in indices):
+        indices, size = None, indices
+    if layout not in (None, _C.sparse_coo):
+        raise RuntimeError(f"sparse_coo_tensor: expected layout=torch.sparse_coo, got {layout}")
+    if indices is None:
+        indices, values = _torch.zeros((len(size), 0), dtype=_C.int64, device=device), _torch.zeros(0, dtype=dtype, device=device)
+    values = _tensor(values, dtype, device)
+    indices = _tensor(indices, _C.int64, values.device)
+    if values.dim() == 0:
+        values = values.expand(indices.shape[-1] if indices.dim() else 1)
+    if indices.dim() == 1 and indices.shape[0] == 0:
+        indices = indices.reshape(0 if size is None else len(size), 0)
+    if indices.dim() != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
+    if indices.shape[1] != values.shape[0]:
+        raise RuntimeError(f"number of dimensions must be sparse_dim (nnz of indices {indices.shape[1]}, nnz of values {values.shape[0]}): they differ")
+    count = indices.shape[0]
+    largest = indices.amax(1).tolist() if indices.shape[1] else [-1] * count
+    if indices.shape[1] and indices.amin().item() < 0:
+        raise RuntimeError(f"found negative index {indices.amin().item()}")
+    if size is None:
+        size = [n + 1 for n in largest] + list(values.shape[1:])
+    size = [int(n) for n in size]
+    if len(size) != count + values.dim() - 1:
+        raise RuntimeError(f"number of dimensions must be sparse_dim ({count}) + dense_dim ({values.dim() - 1}), but got {len(size)}")
+    for d, n in enumerate(largest):
+        if n >= size[d]:
+            raise RuntimeError(f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {n}")
+    if tuple(values.shape[1:]) != tuple(size[count:]):
+        raise RuntimeError(f"values has incorrect size, expected {[indices.shape[1], *size[count:]]}, got {list(values.shape)}")
+    if requires_grad:
+        values = values.detach().requires_grad_()
+    return SparseCOO.make(indices, values, size, bool(is_coalesced))
+
+
+def _compressed(by_row, name):
+    def make(offsets, others, values, size=None, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None):
+        values = _tensor(values, dtype, device)
+        offsets, others = _tensor(offsets, None, values.device), _tensor(others, None, values.device)
+        if offsets.dim() != 1 or others.dim() != 1:
+            raise NotImplementedError(f"{name}: batches of sparse matrices are not supported; use a list of them, or torch.sparse_coo_tensor")
+        if offsets.dtype not in (_C.int64, _C.int32):
+            raise RuntimeError(f"{name}: expected int32 or int64 indices, got {offsets.dtype}")
+        count, most = offsets.shape[0] - 1, int(others.amax().item()) + 1 if others.shape[0] else 0
+        if size is None:
+            size = (count, most) if by_row else (most, count)
+        size = tuple(int(n) for n in size)
+        if len(size) != 2 or size[0 if by_row else 1] != count:
+            raise RuntimeError(f"{name}: {offsets.shape[0]} offsets for {size[0 if by_row else 1]} {'rows' if by_row else 'columns'} of size {size}; expected one more")
+        if others.shape[0] != values.shape[0] or count >= 0 and offsets[-1].item() != values.shape[0] or offsets[0].item() != 0:
+            raise RuntimeError(f"{name}: offsets run from {offsets[0].item()} to {offsets[-1].item()}, for {others.shape[0]} indices and {values.shape[0]} values")
+        if most > size[1 if by_row else 0] or others.shape[0] and others.amin().item() < 0 or bool((offsets[1:] < offsets[:-1]).any()):
+            raise RuntimeError(f"{name}: indices must lie within size {size}, and offsets must not decrease")
+        if requires_grad:
+            values = values.detach().requires_grad_()
+        return SparseCompressed.make(offsets, others, values, size, by_row)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A matrix of compressed {'rows' if by_row else 'columns'}: offsets, indices and values."
+    return make
+
+
+sparse_csr_tensor = _compressed(True, "sparse_csr_tensor")
+sparse_csc_tensor = _compressed(False, "sparse_csc_tensor")
+
+
+def sparse_compressed_tensor(compressed_indices, plain_indices, values, size=None, *, dtype=None, layout=None, **kwargs):
+    """A compressed matrix of the layout given."""
+    if layout not in (_C.sparse_csr, _C.sparse_csc):
+        refuse_blocks(layout)
+    make = sparse_csr_tensor if layout == _C.sparse_csr else sparse_csc_tensor
+    return make(compressed_indices, plain_indices, values, size, dtype=dtype, **kwargs)
+
+
+def sparse_bsr_tensor(*args, **kwargs):
+    """Refused: there are no matrices of blocks."""
+    refuse_blocks(_C.sparse_bsr)
+
+
+def sparse_bsc_tensor(*args, **kwargs):
+    """Refused: there are no matrices of blocks."""
+    refuse_blocks(_C.sparse_bsc)
+
+
+# torch.sparse
+
+
+def mm(sparse, dense, reduce="sum"):
+    """The product of a sparse matrix with a dense or a sparse one; ``reduce`` other than "sum" needs CSR."""
+    if reduce not in _PRODUCTS:
+        raise ValueError(f"torch.sparse.mm: reduce must be one of {', '.join(_PRODUCTS)}, got {reduce}")
+    if not isinstance(sparse, Sparse) and not isinstance(dense, Sparse):
+        return _torch.mm(sparse, dense)
+    return _matmul(sparse, dense, reduce)
+
+
+def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
+    """``beta * mat + alpha * mat1 @ mat2``."""
+    return _addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sum(input, dim=None, dtype=None):
+    """The sum of all elements, or along dimensions."""
+    return _total(input, dim, dtype=dtype)
+
+
+def softmax(input, dim, *, dtype=None):
+    """The softmax over entries; elements that are not there count as minus infinity."""
+    return _soft("softmax")(input, dim, dtype=dtype)
+
+
+def log_softmax(input, dim, *, dtype=None):
+    """The logarithm of ``softmax``."""
+    return _soft("log_softmax")(input, dim, dtype=dtype)
+
+
+def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
+    """``beta * input + alpha * (mat1 @ mat2)`` at the entries of a sparse input."""
+    if not isinstance(input, Sparse):
+        raise RuntimeError("sampled_addmm: expected a sparse input (CSR)")
+    rows, columns, values = _row_major(input)
+    products = (mat1.index_select(0, rows) * mat2.t().index_select(0, columns)).sum(1)
+    return input._as(values * beta + products * alpha)
+
+
+def spdiags(diagonals, offsets, shape, layout=None):
+    """A matrix with the rows of ``diagonals`` on its diagonals."""
+    diagonals = diagonals.reshape(1, -1) if diagonals.dim() < 2 else diagonals
+    offsets = offsets.reshape(-1)
+    if offsets.shape[0] != diagonals.shape[0]:
+        raise RuntimeError(f"spdiags(): Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets ({offsets.shape[0]})")
+    if len(set(offsets.tolist())) != offsets.shape[0]:
+        raise RuntimeError("spdiags(): Offset tensor contains duplicate values")
+    rows, columns, values = [], [], []
+    for k, offset in enumerate(offsets.tolist()):
+        first, last = max(0, offset), min(shape[1], shape[0] + offset, diagonals.shape[1])
+        at = _torch.arange(first, max(last, first))
+        rows.append(at - offset)
+        columns.append(at)
+        values.append(diagonals[k, first:max(last, first)])
+    made = SparseCOO.make(_torch.stack([_torch.cat(rows), _torch.cat(columns)]), _torch.cat(values), shape, False)
+    return made if layout in (None, _C.sparse_coo) else made.to_sparse(layout=layout)
+
+
+def solve(A, b):
+    """The solution of A x = b for a sparse matrix, by its dense form."""
+    from .. import linalg
+
+    return linalg.solve(A.to_dense() if isinstance(A, Sparse) else A, b)
+
+
+spsolve = solve
+
+
+class check_sparse_tensor_invariants:
+    """Sparse tensors are checked when they are made: the switch has no effect and reports True."""
+
+    def __init__(self, enable=True):
+        self._wanted = enable
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
+
+    @staticmethod
+    def is_enabled():
+        return True
+
+    @staticmethod
+    def enable():
+        """Checks are always on."""
+
+    @staticmethod
+    def disable():
+        """Checks stay on."""
+
+
+def as_sparse_gradcheck(gradcheck):
+    """``gradcheck`` for functions of sparse tensors: they are differentiated by their values."""
+
+    def check(func, inputs, **kwargs):
+        inputs = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+        kwargs.pop("masked", None)
+        sparse = [isinstance(x, Sparse) for x in inputs]
+
+        def of_values(*values):
+            made = func(*(x._as(v) if s else v for x, v, s in zip(inputs, values, sparse)))
+            return made.to_dense() if isinstance(made, Sparse) else made
+
+        return gradcheck(of_values, tuple(x._data.detach().requires_grad_(x.requires_grad) if s else x for x, s in zip(inputs, sparse)), **kwargs)
+
+    return check
+
+
+_absent.fill(
+    globals(), "torch.sparse", "semi-structured sparsity needs GPU kernels of its own; use dense tensors, or torch.sparse_csr",
+    "SparseSemiStructuredTensor SparseSemiStructuredTensorCUTLASS SparseSemiStructuredTensorCUSPARSELT to_sparse_semi_structured",
+)
+
+
+def _to_sparse(self, layout_or_dim=None, *, layout=None, blocksize=None, dense_dim=None):
+    layout = layout_or_dim if isinstance(layout_or_dim, _C.layout) else layout
+    if layout in (_C.sparse_bsr, _C.sparse_bsc):
+        refuse_blocks(layout)
+    if dense_dim is not None:
+        layout_or_dim = self.dim() - dense_dim
+    made = from_dense(self, layout_or_dim if isinstance(layout_or_dim, int) else None)
+    return made if layout in (None, _C.sparse_coo) else made.to_sparse(layout=layout)
+
+
+#: Methods of dense tensors.
+DENSE = {
+    "to_sparse": _to_sparse, "to_sparse_coo": lambda self: from_dense(self), "sparse_mask": lambda self, mask: mask._as(mask._picked(self)),
+    "to_sparse_csr": lambda self, dense_dim=None: from_dense(self).to_sparse_csr(), "to_sparse_csc": lambda self, dense_dim=None: from_dense(self).to_sparse_csc(),
+    "to_sparse_bsr": lambda self, blocksize, dense_dim=None: refuse_blocks(_C.sparse_bsr),
+    "to_sparse_bsc": lambda self, blocksize, dense_dim=None: refuse_blocks(_C.sparse_bsc),
+}
+spmm = smm = dsmm = hspmm = mm
+
+
+def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
+    """``addmm`` of sparse tensors."""
+    return addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+
+
+saddmm = sspaddmm
+
+
+def __getattr__(name):
+    from .._functions import _missing
+
+    return _missing(__name__, name)

@@ -1,0 +1,454 @@
+"""Sparse tensors: coordinates (COO) and compressed rows or columns (CSR, CSC) over dense tensors of indices and values.
+
+A sparse tensor is a Python object that holds ``_index`` tensors and ``_data``, the values. Functions of ``torch`` reach it by ``__torch_function__`` and run
+as dense ops on the values, so that gradients by the values and by dense operands follow from those ops. Functions without a sparse form are refused by name.
+"""
+
+from .. import _C
+from .._dispatch import disabled
+from .._size import Size
+
+Tensor = _C.Tensor
+_torch = _C._torch
+
+#: Attributes that the object has itself.
+_OWN = frozenset("shape dtype device ndim layout is_sparse is_sparse_csr requires_grad grad is_leaf grad_fn names is_cuda is_cpu is_meta is_xpu is_quantized itemsize".split())
+#: Questions about sizes and types.
+_QUESTIONS = frozenset("size dim ndimension numel nelement is_floating_point is_complex is_signed element_size __len__ get_device is_tensor is_same_size".split())
+
+
+class Sparse(Tensor):
+    """The common part of sparse tensors."""
+
+    @staticmethod
+    def _made(cls, index, data, size, **state):
+        size = [int(n) for n in size]
+        made = Tensor._make_wrapper_subclass(cls, size, dtype=data.dtype, device=data.device)
+        made._index, made._data, made._sizes = index, data, Size(size)
+        made.__dict__.update(state)
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        from . import _ops
+
+        return _ops.handle(func, args, kwargs or {})
+
+    @staticmethod
+    def __torch_dispatch__(func, types, args=(), kwargs=None):
+        raise NotImplementedError(f"{func}: not supported for sparse tensors; call .to_dense() first")
+
+    def _as(self, data):
+        """The same indices with other values."""
+        raise NotImplementedError
+
+    # Attributes.
+
+    shape = property(lambda self: self._sizes)
+    dtype = property(lambda self: self._data.dtype)
+    device = property(lambda self: self._data.device)
+    ndim = property(lambda self: len(self._sizes))
+    is_sparse_csr = property(lambda self: self.layout == _C.sparse_csr)
+    is_sparse = property(lambda self: self.layout == _C.sparse_coo)
+    is_leaf = property(lambda self: self._data.is_leaf)
+    grad_fn = property(lambda self: self._data.grad_fn)
+    is_cuda = property(lambda self: self._data.is_cuda)
+    is_cpu = property(lambda self: self._data.is_cpu)
+
+    @property
+    def requires_grad(self):
+        return self._data.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        self._data.requires_grad_(value)
+
+    @property
+    def grad(self):
+        found = self._data.grad
+        return None if found is None else self._as(found)
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None and not (isinstance(value, Sparse) and value._data.shape == self._data.shape):
+            raise RuntimeError("the gradient of a sparse tensor has its indices: assign None, or a tensor with as many values")
+        self._data.grad = None if value is None else value._data
+
+    def requires_grad_(self, requires_grad=True):
+        self._data.requires_grad_(requires_grad)
+        return self
+
+    def size(self, dim=None):
+        return self._sizes if dim is None else self._sizes[dim]
+
+    def dim(self):
+        return len(self._sizes)
+
+    def numel(self):
+        count = 1
+        for n in self._sizes:
+            count *= n
+        return count
+
+    def is_floating_point(self):
+        return self._data.is_floating_point()
+
+    def is_complex(self):
+        return self._data.is_complex()
+
+    def is_coalesced(self):
+        raise RuntimeError(f"is_coalesced expected sparse coordinate tensor layout but got {self._kind}")
+
+    def _nnz(self):
+        return self._data.shape[0]
+
+    def __len__(self):
+        return self._sizes[0]
+
+    def __bool__(self):
+        if self.numel() != 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.to_dense())
+
+    def item(self):
+        return self.to_dense().item()
+
+    def values(self):
+        return self._data
+
+    def backward(self, gradient=None, **kwargs):
+        if gradient is None:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        self._data.backward(gradient._data if isinstance(gradient, Sparse) else self._picked(gradient), **kwargs)
+
+    def detach(self):
+        return self._as(self._data.detach())
+
+    def detach_(self):
+        self._data = self._data.detach()
+        return self
+
+    def clone(self, *, memory_format=None):
+        return self._as(self._data.clone())
+
+    def to(self, *args, **kwargs):
+        if args and isinstance(args[0], Tensor):
+            args = (args[0].device, args[0].dtype, *args[1:])
+        data = self._data.to(*args, **kwargs)
+        made = self._as(data)
+        if data.device != self._data.device:
+            made._index = tuple(i.to(data.device) for i in self._index)
+        return made
+
+    def cpu(self):
+        return self.to("cpu")
+
+    def cuda(self, device=None, non_blocking=False):
+        return self.to("cuda" if device is None else device)
+
+    def type(self, dtype=None):
+        from .._functions import _type_names
+
+        if dtype is None:
+            return _type_names(self.device.type)[self.dtype].replace("torch.", "torch.sparse.")
+        return self.to(dtype)
+
+    def tolist(self):
+        return self.to_dense().tolist()
+
+    def numpy(self):
+        raise TypeError(f"can't convert {self._kind} layout tensor to numpy. Use Tensor.to_dense() first.")
+
+    def __array__(self, *args, **kwargs):
+        return self.numpy()
+
+    def __deepcopy__(self, memo):
+        made = self._as(self._data.detach().clone().requires_grad_(self._data.requires_grad))
+        made._index = tuple(i.clone() for i in self._index)
+        memo[id(self)] = made
+        return made
+
+    def __repr__(self, **kwargs):
+        return self._text()
+
+    __str__ = __repr__
+
+    def __hash__(self):
+        return id(self)
+
+    def to_sparse(self, layout_or_dim=None, *, layout=None, blocksize=None, dense_dim=None):
+        layout = layout_or_dim if isinstance(layout_or_dim, _C.layout) else layout
+        if layout is None or layout == _C.sparse_coo:
+            return self.to_sparse_coo()
+        if layout == _C.sparse_csr:
+            return self.to_sparse_csr()
+        if layout == _C.sparse_csc:
+            return self.to_sparse_csc()
+        refuse_blocks(layout)
+
+    def to_sparse_csr(self, dense_dim=None):
+        return compressed(self.to_sparse_coo(), True)
+
+    def to_sparse_csc(self, dense_dim=None):
+        return compressed(self.to_sparse_coo(), False)
+
+    def to_sparse_bsr(self, blocksize, dense_dim=None):
+        refuse_blocks(_C.sparse_bsr)
+
+    def to_sparse_bsc(self, blocksize, dense_dim=None):
+        refuse_blocks(_C.sparse_bsc)
+
+    def _options(self):
+        text = "" if self.dtype in (_C.get_default_dtype(), _C.int64) or self.dtype == _C.complex64 else f", dtype={self.dtype}"
+        if self.device.type != "cpu":
+            text = f", device='{self.device}'" + text
+        if self._data.grad_fn is not None:
+            return text + f", grad_fn=<{type(self._data.grad_fn).__name__}>"
+        return text + (", requires_grad=True" if self.requires_grad else "")
+
+
+def refuse_blocks(layout):
+    raise NotImplementedError(f"sparse tensors of blocks ({layout}) are not supported; use the layouts torch.sparse_coo, sparse_csr or sparse_csc")
+
+
+def _numbers(tensor):
+    """The text of a tensor inside of another's."""
+    with disabled():
+        return repr(tensor.detach())
+
+
+class SparseCOO(Sparse):
+    """Indices of shape (sparse dimensions, entries), values of shape (entries, dense dimensions)."""
+
+    layout = property(lambda self: _C.sparse_coo)
+    _kind = "SparseCPU"
+
+    @staticmethod
+    def make(indices, values, size, coalesced=False):
+        return Sparse._made(SparseCOO, (indices,), values, size, _coalesced=coalesced)
+
+    def _as(self, data):
+        return SparseCOO.make(self._index[0], data, self._sizes, self._coalesced)
+
+    def _picked(self, dense):
+        """The entries of a dense tensor at the indices."""
+        return dense[tuple(self._index[0])] if self._index[0].shape[0] else dense.unsqueeze(0)
+
+    def indices(self):
+        if not self._coalesced:
+            raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
+        return self._index[0]
+
+    def values(self):
+        if not self._coalesced:
+            raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
+        return self._data
+
+    def _indices(self):
+        return self._index[0]
+
+    def _values(self):
+        return self._data
+
+    def crow_indices(self):
+        raise RuntimeError("crow_indices expected sparse row compressed tensor layout but got Sparse")
+
+    col_indices = crow_indices
+
+    def sparse_dim(self):
+        return self._index[0].shape[0]
+
+    _dimI = sparse_dim
+
+    def dense_dim(self):
+        return self._data.dim() - 1
+
+    _dimV = dense_dim
+
+    def is_coalesced(self):
+        return self._coalesced
+
+    def _coalesced_(self, coalesced):
+        self._coalesced = coalesced
+        return self
+
+    def keys(self):
+        """One number for each entry: its row-major position in the sparse dimensions."""
+        indices = self._index[0]
+        found = _torch.zeros(indices.shape[1], dtype=_C.int64, device=indices.device)
+        for d in range(indices.shape[0]):
+            found = found * self._sizes[d] + indices[d]
+        return found
+
+    def coalesce(self):
+        """Entries in order, those of one index added."""
+        if self._coalesced:
+            return self
+        if self._nnz() < 2:
+            return SparseCOO.make(self._index[0], self._data, self._sizes, True)
+        unique, inverse = _torch.unique(self.keys(), return_inverse=True)
+        data = self._data
+        summed = _torch.zeros((unique.shape[0], *data.shape[1:]), dtype=data.dtype, device=data.device)
+        if data.dtype == _C.bool:
+            summed = summed.to(_C.int32).index_add(0, inverse, data.to(_C.int32)).bool()
+        else:
+            summed = summed.index_add(0, inverse, data)
+        rows = []
+        for d in reversed(range(self.sparse_dim())):
+            n = max(self._sizes[d], 1)
+            rows.insert(0, unique % n)
+            unique = unique // n
+        indices = _torch.stack(rows) if rows else self._index[0][:, :1]
+        return SparseCOO.make(indices, summed, self._sizes, True)
+
+    def to_dense(self, dtype=None, *, masked_grad=None):
+        data = self._data if dtype is None else self._data.to(dtype)
+        if self.sparse_dim() == 0:
+            return data.sum(0)
+        rest = data.shape[1:]
+        count = 1
+        for n in self._sizes[: self.sparse_dim()]:
+            count *= n
+        flat = _torch.zeros((count, *rest), dtype=data.dtype, device=data.device)
+        if data.dtype == _C.bool:
+            flat = flat.to(_C.int32).index_add(0, self.keys(), data.to(_C.int32)).bool()
+        else:
+            flat = flat.index_add(0, self.keys(), data)
+        return flat.reshape(self._sizes)
+
+    def to_sparse_coo(self):
+        return self
+
+    def sparse_resize_(self, size, sparse_dim, dense_dim):
+        if sparse_dim != self.sparse_dim() or dense_dim != self.dense_dim():
+            raise NotImplementedError("sparse_resize_: the numbers of sparse and dense dimensions cannot change here; make a new tensor")
+        made = SparseCOO.make(self._index[0], self._data, size, self._coalesced)
+        self._sizes = made._sizes
+        return self
+
+    def _text(self):
+        lines = [f"tensor(indices={_indented(self._index[0], 15)},", f"       values={_indented(self._data, 14)},"]
+        last = f"       size={tuple(self._sizes)}, nnz={self._nnz()}"
+        return "\n".join(lines) + f"\n{last}, layout=torch.sparse_coo{self._options()})"
+
+    def __reduce_ex__(self, protocol):
+        from .._utils import _rebuild_sparse_tensor
+
+        return _rebuild_sparse_tensor, (self.layout, (self._index[0], self._data, self._sizes, self._coalesced))
+
+
+def _indented(tensor, margin):
+    return _numbers(tensor).replace("\n", "\n" + " " * margin)
+
+
+class SparseCompressed(Sparse):
+    """CSR and CSC matrices: offsets of rows (columns), indices of columns (rows), values."""
+
+    _kind = "SparseCsrCPU"
+    layout = property(lambda self: _C.sparse_csr if self._by_row else _C.sparse_csc)
+
+    @staticmethod
+    def make(offsets, others, values, size, by_row):
+        return Sparse._made(SparseCompressed, (offsets, others), values, size, _by_row=by_row)
+
+    def _as(self, data):
+        return SparseCompressed.make(*self._index, data, self._sizes, self._by_row)
+
+    def _need(self, by_row, name):
+        if by_row != self._by_row:
+            kind = "row" if by_row else "column"
+            raise RuntimeError(f"{name} expected sparse {kind} compressed tensor layout but got {'SparseCsr' if self._by_row else 'SparseCsc'}")
+
+    def crow_indices(self):
+        self._need(True, "crow_indices")
+        return self._index[0]
+
+    def col_indices(self):
+        self._need(True, "col_indices")
+        return self._index[1]
+
+    def ccol_indices(self):
+        self._need(False, "ccol_indices")
+        return self._index[0]
+
+    def row_indices(self):
+        self._need(False, "row_indices")
+        return self._index[1]
+
+    def sparse_dim(self):
+        return 2
+
+    def dense_dim(self):
+        return self._data.dim() - 1
+
+    def indices(self):
+        raise RuntimeError("indices expected sparse coordinate tensor layout but got SparseCsr")
+
+    def to_sparse_coo(self):
+        offsets, others = self._index
+        counts = offsets[1:] - offsets[:-1]
+        rows = _torch.repeat_interleave(_torch.arange(counts.shape[0], device=offsets.device), counts.to(_C.int64))
+        others = others.to(_C.int64)
+        if self._by_row:
+            return SparseCOO.make(_torch.stack([rows, others]), self._data, self._sizes, True)
+        made = SparseCOO.make(_torch.stack([others, rows]), self._data, self._sizes, False)
+        order = _torch.argsort(made.keys(), stable=True)
+        return SparseCOO.make(made._index[0][:, order], self._data[order], self._sizes, True)
+
+    def _picked(self, dense):
+        return dense[tuple(self._ordered())]
+
+    def _ordered(self):
+        """Rows and columns in the order of the values."""
+        offsets, others = self._index
+        counts = (offsets[1:] - offsets[:-1]).to(_C.int64)
+        rows = _torch.repeat_interleave(_torch.arange(counts.shape[0], device=offsets.device), counts)
+        return (rows, others.to(_C.int64)) if self._by_row else (others.to(_C.int64), rows)
+
+    def to_dense(self, dtype=None, *, masked_grad=None):
+        return SparseCOO.make(_torch.stack(self._ordered()), self._data, self._sizes, False).to_dense(dtype)
+
+    def to_sparse_csr(self, dense_dim=None):
+        return self if self._by_row else compressed(self.to_sparse_coo(), True)
+
+    def to_sparse_csc(self, dense_dim=None):
+        return compressed(self.to_sparse_coo(), False) if self._by_row else self
+
+    def _text(self):
+        names = ("crow_indices", "col_indices") if self._by_row else ("ccol_indices", "row_indices")
+        lines = [f"tensor({names[0]}={_indented(self._index[0], 8 + len(names[0]))},", f"       {names[1]}={_indented(self._index[1], 8 + len(names[1]))},"]
+        lines.append(f"       values={_indented(self._data, 14)}, size={tuple(self._sizes)}, nnz={self._nnz()},")
+        return "\n".join(lines) + f"\n       layout={self.layout}{self._options()})"
+
+    def __reduce_ex__(self, protocol):
+        from .._utils import _rebuild_sparse_tensor
+
+        return _rebuild_sparse_tensor, (self.layout, (*self._index, self._data, self._sizes))
+
+
+def compressed(matrix, by_row):
+    """A COO matrix in compressed form."""
+    if matrix.dim() != 2 or matrix.sparse_dim() != 2:
+        raise NotImplementedError(f"compressed sparse tensors are matrices here, got {matrix.dim()} dimensions, {matrix.sparse_dim()} of them sparse; use sparse_coo")
+    matrix = matrix.coalesce()
+    indices, data = matrix._index[0], matrix._data
+    if not by_row:
+        order = _torch.argsort(indices[1] * matrix._sizes[0] + indices[0], stable=True)
+        indices, data = indices[:, order].flip(0), data[order]
+    count = matrix._sizes[0 if by_row else 1]
+    counts = _torch.bincount(indices[0], minlength=count) if indices.shape[1] else _torch.zeros(count, dtype=_C.int64, device=indices.device)
+    offsets = _torch.cat([_torch.zeros(1, dtype=_C.int64, device=indices.device), counts.cumsum(0)])
+    return SparseCompressed.make(offsets, indices[1], data, matrix._sizes, by_row)
+
+
+def from_dense(dense, sparse_dim=None):
+    """The elements of a dense tensor that are not zero, in its first ``sparse_dim`` dimensions."""
+    count = dense.dim() if sparse_dim is None else sparse_dim
+    if not 0 <= count <= dense.dim() or count == 0 and dense.dim():
+        raise RuntimeError(f"sparse_dim argument must be in range [{min(1, dense.dim())}, {dense.dim()}], but got {count}")
+    mask = dense.detach() != 0
+    if count < dense.dim():
+        mask = mask.flatten(count).any(-1)
+    indices = mask.nonzero().t().contiguous()
+    values = dense[tuple(indices)] if dense.dim() else (dense.reshape(1) if bool(mask) else dense.reshape(1)[:0])
+    return SparseCOO.make(indices, values, dense.shape, True)
