@@ -48,6 +48,7 @@ families! {
     MatMul => include_str!("../../kernels/matmul.cu"),
     Conv => include_str!("../../kernels/conv.cu"),
     ConvFew => include_str!("../../kernels/conv_few.cu"),
+    ConvDepthwise => include_str!("../../kernels/conv_depthwise.cu"),
     Pool => include_str!("../../kernels/pool.cu"),
     Softmax => include_str!("../../kernels/softmax.cu"),
     RowNorm => include_str!("../../kernels/row_norm.cu"),
