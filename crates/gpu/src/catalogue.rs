@@ -7,8 +7,8 @@ use crate::families::attention::{self, flash, flash_hopper, flash_mfma};
 use crate::families::conv::{self, depthwise as conv_depthwise, few as conv_few};
 use crate::families::pointwise::{Form, Formula, Lanes};
 use crate::families::{
-    batch_norm, cross_entropy, foreach, fused, index, linalg, matmul, pooling, recurrent, reduce, row_norm, scan,
-    softmax, sort,
+    batch_norm, cross_entropy, foreach, fused, fused_reduce, index, linalg, matmul, pooling, recurrent, reduce,
+    row_norm, scan, softmax, sort,
 };
 use crate::launch::kernel::{Defines, Family, entries};
 use crate::launch::rows::Rows;
@@ -110,6 +110,10 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
     let mut cases = Vec::new();
     for lanes in [4, 1] {
         cases.push(case(format!("fused, {lanes} lanes"), Family::Fused, fused::example(lanes)));
+        for along in [true, false] {
+            let name = format!("fused sum, {lanes} lanes, along {along}");
+            cases.push(case(name, Family::FusedReduce, fused_reduce::example(along, lanes)));
+        }
     }
     let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
     for dtype in FLOATS {
@@ -304,8 +308,7 @@ pub fn each_apart() -> Vec<Case> {
     let form = attention::Form { dtype: DType::F32, tile: 16, causal: false, mask: 0, dropout: false };
     let few = conv_few::Form { dtype: DType::F32, channels: [3, 6], kernel: [5, 5], flipped: false, slices: 6 };
     let steps = [1, 1];
-    let depthwise =
-        conv_depthwise::Form { dtype: DType::F32, vector: 2, lanes: 32, tile: 8, kernel: [7, 7], steps };
+    let depthwise = conv_depthwise::Form { dtype: DType::F32, vector: 2, lanes: 32, tile: 8, kernel: [7, 7], steps };
     let pooling = pooling::Form { dtype: DType::F32, taps: pooling::Taps::Dense, wide: false, last: true, lanes: 4 };
     let cases = [
         (Family::Softmax, rows.defines().define("LOG", 0)),

@@ -38,7 +38,16 @@ macro_rules! families {
 
 families! {
     Pointwise => concat!(include_str!("../../kernels/row_functions.cu"), include_str!("../../kernels/pointwise.cu")),
-    Fused => concat!(include_str!("../../kernels/row_functions.cu"), include_str!("../../kernels/fused.cu")),
+    Fused => concat!(
+        include_str!("../../kernels/row_functions.cu"),
+        include_str!("../../kernels/fused_parts.cu"),
+        include_str!("../../kernels/fused.cu"),
+    ),
+    FusedReduce => concat!(
+        include_str!("../../kernels/row_functions.cu"),
+        include_str!("../../kernels/fused_parts.cu"),
+        include_str!("../../kernels/fused_reduce.cu"),
+    ),
     Copy => include_str!("../../kernels/copy.cu"),
     Random => include_str!("../../kernels/random.cu"),
     Reduce => include_str!("../../kernels/reduce.cu"),
