@@ -170,12 +170,13 @@ void thread_main() {
 }
 
 // Runs a grid's blocks one after the other.
-template <class F> void launch(unsigned blocks, unsigned block_threads, F kernel) {
-    gridDim = {blocks, 1, 1};
+template <class F> void launch(Three grid, unsigned block_threads, F kernel) {
+    gridDim = grid;
+    unsigned blocks = grid.x * grid.y * grid.z;
     blockDim = {block_threads, 1, 1};
     body = kernel;
     for (unsigned block = 0; block < blocks; block++) {
-        blockIdx = {block, 0, 0};
+        blockIdx = {block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y};
         barriers.clear();
         warps.assign(block_threads / 32, Warp());
         for (Meeting& m : numbered) m = Meeting();

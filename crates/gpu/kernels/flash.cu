@@ -1,11 +1,15 @@
 // Attention on tensor cores, forward and backward, for half types.
 //
-// D: head size rounded up to 32, 64, 96 or 128. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys
+// D: head size rounded up to 32, 64, 96, 128, 160, 192 or 256. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys
 // (gradient by keys and values) of one head, 16 per warp, and walks the other side in steps of STEP. Scores never leave
-// registers: the accumulators of one product have the layout of the next product's first operand. Where products are
+// registers: the accumulators of one product have the layout of the next product's first operand. The block's own rows are
+// fragments in registers (above 128 columns and for warp groups: in shared memory). Where products are
 // asynchronous, a step's scores are multiplied while the softmax of the previous step is computed. No sum uses atomics,
 // so results do not depend on timing. The texts of tensor_cores.cu, which has the products, and of flash_scores.cu
 // precede this one.
+//
+// GRADS: the gradients that the kernel over keys computes, of values (1), keys (2) or both. Accumulators of both take too
+// many registers above 128 columns.
 
 // The grid: heads whose other side fits in the cache together, by tiles of each head, by sets of such heads. Lower tile
 // numbers start first.
@@ -21,6 +25,11 @@
 #endif
 #define TILE(stage, which) (steps_at + ((stage) * 2 + (which)) * (STEP * ROW))
 __device__ inline int after(int stage) { return stage + 1 == STAGES ? 0 : stage + 1; }
+
+#ifndef GRADS
+#define GRADS 3
+#endif
+#define STAGED (WARPGROUP || D > 128)
 
 // Number of steps with keys that a group's queries from `first` on see.
 __device__ inline int steps_of(int first, int steps) {
@@ -64,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     Fragment weights[STEP / 16];
     clear(acc);
     clear(p);
-#if WARPGROUP
+#if STAGED
     const T* mine = q;
 #else
     Fragment mine[D / 16];
@@ -81,25 +90,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
     auto weigh = [&](int n) {
         int at = n * STEP;
 #if DROPOUT
-        u32 kept_bits = kept(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+        u32 kept_bits = kept_by_queries(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2));
 #else
         const u32 kept_bits = 0;
 #endif
-        wait_for_products<1>(p);
 #if MASK
-#pragma unroll
-        for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) p[c][e] = masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale);
-        }
+        Masks masks;
+        masks.load(s, b, h, row, at + t * 2);
+        wait_for_products<1>(p);
+        masks.apply(p, scale);
         const float by = 1;
 #else
-        if (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start)) {
-            hide_unseen(p, s, row, at + t * 2, LOWEST);
-        }
+        wait_for_products<1>(p);
         // The exponential applies the scale.
         const float by = scale;
 #endif
+        if (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start)) {
+            hide_unseen(p, s, row, at + t * 2, LOWEST);
+        }
         float correction[2];
         softmax.weigh(p, by, kept_bits, enlarged, correction);
         hold(p);
@@ -155,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec s, Saved saved, Row* rows, T* dq, u64 d0, u64 d1, u64 d2) {
     extern __shared__ double memory[];
     T* q = tiles_in(memory);
-    T* steps_at = q + (WARPGROUP ? 2 : 1) * BLOCK_ROWS * ROW;
+    T* steps_at = q + (STAGED ? 2 : 1) * BLOCK_ROWS * ROW;
     Row* block_rows = (Row*)(steps_at + STAGES * 2 * STEP * ROW);
     u32 head = HEAD, heads = (u32)s.heads;
     if (head >= (u32)s.batch * heads) return;
@@ -179,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
     Source queries = source(s.q + b * s.q_strides[0] + h * s.q_strides[1], s.q_strides[2], first, s.l, (int)s.d);
     load_rows<BLOCK_ROWS>(q, queries);
     Source incoming_rows = source(grads, saved.dout_strides[2], first, s.l, (int)s.d);
-#if WARPGROUP
+#if STAGED
     const T *mine = q, *incoming = q + BLOCK_ROWS * ROW;
     load_rows<BLOCK_ROWS>(q + BLOCK_ROWS * ROW, incoming_rows);
 #else
@@ -213,7 +221,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
             if (there) rows[head * s.l + (u64)i] = Row{log_sum, sum};
         }
     }
-#if !WARPGROUP
+#if !STAGED
     // Queries and incoming gradients are staged through the same memory.
     Fragment mine[D / 16], incoming[D / 16];
     wait_for_copies<2>();
@@ -245,21 +253,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
     auto weigh = [&](int n) {
         int at = n * STEP;
 #if DROPOUT
-        u32 kept_bits = kept(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+        u32 kept_bits = kept_by_queries(s, (head * s.l + (u64)row) * s.s + (u64)(at + t * 2));
+#endif
+#if MASK
+        Masks masks;
+        masks.load(s, b, h, row, at + t * 2);
 #endif
         wait_for_products<2>(p);
+#if MASK
+        masks.apply(p, scale);
+#endif
 #pragma unroll
         for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
 #if MASK
-                p[c][e] = exp2_fast(masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale) - sums[e / 2].log_sum);
+                p[c][e] = exp2_fast(p[c][e] - sums[e / 2].log_sum);
 #else
                 p[c][e] = exp2_fast(fmaf(p[c][e], scale, -sums[e / 2].log_sum));
 #endif
             }
         }
-        if (!MASK && (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start))) {
+        if (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start)) {
             hide_unseen(p, s, row, at + t * 2, 0.0f);
         }
         hold(p);
@@ -312,7 +327,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s, Saved saved, const Row* rows, T* dk, T* dv, u64 k0, u64 k1, u64 k2, u64 v0, u64 v1, u64 v2) {
     extern __shared__ double memory[];
     T* staged = tiles_in(memory);
-    T* steps_at = staged + (WARPGROUP ? 2 : 1) * BLOCK_ROWS * ROW;
+    T* steps_at = staged + (STAGED ? 2 : 1) * BLOCK_ROWS * ROW;
     Row* step_rows = (Row*)(steps_at + STAGES * 2 * STEP * ROW);
     u32 head = HEAD, kv_heads = (u32)s.kv_heads;
     if (head >= (u32)s.batch * kv_heads) return;
@@ -351,7 +366,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
     Source own_keys = source(s.k + b * s.k_strides[0] + kh * s.k_strides[1], s.k_strides[2], first, s.s, (int)s.d);
     Source own_values = source(s.v + b * s.v_strides[0] + kh * s.v_strides[1], s.v_strides[2], first, s.s, (int)s.d);
     load_rows<BLOCK_ROWS>(staged, own_keys);
-#if WARPGROUP
+#if STAGED
     const T *mine = staged, *value = staged + BLOCK_ROWS * ROW;
     load_rows<BLOCK_ROWS>(staged + BLOCK_ROWS * ROW, own_values);
     load_step(0, 0);
@@ -383,14 +398,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
 #endif
     auto score = [&](int stage) {
         times_transposed(p, mine, TILE(stage, 0));
-        times_transposed(ds, value, TILE(stage, 1));
+        if (GRADS & 2) times_transposed(ds, value, TILE(stage, 1));
     };
     // A step's first query and its head.
     int at = skipped * STEP;
     u32 h = kh * group;
     auto weigh = [&](int stage) {
 #if DROPOUT
-        u32 kept_bits = kept(s, ((b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key, s.s, 1);
+        u32 kept_bits = kept_by_keys(s, ((b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key);
 #endif
         // For two neighbouring queries each.
         const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + stage * STEP) + t;
@@ -438,8 +453,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
         as_operand(by_key, ds);
     };
     auto add = [&](int stage) {
-        accumulate(acc_v, by_value, TILE(stage, 1));
-        accumulate(acc_k, by_key, TILE(stage, 0));
+        if (GRADS & 1) accumulate(acc_v, by_value, TILE(stage, 1));
+        if (GRADS & 2) accumulate(acc_k, by_key, TILE(stage, 0));
     };
     if (steps > 0) {
         int stage = 0;
@@ -465,7 +480,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
         hold(by_value);
         hold(by_key);
     }
-    store_rows(acc_k, (float)s.scale, (float)s.scale, dk + b * k0 + kh * k1, k2, first + warp * 16, s.s, (int)s.d);
-    store_rows(acc_v, 1.0f, 1.0f, dv + b * v0 + kh * v1, v2, first + warp * 16, s.s, (int)s.d);
+    if (GRADS & 2) store_rows(acc_k, (float)s.scale, (float)s.scale, dk + b * k0 + kh * k1, k2, first + warp * 16, s.s, (int)s.d);
+    if (GRADS & 1) store_rows(acc_v, 1.0f, 1.0f, dv + b * v0 + kh * v1, v2, first + warp * 16, s.s, (int)s.d);
 }
 #endif

@@ -64,24 +64,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
             auto weigh = [&](int n, bool edge) {
                 int at = n * STEP;
 #if DROPOUT
-                u32 kept_bits = kept(s, (now.head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+                u32 kept_bits = kept_by_queries(s, (now.head * s.l + (u64)row) * s.s + (u64)(at + t * 2));
 #else
                 const u32 kept_bits = 0;
 #endif
 #if MASK
-#pragma unroll
-                for (int c = 0; c < STEP / 8; c++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) p[c][e] = masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale);
-                }
+                Masks masks;
+                masks.load(s, b, h, row, at + t * 2);
+                wait_for_products<1>(p);
+                masks.apply(p, scale);
                 const float by = 1;
 #else
-                if (edge) {
-                    hide_unseen(p, s, row, at + t * 2, LOWEST);
-                }
+                wait_for_products<1>(p);
                 // The exponential applies the scale.
                 const float by = scale;
 #endif
+                keys.release(tk);
+                tk.next();
+                if (edge) {
+                    hide_unseen(p, s, row, at + t * 2, LOWEST);
+                }
                 softmax.weigh(p, by, kept_bits, enlarged, correction);
                 hold(p);
             };
@@ -104,9 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
                 take_turn();
                 times_transposed<BLOCK_ROWS>(p, queries.at(tq), group, keys.at(tk));
                 pass_turn();
-                wait_for_products<0>(p);
-                keys.release(tk);
-                tk.next();
+                end_products();
                 weigh(own - 1, true);
                 as_operand(weights, p);
                 for (int step = own - 2; step >= 0; step--) {
@@ -116,9 +116,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
                     values.until_full(tv);
                     accumulate(acc, weights, values.at(tv));
                     pass_turn();
-                    wait_for_products<1>(p);
-                    keys.release(tk);
-                    tk.next();
                     weigh(step, false);
                     wait_for_products<0>(acc);
                     hold(weights);
@@ -259,21 +256,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
             auto weigh = [&](int n, bool edge) {
                 int at = n * STEP;
 #if DROPOUT
-                u32 kept_bits = kept(s, (now.head * s.l + (u64)row) * s.s + (u64)(at + t * 2), 1, s.s);
+                u32 kept_bits = kept_by_queries(s, (now.head * s.l + (u64)row) * s.s + (u64)(at + t * 2));
+#endif
+#if MASK
+                Masks masks;
+                masks.load(s, b, h, row, at + t * 2);
 #endif
                 wait_for_products<2>(p);
+#if MASK
+                masks.apply(p, scale);
+#endif
 #pragma unroll
                 for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
                     for (int e = 0; e < 4; e++) {
 #if MASK
-                        p[c][e] = exp2_fast(masked(s, b, h, row + e / 2 * 8, at + c * 8 + t * 2 + e % 2, p[c][e] * scale) - row_sums[e / 2].log_sum);
+                        p[c][e] = exp2_fast(p[c][e] - row_sums[e / 2].log_sum);
 #else
                         p[c][e] = exp2_fast(fmaf(p[c][e], scale, -row_sums[e / 2].log_sum));
 #endif
                     }
                 }
-                if (!MASK && edge) {
+                if (edge) {
                     hide_unseen(p, s, row, at + t * 2, 0.0f);
                 }
                 hold(p);
@@ -418,7 +422,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
             auto add = [&] {
                 int at = step * STEP;
 #if DROPOUT
-                u32 kept_bits = kept(s, (((u64)b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key, s.s, 1);
+                u32 kept_bits = kept_by_keys(s, (((u64)b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key);
 #endif
                 // For two neighbouring queries each.
                 const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + place.place * STEP) + t;

@@ -28,6 +28,55 @@ __device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float 
 #endif
     return x;
 }
+
+// The mask of a thread's step where rows are queries, loaded while the scores are multiplied: truth values or numbers
+// to add. Neighbours come in one load where they are aligned.
+#if MASK == 1
+typedef u8 Mask;
+#else
+typedef T Mask;
+#endif
+struct Masks {
+    Vec<Mask, 2> pairs[STEP / 8][2];
+    // For the queries `row` and `row + 8` and pairs of keys from `first` on.
+    __device__ void load(const Spec& s, u64 b, u64 h, int row, int first) {
+        const u64* strides = s.mask_strides;
+        const Mask* from = (const Mask*)s.mask + b * strides[0] + h * strides[1] + (u64)row * strides[2] + (u64)first * strides[3];
+        bool aligned = strides[3] == 1 && (((u64)s.mask / sizeof(Mask) | strides[0] | strides[1] | strides[2] | s.s) & 1) == 0;
+#pragma unroll
+        for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const Mask* at = from + r * 8 * strides[2] + c * 8 * strides[3];
+                Vec<Mask, 2> pair = {};
+                if (row + r * 8 < (int)s.l && first + c * 8 < (int)s.s) {
+                    if (aligned) {
+                        pair = *(const Vec<Mask, 2>*)at;
+                    } else {
+                        pair.v[0] = at[0];
+                        if (first + c * 8 + 1 < (int)s.s) pair.v[1] = at[strides[3]];
+                    }
+                }
+                pairs[c][r] = pair;
+            }
+        }
+    }
+    // Scores in units of log2.
+    __device__ void apply(float (&p)[STEP / 8][4], float scale) const {
+#pragma unroll
+        for (int c = 0; c < STEP / 8; c++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                Mask m = pairs[c][e / 2].v[e % 2];
+#if MASK == 1
+                p[c][e] = m ? p[c][e] * scale : LOWEST;
+#else
+                p[c][e] = p[c][e] * scale + convert<float>(m) * LOG2E;
+#endif
+            }
+        }
+    }
+};
 #endif
 
 // Keys that query i sees.
@@ -47,15 +96,52 @@ __device__ inline void hide_unseen(float (&p)[STEP / 8][4], const Spec& s, int r
 // A bit per probability of a thread's step: whether dropout keeps it. Fragment c has the words 8 * c columns on, of two
 // neighbouring columns in a row and in the row eight further down. The loop is not unrolled: the code of the random
 // words is long, and neighbours often share one block of words.
-__device__ inline u32 kept(const Spec& s, u64 first, u64 column, u64 row) {
+__device__ inline u32 each_kept(const Spec& s, u64 first, u64 column, u64 row) {
     u32 bits = 0, words[4];
     u64 block = ~0ull;
+    Philox stream = resolved(s.stream);
 #pragma unroll 1
     for (u32 n = 0; n < 4 * STEP / 8; n++) {
         u64 word = first + (n / 4 * 8 + n % 2) * column + (n / 2 % 2 * 8) * row;
-        if (word / 4 != block) philox_block(s.stream, block = word / 4, words);
+        if (word / 4 != block) philox_words(stream, block = word / 4, words);
         u32 at = (u32)word % 4, mine = at == 0 ? words[0] : at == 1 ? words[1] : at == 2 ? words[2] : words[3];
         bits |= (u32)((float)(mine >> 8) * (1.0f / 16777216.0f) >= (float)s.p) << n;
+    }
+    return bits;
+}
+// A bit per word of a block, whether dropout keeps it, of STEP / 8 blocks that lie `apart`.
+__device__ inline u32 blocks_kept(const Spec& s, u64 block, u64 apart) {
+    Philox stream = resolved(s.stream);
+    u32 bits = 0;
+#pragma unroll 2
+    for (u32 c = 0; c < STEP / 8; c++) {
+        u32 words[4];
+        philox_words(stream, block + c * apart, words);
+#pragma unroll
+        for (u32 n = 0; n < 4; n++) bits |= (u32)((float)(words[n] >> 8) * (1.0f / 16777216.0f) >= (float)s.p) << (c * 4 + n);
+    }
+    return bits;
+}
+
+// The bits where rows are queries, from the word of a thread's first probability on. Four neighbouring words of a row
+// belong to two threads: the first draws those of its row, the second those of the row eight further down.
+__device__ inline u32 kept_by_queries(const Spec& s, u64 first) {
+    if (s.s % 4 != 0) return each_kept(s, first, 1, s.s);
+    bool second = threadIdx.x & 1;
+    u32 mine = blocks_kept(s, (first + (second ? 8 * s.s - 2 : 0)) / 4, 2), other = __shfl_xor_sync(FULL_WARP, mine, 1);
+    return second ? (other >> 2 & 0x33333333u) | (mine & 0xccccccccu) : (mine & 0x33333333u) | (other & 0x33333333u) << 2;
+}
+
+// The bits where rows are keys. Four neighbouring words belong to four threads; each draws those of one of its four
+// probabilities in a fragment.
+__device__ inline u32 kept_by_keys(const Spec& s, u64 first) {
+    if (s.s % 4 != 0) return each_kept(s, first, s.s, 1);
+    u32 own = threadIdx.x / 4 % 4, bits = 0;
+    u32 mine = blocks_kept(s, (first - own + own % 2 * s.s + own / 2 * 8) / 4, 2 * s.s);
+#pragma unroll
+    for (u32 n = 0; n < 4; n++) {
+        u32 drawn = n == 0 ? mine : __shfl_xor_sync(FULL_WARP, mine, 4 * n);
+        bits |= (drawn >> own & 0x11111111u) << (own ^ n);
     }
     return bits;
 }

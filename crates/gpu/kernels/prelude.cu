@@ -221,13 +221,18 @@ template <class Op, int THREADS, class A> __device__ inline A group_reduce(A a, 
 
 struct Philox { u64 seed; u64 offset; };
 
-__device__ inline void philox_block(Philox stream, u64 index, u32 (&c)[4]) {
-    // In a recorded step `seed` is the address of the seed and offset of the current replay.
+// The stream's own seed and offset. In a recorded step `seed` is the address of those of the current replay.
+__device__ inline Philox resolved(Philox stream) {
     if (stream.offset >> 63) {
         const u64* start = (const u64*)stream.seed;
         stream.offset = (stream.offset & ~(1ull << 63)) + start[1];
         stream.seed = start[0];
     }
+    return stream;
+}
+
+// Four words of a resolved stream.
+__device__ inline void philox_words(const Philox& stream, u64 index, u32 (&c)[4]) {
     u64 counter = stream.offset + index;
     u32 c0 = (u32)counter, c1 = (u32)(counter >> 32), c2 = 0, c3 = 0;
     u32 k0 = (u32)stream.seed, k1 = (u32)(stream.seed >> 32);
@@ -244,3 +249,5 @@ __device__ inline void philox_block(Philox stream, u64 index, u32 (&c)[4]) {
     }
     c[0] = c0, c[1] = c1, c[2] = c2, c[3] = c3;
 }
+
+__device__ inline void philox_block(const Philox& stream, u64 index, u32 (&c)[4]) { philox_words(resolved(stream), index, c); }

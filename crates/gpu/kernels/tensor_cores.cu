@@ -14,6 +14,7 @@
 #define THREADS (WARPS * 32)
 #define BLOCK_ROWS (WARPS * 16)
 
+#ifndef EMULATED
 __device__ inline void copy_async(T* to, const T* from, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
 }
@@ -24,6 +25,20 @@ template <class A> __device__ inline void copy_row(A* to, const A* from, bool th
 }
 __device__ inline void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ inline void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+
+// Four matrices of 8 by 8, by the addresses of their rows; lanes have two neighbours of a row, or of a column.
+__device__ inline void read_matrices(Fragment& f, u32 at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
+}
+__device__ inline void read_transposed(Fragment& f, u32 at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
+}
+
+__device__ inline void multiply(float (&c)[4], const Fragment& a, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." MMA_DTYPE "." MMA_DTYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#endif
 
 // The address of an element in a tile (a multiple of 8 columns). For wgmma the 16-byte pieces of a row's 128 bytes are
 // swizzled by the row's number, so that neighbouring rows are in different banks.
@@ -43,7 +58,7 @@ struct Source {
 };
 
 // A thread keeps its column and advances by rows.
-#define CHUNKS (D <= 32 ? 4 : D <= 64 ? 8 : 16)
+#define CHUNKS (D <= 32 ? 4 : D <= 64 ? 8 : D <= 128 ? 16 : 32)
 #define DOWN (THREADS / CHUNKS)
 
 __device__ inline Source source(const T* head, u64 stride, int first, int count, int d) {
@@ -67,8 +82,7 @@ template <int ROWS> __device__ inline void load_rows(T* tile, Source& s) {
 // A 16 by 16 piece as a first operand: rows of the tile are its rows.
 __device__ inline void load_a(Fragment& f, const T* tile, int row, int column) {
     int lane = threadIdx.x % 32;
-    u32 at = shared_address(place(tile, row + lane % 16, column + lane / 16 * 8));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
+    read_matrices(f, shared_address(place(tile, row + lane % 16, column + lane / 16 * 8)));
 }
 
 #if WARPGROUP
@@ -103,20 +117,13 @@ template <int LEFT, class A> __device__ inline void wait_for_products(A&) {}
 // Two neighbouring second operands of 16 by 8 whose columns are rows of the tile (a product with its transpose).
 __device__ inline void load_b(Fragment& f, const T* tile, int row, int column) {
     int lane = threadIdx.x % 32;
-    u32 at = shared_address(tile + (row + lane % 8 + lane / 16 * 8) * ROW + column + lane / 8 % 2 * 8);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
+    read_matrices(f, shared_address(tile + (row + lane % 8 + lane / 16 * 8) * ROW + column + lane / 8 % 2 * 8));
 }
 
 // The same whose rows are rows of the tile.
 __device__ inline void load_b_rows(Fragment& f, const T* tile, int row, int column) {
     int lane = threadIdx.x % 32;
-    u32 at = shared_address(tile + (row + lane % 16) * ROW + column + lane / 16 * 8);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3]) : "r"(at));
-}
-
-__device__ inline void multiply(float (&c)[4], const Fragment& a, u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." MMA_DTYPE "." MMA_DTYPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    read_transposed(f, shared_address(tile + (row + lane % 16) * ROW + column + lane / 16 * 8));
 }
 
 // c = 16 rows (already fragments, one per 16 columns) times STEP rows of a tile.
@@ -130,6 +137,23 @@ __device__ inline void times_transposed(float (&c)[STEP / 8][4], const Fragment 
             load_b(b, tile, n * 16, k * 16);
             multiply(c[2 * n], a[k], b[0], b[1]);
             multiply(c[2 * n + 1], a[k], b[2], b[3]);
+        }
+    }
+}
+
+// The same with the warp's rows in shared memory, for heads whose fragments registers do not hold.
+__device__ inline void times_transposed(float (&c)[STEP / 8][4], const T* rows, const T* tile) {
+    clear(c);
+#pragma unroll 4
+    for (int k = 0; k < D / 16; k++) {
+        Fragment a;
+        load_a(a, rows, threadIdx.x / 32 * 16, k * 16);
+#pragma unroll
+        for (int n = 0; n < STEP / 16; n++) {
+            Fragment b;
+            load_b(b, tile, n * 16, k * 16);
+            multiply(c[2 * n], a, b[0], b[1]);
+            multiply(c[2 * n + 1], a, b[2], b[3]);
         }
     }
 }

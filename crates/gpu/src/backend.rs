@@ -162,6 +162,7 @@ impl Backend for GpuBackend {
     fn prepare(&self, call: &Call<View>) -> Result<bool> {
         match call {
             Call::Fused(c) => self.0.prepare_fused(c),
+            Call::FusedReduce(c) => self.0.prepare_fused_reduce(c),
             _ => Ok(true),
         }
     }
@@ -205,6 +206,7 @@ impl Backend for GpuBackend {
             Call::PointwiseGrad(c) => gpu.pointwise_grad(c.op, c.wrt, c.compute, c.values, &c.params, c.out)?,
             Call::Select(c) => gpu.select(c.condition, c.a, c.b, c.out)?,
             Call::Fused(c) => return gpu.fused(c).map(Outcome::from),
+            Call::FusedReduce(c) => return gpu.fused_reduce(c).map(Outcome::from),
             Call::Dropout(c) => gpu.dropout(c.x, c.p, c.stream, c.out)?,
             Call::Reduce(c) => gpu.reduce(c.op, c.x, &c.reduced, c.out)?,
             Call::ArgReduce(c) => gpu.arg_reduce(c.op, c.x, c.dim, c.values, c.indices)?,

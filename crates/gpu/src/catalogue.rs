@@ -4,11 +4,11 @@
 use crate::comm::{collectives, shared_memory};
 use crate::device::capture;
 use crate::families::attention::{self, flash, flash_hopper, flash_mfma};
-use crate::families::conv::{self, few as conv_few};
+use crate::families::conv::{self, depthwise as conv_depthwise, few as conv_few};
 use crate::families::pointwise::{Form, Formula, Lanes};
 use crate::families::{
-    batch_norm, cross_entropy, foreach, fused, index, linalg, matmul, pooling, recurrent, reduce, row_norm, scan,
-    softmax, sort,
+    batch_norm, cross_entropy, foreach, fused, fused_reduce, index, linalg, matmul, pooling, recurrent, reduce,
+    row_norm, scan, softmax, sort,
 };
 use crate::launch::kernel::{Defines, Family, entries};
 use crate::launch::rows::Rows;
@@ -110,6 +110,10 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
     let mut cases = Vec::new();
     for lanes in [4, 1] {
         cases.push(case(format!("fused, {lanes} lanes"), Family::Fused, fused::example(lanes)));
+        for along in [true, false] {
+            let name = format!("fused sum, {lanes} lanes, along {along}");
+            cases.push(case(name, Family::FusedReduce, fused_reduce::example(along, lanes)));
+        }
     }
     let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
     for dtype in FLOATS {
@@ -150,6 +154,12 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             let form = conv_few::Form { dtype, channels: [3, 6], kernel: [5, 4], flipped, slices };
             add(format!("conv few {part} {dtype}"), Family::ConvFew, form.defines(part));
         }
+        for (part, vector, lanes, tile) in
+            [("ARRANGE", 1, 32, 8), ("CORRELATE", 2, 16, 7), ("SPREAD", 2, 32, 4), ("WEIGHT", 1, 32, 8)]
+        {
+            let form = conv_depthwise::Form { dtype, vector, lanes, tile, kernel: [7, 5], steps: [1 + vector % 2, 1] };
+            add(format!("conv depthwise {part} {dtype}"), Family::ConvDepthwise, form.defines(part));
+        }
         for (taps, last, lanes) in [
             (pooling::Taps::Dense, true, 16 / dtype.size() as u16),
             (pooling::Taps::Adaptive, false, 1),
@@ -168,8 +178,14 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             for d in [64, 128] {
                 let form = attention::Form { dtype, tile: 0, causal: d == 64, mask: (d % 3) as u16, dropout: d == 128 };
                 for (part, rows) in flash::Part::ALL.into_iter().flat_map(|part| [(part, 64), (part, 65)]) {
-                    let shape = flash::Shape::new(part, rows, d, capability);
+                    let shape = flash::Shape::new(part, rows, d, capability, 227 << 10);
                     add(format!("flash {part:?} {d} {dtype} {rows}"), Family::Flash, shape.defines(form));
+                }
+                // Heads that need twice the registers.
+                let large = if d == 64 { 160 } else { 256 };
+                let shape = |part| flash::Shape::new(part, 65, large, capability, 227 << 10);
+                for shape in flash::Part::ALL.into_iter().flat_map(|part| shape(part).all()) {
+                    add(format!("flash {shape:?} {dtype}"), Family::Flash, shape.defines(form));
                 }
                 // Rows for which three groups or four do the forward pass.
                 let plain = attention::Form { mask: 0, dropout: false, ..form };
@@ -291,6 +307,8 @@ pub fn each_apart() -> Vec<Case> {
     let share = batch_norm::Share { lanes: 8, channels: 1, across: false, wide: false };
     let form = attention::Form { dtype: DType::F32, tile: 16, causal: false, mask: 0, dropout: false };
     let few = conv_few::Form { dtype: DType::F32, channels: [3, 6], kernel: [5, 5], flipped: false, slices: 6 };
+    let steps = [1, 1];
+    let depthwise = conv_depthwise::Form { dtype: DType::F32, vector: 2, lanes: 32, tile: 8, kernel: [7, 7], steps };
     let pooling = pooling::Form { dtype: DType::F32, taps: pooling::Taps::Dense, wide: false, last: true, lanes: 4 };
     let cases = [
         (Family::Softmax, rows.defines().define("LOG", 0)),
@@ -307,6 +325,7 @@ pub fn each_apart() -> Vec<Case> {
         (Family::Conv, conv::defines("UNFOLD", DType::F32)),
         (Family::Conv, conv::defines("DIRECT", DType::F32)),
         (Family::ConvFew, few.defines("WEIGHT")),
+        (Family::ConvDepthwise, depthwise.defines("WEIGHT")),
         (Family::Pool, pooling.defines()),
         (Family::Index, index::defines("NONZERO").dtype("T", DType::F32)),
     ];

@@ -1,8 +1,8 @@
-//! Runs kernels with producer and consumer warps on an emulated multiprocessor (`emulator/`). Needs a C++ compiler, but
+//! Runs attention's kernels for tensor cores, also those with producer and consumer warps, on an emulated multiprocessor (`emulator/`). Needs a C++ compiler, but
 //! no GPU.
 
 use crate::families::attention::Form;
-use crate::families::attention::flash::Part;
+use crate::families::attention::flash::{self, Part};
 use crate::families::attention::flash_hopper::Shape;
 use rushlight_core::DType;
 use std::path::Path;
@@ -22,6 +22,18 @@ fn source(shape: Shape, form: Form) -> String {
         "#include \"attention.h\"\n",
     ];
     shape.defines(form).program("#include \"instructions.h\"", &texts)
+}
+
+/// The same of a kernel for products of single warps.
+fn warp_source(shape: flash::Shape, form: Form) -> String {
+    let texts = [
+        include_str!("../kernels/fragments.cu"),
+        include_str!("../kernels/tensor_cores.cu"),
+        include_str!("../kernels/flash_scores.cu"),
+        include_str!("../kernels/flash.cu"),
+        "#include \"attention.h\"\n",
+    ];
+    shape.defines(form).program("#include \"warp_instructions.h\"", &texts)
 }
 
 /// The error, if any.
@@ -61,17 +73,29 @@ fn attention_on_an_emulated_multiprocessor() {
         (Part::Keys, 128, 1024, bf16, true, 0, false),
         (Part::Keys, 128, 1024, bf16, false, 2, false),
     ];
+    let mut programs: Vec<(String, String)> = Vec::new();
+    for (part, d, rows, dtype, causal, mask, dropout) in cases {
+        let form = Form { dtype, tile: 0, causal, mask, dropout };
+        let name = format!("{part:?}_{d}_{rows}_{dtype}_{causal}_{mask}_{dropout}");
+        programs.push((name, source(Shape::new(part, d, rows, form), form)));
+    }
+    // Products of single warps; heads too large for registers to hold their rows.
+    for (part, d, dtype, causal, mask) in
+        [(Part::Forward, 256, bf16, true, 0), (Part::Queries, 256, f16, false, 1), (Part::Keys, 192, bf16, true, 0)]
+    {
+        let form = Form { dtype, tile: 0, causal, mask, dropout: true };
+        for (n, shape) in flash::Shape::new(part, 65, d, (9, 0), 227 << 10).all().enumerate() {
+            programs.push((format!("{part:?}_{d}_{n}"), warp_source(shape, form)));
+        }
+    }
     let directory = std::env::temp_dir().join(format!("rushlight-emulated-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
             scope.spawn(|| {
-                while let Some(&(part, d, rows, dtype, causal, mask, dropout)) = cases.get(next.fetch_add(1, Relaxed)) {
-                    let form = Form { dtype, tile: 0, causal, mask, dropout };
-                    let shape = Shape::new(part, d, rows, form);
-                    let name = format!("{part:?}_{d}_{rows}_{dtype}_{causal}_{mask}_{dropout}");
-                    if let Err(e) = run(&directory, &name, &source(shape, form)) {
+                while let Some((name, text)) = programs.get(next.fetch_add(1, Relaxed)) {
+                    if let Err(e) = run(&directory, name, text) {
                         wrong.lock().unwrap().push(e);
                     }
                 }

@@ -93,10 +93,14 @@ impl EmbeddingBag {
                     )));
                 }
             }
-            let bounds = self.bounds(name, indices, offsets)?;
+            let bounds = match (indices.shape(), offsets) {
+                (&[_, length], None) if length > 0 => None,
+                _ => Some(self.bounds(name, indices, offsets)?),
+            };
             if let Some(max_norm) = self.max_norm {
                 renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within(name))?;
             }
+            let Some(bounds) = bounds else { return self.even_bags(name, indices, per_sample_weights) };
             let bags = bounds.len() - 1;
             let owner: Vec<i64> =
                 bounds.windows(2).enumerate().flat_map(|(i, b)| vec![i as i64; b[1] - b[0]]).collect();
@@ -128,6 +132,32 @@ impl EmbeddingBag {
                 }
             }
         })
+    }
+
+    /// The output for bags of one length: no sizes are read, so a step with it can be captured.
+    fn even_bags(&self, name: &str, indices: &Tensor, scale: Option<&Tensor>) -> Result<Tensor> {
+        let mut rows = self.weight.embedding(indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
+        if let Some(scale) = scale {
+            rows = rows.mul(&scale.unsqueeze(-1)?)?;
+        }
+        let kept = self.padding_idx.map(|padding| indices.ne(padding as i64)).transpose()?;
+        if let Some(kept) = &kept {
+            let none = if self.mode == BagMode::Max { f64::NEG_INFINITY } else { 0.0 };
+            rows = rows.masked_fill(&kept.logical_not()?.unsqueeze(-1)?, none)?;
+        }
+        match (self.mode, kept) {
+            (BagMode::Sum, _) => rows.sum(1),
+            (BagMode::Mean, None) => rows.mean(1),
+            (BagMode::Mean, Some(kept)) => {
+                let counts = kept.to_dtype(rows.dtype())?.sum_dims(1, true)?.clamp_min(1)?;
+                rows.sum(1)?.div(&counts)
+            }
+            (BagMode::Max, None) => Ok(rows.max_dim(1, false)?.0),
+            (BagMode::Max, Some(kept)) => {
+                let empty = kept.to_dtype(DType::F32)?.sum_dims(1, true)?.eq(0)?;
+                rows.max_dim(1, false)?.0.masked_fill(&empty, 0.0)
+            }
+        }
     }
 
     /// Where the bags begin in the flat indices, and the end of the last.

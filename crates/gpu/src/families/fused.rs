@@ -18,31 +18,58 @@ const THREADS: usize = 128;
 const NUMBERS: usize = 32;
 const PARAMS: usize = 32;
 
+/// Matches `FusedArguments` in `fused_parts.cu`.
 #[repr(C)]
-struct Arguments {
+pub(super) struct Arguments {
     inputs: [u64; MAX_INPUTS],
     outputs: [u64; MAX_OUTPUTS],
     numbers: [u64; NUMBERS],
     params: [f64; PARAMS],
 }
 
+impl Arguments {
+    /// `None` if there are more numbers than a kernel takes.
+    pub fn new(text: &Text, inputs: &[View], outputs: &[u64]) -> Option<Self> {
+        if text.numbers.len() > NUMBERS || text.params.len() > PARAMS {
+            return None;
+        }
+        let mut arguments = Arguments {
+            inputs: [0; MAX_INPUTS],
+            outputs: [0; MAX_OUTPUTS],
+            numbers: [0; NUMBERS],
+            params: [0.0; PARAMS],
+        };
+        for (to, x) in arguments.inputs.iter_mut().zip(inputs) {
+            *to = x.ptr() as u64;
+        }
+        for (to, out) in arguments.outputs.iter_mut().zip(outputs) {
+            *to = *out;
+        }
+        for (to, (value, dtype)) in arguments.numbers.iter_mut().zip(&text.numbers) {
+            *to = number(*value, *dtype);
+        }
+        arguments.params[..text.params.len()].copy_from_slice(&text.params);
+        Some(arguments)
+    }
+}
+
 /// The text of a kernel, and the values it takes as arguments.
-struct Text {
-    rows: String,
-    parameters: String,
-    steps: String,
+pub(super) struct Text {
+    pub rows: String,
+    pub parameters: String,
+    pub steps: String,
     numbers: Vec<(Scalar, DType)>,
     params: Vec<f64>,
 }
 
 /// The dtype that a kernel computes in: that of its rows.
-fn compute(of: &Steps) -> DType {
+pub(super) fn compute(of: &Steps) -> DType {
     let row = |step: &&Step| matches!(step.op, StepOp::Row(_) | StepOp::Derivative(..));
     of.steps.iter().find(row).map_or(DType::F32, |step| step.compute)
 }
 
 impl Text {
-    fn new(of: &Steps) -> Self {
+    pub fn new(of: &Steps) -> Self {
         let mut text = Self {
             rows: String::new(),
             parameters: String::new(),
@@ -188,9 +215,8 @@ impl<const N: usize> Prepared<N> {
     /// `None` if the call has more numbers than a kernel takes.
     fn new(gpu: &Gpu, c: &call::Fused<View>) -> Result<Option<Self>> {
         let (text, out) = (Text::new(&c.of), c.outs[0]);
-        if text.numbers.len() > NUMBERS || text.params.len() > PARAMS {
-            return Ok(None);
-        }
+        let outputs: Vec<u64> = c.outs.iter().map(|out| out.ptr() as u64).collect();
+        let Some(arguments) = Arguments::new(&text, &c.inputs, &outputs) else { return Ok(None) };
         let views: Vec<View> = c.outs.iter().chain(&c.inputs).copied().collect();
         let none: [usize; 0] = [];
         let strides: [&[usize]; N] = std::array::from_fn(|k| views.get(k).map_or(&none[..], |v| v.strides()));
@@ -226,22 +252,6 @@ impl<const N: usize> Prepared<N> {
         let walk = Walk { lanes, modes, one_loop: loops.len() == 1, wide, operands: N };
         let dtypes: Vec<DType> = c.inputs.iter().map(|x| x.dtype()).collect();
         let function = kernel(gpu, &c.of, &text, &dtypes, &walk)?;
-        let mut arguments = Arguments {
-            inputs: [0; MAX_INPUTS],
-            outputs: [0; MAX_OUTPUTS],
-            numbers: [0; NUMBERS],
-            params: [0.0; PARAMS],
-        };
-        for (to, x) in arguments.inputs.iter_mut().zip(&c.inputs) {
-            *to = x.ptr() as u64;
-        }
-        for (to, out) in arguments.outputs.iter_mut().zip(&c.outs) {
-            *to = out.ptr() as u64;
-        }
-        for (to, (value, dtype)) in arguments.numbers.iter_mut().zip(&text.numbers) {
-            *to = number(*value, *dtype);
-        }
-        arguments.params[..text.params.len()].copy_from_slice(&text.params);
         let count = out.numel() / lanes;
         let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
         Ok(Some(Self { function, grid, nest: Nest::new(&loops)?, arguments, count }))

@@ -8,6 +8,7 @@ pub(crate) mod copy;
 pub(crate) mod cross_entropy;
 pub(crate) mod foreach;
 pub(crate) mod fused;
+pub(crate) mod fused_reduce;
 pub(crate) mod index;
 pub(crate) mod linalg;
 pub(crate) mod matmul;

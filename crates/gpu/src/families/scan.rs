@@ -9,6 +9,12 @@ use rushlight_core::{DType, Dims, Error, Result, View};
 const THREADS: usize = 256;
 /// Number of lines from which each gets its own thread.
 const MANY_LINES: usize = 2048;
+/// Elements that a block scans at a time, `TILE` in `scan.cu`.
+const TILE: usize = 2048;
+/// Bytes of a `Carry` in `scan.cu`.
+const CARRY: usize = 16;
+/// Blocks per multiprocessor that share long lines.
+const BLOCKS: usize = 4;
 
 /// Size and strides along a dimension, and the shape and strides of the other dimensions. A zero-dim tensor is one line
 /// of one element.
@@ -48,9 +54,36 @@ impl Gpu {
         let nest = Nest::new(&loops)?;
         let (from, to, at) = (x.ptr() as u64, out.ptr() as u64, indices.map_or(0, |i| i.ptr() as u64));
         let [x_step, out_step, index_step] = steps;
-        let blocks = if per_thread { count.div_ceil(THREADS) } else { count };
+        let (chunk, chunks) = if per_thread { (length, 1) } else { self.scan_chunks(length, count) };
+        let blocks = if per_thread { count.div_ceil(THREADS) } else { count * chunks };
+        let scratch = if chunks > 1 { Some(self.scratch(blocks * CARRY)?) } else { None };
+        let carries = scratch.as_ref().map_or(0, |s| s.ptr);
+        if chunks > 1 {
+            let kernel = |entry| {
+                let key = Key::new(Family::Scan, entry, [code, x.dtype() as u16, out.dtype() as u16, 0, wide as u16]);
+                self.function(key, || defines(code, x.dtype(), out.dtype(), false, wide))
+            };
+            let function = kernel("scan_chunks")?;
+            let grid = Grid::line(blocks, THREADS)?;
+            launch!(self, function, grid; nest, from, length, x_step, carries, chunk, chunks)?;
+            let function = kernel("scan_carries")?;
+            launch!(self, function, Grid::line(count, THREADS)?; carries, chunks)?;
+        }
         let grid = Grid::line(blocks, THREADS)?;
-        launch!(self, function, grid; nest, from, to, at, count, length, x_step, out_step, index_step)
+        launch!(
+            self, function, grid;
+            nest, from, to, at, count, length, x_step, out_step, index_step, carries, chunk, chunks
+        )
+    }
+
+    /// Elements of a chunk, and chunks of a line: one, unless lines are too few to keep the device busy.
+    fn scan_chunks(&self, length: usize, lines: usize) -> (usize, usize) {
+        let parts = (BLOCKS * self.properties.multiprocessors) / lines.max(1);
+        if parts < 2 || length < 4 * TILE {
+            return (length, 1);
+        }
+        let chunk = length.div_ceil(parts).next_multiple_of(TILE);
+        (chunk, length.div_ceil(chunk))
     }
 }
 

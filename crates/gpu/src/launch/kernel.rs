@@ -38,7 +38,16 @@ macro_rules! families {
 
 families! {
     Pointwise => concat!(include_str!("../../kernels/row_functions.cu"), include_str!("../../kernels/pointwise.cu")),
-    Fused => concat!(include_str!("../../kernels/row_functions.cu"), include_str!("../../kernels/fused.cu")),
+    Fused => concat!(
+        include_str!("../../kernels/row_functions.cu"),
+        include_str!("../../kernels/fused_parts.cu"),
+        include_str!("../../kernels/fused.cu"),
+    ),
+    FusedReduce => concat!(
+        include_str!("../../kernels/row_functions.cu"),
+        include_str!("../../kernels/fused_parts.cu"),
+        include_str!("../../kernels/fused_reduce.cu"),
+    ),
     Copy => include_str!("../../kernels/copy.cu"),
     Random => include_str!("../../kernels/random.cu"),
     Reduce => include_str!("../../kernels/reduce.cu"),
@@ -48,6 +57,7 @@ families! {
     MatMul => include_str!("../../kernels/matmul.cu"),
     Conv => include_str!("../../kernels/conv.cu"),
     ConvFew => include_str!("../../kernels/conv_few.cu"),
+    ConvDepthwise => include_str!("../../kernels/conv_depthwise.cu"),
     Pool => include_str!("../../kernels/pool.cu"),
     Softmax => include_str!("../../kernels/softmax.cu"),
     RowNorm => include_str!("../../kernels/row_norm.cu"),

@@ -25,7 +25,7 @@ impl Better {
             return None;
         }
         let better = passes::optimize(program).ok()?;
-        if !better.calls().iter().any(|call| matches!(call, Call::Fused(_))) {
+        if !better.calls().iter().any(|call| matches!(call, Call::Fused(_) | Call::FusedReduce(_))) {
             return None;
         }
         let storage = |buffer: usize| {
@@ -40,7 +40,7 @@ impl Better {
     /// Whether all kernels are compiled; starts their compilation.
     pub fn is_ready(&self, backend: &'static dyn Backend) -> Result<bool> {
         let mut ready = true;
-        for call in self.program.calls().iter().filter(|call| matches!(call, Call::Fused(_))) {
+        for call in self.program.calls().iter().filter(|call| matches!(call, Call::Fused(_) | Call::FusedReduce(_))) {
             ready &= backend.prepare(&self.views(call))?;
         }
         Ok(ready)

@@ -21,8 +21,8 @@ pub struct Unique {
 struct Runs {
     /// Where runs start.
     starts: Tensor,
-    /// For each element the number of its run.
-    run_of: Tensor,
+    /// Whether each element starts a run.
+    is_start: Tensor,
 }
 
 impl Runs {
@@ -30,12 +30,17 @@ impl Runs {
         let n = x.numel();
         if n == 0 {
             let none = Tensor::zeros_with([0], (DType::I64, x.device()))?;
-            return Ok(Runs { starts: none.clone(), run_of: none });
+            return Ok(Runs { starts: none.clone(), is_start: none });
         }
         let first = Tensor::full_with([1], true, (DType::Bool, x.device()))?;
         let changes = x.narrow(0, 1, n - 1)?.ne(&x.narrow(0, 0, n - 1)?)?;
         let is_start = crate::cat(&[&first, &changes], 0)?;
-        Ok(Runs { starts: is_start.nonzero()?.select(1, 0)?.contiguous()?, run_of: is_start.cumsum(0)?.sub(1)? })
+        Ok(Runs { starts: is_start.nonzero()?.select(1, 0)?.contiguous()?, is_start })
+    }
+
+    /// For each element the number of its run.
+    fn numbers(&self) -> Result<Tensor> {
+        self.is_start.cumsum(0)?.sub(1)
     }
 
     fn lengths(&self, n: usize) -> Result<Tensor> {
@@ -67,8 +72,9 @@ impl Tensor {
         self.picked("unique", || {
             let (sorted, order) = self.reshape([-1isize])?.sort(0, false)?;
             let runs = Runs::of(&sorted)?;
-            let inverse = runs.run_of.zeros_like()?;
-            inverse.scatter_(0, &order, &runs.run_of)?;
+            let numbers = runs.numbers()?;
+            let inverse = numbers.zeros_like()?;
+            inverse.scatter_(0, &order, &numbers)?;
             Ok(Unique {
                 values: sorted.index_select(0, &runs.starts)?,
                 inverse: inverse.reshape(self.shape())?,
@@ -128,12 +134,13 @@ impl Tensor {
             if among_all {
                 let (sorted, order) = numbers.sort(0, false)?;
                 runs = Runs::of(&sorted)?;
-                inverse = runs.run_of.zeros_like()?;
-                inverse.scatter_(0, &order, &runs.run_of)?;
+                let numbers = runs.numbers()?;
+                inverse = numbers.zeros_like()?;
+                inverse.scatter_(0, &order, &numbers)?;
                 firsts = order.index_select(0, &runs.starts)?;
             } else {
                 runs = Runs::of(&numbers)?;
-                (firsts, inverse) = (runs.starts.clone(), runs.run_of.clone());
+                (firsts, inverse) = (runs.starts.clone(), runs.numbers()?);
             }
             // The dimension is outermost in memory, as in PyTorch.
             let values = self.movedim([dim], [0])?.index_select(0, &firsts)?.movedim([0], [dim])?;
@@ -187,7 +194,7 @@ impl Tensor {
             let runs = Runs::of(&flat)?;
             Ok(Unique {
                 values: flat.index_select(0, &runs.starts)?,
-                inverse: runs.run_of.reshape(self.shape())?,
+                inverse: runs.numbers()?.reshape(self.shape())?,
                 counts: runs.lengths(self.numel())?,
             })
         })

@@ -178,6 +178,41 @@ fn residual_blocks() -> Result<()> {
     })
 }
 
+/// One input channel per output channel, channels innermost: all channel counts, strides, dilations and paddings.
+#[test]
+fn depthwise_convolutions() -> Result<()> {
+    let _turn = turn();
+    // Batch, channels, height, width, kernel's height and width, stride, padding, dilation.
+    for (i, [n, c, h, w, kh, kw, stride, padding, dilation]) in [
+        [2, 32, 9, 14, 7, 7, 1, 3, 1],
+        [3, 6, 11, 10, 3, 3, 1, 1, 1],
+        [2, 5, 8, 13, 3, 5, 2, 2, 1],
+        [1, 66, 12, 7, 5, 3, 1, 6, 2],
+        [2, 64, 10, 9, 3, 3, 2, 1, 2],
+        [2, 4, 5, 30, 1, 13, 1, 0, 1],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (x, w, b) = (randn(&[n, h, w, c])?, randn(&[c, 1, kh, kw])?, randn(&[c])?);
+        let options = ConvOptions::default().stride(stride).padding(padding).dilation(dilation).groups(c);
+        for dtype in [DType::F32, [DType::BF16, DType::F16, DType::F64][i % 3]] {
+            let most = match dtype {
+                DType::F64 => 1e-12,
+                DType::F32 => 1e-5,
+                _ => 2e-2,
+            };
+            let [x, w, b] = [x.to_dtype(dtype)?, w.to_dtype(dtype)?, b.to_dtype(dtype)?];
+            learn(&format!("depthwise {i}, {dtype}"), most, &[&x, &w, &b], |t| {
+                let y = images(&t[0])?.conv2d(&t[1], Some(&t[2]), options)?;
+                assert_eq!(y.strides()[1], 1, "channels are innermost");
+                Ok(y)
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// Gradients of a ReLU large enough to be deferred: after a batch norm, after a sum, and after neither.
 #[test]
 fn gradients_of_large_relus() -> Result<()> {

@@ -45,39 +45,66 @@ def embedding_bag(
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences.")
-        bags, length = input.shape
-        owner = _torch.arange(bags, device=input.device).repeat_interleave(length)
+        bags = input.shape[0]
     elif input.dim() == 1:
         if offsets is None or offsets.dim() != 1:
             given = "None" if offsets is None else f"a Tensor of dimension {offsets.dim()}"
             raise ValueError(f"offsets has to be a 1D Tensor but got {given}")
-        bags, owner = _owners(offsets, input.shape[0], include_last_offset, input.device)
+        if input.device.type == "cpu" or offsets.numel() == 0:
+            bags, owner = _owners(offsets, input.shape[0], include_last_offset, input.device)
+        else:
+            bags, owner = _owners_on_device(offsets, input.shape[0], include_last_offset)
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
-    indices = input.reshape(-1)
-    scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     padding_idx = None if padding_idx is None else padding_idx % weight.shape[0]
     if max_norm is not None:
-        _nn.embedding(indices, weight.detach(), None, max_norm, float(norm_type))
-    if padding_idx is not None:
-        kept = indices != padding_idx
-        indices, owner = indices[kept], owner[kept]
-        scale = None if scale is None else scale[kept]
-    rows = embedding(indices, weight, None, None, 2.0, scale_grad_by_freq, sparse)
-    if scale is not None:
-        rows = rows * scale.unsqueeze(-1)
-    empty = _torch.zeros((bags, weight.shape[1]), dtype=rows.dtype, device=rows.device)
+        _nn.embedding(input.reshape(-1), weight.detach(), None, max_norm, float(norm_type))
+    rows = embedding(input, weight, None, None, 2.0, scale_grad_by_freq, sparse)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    kept = None if padding_idx is None else input != padding_idx
+    if kept is not None:
+        rows = rows.masked_fill(~kept.unsqueeze(-1), float("-inf") if mode == "max" else 0.0)
+    if input.dim() == 2:
+        return _reduced(rows, kept, mode)
+    return _summed(rows, kept, owner, bags, mode)
+
+
+def _reduced(rows, kept, mode):
+    """Bags of one length, ``[bags, length, width]``."""
+    bags, length, width = rows.shape
+    if length == 0:
+        return _torch.zeros((bags, width), dtype=rows.dtype, device=rows.device)
     if mode == "max":
-        return empty.scatter_reduce(0, owner.unsqueeze(-1).expand(-1, weight.shape[1]), rows, "amax", include_self=False)
-    sums = empty.index_add(0, owner, rows)
+        found = rows.max(1)[0]
+        return found if kept is None else found.masked_fill(~kept.any(1, keepdim=True), 0.0)
     if mode == "sum":
-        return sums
-    counts = _torch.bincount(owner, minlength=bags).clamp(min=1).to(rows.dtype)
-    return sums / counts.unsqueeze(-1)
+        return rows.sum(1)
+    return rows.mean(1) if kept is None else rows.sum(1) / kept.sum(1, keepdim=True).clamp(min=1).to(rows.dtype)
+
+
+def _summed(rows, kept, owner, bags, mode):
+    """Bags of any length; an index that belongs to none has the owner ``bags``."""
+    empty = _torch.zeros((bags + 1, rows.shape[1]), dtype=rows.dtype, device=rows.device)
+    if mode == "sum":
+        return empty.index_add(0, owner, rows)[:bags]
+    one = _torch.ones(owner.shape, dtype=rows.dtype, device=rows.device) if kept is None else kept.to(rows.dtype)
+    counts = _torch.zeros((bags + 1,), dtype=rows.dtype, device=rows.device).index_add(0, owner, one)[:bags].unsqueeze(-1)
+    if mode == "max":
+        found = empty.scatter_reduce(0, owner.unsqueeze(-1).expand(-1, rows.shape[1]), rows, "amax", include_self=False)[:bags]
+        return found.masked_fill(counts == 0, 0.0)
+    return empty.index_add(0, owner, rows)[:bags] / counts.clamp(min=1)
+
+
+def _owners_on_device(offsets, total: int, include_last_offset: bool):
+    """The same as ``_owners`` without a look at the offsets, as PyTorch does on a GPU."""
+    bags = offsets.numel() - include_last_offset
+    places = _torch.arange(total, device=offsets.device)
+    return bags, _torch.searchsorted(offsets.to(_C.int64), places, right=True).sub(1).clamp(min=0)
 
 
 def _owners(offsets, total: int, include_last_offset: bool, device):
-    """Number of bags, and the bag of every index."""
+    """Number of bags, and the bag of every index; indices after the last bag have its number plus one."""
     bounds = offsets.tolist()
     if include_last_offset:
         if not bounds:
@@ -91,4 +118,5 @@ def _owners(offsets, total: int, include_last_offset: bool, device):
     if any(size < 0 for size in sizes) or bounds[-1] > total:
         raise ValueError(f"embedding_bag: offsets must not decrease and lie within the {total} indices, got {offsets.tolist()}")
     bags = len(sizes)
-    return bags, _torch.arange(bags, device=device).repeat_interleave(_C.tensor(sizes, dtype=_C.int64, device=device))
+    sizes.append(total - bounds[-1])
+    return bags, _torch.arange(bags + 1, device=device).repeat_interleave(_C.tensor(sizes, dtype=_C.int64, device=device))

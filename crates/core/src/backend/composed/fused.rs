@@ -2,8 +2,22 @@
 
 use super::execute;
 use crate::backend::call::{self, Operand, Operands};
-use crate::backend::{Call, StepArg, StepOp, Storage, View};
+use crate::backend::{Call, Reduce, StepArg, StepOp, Storage, View};
 use crate::{Layout, Result, Scalar};
+
+/// The default body of `fused_reduce`: the value, then its sum.
+pub fn fused_reduce(c: &call::FusedReduce<View>) -> Result<()> {
+    let value = c.of.stores.first().and_then(|t| c.of.steps.get(*t as usize));
+    let (Some(first), Some(value)) = (c.inputs.first(), value) else {
+        return Err(crate::Error::value("fused_reduce: no inputs, or no value to reduce"));
+    };
+    let layout = Layout::contiguous(first.shape())?;
+    let memory = first.storage().backend().alloc((layout.numel() * value.out.size()).max(1))?;
+    let x = View::new(&memory, &layout, value.out)?;
+    execute(call::Fused { of: c.of.clone(), inputs: c.inputs.clone(), outs: [x].into_iter().collect() })?;
+    let op = if c.mean { Reduce::Mean } else { Reduce::Sum };
+    execute(call::Reduce { op, reduced: c.reduced.clone(), x, out: c.out })
+}
 
 /// The default body of `fused`. A step whose value is an output is computed in scratch memory as well: later steps may
 /// read an input that an output overwrites.

@@ -41,6 +41,7 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         Call::Permutation(c) => random::permutation(c),
         Call::Dropout(c) => random::dropout(c),
         Call::Fused(c) => fused::fused(c),
+        Call::FusedReduce(c) => fused::fused_reduce(c),
         Call::ArgReduce(c) => order::arg_reduce(c),
         Call::Scan(c) => scan::scan(c),
         Call::Sort(c) => order::sort(c),

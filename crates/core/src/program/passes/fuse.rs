@@ -3,10 +3,13 @@
 //! The pass walks the calls once and keeps a few open groups of calls that could run as one. A call joins the group
 //! whose values it reads. Any other call that touches memory of a group closes it: the group's steps then become one
 //! call `fused` before that call. A value that only the group itself reads is never stored.
+//!
+//! On GPUs a sum or mean of a group's value that nothing else reads becomes one call `fused_reduce`, which computes the
+//! value from the group's inputs: it is never stored either.
 
 use super::uses;
 use crate::backend::call::{self, List, Numbers, Operand};
-use crate::backend::{Call, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Step, StepArg, StepOp, Steps};
+use crate::backend::{Call, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Reduce, Step, StepArg, StepOp, Steps};
 use crate::program::{Program, Slot};
 use crate::rows::Class;
 use crate::{DType, Device, Dims, Layout, Pointwise, Scalar};
@@ -16,6 +19,10 @@ use std::sync::Arc;
 
 /// Most groups that are open at a time.
 const OPEN: usize = 6;
+/// Most inputs of a sum of steps.
+const SUMMED: usize = 8;
+/// Most inputs of its own that such a sum reads where the steps' group remains for other values.
+const READ_AGAIN: usize = 2;
 
 /// An argument before it is known where its value comes from.
 enum Arg {
@@ -133,6 +140,8 @@ struct Group {
     /// Where each step's value would be stored.
     written: Vec<Slot>,
     inputs: Vec<Slot>,
+    /// Positions of sums that compute the group's values themselves.
+    sums: Vec<usize>,
 }
 
 /// The program and what of it decides about stores.
@@ -181,7 +190,13 @@ impl Group {
             steps: Vec::new(),
             written: Vec::new(),
             inputs: Vec::new(),
+            sums: Vec::new(),
         }
+    }
+
+    /// Positions of the calls that need no stored values.
+    fn positions(&self) -> HashSet<usize> {
+        self.members.iter().map(|m| m.0).chain(self.sums.iter().copied()).collect()
     }
 
     /// Whether the group writes memory that a view looks at.
@@ -262,7 +277,7 @@ impl Group {
     /// only if that one is replaced, or needed by nobody.
     fn may_write(&self, context: &Context, out: &Slot) -> bool {
         let over_inputs = self.inputs.iter().all(|x| !context.overlap(x, out) || context.coincide(x, out));
-        let members: HashSet<usize> = self.members.iter().map(|m| m.0).collect();
+        let members = self.positions();
         over_inputs
             && self.written.iter().zip(&self.members).all(|(w, (at, _))| {
                 !context.overlap(w, out)
@@ -308,13 +323,14 @@ impl Group {
         }
         self.written.extend(other.written.iter().cloned());
         self.members.extend(other.members.iter().cloned());
+        self.sums.extend(&other.sums);
         self.compute = self.compute.or(other.compute);
         true
     }
 
     /// Adds the group's calls to a program: one that is fused, or as they were.
     fn close(mut self, context: &Context, calls: &mut Vec<Call<Slot>>) {
-        let members: HashSet<usize> = self.members.iter().map(|m| m.0).collect();
+        let members = self.positions();
         let mut stores: SmallVec<[u16; 4]> = SmallVec::new();
         let mut outs: List<Slot> = List::new();
         for (t, (slot, (at, _))) in self.written.iter().zip(&self.members).enumerate() {
@@ -324,16 +340,96 @@ impl Group {
                 outs.push(slot.clone());
             }
         }
-        if self.steps.len() < 2 || stores.len() > MAX_OUTPUTS {
+        if stores.is_empty() {
+            return;
+        }
+        let (steps, inputs, stores) = needed(&self.steps, &self.inputs, &stores);
+        if steps.len() < 2 || stores.len() > MAX_OUTPUTS {
             self.members.sort_by_key(|m| m.0);
             calls.extend(self.members.into_iter().map(|m| m.1));
             return;
         }
-        if stores.is_empty() {
-            return;
+        let of = Arc::new(Steps { steps, stores });
+        calls.push(call::Fused { of, inputs: inputs.into(), outs }.into());
+    }
+
+    /// A sum or mean of one of the group's values, if the call at `at` is one and nothing else reads the value.
+    fn summed(&self, context: &Context, at: usize, c: &call::Reduce<Slot>) -> Option<Call<Slot>> {
+        let mean = match c.op {
+            Reduce::Sum => false,
+            Reduce::Mean => true,
+            _ => return None,
+        };
+        let same = |w: &Slot| {
+            let view = w.layout.view(c.x.layout.shape());
+            w.buffer == c.x.buffer && w.dtype == c.x.dtype && view.as_ref() == Some(&c.x.layout)
+        };
+        let t = self.written.iter().rposition(|w| context.overlap(w, &c.x))?;
+        let mut readers = self.positions();
+        readers.insert(at);
+        let is_float = matches!(c.x.dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
+        let alone = |t: usize| !context.is_needed(self.written[t].buffer, self.members[t].0, &readers);
+        if !is_float || c.out.dtype != c.x.dtype || !same(&self.written[t]) || !alone(t) {
+            return None;
         }
-        let of = Arc::new(Steps { steps: self.steps, stores });
-        calls.push(call::Fused { of, inputs: self.inputs.into(), outs }.into());
+        // The sum runs before the group: it may change nothing that the group reads, or has yet to write.
+        let kept = (0..self.written.len()).filter(|&k| !alone(k));
+        let mut kept = kept.peekable();
+        let (steps, inputs, stores) = needed(&self.steps, &self.inputs, &[t as u16]);
+        let own = inputs.iter().filter(|x| !x.layout.strides().contains(&0) || x.layout.numel() == 1).count();
+        let most = if kept.peek().is_some() { READ_AGAIN } else { SUMMED };
+        if inputs.is_empty() || inputs.len() > SUMMED || own > most || self.reads(context, &c.out) {
+            return None;
+        }
+        if kept.any(|k| context.overlap(&self.written[k], &c.out)) {
+            return None;
+        }
+        let view = |x: &Slot| Some(Slot { layout: x.layout.view(c.x.layout.shape())?, ..x.clone() });
+        let inputs = inputs.iter().map(view).collect::<Option<List<Slot>>>()?;
+        let of = Arc::new(Steps { steps, stores });
+        Some(call::FusedReduce { of, reduced: c.reduced.clone(), mean, inputs, out: c.out.clone() }.into())
+    }
+}
+
+/// The steps that some stored values need, with the inputs that those read.
+fn needed(steps: &[Step], inputs: &[Slot], stores: &[u16]) -> (Vec<Step>, Vec<Slot>, SmallVec<[u16; 4]>) {
+    let mut used = vec![false; steps.len()];
+    stores.iter().for_each(|t| used[*t as usize] = true);
+    for t in (0..steps.len()).rev().filter(|t| used[*t]).collect::<Vec<_>>() {
+        mark(steps, t, &mut used);
+    }
+    let (mut kept, mut read) = (Vec::new(), Vec::new());
+    let mut places = vec![0u16; steps.len()];
+    for (t, step) in steps.iter().enumerate().filter(|(t, _)| used[*t]) {
+        let mut step = step.clone();
+        for arg in &mut step.args {
+            *arg = match *arg {
+                StepArg::Input(x) => {
+                    let slot = &inputs[x as usize];
+                    let at = read.iter().position(|y| y == slot).unwrap_or(read.len());
+                    if at == read.len() {
+                        read.push(slot.clone());
+                    }
+                    StepArg::Input(at as u16)
+                }
+                StepArg::Step(t) => StepArg::Step(places[t as usize]),
+                other => other,
+            };
+        }
+        places[t] = kept.len() as u16;
+        kept.push(step);
+    }
+    (kept, read, stores.iter().map(|t| places[*t as usize]).collect())
+}
+
+/// Marks the steps that a step uses.
+fn mark(steps: &[Step], t: usize, used: &mut [bool]) {
+    for arg in &steps[t].args {
+        if let StepArg::Step(before) = arg
+            && !std::mem::replace(&mut used[*before as usize], true)
+        {
+            mark(steps, *before as usize, used);
+        }
     }
 }
 
@@ -351,6 +447,18 @@ pub fn fuse(program: &Program) -> Program {
         let (reads, writes) = uses(call);
         let device = writes.first().and_then(|slot| program.buffers().get(slot.buffer)).map(|b| b.device);
         let part = if reserved.has(call) { None } else { Part::new(call) };
+        if let Call::Reduce(c) = call
+            && reserved.gpu
+            && let Some((g, sum)) = open.iter().enumerate().find_map(|(g, o)| Some((g, o.summed(&context, i, c)?)))
+        {
+            open[g].sums.push(i);
+            let (reads, writes) = uses(&sum);
+            let home = open.remove(g);
+            close_all(&mut open, &context, &mut calls, |group| group.conflicts(&context, &reads, &writes));
+            open.insert(g.min(open.len()), home);
+            calls.push(sum.clone());
+            continue;
+        }
         let (Some(part), Some(device)) = (part, device) else {
             close_all(&mut open, &context, &mut calls, |group| group.conflicts(&context, &reads, &writes));
             calls.push(call.clone());

@@ -24,6 +24,7 @@ fn names(program: &Program) -> Vec<String> {
         .iter()
         .map(|call| match call {
             Call::Fused(c) => format!("fused {}", c.of.names()),
+            Call::FusedReduce(c) => format!("fused_reduce {}", c.of.names()),
             _ => call.op_name().into_owned(),
         })
         .collect()
@@ -170,6 +171,69 @@ fn independent_groups_merge_at_their_reader() {
     ];
     let program = Program::new(buffers(2, 3, 24), calls).with_results([4]);
     assert_eq!(names(&fuse(&program)), ["fused exp, neg, mul"]);
+}
+
+/// A sum over the first dimension of `x`.
+fn column_sum(x: Slot, out: usize) -> Call<Slot> {
+    let reduced = [true, false].into_iter().collect();
+    call::Reduce { op: crate::backend::Reduce::Sum, reduced, x, out: slot(out, &[1, 3]) }.into()
+}
+
+fn on_gpu(outside: usize, own: usize, bytes: usize) -> Vec<Buffer> {
+    buffers(outside, own, bytes).into_iter().map(|b| Buffer { device: Device::Cuda(0), ..b }).collect()
+}
+
+#[test]
+fn sums_take_the_steps_before_them() {
+    // The gradient of a broadcast factor: a product that only its sum reads.
+    let calls = vec![
+        row(Pointwise::Exp, &[s(0)], s(2)),
+        row(Pointwise::Mul, &[s(2), s(1)], s(3)),
+        column_sum(s(3), 4),
+        row(Pointwise::Neg, &[s(2)], s(5)),
+    ];
+    let program = Program::new(on_gpu(2, 4, 24), calls.clone()).with_results([4, 5]);
+    let better = fuse(&program);
+    assert_eq!(names(&better), ["fused_reduce exp, mul", "fused exp, neg"]);
+    better.verify().unwrap();
+    let Call::FusedReduce(c) = &better.calls()[0] else { panic!("{better}") };
+    assert_eq!((c.inputs.len(), c.out.buffer, c.mean), (2, 4, false));
+    let Call::Fused(c) = &better.calls()[1] else { panic!("{better}") };
+    assert_eq!((c.inputs.len(), c.outs.len()), (1, 1), "what only the sum needs is gone");
+    assert!(better.peak() < program.peak());
+    // Not if the product is read by another call as well, nor on a CPU, whose sums have no such kernel.
+    let twice = Program::new(on_gpu(2, 4, 24), calls.clone()).with_results([3, 4, 5]);
+    assert_eq!(names(&fuse(&twice)), ["fused exp, mul", "reduce_sum", "neg"]);
+    let cpu = Program::new(buffers(2, 4, 24), calls).with_results([4, 5]);
+    assert_eq!(names(&fuse(&cpu)), ["fused exp, mul", "reduce_sum", "neg"]);
+}
+
+#[test]
+fn sums_of_many_inputs_leave_a_group_that_stays() {
+    let calls = vec![
+        row(Pointwise::Mul, &[s(0), s(1)], s(3)),
+        row(Pointwise::Mul, &[s(3), s(2)], s(4)),
+        column_sum(s(4), 5),
+        row(Pointwise::Neg, &[s(3)], s(6)),
+    ];
+    // Reading three tensors again costs more than storing one.
+    let program = Program::new(on_gpu(3, 4, 24), calls).with_results([5, 6]);
+    assert_eq!(names(&fuse(&program)), ["fused mul, mul", "reduce_sum", "neg"]);
+}
+
+#[test]
+fn sums_before_changes_in_place() {
+    // %0 changes after the sum's steps have read it; the sum comes first.
+    let calls = vec![
+        row(Pointwise::Exp, &[s(0)], s(1)),
+        row(Pointwise::Neg, &[s(0)], s(0)),
+        column_sum(s(1), 2),
+        row(Pointwise::Abs, &[s(0)], s(3)),
+    ];
+    let program = Program::new(on_gpu(1, 3, 24), calls).with_results([2, 3]);
+    let better = fuse(&program);
+    assert_eq!(names(&better), ["fused_reduce exp", "fused neg, abs"]);
+    better.verify().unwrap();
 }
 
 #[test]

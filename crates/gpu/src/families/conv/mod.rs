@@ -1,7 +1,8 @@
 //! Convolutions. Few channels: dedicated kernels (`conv_few`). One-pixel kernels: matrix products (`conv_pixels`).
-//! Otherwise the vendor's library if installed, else matrix products over unfolded images, or direct convolution if
+//! Depthwise ones of channels-last images: dedicated kernels (`conv_depthwise`). Otherwise the vendor's library if installed, else matrix products over unfolded images, or direct convolution if
 //! groups make the matrices small (`kernels/conv.cu`).
 
+pub(crate) mod depthwise;
 pub(crate) mod few;
 mod pixels;
 
@@ -179,6 +180,9 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
+        if last && some && self.conv_depthwise(Pass::Forward, spec, x.dtype(), [from, by, address(bias), to])? {
+            return Ok(());
+        }
         if (last && self.conv_pixels(Pass::Forward, spec, x, w, y, false)?)
             || (some && self.conv_library(Pass::Forward, spec, x.dtype(), order, [from, by, to])?)
         {
@@ -229,6 +233,9 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
+        if last && dy.numel() > 0 && self.conv_depthwise(Pass::Input, spec, dy.dtype(), [from, by, 0, to])? {
+            return Ok(());
+        }
         if (last && self.conv_pixels(Pass::Input, spec, dx, w, dy, false)?)
             || (dy.numel() > 0 && self.conv_library(Pass::Input, spec, dy.dtype(), order, [to, by, from])?)
         {
@@ -293,6 +300,9 @@ impl Gpu {
             return Ok(());
         }
         let last = order == Order::ChannelsLast;
+        if last && some && self.conv_depthwise_weight(spec, x.dtype(), [from, by, to])? {
+            return Ok(());
+        }
         if (last && self.conv_pixels(Pass::Weight, spec, x, dw, dy, false)?)
             || (some && self.conv_library(Pass::Weight, spec, x.dtype(), order, [from, to, by])?)
         {
