@@ -3,9 +3,13 @@
 use crate::error::IntoPyResult;
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
-use rushlight_core::Result;
+use pyo3::types::PyBytes;
+use rushlight_core::{Error, Result};
 use rushlight_data::transform;
-use rushlight_data::vision::{Cifar10, Cifar100, DecodeLimits, FashionMnist, LabeledImages, Mnist, read_image};
+use rushlight_data::vision::{
+    Cifar10, Cifar100, Colours, DecodeLimits, FashionMnist, LabeledImages, Mnist, decode_image, encode_jpeg,
+    encode_png, read_image,
+};
 use rushlight_tensor::Tensor;
 use std::path::PathBuf;
 
@@ -14,6 +18,37 @@ use std::path::PathBuf;
 #[pyo3(name = "read_image")]
 fn read_image_file(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyTensor>> {
     wrap(py, py.detach(|| read_image(&path, DecodeLimits::default())).py()?)
+}
+
+/// The bytes of a PNG or JPEG file as an image, with the channels that torchvision's `ImageReadMode` names.
+#[pyfunction]
+fn decode<'py>(py: Python<'py>, file: &[u8], mode: &str) -> PyResult<Bound<'py, PyTensor>> {
+    let colours = match mode {
+        "UNCHANGED" => Colours::Unchanged,
+        "GRAY" => Colours::Gray,
+        "GRAY_ALPHA" => Colours::GrayAlpha,
+        "RGB" => Colours::Rgb,
+        "RGB_ALPHA" => Colours::RgbAlpha,
+        _ => return Err(Error::value(format!("decode_image: unknown mode {mode}"))).py(),
+    };
+    let bytes = file.to_vec();
+    wrap(py, py.detach(|| decode_image(bytes, colours, DecodeLimits::default())).py()?)
+}
+
+/// The bytes of a PNG file.
+#[pyfunction]
+#[pyo3(name = "encode_png")]
+fn png_bytes<'py>(image: &Bound<'py, PyTensor>, level: u8) -> PyResult<Bound<'py, PyBytes>> {
+    let (py, tensor) = (image.py(), image.get().tensor());
+    Ok(PyBytes::new(py, &py.detach(|| encode_png(&tensor, level)).py()?))
+}
+
+/// The bytes of a JPEG file.
+#[pyfunction]
+#[pyo3(name = "encode_jpeg")]
+fn jpeg_bytes<'py>(image: &Bound<'py, PyTensor>, quality: u8) -> PyResult<Bound<'py, PyBytes>> {
+    let (py, tensor) = (image.py(), image.get().tensor());
+    Ok(PyBytes::new(py, &py.detach(|| encode_jpeg(&tensor, quality)).py()?))
 }
 
 /// An image resized by bilinear weights, averaged where it shrinks if `antialias`.
@@ -111,6 +146,9 @@ fn cifar_download(py: Python<'_>, root: PathBuf, hundred: bool) -> PyResult<()> 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let vision = PyModule::new(module.py(), "rushlight._C._vision")?;
     vision.add_function(wrap_pyfunction!(read_image_file, &vision)?)?;
+    vision.add_function(wrap_pyfunction!(decode, &vision)?)?;
+    vision.add_function(wrap_pyfunction!(png_bytes, &vision)?)?;
+    vision.add_function(wrap_pyfunction!(jpeg_bytes, &vision)?)?;
     vision.add_function(wrap_pyfunction!(resize, &vision)?)?;
     vision.add_function(wrap_pyfunction!(adjust_brightness, &vision)?)?;
     vision.add_function(wrap_pyfunction!(adjust_contrast, &vision)?)?;

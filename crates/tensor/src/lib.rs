@@ -57,6 +57,7 @@ pub use ops::pool::{AvgPool, MaxPool, OutputSize};
 pub use ops::rearrange::{tril_indices, triu_indices};
 #[doc(hidden)]
 pub use ops::recurrent::{LstmStates, lstm_backward, lstm_forward};
+pub use ops::regions::{DeformConv, PoolRegions, RegionPooling};
 pub use ops::search::Unique;
 pub use ops::sizes::{Along, AsDims, Sizes};
 pub use ops::view::IntoShape;

@@ -3,7 +3,7 @@
 use crate::rows;
 use crate::value::{Out, sizes};
 use rushlight_core::{Error, Result};
-use rushlight_tensor::{GridMode, GridPadding, GridSample, Tensor};
+use rushlight_tensor::{DeformConv, GridMode, GridPadding, GridSample, PoolRegions, RegionPooling, Tensor};
 
 fn float(input: &Tensor) -> Result<Tensor> {
     if input.dtype().is_float() { Ok(input.clone()) } else { input.to_dtype(crate::dtype::default()) }
@@ -26,6 +26,43 @@ fn grid_sample(input: &Tensor, grid: &Tensor, mode: &str, padding: &str, align_c
     input.grid_sample(grid, GridSample::default().mode(mode).padding(padding).align_corners(align_corners))
 }
 
+/// Two sizes, for height and width.
+fn two(name: &str, values: &[i64]) -> Result<[usize; 2]> {
+    let found = sizes(values)?;
+    found.as_slice().try_into().map_err(|_| Error::value(format!("{name}: expected two sizes, got {values:?}")))
+}
+
+/// Python's functions have checked the word.
+fn pool_regions(
+    (input, boxes): (&Tensor, &Tensor),
+    size: &[i64],
+    pooling: &str,
+    (scale, ratio): (f64, i64),
+    (aligned, position_sensitive): (bool, bool),
+) -> Result<Tensor> {
+    let pooling = match pooling {
+        "align" => RegionPooling::Align,
+        "max" => RegionPooling::Max,
+        "mean" => RegionPooling::Mean,
+        _ => return Err(Error::value(format!("pool_regions: unknown pooling '{pooling}'"))),
+    };
+    let options = PoolRegions::default().pooling(pooling).spatial_scale(scale).sampling_ratio(ratio.max(0) as usize);
+    input.pool_regions(
+        boxes,
+        two("pool_regions", size)?,
+        options.aligned(aligned).position_sensitive(position_sensitive),
+    )
+}
+
+fn deform_conv2d(
+    [input, offset, weight]: [&Tensor; 3],
+    [bias, mask]: [Option<&Tensor>; 2],
+    [stride, padding, dilation]: [&[i64]; 3],
+) -> Result<Tensor> {
+    let options = DeformConv::default().stride(two("deform_conv2d", stride)?).padding(two("deform_conv2d", padding)?);
+    input.deform_conv2d(offset, weight, bias, mask, options.dilation(two("deform_conv2d", dilation)?))
+}
+
 rows! { ROWS:
     /// Pixels of images at places between -1 and 1.
     _grid_sample [Functional] "_grid_sample(Tensor input, Tensor grid, str mode, str padding_mode, bool align_corners)"
@@ -36,6 +73,14 @@ rows! { ROWS:
     /// Indices of boxes that no better box overlaps.
     _nms [Functional] "_nms(Tensor boxes, Tensor scores, float iou_threshold)"
         |boxes: &Tensor, scores: &Tensor, threshold: f64| boxes.nms(scores, threshold);
+    /// Values of bins of regions of feature maps.
+    _pool_regions [Functional] "_pool_regions(Tensor input, Tensor boxes, int[] size, str pooling, float spatial_scale, int sampling_ratio, bool aligned, bool position_sensitive)"
+        |input: &Tensor, boxes: &Tensor, size: &[i64], pooling: &str, scale: f64, ratio: i64, aligned: bool, sensitive: bool|
+        pool_regions((input, boxes), size, pooling, (scale, ratio), (aligned, sensitive));
+    /// A convolution whose taps are shifted.
+    _deform_conv2d [Functional] "_deform_conv2d(Tensor input, Tensor offset, Tensor weight, Tensor? bias, Tensor? mask, int[] stride, int[] padding, int[] dilation)"
+        |input: &Tensor, offset: &Tensor, weight: &Tensor, bias: Option<&Tensor>, mask: Option<&Tensor>, stride: &[i64], padding: &[i64], dilation: &[i64]|
+        deform_conv2d([input, offset, weight], [bias, mask], [stride, padding, dilation]);
     /// Largest elements of windows at random places, and their indices.
     _fractional_max_pool [Functional] "_fractional_max_pool(Tensor input, int[] kernel_size, int[] output_size, Tensor samples)"
         |input: &Tensor, kernel: &[i64], output: &[i64], samples: &Tensor|

@@ -26,6 +26,22 @@ impl Default for DecodeLimits {
     }
 }
 
+/// The channels of a decoded image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colours {
+    /// Those of the file.
+    #[default]
+    Unchanged,
+    /// One: brightness.
+    Gray,
+    /// Brightness and opacity.
+    GrayAlpha,
+    /// Red, green and blue.
+    Rgb,
+    /// Red, green, blue and opacity.
+    RgbAlpha,
+}
+
 /// A PNG or JPEG file as a colour image `[3, height, width]` of `uint8`. Grey is spread over the three channels and
 /// transparency left out, as by Pillow's `convert("RGB")`.
 pub fn read_image(path: &Path, limits: DecodeLimits) -> Result<Tensor> {
@@ -33,18 +49,26 @@ pub fn read_image(path: &Path, limits: DecodeLimits) -> Result<Tensor> {
     let mut bytes = Vec::new();
     let mut reader = BufReader::new(file).take(limits.file_bytes.saturating_add(1));
     reader.read_to_end(&mut bytes).map_err(|e| failed("read", path, &e))?;
-    let decoded = if bytes.len() as u64 > limits.file_bytes {
-        Err(format!("the file has more than {} bytes", limits.file_bytes))
-    } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-        decode_png(bytes, limits)
-    } else if bytes.starts_with(b"\xff\xd8\xff") {
-        decode_jpeg(bytes, limits)
-    } else {
-        Err("only PNG and JPEG are read".into())
-    };
-    decoded
-        .and_then(|image| image.planes())
+    decoded(bytes, Colours::Rgb, limits)
         .map_err(|e| Error::value(format!("read_image: cannot decode {}: {e}", path.display())))?
+}
+
+/// The bytes of a PNG or JPEG file as an image `[channels, height, width]` of `uint8`.
+pub fn decode_image(bytes: Vec<u8>, colours: Colours, limits: DecodeLimits) -> Result<Tensor> {
+    decoded(bytes, colours, limits).map_err(|e| Error::value(format!("decode_image: {e}")))?
+}
+
+fn decoded(bytes: Vec<u8>, colours: Colours, limits: DecodeLimits) -> Result<Result<Tensor>, String> {
+    let decoded = if bytes.len() as u64 > limits.file_bytes {
+        return Err(format!("the file has more than {} bytes", limits.file_bytes));
+    } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+        decode_png(bytes, limits)?
+    } else if bytes.starts_with(b"\xff\xd8\xff") {
+        decode_jpeg(bytes, colours, limits)?
+    } else {
+        return Err("only PNG and JPEG are read".into());
+    };
+    decoded.planes(colours)
 }
 
 /// Pixels as they come from a decoder, channels last.
@@ -56,19 +80,37 @@ struct Decoded {
 }
 
 impl Decoded {
-    /// The first three channels as planes; the one of a grey image three times.
-    fn planes(self) -> Result<Result<Tensor>, String> {
+    /// Planes of the wanted channels.
+    fn planes(self, colours: Colours) -> Result<Result<Tensor>, String> {
         let count = self.height * self.width;
         if self.channels == 0 || self.pixels.len() < count * self.channels {
             return Err("it is cut off".into());
         }
-        let mut planes = Vec::with_capacity(3 * count);
-        for plane in 0..3 {
-            // One or two channels are grey with or without transparency.
-            let channel = if self.channels < 3 { 0 } else { plane };
-            planes.extend(self.pixels.chunks_exact(self.channels).take(count).map(|pixel| pixel[channel]));
+        // One or two channels are grey with or without transparency.
+        let (grey, opacity) = (self.channels < 3, self.channels % 2 == 0);
+        let brightness = |p: &[u8]| {
+            let sum = 299 * u32::from(p[0]) + 587 * u32::from(p[1]) + 114 * u32::from(p[2]);
+            ((sum + 500) / 1000) as u8
+        };
+        let wanted: usize = match colours {
+            Colours::Unchanged => self.channels,
+            Colours::Gray => 1,
+            Colours::GrayAlpha => 2,
+            Colours::Rgb => 3,
+            Colours::RgbAlpha => 4,
+        };
+        let mut planes = Vec::with_capacity(wanted * count);
+        for plane in 0..wanted {
+            let pixels = self.pixels.chunks_exact(self.channels).take(count);
+            if wanted % 2 == 0 && plane == wanted - 1 {
+                planes.extend(pixels.map(|p| if opacity { p[p.len() - 1] } else { 255 }));
+            } else if wanted < 3 {
+                planes.extend(pixels.map(|p| if grey { p[0] } else { brightness(p) }));
+            } else {
+                planes.extend(pixels.map(|p| p[if grey { 0 } else { plane }]));
+            }
         }
-        Ok(Tensor::from_slice(&planes, [3, self.height, self.width]))
+        Ok(Tensor::from_slice(&planes, [wanted, self.height, self.width]))
     }
 }
 
@@ -93,10 +135,18 @@ fn decode_png(bytes: Vec<u8>, limits: DecodeLimits) -> Result<Decoded, String> {
     Ok(Decoded { pixels, channels: frame.color_type.samples(), height, width })
 }
 
-fn decode_jpeg(bytes: Vec<u8>, limits: DecodeLimits) -> Result<Decoded, String> {
+fn decode_jpeg(bytes: Vec<u8>, colours: Colours, limits: DecodeLimits) -> Result<Decoded, String> {
     let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
     decoder.decode_headers().map_err(|e| e.to_string())?;
+    let grey = match colours {
+        Colours::Gray | Colours::GrayAlpha => true,
+        Colours::Unchanged => decoder.input_colorspace() == Some(ColorSpace::Luma),
+        Colours::Rgb | Colours::RgbAlpha => false,
+    };
+    if grey {
+        decoder.set_options(DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::Luma));
+    }
     let info = decoder.info().ok_or("it has no header")?;
     let (width, height) = (info.width as usize, info.height as usize);
     check_pixels(height, width, limits)?;

@@ -4,13 +4,15 @@
 
 mod cifar;
 mod decode;
+mod encode;
 mod folder;
 mod idx;
 mod mnist;
 mod synthetic;
 
 pub use cifar::{Cifar10, Cifar100};
-pub use decode::{DecodeLimits, read_image};
+pub use decode::{Colours, DecodeLimits, decode_image, read_image};
+pub use encode::{encode_jpeg, encode_png};
 pub use folder::ImageFolder;
 pub use mnist::{FashionMnist, Mnist};
 

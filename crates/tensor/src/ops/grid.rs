@@ -90,7 +90,7 @@ impl GridSample {
 
 /// The elements of `image` (`[batch, channels, pixels]`) at integer coordinates, one tensor for each dimension; zero
 /// outside.
-fn take(image: &Tensor, places: &[&Tensor], sizes: &[usize]) -> Result<Tensor> {
+pub(super) fn take(image: &Tensor, places: &[&Tensor], sizes: &[usize]) -> Result<Tensor> {
     let (mut inside, mut index): (Option<Tensor>, Option<Tensor>) = (None, None);
     for (at, &n) in places.iter().zip(sizes) {
         let here = at.ge(0.0)?.bitwise_and(&at.le(n as f64 - 1.0)?)?;

@@ -44,6 +44,7 @@ mod random;
 pub(crate) mod rearrange;
 pub(crate) mod recurrent;
 mod reduce;
+pub(crate) mod regions;
 mod scan;
 pub(crate) mod search;
 pub(crate) mod sizes;

@@ -73,7 +73,7 @@ class Image:
         """Writes a PNG file."""
         if (format or str(fp).rsplit(".", 1)[-1]).lower() != "png":
             raise NotImplementedError(f"Image.save: only PNG files are written, not '{format or fp}'; install Pillow")
-        from .utils import write_png
+        from .io import write_png
 
         write_png(self._pixels, fp)
 

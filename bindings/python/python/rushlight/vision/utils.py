@@ -1,13 +1,13 @@
-"""Grids of images, and PNG files: ``torchvision.utils``."""
+"""Grids of images, files of them, and what is drawn on them: ``torchvision.utils``."""
 
 import math
-import struct
-import zlib
 
 from .. import _C
 from ..autograd.grad_mode import no_grad
+from ._draw import draw_bounding_boxes, draw_keypoints, draw_segmentation_masks, flow_to_image
+from .io import write_jpeg, write_png
 
-__all__ = ["make_grid", "save_image", "write_png"]
+__all__ = ["draw_bounding_boxes", "draw_keypoints", "draw_segmentation_masks", "flow_to_image", "make_grid", "save_image", "write_png"]
 
 Tensor = _C.Tensor
 
@@ -54,32 +54,16 @@ def _normalized(images, value_range, scale_each):
 
 @no_grad()
 def save_image(tensor, fp, format=None, **kwargs):
-    """Writes a grid of images with values from 0 to 1 to a PNG file."""
-    if format not in (None, "png", "PNG"):
-        raise NotImplementedError(f"save_image: format {format} is not supported; PNG is")
-    grid = make_grid(tensor, **kwargs)
-    write_png(grid.mul(255).add(0.5).clamp(0, 255).to(_C.uint8), fp)
-
-
-def write_png(input, filename, compression_level=6):
-    """Writes bytes ``[channels, height, width]`` with 1 (grey), 3 (colour) or 4 channels to a PNG file, by name or file object."""
-    if not isinstance(input, Tensor) or input.dtype != _C.uint8 or input.dim() != 3:
-        raise ValueError("write_png: expects a uint8 tensor [channels, height, width]")
-    channels, height, width = input.shape
-    kinds = {1: 0, 2: 4, 3: 2, 4: 6}
-    if channels not in kinds or not height or not width:
-        raise ValueError(f"write_png: an image of shape {tuple(input.shape)} cannot be written")
-    rows = input.permute((1, 2, 0)).reshape((height, width * channels))
-    # Each row begins with its filter type: none.
-    rows = _C._torch.cat([_C._torch.zeros((height, 1), dtype=_C.uint8), rows], 1)
-
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kinds[channels], 0, 0, 0))
-    data += chunk(b"IDAT", zlib.compress(_C._to_bytes(rows.contiguous()), compression_level)) + chunk(b"IEND", b"")
-    if hasattr(filename, "write"):
-        filename.write(data)
+    """Writes a grid of images with values from 0 to 1 to a PNG or JPEG file; other formats need Pillow."""
+    grid = make_grid(tensor, **kwargs).mul(255).add(0.5).clamp(0, 255).to(_C.uint8)
+    kind = (format or ("png" if hasattr(fp, "write") else str(fp).rsplit(".", 1)[-1])).lower()
+    if kind == "png":
+        write_png(grid, fp)
+    elif kind in ("jpg", "jpeg"):
+        write_jpeg(grid, fp)
     else:
-        with open(filename, "wb") as file:
-            file.write(data)
+        from ._image import from_pixels, pil
+
+        if pil() is None:
+            raise NotImplementedError(f"save_image: format {kind} needs Pillow; PNG and JPEG do not")
+        from_pixels(grid).save(fp, format=format)

@@ -1,17 +1,25 @@
 """Networks with torchvision's names and state dicts: ``torchvision.models``."""
 
-from ._api import get_model, list_models
-from .alexnet import AlexNet, AlexNet_Weights, alexnet
-from .mobilenetv2 import MobileNet_V2_Weights, MobileNetV2, mobilenet_v2
-from .resnet import *  # noqa: F401,F403
-from .resnet import __all__ as _resnets
-from .vgg import *  # noqa: F401,F403
-from .vgg import __all__ as _vggs
+import importlib as _importlib
 
-__all__ = [
-    "AlexNet", "AlexNet_Weights", "MobileNetV2", "MobileNet_V2_Weights", "alexnet", "get_model", "list_models", "mobilenet_v2", *_resnets,
-    *_vggs,
-]
+from ._api import Weights, WeightsEnum, get_model, get_model_builder, get_model_weights, get_weight, list_models
+
+__all__ = ["Weights", "WeightsEnum", "get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models"]
+
+#: Modules whose names this package has, too.
+_FAMILIES = (
+    "alexnet convnext densenet efficientnet googlenet inception mnasnet mobilenetv2 mobilenetv3 regnet resnet shufflenetv2 squeezenet swin_transformer vgg "
+    "vision_transformer"
+).split()
+
+for _family in _FAMILIES:
+    _module = _importlib.import_module("." + _family, __name__)
+    for _name in _module.__all__:
+        globals()[_name] = getattr(_module, _name)
+        __all__.append(_name)
+
+# alexnet, densenet and others are modules and functions: the functions have the names.
+from . import detection, segmentation, video  # noqa: E402
 
 
 def __getattr__(name):

@@ -1,11 +1,7 @@
 """AlexNet."""
 
 from ... import _C, nn
-from ._api import build, register, weights_enum
-
-__all__ = ["AlexNet", "AlexNet_Weights", "alexnet"]
-
-AlexNet_Weights = weights_enum("AlexNet_Weights", "alexnet")
+from ._api import builders
 
 
 class AlexNet(nn.Module):
@@ -30,7 +26,8 @@ class AlexNet(nn.Module):
         return self.classifier(_C._torch.flatten(self.avgpool(self.features(x)), 1))
 
 
-@register
-def alexnet(*, weights=None, progress=True, **kwargs):
-    """AlexNet with torchvision's layers."""
-    return build(AlexNet, "alexnet", weights, kwargs, progress)
+def _make(_, **kwargs):
+    return AlexNet(**kwargs)
+
+
+__all__ = ["AlexNet", *builders(globals(), {"alexnet": None}, _make)]

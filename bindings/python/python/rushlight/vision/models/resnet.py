@@ -1,7 +1,7 @@
 """Residual networks."""
 
 from ... import _C, nn
-from ._api import build, register, weights_enum
+from ._api import builders
 
 _ARCHS = {
     # name: block, layers, options
@@ -12,6 +12,7 @@ _ARCHS = {
     "resnet152": ("Bottleneck", [3, 8, 36, 3], {}),
     "resnext50_32x4d": ("Bottleneck", [3, 4, 6, 3], {"groups": 32, "width_per_group": 4}),
     "resnext101_32x8d": ("Bottleneck", [3, 4, 23, 3], {"groups": 32, "width_per_group": 8}),
+    "resnext101_64x4d": ("Bottleneck", [3, 4, 23, 3], {"groups": 64, "width_per_group": 4}),
     "wide_resnet50_2": ("Bottleneck", [3, 4, 6, 3], {"width_per_group": 128}),
     "wide_resnet101_2": ("Bottleneck", [3, 4, 23, 3], {"width_per_group": 128}),
 }
@@ -138,18 +139,9 @@ class ResNet(nn.Module):
         return self.fc(_C._torch.flatten(self.avgpool(x), 1))
 
 
-def _builder(name, block, layers, options):
-    def make(*, weights=None, progress=True, **kwargs):
-        return build(lambda **k: ResNet(globals()[block], layers, **{**options, **k}), name, weights, kwargs, progress)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A residual network with torchvision's layers of ``{name}``."
-    return register(make)
+def _make(config, **kwargs):
+    block, layers, options = config
+    return ResNet(globals()[block], layers, **{**options, **kwargs})
 
 
-__all__ = ["BasicBlock", "Bottleneck", "ResNet"]
-for _name, (_block, _layers, _options) in _ARCHS.items():
-    globals()[_name] = _builder(_name, _block, _layers, _options)
-    _enum = _name.replace("resnet", "ResNet").replace("resnext", "ResNeXt").replace("wide_", "Wide_").replace("x4d", "X4D").replace("x8d", "X8D")
-    globals()[f"{_enum}_Weights"] = weights_enum(f"{_enum}_Weights", _name)
-    __all__ += [_name, f"{_enum}_Weights"]
+__all__ = ["BasicBlock", "Bottleneck", "ResNet", *builders(globals(), _ARCHS, _make)]

@@ -1,11 +1,13 @@
 """VGG: stages of small convolutions."""
 
 from ... import _C, nn
-from ._api import build, register, weights_enum
+from ._api import builders
 
-_STAGES = {
-    # layers of the five stages, of 64, 128, 256, 512 and 512 channels
-    "vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4),
+#: Layers of the five stages, of 64, 128, 256, 512 and 512 channels.
+_STAGES = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
+#: The same as lists of channels and poolings, "M", by letter.
+cfgs = {
+    letter: [one for count, width in zip(stages, (64, 128, 256, 512, 512)) for one in (*[width] * count, "M")] for letter, stages in zip("ABDE", _STAGES.values())
 }
 
 
@@ -36,31 +38,24 @@ class VGG(nn.Module):
         return self.classifier(_C._torch.flatten(self.avgpool(self.features(x)), 1))
 
 
-def _features(stages, batch_norm):
+def make_layers(cfg, batch_norm=False):
+    """Convolutions of 3x3 with the channels of a list, and a pooling for each "M"."""
     layers, channels = [], 3
-    for count, width in zip(stages, (64, 128, 256, 512, 512)):
-        for _ in range(count):
-            layers.append(nn.Conv2d(channels, width, kernel_size=3, padding=1))
-            layers += [nn.BatchNorm2d(width)] if batch_norm else []
-            layers.append(nn.ReLU(inplace=True))
-            channels = width
-        layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+    for width in cfg:
+        if width == "M":
+            layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+            continue
+        layers.append(nn.Conv2d(channels, width, kernel_size=3, padding=1))
+        layers += [nn.BatchNorm2d(width)] if batch_norm else []
+        layers.append(nn.ReLU(inplace=True))
+        channels = width
     return nn.Sequential(*layers)
 
 
-def _builder(name, stages, batch_norm):
-    def make(*, weights=None, progress=True, **kwargs):
-        return build(lambda **k: VGG(_features(stages, batch_norm), **k), name, weights, kwargs, progress)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A network with torchvision's layers of ``{name}``."
-    return register(make)
+def _make(config, **kwargs):
+    return VGG(make_layers(*config), **kwargs)
 
 
-__all__ = ["VGG"]
-for _name, _stages in _STAGES.items():
-    for _suffix in ("", "_bn"):
-        globals()[_name + _suffix] = _builder(_name + _suffix, _stages, bool(_suffix))
-        _enum = f"{_name.upper()}{_suffix.upper()}_Weights"
-        globals()[_enum] = weights_enum(_enum, _name + _suffix)
-        __all__ += [_name + _suffix, _enum]
+_ARCHS = {name + suffix: (cfgs[letter], bool(suffix)) for letter, name in zip("ABDE", _STAGES) for suffix in ("", "_bn")}
+
+__all__ = ["VGG", *builders(globals(), _ARCHS, _make)]

@@ -1,0 +1,3 @@
+"""Networks of videos: ``torchvision.models.video``."""
+
+from .resnet import *  # noqa: F403
