@@ -283,6 +283,8 @@ fn many_runs_are_shown_a_few_at_first() {
             (0..20).map(|step| format!("{{\"step\":{step},\"time\":{},\"loss\":{i}}}\n", 1000 * i + step)).collect();
         write(&folder.0.join(format!("run-{i}/metrics.jsonl")), &rows);
     }
+    // As SummaryWriter.add_hparams writes it: a part of run-29.
+    write(&folder.0.join("run-29/1700000000.25/metrics.jsonl"), "{\"step\":0,\"time\":29000,\"loss\":1}\n");
     let server = Server::start(&folder.0, &[], &[]);
     server.runs();
     let mut page = Browser::start(&program, "many");
@@ -301,6 +303,8 @@ fn many_runs_are_shown_a_few_at_first() {
     assert_eq!(page.value(colours), 30, "every run has a colour of its own");
     let ticks = "document.querySelectorAll('[data-chart=\"loss\"] text[text-anchor=middle]').length > 1";
     assert_eq!(page.value(ticks), true, "one tick shows no scale");
+    page.value("document.querySelector('[data-tab=compare]').click()");
+    page.until("document.querySelectorAll('#compare tbody tr').length === 31");
     assert!(page.errors.is_empty(), "{:#?}", page.errors);
 }
 

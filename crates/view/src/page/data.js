@@ -74,9 +74,10 @@ async function loadSummary() {
 
 /** Hides all but the newest of many runs. */
 function chooseRuns() {
-  if (!state.chooses || state.runs.size <= MANY) return;
-  const newest = [...state.runs.values()].sort((a, b) => (b.last_time || 0) - (a.last_time || 0) || b.name.localeCompare(a.name, undefined, { numeric: true })).slice(0, FEW);
-  state.hidden = new Set([...state.runs.values()].filter((run) => !newest.includes(run)).map((run) => run.name));
+  const runs = sortedRuns();
+  if (!state.chooses || runs.length <= MANY) return;
+  const newest = [...runs].sort((a, b) => (b.last_time || 0) - (a.last_time || 0) || b.name.localeCompare(a.name, undefined, { numeric: true })).slice(0, FEW);
+  state.hidden = new Set(runs.filter((run) => !newest.includes(run)).map((run) => run.name));
   if (state.loaded) state.chooses = false;
 }
 
@@ -151,8 +152,23 @@ export function shownRuns() {
   return sortedRuns().filter((run) => !state.hidden.has(run.name));
 }
 
+const byName = (runs) => runs.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+
+/** The run that a folder of `add_hparams` belongs to: SummaryWriter names such folders by their time. */
+function parentOf(run, names) {
+  const [, parent] = /^(.+)\/\d{9,}\.\d+$/.exec(run.name) || [];
+  return names.has(parent) ? parent : undefined;
+}
+
 export function sortedRuns() {
-  return [...state.runs.values()].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+  const names = new Set([...state.runs.values()].map((run) => run.name));
+  return byName([...state.runs.values()].filter((run) => !parentOf(run, names)));
+}
+
+/** Trials that `add_hparams` of the shown runs has logged. They are compared, not listed. */
+export function shownTrials() {
+  const names = new Set(shownRuns().map((run) => run.name));
+  return byName([...state.runs.values()].filter((run) => parentOf(run, names)));
 }
 
 let refreshing = false, again = false, lastSummary = 0;

@@ -1,6 +1,6 @@
 // The views: curves, comparison of runs, system, ranks, distributions, images, texts, logs.
 
-import { state, shownRuns, loadScalars, loadRanks, loadSome, load, loadLog, imageUrl } from './data.js';
+import { state, shownRuns, shownTrials, loadScalars, loadRanks, loadSome, load, loadLog, imageUrl } from './data.js';
 import { Chart, h, s, short, count, bytes, duration, showTooltip, hideTooltip } from './chart.js';
 
 /** What the user can set; a part of it is in the address. `smoothAll`: the user has chosen the smoothing. */
@@ -204,7 +204,7 @@ const shown = (v) => (v === undefined || v === null ? '' : typeof v === 'object'
 let sort = { key: 'metric', down: false };
 
 async function compare(view) {
-  const runs = shownRuns();
+  const runs = [...shownRuns(), ...shownTrials()];
   const metric = settings.metric || defaultMetric(), by = settings.by;
   const names = [...new Set(runs.flatMap((run) => Object.keys(run.hparams)))].sort();
   const differs = (name) => new Set(runs.map((run) => JSON.stringify(run.hparams[name]))).size > 1;
@@ -488,7 +488,7 @@ function empty(what) {
 
 export const views = {
   curves: { title: 'Curves', draw: curves, tools: ['x', 'smoothing', 'logY', 'logX', 'outliers', 'tags'], count: () => metricTags().length },
-  compare: { title: 'Compare', draw: compare, tools: ['metric'], count: () => shownRuns().length },
+  compare: { title: 'Compare', draw: compare, tools: ['metric'], count: () => shownRuns().length + shownTrials().length },
   system: { title: 'System', draw: system, tools: ['x', 'smoothing', 'tags'] },
   ranks: { title: 'Ranks', draw: ranks, tools: ['run', 'x', 'smoothing', 'tags'], has: (r) => r.rankList.length, size: (r) => r.rankList.length, count: () => Math.max(0, ...shownRuns().map((r) => r.rankList.length)) },
   distributions: { title: 'Distributions', draw: distributions, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.histograms)).size },
