@@ -26,8 +26,9 @@ BINARY = (
 ).split()
 REDUCTIONS = "sum mean prod amax amin var std norm logsumexp argmax argmin all any count_nonzero nansum nanmean median cumsum cumprod cummax logcumsumexp sort argsort".split()
 
-#: More expressions: a matrix x and y of the size's shape, its rows n and columns c, a vector v of c, positive p, a boolean m, indices i below n, labels j below c,
-#: a square q of c, an image batch `img` and `last` (channels last), tokens `tok` of shape [8, 1024], heads k of shape [4, 16, 1024, 64].
+#: More expressions. Matrices x and y have the size's rows n and columns c; v is a vector of c, p positive, m boolean, q
+#: a square of c; indices i are below n, labels j below c; `img` are images, `last` the same with channels last; k are
+#: heads of 64, `wide` of 256.
 EXPRESSIONS = {
     "addcmul": "torch.addcmul(x, x, y)", "addcdiv": "torch.addcdiv(x, y, p)", "lerp": "torch.lerp(x, y, 0.3)", "where": "torch.where(m, x, y)", "clamp": "x.clamp(-1, 1)",
     "masked_fill": "x.masked_fill(m, 0.0)", "masked_select": "x.masked_select(m)", "nonzero": "m.nonzero()", "dropout": "F.dropout(x, 0.1)", "glu": "F.glu(x)",
