@@ -1,6 +1,7 @@
 """Times the ops of the Python front on a GPU, one by one, at three sizes, in float32 and bfloat16. The same file runs under PyTorch and, by
 `python -m rushlight`, under Rushlight; `bench/gpu_ops` runs both and makes the table. Every line is `name size dtype microseconds`, or `failed` and why.
-Usage: gpu_ops.py [FILTER] [--quick]. --quick: the middle size only."""
+Usage: gpu_ops.py [WORD,WORD...] [--quick]. Only ops whose name has one of
+the words; --quick: the middle size only."""
 
 import sys
 import time
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 WORDS = [word for word in sys.argv[1:] if not word.startswith("--")]
-FILTER = WORDS[0] if WORDS else ""
+FILTERS = WORDS[0].split(",") if WORDS else [""]
 #: Rows of matrices, and the number of columns, for small, middle and large problems.
 SIZES = {"small": (64, 256), "middle": (2048, 1024), "large": (16384, 2048)}
 if "--quick" in sys.argv:
@@ -114,7 +115,7 @@ def main():
         for dtype in (torch.float32, torch.bfloat16):
             names = operands(rows, columns, dtype)
             for name, text in cases():
-                if FILTER not in name:
+                if not any(word in name for word in FILTERS):
                     continue
                 code = compile(text, name, "eval")
                 label = f"{name.replace(' ', '_')} {size} {str(dtype).split('.')[-1]}"
