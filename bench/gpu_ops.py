@@ -1,6 +1,7 @@
 """Times the ops of the Python front on a GPU, one by one, at three sizes, in float32 and bfloat16. The same file runs under PyTorch and, by
 `python -m rushlight`, under Rushlight; `bench/gpu_ops` runs both and makes the table. Every line is `name size dtype microseconds`, or `failed` and why.
-Usage: gpu_ops.py [FILTER] [--quick]. --quick: the middle size only."""
+Usage: gpu_ops.py [WORD,WORD...] [--quick]. Only ops whose name has one of
+the words; --quick: the middle size only."""
 
 import sys
 import time
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 WORDS = [word for word in sys.argv[1:] if not word.startswith("--")]
-FILTER = WORDS[0] if WORDS else ""
+FILTERS = WORDS[0].split(",") if WORDS else [""]
 #: Rows of matrices, and the number of columns, for small, middle and large problems.
 SIZES = {"small": (64, 256), "middle": (2048, 1024), "large": (16384, 2048)}
 if "--quick" in sys.argv:
@@ -26,8 +27,9 @@ BINARY = (
 ).split()
 REDUCTIONS = "sum mean prod amax amin var std norm logsumexp argmax argmin all any count_nonzero nansum nanmean median cumsum cumprod cummax logcumsumexp sort argsort".split()
 
-#: More expressions: a matrix x and y of the size's shape, its rows n and columns c, a vector v of c, positive p, a boolean m, indices i below n, labels j below c,
-#: a square q of c, an image batch `img` and `last` (channels last), tokens `tok` of shape [8, 1024], heads k of shape [4, 16, 1024, 64].
+#: More expressions. Matrices x and y have the size's rows n and columns c; v is a vector of c, p positive, m boolean, q
+#: a square of c; indices i are below n, labels j below c; `img` are images, `last` the same with channels last; k are
+#: heads of 64, `wide` of 256.
 EXPRESSIONS = {
     "addcmul": "torch.addcmul(x, x, y)", "addcdiv": "torch.addcdiv(x, y, p)", "lerp": "torch.lerp(x, y, 0.3)", "where": "torch.where(m, x, y)", "clamp": "x.clamp(-1, 1)",
     "masked_fill": "x.masked_fill(m, 0.0)", "masked_select": "x.masked_select(m)", "nonzero": "m.nonzero()", "dropout": "F.dropout(x, 0.1)", "glu": "F.glu(x)",
@@ -113,7 +115,7 @@ def main():
         for dtype in (torch.float32, torch.bfloat16):
             names = operands(rows, columns, dtype)
             for name, text in cases():
-                if FILTER not in name:
+                if not any(word in name for word in FILTERS):
                     continue
                 code = compile(text, name, "eval")
                 label = f"{name.replace(' ', '_')} {size} {str(dtype).split('.')[-1]}"

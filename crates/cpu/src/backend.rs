@@ -184,7 +184,8 @@ impl Cpu {
             Call::ForeachNorm(c) => reduce::foreach_norm(c.p, &c.xs, c.out)?,
             Call::ForeachScale(c) => update::foreach_scale(c.factor, &c.xs, c.found_inf)?,
             Call::Linalg(c) => linalg::linalg(c.op, &c.inputs, &c.outputs)?,
-            Call::MatMulGelu(_)
+            Call::FusedReduce(_)
+            | Call::MatMulGelu(_)
             | Call::MatMulGeluBackward(_)
             | Call::BatchNormRunning(_)
             | Call::Update(_)

@@ -1,4 +1,5 @@
-// Runs one kernel of flash_hopper.cu, or of flash.cu (WARPGROUP is defined), on problems of several shapes and compares with a plain attention.
+// Runs one kernel of flash_hopper.cu, or of flash.cu (WARPGROUP is defined), on problems of several shapes and compares
+// with a plain attention.
 static std::mt19937 numbers(7);
 static float random_number() { return (int)(numbers() % 2001 - 1000) / 1000.0f; }
 

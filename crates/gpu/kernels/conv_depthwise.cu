@@ -1,8 +1,7 @@
-// Depthwise convolutions, one input channel per output channel, of images with their channels innermost. A thread keeps V
-// channels of TILE neighbouring columns in registers, so an input column is loaded once for all the taps that read it.
-// LANES neighbouring threads have neighbouring channels. The kernel has KH by KW taps; STRIDE and DILATION are those of
-// columns. Weights are widened and arranged as [taps][channels] first.
-
+// Depthwise convolutions, one input channel per output channel, of images with their channels innermost. A thread keeps
+// V channels of TILE neighbouring columns in registers, so an input column is loaded once for all the taps that read
+// it. LANES neighbouring threads have neighbouring channels. The kernel has KH by KW taps; STRIDE and DILATION are
+// those of columns. Weights are widened and arranged as [taps][channels] first.
 #define COLUMNS ((TILE - 1) * STRIDE + (KW - 1) * DILATION + 1)
 typedef Vec<T, V> Elements;
 typedef Vec<W, V> Wide;
@@ -80,8 +79,8 @@ extern "C" __global__ void __launch_bounds__(256) depthwise(Plane p, const T* x,
 #endif
 
 #ifdef SPREAD
-// The gradient by the input where columns or rows are strided: the plane's input is the output's gradient. A thread has V
-// channels of a pixel.
+// The gradient by the input where columns or rows are strided: the plane's input is the output's gradient. A thread has
+// V channels of a pixel.
 extern "C" __global__ void __launch_bounds__(256) depthwise_spread(Plane p, const T* dy, const W* w, T* dx, u64 count) {
     u64 i = blockIdx.x * (u64)256 + threadIdx.x;
     if (i >= count) return;
@@ -116,8 +115,8 @@ extern "C" __global__ void __launch_bounds__(256) depthwise_spread(Plane p, cons
 #endif
 
 #ifdef WEIGHT
-// The gradient by the weight over every `splits`-th output row: a line of sums [taps][channels] per split. LANES threads
-// have a row of taps.
+// The gradient by the weight over every `splits`-th output row: a line of sums [taps][channels] per split. LANES
+// threads have a row of taps.
 extern "C" __global__ void __launch_bounds__(LANES * KH) depthwise_weight(Plane p, const T* x, const T* dy, W* partial, u64 rows, u32 splits) {
     u32 chunks = (p.channels / V + LANES - 1) / LANES, split = blockIdx.x / chunks, ky = threadIdx.x / LANES;
     u32 c = (blockIdx.x % chunks * LANES + threadIdx.x % LANES) * V;

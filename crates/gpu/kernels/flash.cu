@@ -1,15 +1,15 @@
 // Attention on tensor cores, forward and backward, for half types.
 //
-// D: head size rounded up to 32, 64, 96, 128, 160, 192 or 256. A block takes BLOCK_ROWS queries (forward, gradient by queries) or keys
-// (gradient by keys and values) of one head, 16 per warp, and walks the other side in steps of STEP. Scores never leave
-// registers: the accumulators of one product have the layout of the next product's first operand. The block's own rows are
-// fragments in registers (above 128 columns and for warp groups: in shared memory). Where products are
-// asynchronous, a step's scores are multiplied while the softmax of the previous step is computed. No sum uses atomics,
-// so results do not depend on timing. The texts of tensor_cores.cu, which has the products, and of flash_scores.cu
-// precede this one.
+// D: head size rounded up to 32, 64, 96, 128, 160, 192 or 256. A block takes BLOCK_ROWS queries (forward, gradient by
+// queries) or keys (gradient by keys and values) of one head, 16 per warp, and walks the other side in steps of STEP.
+// Scores never leave registers: the accumulators of one product have the layout of the next product's first operand.
+// The block's own rows are fragments in registers (above 128 columns and for warp groups: in shared memory). Where
+// products are asynchronous, a step's scores are multiplied while the softmax of the previous step is computed. No sum
+// uses atomics, so results do not depend on timing. The texts of tensor_cores.cu, which has the products, and of
+// flash_scores.cu precede this one.
 //
-// GRADS: the gradients that the kernel over keys computes, of values (1), keys (2) or both. Accumulators of both take too
-// many registers above 128 columns.
+// GRADS: the gradients that the kernel over keys computes, of values (1), keys (2) or both. Accumulators of both take
+// too many registers above 128 columns.
 
 // The grid: heads whose other side fits in the cache together, by tiles of each head, by sets of such heads. Lower tile
 // numbers start first.

@@ -1,5 +1,5 @@
-// Pointwise steps in one pass. A thread computes LANES neighbours. Operands of the nest are the outputs, then the inputs.
-// STORES: the lanes of each output. The text of fused_parts.cu precedes this one.
+// Pointwise steps in one pass. A thread computes LANES neighbours. Operands of the nest are the outputs, then the
+// inputs. STORES: the lanes of each output. The text of fused_parts.cu precedes this one.
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused(Nest<OPERANDS> nest, FusedArguments in, idx count) {
     PARAMETERS

@@ -2,8 +2,8 @@
 //
 // THREADS_IN threads split an output's elements; a block has THREADS_OUT outputs. ALONG: neighbouring threads, and a
 // thread's LANES, have neighbouring outputs, otherwise neighbouring elements of one output. Elements of few outputs are
-// split into gridDim.y pieces, whose sums another kernel adds. Operands of both nests are the output, then the inputs. A is
-// the type of sums, OUT that of results, VALUE the step that is summed.
+// split into gridDim.y pieces, whose sums another kernel adds. Operands of both nests are the output, then the inputs.
+// A is the type of sums, OUT that of results, VALUE the step that is summed.
 
 extern "C" __global__ void __launch_bounds__(256) fused_reduce(Nest<OPERANDS> kept, Nest<OPERANDS> reduced, FusedArguments in, u64 outputs, u64 length, u64 piece, u64 all, double count) {
     PARAMETERS

@@ -1,6 +1,6 @@
 // Scans along one dimension. The accumulator W is double for floats, i64 for integers.
-// LINE_PER_THREAD: each thread walks a line, neighbouring threads neighbouring lines. Otherwise a block walks a line or,
-// where lines are few and long, a chunk of one, a tile at a time.
+// LINE_PER_THREAD: each thread walks a line, neighbouring threads neighbouring lines. Otherwise a block walks a line
+// or, where lines are few and long, a chunk of one, a tile at a time.
 
 enum { SUM, PROD, LOGSUMEXP, MAX, MIN };
 

@@ -1,5 +1,5 @@
-//! Runs attention's kernels for tensor cores, also those with producer and consumer warps, on an emulated multiprocessor (`emulator/`). Needs a C++ compiler, but
-//! no GPU.
+//! Runs attention's kernels for tensor cores, also those with producer and consumer warps, on an emulated
+//! multiprocessor (`emulator/`). Needs a C++ compiler, but no GPU.
 
 use crate::families::attention::Form;
 use crate::families::attention::flash::{self, Part};

@@ -2,7 +2,7 @@
 
 use crate::autograd::{Backward, Context, Function, Meta, apply, backward_from, leaves, mode, no_grad, root};
 use crate::capture::{StepOutput, Tensors};
-use crate::program::{Noting, Program, Runner, Slot, is_noting, passes};
+use crate::program::{Noting, Program, Runner, Slot, is_noting};
 use crate::{Tensor, amp};
 use rushlight_core::rng::default_generator;
 use rushlight_core::{DType, Error, Layout, Philox, Result, Storage};
@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A function's recordings: [`compile`] makes one with its function.
 ///
 /// The first call with inputs of a kind (dtypes, layouts, devices, gradients, grad mode, autocast) runs the function
-/// and notes the engine's calls, and those of the backward pass. Passes fuse and thin them out ([`passes`]). Later
-/// calls run the program instead of the function: without the tape, without checks. Results have a history, so a
-/// compiled model trains as any other. Memory that the function uses besides its inputs, such as parameters, is that of
-/// the recording; a new recording is made where nobody else refers to it any more.
+/// and notes the engine's calls, and those of the backward pass. Passes fuse and thin them out
+/// ([`passes`](crate::program::passes)). Later calls run the program instead of the function: without the tape, without
+/// checks. Results have a history, so a compiled model trains as any other. Memory that the function uses besides its
+/// inputs, such as parameters, is that of the recording; a new recording is made where nobody else refers to it any
+/// more.
 ///
 /// A function that reads values on the host, returns its inputs' memory, or changes an input that needs a gradient,
 /// cannot be held as a program: it simply runs, and [`reasons`](Compile::reasons) says why.
@@ -325,7 +326,7 @@ fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<
         saved.iter().for_each(|b| backward.set_outside(*b));
         backward.with_results(results.iter().flatten().map(|slot| slot.buffer)).unplaced()
     });
-    let runner = |program: Program| Ok::<_, Error>(Runner::new(passes::optimize(&program)?)?.random_from(start));
+    let runner = |program: Program| Ok::<_, Error>(Runner::optimized(&program)?.random_from(start));
     let runners = runner(forward).and_then(|f| Ok((f, made_backward.map(runner).transpose()?)));
     let (forward, backward) = match runners {
         Ok(runners) => runners,

@@ -12,8 +12,10 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 
+mod bisect;
 mod run;
 
+pub use bisect::{BISECT, Difference};
 pub use run::Runner;
 pub use rushlight_core::program::{Buffer, Program, Slot, passes};
 

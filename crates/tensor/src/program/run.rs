@@ -1,6 +1,7 @@
 //! Runs programs on memory that is given, on any engine.
 
-use super::{Program, Slot};
+use super::bisect::{self, Run};
+use super::{Program, Slot, passes};
 use crate::Tensor;
 use crate::autograd::Meta;
 use crate::engine::{allocate, run};
@@ -32,6 +33,8 @@ pub struct Runner {
     ends: Vec<Vec<usize>>,
     /// Where the random streams of the calls began.
     start: Option<Philox>,
+    /// The program before the passes, where runs compare themselves with it.
+    recorded: Option<Program>,
 }
 
 impl Runner {
@@ -51,7 +54,15 @@ impl Runner {
                 ends[at].push(buffer);
             }
         }
-        Ok(Self { program: program.unplaced(), ends, start: None })
+        Ok(Self { program: program.unplaced(), ends, start: None, recorded: None })
+    }
+
+    /// A program after all passes. With `RUSHLIGHT_BISECT=1` every run is compared with one of the program as it is,
+    /// and standard error names the pass and the call after which they differ.
+    pub fn optimized(program: &Program) -> Result<Self> {
+        let mut runner = Self::new(passes::optimize(program)?)?;
+        runner.recorded = bisect::is_on().then(|| program.clone().unplaced());
+        Ok(runner)
     }
 
     /// The stream that the calls' random numbers began with when they were recorded. Runs then draw from the stream
@@ -78,6 +89,15 @@ impl Runner {
         results: &[usize],
         stream: Option<Philox>,
     ) -> Result<Vec<Arc<Storage>>> {
+        if let Some(recorded) = &self.recorded {
+            let streams = self.start.and_then(|start| Some((start, stream?)));
+            let in_use = |(name, _): &&passes::Pass| *name != "fuse" || passes::is_fusing();
+            let all: Vec<passes::Pass> = passes::PASSES.iter().filter(in_use).copied().collect();
+            match bisect::bisect(recorded, &Run { bound, streams }, &all)? {
+                Some(difference) => eprintln!("bisect: {difference}\n{recorded}"),
+                None => eprintln!("bisect: {} calls agree after every pass", recorded.calls().len()),
+            }
+        }
         let buffers = self.program.buffers();
         let mut memory: Vec<Option<Arc<Storage>>> = vec![None; buffers.len()];
         for (buffer, storage) in bound {

@@ -62,8 +62,8 @@ calls! {
     /// output may lie exactly over an input.
     fused Fused { params { of: Arc<Steps> } reads { inputs: list } writes { outs: list } }
 
-    /// The sum or mean, over the dimensions marked in `reduced`, of the one value that pointwise steps store. Inputs have
-    /// one shape; `out` has those dimensions at size 1, and the value's dtype, a float.
+    /// The sum or mean, over the dimensions marked in `reduced`, of the one value that pointwise steps store. Inputs
+    /// have one shape; `out` has those dimensions at size 1, and the value's dtype, a float.
     fused_reduce FusedReduce {
         params { of: Arc<Steps>, reduced: Marks, mean: bool }
         reads { inputs: list }

@@ -1,7 +1,7 @@
 //! Fused steps, one by one.
 
 use super::execute;
-use crate::backend::call::{self, Operand, Operands};
+use crate::backend::call::{self, List, Operand, Operands};
 use crate::backend::{Call, Reduce, StepArg, StepOp, Storage, View};
 use crate::{Layout, Result, Scalar};
 
@@ -14,7 +14,11 @@ pub fn fused_reduce(c: &call::FusedReduce<View>) -> Result<()> {
     let layout = Layout::contiguous(first.shape())?;
     let memory = first.storage().backend().alloc((layout.numel() * value.out.size()).max(1))?;
     let x = View::new(&memory, &layout, value.out)?;
-    execute(call::Fused { of: c.of.clone(), inputs: c.inputs.clone(), outs: [x].into_iter().collect() })?;
+    let mut inputs = List::new();
+    for input in &c.inputs {
+        inputs.push(*input);
+    }
+    execute(call::Fused { of: c.of.clone(), inputs, outs: [x].into_iter().collect() })?;
     let op = if c.mean { Reduce::Mean } else { Reduce::Sum };
     execute(call::Reduce { op, reduced: c.reduced.clone(), x, out: c.out })
 }

@@ -1,5 +1,5 @@
-//! Depthwise convolutions of images with their channels innermost (`kernels/conv_depthwise.cu`). Libraries have kernels for
-//! row-major ones only.
+//! Depthwise convolutions of images with their channels innermost (`kernels/conv_depthwise.cu`). Libraries have kernels
+//! for row-major ones only.
 
 use crate::device::Gpu;
 use crate::families::conv::Pass;

@@ -1,7 +1,7 @@
 //! Convolutions. Few channels: dedicated kernels (`conv_few`). One-pixel kernels: matrix products (`conv_pixels`).
-//! Depthwise ones of channels-last images: dedicated kernels (`conv_depthwise`). Otherwise the vendor's library if installed, else matrix products over unfolded images, or direct convolution if
-//! groups make the matrices small (`kernels/conv.cu`).
-
+//! Depthwise ones of channels-last images: dedicated kernels (`conv_depthwise`). Otherwise the vendor's library if
+//! installed, else matrix products over unfolded images, or direct convolution if groups make the matrices small
+//! (`kernels/conv.cu`).
 pub(crate) mod depthwise;
 pub(crate) mod few;
 mod pixels;

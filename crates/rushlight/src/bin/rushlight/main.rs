@@ -1,6 +1,7 @@
 //! The program `rushlight`: a launcher, batch scripts, a report on this machine, views of runs and GPUs, and summaries
 //! of traces.
 
+mod bisect;
 mod doctor;
 mod model;
 #[cfg(target_os = "linux")]
@@ -19,6 +20,7 @@ const USAGE: &str = "Usage: rushlight COMMAND
   doctor  Says what this machine has, and what is missing
   ui      Shows training runs in a browser: rushlight ui [OPTIONS] [DIR]
   top     Shows GPUs and processors in the terminal, of this machine or of a job's nodes
+  bisect  Names the pass and kernel that change results of compiled programs: rushlight bisect COMMAND [ARGS]...
   trace   Says where a step's time went: rushlight trace FILE, a trace of the profiler's or of PyTorch's
   show    Prints an exported model: rushlight show MODEL
   bench   Times an exported model: rushlight bench MODEL [OPTIONS]
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         ("doctor", rest) => doctor::doctor(rest),
         ("ui", rest) => ExitCode::from(rushlight_view::ui(rest)),
         ("top", rest) => ExitCode::from(rushlight_view::top(rest, &myself("top"))),
+        ("bisect", rest) => bisect::bisect(rest),
         ("trace", rest) => trace::trace(rest),
         ("show" | "bench" | "convert", rest) => model::command(&command, rest),
         ("-h" | "--help" | "help", _) => {
