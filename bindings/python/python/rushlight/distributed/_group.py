@@ -135,6 +135,12 @@ class ProcessGroup:
     def _timeout(self):
         return self._group.timeout
 
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """``torch.distributed.monitored_barrier`` of this group."""
+        from ._collectives import monitored_barrier
+
+        return monitored_barrier(self, timeout, wait_all_ranks)
+
     def flight_record(self):
         """The last collectives of this rank, as JSON: description, stage and duration."""
         return self._group.flight_record()
@@ -249,8 +255,8 @@ def _resolve(pg):
     raise TypeError(f"Invalid type specified for the group argument: expected a process group, got {type(pg).__name__}")
 
 
-def _rank_not_in_group(pg):
-    return pg is not None and pg == GroupMember.NON_GROUP_MEMBER
+def _rank_not_in_group(group):
+    return group is not None and group == GroupMember.NON_GROUP_MEMBER
 
 
 def _not_member(call):
