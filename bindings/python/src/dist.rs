@@ -403,7 +403,8 @@ impl PyStore {
         descriptor: Option<i32>,
     ) -> PyResult<(Self, u16)> {
         let timeout = seconds(timeout)?;
-        let listener = descriptor.map(rushlight_dist::store::listener_of).transpose().map_err(|e| value_error(e.to_string()))?;
+        let listener =
+            descriptor.map(rushlight_dist::store::listener_of).transpose().map_err(|e| value_error(e.to_string()))?;
         let store = py
             .detach(|| {
                 let meeting = Rendezvous {

@@ -174,7 +174,10 @@ def grouped_allreduce(
     """``allreduce`` of several tensors."""
     op = _op(average, op, "grouped_allreduce")
     _ready()
-    return list(_AllReduce.apply((op, compression, prescale_factor, postscale_factor, process_set), *tensors))
+    if not any(tensor.requires_grad for tensor in tensors):
+        return synchronize(_start(lambda: _reduction(tensors, [None] * len(tensors), op, compression, prescale_factor, postscale_factor, process_set), None))
+    # A node of the graph each: their gradients may come in several passes.
+    return [_AllReduce.apply((op, compression, prescale_factor, postscale_factor, process_set), tensor)[0] for tensor in tensors]
 
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
@@ -268,7 +271,8 @@ class _Broadcast(Function):
 
     @staticmethod
     def backward(ctx, grad):
-        total = allreduce(grad, op=Sum, process_set=ctx.process_set)
+        # As Horovod has it: the mean, for the root.
+        total = allreduce(grad, op=Average, process_set=ctx.process_set)
         return None, None, total if dist.get_rank() == ctx.root_rank else total * 0
 
 
@@ -404,7 +408,10 @@ def grouped_reducescatter(
 ):
     """``reducescatter`` of several tensors."""
     _ready()
-    return list(_ReduceScatter.apply((_scatter_op(op), compression, prescale_factor, postscale_factor, process_set), *tensors))
+    options = (_scatter_op(op), compression, prescale_factor, postscale_factor, process_set)
+    if not any(tensor.requires_grad for tensor in tensors):
+        return synchronize(_start(lambda: _scattered(tensors, *options), None))
+    return [_ReduceScatter.apply(options, tensor)[0] for tensor in tensors]
 
 
 def reducescatter(

@@ -342,12 +342,14 @@ def _engine(name):
 
 
 def _meet(*arguments):
-    """The world. Retries if the store of a previous world answers while it closes."""
-    for attempt in range(10):
+    """The world. Retries if the store of a previous world of this process answers while it closes."""
+    stale = ("is lost", f"process {os.getpid()} on ")
+    deadline = time.monotonic() + 10
+    while True:
         try:
             return _C._World(*arguments)
-        except (DistNetworkError, DistStoreError) as error:
-            if not _world.inits or "is lost" not in str(error) or attempt == 9:
+        except (DistNetworkError, DistStoreError, ValueError) as error:
+            if not _world.inits or not any(text in str(error) for text in stale) or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
 
