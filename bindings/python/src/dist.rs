@@ -390,8 +390,8 @@ fn strs(keys: &[String]) -> Vec<&str> {
 
 #[pymethods]
 impl PyStore {
-    /// A store over TCP, and its port. Its processes authenticate by RUSHLIGHT_JOB_SECRET or the user's key. A master may
-    /// take over a bound socket by its descriptor, which is closed with the store.
+    /// A store over TCP, and its port. Its processes authenticate by RUSHLIGHT_JOB_SECRET or the user's key. A master
+    /// may take over a bound socket by its descriptor, which is closed with the store.
     #[staticmethod]
     #[pyo3(signature = (host, port, is_master, timeout, descriptor=None))]
     fn tcp(
