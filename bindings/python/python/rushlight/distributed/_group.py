@@ -159,6 +159,8 @@ class _Shared:
         self.world = None
         self.default_pg = None
         self.store = None
+        #: The program's own store. It outlives the world, as in PyTorch: a file that is removed with its last user may be the program's to remove.
+        self.given = None
         self.groups = []
         self.inits = 0
         self.hooked = False
@@ -290,6 +292,7 @@ def init_process_group(
     meeting = None if store is None else PrefixStore(f"init/{_world.inits}", store)._store
     world = _meet(method, seconds, rank, world_size, meeting, _engine(name))
     _world.inits += 1
+    _world.given = store
     _world.world, _world.process = world, os.getpid()
     _world.store = Store._around(world.store())
     _world.default_pg = ProcessGroup(world.group(), name, "default_pg")

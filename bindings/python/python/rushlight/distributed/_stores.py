@@ -247,7 +247,7 @@ class TCPStore(Store):
         # PyTorch's servers.
         key = (host_name, port)
         is_master = is_master and not (multi_tenant and key in _tenants)
-        self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout), *([master_listen_fd] if is_master and master_listen_fd is not None else []))
+        self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout), master_listen_fd if is_master else None)
         self.host, self.is_master = host_name, is_master
         if is_master and multi_tenant:
             _tenants[(host_name, self.port)] = self._store
