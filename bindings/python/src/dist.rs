@@ -390,8 +390,8 @@ fn strs(keys: &[String]) -> Vec<&str> {
 
 #[pymethods]
 impl PyStore {
-    /// A store over TCP, and its port. Its processes authenticate by RUSHLIGHT_JOB_SECRET or the user's key. A master may
-    /// take over a bound socket by its descriptor, which is closed with the store.
+    /// A store over TCP, and its port. Its processes authenticate by RUSHLIGHT_JOB_SECRET or the user's key. A master
+    /// may take over a bound socket by its descriptor, which is closed with the store.
     #[staticmethod]
     #[pyo3(signature = (host, port, is_master, timeout, descriptor=None))]
     fn tcp(
@@ -403,7 +403,8 @@ impl PyStore {
         descriptor: Option<i32>,
     ) -> PyResult<(Self, u16)> {
         let timeout = seconds(timeout)?;
-        let listener = descriptor.map(rushlight_dist::store::listener_of).transpose().map_err(|e| value_error(e.to_string()))?;
+        let listener =
+            descriptor.map(rushlight_dist::store::listener_of).transpose().map_err(|e| value_error(e.to_string()))?;
         let store = py
             .detach(|| {
                 let meeting = Rendezvous {

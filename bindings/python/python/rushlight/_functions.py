@@ -15,7 +15,7 @@ Tensor = _C.Tensor
 _torch = _C._torch
 
 __all__ = [
-    "_assert", "_scaled_mm", "_softmax_backward_data", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
+    "_assert", "_scaled_mm", "_softmax_backward_data", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FatalError", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
     "ShortTensor", "are_deterministic_algorithms_enabled", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "autocast",
     "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "compile", "default_generator", "detach", "orgqr", "ormqr",
     "einsum", "finfo", "from_dlpack", "get_autocast_dtype", "get_deterministic_debug_mode", "get_device_module", "get_file_path",
@@ -481,6 +481,10 @@ def _type_names(place="cpu"):
     return {dtype: f"{module}.{name}" for dtype, name in names.items()}
 
 
+class FatalError(Exception):
+    """PyTorch's class for errors after which a process cannot continue. Nothing raises it here."""
+
+
 class _TypedMeta(type):
     def __instancecheck__(cls, obj):
         return isinstance(obj, Tensor) and obj.dtype == cls.dtype and obj.is_cuda == (cls.place == "cuda")
@@ -492,7 +496,8 @@ class _TypedMeta(type):
 def typed(dtype, place="cpu"):
     """The legacy tensor class of a dtype: ``torch.FloatTensor``, or ``torch.cuda.FloatTensor``."""
     module, name = _type_names(place)[dtype].rsplit(".", 1)
-    return _TypedMeta(name, (), {"dtype": dtype, "place": place, "__module__": module, "__doc__": f"Makes tensors of dtype {dtype}."})
+    members = {"dtype": dtype, "place": place, "is_cuda": place == "cuda", "is_sparse": False}
+    return _TypedMeta(name, (), {**members, "__module__": module, "__doc__": f"Makes tensors of dtype {dtype}."})
 
 
 FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor = map(typed, (_C.float32, _C.float64, _C.float16, _C.bfloat16))

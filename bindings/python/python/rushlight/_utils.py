@@ -93,3 +93,10 @@ def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
     attributes = state[0] if isinstance(state, tuple) else state
     parameter.__dict__.update(attributes or {})
     return parameter
+
+
+def cpu_count():
+    """Processors that this process may use."""
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

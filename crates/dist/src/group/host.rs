@@ -240,7 +240,8 @@ impl Inner {
                 if let Some(late) = self.job.roll_call(&self.name, &self.ranks, sequence) {
                     reason = format!("timed out after {} s: not here: {late}", self.timeout.as_secs_f32());
                 }
-                reason = format!("{description} {reason}");
+                let seconds = self.timeout.as_secs_f32();
+                reason = format!("{description} {reason} (the group's timeout is {seconds} s)");
             }
             let reason = self.job.fail(&reason, e.kind());
             if !aborted {

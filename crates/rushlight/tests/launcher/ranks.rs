@@ -15,8 +15,17 @@ fn ranks_have_torchruns_variables() {
     let script = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $ROLE_RANK/$ROLE_WORLD_SIZE $ROLE_NAME \
         $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID $TORCHELASTIC_USE_AGENT_STORE \
         ${#RUSHLIGHT_JOB_SECRET} ${RUSHLIGHT_ELASTIC_BATCH-none} $((MASTER_PORT > 1024)) $((OMP_NUM_THREADS > 0)) $((OMP_NUM_THREADS == RUSHLIGHT_NUM_THREADS)) $1";
-    let options =
-        ["--standalone", "--nproc_per_node=4", "--max-restarts", "2", "--rdzv-id", "job", "--role", "trainer", "--elastic-batch=keep"];
+    let options = [
+        "--standalone",
+        "--nproc_per_node=4",
+        "--max-restarts",
+        "2",
+        "--rdzv-id",
+        "job",
+        "--role",
+        "trainer",
+        "--elastic-batch=keep",
+    ];
     let (code, out, err) = Launcher::start(&options, script, &folder).finish();
     assert_eq!(code, Some(0), "{err}");
     let expected = (0..4).map(|r| {

@@ -129,7 +129,11 @@ fn keep(before: usize, own: Share, ranks: usize) -> (Share, String) {
     let parts = ranks as u64 * accumulate;
     let batch_size = ((samples as f64 / parts as f64).round() as usize).max(1);
     let now = batch_size as u64 * parts;
-    let kept = if now == samples { format!("keeps its {samples} samples") } else { format!("has {now} samples, {samples} before") };
+    let kept = if now == samples {
+        format!("keeps its {samples} samples")
+    } else {
+        format!("has {now} samples, {samples} before")
+    };
     let text = format!("a step {kept}, with {accumulate} batches of {batch_size} on each process");
     (Share { batch_size: Some(batch_size), accumulate }, text)
 }
@@ -229,9 +233,7 @@ mod tests {
 
     #[test]
     fn rates_of_states_are_multiplied_and_nothing_else() {
-        let dict = |entries: Vec<(&str, Value)>| {
-            Value::Dict(entries.into_iter().map(|(k, v)| (k.into(), v)).collect())
-        };
+        let dict = |entries: Vec<(&str, Value)>| Value::Dict(entries.into_iter().map(|(k, v)| (k.into(), v)).collect());
         let group = dict(vec![("lr", 0.1.into()), ("initial_lr", 1.into()), ("momentum", 0.9.into())]);
         let mut state = dict(vec![
             ("state", dict(vec![("lr", 5.0.into())])),

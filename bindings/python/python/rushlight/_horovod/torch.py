@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 
 from .. import _C
 from .. import distributed as dist
 from ..distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from ..nn import SyncBatchNorm  # noqa: F401
 from ..nn.parallel._reducer import Reducer
+from ._ops import *  # noqa: F403
+from ._ops import (  # noqa: F401
+    Adasum, Average, Compression, HorovodInternalError, Max, Min, Product, Sum, allgather, allreduce, barrier, broadcast, synchronize,
+)
+from ._sets import ProcessSet, _forget, _ready, add_process_set, global_process_set, remove_process_set  # noqa: F401
 
 _torch = _C._torch
-
-Average, Sum, Min, Max, Product = dist.ReduceOp.AVG, dist.ReduceOp.SUM, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT
-
-
-class Compression:
-    """Compression of gradients: none, or float16."""
-
-    class none:
-        """Uncompressed."""
-
-    class fp16:
-        """As float16."""
-
 
 _started_here = False
 
@@ -41,6 +35,7 @@ def init(comm=None, process_sets=None):
 def shutdown():
     """Leaves the job, if ``init`` joined it."""
     global _started_here
+    _forget()
     if _started_here and dist.is_initialized():
         dist.destroy_process_group()
     _started_here = False
@@ -49,11 +44,6 @@ def shutdown():
 def is_initialized():
     """Whether ``init`` was called."""
     return dist.is_initialized()
-
-
-def _ready():
-    if not dist.is_initialized():
-        raise ValueError("Horovod has not been initialized; use hvd.init().")
 
 
 def rank():
@@ -117,116 +107,33 @@ def nccl_built():
     return 0
 
 
-def _op(average, op, call):
-    if average is not None and op is not None:
-        raise ValueError(f"{call}: the op parameter supersedes average; provide one of them")
-    return (Average if average is not False else Sum) if op is None else op
+def _without(name, instead):
+    def absent(*args, **kwargs):
+        raise NotImplementedError(f"hvd.{name} is not supported; {instead}")
+
+    absent.__name__ = name
+    return absent
 
 
-class _Handle:
-    """A running collective and its result."""
-
-    def __init__(self, work, finish):
-        self.work, self.finish = work, finish
-
-
-def _start_reduce(tensor, target, average, compression, op, prescale_factor, postscale_factor, call):
-    _ready()
-    op = _op(average, op, call)
-    sent = tensor.detach()
-    is_integer_mean = op == Average and not sent.is_floating_point()
-    sent = sent * prescale_factor if prescale_factor != 1.0 else sent.clone()
-    if compression is Compression.fp16 and sent.is_floating_point():
-        sent = sent.to(_C.float16)
-    work = dist.all_reduce(sent, Sum if is_integer_mean else op, async_op=True)
-
-    def finish():
-        result = _torch.div(sent, size(), rounding_mode="trunc") if is_integer_mean else sent
-        result = result.to(tensor.dtype)
-        result = result * postscale_factor if postscale_factor != 1.0 else result
-        return result if target is None else target.detach().copy_(result)
-
-    return _Handle(work, finish)
+join = _without("join", "use torch.distributed.algorithms.join.Join with DistributedDataParallel for uneven inputs")
+sparse_allreduce_async = _without("sparse_allreduce_async", "there are no sparse tensors; reduce dense ones")
+start_timeline = _without("start_timeline", "torch.profiler records the collectives of a process")
+stop_timeline = _without("stop_timeline", "torch.profiler records the collectives of a process")
 
 
-def synchronize(handle):
-    """Waits for an asynchronous call and returns its tensor."""
-    handle.work.wait()
-    return handle.finish()
-
-
-def poll(handle):
-    """Whether an asynchronous call is done."""
-    return handle.work.is_completed()
-
-
-def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
-    """Starts ``allreduce``."""
-    return _start_reduce(tensor, None, average, Compression.none, op, prescale_factor, postscale_factor, "allreduce_async")
-
-
-def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
-    """Starts ``allreduce_``."""
-    return _start_reduce(tensor, tensor, average, Compression.none, op, prescale_factor, postscale_factor, "allreduce_async_")
-
-
-def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0):
-    """The mean of the ranks' tensors, or the reduction ``op``."""
-    return synchronize(_start_reduce(tensor, None, average, compression, op, prescale_factor, postscale_factor, "allreduce"))
-
-
-def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
-    """``allreduce`` in place."""
-    synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor))
-    return tensor
-
-
-def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0):
-    """``allreduce`` of several tensors."""
-    return [allreduce(t, average, name, compression, op, prescale_factor, postscale_factor) for t in tensors]
-
-
-def allgather(tensor, name=None):
-    """The ranks' tensors one after another; their first dimensions may differ."""
-    _ready()
-    rows = _torch.empty(size(), dtype=_C.int64)
-    dist.all_gather_into_tensor(rows, _C.tensor([tensor.shape[0]]))
-    parts = [_torch.empty((n, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device) for n in rows.tolist()]
-    dist.all_gather(parts, tensor.detach().contiguous())
-    return _torch.cat(parts, 0)
-
-
-def broadcast(tensor, root_rank, name=None):
-    """The root's tensor, as a new one."""
-    return broadcast_(tensor.detach().clone(), root_rank, name)
-
-
-def broadcast_(tensor, root_rank, name=None):
-    """The root's tensor, in place."""
-    _ready()
-    dist.broadcast(tensor, src=root_rank)
-    return tensor
-
-
-def barrier():
-    """Waits for all processes."""
-    _ready()
-    dist.barrier()
-
-
-def broadcast_object(obj=None, root_rank=0, name=None):
+def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_process_set):
     """The root's object."""
     _ready()
     listed = [obj]
-    dist.broadcast_object_list(listed, src=root_rank)
+    dist.broadcast_object_list(listed, src=root_rank, group=process_set._group())
     return listed[0]
 
 
-def allgather_object(obj, name=None):
+def allgather_object(obj, name=None, process_set=global_process_set):
     """Every rank's object, as a list."""
     _ready()
-    found = [None] * size()
-    dist.all_gather_object(found, obj)
+    found = [None] * process_set.size()
+    dist.all_gather_object(found, obj, group=process_set._group())
     return found
 
 
@@ -249,13 +156,29 @@ def broadcast_optimizer_state(optimizer, root_rank):
 class _Distributed:
     """The methods that ``DistributedOptimizer`` adds to an optimizer's class."""
 
+    _synchronized = _skips = False
+
     def synchronize(self):
         """Gradients are the means when ``backward`` returns: there is nothing left to wait for."""
+        self._synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self):
         """For a step after ``synchronize``."""
-        yield
+        self._skips = True
+        try:
+            yield
+        finally:
+            self._skips = False
+
+    def step(self, *args, **kwargs):
+        if self._synchronized and not self._skips:
+            warnings.warn(
+                "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(): Horovod would exchange the gradients again",
+                stacklevel=2,
+            )
+        self._synchronized = False
+        return super().step(*args, **kwargs)
 
     def set_backward_passes_per_step(self, passes):
         """Number of backward passes whose gradients are summed before the exchange."""
@@ -276,10 +199,10 @@ class _Distributed:
 class _StepReducer(Reducer):
     """A reducer that exchanges gradients at the last of several backward passes."""
 
-    def __init__(self, named, optimizer):
+    def __init__(self, named, optimizer, group):
         self.optimizer = optimizer
         self._in_pass = False
-        super().__init__(named, dist.group.WORLD, 25 << 20, zero_missing=True)
+        super().__init__(named, group, 25 << 20, zero_missing=True)
 
     def _came(self, index):
         if not self._in_pass:
@@ -297,25 +220,34 @@ class _StepReducer(Reducer):
         self._begin()
 
 
-def _sum_in_half(state, bucket):
+def _divided_twice(state, bucket):
+    """Divides a bucket before and after the sum, for a mean that cannot overflow."""
+    group, factor = state
+    buffer, size = bucket.buffer(), dist.get_world_size(group)
+    sent = dist.all_reduce(buffer.div_(factor), Sum, group=group, async_op=True)
+    return sent.get_future().then(lambda future: future.value()[0].mul_(factor / size))
+
+
+def _sum_in_half(group, bucket):
     """Sends a bucket as float16, for a sum."""
     buffer = bucket.buffer()
-    sent = dist.all_reduce(buffer.to(_C.float16), Sum, async_op=True)
+    sent = dist.all_reduce(buffer.to(_C.float16), Sum, group=group, async_op=True)
     return sent.get_future().then(lambda future: buffer.copy_(future.value()[0]))
 
 
 def DistributedOptimizer(
     optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0,
-    num_groups=0, groups=None, sparse_as_dense=False, process_set=None,
+    num_groups=0, groups=None, sparse_as_dense=False, process_set=global_process_set,
 ):
-    """The optimizer, with gradients exchanged at the end of every ``backward``. Buckets follow from sizes: ``groups`` are not needed."""
+    """The optimizer, with gradients exchanged at the end of every ``backward``. Buckets follow from sizes: ``groups`` are not needed. Processes outside a
+    ``process_set`` keep their own gradients."""
     import weakref
 
     _ready()
     if op not in (Average, Sum):
         raise NotImplementedError(f"DistributedOptimizer: op must be Average or Sum, not {op}")
-    if gradient_predivide_factor != 1.0 or process_set is not None:
-        raise NotImplementedError("DistributedOptimizer: gradient_predivide_factor and process_set are not supported")
+    if gradient_predivide_factor != 1.0 and (op != Average or compression is not Compression.none):
+        raise ValueError("gradient_predivide_factor needs op=Average without compression")
     if backward_passes_per_step < 1:
         raise ValueError("backward_passes_per_step must be > 0")
     owned = [p for group in optimizer.param_groups for p in group["params"]]
@@ -325,13 +257,19 @@ def DistributedOptimizer(
         raise ValueError("Parameter names in named_parameters must be unique.")
     if any(not any(p is q for _, q in named) for p in owned):
         raise ValueError("named_parameters was specified, but one or more model parameters were not named.")
+    if not process_set.included():
+        return optimizer
     kind = type(optimizer)
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
     optimizer.set_backward_passes_per_step(backward_passes_per_step)
-    reducer = _StepReducer([(n, p) for n, p in named if p.requires_grad], weakref.ref(optimizer))
+    group = process_set._group() or dist.group.WORLD
+    reducer = _StepReducer([(n, p) for n, p in named if p.requires_grad], weakref.ref(optimizer), group)
     if compression is Compression.fp16:
-        reducer.hook = (_sum_in_half if op == Sum else fp16_compress_hook, None)
+        reducer.hook = (_sum_in_half, group) if op == Sum else (fp16_compress_hook, group)
+    elif gradient_predivide_factor != 1.0:
+        reducer.hook = (_divided_twice, (group, gradient_predivide_factor))
     elif op == Sum:
         reducer.divisor = 1
     optimizer._reducer = reducer
+    optimizer._parameter_names = {parameter: name for name, parameter in named}
     return optimizer

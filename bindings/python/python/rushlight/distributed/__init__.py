@@ -8,6 +8,7 @@ if hasattr(_C, "_World"):
     from ._collectives import _all_gather_base, _reduce_scatter_base  # noqa: F401
     from ._debug import *  # noqa: F401,F403
     from ._group import *  # noqa: F401,F403
+    from ._group import _rank_not_in_group  # noqa: F401
     from ._objects import *  # noqa: F401,F403
     from ._p2p import *  # noqa: F401,F403
     from ._stores import *  # noqa: F401,F403

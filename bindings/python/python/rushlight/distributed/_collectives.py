@@ -13,7 +13,7 @@ from ._work import Work
 __all__ = [
     "ReduceOp", "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_op", "reduce_scatter",
-    "reduce_scatter_tensor", "scatter",
+    "reduce_scatter_tensor", "scatter", "supports_complex",
 ]
 
 Tensor = _C.Tensor
@@ -92,7 +92,25 @@ def _many(tensors, name, call):
     return list(tensors)
 
 
+def supports_complex(op):
+    """Whether a reduction is defined for complex numbers."""
+    return _op(op) in ("sum", "avg")
+
+
+def _refuse_complex(tensors, op, call):
+    if any(t.is_complex() for t in tensors) and not supports_complex(op):
+        raise ValueError(f"{call} does not support {op} on complex tensors")
+
+
+def _reals(tensors):
+    """Complex tensors as pairs of real numbers, in the same memory: sums and copies are the pairs'."""
+    return [_C._torch.view_as_real(t.detach()) if t.is_complex() else t for t in tensors]
+
+
 def _run(pg, call, outputs, inputs, async_op, op="sum", root=0):
+    if any(t.is_complex() for t in (*outputs, *inputs)):
+        work = pg._group.submit(call, _reals(outputs), _reals(inputs), (op, root), bool(async_op))
+        return Work(work, outputs) if async_op else None
     work = pg._group.submit(call, outputs, inputs, (op, root), bool(async_op))
     return Work(work, outputs) if async_op else None
 
@@ -118,6 +136,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         return _not_member("all_reduce")
+    _refuse_complex([tensor], op, "all_reduce")
     return _run(pg, "all_reduce", [tensor], [], async_op, _op(op))
 
 
@@ -127,6 +146,7 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         return _not_member("all_reduce_coalesced")
+    _refuse_complex(tensors, op, "all_reduce")
     return _run(pg, "all_reduce", tensors, [], async_op, _op(op))
 
 
@@ -314,17 +334,27 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
         except DistStoreError:
             raise DistBackendError(f"monitored_barrier: rank {ranks[0]} did not reach the barrier within {2 * seconds + 5} s") from None
         text = store.get(f"{prefix}/end").decode()
+        if text:
+            text = (
+                f"Rank {ranks[pg.rank()]} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank {ranks[0]}: {text}"
+            )
     else:
-        missing, deadline = [], monotonic() + seconds
+        missing, late, deadline = [], False, monotonic() + seconds
         for member in range(1, pg.size()):
+            if not wait_all_ranks and monotonic() >= deadline:
+                # No time is left to ask the others.
+                late = True
+                break
             try:
                 store.wait([f"{prefix}/{member}"], max(0.0, deadline - monotonic()))
             except DistStoreError:
                 missing.append(ranks[member])
                 if not wait_all_ranks:
                     break
-        names = ", ".join(map(str, missing))
-        text = f"monitored_barrier: Rank {names} failed to pass monitoredBarrier in {seconds} s" if missing else ""
+        text = f"Rank {ranks[0]} timed out in monitoredBarrier after {int(seconds * 1000)} ms" if late else ""
+        if missing:
+            names = ", ".join(map(str, missing))
+            text = f"{'Ranks' if wait_all_ranks else 'Rank'} {names} failed to pass monitoredBarrier in {int(seconds * 1000)} ms"
         store.set(f"{prefix}/end", text)
     if text:
         raise DistBackendError(text)

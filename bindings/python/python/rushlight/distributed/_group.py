@@ -135,6 +135,12 @@ class ProcessGroup:
     def _timeout(self):
         return self._group.timeout
 
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """``torch.distributed.monitored_barrier`` of this group."""
+        from ._collectives import monitored_barrier
+
+        return monitored_barrier(self, timeout, wait_all_ranks)
+
     def flight_record(self):
         """The last collectives of this rank, as JSON: description, stage and duration."""
         return self._group.flight_record()
@@ -153,6 +159,8 @@ class _Shared:
         self.world = None
         self.default_pg = None
         self.store = None
+        #: The program's own store. It outlives the world, as in PyTorch: a file that is removed with its last user may be the program's to remove.
+        self.given = None
         self.groups = []
         self.inits = 0
         self.hooked = False
@@ -249,8 +257,8 @@ def _resolve(pg):
     raise TypeError(f"Invalid type specified for the group argument: expected a process group, got {type(pg).__name__}")
 
 
-def _rank_not_in_group(pg):
-    return pg is not None and pg == GroupMember.NON_GROUP_MEMBER
+def _rank_not_in_group(group):
+    return group is not None and group == GroupMember.NON_GROUP_MEMBER
 
 
 def _not_member(call):
@@ -284,6 +292,7 @@ def init_process_group(
     meeting = None if store is None else PrefixStore(f"init/{_world.inits}", store)._store
     world = _meet(method, seconds, rank, world_size, meeting, _engine(name))
     _world.inits += 1
+    _world.given = store
     _world.world, _world.process = world, os.getpid()
     _world.store = Store._around(world.store())
     _world.default_pg = ProcessGroup(world.group(), name, "default_pg")
@@ -336,12 +345,14 @@ def _engine(name):
 
 
 def _meet(*arguments):
-    """The world. Retries if the store of a previous world answers while it closes."""
-    for attempt in range(10):
+    """The world. Retries if the store of a previous world of this process answers while it closes."""
+    stale = ("is lost", f"process {os.getpid()} on ")
+    deadline = time.monotonic() + 10
+    while True:
         try:
             return _C._World(*arguments)
-        except (DistNetworkError, DistStoreError) as error:
-            if not _world.inits or "is lost" not in str(error) or attempt == 9:
+        except (DistNetworkError, DistStoreError, ValueError) as error:
+            if not _world.inits or not any(text in str(error) for text in stale) or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
 

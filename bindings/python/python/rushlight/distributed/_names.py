@@ -4,7 +4,7 @@ REASON = "it is not supported; use DistributedDataParallel, torch.distributed.fs
 
 #: Names of the package itself.
 NAMES = """
-ProcessGroupGloo ProcessGroupNCCL split_group supports_complex
+ProcessGroupGloo ProcessGroupNCCL split_group
 """
 
 #: Names that exist on Linux only.

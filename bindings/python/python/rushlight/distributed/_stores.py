@@ -191,6 +191,29 @@ class PrefixStore(Store):
         self._store = _C._Store.prefix(prefix, store._core())
         self.underlying_store = store
 
+    # A store that is written in Python may have the basic methods only.
+
+    def append(self, key, value):
+        """Appends to the value of a key."""
+        if self.has_extended_api():
+            return super().append(key, value)
+        value = expected = _bytes(value)
+        current = self.compare_set(key, b"", expected)
+        while current != expected:
+            expected = current + value
+            current = self.compare_set(key, current, expected)
+
+    def multi_get(self, keys):
+        """The values of several keys, once all are set."""
+        return super().multi_get(keys) if self.has_extended_api() else [self.get(key) for key in keys]
+
+    def multi_set(self, keys, values):
+        """Sets several keys."""
+        if self.has_extended_api():
+            return super().multi_set(keys, values)
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
     @property
     def _underlying_non_prefix_store(self):
         found = self.underlying_store
@@ -224,7 +247,7 @@ class TCPStore(Store):
         # PyTorch's servers.
         key = (host_name, port)
         is_master = is_master and not (multi_tenant and key in _tenants)
-        self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout), *([master_listen_fd] if is_master and master_listen_fd is not None else []))
+        self._store, self.port = _C._Store.tcp(host_name, port, is_master, _seconds(timeout), master_listen_fd if is_master else None)
         self.host, self.is_master = host_name, is_master
         if is_master and multi_tenant:
             _tenants[(host_name, self.port)] = self._store

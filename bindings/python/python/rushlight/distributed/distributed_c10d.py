@@ -18,6 +18,20 @@ from ._stores import *  # noqa: F401,F403
 from ._work import Work  # noqa: F401
 
 
+def _get_pg_config(group=None):
+    """A group's name, backend and ranks."""
+    pg = _resolve(group)
+    return {
+        "pg_name": pg.group_name, "pg_desc": pg.group_desc, "backend_config": repr(get_backend_config(pg)), "pg_size": pg.size(),  # noqa: F405
+        "ranks": get_process_group_ranks(pg),  # noqa: F405
+    }
+
+
+def _get_process_group_store(group):
+    """The store of a group: its keys do not meet those of other groups."""
+    return PrefixStore(_resolve(group).group_name, _get_default_store())  # noqa: F405
+
+
 def _get_global_rank(group, rank):
     """``get_global_rank`` under its old name."""
     return get_global_rank(group, rank)  # noqa: F405

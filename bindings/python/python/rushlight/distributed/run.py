@@ -7,7 +7,8 @@ import sys
 import tempfile
 
 from rushlight.numa.binding import AffinityMode, NumaOptions
-from rushlight.run import _launch, main
+from rushlight import run as _command
+from rushlight.run import _launch
 
 from .elastic.multiprocessing import DefaultLogsSpecs, Std
 from .launcher.api import LaunchConfig, _raise_failures
@@ -61,14 +62,20 @@ def get_args_parser():
         names = [_SHORT[name]] if name in _SHORT else []
         names += [f"--{name}"] + ([f"--{name.replace('-', '_')}"] if "-" in name else [])
         kind = type(default) if isinstance(default, (int, float)) else int if name == "master-port" else str
-        parser.add_argument(*names, default=default, type=kind, choices=_CHOICES.get(name), help=text)
+        # argparse converts a text, such as a variable's.
+        parser.add_argument(*names, default=_variable(name) or default, type=kind, choices=_CHOICES.get(name), help=text)
     for name, text in _FLAGS:
         names = ["-m"] if name == "module" else []
         names += [f"--{name}"] + ([f"--{name.replace('-', '_')}"] if "-" in name else [])
-        parser.add_argument(*names, action="store_true", help=text)
+        parser.add_argument(*names, action="store_true", default=_variable(name) in ("1", "true", "True"), help=text)
     parser.add_argument("training_script", help="The program")
     parser.add_argument("training_script_args", nargs=argparse.REMAINDER, help="Its arguments")
     return parser
+
+
+def _variable(name):
+    """The variable of an option: PET_NNODES of --nnodes."""
+    return os.environ.get(f"PET_{name.replace('-', '_').upper()}")
 
 
 def parse_args(args):
@@ -81,10 +88,22 @@ def _command_line(args):
     words = []
     for name, default, _ in _VALUES:
         value = getattr(args, name.replace("-", "_"), default)
+        if name == "rdzv-conf" and value:
+            # Quotes of a shell's command line that a program passes on by itself.
+            value = value.strip("'\"")
         if value is not None and value != default:
             words.append(f"--{name}={value}")
     words += [f"--{name}" for name, _ in _FLAGS if getattr(args, name.replace("-", "_"), False)]
     return [*words, args.training_script, *map(str, args.training_script_args)]
+
+
+def main(args=None):
+    """Runs a job by torchrun's command line, this program's by default. Raises as :func:`run` does, and ``ValueError`` for options that contradict each
+    other. ``rushlight.run.main`` returns an exit code instead."""
+    parsed = parse_args(sys.argv[1:] if args is None else list(args))
+    config, _, _ = config_from_args(parsed)
+    parsed.nproc_per_node = str(config.nproc_per_node)
+    run(parsed)
 
 
 def run(args):
@@ -132,7 +151,7 @@ def config_from_args(args):
     if args.logs_specs not in (None, "default"):
         raise ValueError(f"Could not find entrypoint under 'torchrun.logs_specs[{args.logs_specs}]' key")
     configs = {}
-    for item in filter(None, args.rdzv_conf.split(",")):
+    for item in filter(None, args.rdzv_conf.strip("'\"").split(",")):
         key, equals, value = item.partition("=")
         if not key.strip():
             raise ValueError("The rendezvous configuration string must have format <key1>=<value1>,...,<keyN>=<valueN>.")
@@ -173,4 +192,4 @@ def _texts(filters):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_command.main())

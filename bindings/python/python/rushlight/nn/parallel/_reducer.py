@@ -162,8 +162,12 @@ class Reducer:
         self.before_forward(True)
 
     def prepare_for_backward(self, outputs):
-        """PyTorch's name of the search for parameters that the outputs, a tensor or several, do not depend on."""
-        self.after_forward([outputs] if isinstance(outputs, _C.Tensor) else list(outputs))
+        """PyTorch's name: the next backward pass ends with the exchange, also if its forward pass ran within ``no_sync``. Parameters that the outputs, a
+        tensor or several, do not depend on are not waited for."""
+        self.before_forward(True)
+        outputs = [outputs] if isinstance(outputs, _C.Tensor) else list(outputs)
+        if outputs:
+            self.after_forward(outputs)
 
     def _came(self, index):
         self.used[index] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from ... import _C
 from ...distributed import _collectives as dist
@@ -13,7 +14,20 @@ from ._reducer import Reducer
 
 __all__ = ["DistributedDataParallel"]
 
-_MIB = 1 << 20
+_MIB = _MB_TO_BYTES = 1 << 20
+_DEFAULT_BUCKET_CAP_MB = 25
+
+#: Variables that programs print when ranks do not meet.
+_VARIABLES = """RANK LOCAL_RANK WORLD_SIZE MASTER_PORT MASTER_ADDR CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GLOO_DEVICE_TRANSPORT NCCL_SOCKET_IFNAME
+NCCL_TOPO_DUMP_FILE TORCH_NCCL_BLOCKING_WAIT NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_IB_DISABLE NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_SHM_DISABLE
+NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD NCCL_BUFFSIZE NCCL_NTHREADS NCCL_RINGS NCCL_MAX_NCHANNELS NCCL_MIN_NCHANNELS NCCL_NET_GDR_LEVEL
+TORCH_NCCL_ASYNC_ERROR_HANDLING"""
+
+
+def _dump_DDP_relevant_env_vars():
+    """Prints the variables of launchers and communication libraries."""
+    for name in _VARIABLES.split():
+        print(f"env:{name}={os.environ.get(name, 'N/A')}")
 
 
 def _tensors(value):
@@ -84,7 +98,7 @@ class DistributedDataParallel(Module, Joinable):
         self.module = module
         self.dim, self.broadcast_buffers = dim, broadcast_buffers
         self.find_unused_parameters, self.static_graph, self.gradient_as_bucket_view = find_unused_parameters, static_graph, gradient_as_bucket_view
-        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MIB)
+        self.bucket_bytes_cap = int((_DEFAULT_BUCKET_CAP_MB if bucket_cap_mb is None else bucket_cap_mb) * _MIB)
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._joining = self._joins_throw = False
         trained = self._trained()

@@ -15,7 +15,7 @@ def run(func, args=(), kwargs=None, np=None, min_np=None, max_np=None, slots=Non
     for name, value in given.items():
         if value not in (None, False) and (name, value) not in (("hosts", f"localhost:{np or 1}"), ("use_gloo", True), ("use_mpi", False)):
             raise NotImplementedError(f"horovod.run: {name} is not supported; start ranks on several hosts by `rushlight run` or your scheduler")
-    from ..distributed.launcher.api import LaunchConfig, elastic_launch
+    from ...distributed.launcher.api import LaunchConfig, elastic_launch
 
     config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=np or 1, max_restarts=reset_limit or 0)
     results = elastic_launch(config, functools.partial(func, **(kwargs or {})))(*args)

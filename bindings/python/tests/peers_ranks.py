@@ -1,0 +1,117 @@
+"""What the ranks of ``test_peers.py`` run: ``python peers_ranks.py FUNCTION``, with the launcher's variables set."""
+
+import importlib.util
+import os
+import pathlib
+import sys
+import warnings
+
+if importlib.util.find_spec("rushlight") is None:
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+
+import rushlight as torch
+from rushlight import distributed as dist
+
+RANK, SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def profiled():
+    """Events of collectives have PyTorch's names, and the shapes of what is sent."""
+    dist.init_process_group("gloo")
+    with torch.autograd.profiler.profile(record_shapes=True) as profiler:
+        dist.all_reduce(torch.ones(2, 3))
+        dist.broadcast(torch.ones(4), 0, async_op=True).wait()
+        dist.all_gather([torch.empty(5) for _ in range(SIZE)], torch.ones(5))
+        (dist.send if RANK == 0 else dist.recv)(torch.ones(6), 1 - RANK)
+    found = {event.name: event for event in profiler.function_events if event.is_async}
+    side = "gloo:send" if RANK == 0 else "gloo:recv"
+    shapes = {"gloo:all_reduce": [[2, 3]], "gloo:broadcast": [[4]], "gloo:all_gather": [[5]], side: [[6]]}
+    assert {name: event.input_shapes for name, event in found.items()} == shapes, found
+    assert all(event.count == 1 and event.cpu_time >= 0 for event in found.values())
+    dist.destroy_process_group()
+
+
+def complex_numbers():
+    """Sums of complex numbers are exact; what has no order or product of pairs is refused before anything is sent."""
+    dist.init_process_group("gloo")
+    x = torch.tensor([1 + 2j, 3 - 1j]) * (RANK + 1)
+    dist.all_reduce(x)
+    assert x.tolist() == [3 + 6j, 9 - 3j], x
+    parts = [torch.empty(1, dtype=torch.complex64) for _ in range(SIZE)]
+    dist.all_gather(parts, torch.tensor([RANK + 1j]))
+    assert [part.item() for part in parts] == [1j, 1 + 1j]
+    try:
+        dist.all_reduce(x, dist.ReduceOp.MAX)
+    except ValueError as error:
+        assert "all_reduce does not support" in str(error) and "complex" in str(error)
+    else:
+        raise AssertionError("MAX of complex numbers")
+    # The same group goes on.
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def monitored():
+    """Each side of a monitored barrier says in PyTorch's words who is missing."""
+    dist.init_process_group("gloo")
+    dist.monitored_barrier()
+    if RANK != 1:
+        text = "Rank 1 failed to pass monitoredBarrier" if RANK == 0 else f"Rank {RANK} successfully reached monitoredBarrier, but received errors while waiting"
+        try:
+            dist.group.WORLD.monitored_barrier(0.5)
+        except RuntimeError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError("rank 1 is missing")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def horovod():
+    """Process sets, exchanges of parts, and gradients through Horovod's collectives, with Horovod's own answers."""
+    hvd = __import__("rushlight._horovod.torch", fromlist=["_"])
+    hvd.init()
+    even, odd = hvd.add_process_set([0]), hvd.add_process_set([1])
+    own = even if RANK == 0 else odd
+    assert (own.rank(), own.size(), own.included(), hvd.global_process_set.size()) == (0, 1, True, 2)
+    assert hvd.allreduce(torch.tensor([5.0]), process_set=own).item() == 5.0
+    try:
+        hvd.allreduce(torch.tensor([5.0]), process_set=odd if RANK == 0 else even)
+    except ValueError as error:
+        assert "not in the process set" in str(error)
+    else:
+        raise AssertionError("a collective of others")
+    assert hvd.remove_process_set(odd) and not hvd.remove_process_set(odd) and hvd.remove_process_set(even)
+    rows = torch.arange(3).float() + 10 * RANK
+    got, counts = hvd.alltoall(rows, splits=torch.tensor([1, 2] if RANK == 0 else [2, 1]))
+    assert (got.tolist(), counts.tolist()) == (([0.0, 10.0, 11.0], [1, 2]) if RANK == 0 else ([1.0, 2.0, 12.0], [2, 1]))
+    assert hvd.reducescatter(torch.arange(3), op=hvd.Sum).tolist() == ([0, 2] if RANK == 0 else [4])
+    assert hvd.allreduce(torch.tensor([3 + RANK]), op=hvd.Average).item() == 3, "a mean of integers is cut"
+    for call, factor in (
+        (lambda t: hvd.allreduce(t, op=hvd.Sum), 2.0), (lambda t: hvd.reducescatter(t, op=hvd.Sum), 2.0), (hvd.reducescatter, 1.0),
+        (lambda t: hvd.alltoall(t), 1.0), (lambda t: hvd.broadcast(t, 0), 1.0 if RANK == 0 else 0.0), (hvd.allgather, 1.0),
+    ):
+        x = torch.ones(4, requires_grad=True)
+        out = call(x)
+        out.backward(torch.ones_like(out))
+        assert x.grad.tolist() == [factor] * 4, (call, x.grad)
+    model = torch.nn.Linear(2, 1)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), gradient_predivide_factor=2.0)
+    model(torch.full((1, 2), RANK + 1.0)).sum().backward()
+    assert model.weight.grad.tolist() == [[1.5, 1.5]], model.weight.grad
+    optimizer.synchronize()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer.step()
+    assert any("skip_synchronize" in str(w.message) for w in caught)
+    # A job may be left and joined again, at once.
+    for _ in range(3):
+        hvd.shutdown()
+        hvd.init()
+        assert hvd.allreduce(torch.tensor([1.0]), op=hvd.Sum).item() == SIZE
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
