@@ -58,6 +58,17 @@ fn zero_bubble_schedules_idle_less_with_the_same_memory() {
 }
 
 #[test]
+fn dual_pipe_pairs_forward_and_backward_passes() {
+    for (p, m) in [(2, 8), (4, 16), (8, 32)] {
+        let (dual, base) = (Schedule::dual_pipe_v(p, m).unwrap(), Schedule::one_f_one_b(p, m).unwrap());
+        assert!(bubble(&dual) < 0.6 * bubble(&base), "{p} {m}: {} {}", bubble(&dual), bubble(&base));
+        let held = dual.simulate(&Costs::default()).unwrap().peak;
+        assert!(held.iter().all(|&held| held <= 2 * p + 1), "{p} {m}: {held:?}");
+    }
+    assert!(Schedule::dual_pipe_v(4, 7).unwrap_err().to_string().contains("microbatches"));
+}
+
+#[test]
 fn every_size_has_an_order() {
     for p in 1..6 {
         for m in 1..12 {
@@ -66,6 +77,7 @@ fn every_size_has_an_order() {
             Schedule::zero_bubble(p, 1, m).unwrap();
             Schedule::zero_bubble_v(p, m).unwrap();
             Schedule::looped_bfs(p, 3, m).unwrap();
+            Schedule::dual_pipe_v(p, m + 2 * p).unwrap();
         }
         for v in 2..4 {
             Schedule::interleaved(p, v, 2 * p).unwrap();
