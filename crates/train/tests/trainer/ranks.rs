@@ -50,7 +50,7 @@ impl TrainModule for Line {
 }
 
 /// Batches of `size` for each process; 21 samples to validate on, which two processes cannot share evenly.
-fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
+fn train(root: &Path, size: usize, resume: bool, epochs: u64, strategy: &str) -> Result<()> {
     manual_seed(7);
     let layer = Linear::new(8, 1).build()?;
     let mut model = Line { layer, mse: MeanSquaredError::new(), r2: R2Score::new(), auroc: Auroc::binary() };
@@ -58,6 +58,8 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
     let mut builder = Trainer::new()
         .device(device())
         .max_epochs(epochs)
+        .strategy(strategy)
+        .gradient_clip_val(0.5)
         .accumulate_grad_batches(2)
         .run_directory(Some(root.into()))
         .run_name("run")
@@ -80,10 +82,15 @@ fn child_rank() -> Result<()> {
     let Ok(root) = std::env::var("RUSHLIGHT_TEST_RANK") else { return Ok(()) };
     let option = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
     let size = option("RUSHLIGHT_TEST_SIZE") as usize;
-    train(Path::new(&root), size, option("RUSHLIGHT_TEST_RESUME") == 1, option("RUSHLIGHT_TEST_EPOCHS"))
+    let strategy = std::env::var("RUSHLIGHT_TEST_STRATEGY").unwrap_or("auto".into());
+    train(Path::new(&root), size, option("RUSHLIGHT_TEST_RESUME") == 1, option("RUSHLIGHT_TEST_EPOCHS"), &strategy)
 }
 
 fn start(root: &Path, world: usize, size: usize, resume: bool, epochs: u64) {
+    start_with("auto", root, world, size, resume, epochs);
+}
+
+fn start_with(strategy: &str, root: &Path, world: usize, size: usize, resume: bool, epochs: u64) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let spawn = |rank: usize| {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -92,7 +99,7 @@ fn start(root: &Path, world: usize, size: usize, resume: bool, epochs: u64) {
             .env("RUSHLIGHT_TEST_RANK", root)
             .env("RUSHLIGHT_NUM_THREADS", "1");
         command.env("RUSHLIGHT_TEST_SIZE", size.to_string()).env("RUSHLIGHT_TEST_EPOCHS", epochs.to_string());
-        command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string());
+        command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string()).env("RUSHLIGHT_TEST_STRATEGY", strategy);
         if world > 1 {
             for (name, value) in
                 [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", world)]
@@ -139,6 +146,36 @@ fn two_processes_train_as_one() {
     start(&again, 2, 8, true, 4);
     assert_eq!(ends(&again, 0), first);
     for directory in [one, two, again] {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
+
+fn near(a: &[(String, f64)], b: &[(String, f64)], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for ((name, a), (other, b)) in a.iter().zip(b) {
+        assert_eq!(name, other, "{what}");
+        assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{what}: {name}: {a} and {b}");
+    }
+}
+
+#[test]
+fn sharded_strategies_train_as_one_process() {
+    let (one, again) = (scratch("sharded-one"), scratch("sharded-again"));
+    start(&one, 1, 16, false, 4);
+    let alone = ends(&one, 0);
+    for strategy in ["zero1", "deepspeed", "fsdp"] {
+        let root = scratch(strategy);
+        start_with(strategy, &root, 2, 8, false, 4);
+        assert_eq!(ends(&root, 0), ends(&root, 1), "{strategy}: both have the same weights and values");
+        near(&alone, &ends(&root, 0), strategy);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+    // A checkpoint of one strategy is continued by another.
+    start_with("fsdp", &again, 2, 8, true, 2);
+    start_with("zero2", &again, 2, 8, true, 3);
+    start_with("ddp", &again, 2, 8, true, 4);
+    near(&alone, &ends(&again, 0), "continued");
+    for directory in [one, again] {
         std::fs::remove_dir_all(directory).unwrap();
     }
 }
