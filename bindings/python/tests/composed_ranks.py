@@ -208,6 +208,31 @@ def long_and_wide():
     dist.destroy_process_group()
 
 
+def resharded(folder):
+    """A checkpoint of a model that is split twice, by rows of rows, is whole for one process."""
+    from rushlight.distributed import checkpoint as dcp
+    from rushlight.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+
+    dist.init_process_group("gloo")
+    grid = init_device_mesh("cpu", (SIZE // 2, 2), mesh_dim_names=("dp", "tp"))
+    net = base.sharded(base.tensor_parallel(base.model(), grid["tp"]), grid["dp"])
+    dcp.save({"model": get_model_state_dict(net)}, checkpoint_id=folder)
+    expected = base.model().state_dict()
+    found = {name: torch.zeros(tuple(value.shape)) for name, value in expected.items()}
+    dcp.load({"model": found}, checkpoint_id=folder, no_dist=True)
+    for name, value in expected.items():
+        base.same(found[name], value, name, 0.0)
+    # A model without memory gets its own by loading.
+    with torch.device("meta"):
+        empty = base.Model()
+    empty = base.sharded(empty, init_device_mesh("cpu", (SIZE,)))
+    options = importlib.import_module(f"{PEER}.distributed.checkpoint.state_dict").StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(empty, found if RANK == 0 else {}, options=options)
+    for name, p in empty.named_parameters():
+        base.same(p.full_tensor().detach(), expected[name], name, 0.0)
+    dist.destroy_process_group()
+
+
 class GptBlock(nn.Module):
     def __init__(self, width, heads):
         super().__init__()

@@ -30,3 +30,7 @@ def test_options(what):
 
 def test_planned_memory_is_what_is_measured():
     launch(2, COMPOSED, "planned")
+
+
+def test_a_model_split_twice_is_checkpointed(tmp_path):
+    launch(4, COMPOSED, "resharded", tmp_path)

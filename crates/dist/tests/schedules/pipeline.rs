@@ -66,6 +66,11 @@ fn dual_pipe_pairs_forward_and_backward_passes() {
         assert!(held.iter().all(|&held| held <= 2 * p + 1), "{p} {m}: {held:?}");
     }
     assert!(Schedule::dual_pipe_v(4, 7).unwrap_err().to_string().contains("microbatches"));
+    // PyTorch's order, its paired passes one after the other.
+    let order = Schedule::dual_pipe_v(2, 4).unwrap();
+    let text = |rank: usize| order.actions()[rank].iter().map(Action::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!(text(0), "0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3 3B1 3F2 0B0 3B2 3F3 0B1 3B3 0I2 0W2 0I3 0W3");
+    assert_eq!(text(1), "1F0 2F0 1F1 2F1 1F2 2B0 2F2 1B0 1F3 2B1 2F3 1B1 2B2 1B2 2I3 1I3 2W3 1W3");
 }
 
 #[test]

@@ -105,7 +105,7 @@ class Unit:
         self.group.set_stage(stage)
         for i, (slot, param, local) in enumerate(zip(self.slots, params, locals_)):
             shard = self.group.cut(i, local.detach())
-            if offload:
+            if offload and shard.device.type != "meta":
                 shard = shard.cpu()
             where, placements = self._place(slot)
             slot.put(_as_parameter(shard, param.requires_grad, where, placements, param.shape))
