@@ -1,6 +1,7 @@
-"""FSDP2 and tensor parallelism beside PyTorch's over gloo, same weights and data: losses within 1e-5, and the time of a step.
+"""FSDP2, tensor and pipeline parallelism and their compositions beside PyTorch's over gloo, same weights and data: losses within 1e-5.
 
-``python tests/differential/sharded.py``, with a Python that has PyTorch. ``RUSHLIGHT_PACKAGE`` names the folder of the package, the source's by default.
+``python tests/differential/sharded.py [2 4 8]``, with a Python that has PyTorch; the numbers are those of ranks. ``--speed ROUNDS`` instead measures a step of FSDP2 on
+two ranks, the peers in turn, and prints the ratios. ``RUSHLIGHT_PACKAGE`` names the folder of the package, the source's by default.
 """
 
 import json
@@ -8,14 +9,15 @@ import os
 import pathlib
 import secrets
 import socket
+import statistics
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = ROOT / "bindings/python/tests/sharded_ranks.py"
+TESTS = ROOT / "bindings/python/tests"
 
 
-def run(peer, size, what="losses"):
+def run(peer, size, what="losses", program="sharded_ranks.py", timeout=300):
     """What rank 0 prints."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -24,25 +26,41 @@ def run(peer, size, what="losses"):
     env = os.environ | {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SHARDED_PEER": peer}
     env |= {"OMP_NUM_THREADS": "1", "RUSHLIGHT_NUM_THREADS": "1", "RUSHLIGHT_JOB_SECRET": secrets.token_hex(16), "PYTHONPATH": package}
     ranks = [
-        subprocess.Popen([sys.executable, str(PROGRAM), what], env=env | {"RANK": str(r), "LOCAL_RANK": str(r)}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, str(TESTS / program), what], env=env | {"RANK": str(r), "LOCAL_RANK": str(r)}, stdout=subprocess.PIPE, text=True)
         for r in range(size)
     ]
-    printed = [rank.communicate(timeout=300)[0] for rank in ranks]
+    printed = [rank.communicate(timeout=timeout)[0] for rank in ranks]
     if any(rank.returncode for rank in ranks):
         raise SystemExit(f"{peer} on {size} ranks: exit codes {[rank.returncode for rank in ranks]}")
     return json.loads(printed[0].strip().splitlines()[-1])
 
 
-def main():
+def compared(size):
+    """The largest difference of losses, relative where they are above 1."""
     worst = 0.0
-    for size in (2, 4):
-        theirs, ours = run("torch", size), run("rushlight", size)
+    for what, program in (("losses", "sharded_ranks.py"), ("compositions", "composed_ranks.py")):
+        theirs, ours = run("torch", size, what, program, 900), run("rushlight", size, what, program, 900)
         for name, expected in theirs.items():
             difference = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(ours[name], expected, strict=True))
             worst = max(worst, difference)
-            print(f"{name} on {size} ranks: {len(expected)} losses, largest difference {difference:.1e}")
-    theirs, ours = run("torch", 2, "speed"), run("rushlight", 2, "speed")
-    print(f"step of FSDP2 on 2 ranks: {ours['step'] * 1e3:.1f} ms, PyTorch's {theirs['step'] * 1e3:.1f} ms, ratio {theirs['step'] / ours['step']:.2f}")
+            print(f"{name} on {size} ranks: {len(expected)} losses, largest difference {difference:.1e}", flush=True)
+    return worst
+
+
+def speed(rounds):
+    """PyTorch's time of a step over ours, the peers in turn."""
+    ratios = []
+    for _ in range(rounds):
+        theirs, ours = run("torch", 2, "speed"), run("rushlight", 2, "speed")
+        ratios.append(theirs["step"] / ours["step"])
+        print(f"step of FSDP2 on 2 ranks: {ours['step'] * 1e3:.1f} ms, PyTorch's {theirs['step'] * 1e3:.1f} ms, ratio {ratios[-1]:.2f}", flush=True)
+    print(f"median ratio {statistics.median(ratios):.2f}")
+
+
+def main():
+    if sys.argv[1:2] == ["--speed"]:
+        return speed(int(sys.argv[2]))
+    worst = max(compared(size) for size in map(int, sys.argv[1:] or ("2", "4", "8")))
     if worst > 1e-5:
         raise SystemExit(f"losses differ by {worst:.1e}")
 

@@ -5,7 +5,7 @@ use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rushlight_core::DType;
-use rushlight_io::dcp::{self, Chunk, Entry, Metadata, Part, Place, Reader, Step};
+use rushlight_io::dcp::{self, Chunk, Entry, Metadata, Part, Place, Reader, SafetensorsPlan, Step};
 use std::path::PathBuf;
 
 /// A file's name, an offset and a length.
@@ -41,16 +41,18 @@ fn rows(metadata: &Metadata) -> Vec<Row> {
     metadata.entries().iter().map(row).collect()
 }
 
+fn dtype_of(name: &str) -> PyResult<DType> {
+    let found = DType::ALL.into_iter().find(|d| d.name() == name);
+    found.ok_or_else(|| value_error(format!("there is no dtype '{name}'")))
+}
+
 fn add_rows(metadata: &mut Metadata, rows: Vec<Row>) -> PyResult<()> {
     for (name, dtype, size, requires_grad, chunks) in rows {
         let place = |row: PlaceRow| row.map(|(file, offset, length)| Place { file, offset, length });
         let entry = match dtype {
             None => Entry::Bytes(chunks.into_iter().next().and_then(|(_, _, row)| place(row))),
             Some(dtype) => Entry::Tensor {
-                dtype: DType::ALL
-                    .into_iter()
-                    .find(|d| d.name() == dtype)
-                    .ok_or_else(|| value_error(format!("there is no dtype '{dtype}'")))?,
+                dtype: dtype_of(&dtype)?,
                 size: size.into(),
                 requires_grad,
                 chunks: chunks
@@ -107,9 +109,12 @@ struct PyReader(Reader);
 
 #[pymethods]
 impl PyReader {
+    /// Opens a checkpoint, or a folder of safetensors.
     #[new]
-    fn new(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
-        py.detach(|| Reader::open(folder)).map(Self).map_err(to_py)
+    #[pyo3(signature = (folder, safetensors=false))]
+    fn new(py: Python<'_>, folder: PathBuf, safetensors: bool) -> PyResult<Self> {
+        let open = || if safetensors { Reader::open_safetensors(folder) } else { Reader::open(folder) };
+        py.detach(open).map(Self).map_err(to_py)
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -136,8 +141,56 @@ impl PyReader {
     }
 }
 
+/// Hugging Face's files, written by ranks together.
+#[pyclass(name = "_SafetensorsPlan", module = "rushlight._C", frozen)]
+struct PyPlan(SafetensorsPlan);
+
+#[pymethods]
+impl PyPlan {
+    /// Tensors by name, dtype and shape; the file of each, by number, or the most bytes of one.
+    #[new]
+    #[pyo3(signature = (tensors, numbers, max_shard_size))]
+    fn new(
+        tensors: Vec<(String, String, Vec<usize>)>,
+        numbers: Option<Vec<usize>>,
+        max_shard_size: usize,
+    ) -> PyResult<Self> {
+        let described = tensors
+            .into_iter()
+            .map(|(name, dtype, shape)| Ok((name, dtype_of(&dtype)?, shape)))
+            .collect::<PyResult<Vec<_>>>()?;
+        let plan = match numbers {
+            Some(numbers) => SafetensorsPlan::with_files(&described, &numbers),
+            None => SafetensorsPlan::new(&described, max_shard_size),
+        };
+        plan.map(Self).map_err(to_py)
+    }
+
+    fn create(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        py.detach(|| self.0.create(folder)).map_err(to_py)
+    }
+
+    /// Writes a part of a tensor.
+    fn write(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        name: &str,
+        offsets: Vec<usize>,
+        part: &Bound<'_, PyTensor>,
+    ) -> PyResult<()> {
+        let part = part.get().tensor();
+        py.detach(|| self.0.write(folder, name, &offsets, &part)).map_err(to_py)
+    }
+
+    fn commit(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        py.detach(|| self.0.commit(folder)).map_err(to_py)
+    }
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyReader>()?;
+    module.add_class::<PyPlan>()?;
     module.add_function(wrap_pyfunction!(_checkpoint_write, module)?)?;
     module.add_function(wrap_pyfunction!(_checkpoint_commit, module)?)
 }

@@ -14,6 +14,7 @@
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
 //! | `dist` | process groups, stores, launch detection |
 //! | `sharded` | meshes, distributed tensors, sharded parameters |
+//! | `long` | attention over split sequences, dispatch to experts |
 //! | `pipeline` | pipeline schedules |
 //! | `optim`, `lbfgs` | optimizer steps |
 //! | `schedule`, `grad_scaler` | learning-rate schedules and averages, loss scaling |
@@ -48,6 +49,8 @@ mod index;
 #[cfg(target_os = "linux")]
 mod launch;
 mod lbfgs;
+#[cfg(target_os = "linux")]
+mod long;
 mod objects;
 // The lint mistakes the expansion of `pymethods` for hand-written code.
 #[allow(unsafe_op_in_unsafe_fn)]
@@ -124,6 +127,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     dist::add_to(module)?;
     #[cfg(target_os = "linux")]
     sharded::add_to(module)?;
+    #[cfg(target_os = "linux")]
+    long::add_to(module)?;
     #[cfg(target_os = "linux")]
     pipeline::add_to(module)?;
     #[cfg(target_os = "linux")]

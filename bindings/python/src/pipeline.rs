@@ -5,6 +5,7 @@ use crate::error::{to_py, type_error, value_error};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use rushlight_dist::pipeline::{Action, Costs, Phase, Schedule, SplitBackward};
+use rushlight_dist::plan;
 use rushlight_tensor::Tensor;
 use std::sync::Mutex;
 
@@ -115,8 +116,36 @@ fn _split_backward(
     Ok((found, PySplit(Mutex::new(Some(rest)))))
 }
 
+/// The first layer of each stage of a split by costs.
+#[pyfunction]
+fn _balance(costs: Vec<f64>, stages: usize) -> PyResult<Vec<usize>> {
+    rushlight_dist::pipeline::balance(&costs, stages).map_err(to_py)
+}
+
+/// Bytes of a rank by `rushlight plan`, without its margin: the training state's and the activations' of a GPT of
+/// (layers, width, heads, vocabulary, tokens), trained by (ranks, ZeRO's stage, sequences of a rank).
+#[pyfunction]
+fn _plan_memory(
+    model: (usize, usize, usize, usize, usize),
+    job: (usize, usize, usize),
+    recompute: bool,
+) -> PyResult<(f64, f64)> {
+    let (layers, hidden, heads, vocabulary, sequence) = model;
+    let ((data, zero, microbatch), ffn) = (job, 4 * hidden);
+    let model =
+        plan::Model { name: "a GPT", layers, hidden, ffn, gated: false, heads, kv_heads: heads, vocabulary, sequence };
+    let machine = plan::Machine::named("h100").ok_or_else(|| value_error("there is no machine 'h100'"))?;
+    let job = plan::Job { model, machine, devices: data, batch: data * microbatch };
+    let recompute = if recompute { plan::Recompute::Full } else { plan::Recompute::None };
+    let strategy = plan::Strategy { data, tensor: 1, pipeline: 1, zero, microbatch, recompute };
+    let found = plan::estimate(&job, strategy).map_err(to_py)?;
+    Ok((found.state, found.activations))
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySchedule>()?;
     module.add_class::<PySplit>()?;
+    module.add_function(wrap_pyfunction!(_balance, module)?)?;
+    module.add_function(wrap_pyfunction!(_plan_memory, module)?)?;
     module.add_function(wrap_pyfunction!(_split_backward, module)?)
 }

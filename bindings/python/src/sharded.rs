@@ -211,9 +211,10 @@ fn dtype(dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<rushlight_core::
 #[pymethods]
 impl PyShardGroup {
     #[new]
-    #[pyo3(signature = (shapes, dtype_of_shards, ranks, replicas=None, param_dtype=None, reduce_dtype=None))]
+    #[pyo3(signature = (shapes, dims, dtype_of_shards, ranks, replicas=None, param_dtype=None, reduce_dtype=None))]
     fn new(
         shapes: Vec<Vec<usize>>,
+        dims: Vec<usize>,
         dtype_of_shards: &Bound<'_, PyDType>,
         ranks: &PyGroup,
         replicas: Option<&PyGroup>,
@@ -226,8 +227,16 @@ impl PyShardGroup {
             ..ShardOptions::default()
         };
         let replicas = replicas.map(|g| g.0.clone());
-        let made = ShardGroup::new(&shapes, dtype_of_shards.get().core()?, ranks.0.clone(), replicas, options);
+        let dtype = dtype_of_shards.get().core()?;
+        let made = ShardGroup::along(&shapes, &dims, dtype, ranks.0.clone(), replicas, options);
         Ok(Self(made.py()?))
+    }
+
+    /// Sets the ranks that keep parts of the parameters between the passes; none if `None`.
+    #[pyo3(signature = (ranks))]
+    fn keep_among(&self, ranks: Option<&PyGroup>) {
+        let ranks = ranks.map(|g| g.0.clone());
+        self.0.configure(|options| options.keep_among = ranks);
     }
 
     /// Sets when gathered parameters are freed: 1, 2 or 3 as ZeRO's stages.
@@ -305,8 +314,8 @@ impl PyShardGroup {
         self.0.reshard();
     }
 
-    fn after_forward(&self) {
-        self.0.after_forward();
+    fn after_forward(&self) -> PyResult<()> {
+        self.0.after_forward().py()
     }
 
     /// Until `_pop_saved_tensors_hooks`, ops keep no memory of the gathered parameters.

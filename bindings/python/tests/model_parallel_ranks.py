@@ -97,6 +97,7 @@ def pipeline_by_hand():
         (pp.ScheduleInterleavedZeroBubble, 2, 8),
         (pp.ScheduleInterleavedZeroBubble, 1, 8),
         (pp.ScheduleZBVZeroBubble, 2, 8),
+        (pp.ScheduleDualPipeV, 2, 8),
     ]:
         count = per_rank * SIZE
 
@@ -106,7 +107,7 @@ def pipeline_by_hand():
         losses, expected = alone(make)
         torch.manual_seed(0)
         whole = make()
-        own = [s for s in range(count) if (min(s, 2 * SIZE - 1 - s) if kind is pp.ScheduleZBVZeroBubble else s % SIZE) == RANK]
+        own = [s for s in range(count) if (min(s, 2 * SIZE - 1 - s) if kind in (pp.ScheduleZBVZeroBubble, pp.ScheduleDualPipeV) else s % SIZE) == RANK]
         stages = [pp.PipelineStage(whole[s], s, count, torch.device("cpu")) for s in own]
         schedule = kind(stages[0] if per_rank == 1 and issubclass(kind, pp.schedules.PipelineScheduleSingle) else stages, microbatches, loss_fn=loss_fn)
         trained(schedule, stages, losses, expected, lambda stage, name: f"{stage}.{name}")
@@ -227,6 +228,42 @@ def checkpoint_load(folder):
         raise AssertionError
     except dcp.CheckpointException as error:
         assert "Missing key in checkpoint state_dict: none" in str(error)
+    dist.destroy_process_group()
+
+
+def placed(mesh):
+    """Tensors that the ranks hold together: by rows and by columns, unevenly too; and one that every rank has."""
+    from rushlight.distributed.tensor import Shard, distribute_tensor
+
+    return {
+        "rows": distribute_tensor(ramp(10, 4), mesh, [Shard(0)]), "columns": distribute_tensor(ramp(6, 8), mesh, [Shard(1)]),
+        "count": torch.tensor([3], dtype=torch.int64),
+    }
+
+
+def safetensors_save(folder):
+    from rushlight.distributed import checkpoint as dcp
+    from rushlight.distributed.device_mesh import init_device_mesh
+
+    dist.init_process_group("gloo")
+    writer = dcp.HuggingFaceStorageWriter(folder, fqn_to_index_mapping={"rows": 1, "columns": 2, "count": 1})
+    dcp.save(placed(init_device_mesh("cpu", (SIZE,))), storage_writer=writer)
+    dist.destroy_process_group()
+
+
+def safetensors_load(folder):
+    from rushlight.distributed import checkpoint as dcp
+    from rushlight.distributed.device_mesh import init_device_mesh
+
+    dist.init_process_group("gloo")
+    mesh = init_device_mesh("cpu", (SIZE,))
+    expected, state = placed(mesh), placed(mesh)
+    for value in state.values():
+        (value.to_local() if hasattr(value, "to_local") else value).zero_()
+    dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(folder))
+    for name, value in expected.items():
+        a, b = (v.to_local() if hasattr(v, "to_local") else v for v in (state[name], value))
+        assert torch.equal(a, b), name
     dist.destroy_process_group()
 
 

@@ -372,7 +372,35 @@ def memory():
     root = sum(p.numel() for n, p in net.named_parameters() if not n.startswith("blocks")) * 4
     assert 0 < largest <= 1.1 * (block + root), (largest, block, root)
     assert all(not unit.group.is_gathered for unit in units)
+    if SIZE == 4:
+        measured()
     dist.destroy_process_group()
+
+
+def measured():
+    """What the allocator counts in a step: with and without activation checkpointing, 1/N of parameters, gradients and states, and a few blocks."""
+    import gc
+
+    global WIDTH
+    WIDTH = 128
+    mesh = init_device_mesh("cpu", (SIZE,))
+    for recompute in (False, True):
+        gc.collect()
+        before = torch.cpu.memory_allocated()
+        net = sharded(Model(layers=48), mesh, prepare=lambda block: setattr(block, "around", recompute))
+        optimizer = torch.optim.AdamW(net.parameters())
+        ids, targets = batch(0, 1)
+        for _ in range(2):
+            gc.collect()
+            torch.cpu.reset_peak_memory_stats()
+            loss_of(net(ids), targets).backward()
+            optimizer.step()
+            peak = torch.cpu.max_memory_allocated() - before
+            optimizer.zero_grad()
+        total = 4 * 4 * sum(p.numel() for p in net.parameters()) / SIZE
+        block = 4 * sum(p.numel() for p in net.blocks[0].parameters())
+        assert total <= peak <= 1.1 * total + block, (recompute, peak, total, block)
+        del net, optimizer
 
 
 def wrapped():

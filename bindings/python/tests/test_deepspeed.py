@@ -98,3 +98,34 @@ for x in loader:
 assert engine.global_steps == 2 and schedule is None and isinstance(optimizer, torch.optim.SGD)
 """)
     launch(1, program)
+
+
+def test_names_that_libraries_use():
+    import importlib.metadata
+
+    import rushlight._deepspeed as deepspeed
+    from rushlight import _install
+
+    assert deepspeed.runtime.lr_schedules.VALID_LR_SCHEDULES == ["WarmupCosineLR", "WarmupDecayLR", "WarmupLR"]
+    deepspeed.utils.logging.logger.setLevel("WARNING")
+    assert deepspeed.comm.is_available() and deepspeed.comm.get_local_rank() == 0
+    assert deepspeed.accelerator.get_accelerator().device_name() in ("cpu", "cuda", "xpu")
+    deepspeed.checkpointing.configure(None, partition_activations=False)
+    with pytest.raises(NotImplementedError, match="partition_activations"):
+        deepspeed.checkpointing.configure(None, partition_activations=True)
+    with deepspeed.zero.Init(enabled=True, config_dict_or_path={}):
+        model = torch.nn.Linear(2, 2)
+    weights = [model.weight.detach().clone() for _ in range(2)]
+    model(torch.ones(1, 2)).sum().backward()
+    for kind, optimizer in zip((torch.optim.AdamW, deepspeed.ops.adam.FusedAdam), weights):
+        p = optimizer.requires_grad_()
+        p.grad = model.weight.grad.clone()
+        kind([p], lr=0.1, weight_decay=0.0).step()
+    assert torch.equal(*weights)
+    # Lightning compares the version of the distribution.
+    context = importlib.metadata.DistributionFinder.Context(name="deepspeed")
+    assert [d.version for d in _install._finder.find_distributions(context)] == [deepspeed.__version__]
+    config = {"train_batch_size": 2, "aio": {"block_size": 1}, "activation_checkpointing": {"partition_activations": False}}
+    assert deepspeed.Config(config, 1).batch == 2
+    with pytest.raises(ValueError, match="cpu_checkpointing"):
+        deepspeed.Config({**config, "activation_checkpointing": {"cpu_checkpointing": True}}, 1)

@@ -1,6 +1,8 @@
 """Pipelines and distributed checkpoints over processes of this machine, against one process and PyTorch's files."""
 
+import os
 import pathlib
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from rushlight import nn
 from rushlight.distributed import checkpoint as dcp
 from rushlight.distributed import pipelining as pp
 from rushlight.distributed.checkpoint import state_dict as sd
-from test_distributed import launch
+from test_distributed import free_port, launch
 
 RANKS = pathlib.Path(__file__).with_name("model_parallel_ranks.py")
 FIXTURE = pathlib.Path(__file__).parents[3] / "tests/fixtures/io/dcp"
@@ -55,8 +57,11 @@ def test_splitting_says_what_is_wrong():
 
     with pytest.raises(RuntimeError, match="Split it by hand"):
         pp.pipeline(Branching(), (x,))
-    with pytest.raises(NotImplementedError, match="ZBV"):
-        pp.ScheduleDualPipeV(None, 2)
+    layers = nn.Sequential(*[nn.Linear(2, 2) for _ in range(6)])
+    spec = pp.split_by_cost(layers, 3, (x,))
+    assert len(spec) == 2 and pp.pipeline(layers, (x,), split_spec=spec).num_stages == 3
+    with pytest.raises(ValueError, match="6 layers do not split into 7 stages"):
+        pp.split_by_cost(layers, 7, (x,))
     assert pp.schedules.get_schedule_class("zbvzerobubble") is pp.ScheduleZBVZeroBubble
 
 
@@ -86,27 +91,35 @@ def test_other_ranks_load_a_checkpoint(tmp_path, writers, readers):
 
 
 def test_a_killed_save_leaves_the_last_committed_checkpoint(tmp_path):
-    """A process saves to two folders in turn and is killed at any moment: what it reported last is there, whole."""
+    """One rank or two save to two folders in turn and are killed at any moment: what was reported last is there, whole."""
     package = str(pathlib.Path(torch.__file__).parents[1])
-    for attempt in range(12):
-        folder = tmp_path / str(attempt)
-        process = subprocess.Popen(
-            [sys.executable, RANKS, "checkpoint_save", folder, "1000"],
-            env={"PYTHONPATH": package, "PATH": "/usr/bin:/bin", "RUSHLIGHT_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )
+    for attempt in range(int(os.environ.get("RUSHLIGHT_KILLS", 12))):
+        folder, size = tmp_path / str(attempt), 1 + attempt % 2
+        env = {"PYTHONPATH": package, "PATH": "/usr/bin:/bin", "RUSHLIGHT_NUM_THREADS": "1", "RUSHLIGHT_JOB_SECRET": secrets.token_hex(16)}
+        env |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, RANKS, "checkpoint_save", folder, "1000"], env=env | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            )
+            for rank in range(size)
+        ]
         for _ in range(2 + attempt % 3):
-            assert process.stdout.readline().startswith("saved"), process.poll()
-        time.sleep(0.003 * attempt)
-        process.send_signal(signal.SIGKILL)
-        last = [line for line in process.stdout.read().splitlines() if line.startswith("saved")]
-        process.wait()
+            assert ranks[0].stdout.readline().startswith("saved"), ranks[0].poll()
+        time.sleep(0.003 * (attempt % 12))
+        for process in ranks:
+            process.send_signal(signal.SIGKILL)
+        last = [line for line in ranks[0].stdout.read().splitlines() if line.startswith("saved")]
+        for process in ranks:
+            process.wait()
+            process.stdout.close()
         reported = int(last[-1].split()[1]) if last else 1 + attempt % 3
         steps = []
         for one in (folder / "0", folder / "1"):
-            state = {"model": {"filled": torch.zeros(1000)}, "step": -1}
+            state = {"model": {"filled": torch.zeros(1000), "rows": torch.zeros(5, 4)}, "step": -1}
             dcp.load(state, checkpoint_id=one)
             assert torch.equal(state["model"]["filled"], torch.full((1000,), float(state["step"])))
+            assert torch.equal(state["model"]["rows"], (torch.arange(20) % 7).float().view(5, 4))
             steps.append(state["step"])
         assert max(steps) >= reported and max(steps) - min(steps) == 1, (steps, reported)
 
@@ -180,3 +193,36 @@ def test_conversions(tmp_path):
     format_utils.dcp_to_torch_save(tmp_path / "c", tmp_path / "b.pt")
     back = torch.load(tmp_path / "b.pt")
     assert torch.equal(back["model"]["w"], state["model"]["w"]) and back["groups"] == state["groups"] and back["name"] == "x"
+
+
+@pytest.mark.parametrize("writers, readers", [(1, 3), (4, 2)])
+def test_sharded_models_are_hugging_face_files(tmp_path, writers, readers):
+    launch(writers, RANKS, "safetensors_save", tmp_path)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+    from safetensors.numpy import load_file
+
+    whole = {k: v for name in names[:2] for k, v in load_file(tmp_path / name).items()}
+    assert (whole["rows"].reshape(-1) == (torch.arange(40) % 7).numpy()).all() and whole["columns"].shape == (6, 8)
+    assert (whole["columns"].reshape(-1) == (torch.arange(48) % 7).numpy()).all() and whole["count"].tolist() == [3]
+    launch(readers, RANKS, "safetensors_load", tmp_path)
+
+
+def test_unconsolidated_safetensors_of_pytorch_load(tmp_path):
+    """Files of two ranks as PyTorch's HuggingFaceStorageWriter leaves them: each says where its parts start."""
+    import json
+
+    import numpy
+    from safetensors.numpy import save_file
+
+    rows = numpy.arange(12, dtype=numpy.float32).reshape(4, 3)
+    for rank in range(2):
+        info = {"DCP_SHARDING_INFO": json.dumps({"w": {"saved_offsets": [2 * rank, 0]}}), "DCP_VERSION": "1.0"}
+        save_file({"w": rows[2 * rank : 2 * rank + 2]}, tmp_path / f"shard-{rank + 1:05}-model-00001-of-00001.safetensors", metadata=info)
+    state = {"w": torch.zeros(4, 3)}
+    dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(tmp_path))
+    assert (state["w"].numpy() == rows).all()
+    with pytest.raises(dcp.CheckpointException, match="Missing key"):
+        dcp.load({"x": torch.zeros(1)}, storage_reader=dcp.HuggingFaceStorageReader(tmp_path))
+    with pytest.raises(ValueError, match="tensors only"):
+        dcp.save({"epoch": 3}, storage_writer=dcp.HuggingFaceStorageWriter(tmp_path))

@@ -13,3 +13,24 @@ RANKS = pathlib.Path(__file__).with_name("sharded_ranks.py")
 @pytest.mark.parametrize("size", [2, 4])
 def test_sharded(what, size):
     launch(size, RANKS, what)
+
+
+COMPOSED = pathlib.Path(__file__).with_name("composed_ranks.py")
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_compositions(size):
+    launch(size, COMPOSED, "compositions")
+
+
+@pytest.mark.parametrize("what", ["sharding_options", "long_and_wide"])
+def test_options(what):
+    launch(4, COMPOSED, what)
+
+
+def test_planned_memory_is_what_is_measured():
+    launch(2, COMPOSED, "planned")
+
+
+def test_a_model_split_twice_is_checkpointed(tmp_path):
+    launch(4, COMPOSED, "resharded", tmp_path)

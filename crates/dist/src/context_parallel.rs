@@ -49,6 +49,23 @@ impl Order {
     }
 }
 
+/// Options of [`ring_attention`].
+#[derive(Clone, Copy, Debug)]
+pub struct RingOptions {
+    /// Whether a query sees the keys at its position and before only.
+    pub is_causal: bool,
+    /// How the sequence is split among the ranks.
+    pub order: Order,
+    /// The factor of scores; one over the root of the size of a head if `None`.
+    pub scale: Option<f64>,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        Self { is_causal: false, order: Order::Contiguous, scale: None }
+    }
+}
+
 /// A piece of queries against a piece of keys.
 #[derive(Clone, Copy, PartialEq)]
 enum Relation {
@@ -59,15 +76,15 @@ enum Relation {
 }
 
 /// Attention of a rank's queries over the keys and values of all ranks. Tensors are `[batch, heads, tokens, size]`, the
-/// tokens split as `order` says. Equal to attention of the whole sequence.
+/// tokens split as the options say. Equal to attention of the whole sequence; sums are in 32 bits for shorter dtypes.
 pub fn ring_attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
-    is_causal: bool,
-    order: Order,
+    options: RingOptions,
     group: &Arc<dyn ProcessGroup>,
 ) -> Result<Tensor> {
+    let RingOptions { is_causal, order, scale } = options;
     if q.rank() != 4 || k.shape() != v.shape() || q.shape() != k.shape() {
         return Err(Error::shape(format!(
             "ring_attention: query {:?}, key {:?} and value {:?} should have one shape [batch, heads, tokens, size]",
@@ -80,7 +97,7 @@ pub fn ring_attention(
     if !q.shape()[2].is_multiple_of(parts) {
         return Err(Error::shape(format!("ring_attention: {} tokens are not two equal parts", q.shape()[2])));
     }
-    let scale = 1.0 / (q.shape()[3] as f64).sqrt();
+    let scale = scale.unwrap_or_else(|| 1.0 / (q.shape()[3] as f64).sqrt());
     let ring = Ring { group: group.clone(), is_causal, order, scale };
     apply(ring, &[q, k, v])?.pop().ok_or_else(|| Error::value("ring_attention: no output"))
 }
@@ -90,6 +107,11 @@ struct Ring {
     is_causal: bool,
     order: Order,
     scale: f64,
+}
+
+/// The dtype of sums of products.
+fn sum_dtype(t: &Tensor) -> DType {
+    if matches!(t.dtype(), DType::F16 | DType::BF16) { DType::F32 } else { t.dtype() }
 }
 
 impl Ring {
@@ -123,7 +145,7 @@ impl Ring {
     }
 
     fn scores(&self, q: &Tensor, k: &Tensor, relation: Relation) -> Result<Tensor> {
-        let scores = q.matmul(&k.transpose(-1, -2)?)?.mul(self.scale)?;
+        let scores = q.matmul(&k.transpose(-1, -2)?)?.to_dtype(sum_dtype(q))?.mul(self.scale)?;
         if relation == Relation::All {
             return Ok(scores);
         }
@@ -168,14 +190,15 @@ impl Function for Ring {
         let [q, k, v] = inputs else { return Err(Error::value("ring_attention: three inputs are expected")) };
         let (q, k, v) = (q.detach().contiguous()?, k.detach().contiguous()?, v.detach().contiguous()?);
         let tokens = q.size(2)?;
-        let out = q.zeros_like()?;
-        let total = Tensor::full_with([q.size(0)?, q.size(1)?, tokens, 1], MASKED, (q.dtype(), q.device()))?;
+        let (dtype, sums) = (q.dtype(), sum_dtype(&q));
+        let out = Tensor::zeros_with(q.shape(), (sums, q.device()))?;
+        let total = Tensor::full_with([q.size(0)?, q.size(1)?, tokens, 1], MASKED, (sums, q.device()))?;
         self.around(vec![k.clone(), v.clone()], |other, kv| {
             for (q_at, k_at, size, relation) in self.pairs(tokens, other) {
                 let piece = |t: &Tensor, at: usize| t.narrow(2, at as isize, size);
                 let scores = self.scores(&piece(&q, q_at)?, &piece(&kv[0], k_at)?, relation)?;
                 let sum = scores.logsumexp(-1, true)?;
-                let part = scores.sub(&sum)?.exp()?.matmul(&piece(&kv[1], k_at)?)?;
+                let part = scores.sub(&sum)?.exp()?.to_dtype(dtype)?.matmul(&piece(&kv[1], k_at)?)?.to_dtype(sums)?;
                 let (old_sum, old) = (piece(&total, q_at)?, piece(&out, q_at)?);
                 let new_sum = old_sum.logaddexp(&sum)?;
                 let merged = old.mul(&old_sum.sub(&new_sum)?.exp()?)?.add(&part.mul(&sum.sub(&new_sum)?.exp()?)?)?;
@@ -184,8 +207,9 @@ impl Function for Ring {
             }
             Ok(())
         })?;
-        ctx.save_for_backward(&[&q, &k, &v, &out, &total]);
-        Ok(vec![out])
+        let result = out.to_dtype(dtype)?;
+        ctx.save_for_backward(&[&q, &k, &v, &result, &total]);
+        Ok(vec![result])
     }
 
     fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
@@ -193,10 +217,12 @@ impl Function for Ring {
         no_grad(|| {
             let dy = dy.contiguous()?;
             let tokens = q.size(2)?;
-            let delta = dy.mul(out)?.sum_dims(-1, true)?;
-            let dq = q.zeros_like()?;
+            let (dtype, sums) = (q.dtype(), sum_dtype(q));
+            let delta = dy.to_dtype(sums)?.mul(&out.to_dtype(sums)?)?.sum_dims(-1, true)?;
+            let zeros = |t: &Tensor| Tensor::zeros_with(t.shape(), (sums, t.device()));
+            let dq = zeros(q)?;
             // The gradients of keys and values go around with them, one pass behind, and end at home.
-            let (mut dk, mut dv) = (k.zeros_like()?, v.zeros_like()?);
+            let (mut dk, mut dv) = (zeros(k)?, zeros(v)?);
             let ranks = self.group.size();
             let mut current = vec![k.clone(), v.clone()];
             for turn in 0..ranks {
@@ -207,11 +233,14 @@ impl Function for Ring {
                     let (qp, kp, vp) = (piece(q, q_at)?, piece(&current[0], k_at)?, piece(&current[1], k_at)?);
                     let dyp = piece(&dy, q_at)?;
                     let p = self.scores(&qp, &kp, relation)?.sub(&piece(total, q_at)?)?.exp()?;
-                    piece(&dv, k_at)?.add_(&p.transpose(-1, -2)?.matmul(&dyp)?)?;
-                    let dp = dyp.matmul(&vp.transpose(-1, -2)?)?;
-                    let ds = p.mul(&dp.sub(&piece(&delta, q_at)?)?)?.mul(self.scale)?;
-                    piece(&dq, q_at)?.add_(&ds.matmul(&kp)?)?;
-                    piece(&dk, k_at)?.add_(&ds.transpose(-1, -2)?.matmul(&qp)?)?;
+                    let add = |to: &Tensor, at: usize, product: Tensor| -> Result<()> {
+                        piece(to, at)?.add_(&product.to_dtype(sums)?).map(drop)
+                    };
+                    add(&dv, k_at, p.to_dtype(dtype)?.transpose(-1, -2)?.matmul(&dyp)?)?;
+                    let dp = dyp.matmul(&vp.transpose(-1, -2)?)?.to_dtype(sums)?;
+                    let ds = p.mul(&dp.sub(&piece(&delta, q_at)?)?)?.mul(self.scale)?.to_dtype(dtype)?;
+                    add(&dq, q_at, ds.matmul(&kp)?)?;
+                    add(&dk, k_at, ds.transpose(-1, -2)?.matmul(&qp)?)?;
                 }
                 if let Some((received, work)) = coming {
                     work.wait()?;
@@ -224,7 +253,7 @@ impl Function for Ring {
                         <[Tensor; 2]>::try_from(received).map_err(|_| Error::value("ring_attention: gradients"))?;
                 }
             }
-            Ok(vec![Some(dq), Some(dk), Some(dv)])
+            [dq, dk, dv].into_iter().map(|g| g.to_dtype(dtype).map(Some)).collect()
         })
     }
 

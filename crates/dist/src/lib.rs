@@ -35,5 +35,5 @@ pub use parallel::{
     Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, DistributedOptimizerBuilder,
     NoSync, Outputs, PeriodicModelAverager, SyncBatchNorm, allreduce, broadcast_parameters,
 };
-pub use shard::{FullyShard, ShardGroup, ShardOptions, Sharded, ZeroStage, clip_grad_norm_};
+pub use shard::{FullyShard, InPlace, ShardGroup, ShardOptions, Sharded, ZeroStage, clip_grad_norm_};
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

@@ -48,6 +48,8 @@ mod ranks;
 mod results;
 mod run;
 mod run_dir;
+#[cfg(target_os = "linux")]
+mod sharding;
 mod step;
 mod system;
 mod system_log;

@@ -115,6 +115,14 @@ impl Optimizers {
         }
     }
 
+    /// An optimizer by index, to read.
+    pub(crate) fn get(&self, index: usize) -> Result<&dyn Optimizer> {
+        let entry = self.entries.get(index);
+        entry
+            .map(|entry| &*entry.optimizer)
+            .ok_or_else(|| Error::index(format!("there is no optimizer {index}: the run has {}", self.entries.len())))
+    }
+
     /// The groups of optimizers that step together: their indices.
     pub(crate) fn turns(&self) -> Vec<std::ops::Range<usize>> {
         match self.alternating {

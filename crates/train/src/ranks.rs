@@ -1,10 +1,14 @@
 //! The processes of a run: one, or those a launcher started.
 
 use crate::checkpoint::CheckpointsBuilder;
+use crate::optimizers::Optimizers;
+#[cfg(target_os = "linux")]
+use crate::sharding::Sharding;
 use crate::step::ReduceFx;
 use rushlight_core::{Device, Error, Result};
 use rushlight_nn::{Member, MemberMut, Module, Parameter};
 use rushlight_tensor::Tensor;
+use rushlight_tensor::state::{StateDict, Value};
 
 #[cfg(target_os = "linux")]
 use rushlight_dist::{DistributedDataParallel, NoSync, ProcessGroup, ReduceOp, World};
@@ -138,19 +142,24 @@ impl Ranks {
         builder
     }
 
-    /// Synchronises a model across processes and averages its gradients from now on.
-    pub(crate) fn parallel<M: Module>(&self, model: &M, find_unused: bool) -> Result<Parallel> {
+    /// Synchronises a model across processes and averages its gradients from now on. With a strategy that shards, its
+    /// parameters become shards.
+    pub(crate) fn parallel<M: Module>(&self, model: &mut M, strategy: &str, find_unused: bool) -> Result<Parallel> {
         #[cfg(target_os = "linux")]
         if let Some(world) = &self.world {
             if world.size() == 1 {
                 return Ok(Parallel::default());
             }
+            if let Some(stage) = zero_stage(strategy) {
+                let stage = rushlight_dist::ZeroStage::of(stage)?;
+                return Ok(Parallel { ddp: None, sharding: Some(Sharding::new(model, world, stage)?) });
+            }
             let shadow = Shadow::of(model);
             let group: Arc<dyn ProcessGroup> = world.group().clone();
             let ddp = DistributedDataParallel::new(shadow, group).find_unused_parameters(find_unused).build()?;
-            return Ok(Parallel { ddp: Some(ddp) });
+            return Ok(Parallel { ddp: Some(ddp), sharding: None });
         }
-        let _ = (model, find_unused);
+        let _ = (model, strategy, find_unused);
         Ok(Parallel::default())
     }
 }
@@ -189,35 +198,138 @@ impl Watch {
     }
 }
 
-/// Averages gradients over processes while it lives.
+/// Averages gradients over processes while it lives; shards parameters if the strategy says so.
 #[derive(Default)]
 pub(crate) struct Parallel {
     #[cfg(target_os = "linux")]
     ddp: Option<DistributedDataParallel<Shadow>>,
+    #[cfg(target_os = "linux")]
+    sharding: Option<Sharding>,
 }
 
 /// While it lives, gradients stay on their rank.
-pub(crate) struct Local {
+pub(crate) struct Local<'a> {
     #[cfg(target_os = "linux")]
     _guard: Option<NoSync>,
+    #[cfg(target_os = "linux")]
+    sharding: Option<&'a Sharding>,
+    _parallel: std::marker::PhantomData<&'a Parallel>,
+}
+
+impl Drop for Local<'_> {
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = self.sharding {
+            sharding.parameters().group().set_sync(true);
+        }
+    }
 }
 
 impl Parallel {
-    /// A forward pass whose gradients will be averaged.
-    pub(crate) fn call(&self, forward: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    /// Whether parameters are sharded.
+    pub(crate) fn is_sharded(&self) -> bool {
         #[cfg(target_os = "linux")]
-        if let Some(ddp) = &self.ddp {
-            return ddp.call(|_| forward());
-        }
-        forward()
+        return self.sharding.is_some();
+        #[cfg(not(target_os = "linux"))]
+        false
     }
 
-    /// Skips the gradients' all-reduce until the guard is dropped.
-    pub(crate) fn local(&self) -> Local {
+    /// A forward pass whose gradients will be averaged.
+    pub(crate) fn call<M: Module>(&self, model: &mut M, forward: impl FnOnce(&M) -> Result<Tensor>) -> Result<Tensor> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            return sharding.parameters().call(model, forward);
+        }
+        #[cfg(target_os = "linux")]
+        if let Some(ddp) = &self.ddp {
+            return ddp.call(|_| forward(model));
+        }
+        forward(model)
+    }
+
+    /// Skips the gradients' reduction until the guard is dropped.
+    pub(crate) fn local(&self) -> Local<'_> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            sharding.parameters().group().set_sync(false);
+        }
         Local {
             #[cfg(target_os = "linux")]
             _guard: self.ddp.as_ref().map(DistributedDataParallel::no_sync),
+            #[cfg(target_os = "linux")]
+            sharding: self.sharding.as_ref(),
+            _parallel: std::marker::PhantomData,
         }
+    }
+
+    /// Runs something with the whole parameters in the model; changes of them are kept.
+    pub(crate) fn whole<M: Module, T>(&self, model: &mut M, body: impl FnOnce(&mut M) -> Result<T>) -> Result<T> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            sharding.parameters().open(model)?;
+            let result = body(model);
+            sharding.parameters().close(model)?;
+            return result;
+        }
+        body(model)
+    }
+
+    /// Clips gradients by their norm over the whole model.
+    pub(crate) fn clip_norm(&self, params: Vec<Tensor>, max_norm: f64) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            return sharding.clip(&params, max_norm).map(drop);
+        }
+        rushlight_tensor::clip_grad_norm_(&params, max_norm).map(drop)
+    }
+
+    /// Before a step that gradients which overflowed skip: all processes skip it.
+    pub(crate) fn share_overflow(&self, params: &[Tensor]) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            return sharding.share_overflow(params);
+        }
+        let _ = params;
+        Ok(())
+    }
+
+    /// The model's state with whole parameters.
+    pub(crate) fn state_dict(&self, model: &dyn Module) -> Result<StateDict> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            return sharding.state_dict(model);
+        }
+        Ok(model.state_dict())
+    }
+
+    /// The states of optimizers with whole tensors.
+    pub(crate) fn assembled(&self, states: Value, optimizers: &Optimizers, ranks: &Ranks) -> Result<Value> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            return sharding.assembled(&states, optimizers, ranks);
+        }
+        let _ = (optimizers, ranks);
+        Ok(states)
+    }
+
+    /// This process's part of the states of optimizers.
+    pub(crate) fn cut(&self, states: &Value, optimizers: &Optimizers) -> Result<Value> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = &self.sharding {
+            return sharding.cut(states, optimizers);
+        }
+        let _ = optimizers;
+        Ok(states.clone())
+    }
+
+    /// Gives the model its whole parameters for good.
+    pub(crate) fn finish<M: Module>(&mut self, model: &mut M) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(sharding) = self.sharding.take() {
+            return sharding.into_parameters().restore(model);
+        }
+        let _ = model;
+        Ok(())
     }
 }
 
@@ -265,16 +377,27 @@ impl Module for Shadow {
     }
 }
 
-/// Rejects an unsupported strategy and names the supported ones.
+/// ZeRO's stage of a strategy; none if it does not shard.
+pub(crate) fn zero_stage(strategy: &str) -> Option<usize> {
+    match strategy {
+        "zero1" | "deepspeed_stage_1" => Some(1),
+        "zero2" | "deepspeed" | "deepspeed_stage_2" => Some(2),
+        "zero3" | "fsdp" | "deepspeed_stage_3" => Some(3),
+        _ => None,
+    }
+}
+
+/// Rejects an unknown strategy and names the known ones.
 pub(crate) fn check_strategy(name: &str) -> Result<()> {
     match name {
         "auto" | "ddp" | "single_device" => Ok(()),
-        "zero1" | "zero2" | "zero3" | "fsdp" | "deepspeed" | "deepspeed_stage_1" | "deepspeed_stage_2"
-        | "deepspeed_stage_3" => Err(Error::unsupported(format!(
-            "Trainer: strategy '{name}' (sharded optimizer state, gradients or parameters) is not supported yet; use 'ddp'"
+        name if zero_stage(name).is_some() => match cfg!(target_os = "linux") {
+            true => Ok(()),
+            false => Err(Error::unsupported(format!("Trainer: strategy '{name}' needs Linux; use 'ddp'"))),
+        },
+        other => Err(Error::value(format!(
+            "Trainer: unknown strategy '{other}'; known are auto, ddp, single_device, zero1, zero2, zero3, fsdp, deepspeed \
+             and deepspeed_stage_1 to 3"
         ))),
-        other => {
-            Err(Error::value(format!("Trainer: unknown strategy '{other}'; known are auto, ddp and single_device")))
-        }
     }
 }

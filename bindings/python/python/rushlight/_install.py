@@ -3,6 +3,7 @@
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -37,7 +38,27 @@ class _Loader(importlib.abc.Loader):
             setattr(module, name, value)
 
 
+class _Distribution(importlib.metadata.Distribution):
+    """The metadata of a package that is served and not installed: libraries ask for its version before they use it."""
+
+    def __init__(self, name, version):
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+    def read_text(self, filename):
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path):
+        return os.path.join(os.path.dirname(__file__), path)
+
+
 class _Finder(importlib.abc.MetaPathFinder):
+    def find_distributions(self, context=None):
+        """For ``importlib.metadata.version("deepspeed")``."""
+        name = getattr(context, "name", None)
+        if name is None or name.replace("-", "_").lower() != "deepspeed":
+            return []
+        return [_Distribution("deepspeed", importlib.import_module(_ROOTS["deepspeed"]).__version__)]
+
     def find_spec(self, name, path=None, target=None):
         root, _, rest = name.partition(".")
         if root not in _ROOTS:

@@ -118,12 +118,13 @@ impl Schedule {
             "loopedbfs" => Self::looped_bfs(ranks, stages_per_rank, microbatches),
             "interleavedzerobubble" => Self::zero_bubble(ranks, stages_per_rank, microbatches),
             "zbvzerobubble" if stages_per_rank == 2 => Self::zero_bubble_v(ranks, microbatches),
-            "zbvzerobubble" => {
+            "dualpipev" if stages_per_rank == 2 => Self::dual_pipe_v(ranks, microbatches),
+            "zbvzerobubble" | "dualpipev" => {
                 Err(Error::value(format!("schedule {name}: two stages a rank are expected, got {stages_per_rank}")))
             }
             _ => Err(Error::unsupported(format!(
-                "there is no schedule '{name}': GPipe, 1F1B, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble and \
-                 ZBVZeroBubble are supported"
+                "there is no schedule '{name}': GPipe, 1F1B, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, \
+                 ZBVZeroBubble and DualPipeV are supported"
             ))),
         }
     }

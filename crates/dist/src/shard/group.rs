@@ -5,7 +5,7 @@ use super::reduce::{self, Pending};
 use crate::group::{Collective, ProcessGroup, Work};
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_tensor::Tensor;
-use rushlight_tensor::autograd::{Context, Function, apply, no_grad};
+use rushlight_tensor::autograd::{Context, Function, apply, is_grad_enabled, no_grad};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -33,15 +33,25 @@ pub struct ShardOptions {
     pub device: Device,
     /// The divisor of gradient sums, instead of the number of ranks.
     pub divide_by: Option<f64>,
+    /// Some of the ranks, as those of a node: in stage 3 they keep the parameters between the passes, each a part, so
+    /// that the gathers of backward passes stay among them. None: nothing is kept.
+    pub keep_among: Option<Arc<dyn ProcessGroup>>,
 }
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        Self { stage: ZeroStage::Three, param_dtype: None, reduce_dtype: None, device: Device::Cpu, divide_by: None }
+        Self {
+            stage: ZeroStage::Three,
+            param_dtype: None,
+            reduce_dtype: None,
+            device: Device::Cpu,
+            divide_by: None,
+            keep_among: None,
+        }
     }
 }
 
-/// The parameters of a block, of one dtype, each sharded by rows over the ranks of a group.
+/// The parameters of a block, of one dtype, each sharded over the ranks of a group: by rows unless told otherwise.
 pub struct ShardGroup {
     pub(super) layout: FlatLayout,
     pub(super) ranks: Arc<dyn ProcessGroup>,
@@ -54,12 +64,21 @@ pub struct ShardGroup {
     gathers: AtomicUsize,
 }
 
+/// A gather: the handle, the destination, and whether it has the layout of whole parameters.
+struct Gather {
+    work: Work,
+    gathered: Tensor,
+    of_parts: bool,
+}
+
 #[derive(Default)]
 pub(super) struct State {
     /// The buffer of whole parameters, while it is gathered.
     pub(super) whole: Option<Tensor>,
-    /// A gather under way: the handle and the destination.
-    under_way: Option<(Work, Tensor)>,
+    /// A gather under way.
+    under_way: Option<Gather>,
+    /// This rank's part of the buffer of whole parameters, kept since the forward pass (`keep_among`).
+    part: Option<Tensor>,
     /// The shards that were gathered last, and their versions.
     pub(super) shards: Vec<Tensor>,
     versions: Vec<u32>,
@@ -93,12 +112,28 @@ impl ShardGroup {
         replicas: Option<Arc<dyn ProcessGroup>>,
         options: ShardOptions,
     ) -> Result<Arc<Self>> {
+        Self::along(shapes, &vec![0; shapes.len()], dtype, ranks, replicas, options)
+    }
+
+    /// [`ShardGroup::new`] with the dimension along which each parameter is split. A dimension other than the first
+    /// must be a multiple of the number of ranks.
+    pub fn along(
+        shapes: &[Vec<usize>],
+        dims: &[usize],
+        dtype: DType,
+        ranks: Arc<dyn ProcessGroup>,
+        replicas: Option<Arc<dyn ProcessGroup>>,
+        options: ShardOptions,
+    ) -> Result<Arc<Self>> {
         for dtype in [Some(dtype), options.param_dtype, options.reduce_dtype].into_iter().flatten() {
             if !dtype.is_float() {
                 return Err(Error::dtype(format!("shard: parameters of {dtype} cannot be trained")));
             }
         }
-        let layout = FlatLayout::new(shapes, ranks.size(), ranks.rank());
+        if dims.len() != shapes.len() {
+            return Err(Error::value(format!("shard: {} dimensions for {} parameters", dims.len(), shapes.len())));
+        }
+        let layout = FlatLayout::new(shapes, dims, ranks.size(), ranks.rank())?;
         let state = State { unsynced: vec![None; shapes.len()], ..State::default() };
         Ok(Arc::new(Self {
             layout,
@@ -129,6 +164,30 @@ impl ShardGroup {
     /// The shape of this rank's shard of a parameter.
     pub fn shard_shape(&self, index: usize) -> Vec<usize> {
         self.layout.shard_shape(index)
+    }
+
+    /// The shape of a whole parameter.
+    pub fn shape(&self, index: usize) -> &[usize] {
+        &self.layout.slots[index].shape
+    }
+
+    /// A whole tensor of every rank's shard of a parameter or of something of its shape, such as an optimizer's state.
+    /// All ranks must call it.
+    pub fn assemble(&self, index: usize, shard: &Tensor) -> Result<Tensor> {
+        let layout = self.layout.only(index)?;
+        if shard.shape() != layout.shard_shape(0) {
+            let expected = layout.shard_shape(0);
+            return Err(Error::shape(format!("shard: a shard of shape {:?} for {expected:?}", shard.shape())));
+        }
+        no_grad(|| {
+            let (dtype, device) = (shard.dtype(), shard.device());
+            let input = layout.flatten(std::slice::from_ref(shard), dtype, device)?;
+            let (gathered, outputs) = buffer(layout.shard, layout.ranks, dtype, device)?;
+            self.ranks.submit(Collective::AllGather { outputs, input }, true)?.wait()?;
+            let whole = Tensor::empty_with([layout.whole()], (dtype, device))?;
+            layout.unflatten(&gathered, &whole)?;
+            layout.parameter(0, &whole)?.copy()
+        })
     }
 
     /// Changes an option.
@@ -187,19 +246,22 @@ impl ShardGroup {
         if shards.len() != self.len() {
             return Err(Error::value(format!("shard: {} shards for {} parameters", shards.len(), self.len())));
         }
-        let (dtype, device) = {
+        let (dtype, device, among) = {
             let options = lock(&self.options);
-            (options.param_dtype.unwrap_or(self.dtype), options.device)
+            (options.param_dtype.unwrap_or(self.dtype), options.device, options.keep_among.clone())
         };
+        if let (Some(part), Some(among)) = (&state.part, &among) {
+            let (gathered, outputs) = buffer(part.numel(), among.size(), dtype, device)?;
+            let work = among.submit(Collective::AllGather { outputs, input: part.clone() }, true)?;
+            state.under_way = Some(Gather { work, gathered, of_parts: true });
+            self.gathers.fetch_add(1, Relaxed);
+            return Ok(());
+        }
         no_grad(|| {
             let input = self.layout.flatten(shards, dtype, device)?;
-            let gathered = Tensor::empty_with([self.layout.shard * self.layout.ranks], (dtype, device))?;
-            let size = self.layout.shard as isize;
-            let outputs = (0..self.layout.ranks)
-                .map(|rank| gathered.narrow(0, rank as isize * size, size as usize))
-                .collect::<Result<Vec<_>>>()?;
+            let (gathered, outputs) = buffer(self.layout.shard, self.layout.ranks, dtype, device)?;
             let work = self.ranks.submit(Collective::AllGather { outputs, input }, true)?;
-            state.under_way = Some((work, gathered));
+            state.under_way = Some(Gather { work, gathered, of_parts: false });
             Ok::<_, Error>(())
         })?;
         self.gathers.fetch_add(1, Relaxed);
@@ -215,10 +277,10 @@ impl ShardGroup {
                 old.shares_storage(new) && old.layout() == new.layout() && new.version() == *version
             });
         if !same {
-            if let Some((work, _)) = state.under_way.take() {
-                work.wait()?;
+            if let Some(gather) = state.under_way.take() {
+                gather.work.wait()?;
             }
-            state.whole = None;
+            (state.whole, state.part) = (None, None);
         }
         Ok(())
     }
@@ -227,14 +289,20 @@ impl ShardGroup {
     fn gather(&self, shards: &[Tensor], ahead: &[Weak<ShardGroup>]) -> Result<Tensor> {
         let mut state = lock(&self.state);
         self.start(&mut state, shards)?;
-        if let Some((work, gathered)) = state.under_way.take() {
+        if let Some(Gather { work, gathered, of_parts }) = state.under_way.take() {
             work.wait()?;
-            let whole = no_grad(|| {
-                let whole = Tensor::empty_with([self.layout.whole()], (gathered.dtype(), gathered.device()))?;
-                self.layout.unflatten(&gathered, &whole)?;
-                Ok::<_, Error>(whole)
-            })?;
-            state.whole = Some(whole);
+            let whole = if of_parts {
+                gathered
+            } else {
+                let parts = lock(&self.options).keep_among.as_ref().map_or(1, |among| among.size());
+                no_grad(|| {
+                    let size = self.layout.whole().next_multiple_of(parts);
+                    let whole = Tensor::empty_with([size], (gathered.dtype(), gathered.device()))?;
+                    self.layout.unflatten(&gathered, &whole)?;
+                    Ok::<_, Error>(whole)
+                })?
+            };
+            (state.whole, state.part) = (Some(whole), None);
         }
         let Some(whole) = state.whole.clone() else {
             return Err(Error::value("shard: the parameters were freed while they were gathered"));
@@ -256,14 +324,19 @@ impl ShardGroup {
             let state = lock(&self.state);
             (state.shards.clone(), state.previous.clone())
         };
-        reduce::await_end(self)?;
+        reduce::await_end(self);
         self.gather(&shards, &previous)
     }
 
     /// The whole parameters, gathered if need be. Recorded: gradients return to the shards as means over the ranks.
     pub fn unshard(self: &Arc<Self>, shards: &[Tensor]) -> Result<Vec<Tensor>> {
-        let next = lock(&self.state).next.clone();
-        let whole = self.gather(shards, &next)?;
+        // A forward pass that a backward pass runs again is followed by the one before it.
+        let is_again = reduce::await_end(self);
+        let ahead = {
+            let state = lock(&self.state);
+            if is_again { state.previous.clone() } else { state.next.clone() }
+        };
+        let whole = self.gather(shards, &ahead)?;
         let step = Unshard { group: self.clone(), shards: shards.to_vec(), whole: Mutex::new(Some(whole)) };
         let mut parameters = apply(step, &shards.iter().collect::<Vec<_>>())?;
         for parameter in parameters.iter_mut().zip(shards).filter(|(_, s)| !s.requires_grad()).map(|(p, _)| p) {
@@ -274,24 +347,42 @@ impl ShardGroup {
 
     /// Frees the gathered parameters.
     pub fn reshard(&self) {
-        lock(&self.state).whole = None;
+        let mut state = lock(&self.state);
+        (state.whole, state.part) = (None, None);
     }
 
     /// Frees the gathered parameters, and those on their way.
     pub(super) fn drop_gathered(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        state.whole = None;
+        (state.whole, state.part) = (None, None);
         match state.under_way.take() {
-            Some((work, _)) => work.wait(),
+            Some(gather) => gather.work.wait(),
             None => Ok(()),
         }
     }
 
-    /// Frees the gathered parameters after a forward pass, if the stage says so.
-    pub fn after_forward(&self) {
-        if lock(&self.options).stage == ZeroStage::Three {
-            self.reshard();
+    /// Frees the gathered parameters after a forward pass, if the stage says so; a part may be kept for the backward
+    /// pass.
+    pub fn after_forward(&self) -> Result<()> {
+        let (stage, among) = {
+            let options = lock(&self.options);
+            (options.stage, options.keep_among.clone())
+        };
+        if stage != ZeroStage::Three {
+            return Ok(());
         }
+        let mut state = lock(&self.state);
+        if state.awaited {
+            // The backward pass that runs it again needs the parameters at once; the reduction frees them.
+            return Ok(());
+        }
+        let whole = state.whole.take();
+        if let (Some(whole), Some(among), true) = (whole, among, is_grad_enabled()) {
+            let size = whole.numel() / among.size();
+            let own = no_grad(|| whole.narrow(0, (among.rank() * size) as isize, size)?.copy())?;
+            state.part = Some(own);
+        }
+        Ok(())
     }
 
     /// A view of the gathered parameters, for reading and in-place initialisation.
@@ -299,6 +390,13 @@ impl ShardGroup {
         let whole = lock(&self.state).whole.clone();
         whole.map(|whole| (0..self.len()).map(|i| self.layout.parameter(i, &whole)).collect()).transpose()
     }
+}
+
+/// A buffer for the equal parts of some ranks, and its parts.
+fn buffer(size: usize, ranks: usize, dtype: DType, device: Device) -> Result<(Tensor, Vec<Tensor>)> {
+    let gathered = Tensor::empty_with([size * ranks], (dtype, device))?;
+    let parts = (0..ranks).map(|rank| gathered.narrow(0, (rank * size) as isize, size)).collect::<Result<_>>()?;
+    Ok((gathered, parts))
 }
 
 struct Unshard {

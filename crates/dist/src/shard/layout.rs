@@ -1,7 +1,8 @@
 //! Where the parameters of a group lie in its flat buffers.
 //!
 //! Parameters are split along their first dimension into as many chunks of rows as there are ranks, padded to equal
-//! size. A rank's shards lie one after the other in a flat buffer; gathered, the buffer has one such row for each rank.
+//! size, or along another dimension that the ranks divide. A rank's shards lie one after the other in a flat buffer;
+//! gathered, the buffer has one such row for each rank.
 
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_tensor::Tensor;
@@ -9,9 +10,13 @@ use rushlight_tensor::Tensor;
 /// One parameter.
 pub(super) struct Slot {
     pub(super) shape: Vec<usize>,
+    /// The dimension that is split.
+    dim: usize,
+    /// Elements of the dimensions before it.
+    outer: usize,
     /// Rows of a chunk.
     rows: usize,
-    /// Elements of a row.
+    /// Elements of a row: of the dimensions after it.
     row: usize,
     /// Elements before it in a rank's flat shard.
     start: usize,
@@ -31,44 +36,63 @@ pub(super) struct FlatLayout {
 /// Parameters begin at multiples of this many elements, so that kernels find aligned rows.
 const ALIGNMENT: usize = 16;
 
+impl Slot {
+    /// The length of the dimension that is split. A scalar is one row.
+    fn length(&self) -> usize {
+        self.shape.get(self.dim).copied().unwrap_or(1)
+    }
+
+    /// Elements of a chunk.
+    fn chunk(&self) -> usize {
+        self.outer * self.rows * self.row
+    }
+}
+
 impl FlatLayout {
-    pub(super) fn new(shapes: &[Vec<usize>], ranks: usize, rank: usize) -> Self {
+    /// The layout of parameters of these shapes, each split along a dimension.
+    pub(super) fn new(shapes: &[Vec<usize>], dims: &[usize], ranks: usize, rank: usize) -> Result<Self> {
         let (mut start, mut whole, mut slots) = (0, 0, Vec::new());
-        for shape in shapes {
-            // A scalar is one row.
-            let (length, row) = match shape.split_first() {
-                Some((length, rest)) => (*length, rest.iter().product()),
-                None => (1, 1),
-            };
-            let rows = length.div_ceil(ranks);
-            slots.push(Slot { shape: shape.clone(), rows, row, start, whole });
-            start += rows * row;
-            whole += (rows * row * ranks).next_multiple_of(ALIGNMENT);
+        for (shape, &dim) in shapes.iter().zip(dims) {
+            if dim > 0 && !shape.get(dim).is_some_and(|n| n.is_multiple_of(ranks)) {
+                return Err(Error::shape(format!(
+                    "shard: dimension {dim} of a parameter of shape {shape:?} is not a multiple of {ranks} ranks; only \
+                     the first dimension may be split unevenly"
+                )));
+            }
+            let outer = shape[..dim].iter().product();
+            let row = shape.get(dim + 1..).map_or(1, |rest| rest.iter().product());
+            let mut slot = Slot { shape: shape.clone(), dim, outer, rows: 0, row, start, whole };
+            slot.rows = slot.length().div_ceil(ranks);
+            start += slot.chunk();
+            whole += (slot.chunk() * ranks).next_multiple_of(ALIGNMENT);
+            slots.push(slot);
         }
-        Self { slots, ranks, rank, shard: start }
+        Ok(Self { slots, ranks, rank, shard: start })
+    }
+
+    /// The layout of one of the parameters alone.
+    pub(super) fn only(&self, index: usize) -> Result<Self> {
+        let slot = &self.slots[index];
+        Self::new(std::slice::from_ref(&slot.shape), &[slot.dim], self.ranks, self.rank)
     }
 
     /// Elements of the buffer of whole parameters, padding included.
     pub(super) fn whole(&self) -> usize {
-        self.slots.last().map_or(0, |s| s.whole + (s.rows * s.row * self.ranks).next_multiple_of(ALIGNMENT))
-    }
-
-    fn length(slot: &Slot) -> usize {
-        slot.shape.first().copied().unwrap_or(1)
+        self.slots.last().map_or(0, |s| s.whole + (s.chunk() * self.ranks).next_multiple_of(ALIGNMENT))
     }
 
     /// The rows of a rank.
     fn rows_of(slot: &Slot, rank: usize) -> (usize, usize) {
-        let begin = (slot.rows * rank).min(Self::length(slot));
-        (begin, slot.rows.min(Self::length(slot) - begin))
+        let begin = (slot.rows * rank).min(slot.length());
+        (begin, slot.rows.min(slot.length() - begin))
     }
 
     /// The shape of this rank's shard of a parameter.
     pub(super) fn shard_shape(&self, index: usize) -> Vec<usize> {
         let slot = &self.slots[index];
         let mut shape = slot.shape.clone();
-        match shape.first_mut() {
-            Some(first) => *first = Self::rows_of(slot, self.rank).1,
+        match shape.get_mut(slot.dim) {
+            Some(length) => *length = Self::rows_of(slot, self.rank).1,
             None => shape = vec![Self::rows_of(slot, self.rank).1],
         }
         shape
@@ -82,7 +106,7 @@ impl FlatLayout {
         }
         let whole = if slot.shape.is_empty() { whole.reshape([1])? } else { whole.clone() };
         let (begin, rows) = Self::rows_of(slot, self.rank);
-        whole.detach().narrow(0, begin as isize, rows)?.copy()
+        whole.detach().narrow(slot.dim as isize, begin as isize, rows)?.copy()
     }
 
     /// This rank's flat shard of all parameters.
@@ -102,10 +126,11 @@ impl FlatLayout {
     pub(super) fn unflatten(&self, gathered: &Tensor, whole: &Tensor) -> Result<()> {
         let by_rank = gathered.reshape([self.ranks, self.shard])?;
         for slot in &self.slots {
-            let chunk = slot.rows * slot.row;
+            let (chunk, inner) = (slot.chunk(), slot.rows * slot.row);
             if chunk > 0 {
-                let to = whole.narrow(0, slot.whole as isize, chunk * self.ranks)?.view([self.ranks, chunk])?;
-                to.copy_(&by_rank.narrow(1, slot.start as isize, chunk)?)?;
+                let to = whole.narrow(0, slot.whole as isize, chunk * self.ranks)?;
+                let from = by_rank.narrow(1, slot.start as isize, chunk)?.view([self.ranks, slot.outer, inner])?;
+                to.view([slot.outer, self.ranks, inner])?.copy_(&from.transpose(0, 1)?)?;
             }
         }
         Ok(())
@@ -126,11 +151,12 @@ impl FlatLayout {
             let grad = if slot.shape.is_empty() { grad.reshape([1])? } else { grad.clone() };
             for rank in 0..self.ranks {
                 let (begin, rows) = Self::rows_of(slot, rank);
-                if rows * slot.row > 0 {
-                    let part = grad.narrow(0, begin as isize, rows)?.reshape([rows * slot.row])?;
+                let count = slot.outer * rows * slot.row;
+                if count > 0 {
+                    let part = grad.narrow(slot.dim as isize, begin as isize, rows)?.reshape([count])?;
                     flat.narrow(0, rank as isize, 1)?
                         .view([self.shard])?
-                        .narrow(0, slot.start as isize, rows * slot.row)?
+                        .narrow(0, slot.start as isize, count)?
                         .copy_(&part)?;
                 }
             }
@@ -152,12 +178,13 @@ mod tests {
 
     #[test]
     fn shards_of_uneven_parameters_come_back() {
-        let shapes = [vec![3, 2], vec![5], vec![], vec![1, 4]];
+        let shapes = [vec![3, 2], vec![5], vec![], vec![1, 4], vec![3, 8, 2], vec![2, 4]];
+        let dims = [0, 0, 0, 0, 1, 1];
         let values: Vec<Tensor> =
             shapes.iter().enumerate().map(|(i, s)| Tensor::rand(&s[..]).unwrap().add(i as f64).unwrap()).collect();
         let flats: Vec<Tensor> = (0..4)
             .map(|rank| {
-                let layout = FlatLayout::new(&shapes, 4, rank);
+                let layout = FlatLayout::new(&shapes, &dims, 4, rank).unwrap();
                 let shards: Vec<Tensor> = values.iter().enumerate().map(|(i, v)| layout.cut(i, v).unwrap()).collect();
                 for (i, shard) in shards.iter().enumerate() {
                     assert_eq!(shard.shape(), layout.shard_shape(i));
@@ -165,7 +192,7 @@ mod tests {
                 layout.flatten(&shards, DType::F32, Device::Cpu).unwrap()
             })
             .collect();
-        let layout = FlatLayout::new(&shapes, 4, 0);
+        let layout = FlatLayout::new(&shapes, &dims, 4, 0).unwrap();
         let gathered = Tensor::cat(&flats.iter().collect::<Vec<_>>(), 0).unwrap();
         let whole = Tensor::zeros([layout.whole()]).unwrap();
         layout.unflatten(&gathered, &whole).unwrap();
@@ -177,5 +204,12 @@ mod tests {
         let some: Vec<Option<Tensor>> = values.iter().cloned().map(Some).collect();
         let flat = layout.flatten_whole(&some, DType::F32, Device::Cpu).unwrap();
         assert_eq!(flat.to_vec::<f32>().unwrap(), gathered.to_vec::<f32>().unwrap());
+    }
+
+    #[test]
+    fn only_the_first_dimension_is_split_unevenly() {
+        let uneven = FlatLayout::new(&[vec![4, 6]], &[1], 4, 0).err().map(|e| e.to_string());
+        assert!(uneven.is_some_and(|e| e.contains("dimension 1")));
+        assert!(FlatLayout::new(&[vec![4]], &[1], 2, 0).is_err(), "there is no such dimension");
     }
 }

@@ -6,10 +6,12 @@
 //! passes and the group is gathered again when the backward pass first needs it.
 
 mod group;
+mod in_place;
 mod layout;
 mod module;
 mod reduce;
 mod saved;
 
 pub use group::{ShardGroup, ShardOptions, ZeroStage};
+pub use in_place::InPlace;
 pub use module::{FullyShard, Sharded, clip_grad_norm_};

@@ -1,6 +1,7 @@
 //! Modules with sharded parameters, and clipping of sharded gradients.
 
 use super::group::{ShardGroup, ShardOptions, ZeroStage, lock};
+use super::in_place::InPlace;
 use crate::comm::ReduceOp;
 use crate::group::ProcessGroup;
 use crate::mesh::DeviceMesh;
@@ -92,6 +93,13 @@ impl FullyShard {
         self
     }
 
+    /// Some of the ranks, as those of a node, that keep the parameters between the passes, each a part: gathers of
+    /// backward passes stay among them.
+    pub fn keep_among(mut self, ranks: Arc<dyn ProcessGroup>) -> Self {
+        self.options.keep_among = Some(ranks);
+        self
+    }
+
     /// Keeps shards, their gradients and thus the optimizer's state in the host's memory.
     pub fn offload(mut self, offload: bool) -> Self {
         self.offload = offload;
@@ -100,12 +108,21 @@ impl FullyShard {
 
     /// Shards a module's parameters.
     pub fn apply<M: Module>(&self, mut module: M) -> Result<Sharded<M>> {
-        let mut found: Vec<(String, Tensor)> = Vec::new();
-        visit(&mut module, "", &mut |name, parameter| {
-            if !found.iter().any(|(_, t)| t.is_same(parameter.tensor())) {
-                found.push((name.to_owned(), parameter.tensor().clone()));
-            }
-        });
+        let InPlace { group, shards, .. } = self.in_place(&mut module)?;
+        let as_parameter = |(name, shard): (String, Tensor)| {
+            let mut parameter = Parameter::new(&shard)?;
+            parameter.substitute(shard);
+            Ok((name, parameter))
+        };
+        let shards = shards.into_iter().map(as_parameter).collect::<Result<Vec<_>>>()?;
+        let mut buffers = Vec::new();
+        own_buffers(&module, "", &mut buffers);
+        let type_name = module.type_name();
+        Ok(Sharded { module: Mutex::new(module), group, shards, buffers, marker: Marker, type_name })
+    }
+
+    /// The group of some parameters, and this rank's shards of rank 0's values.
+    pub(super) fn cut(&self, found: &[(String, Tensor)]) -> Result<(Arc<ShardGroup>, Vec<Tensor>)> {
         let Some((_, first)) = found.first() else {
             return Err(Error::value("shard: the module has no parameter of its own that is not sharded yet"));
         };
@@ -123,28 +140,19 @@ impl FullyShard {
         let group = ShardGroup::new(&shapes, dtype, self.ranks.clone(), self.replicas.clone(), options)?;
         let home = if self.offload { Device::Cpu } else { device };
         let mut shards = Vec::new();
-        for (i, (name, tensor)) in found.iter().enumerate() {
+        for (i, (_, tensor)) in found.iter().enumerate() {
             let whole = tensor.detach().contiguous()?;
             for ranks in std::iter::once(&self.ranks).chain(&self.replicas) {
                 ranks.broadcast(&whole, 0)?;
             }
-            let shard = group.cut(i, &whole)?.to(home)?.requires_grad_(tensor.requires_grad())?;
-            let mut parameter = Parameter::new(&shard)?;
-            parameter.substitute(shard);
-            shards.push((name.clone(), parameter));
+            shards.push(group.cut(i, &whole)?.to(home)?.requires_grad_(tensor.requires_grad())?);
         }
-        let originals: Vec<Tensor> = found.into_iter().map(|(_, t)| t).collect();
-        let places = shards.iter().map(|(_, p)| p.tensor().clone()).collect::<Vec<_>>();
-        substitute(&mut module, &originals, &places);
-        let mut buffers = Vec::new();
-        own_buffers(&module, "", &mut buffers);
-        let type_name = module.type_name();
-        Ok(Sharded { module: Mutex::new(module), group, shards, buffers, marker: Marker, type_name })
+        Ok((group, shards))
     }
 }
 
 /// Visits the parameters that are not sharded yet.
-fn visit(module: &mut dyn Module, prefix: &str, f: &mut dyn FnMut(&str, &mut Parameter)) {
+pub(super) fn visit(module: &mut dyn Module, prefix: &str, f: &mut dyn FnMut(&str, &mut Parameter)) {
     if is_sharded(module) {
         return;
     }
@@ -174,7 +182,7 @@ fn own_buffers(module: &dyn Module, prefix: &str, found: &mut Vec<(String, rushl
 }
 
 /// Replaces each tensor of `from` by the one at its index in `to`.
-fn substitute(module: &mut dyn Module, from: &[Tensor], to: &[Tensor]) {
+pub(super) fn substitute(module: &mut dyn Module, from: &[Tensor], to: &[Tensor]) {
     visit(module, "", &mut |_, parameter| {
         if let Some(i) = from.iter().position(|t| t.is_same(parameter.tensor())) {
             parameter.substitute(to[i].clone());
@@ -204,7 +212,7 @@ impl<M: Module> Sharded<M> {
         };
         substitute(&mut *module, &whole, &shards);
         drop(whole);
-        self.group.after_forward();
+        self.group.after_forward()?;
         result
     }
 

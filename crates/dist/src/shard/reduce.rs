@@ -27,7 +27,7 @@ thread_local! {
 /// Reduces the gradients of whole parameters and sets those of the shards, at the end of the backward pass at the
 /// latest.
 pub(super) fn reduce(group: &Arc<ShardGroup>, shards: &[Tensor], grads: &[Option<Tensor>]) -> Result<()> {
-    await_end(group)?;
+    await_end(group);
     let (stage, device, mean, dtype) = {
         let options = lock(&group.options);
         let dtype = options.reduce_dtype.or(options.param_dtype).unwrap_or(group.dtype);
@@ -108,23 +108,31 @@ fn finish(group: &Arc<ShardGroup>) -> Result<()> {
     Ok(())
 }
 
-/// Has the end of the current backward pass finish this group's reductions and free what it gathered in vain.
-pub(super) fn await_end(group: &Arc<ShardGroup>) -> Result<()> {
+/// Has the end of the current backward pass finish this group's reductions and free what it gathered in vain. Returns
+/// whether there is such a pass.
+pub(super) fn await_end(group: &Arc<ShardGroup>) -> bool {
     if std::mem::replace(&mut lock(&group.state).awaited, true) {
-        return Ok(());
+        return true;
     }
-    let ended = group.clone();
+    let ended = Awaited(group.clone());
     let queued = queue_callback(move || {
-        lock(&ended.state).awaited = false;
-        finish(&ended)?;
-        if lock(&ended.options).stage != ZeroStage::One {
-            ended.drop_gathered()?;
+        let group = ended.0.clone();
+        drop(ended);
+        finish(&group)?;
+        if lock(&group.options).stage != ZeroStage::One {
+            group.drop_gathered()?;
         }
         Ok(())
     });
-    if queued.is_err() {
-        // Outside of a backward pass, as when a saved tensor is read: nothing to end.
-        lock(&group.state).awaited = false;
+    // Outside of a backward pass, as when a saved tensor is read, there is nothing to end.
+    queued.is_ok()
+}
+
+/// A group whose reductions the end of a backward pass waits for; also one that fails lets go of it.
+struct Awaited(Arc<ShardGroup>);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        lock(&self.0.state).awaited = false;
     }
-    Ok(())
 }

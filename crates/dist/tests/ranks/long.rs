@@ -3,7 +3,7 @@
 use crate::support::{Ranks, device};
 use rushlight_core::{DType, Result, rng::manual_seed};
 use rushlight_dist::World;
-use rushlight_dist::context_parallel::{Order, ring_attention, ulysses_attention};
+use rushlight_dist::context_parallel::{Order, RingOptions, ring_attention, ulysses_attention};
 use rushlight_dist::expert_parallel::dispatch;
 use rushlight_tensor::{AttentionOptions, Tensor};
 
@@ -29,8 +29,9 @@ fn attention(world: World) -> Result<()> {
             let expected = alone[0].scaled_dot_product_attention(&alone[1], &alone[2], &options)?;
             expected.mul(&dy)?.sum(..)?.backward()?;
             let own = leaves(true)?;
+            let ring = RingOptions { is_causal, order, scale: None };
             let out = match is_ring {
-                true => ring_attention(&own[0], &own[1], &own[2], is_causal, order, world.group())?,
+                true => ring_attention(&own[0], &own[1], &own[2], ring, world.group())?,
                 false => ulysses_attention(&own[0], &own[1], &own[2], options, world.group())?,
             };
             let what = format!("{order:?}, ring {is_ring}, causal {is_causal}");
@@ -43,7 +44,8 @@ fn attention(world: World) -> Result<()> {
         }
     }
     let odd = Tensor::ones([1, 1, 3, 2])?;
-    assert!(ring_attention(&odd, &odd, &odd, true, Order::Balanced, world.group()).is_err());
+    let ring = RingOptions { is_causal: true, order: Order::Balanced, scale: None };
+    assert!(ring_attention(&odd, &odd, &odd, ring, world.group()).is_err());
     Ok(())
 }
 

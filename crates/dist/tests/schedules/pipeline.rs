@@ -58,6 +58,22 @@ fn zero_bubble_schedules_idle_less_with_the_same_memory() {
 }
 
 #[test]
+fn dual_pipe_pairs_forward_and_backward_passes() {
+    for (p, m) in [(2, 8), (4, 16), (8, 32)] {
+        let (dual, base) = (Schedule::dual_pipe_v(p, m).unwrap(), Schedule::one_f_one_b(p, m).unwrap());
+        assert!(bubble(&dual) < 0.6 * bubble(&base), "{p} {m}: {} {}", bubble(&dual), bubble(&base));
+        let held = dual.simulate(&Costs::default()).unwrap().peak;
+        assert!(held.iter().all(|&held| held <= 2 * p + 1), "{p} {m}: {held:?}");
+    }
+    assert!(Schedule::dual_pipe_v(4, 7).unwrap_err().to_string().contains("microbatches"));
+    // PyTorch's order, its paired passes one after the other.
+    let order = Schedule::dual_pipe_v(2, 4).unwrap();
+    let text = |rank: usize| order.actions()[rank].iter().map(Action::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!(text(0), "0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3 3B1 3F2 0B0 3B2 3F3 0B1 3B3 0I2 0W2 0I3 0W3");
+    assert_eq!(text(1), "1F0 2F0 1F1 2F1 1F2 2B0 2F2 1B0 1F3 2B1 2F3 1B1 2B2 1B2 2I3 1I3 2W3 1W3");
+}
+
+#[test]
 fn every_size_has_an_order() {
     for p in 1..6 {
         for m in 1..12 {
@@ -66,6 +82,7 @@ fn every_size_has_an_order() {
             Schedule::zero_bubble(p, 1, m).unwrap();
             Schedule::zero_bubble_v(p, m).unwrap();
             Schedule::looped_bfs(p, 3, m).unwrap();
+            Schedule::dual_pipe_v(p, m + 2 * p).unwrap();
         }
         for v in 2..4 {
             Schedule::interleaved(p, v, 2 * p).unwrap();

@@ -25,12 +25,18 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 //!
+//! Models of Hugging Face's are read and written by the same parts: [`Reader::open_safetensors`], [`SafetensorsPlan`].
+//!
 //! Files are not trusted: no code of a pickle runs, as for [`pt`].
 
+#[cfg(unix)]
+mod hugging_face;
 mod metadata;
 mod pickled;
 mod read;
 
+#[cfg(unix)]
+pub use hugging_face::{Described, SafetensorsPlan};
 pub use metadata::{Chunk, Entry, Metadata, Part, Place, Step};
 pub use read::Reader;
 

@@ -3,8 +3,8 @@
 use super::metadata::{Chunk, Entry, Metadata, Place};
 use super::{METADATA, pickled};
 use crate::pt;
-use crate::source::Source;
-use rushlight_core::{Dims, Error, Result};
+use crate::source::{self, OpenFile, Source};
+use rushlight_core::{DType, Dims, Error, Result, layout};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::Value;
@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex};
 pub struct Reader {
     folder: PathBuf,
     metadata: Metadata,
-    files: Mutex<HashMap<String, Arc<crate::source::OpenFile>>>,
+    files: Mutex<HashMap<String, Arc<OpenFile>>>,
+    /// Whether parts are the elements' bytes, as in safetensors, and not written by `torch.save`.
+    is_raw: bool,
 }
 
 impl Reader {
@@ -33,7 +35,12 @@ impl Reader {
         let metadata = Source::open(&path, false)
             .and_then(|source| pickled::read(source.bytes()))
             .map_err(|e| e.within(&format!("checkpoint '{}'", path.display())))?;
-        Ok(Self { folder, metadata, files: Mutex::default() })
+        Ok(Self { folder, metadata, files: Mutex::default(), is_raw: false })
+    }
+
+    /// A folder whose files hold the elements' bytes.
+    pub(super) fn of_raw(folder: PathBuf, metadata: Metadata) -> Self {
+        Self { folder, metadata, files: Mutex::default(), is_raw: true }
     }
 
     /// What the checkpoint has.
@@ -46,19 +53,47 @@ impl Reader {
         move |e| e.within(&what)
     }
 
+    fn file(&self, name: &str) -> Result<Arc<OpenFile>> {
+        let mut files = self.files.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(file) = files.get(name) {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(OpenFile::open(&self.folder.join(name))?);
+        files.insert(name.into(), file.clone());
+        Ok(file)
+    }
+
+    /// The rows of a part that a region needs, and the first of them: of raw files only their bytes are read.
+    fn rows(&self, chunk: &Chunk, dtype: DType, start: &[usize], common: &[usize]) -> Result<(Tensor, usize)> {
+        if !self.is_raw {
+            return match self.value(chunk.place.as_ref())? {
+                Value::Tensor(part) if part.shape() == &chunk.sizes[..] && part.dtype() == dtype => Ok((part, 0)),
+                Value::Tensor(part) => Err(Error::io(format!(
+                    "a part of it is {} {:?}, the checkpoint says {dtype} {:?}",
+                    part.dtype(),
+                    part.shape(),
+                    chunk.sizes
+                ))),
+                _ => Err(Error::io("a part of it is no tensor")),
+            };
+        }
+        let place = chunk.place.as_ref().ok_or_else(|| Error::io("the checkpoint does not say where it is"))?;
+        let mut shape = chunk.sizes.clone();
+        let mut first = 0;
+        if let Some(rows) = shape.first_mut() {
+            (*rows, first) = (common[0], start[0] - chunk.offsets[0]);
+        }
+        let row = chunk.sizes.iter().skip(1).product::<usize>() * dtype.size();
+        let begin = place.offset as usize + first * row;
+        let length = shape.iter().product::<usize>() * dtype.size();
+        let storage = self.file(&place.file)?.storage(begin..begin + length, dtype)?;
+        let part = source::tensor(&storage, &shape, &layout::contiguous_strides(&shape), 0, dtype)?;
+        Ok((part, first))
+    }
+
     /// The bytes of a place.
     fn bytes(&self, place: &Place) -> Result<Vec<u8>> {
-        let file = {
-            let mut files = self.files.lock().unwrap_or_else(|e| e.into_inner());
-            match files.get(&place.file) {
-                Some(file) => file.clone(),
-                None => {
-                    let file = Arc::new(crate::source::OpenFile::open(&self.folder.join(&place.file))?);
-                    files.insert(place.file.clone(), file.clone());
-                    file
-                }
-            }
-        };
+        let file = self.file(&place.file)?;
         let outside = || Error::io(format!("file '{}' is shorter than the checkpoint says", place.file));
         let end = place.offset.checked_add(place.length).filter(|&end| end <= file.len() as u64).ok_or_else(outside)?;
         file.read(place.offset as usize..end as usize)
@@ -126,22 +161,12 @@ impl Reader {
                 for chunk in chunks {
                     let Some((start, common)) = overlap(chunk, offsets, sizes) else { continue };
                     found += common.iter().product::<usize>();
-                    let part = match self.value(chunk.place.as_ref())? {
-                        Value::Tensor(part) => part,
-                        _ => return Err(Error::io("a part of it is no tensor")),
-                    };
-                    if part.shape() != &chunk.sizes[..] || part.dtype() != *dtype {
-                        return Err(Error::io(format!(
-                            "a part of it is {} {:?}, the checkpoint says {dtype} {:?}",
-                            part.dtype(),
-                            part.shape(),
-                            chunk.sizes
-                        )));
-                    }
+                    let (part, first) = self.rows(chunk, *dtype, &start, &common)?;
                     let (mut to, mut from) = (out.clone(), part);
                     for (dim, (&at, &n)) in start.iter().zip(&common).enumerate() {
                         to = to.narrow(dim as isize, (at - offsets[dim]) as isize, n)?;
-                        from = from.narrow(dim as isize, (at - chunk.offsets[dim]) as isize, n)?;
+                        let skipped = chunk.offsets[dim] + if dim == 0 { first } else { 0 };
+                        from = from.narrow(dim as isize, (at - skipped) as isize, n)?;
                     }
                     to.copy_(&from)?;
                 }

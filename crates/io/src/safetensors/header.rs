@@ -3,8 +3,7 @@
 use super::{Metadata, dtype_of, is_nameless, name_of};
 use crate::source;
 use indexmap::IndexMap;
-use rushlight_core::{Error, Result, layout};
-use rushlight_tensor::Tensor;
+use rushlight_core::{DType, Error, Result, layout};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
@@ -165,13 +164,18 @@ impl<'de> Visitor<'de> for InfoSeed {
     }
 }
 
-/// The header of tensors whose bytes will follow in `order`, padded so that they start aligned.
-pub(super) fn encode(tensors: &[(&str, &Tensor)], order: &[usize], metadata: &Metadata) -> Result<Vec<u8>> {
+/// The header of tensors whose bytes will follow in `order`, padded so that they start aligned; and where each one's
+/// bytes begin after it.
+pub(super) fn encode(
+    tensors: &[(&str, DType, &[usize])],
+    order: &[usize],
+    metadata: &Metadata,
+) -> Result<(Vec<u8>, Vec<usize>)> {
     let mut places = vec![(0, 0); tensors.len()];
     let mut position = 0usize;
     for &i in order {
         let begin = position;
-        position += tensors[i].1.numel() * tensors[i].1.dtype().size();
+        position += tensors[i].2.iter().product::<usize>() * tensors[i].1.size();
         places[i] = (begin, position);
     }
     let mut out = vec![0; 8];
@@ -184,18 +188,18 @@ pub(super) fn encode(tensors: &[(&str, &Tensor)], order: &[usize], metadata: &Me
         }
         out.push(b'}');
     }
-    for (&(name, tensor), (begin, end)) in tensors.iter().zip(places) {
+    for (&(name, dtype, shape), &(begin, end)) in tensors.iter().zip(&places) {
         if name == "__metadata__" {
             return Err(Error::value("'__metadata__' cannot be the name of a tensor in this format"));
         }
-        if is_nameless(tensor.dtype()) {
+        if is_nameless(dtype) {
             return Err(Error::dtype(format!(
                 "safetensors has no {}; save its view_as_real, or convert with to_dtype(DType::C64)",
-                tensor.dtype()
+                dtype
             )));
         }
         let comma = if out.len() > 9 { "," } else { "" };
-        let (name, dtype, shape) = (quote(name), name_of(tensor.dtype()), tensor.shape());
+        let (name, dtype) = (quote(name), name_of(dtype));
         let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
         let shape = shape.join(",");
         out.extend(
@@ -212,7 +216,7 @@ pub(super) fn encode(tensors: &[(&str, &Tensor)], order: &[usize], metadata: &Me
         )));
     }
     out[..8].copy_from_slice(&(length as u64).to_le_bytes());
-    Ok(out)
+    Ok((out, places.into_iter().map(|(begin, _)| begin).collect()))
 }
 
 /// Text as JSON spells it.

@@ -17,6 +17,7 @@
 mod header;
 mod shards;
 
+pub(crate) use shards::weight_map;
 pub use shards::{load_sharded, load_sharded_with, save_sharded};
 
 use crate::LoadOptions;
@@ -118,6 +119,16 @@ impl SafeTensors {
     /// All tensors, in the header's order.
     pub fn tensors(&self) -> Result<StateDict> {
         self.names().map(|name| Ok((name.to_string(), self.tensor(name)?))).collect()
+    }
+
+    /// Name, dtype, shape and bytes within the file of every tensor.
+    pub(crate) fn places(&self) -> Result<Vec<(String, DType, Vec<usize>, std::ops::Range<usize>)>> {
+        let place = |(name, info): (&String, &header::TensorInfo)| {
+            let dtype = dtype_of(&info.dtype)
+                .ok_or_else(|| Error::dtype(format!("'{name}': dtype '{}' is not supported", info.dtype)))?;
+            Ok((name.clone(), dtype, info.shape.to_vec(), self.start + info.begin..self.start + info.end))
+        };
+        self.header.tensors.iter().map(place).collect()
     }
 
     fn find(&self, name: &str) -> Result<(usize, &header::TensorInfo)> {
@@ -233,10 +244,18 @@ fn write_named(tensors: &[(&str, &Tensor)], metadata: &Metadata, out: &mut impl 
     // Wide elements first: then every tensor is aligned without padding, which the format does not allow.
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(tensors[i].1.dtype().size()));
-    out.write_all(&header::encode(tensors, &order, metadata)?)?;
+    let described: Vec<_> = tensors.iter().map(|(name, t)| (*name, t.dtype(), t.shape())).collect();
+    out.write_all(&header::encode(&described, &order, metadata)?.0)?;
     for i in order {
         let (tensor, range) = sink::contiguous(tensors[i].1)?;
         sink::write(tensor.storage(), range, out)?;
     }
     Ok(out.flush()?)
+}
+
+/// The first bytes of a file of tensors that are written later, and where each one's begin after them.
+pub(crate) fn header_of(tensors: &[(&str, DType, &[usize])]) -> Result<(Vec<u8>, Vec<usize>)> {
+    let mut order: Vec<usize> = (0..tensors.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(tensors[i].1.size()));
+    header::encode(tensors, &order, &Metadata::from_iter([("format".to_string(), "pt".to_string())]))
 }

@@ -56,7 +56,7 @@ fn read(path: &Path, options: &LoadOptions) -> Result<StateDict> {
 }
 
 /// Which file holds which tensor. Only files in the index's own folder are accepted.
-fn weight_map(index: &[u8]) -> Result<IndexMap<String, String>> {
+pub(crate) fn weight_map(index: &[u8]) -> Result<IndexMap<String, String>> {
     let index: serde_json::Value =
         serde_json::from_slice(index).map_err(|e| Error::io(format!("the index is not JSON: {e}")))?;
     let entries = index

@@ -2,7 +2,7 @@
 
 use crate::{Folder, assert_ramp, fixture, ramp};
 use rushlight_core::DType;
-use rushlight_io::dcp::{self, Entry, METADATA, Metadata, Part, Reader, Step};
+use rushlight_io::dcp::{self, Entry, METADATA, Metadata, Part, Reader, SafetensorsPlan, Step};
 use rushlight_tensor::Tensor;
 
 #[test]
@@ -104,4 +104,38 @@ fn damaged_metadata_gives_errors() {
     std::fs::write(folder.path(METADATA), outside).unwrap();
     let message = Reader::open(folder.path("")).err().unwrap().to_string();
     assert!(message.contains("outside of the checkpoint's folder"), "{message}");
+}
+
+#[test]
+fn ranks_write_hugging_faces_files_together() {
+    let folder = Folder::new("dcp-safetensors");
+    let whole = Tensor::arange(0, 24, 1).unwrap().to_dtype(DType::F32).unwrap().view([2, 3, 4]).unwrap();
+    let described = [
+        ("cube".to_string(), DType::F32, vec![2, 3, 4]),
+        ("rows".to_string(), DType::BF16, vec![5, 2]),
+        ("one".to_string(), DType::I64, vec![]),
+    ];
+    let plan = SafetensorsPlan::new(&described, 100).unwrap();
+    plan.create(folder.path("")).unwrap();
+    let rows = Tensor::full([5, 2], 3f32).unwrap().to_dtype(DType::BF16).unwrap();
+    for rank in 0..3isize {
+        // Parts along every dimension but the last, and rows of uneven size.
+        let middle = whole.narrow(1, rank, 1).unwrap();
+        plan.write(folder.path(""), "cube", &[0, rank as usize, 0], &middle).unwrap();
+        let (begin, count) = [(0, 2), (2, 2), (4, 1)][rank as usize];
+        plan.write(folder.path(""), "rows", &[begin as usize, 0], &rows.narrow(0, begin, count).unwrap()).unwrap();
+    }
+    plan.write(folder.path(""), "one", &[], &Tensor::full([], 7i64).unwrap()).unwrap();
+    assert!(Reader::open_safetensors(folder.path("")).is_err(), "files have no names before the commit");
+    plan.commit(folder.path("")).unwrap();
+    let loaded = rushlight_io::safetensors::load_sharded(folder.path("")).unwrap();
+    assert_eq!(loaded["cube"].to_vec::<f32>().unwrap(), whole.to_vec::<f32>().unwrap());
+    assert_eq!(loaded["one"].item::<i64>().unwrap(), 7);
+    let reader = Reader::open_safetensors(folder.path("")).unwrap();
+    let part = reader.read("cube", &[1, 1, 2], &[1, 2, 2]).unwrap();
+    assert_eq!(part.to_vec::<f32>().unwrap(), [18.0, 19.0, 22.0, 23.0]);
+    assert_eq!(reader.read("rows", &[3, 1], &[2, 1]).unwrap().to_vec::<f64>().unwrap(), [3.0, 3.0]);
+    let message = plan.write(folder.path(""), "rows", &[4, 0], &rows).unwrap_err().to_string();
+    assert!(message.contains("'rows'") && message.contains("[5, 2]"), "{message}");
+    assert!(plan.write(folder.path(""), "none", &[], &rows).is_err());
 }

@@ -11,7 +11,7 @@ use crate::step::{LogSpec, LogValue, Manual, Place, StepContext, StepLog};
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_optim::GradScaler;
 use rushlight_tensor::capture::recording_id;
-use rushlight_tensor::{Capture, Tensor, clip_grad_norm_, clip_grad_value_};
+use rushlight_tensor::{Capture, Tensor, clip_grad_value_};
 use std::ops::Range;
 
 /// A step's actions besides computing gradients.
@@ -44,7 +44,7 @@ pub(super) struct Engine {
 
 /// The inputs of a step.
 pub(super) struct Work<'a, M: TrainModule> {
-    pub model: &'a M,
+    pub model: &'a mut M,
     pub optimizers: &'a mut Optimizers,
     pub scaler: &'a mut Option<GradScaler>,
     pub callbacks: &'a mut [Box<dyn Callback>],
@@ -88,6 +88,9 @@ impl Engine {
         batch: &M::Batch,
         device: Device,
     ) -> Result<Outcome> {
+        if work.parallel.is_sharded() {
+            self.without_capture(device, "the strategy gathers parameters anew in each step");
+        }
         if !M::Batch::ONLY_TENSORS {
             self.without_capture(device, "the batch holds values that are no tensors");
         }
@@ -151,7 +154,7 @@ impl Engine {
     pub(super) fn finish_accumulation<M: TrainModule>(&mut self, work: &mut Work<M>) -> Result<()> {
         let mut log = StepLog::default();
         let mut step = StepContext { place: work.place, log: &mut log, manual: None };
-        update(work.optimizers, work.scaler, work.callbacks, work.named, work.turn.clone(), self.clip, &mut step)
+        work.update(self.clip, &mut step)
     }
 }
 
@@ -172,7 +175,7 @@ impl<M: TrainModule> Work<'_, M> {
                 let _precision = precision.enter()?;
                 let manual = Some(Manual { optimizers: self.optimizers, scaler: self.scaler.as_mut() });
                 let mut step = StepContext { place: self.place, log, manual };
-                self.parallel.call(|| self.model.training_step(&batch, &mut step))?
+                self.parallel.call(&mut *self.model, |model| model.training_step(&batch, &mut step))?
             };
             return Ok(outputs(loss, log));
         }
@@ -185,7 +188,7 @@ impl<M: TrainModule> Work<'_, M> {
         let mut step = StepContext { place: self.place, log, manual: None };
         let loss = {
             let _precision = precision.enter()?;
-            self.parallel.call(|| self.model.training_step(&batch, &mut step))?
+            self.parallel.call(&mut *self.model, |model| model.training_step(&batch, &mut step))?
         };
         if loss.numel() != 1 {
             return Err(Error::shape(format!(
@@ -200,9 +203,39 @@ impl<M: TrainModule> Work<'_, M> {
         }
         drop(local);
         if self.phase.steps {
-            update(self.optimizers, self.scaler, self.callbacks, self.named, self.turn.clone(), clip, &mut step)?;
+            self.update(clip, &mut step)?;
         }
         Ok(outputs(loss, log))
+    }
+
+    /// Inspects gradients, clips them and steps.
+    fn update(&mut self, clip: Option<(f64, ClipAlgorithm)>, step: &mut StepContext) -> Result<()> {
+        let inspected = self.callbacks.iter().any(|callback| callback.wants_gradients());
+        for i in self.turn.clone() {
+            let optimizer = self.optimizers.get_mut(i)?;
+            if let Some(scaler) = self.scaler {
+                self.parallel.share_overflow(&optimizer.params())?;
+                if clip.is_some() || inspected {
+                    scaler.unscale_(optimizer)?;
+                }
+            }
+        }
+        for callback in self.callbacks.iter_mut().filter(|callback| callback.wants_gradients()) {
+            callback.on_gradients(self.named, step)?;
+        }
+        for i in self.turn.clone() {
+            let optimizer = self.optimizers.get_mut(i)?;
+            match clip {
+                Some((value, ClipAlgorithm::Norm)) => self.parallel.clip_norm(optimizer.params(), value)?,
+                Some((value, ClipAlgorithm::Value)) => clip_grad_value_(optimizer.params(), value)?,
+                None => {}
+            }
+            match self.scaler {
+                Some(scaler) => drop(scaler.step(optimizer)?),
+                None => optimizer.step()?,
+            }
+        }
+        self.scaler.as_mut().map_or(Ok(()), GradScaler::update)
     }
 }
 
@@ -211,41 +244,4 @@ fn outputs(loss: Tensor, log: &StepLog) -> Vec<Tensor> {
     let logged =
         log.values.iter().filter_map(|value| if let LogValue::Tensor(t) = value { Some(t.clone()) } else { None });
     std::iter::once(loss).chain(logged).collect()
-}
-
-/// Inspects gradients, clips them and steps.
-fn update(
-    optimizers: &mut Optimizers,
-    scaler: &mut Option<GradScaler>,
-    callbacks: &mut [Box<dyn Callback>],
-    named: &[(String, Tensor)],
-    turn: Range<usize>,
-    clip: Option<(f64, ClipAlgorithm)>,
-    step: &mut StepContext,
-) -> Result<()> {
-    let inspected = callbacks.iter().any(|callback| callback.wants_gradients());
-    for i in turn.clone() {
-        let optimizer = optimizers.get_mut(i)?;
-        if let Some(scaler) = scaler
-            && (clip.is_some() || inspected)
-        {
-            scaler.unscale_(optimizer)?;
-        }
-    }
-    for callback in callbacks.iter_mut().filter(|callback| callback.wants_gradients()) {
-        callback.on_gradients(named, step)?;
-    }
-    for i in turn.clone() {
-        let optimizer = optimizers.get_mut(i)?;
-        match clip {
-            Some((value, ClipAlgorithm::Norm)) => drop(clip_grad_norm_(optimizer.params(), value)?),
-            Some((value, ClipAlgorithm::Value)) => clip_grad_value_(optimizer.params(), value)?,
-            None => {}
-        }
-        match scaler {
-            Some(scaler) => drop(scaler.step(optimizer)?),
-            None => optimizer.step()?,
-        }
-    }
-    scaler.as_mut().map_or(Ok(()), GradScaler::update)
 }

@@ -3,6 +3,7 @@
 use super::{Limit, Trainer};
 use crate::batch::Batch;
 use crate::module::TrainModule;
+use crate::ranks::Parallel;
 use crate::results::{Named, Results};
 use crate::step::{LogSpec, Place, Stage, StepContext, StepLog};
 use rushlight_core::Result;
@@ -49,7 +50,13 @@ impl Trainer {
     ) -> Result<Vec<(String, f64)>> {
         let mut loaders: Vec<_> = loaders.into_iter().collect();
         self.prepare_evaluation(model, &mut loaders)?;
-        let values = self.run_validation(Stage::Validate, model, &mut loaders, self.options.limit_val_batches)?;
+        let values = self.run_validation(
+            Stage::Validate,
+            model,
+            &Parallel::default(),
+            &mut loaders,
+            self.options.limit_val_batches,
+        )?;
         self.report("validation", &values);
         Ok(values)
     }
@@ -120,6 +127,7 @@ impl Trainer {
         &mut self,
         stage: Stage,
         model: &mut M,
+        parallel: &Parallel,
         loaders: &mut [&mut DataLoader<M::Batch>],
         limit: Limit,
     ) -> Result<Named> {
@@ -127,7 +135,7 @@ impl Trainer {
         self.run.stage = stage;
         model.on_validation_start(&mut self.run)?;
         self.each(model, |callback, run, model| callback.on_validation_start(run, model))?;
-        let result = self.evaluate(stage, model, loaders, limit);
+        let result = parallel.whole(model, |model| self.evaluate(stage, model, loaders, limit));
         // Averages that a callback has copied to the model are removed even after an error.
         let values = match result {
             Ok(values) => values,
@@ -147,6 +155,7 @@ impl Trainer {
     pub(super) fn sanity_check<M: TrainModule>(
         &mut self,
         model: &mut M,
+        parallel: &Parallel,
         loaders: &mut [&mut DataLoader<M::Batch>],
     ) -> Result<()> {
         let steps = self.options.num_sanity_val_steps;
@@ -155,7 +164,7 @@ impl Trainer {
         }
         let random = default_generator().state();
         let metrics = self.run.metrics.clone();
-        self.run_validation(Stage::SanityCheck, model, loaders, Limit::Count(steps))
+        self.run_validation(Stage::SanityCheck, model, parallel, loaders, Limit::Count(steps))
             .map_err(|e| e.within("the sanity check before training"))?;
         self.run.metrics = metrics;
         default_generator().set_state(random);

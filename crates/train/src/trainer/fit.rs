@@ -131,18 +131,19 @@ impl Trainer {
         self.run.accumulate = self.options.accumulate_grad_batches;
         self.run.num_training_batches = self.options.limit_train_batches.of(train.len());
         self.scaler = self.options.precision.scaler();
-        let parallel = self.ranks.parallel(model, self.options.find_unused_parameters)?;
+        let (strategy, unused) = (self.options.strategy.clone(), self.options.find_unused_parameters);
+        let parallel = self.ranks.parallel(model, &strategy, unused)?;
         let mut optimizers = model.configure_optimizers(&self.run)?;
         self.open_directory()?;
         self.open_checkpoints()?;
-        self.restore(model, &mut optimizers, train)?;
+        self.restore(model, &mut optimizers, &parallel, train)?;
         self.open_loggers(model)?;
         if let (Some(path), 0) = (&self.resumed_from, self.ranks.rank()) {
             let line = format!("resumed from '{}' at step {}", path.display(), self.run.global_step);
             self.progress.print_line(&line, true);
         }
         if self.resumed_from.is_none() {
-            self.sanity_check(model, val)?;
+            self.sanity_check(model, &parallel, val)?;
         }
         self.watch = self.ranks.watch(self.options.resume == Resume::Auto, self.options.save_on_interrupt)?;
         let engine = Engine::new(&self.options, self.run.accumulate, self.run.device);
@@ -181,6 +182,7 @@ impl Trainer {
         }
         fit.model.on_fit_end(&mut self.run)?;
         self.each(fit.model, |callback, run, model| callback.on_fit_end(run, model))?;
+        fit.parallel.finish(fit.model)?;
         if self.options.benchmark {
             self.report_benchmark(&fit);
         }
@@ -316,7 +318,7 @@ impl Trainer {
             let mut place = self.place();
             place.optimizer_idx = turn.start;
             let mut work = Work {
-                model: &*fit.model,
+                model: &mut *fit.model,
                 optimizers: &mut fit.optimizers,
                 scaler: &mut self.scaler,
                 callbacks: &mut self.callbacks,
@@ -401,7 +403,7 @@ impl Trainer {
         let place = self.place();
         for turn in fit.optimizers.turns() {
             let mut work = Work {
-                model: &*fit.model,
+                model: &mut *fit.model,
                 optimizers: &mut fit.optimizers,
                 scaler: &mut self.scaler,
                 callbacks: &mut self.callbacks,
@@ -435,7 +437,8 @@ impl Trainer {
             return Ok(());
         }
         let began = self.profiling.begin();
-        self.run_validation(Stage::Validate, fit.model, fit.val, self.options.limit_val_batches)?;
+        let limit = self.options.limit_val_batches;
+        self.run_validation(Stage::Validate, fit.model, &fit.parallel, fit.val, limit)?;
         self.profiling.end("validation and its callbacks", began);
         self.validated = Some((epoch, batch));
         self.progress.start_epoch(self.run.batch_idx, self.run.samples);
@@ -467,7 +470,7 @@ impl Trainer {
         let wanted = std::mem::take(&mut self.run.checkpoint_wanted);
         for which in 0..self.policies.len() {
             if wanted || self.policies[which].due_after_epoch(self.run.epoch) {
-                self.save(which, &*fit.model, &fit.optimizers, fit.train)?;
+                self.save(which, &*fit.model, &fit.parallel, &fit.optimizers, fit.train)?;
             }
         }
         Ok(())
@@ -497,14 +500,15 @@ impl Trainer {
         let wanted = std::mem::take(&mut self.run.checkpoint_wanted);
         for which in 0..self.policies.len() {
             if wanted || self.policies[which].due_after_step(self.run.global_step) {
-                self.save(which, &*fit.model, &fit.optimizers, fit.train)?;
+                self.save(which, &*fit.model, &fit.parallel, &fit.optimizers, fit.train)?;
             }
         }
         Ok(())
     }
 
     fn save_all<M: TrainModule>(&mut self, fit: &Fit<M>) -> Result<()> {
-        (0..self.policies.len()).try_for_each(|which| self.save(which, &*fit.model, &fit.optimizers, fit.train))
+        (0..self.policies.len())
+            .try_for_each(|which| self.save(which, &*fit.model, &fit.parallel, &fit.optimizers, fit.train))
     }
 
     /// Saves a checkpoint after an error, if requested. This process saves alone: others may be gone.
@@ -517,7 +521,7 @@ impl Trainer {
             let opened = crate::Checkpoints::new(folder).keep(1).build();
             let saved = opened.and_then(|other| {
                 let own = std::mem::replace(&mut self.checkpoints[which], other);
-                let saved = self.save(which, &*fit.model, &fit.optimizers, fit.train);
+                let saved = self.save(which, &*fit.model, &fit.parallel, &fit.optimizers, fit.train);
                 let finished = self.checkpoints[which].finish();
                 self.checkpoints[which] = own;
                 saved.and(finished)

@@ -284,7 +284,13 @@ impl TrainerBuilder {
         self
     }
 
-    /// How several processes train together: `auto` or `ddp`.
+    /// How several processes train together: `auto` or `ddp`, where each has the whole model; or with its training
+    /// state sharded, by ZeRO's stages: `zero1`, `zero2`, `fsdp` (`zero3`), and as Lightning names them `deepspeed`
+    /// (stage 2), `deepspeed_stage_1` to `3`. The parameters outside of steps are then shards, which
+    /// `configure_optimizers` and callbacks see; validation, checkpoints and the model after training have them whole,
+    /// so a run may be continued with another strategy. Blocks that the model has wrapped by
+    /// [`rushlight_dist::FullyShard`] are gathered one by one, all other parameters together. Optimizers that mix the
+    /// elements of a parameter (Muon, Adafactor, LAMB) would see shards: use `ddp` for them.
     pub fn strategy(mut self, strategy: impl Into<String>) -> Self {
         self.options.strategy = strategy.into();
         self

@@ -7,6 +7,7 @@ use crate::checkpoint::{Position, SaveOptions, load_checkpoint};
 use crate::loggers::Resumed;
 use crate::module::TrainModule;
 use crate::optimizers::Optimizers;
+use crate::ranks::Parallel;
 use rushlight_core::rng::default_generator;
 use rushlight_core::{Error, Philox, Result};
 use rushlight_data::DataLoader;
@@ -41,12 +42,13 @@ impl Trainer {
         &mut self,
         which: usize,
         model: &M,
+        parallel: &Parallel,
         optimizers: &Optimizers,
         loader: &DataLoader<M::Batch>,
     ) -> Result<()> {
         let began = self.profiling.begin();
         let results = self.results.state()?;
-        let parts = self.parts(model, optimizers, loader)?;
+        let parts = self.parts(model, parallel, optimizers, loader)?;
         let parts: Vec<(&str, &dyn Stateful)> =
             PARTS.iter().zip(&parts).map(|(name, part)| (*name, part as &dyn Stateful)).collect();
         let own = Held(results);
@@ -66,10 +68,12 @@ impl Trainer {
     fn parts<M: TrainModule>(
         &mut self,
         model: &M,
+        parallel: &Parallel,
         optimizers: &Optimizers,
         loader: &DataLoader<M::Batch>,
     ) -> Result<[Held; 7]> {
-        let (optimizers, schedules) = optimizers.states()?;
+        let (states, schedules) = optimizers.states()?;
+        let optimizers = parallel.assembled(states, optimizers, &self.ranks)?;
         let scaler = self.scaler.as_ref().map_or(Ok(Value::None), Stateful::state)?;
         let mut callbacks = Dict::new();
         for callback in &self.callbacks {
@@ -97,7 +101,7 @@ impl Trainer {
             ("random", Value::List(vec![bits(random.seed), bits(random.offset)])),
         ];
         let trainer: Dict = entries.into_iter().map(|(k, v)| (k.into(), v)).collect();
-        let model_state = model.state_dict().into();
+        let model_state = parallel.state_dict(model)?.into();
         let parts = [model_state, model.extra_state()?, optimizers, schedules, scaler, loader.state()?, trainer.into()];
         Ok(parts.map(Held))
     }
@@ -107,12 +111,13 @@ impl Trainer {
         &mut self,
         model: &mut M,
         optimizers: &mut Optimizers,
+        parallel: &Parallel,
         loader: &mut DataLoader<M::Batch>,
     ) -> Result<()> {
         let resume = self.options.resume.clone();
         match resume {
             Resume::Never => Ok(()),
-            Resume::From(path) => self.restore_from(&path, model, optimizers, loader),
+            Resume::From(path) => self.restore_from(&path, model, optimizers, parallel, loader),
             Resume::Auto => {
                 let Some(checkpoints) = self.checkpoints.first_mut() else {
                     return Err(Error::value(
@@ -138,7 +143,7 @@ impl Trainer {
                 }
                 let within = |e: Error| e.within(&format!("resume from '{}'", restored.path.display()));
                 let rows = held[6].0.get("logged_rows")?.as_int()? as u64;
-                self.apply(held, own.0, model, optimizers, loader).map_err(within)?;
+                self.apply(held, own.0, model, optimizers, parallel, loader).map_err(within)?;
                 self.resumed = Some(Resumed { step: self.run.global_step, rows });
                 default_generator().set_state(random);
                 self.resumed_from = Some(restored.path);
@@ -152,6 +157,7 @@ impl Trainer {
         path: &Path,
         model: &mut M,
         optimizers: &mut Optimizers,
+        parallel: &Parallel,
         loader: &mut DataLoader<M::Batch>,
     ) -> Result<()> {
         let state = load_checkpoint(path)?;
@@ -165,7 +171,7 @@ impl Trainer {
         let trainer = held[6].0.clone();
         let alone = self.ranks.size() == 1 && trainer.get("world_size")?.as_usize()? == 1;
         let results = if alone { trainer.get("results")?.clone() } else { Value::None };
-        self.apply(held, results, model, optimizers, loader).map_err(within)?;
+        self.apply(held, results, model, optimizers, parallel, loader).map_err(within)?;
         let [seed, offset] = trainer.get("random")?.as_list()? else {
             return Err(within(Error::value("the random state is malformed")));
         };
@@ -181,6 +187,7 @@ impl Trainer {
         results: Value,
         model: &mut M,
         optimizers: &mut Optimizers,
+        parallel: &Parallel,
         loader: &mut DataLoader<M::Batch>,
     ) -> Result<()> {
         let trainer = trainer.0;
@@ -199,9 +206,11 @@ impl Trainer {
                 _ => return Err(Error::value("the place of the last validation is malformed")),
             },
         };
-        model.load_state_dict(&model_state.0.to_state_dict()?)?;
+        let model_state = model_state.0.to_state_dict()?;
+        parallel.whole(model, |model| model.load_state_dict(&model_state))?;
         model.load_extra_state(&extra.0)?;
-        optimizers.load_states(&optimizer_states.0, &schedules.0)?;
+        let states = parallel.cut(&optimizer_states.0, optimizers)?;
+        optimizers.load_states(&states, &schedules.0)?;
         match (&mut self.scaler, &scaler.0) {
             (Some(own), state @ Value::Dict(_)) => own.load_state(state)?,
             (None, Value::None) => {}

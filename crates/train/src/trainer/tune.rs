@@ -74,7 +74,7 @@ impl Trainer {
 
     fn try_rates<M: TrainModule>(
         &mut self,
-        model: &M,
+        model: &mut M,
         train: &DataLoader<M::Batch>,
         min_lr: f64,
         max_lr: f64,
@@ -131,7 +131,7 @@ impl Trainer {
             let mut tried = model.configure_optimizers(&self.run).and_then(|mut optimizers| {
                 let mut taken = 0;
                 for batch in train.epoch(0).take(STEPS) {
-                    self.trial(&*model, &mut optimizers, &batch?)?;
+                    self.trial(&mut *model, &mut optimizers, &batch?)?;
                     taken += 1;
                 }
                 Ok(taken)
@@ -164,12 +164,12 @@ impl Trainer {
     }
 
     /// A step outside a run; its loss.
-    fn trial<M: TrainModule>(&mut self, model: &M, optimizers: &mut Optimizers, batch: &M::Batch) -> Result<f64> {
+    fn trial<M: TrainModule>(&mut self, model: &mut M, optimizers: &mut Optimizers, batch: &M::Batch) -> Result<f64> {
         let mut engine = Engine::new(&self.options, self.options.accumulate_grad_batches, self.run.device);
         let (mut scaler, named, mut loss) = (self.options.precision.scaler(), model.named_parameters(), 0.0);
         for turn in optimizers.turns() {
             let mut work = Work {
-                model,
+                model: &mut *model,
                 optimizers,
                 scaler: &mut scaler,
                 callbacks: &mut [],

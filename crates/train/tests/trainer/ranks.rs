@@ -50,7 +50,7 @@ impl TrainModule for Line {
 }
 
 /// Batches of `size` for each process; 21 samples to validate on, which two processes cannot share evenly.
-fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
+fn train(root: &Path, size: usize, resume: bool, epochs: u64, strategy: &str) -> Result<()> {
     manual_seed(7);
     let layer = Linear::new(8, 1).build()?;
     let mut model = Line { layer, mse: MeanSquaredError::new(), r2: R2Score::new(), auroc: Auroc::binary() };
@@ -58,6 +58,8 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64) -> Result<()> {
     let mut builder = Trainer::new()
         .device(device())
         .max_epochs(epochs)
+        .strategy(strategy)
+        .gradient_clip_val(0.5)
         .accumulate_grad_batches(2)
         .run_directory(Some(root.into()))
         .run_name("run")
@@ -81,15 +83,16 @@ fn child_rank() -> Result<()> {
     let Ok(root) = std::env::var("RUSHLIGHT_TEST_RANK") else { return Ok(()) };
     let option = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
     let size = option("RUSHLIGHT_TEST_SIZE") as usize;
-    train(Path::new(&root), size, option("RUSHLIGHT_TEST_RESUME") == 1, option("RUSHLIGHT_TEST_EPOCHS"))
+    let strategy = std::env::var("RUSHLIGHT_TEST_STRATEGY").unwrap_or("auto".into());
+    train(Path::new(&root), size, option("RUSHLIGHT_TEST_RESUME") == 1, option("RUSHLIGHT_TEST_EPOCHS"), &strategy)
 }
 
 fn start(root: &Path, world: usize, size: usize, resume: bool, epochs: u64) {
-    start_with(root, world, size, resume, epochs, "");
+    start_with(root, world, size, resume, epochs, "auto", "");
 }
 
-/// [`start`] with a policy for changed worlds, as `rushlight run --elastic-batch` passes it on.
-fn start_with(root: &Path, world: usize, size: usize, resume: bool, epochs: u64, policy: &str) {
+/// [`start`] with a strategy and a policy for changed worlds, as `rushlight run --elastic-batch` passes it on.
+fn start_with(root: &Path, world: usize, size: usize, resume: bool, epochs: u64, strategy: &str, policy: &str) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let spawn = |rank: usize| {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -98,7 +101,8 @@ fn start_with(root: &Path, world: usize, size: usize, resume: bool, epochs: u64,
             .env("RUSHLIGHT_TEST_RANK", root)
             .env("RUSHLIGHT_NUM_THREADS", "1");
         command.env("RUSHLIGHT_TEST_SIZE", size.to_string()).env("RUSHLIGHT_TEST_EPOCHS", epochs.to_string());
-        command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string()).env("RUSHLIGHT_ELASTIC_BATCH", policy);
+        command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string()).env("RUSHLIGHT_TEST_STRATEGY", strategy);
+        command.env("RUSHLIGHT_ELASTIC_BATCH", policy);
         if world > 1 {
             for (name, value) in
                 [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", world)]
@@ -153,25 +157,51 @@ fn two_processes_train_as_one() {
 fn a_changed_world_keeps_its_step_or_scales_its_rate() {
     let (whole, kept, scaled) = (scratch("whole"), scratch("kept"), scratch("scaled"));
     let rate = |root: &Path| ends(root, 0).iter().find(|(name, _)| name == "lr-0").map(|(_, rate)| *rate).unwrap();
-    start_with(&whole, 2, 8, true, 4, "keep");
+    start_with(&whole, 2, 8, true, 4, "auto", "keep");
     // Two processes become one, then two again: a step has 32 samples all the time.
-    start_with(&kept, 2, 8, true, 2, "keep");
-    start_with(&kept, 1, 8, true, 3, "keep");
-    start_with(&kept, 2, 8, true, 4, "keep");
+    start_with(&kept, 2, 8, true, 2, "auto", "keep");
+    start_with(&kept, 1, 8, true, 3, "auto", "keep");
+    start_with(&kept, 2, 8, true, 4, "auto", "keep");
     let (expected, found) = (ends(&whole, 0), ends(&kept, 0));
-    assert_eq!(expected.len(), found.len());
-    for ((name, a), (other, b)) in expected.iter().zip(&found) {
-        assert_eq!(name, other);
-        assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{name}: {a} by two, {b} by two and one");
-    }
+    near(&expected, &found, "by two, and by two and one");
     // Each process keeps its batch: half the samples, half the rate, and back.
-    start_with(&scaled, 2, 8, true, 1, "scale");
+    start_with(&scaled, 2, 8, true, 1, "auto", "scale");
     assert_eq!(rate(&scaled), 0.05);
-    start_with(&scaled, 1, 8, true, 2, "scale");
+    start_with(&scaled, 1, 8, true, 2, "auto", "scale");
     assert_eq!(rate(&scaled), 0.025);
-    start_with(&scaled, 2, 8, true, 3, "scale");
+    start_with(&scaled, 2, 8, true, 3, "auto", "scale");
     assert_eq!(rate(&scaled), 0.05);
     for directory in [whole, kept, scaled] {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
+
+fn near(a: &[(String, f64)], b: &[(String, f64)], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for ((name, a), (other, b)) in a.iter().zip(b) {
+        assert_eq!(name, other, "{what}");
+        assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{what}: {name}: {a} and {b}");
+    }
+}
+
+#[test]
+fn sharded_strategies_train_as_one_process() {
+    let (one, again) = (scratch("sharded-one"), scratch("sharded-again"));
+    start(&one, 1, 16, false, 4);
+    let alone = ends(&one, 0);
+    for strategy in ["zero1", "deepspeed", "fsdp"] {
+        let root = scratch(strategy);
+        start_with(&root, 2, 8, false, 4, strategy, "");
+        assert_eq!(ends(&root, 0), ends(&root, 1), "{strategy}: both have the same weights and values");
+        near(&alone, &ends(&root, 0), strategy);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+    // A checkpoint of one strategy is continued by another.
+    start_with(&again, 2, 8, true, 2, "fsdp", "");
+    start_with(&again, 2, 8, true, 3, "zero2", "");
+    start_with(&again, 2, 8, true, 4, "ddp", "");
+    near(&alone, &ends(&again, 0), "continued");
+    for directory in [one, again] {
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

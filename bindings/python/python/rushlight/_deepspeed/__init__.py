@@ -7,25 +7,15 @@ Stage 3 shards the parameters by ``torch.distributed.fsdp.fully_shard``. Keys of
 import json
 import os
 
-from .. import distributed as comm  # noqa: F401
-from . import zero  # noqa: F401
+from . import accelerator, checkpointing, comm, ops, runtime, utils, zero  # noqa: F401
 from ._config import Config
 from ._engine import DeepSpeedEngine
 from ._schedules import WarmupCosineLR, WarmupDecayLR, WarmupLR
+from .comm import init_distributed
 
 __all__ = ["DeepSpeedEngine", "WarmupCosineLR", "WarmupDecayLR", "WarmupLR", "add_config_arguments", "init_distributed", "initialize", "zero"]
 
 __version__ = "0.17.0"
-
-
-def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_port=29500, verbose=True, timeout=None, init_method=None, dist_init_required=None, config=None, rank=-1, world_size=-1):
-    """Joins the other ranks, by whichever launcher started them."""
-    if dist_init_required is False or comm.is_initialized():
-        return
-    options = {} if timeout is None else {"timeout": timeout}
-    if rank >= 0 and world_size > 0:
-        options |= {"rank": rank, "world_size": world_size}
-    comm.init_process_group(dist_backend, init_method=init_method, **options)
 
 
 def add_config_arguments(parser):

@@ -9,7 +9,12 @@ _TOP = {
     "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "optimizer", "scheduler", "fp16", "bf16", "bfloat16",
     "gradient_clipping", "zero_optimization", "steps_per_print", "wall_clock_breakdown", "prescale_gradients", "gradient_predivide_factor",
     "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "dump_state", "memory_breakdown",
+    "activation_checkpointing", "aio",
 }
+#: Of activation checkpointing, which the model's own calls do: what would move activations is refused.
+_ACTIVATIONS = {"partition_activations", "cpu_checkpointing", "contiguous_memory_optimization", "synchronize_checkpoint_boundary", "number_checkpoints", "profile"}
+#: Of asynchronous input and output, which only devices named "nvme" use; these are refused.
+_AIO = {"block_size", "queue_depth", "single_submit", "overlap_events", "thread_count"}
 _HALF = {"enabled", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale", "consecutive_hysteresis", "auto_cast"}
 #: Sizes of buckets and prefetching: hints, which change when DeepSpeed communicates, not what it computes.
 _HINTS = {
@@ -17,7 +22,7 @@ _HINTS = {
     "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance", "sub_group_size",
     "stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save", "use_multi_rank_bucket_allreduce", "elastic_checkpoint",
 }
-_OFFLOAD = {"device", "pin_memory", "buffer_count", "buffer_size", "fast_init", "ratio", "pipeline_read", "pipeline_write", "max_in_cpu"}
+_OFFLOAD = {"device", "pin_memory", "buffer_count", "buffer_size", "fast_init", "ratio", "pipeline_read", "pipeline_write", "max_in_cpu", "nvme_path"}
 
 
 def _only(section, known, found):
@@ -72,6 +77,12 @@ class Config:
         for name, section in (("optimizer", self.optimizer), ("scheduler", self.scheduler)):
             if section is not None:
                 _only(name, {"type", "params"}, section)
+        activations = found.get("activation_checkpointing", {})
+        _only("activation_checkpointing", _ACTIVATIONS, activations)
+        for name in ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization"):
+            if activations.get(name):
+                raise ValueError(f"DeepSpeed configuration: 'activation_checkpointing.{name}' is not supported; activations stay where they are")
+        _only("aio", _AIO, found.get("aio", {}))
         self.steps_per_print = found.get("steps_per_print")
 
     @staticmethod

@@ -2,10 +2,20 @@
 
 
 class Init:
-    """Not supported: build the model on the meta device and shard it by ``fully_shard``."""
+    """A context in which models are built. They are built whole, and ``initialize`` shards them; build one that no rank can hold on the meta device."""
 
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError("deepspeed.zero.Init is not supported; build the model under torch.device('meta'), call fully_shard, then to_empty and load")
+    def __init__(self, module=None, data_parallel_group=None, mem_efficient_linear=True, remote_device=None, pin_memory=False, config_dict_or_path=None, config=None,
+                 enabled=True, dtype=None, mpu=None, zero_param_parallel_group=None, zero_quantized_weights=False, zero_quantized_nontrainable_weights=False,
+                 sequence_data_parallel_group=None, param_swapper=None):
+        for name, value in (("mpu", mpu), ("zero_quantized_weights", zero_quantized_weights), ("param_swapper", param_swapper), ("module", module), ("dtype", dtype)):
+            if enabled and value:
+                raise NotImplementedError(f"deepspeed.zero.Init: {name} is not supported")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
 
 
 class GatheredParameters:

@@ -8,6 +8,7 @@ from ._save import AsyncSaveResponse, async_save, save, save_state_dict
 from ._load import load, load_state_dict
 from .api import CheckpointException
 from .filesystem import FileSystemReader, FileSystemWriter
+from .hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from .metadata import BytesStorageMetadata, ChunkStorageMetadata, Metadata, TensorStorageMetadata
 from .planner import DefaultLoadPlanner, DefaultSavePlanner, LoadPlanner, SavePlanner
 from .stateful import Stateful
@@ -22,6 +23,8 @@ __all__ = [
     "DefaultSavePlanner",
     "FileSystemReader",
     "FileSystemWriter",
+    "HuggingFaceStorageReader",
+    "HuggingFaceStorageWriter",
     "LoadPlanner",
     "Metadata",
     "SavePlanner",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ... import _C
+from ..tensor.placement_types import _codes
 from .stateful import Stateful
 
 
@@ -63,6 +64,8 @@ def local_part(tensor):
     coordinate = mesh.get_coordinate()
     if coordinate is None:
         return shape, None, (), False
+    if hasattr(mesh, "_core"):
+        return _own_part(tensor, shape, mesh, local, coordinate)
     offsets, sizes, first = [0] * len(shape), list(shape), True
     for placement, place, dim in zip(tensor.placements, coordinate, range(len(coordinate))):
         count = mesh.size(dim)
@@ -80,6 +83,15 @@ def local_part(tensor):
     if tuple(local.shape) != tuple(sizes):
         raise RuntimeError(f"checkpoint: a DTensor of shape {shape} has a local part of shape {tuple(local.shape)}, expected {tuple(sizes)}")
     return shape, local, tuple(offsets), first
+
+
+def _own_part(tensor, shape, mesh, local, coordinate):
+    """``local_part`` of our own ``DTensor``: dimensions may be split over several of the mesh, in any order."""
+    if any(p.is_partial() for p in tensor.placements):
+        raise NotImplementedError("checkpoint: a DTensor with a Partial placement; redistribute it to Replicate or Shard first")
+    part = _C._local_part(list(shape), mesh._core, _codes(tensor.placements))
+    first = all(place == 0 for p, place in zip(tensor.placements, coordinate) if p.is_replicate())
+    return shape, local, tuple(start for start, _ in part), first
 
 
 def into_local(tensor):

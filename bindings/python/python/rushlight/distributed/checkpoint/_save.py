@@ -14,6 +14,7 @@ from ...serialization import save as _torch_save
 from . import _parts
 from ._ranks import Ranks
 from .filesystem import FileSystemWriter
+from .hf_storage import HuggingFaceStorageWriter
 from .metadata import _from_rows
 from .planner import DefaultSavePlanner
 
@@ -79,8 +80,46 @@ def save_state_dict(state_dict, storage_writer, process_group=None, coordinator_
     return _save(dict(state_dict), _writer(storage_writer, None), _planner(planner, DefaultSavePlanner), Ranks(process_group, no_dist, coordinator_rank))
 
 
+def _save_safetensors(values, writer, ranks):
+    """Writes Hugging Face's files: one rank makes them, every rank writes its parts into them, one gives them their names."""
+    others = [name for name, value in values.items() if not _parts.is_tensor(value)]
+    if others:
+        raise ValueError(f"HuggingFaceStorageWriter: safetensors hold tensors only; {others[:5]} are none")
+
+    def describe():
+        found = []
+        for name, value in values.items():
+            shape, local, _, first = _parts.local_part(value)
+            if local is not None:
+                found.append((name, str(local.dtype).rpartition(".")[2], list(shape), first, local.numel() * local.element_size()))
+        return found
+
+    described, owners = {}, [{} for _ in range(ranks.size)]
+    for rank, one in enumerate(ranks.each("plan", describe)):
+        for name, dtype, shape, first, size in one:
+            if described.setdefault(name, (name, dtype, shape)) != (name, dtype, shape):
+                raise ValueError(f"checkpoint: ranks disagree about '{name}'")
+            owners[rank][name] = size if first is None else (None if first else False)
+    plan = writer._plan(list(described.values()))
+    mine = _assigned(owners, ranks.rank, False)
+    ranks.one("prepare", lambda: plan.create(writer.path))
+
+    def write():
+        for name, value in values.items():
+            if name in mine:
+                _, local, offsets, _ = _parts.local_part(value)
+                plan.write(writer.path, name, list(offsets), local.detach())
+
+    ranks.each("write", write)
+    ranks.one("commit", lambda: plan.commit(writer.path))
+    rows = [(name, dtype, shape, False, [([0] * len(shape), shape, None)]) for name, dtype, shape in described.values()]
+    return _from_rows(rows, [(name, [name]) for name in described], writer.path)
+
+
 def _save(state_dict, writer, planner, ranks):
     values, paths = _flat(state_dict, planner)
+    if isinstance(writer, HuggingFaceStorageWriter):
+        return _save_safetensors(values, writer, ranks)
 
     def plan():
         """Names with sizes of what every rank has; those that are written by their owners have no size."""

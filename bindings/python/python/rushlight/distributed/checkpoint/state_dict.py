@@ -106,7 +106,7 @@ def _parameter_names(model):
     return {id(p): plain(name) for name, p in model.named_parameters()}
 
 
-def _init_state(optimizer):
+def _init_optim_state(optimizer):
     """Makes the state that an optimizer makes in its first step, without changing a parameter."""
     if optimizer.state:
         return
@@ -138,7 +138,7 @@ def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None
     names = _parameter_names(model)
     result = {"state": {}, "param_groups": []}
     for optimizer in _optimizers(optimizers):
-        _init_state(optimizer)
+        _init_optim_state(optimizer)
         numbered = optimizer.state_dict()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         missing = [i for i, p in enumerate(parameters) if id(p) not in names]
@@ -210,8 +210,20 @@ def _into(target, value, like=None):
         _parts.into_local(target).copy_(_parts.into_local(value))
 
 
+def _made(target, value):
+    """A parameter of the meta device with memory and values: of a ``DTensor`` this rank's part."""
+    if not _parts.is_distributed(target):
+        return value.detach().clone()
+    if not _parts.is_distributed(value):
+        _, _, offsets, _ = _parts.local_part(target)
+        for dim, (start, size) in enumerate(zip(offsets, target.to_local().shape)):
+            value = value.narrow(dim, start, size)
+    local = _parts.into_local(value).detach().clone().to(target.device_mesh.device_type)
+    return target._like(local)
+
+
 def set_model_state_dict(model, model_state_dict, *, options=None):
-    """Loads what ``get_model_state_dict`` returned, in any job."""
+    """Loads what ``get_model_state_dict`` returned, in any job. A model on the meta device gets its memory by this."""
     options = _checked(options)
     state = _spread(model_state_dict, options)
     plain, own = _names(model), model.state_dict()
@@ -223,7 +235,7 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
 
         kind = type(model).__name__ if isinstance(model, Module) else "model"
         raise RuntimeError(f"Error(s) in loading state_dict for {kind}:\n\tMissing key(s): {missing}\n\tUnexpected key(s): {unexpected}")
-    plain_state = {}
+    plain_state, made = {}, {}
     for name, value in state.items():
         if name not in known:
             continue
@@ -231,11 +243,16 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
         if _parts.is_tensor(target):
             if tuple(target.shape) != tuple(value.shape):
                 raise RuntimeError(f"state_dict: '{name}' has shape {tuple(value.shape)}, the model's has {tuple(target.shape)}")
-            _into(target, value)
+            if target.device.type == "meta":
+                made[known[name]] = _made(target, value)
+            else:
+                _into(target, value)
         else:
             plain_state[known[name]] = value
     if plain_state:
         model.load_state_dict(plain_state, strict=False)
+    if made:
+        model.load_state_dict(made, strict=False, assign=True)
     from ...nn.modules.module import _IncompatibleKeys
 
     return _IncompatibleKeys(missing, unexpected)
@@ -250,7 +267,7 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
         optim_state_dict = _spread(flat, options)
         options = dataclasses.replace(options, flatten_optimizer_state_dict=True)
     for optimizer in _optimizers(optimizers):
-        _init_state(optimizer)
+        _init_optim_state(optimizer)
         state = _unflattened(optim_state_dict, optimizer, names) if options.flatten_optimizer_state_dict else optim_state_dict
         groups = {name: group for group in state["param_groups"] for name in group["params"]}
         for group in optimizer.param_groups:

@@ -60,9 +60,9 @@ class FSDPModule:
 
     def __call__(self, *args, **kwargs):
         unit = self.__dict__.get("_fsdp_unit")
-        if unit is None or not unit.modules or unit.modules[0] is not self:
+        if unit is None or not any(module is self for module in unit.modules):
             return super().__call__(*args, **kwargs)
-        return unit.run(super().__call__, args, kwargs)
+        return unit.run(super().__call__, args, kwargs, self)
 
     def _units(self, recurse):
         parts = self.modules() if recurse else (self,)
@@ -171,29 +171,37 @@ def _is_unit(module):
 def fully_shard(
     module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=MixedPrecisionPolicy(), offload_policy=OffloadPolicy(), ignored_params=None
 ):
-    """Shards a module's parameters over a mesh of one dimension, or over the second of two (hybrid sharding). Apply it to blocks first, then to the model."""
+    """Shards a module's parameters over a mesh of one dimension, or over the second of two (hybrid sharding). Apply it to blocks first, then to the model. The
+    parameters of several modules are one group: gathered for the first of them that runs, freed after the last."""
     from ...nn import ModuleDict, ModuleList
 
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
-    if shard_placement_fn is not None:
-        raise NotImplementedError("fully_shard: shard_placement_fn is not supported; parameters are sharded along their first dimension")
-    if len(modules) != 1:
-        raise NotImplementedError("fully_shard of a list of modules is not supported; apply it to each, or to a module that holds them")
-    if isinstance(modules[0], (ModuleList, ModuleDict)) and type(modules[0]).forward is type(modules[0]).__mro__[-2].__dict__.get("forward"):
-        raise ValueError(f"fully_shard does not support containers that do not implement forward: {modules[0]}")
-    if _is_unit(modules[0]):
-        raise ValueError("fully_shard has already been applied to this module")
-    default = reshard_after_forward is None
+    if not modules:
+        raise ValueError("fully_shard: no module")
+    for one in modules:
+        if isinstance(one, (ModuleList, ModuleDict)) and type(one).forward is type(one).__mro__[-2].__dict__.get("forward"):
+            raise ValueError(f"fully_shard does not support containers that do not implement forward: {one}")
+        if _is_unit(one):
+            raise ValueError("fully_shard has already been applied to this module")
+    mesh = mesh or default_mesh("fully_shard")
+    default, keep = reshard_after_forward is None, None
     if not default and not isinstance(reshard_after_forward, bool):
-        raise NotImplementedError("fully_shard: reshard_after_forward as a number of ranks is not supported; use True, or a 2D mesh")
+        ranks = mesh.size(mesh.ndim - 1)
+        if not 1 <= reshard_after_forward <= ranks or ranks % reshard_after_forward:
+            raise ValueError(f"If passing reshard_after_forward as an int, it should be a factor of {ranks}, not {reshard_after_forward}")
+        keep = reshard_after_forward if 1 < reshard_after_forward < ranks else None
+        reshard_after_forward = reshard_after_forward > 1
     unit = Unit(
-        modules, mesh or default_mesh("fully_shard"), _is_unit, stage=3 if default or reshard_after_forward else 2, param_dtype=mp_policy.param_dtype,
-        reduce_dtype=mp_policy.reduce_dtype, output_dtype=mp_policy.output_dtype, cast_inputs=mp_policy.cast_forward_inputs,
-        offload=isinstance(offload_policy, CPUOffloadPolicy), ignored=ignored_params or (),
+        modules, mesh, _is_unit, stage=3 if default or reshard_after_forward else 2, param_dtype=mp_policy.param_dtype, reduce_dtype=mp_policy.reduce_dtype,
+        output_dtype=mp_policy.output_dtype, cast_inputs=mp_policy.cast_forward_inputs, offload=isinstance(offload_policy, CPUOffloadPolicy), ignored=ignored_params or (),
+        placement_of=shard_placement_fn,
     )
+    if keep is not None:
+        unit.keep_among(keep)
     unit.default_stage = default
-    modules[0].__dict__["_fsdp_unit"] = unit
-    _join(modules[0])
+    for one in modules:
+        one.__dict__["_fsdp_unit"] = unit
+        _join(one)
     return module
 
 
@@ -213,5 +221,3 @@ def share_comm_ctx(modules):
     """Groups of modules use the same streams here, so there is nothing to share."""
     if not all(isinstance(module, FSDPModule) for module in modules):
         raise ValueError(f"Expects list of FSDPModules but got {modules}")
-
-

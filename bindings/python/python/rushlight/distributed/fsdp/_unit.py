@@ -21,8 +21,8 @@ def _as_parameter(local, requires_grad, mesh, placements, shape):
 class _Slot:
     """A parameter: the modules that hold it, and its layout under tensor parallelism."""
 
-    def __init__(self, owners, param):
-        self.owners = owners
+    def __init__(self, owners, param, dim=0):
+        self.owners, self.dim = owners, dim
         self.outer = (param._mesh, param._placements, param._shape) if isinstance(param, DTensor) else None
 
     def get(self):
@@ -37,8 +37,21 @@ class _Slot:
         return tensor if self.outer is None else DTensor._of(tensor, *self.outer)
 
 
-def _find(module, is_unit, ignored):
-    """Parameters of a module without those of units within it: pairs of the owners of each and the parameter."""
+def _shard_dim(param, placement_of):
+    """The dimension along which a parameter is split: what the user's function says, or the first."""
+    placement = placement_of(param) if placement_of is not None else None
+    if placement is None:
+        return 0
+    if type(placement) is not Shard:
+        raise ValueError(f"fully_shard: shard_placement_fn must return a Shard or None, got {placement!r}")
+    dim = placement.dim + param.dim() if placement.dim < 0 else placement.dim
+    if not 0 <= dim < param.dim():
+        raise ValueError(f"fully_shard: {placement} of a parameter of shape {tuple(param.shape)}")
+    return dim
+
+
+def _find(modules, is_unit, ignored):
+    """Parameters of modules without those of units within them: pairs of the owners of each and the parameter."""
     found, seen = {}, set()
 
     def walk(part):
@@ -52,14 +65,17 @@ def _find(module, is_unit, ignored):
             if child is not None and not is_unit(child):
                 walk(child)
 
-    walk(module)
+    for module in modules:
+        walk(module)
     return list(found.values())
 
 
 class Unit:
     """The sharded parameters of a module."""
 
-    def __init__(self, modules, mesh, is_unit, *, stage, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_inputs=True, offload=False, ignored=()):
+    def __init__(
+        self, modules, mesh, is_unit, *, stage, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_inputs=True, offload=False, ignored=(), placement_of=None,
+    ):
         if mesh.ndim not in (1, 2):
             raise ValueError(f"fully_shard: expected a 1D or 2D mesh, got {mesh}")
         self.mesh, self.modules, self.offload = mesh, modules, offload
@@ -67,9 +83,11 @@ class Unit:
         self.stage, self.is_root, self.order = stage, None, []
         self.fixed_forward = self.fixed_backward = False
         self.is_whole = self.depth = 0
-        listed = [pair for module in modules for pair in _find(module, is_unit, {id(p) for p in ignored})]
+        #: Modules of this unit that have not run since its parameters were gathered.
+        self.left = set()
+        listed = _find(modules, is_unit, {id(p) for p in ignored})
         params = [param for _, param in listed]
-        self.slots = [_Slot(owners, param) for owners, param in listed]
+        self.slots = [_Slot(owners, param, _shard_dim(param, placement_of)) for owners, param in listed]
         self.group = None
         if not params:
             return
@@ -82,19 +100,19 @@ class Unit:
         locals_ = [p._local_tensor if isinstance(p, DTensor) else p for p in params]
         ranks, replicas = mesh.get_group(mesh.ndim - 1), mesh.get_group(0) if mesh.ndim == 2 else None
         self.group = _C._ShardGroup(
-            [list(t.shape) for t in locals_], params[0].dtype, ranks._group, None if replicas is None else replicas._group, param_dtype, reduce_dtype
+            [list(t.shape) for t in locals_], [slot.dim for slot in self.slots], params[0].dtype, ranks._group, None if replicas is None else replicas._group, param_dtype, reduce_dtype
         )
         self.group.set_stage(stage)
         for i, (slot, param, local) in enumerate(zip(self.slots, params, locals_)):
             shard = self.group.cut(i, local.detach())
-            if offload:
+            if offload and shard.device.type != "meta":
                 shard = shard.cpu()
             where, placements = self._place(slot)
             slot.put(_as_parameter(shard, param.requires_grad, where, placements, param.shape))
 
     def _place(self, slot):
         """The mesh and the placements of a shard."""
-        own = (Shard(0),) if self.mesh.ndim == 1 else (Replicate(), Shard(0))
+        own = (Shard(slot.dim),) if self.mesh.ndim == 1 else (Replicate(), Shard(slot.dim))
         if slot.outer is None:
             return self.mesh, own
         inner, placements, _ = slot.outer
@@ -103,11 +121,27 @@ class Unit:
             raise ValueError("fully_shard of tensor-parallel parameters: both meshes must be parts, by name, of one mesh")
         factor = 1
         for i, p in enumerate(placements):
-            factor *= inner.size(i) if p.is_shard(0) else 1
+            factor *= inner.size(i) if p.is_shard(slot.dim) else 1
         if factor > 1:
-            own = (*own[:-1], _StridedShard(0, split_factor=factor))
+            own = (*own[:-1], _StridedShard(slot.dim, split_factor=factor))
         names = self.mesh.mesh_dim_names + inner.mesh_dim_names
         return root[names], own + placements
+
+    def keep_among(self, size):
+        """Has groups of ``size`` neighbouring ranks keep the parameters between the passes. Every rank of the world must call this."""
+        from .. import _group
+
+        if self.group is None:
+            return
+        root = getattr(self.mesh, "_root", self.mesh)
+        dim = self.mesh.ndim - 1 if root is self.mesh else root._dim(self.mesh.mesh_dim_names[-1])
+        made = root.__dict__.setdefault("_neighbours", {})
+        if (dim, size) not in made:
+            rest = [d for d in range(root.ndim) if d != dim]
+            lines = root.mesh.permute([*rest, dim]).reshape(-1, size).tolist()
+            groups = [_group.new_group(line) for line in lines]
+            made[dim, size] = next(g for g, line in zip(groups, lines) if _group.get_rank() in line)
+        self.group.keep_among(made[dim, size]._group)
 
     # Gathering.
 
@@ -151,8 +185,8 @@ class Unit:
 
     # Forward passes.
 
-    def run(self, forward, args, kwargs):
-        """A forward pass with the whole parameters."""
+    def run(self, forward, args, kwargs, module=None):
+        """A forward pass with the whole parameters, of one of the modules. They are freed when all modules have run."""
         if self.is_root is None:
             self._become_root()
         if self.cast_inputs and self.param_dtype is not None:
@@ -161,7 +195,16 @@ class Unit:
         if not _active or self.is_root:
             self.order.clear()
         root = _active[0] if _active else self
-        root.order.append(self)
+        if not self.depth:
+            if id(module) not in self.left:
+                if self.left:
+                    # Some modules did not run in the last pass.
+                    self.put_back()
+                self.left = {id(m) for m in self.modules}
+                root.order.append(self)
+            self.left.discard(id(module))
+            if module is None:
+                self.left.clear()
         self.unshard()
         _active.append(self)
         self.depth += 1
@@ -175,7 +218,7 @@ class Unit:
                 _C._pop_saved_tensors_hooks()
             _active.pop()
             self.depth -= 1
-            if self.group is not None and not self.depth:
+            if self.group is not None and not self.depth and not self.left:
                 self.put_back()
                 self.group.after_forward()
         if root is self:

@@ -267,3 +267,17 @@ class FullyShardedDataParallel(Module):
         if load_directly:
             optim.load_state_dict(found)
         return found
+
+    @staticmethod
+    def rekey_optim_state_dict(optim_state_dict, optim_state_key_type, model, optim_input=None, optim=None):
+        """An optimizer's state with the parameters' names as keys, or with their numbers in the order of the optimizer (or of the model)."""
+        names = [n.replace("_fsdp_wrapped_module.", "") for n, _ in model.named_parameters()]
+        if optim is not None:
+            known = {id(p): n.replace("_fsdp_wrapped_module.", "") for n, p in model.named_parameters()}
+            names = [known[id(p)] for group in optim.param_groups for p in group["params"]]
+        elif optim_input is not None:
+            raise NotImplementedError("rekey_optim_state_dict: optim_input is not supported; pass optim")
+        to = {name: i for i, name in enumerate(names)} if optim_state_key_type is OptimStateKeyType.PARAM_ID else dict(enumerate(names))
+        rename = lambda key: to.get(key, key)
+        groups = [{**group, "params": [rename(p) for p in group["params"]]} for group in optim_state_dict.get("param_groups", [])]
+        return {**optim_state_dict, "state": {rename(key): value for key, value in optim_state_dict["state"].items()}, "param_groups": groups}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 import inspect
+import time
 
-from ... import fx
-from ...nn import Module
+from ... import _C, fx
+from ...autograd import grad_mode
+from ...nn import Module, ModuleList, Sequential
 from .stage import PipelineStage
 
-__all__ = ["Pipe", "SplitPoint", "pipe_split", "pipeline"]
+__all__ = ["Pipe", "SplitPoint", "pipe_split", "pipeline", "split_by_cost"]
 
 
 class SplitPoint(enum.Enum):
@@ -31,6 +33,47 @@ def pipe_split():
     """Ends a stage here; has an effect only within ``pipeline``."""
     if _tracing[0] is not None:
         _tracing[0].create_proxy("call_function", _mark, (), {})
+
+
+def split_by_cost(module, stages, mb_args=(), mb_kwargs=None, *, layers=None, repeat=3):
+    """A ``split_spec`` for ``pipeline`` by the measured time of layers: the slowest stage is as fast as possible.
+
+    ``layers`` names the submodules that a stage may begin with, in order; those of the longest ``ModuleList`` or ``Sequential`` by default. Their forward passes are
+    timed on a microbatch, the fastest of ``repeat`` counts. Work before the first layer counts with it, work after the last with the last.
+    """
+    layers = _layers(module) if layers is None else list(layers)
+    if len(layers) < stages or stages < 1:
+        raise ValueError(f"split_by_cost: {len(layers)} layers do not split into {stages} stages")
+    named, starts, handles = dict(module.named_modules()), [], []
+    clock = lambda *_: starts.append(time.perf_counter())
+    for name in layers:
+        if name not in named:
+            raise ValueError(f"split_by_cost: the model has no submodule '{name}'")
+        handles.append(named[name].register_forward_pre_hook(clock))
+    best = [float("inf")] * len(layers)
+    try:
+        with grad_mode.no_grad():
+            for _ in range(max(repeat, 1)):
+                starts.clear()
+                began = time.perf_counter()
+                module(*mb_args, **(mb_kwargs or {}))
+                ended = time.perf_counter()
+                if len(starts) != len(layers):
+                    raise ValueError(f"split_by_cost: {len(layers)} layers were named, the model's forward called {len(starts)} of them")
+                edges = [began, *starts[1:], ended]
+                best = [min(a, end - start) for a, start, end in zip(best, edges, edges[1:])]
+    finally:
+        for handle in handles:
+            handle.remove()
+    return {layers[i]: SplitPoint.BEGINNING for i in _C._balance(best, stages)[1:]}
+
+
+def _layers(module):
+    lists = [(name, part) for name, part in module.named_modules() if isinstance(part, (ModuleList, Sequential))]
+    if not lists:
+        raise ValueError("split_by_cost: the model has no ModuleList or Sequential; name its layers")
+    name, longest = max(lists, key=lambda pair: len(pair[1]))
+    return [f"{name}.{i}" if name else str(i) for i in range(len(longest))]
 
 
 class _Tracer(fx.Tracer):

@@ -3,7 +3,7 @@
 The core generates, verifies and simulates the schedules (``rushlight_dist::pipeline``); these classes run them over modules.
 """
 
-from ._IR import Pipe, SplitPoint, pipe_split, pipeline
+from ._IR import Pipe, SplitPoint, pipe_split, pipeline, split_by_cost
 from .schedules import (
     Schedule1F1B,
     ScheduleDualPipeV,
@@ -30,4 +30,5 @@ __all__ = [
     "build_stage",
     "pipe_split",
     "pipeline",
+    "split_by_cost",
 ]

@@ -349,10 +349,9 @@ class ScheduleZBVZeroBubble(PipelineScheduleMulti):
 
 
 class ScheduleDualPipeV(PipelineScheduleMulti):
-    """Not supported: it overlaps the forward pass of one microbatch with the backward pass of another in one action."""
+    """Two stages a rank in the shape of a V: a forward pass through one is paired with a backward pass through the other. Needs as many microbatches as stages."""
 
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError("ScheduleDualPipeV is not supported; ScheduleZBVZeroBubble has the same placement of stages")
+    _name, _stages_per_rank = "DualPipeV", 2
 
 
 def get_schedule_class(schedule_name):

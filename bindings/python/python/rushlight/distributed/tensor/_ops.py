@@ -6,6 +6,9 @@ from .placement_types import Replicate, Shard, _codes, _placement
 
 Tensor = _C.Tensor
 
+#: Whether plain tensors beside DTensors count as replicated (``experimental.implicit_replication``).
+implicit_replication = False
+
 _NONLINEAR = frozenset(
     """relu gelu silu sigmoid tanh exp exp2 expm1 log log2 log10 log1p sqrt rsqrt abs pow square sin cos tan asin acos atan sinh cosh erf erfc floor ceil round trunc
     sign reciprocal where masked_fill clamp clip clamp_min clamp_max maximum minimum eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan isinf
@@ -262,9 +265,22 @@ def dispatch(func, args, kwargs):
     name = getattr(func, "__name__", str(func))
     tensors = _flat(args, kwargs)
     with _Plain():
+        if implicit_replication:
+            args, kwargs, tensors = _replicated(args, kwargs, tensors)
         if name in _LOCAL or name in ("__get__", "__set__", "__delete__"):
             return func(*args, **kwargs)
         return _dispatch(func, name, args, kwargs, tensors)
+
+
+def _replicated(args, kwargs, tensors):
+    """Arguments with plain tensors, other than numbers, as replicated DTensors."""
+    mesh = next(t._mesh for t in tensors if isinstance(t, DTensor))
+
+    def swap(t):
+        return t if isinstance(t, DTensor) or t.dim() == 0 else DTensor._of(t, mesh, (Replicate(),) * mesh.ndim, t.shape)
+
+    args, kwargs = tuple(_map(a, swap) for a in args), {k: _map(v, swap) for k, v in kwargs.items()}
+    return args, kwargs, _flat(args, kwargs)
 
 
 class _Plain:

@@ -1,0 +1,101 @@
+"""A training step of a GPT that is sharded and offloaded: the time and the peak of device memory, under rushlight or PyTorch.
+
+    rushlight run --nproc-per-node 2 python -m rushlight bench/large.py            # GPT of 1.5 billion parameters on two ranks
+    torchrun --nproc-per-node 2 bench/large.py                                     # the same by PyTorch
+    … bench/large.py --layers 96 --width 5120 --heads 40                           # another size
+
+The model is made on the meta device, sharded by ``fully_shard`` with ``CPUOffloadPolicy`` and given memory after: no rank ever holds the whole. Blocks are
+computed again in the backward pass. ``--no-offload`` keeps shards and states on the device.
+"""
+
+import argparse
+import os
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        rows, tokens, width = x.shape
+        q, k, v = self.qkv(self.first_norm(x)).view(rows, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(rows, tokens, width))
+        return x + self.down(F.gelu(self.up(self.second_norm(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, layers, width, heads, vocabulary, tokens):
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids):
+        x = self.embedding(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return self.head(self.norm(x))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in {"layers": 48, "width": 1600, "heads": 25, "vocabulary": 50304, "tokens": 1024, "rows": 1, "steps": 3}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--no-offload", action="store_true")
+    options = parser.parse_args()
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+    dist.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo")
+    mesh = init_device_mesh(kind, (dist.get_world_size(),))
+    with torch.device("meta"):
+        net = Gpt(options.layers, options.width, options.heads, options.vocabulary, options.tokens)
+    sharding = {"mesh": mesh, "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
+    sharding["offload_policy"] = OffloadPolicy() if options.no_offload else CPUOffloadPolicy()
+    for block in net.blocks:
+        fully_shard(block, **sharding)
+    fully_shard(net, **sharding)
+    net.to_empty(device=kind if options.no_offload else "cpu")
+    torch.manual_seed(0)
+    for module in net.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if getattr(module, "bias", None) is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    count = sum(p.numel() for p in net.parameters())
+    for step in range(options.steps):
+        ids = torch.randint(0, options.vocabulary, (options.rows, options.tokens + 1), device=kind)
+        start = time.perf_counter()
+        loss = F.cross_entropy(net(ids[:, :-1]).float().flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        value = loss.item()
+        seconds = time.perf_counter() - start
+        used = torch.cuda.max_memory_allocated() if kind == "cuda" else 0
+        total = torch.tensor([float(used)])
+        dist.all_reduce(total)
+        if dist.get_rank() == 0:
+            print(f"step {step}: {count / 1e9:.2f} billion parameters, loss {value:.3f}, {seconds:.2f} s, {total.item() / 2**30:.2f} GiB of device memory on all ranks", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

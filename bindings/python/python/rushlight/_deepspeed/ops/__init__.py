@@ -1,0 +1,5 @@
+"""``deepspeed.ops``."""
+
+from . import adam
+
+__all__ = ["adam"]
