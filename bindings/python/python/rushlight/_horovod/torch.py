@@ -278,23 +278,12 @@ class _StepReducer(Reducer):
 
     def __init__(self, named, optimizer):
         self.optimizer = optimizer
-        self._in_pass = False
         super().__init__(named, dist.group.WORLD, 25 << 20, zero_missing=True)
-
-    def _came(self, index):
-        if not self._in_pass:
-            self._in_pass = True
-            self.sync = self.optimizer()._count()
-            _C._queue_callback(self._end_pass)
-        super()._came(index)
-
-    def _end_pass(self):
-        self._in_pass = False
+        self._reducer.set_decision(self._weak(lambda reducer: reducer.optimizer()._count()))
 
     def reset(self):
         """Resets to the state before the first pass."""
-        self._in_pass = False
-        self._begin()
+        self.before_forward(True)
 
 
 def _sum_in_half(state, bucket):
@@ -332,6 +321,6 @@ def DistributedOptimizer(
     if compression is Compression.fp16:
         reducer.hook = (_sum_in_half if op == Sum else fp16_compress_hook, None)
     elif op == Sum:
-        reducer.divisor = 1
+        reducer.set_divisor(1)
     optimizer._reducer = reducer
     return optimizer
