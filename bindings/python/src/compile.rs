@@ -34,8 +34,8 @@ impl PyCompile {
     }
 
     /// Runs or records a function of a kind: `step(*inputs)` returns a list of tensors and a form; runs of a recording
-    /// return the form that was recorded. A function that runs already, in itself or in another thread, is called. Where
-    /// it is known that the function cannot be held as a program, the reason is returned.
+    /// return the form that was recorded. A function that runs already, in itself or in another thread, is called.
+    /// Where it is known that the function cannot be held as a program, the reason is returned.
     fn run<'py>(
         &self,
         kind: &Bound<'py, PyAny>,

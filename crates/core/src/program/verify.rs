@@ -5,9 +5,9 @@ use crate::backend::call::Access;
 use crate::{Error, Result};
 
 impl Program {
-    /// Checks that every view is within its buffer, that shapes and dtypes fit each call ([`Call::check`](crate::backend::Call::check)), that a
-    /// call's outputs do not overlap themselves or each other, and that the program reads no buffer of its own before
-    /// it wrote to it. The error names the call.
+    /// Checks that every view is within its buffer, that shapes and dtypes fit each call
+    /// ([`Call::check`](crate::backend::Call::check)), that a call's outputs do not overlap themselves or each other,
+    /// and that the program reads no buffer of its own before it wrote to it. The error names the call.
     pub fn verify(&self) -> Result<()> {
         let mut written: Vec<bool> = self.buffers.iter().map(|buffer| buffer.outside).collect();
         for (i, call) in self.calls.iter().enumerate() {

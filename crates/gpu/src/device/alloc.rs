@@ -167,8 +167,8 @@ impl Memory {
         Ok(ptr)
     }
 
-    /// Moves an empty segment of the main pool to a pool of recorded steps that has no block of `size` bytes. Replays run
-    /// on the main stream, after the work that used the segment.
+    /// Moves an empty segment of the main pool to a pool of recorded steps that has no block of `size` bytes. Replays
+    /// run on the main stream, after the work that used the segment.
     fn adopt(&mut self, at: usize, size: usize) {
         let [(_, main), others @ ..] = &mut self.pools[..] else { return };
         let Some((_, pool)) = others.get_mut(at - 1) else { return };
@@ -493,8 +493,8 @@ mod tests {
         assert_eq!((memory.stats().reserved, device.used()), (0, 0));
     }
 
-    /// A training step of layers: activations, then gradients while activations are freed, and the gradients of the step
-    /// before freed at its start. Returns the gradients.
+    /// A training step of layers: activations, then gradients while activations are freed. The gradients of the step
+    /// before are freed at its start. Returns the gradients.
     fn step(device: &Fake, memory: &mut Memory, pool: PoolId, old: Vec<u64>) -> Vec<u64> {
         const LAYERS: usize = 12;
         old.into_iter().for_each(|ptr| memory.free(ptr));
