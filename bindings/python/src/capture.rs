@@ -2,9 +2,9 @@
 
 use crate::device::{PyDevice, numbered};
 use crate::error::{IntoPyResult, from_py, runtime_error};
-use crate::tensor::{PyTensor, wrap};
+use crate::recorded::{PyKind, PyOutput};
+use crate::tensor::PyTensor;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use rushlight_tensor::capture::{Graph, GraphRecording, StepPool, graph_pool, recording_id, refuse_host};
 use rushlight_tensor::{Capture, Tensor};
 use std::cell::RefCell;
@@ -26,14 +26,6 @@ impl PyCapture {
     }
 }
 
-/// Calls a Python function with tensors and converts its results.
-fn call(step: &Bound<'_, PyAny>, inputs: &[Tensor]) -> PyResult<Vec<Tensor>> {
-    let py = step.py();
-    let inputs = inputs.iter().map(|t| wrap(py, t.clone())).collect::<PyResult<Vec<_>>>()?;
-    let outputs: Vec<Bound<'_, PyTensor>> = step.call1(PyTuple::new(py, inputs)?)?.extract()?;
-    Ok(outputs.iter().map(|t| t.get().tensor()).collect())
-}
-
 #[pymethods]
 impl PyCapture {
     #[new]
@@ -41,22 +33,24 @@ impl PyCapture {
         Self(Mutex::new(Capture::new().enabled(enabled).warmup(warmup).max_graphs(max_graphs)))
     }
 
-    /// Runs, records or replays a step of a kind on a device: `step(*inputs)` returns a list of tensors.
+    /// Runs, records or replays a step of a kind on a device: `step(*inputs)` returns a list of tensors and a form;
+    /// replays return the form that was recorded.
     fn run<'py>(
         &self,
-        kind: u64,
+        kind: &Bound<'py, PyAny>,
         device: &Bound<'py, PyAny>,
         inputs: Vec<Bound<'py, PyTensor>>,
         step: &Bound<'py, PyAny>,
-    ) -> PyResult<Vec<Bound<'py, PyTensor>>> {
+    ) -> PyResult<(Vec<Bound<'py, PyTensor>>, Py<PyAny>)> {
         let py = step.py();
+        let kind = PyKind::new(kind)?;
         let device = PyDevice::from_object(device)?.resolve(py)?;
         let inputs: Vec<Tensor> = inputs.iter().map(|t| t.get().tensor()).collect();
         let mut capture = self.lock()?;
         *capture = std::mem::take(&mut *capture).device(device);
-        let outputs: Vec<Tensor> = capture.run_kind(kind, &inputs, |own| call(step, own).map_err(from_py)).py()?;
+        let output = capture.run_kind(kind, &inputs, |own| PyOutput::of(step, own).map_err(from_py)).py()?;
         drop(capture);
-        outputs.into_iter().map(|t| wrap(py, t)).collect()
+        output.into_python(py)
     }
 
     #[getter]

@@ -1,9 +1,10 @@
 //! Compiled functions: `torch.compile`.
 
 use crate::error::{IntoPyResult, from_py};
-use crate::tensor::{PyTensor, wrap};
+use crate::recorded::{PyKind, PyOutput};
+use crate::tensor::PyTensor;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use rushlight_tensor::{Compile, Tensor, compile};
 use std::sync::{Mutex, TryLockError};
 
@@ -21,12 +22,8 @@ impl PyCompile {
     }
 }
 
-/// Calls a Python function with tensors and converts its results.
-fn call(step: &Bound<'_, PyAny>, inputs: &[Tensor]) -> PyResult<Vec<Tensor>> {
-    let py = step.py();
-    let inputs = inputs.iter().map(|t| wrap(py, t.clone())).collect::<PyResult<Vec<_>>>()?;
-    let outputs: Vec<Bound<'_, PyTensor>> = step.call1(PyTuple::new(py, inputs)?)?.extract()?;
-    Ok(outputs.iter().map(|t| t.get().tensor()).collect())
+fn tensors(inputs: &[Bound<'_, PyTensor>]) -> Vec<Tensor> {
+    inputs.iter().map(|t| t.get().tensor()).collect()
 }
 
 #[pymethods]
@@ -36,22 +33,36 @@ impl PyCompile {
         Self(Mutex::new(Compile::default().max_recordings(max_recordings)))
     }
 
-    /// Runs or records a function of a kind: `step(*inputs)` returns a list of tensors. One that runs already, in
-    /// itself or in another thread, is called.
+    /// Runs or records a function of a kind: `step(*inputs)` returns a list of tensors and a form; runs of a recording
+    /// return the form that was recorded. A function that runs already, in itself or in another thread, is called.
+    /// Where it is known that the function cannot be held as a program, the reason is returned.
     fn run<'py>(
         &self,
-        kind: u64,
+        kind: &Bound<'py, PyAny>,
         inputs: Vec<Bound<'py, PyTensor>>,
         step: &Bound<'py, PyAny>,
-    ) -> PyResult<Vec<Bound<'py, PyTensor>>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = step.py();
-        let inputs: Vec<Tensor> = inputs.iter().map(|t| t.get().tensor()).collect();
-        let run = |compiled: &mut Compile| compiled.run_kind(kind, &inputs, |own| call(step, own).map_err(from_py));
-        let outputs: Vec<Tensor> = match self.with(run) {
-            Some(outputs) => outputs.py()?,
-            None => call(step, &inputs)?,
+        let kind = PyKind::new(kind)?;
+        let inputs = tensors(&inputs);
+        let call = |own: &[Tensor]| PyOutput::of(step, own);
+        let run = |compiled: &mut Compile| match compiled.reason(&kind, &inputs) {
+            Some(reason) => Err(reason.to_string()),
+            None => Ok(compiled.run_kind(kind, &inputs, |own| call(own).map_err(from_py))),
         };
-        outputs.into_iter().map(|t| wrap(py, t)).collect()
+        let output = match self.with(run) {
+            Some(Ok(output)) => output.py()?,
+            Some(Err(reason)) => return reason.into_bound_py_any(py),
+            None => call(&inputs)?,
+        };
+        output.into_python(py)?.into_bound_py_any(py)
+    }
+
+    /// From now on the function itself runs for arguments of this kind.
+    fn refuse(&self, kind: &Bound<'_, PyAny>, inputs: Vec<Bound<'_, PyTensor>>, reason: &str) -> PyResult<()> {
+        let kind = PyKind::new(kind)?;
+        self.with(|compiled| compiled.refuse(kind, &tensors(&inputs), reason));
+        Ok(())
     }
 
     #[getter]

@@ -14,8 +14,7 @@ use rushlight_core::{Error, ErrorKind, Result};
 use rushlight_dist::launch::{self, Launch, Rendezvous};
 use rushlight_dist::store::{FileStore, HashStore, Op, PrefixStore, Store, TcpStore};
 use rushlight_dist::{Collective, Init, Objects, P2p, ProcessGroup, ReduceOp, Work, World};
-use rushlight_tensor::{Tensor, autograd};
-use std::collections::HashSet;
+use rushlight_tensor::Tensor;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -628,14 +627,6 @@ impl PythonStore {
     }
 }
 
-/// The parameters that outputs do not depend on.
-#[pyfunction]
-fn _unused_parameters(outputs: Vec<Bound<'_, PyTensor>>, parameters: Vec<Bound<'_, PyTensor>>) -> Vec<bool> {
-    let outputs: Vec<Tensor> = outputs.iter().map(|t| t.get().tensor()).collect();
-    let used: HashSet<usize> = autograd::leaves(&outputs.iter().collect::<Vec<_>>()).iter().map(Tensor::id).collect();
-    parameters.iter().map(|p| !used.contains(&p.get().with(Tensor::id))).collect()
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<PyWork>()?;
@@ -647,6 +638,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("_DistNetworkError", py.get_type::<DistNetworkError>())?;
     module.add("_DistStoreError", py.get_type::<DistStoreError>())?;
     module.add_function(wrap_pyfunction!(_detect_launch, module)?)?;
-    module.add_function(wrap_pyfunction!(_permutation, module)?)?;
-    module.add_function(wrap_pyfunction!(_unused_parameters, module)?)
+    module.add_function(wrap_pyfunction!(_permutation, module)?)
 }

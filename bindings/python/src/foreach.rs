@@ -44,21 +44,6 @@ fn _foreach_total_norm<'py>(
     wrap(py, py.detach(|| foreach::norm(&tensors.iter().collect::<Vec<_>>(), norm_type)).py()?)
 }
 
-/// Copies each tensor of a list to its destination, in one pass and without recording.
-#[pyfunction]
-fn _foreach_copy_list(py: Python<'_>, to: Vec<Bound<'_, PyTensor>>, from: Vec<Bound<'_, PyTensor>>) -> PyResult<()> {
-    let (to, from) = (handles(&to), handles(&from));
-    py.detach(|| foreach::copy_(&from.iter().collect::<Vec<_>>(), &to.iter().collect::<Vec<_>>())).py()
-}
-
-/// Sets the memory for a leaf's gradient; `None` resets it.
-#[pyfunction]
-#[pyo3(signature = (leaf, home))]
-fn _set_grad_home(leaf: &Bound<'_, PyTensor>, home: Option<&Bound<'_, PyTensor>>) -> PyResult<()> {
-    let home = home.map(|home| home.get().tensor());
-    leaf.get().tensor().set_grad_home(home.as_ref()).py()
-}
-
 /// Multiplies all tensors by a number (or a one-element tensor), in place.
 #[pyfunction]
 fn _foreach_scale_(py: Python<'_>, tensors: Vec<Bound<'_, PyTensor>>, factor: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -68,8 +53,6 @@ fn _foreach_scale_(py: Python<'_>, tensors: Vec<Bound<'_, PyTensor>>, factor: &B
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_foreach_total_norm, module)?)?;
-    module.add_function(wrap_pyfunction!(_foreach_copy_list, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_grad_home, module)?)?;
     module.add_function(wrap_pyfunction!(_foreach_scale_, module)?)?;
     Ok(())
 }

@@ -69,7 +69,7 @@ impl PyGradScaler {
             None => None,
         };
         if let Some(recorded) = recorded {
-            return optim::with_unless(recorded, || step.call0());
+            return optim::with_recorded_step(recorded, || step.call0());
         }
         let found_inf = self.lock().unscaled_found_inf(id, &grads).py()?;
         let result = if found_inf { py.None().into_bound(py) } else { step.call0()? };

@@ -62,6 +62,9 @@ mod params;
 mod pipeline;
 mod profile;
 mod program;
+mod recorded;
+#[cfg(target_os = "linux")]
+mod reducer;
 mod register;
 mod rows;
 mod schedule;
@@ -125,6 +128,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     profile::add_to(module)?;
     #[cfg(target_os = "linux")]
     dist::add_to(module)?;
+    #[cfg(target_os = "linux")]
+    reducer::add_to(module)?;
     #[cfg(target_os = "linux")]
     sharded::add_to(module)?;
     #[cfg(target_os = "linux")]

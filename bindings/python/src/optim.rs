@@ -163,14 +163,14 @@ fn count(holders: &[Tensor], scalars: Scalars) -> Result<()> {
 
 thread_local! {
     /// The scaled step that this thread records, until an optimizer uses it.
-    static UNLESS: RefCell<Option<RecordedStep>> = const { RefCell::new(None) };
+    static RECORDED_STEP: RefCell<Option<RecordedStep>> = const { RefCell::new(None) };
 }
 
 /// Runs an optimizer's step within a recorded step; the device skips it at replays whose gradients are not finite.
-pub fn with_unless<T>(recorded: RecordedStep, step: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    UNLESS.set(Some(recorded));
+pub fn with_recorded_step<T>(recorded: RecordedStep, step: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    RECORDED_STEP.set(Some(recorded));
     let result = step();
-    let left = UNLESS.take();
+    let left = RECORDED_STEP.take();
     let result = result?;
     match left {
         None => Ok(result),
@@ -181,21 +181,21 @@ pub fn with_unless<T>(recorded: RecordedStep, step: impl FnOnce() -> PyResult<T>
 }
 
 /// A replayed step that the device may have skipped: its counts before it, for restoring.
-struct Doubt {
+struct UnconfirmedStep {
     readback: Arc<Readback>,
     holders: Vec<SmallVec<[Tensor; 2]>>,
     before: Scalars,
 }
 
-static DOUBTS: Mutex<Vec<Doubt>> = Mutex::new(Vec::new());
+static UNCONFIRMED: Mutex<Vec<UnconfirmedStep>> = Mutex::new(Vec::new());
 
 /// Reverts the counts of steps that the device has skipped. Waits for those steps.
 fn settle() {
-    let doubts = std::mem::take(&mut *lock(&DOUBTS));
-    for doubt in doubts {
-        if doubt.readback.wait().is_ok_and(|found| found != 0.0) {
+    let steps = std::mem::take(&mut *lock(&UNCONFIRMED));
+    for step in steps {
+        if step.readback.wait().is_ok_and(|found| found != 0.0) {
             // Writing a number on the CPU cannot fail.
-            let _ = doubt.holders.iter().try_for_each(|holders| count(holders, doubt.before));
+            let _ = step.holders.iter().try_for_each(|holders| count(holders, step.before));
         }
     }
 }
@@ -214,7 +214,7 @@ fn step<A: Fused>(
 ) -> PyResult<()> {
     let py = groups.py();
     settle();
-    let unless = UNLESS.take();
+    let unless = RECORDED_STEP.take();
     let mut work: SmallVec<[Work; 4]> = SmallVec::new();
     let mut sets: SmallVec<[Set; 2]> = SmallVec::new();
     let (recording, mut objects) = (capture::recording_id().is_some(), Vec::new());
@@ -455,11 +455,11 @@ impl<A: Fused> ReplayNumbers for Recorded<A> {
     fn launched(&mut self) {
         self.sets.iter_mut().for_each(|set| set.first = false);
         let Some(readback) = &self.readback else { return };
-        let doubt = |set: &RecordedSet<A>| {
+        let step = |set: &RecordedSet<A>| {
             let holders = set.params.iter().map(|p| p.holders.clone()).collect();
-            Doubt { readback: readback.clone(), holders, before: set.before }
+            UnconfirmedStep { readback: readback.clone(), holders, before: set.before }
         };
-        lock(&DOUBTS).extend(self.sets.iter().map(doubt));
+        lock(&UNCONFIRMED).extend(self.sets.iter().map(step));
     }
 
     fn undo(&mut self) {

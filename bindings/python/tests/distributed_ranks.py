@@ -121,20 +121,21 @@ def failed_backward():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 400), nn.Linear(400, 400), nn.Linear(400, 1))
     ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
-    waited = []
+    in_flight, waited = [], []
 
     class Slow:
         """The work of a bucket that takes a while."""
 
-        def __init__(self, work):
-            self.work = work
+        def __init__(self, buffer):
+            self.buffer, self.work = buffer, dist.all_reduce(buffer, dist.ReduceOp.AVG, async_op=True)
+            in_flight.append(self)
 
         def wait(self):
             waited.append(self)
-            return self.work.wait()
+            self.work.wait()
+            return self.buffer
 
-    communicate = ddp.reducer._communicate
-    ddp.reducer._communicate = lambda *args: Slow(communicate(*args)) if args[-1] is False else communicate(*args)
+    ddp.register_comm_hook(None, lambda state, bucket: Slow(bucket.buffer()))
     x = torch.ones(2, 4)
 
     def fail(grad):
@@ -146,7 +147,7 @@ def failed_backward():
         raise AssertionError("the hook did not fail")
     except ValueError:
         handle.remove()
-    left = [work for work in ddp.reducer.sent if isinstance(work, Slow)]
+    left = list(in_flight)
     assert left and not waited
     dist.barrier()
     for p in model.parameters():

@@ -32,8 +32,9 @@ pub use group::{Collective, Entry, FlightRecord, ObjectSeal, Objects, P2p, Proce
 pub use mesh::DeviceMesh;
 pub use options::LrScaling;
 pub use parallel::{
-    Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer, DistributedOptimizerBuilder,
-    NoSync, Outputs, PeriodicModelAverager, SyncBatchNorm, allreduce, broadcast_parameters,
+    BucketHook, Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer,
+    DistributedOptimizerBuilder, GradBucket, NoSync, Outputs, PeriodicModelAverager, Reducer, ReducerSettings,
+    SentBucket, SyncBatchNorm, allreduce, broadcast_parameters,
 };
 pub use shard::{FullyShard, InPlace, ShardGroup, ShardOptions, Sharded, ZeroStage, clip_grad_norm_};
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

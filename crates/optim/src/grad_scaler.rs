@@ -31,7 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///
 /// In a captured step ([`Capture`](rushlight_tensor::Capture)) all of `scale`, `unscale_`, `step` and `update` belong
 /// inside, with one optimizer. The device then decides whether to step; the host learns of it when it needs to know, at
-/// the latest before the next step.
+/// the latest before the next step. The device reports it before the optimizer's work, so that work overlaps with the
+/// launch of the next step.
 pub struct GradScaler {
     enabled: bool,
     scaling: Arc<Mutex<Scaling>>,
@@ -70,8 +71,23 @@ struct Recorded {
     readback: Arc<Readback>,
     /// Set once gradients were looked at, and whether they carry the scale no longer.
     found_inf: Option<(Tensor, bool)>,
+    /// Whether the step writes `found_inf` to the host already.
+    reported: bool,
     stepped: bool,
     updates: Arc<AtomicBool>,
+}
+
+impl Recorded {
+    /// Has the step write `found_inf` to the host.
+    fn report(&mut self) -> Result<()> {
+        match &self.found_inf {
+            Some((found_inf, _)) if !self.reported => {
+                self.reported = true;
+                self.readback.tensor(found_inf.device())?.copy_(found_inf).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Scaling {
@@ -117,6 +133,7 @@ impl ReplayNumbers for Captured {
 
     fn renew(&mut self, write: &mut dyn FnMut(f64)) {
         let scale = settled(&self.scaling).scale;
+        self.readback.prepare();
         write(scale);
         write(1.0 / scale);
     }
@@ -329,6 +346,7 @@ impl GradScaler {
                 None => (found_inf(grads)?, false),
             };
             r.found_inf = Some((found_inf.clone(), unscaled));
+            r.report()?;
             let grad_scale = (!unscaled).then(|| r.inverse.clone());
             Ok(RecordedStep { found_inf, readback: r.readback.clone(), grad_scale })
         })
@@ -356,10 +374,9 @@ impl GradScaler {
         let none = || Error::value("No inf checks were recorded prior to update.");
         if recording_id().is_some() {
             let mut scaling = settled(&self.scaling);
-            let recorded = scaling.recorded.take().ok_or_else(none)?;
-            let (found_inf, _) = recorded.found_inf.ok_or_else(none)?;
+            let mut recorded = scaling.recorded.take().filter(|r| r.found_inf.is_some()).ok_or_else(none)?;
             recorded.updates.store(true, Relaxed);
-            return recorded.readback.tensor(found_inf.device())?.copy_(&found_inf).map(drop);
+            return recorded.report();
         }
         if self.stages.is_empty() {
             return Err(none());
@@ -388,8 +405,16 @@ impl GradScaler {
             let Some(numbers) = live_numbers(device, now, Box::new(captured))? else { return Ok(None) };
             let [scale, inverse] = numbers.map(|number| number.to_dtype(DType::F32));
             let (scale, inverse) = (scale?, inverse?);
-            scaling.recorded =
-                Some(Recorded { id, scale, inverse, readback, found_inf: None, stepped: false, updates });
+            scaling.recorded = Some(Recorded {
+                id,
+                scale,
+                inverse,
+                readback,
+                found_inf: None,
+                reported: false,
+                stepped: false,
+                updates,
+            });
         }
         scaling.recorded.as_mut().map(f).transpose()
     }

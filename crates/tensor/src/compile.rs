@@ -1,11 +1,11 @@
 //! Functions that are recorded once for each kind of inputs and then run as programs, forward and backward.
 
 use crate::autograd::{Backward, Context, Function, Meta, apply, backward_from, leaves, mode, no_grad, root};
-use crate::capture::{StepOutput, Tensors};
 use crate::program::{Noting, Program, Runner, Slot, is_noting};
+use crate::recordings::{Form, Placed, Recordings, StepOutput, Tensors, array, replayed};
 use crate::{Tensor, amp};
 use rushlight_core::rng::default_generator;
-use rushlight_core::{DType, Error, Layout, Philox, Result, Storage};
+use rushlight_core::{Error, Philox, Result, Storage};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -41,27 +41,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Compile {
     max: usize,
     enabled: bool,
-    kinds: Vec<(Kind, State)>,
+    kinds: Recordings<Placed, State>,
 }
 
 impl Default for Compile {
     fn default() -> Self {
-        Self { max: 8, enabled: true, kinds: Vec::new() }
+        Self { max: 8, enabled: true, kinds: Recordings::default() }
     }
 }
 
-/// What a recording depends on.
-#[derive(PartialEq)]
-struct Kind {
-    number: u64,
-    inputs: Vec<(DType, Layout, rushlight_core::Device, bool)>,
-    grad: bool,
-    inference: bool,
-    autocast: Option<DType>,
-}
-
 enum State {
-    Recorded(Arc<Joint>),
+    Recorded(Arc<Joint>, Form),
     /// The function runs, for this reason.
     Plain(String),
 }
@@ -80,28 +70,49 @@ impl Compile {
 
     /// How many recordings there are.
     pub fn recordings(&self) -> usize {
-        self.kinds.iter().filter(|(_, state)| matches!(state, State::Recorded(_))).count()
+        self.joints().count()
+    }
+
+    fn joints(&self) -> impl Iterator<Item = &Joint> {
+        self.kinds.values().filter_map(|state| match state {
+            State::Recorded(joint, _) => Some(&**joint),
+            State::Plain(_) => None,
+        })
     }
 
     /// Why inputs of some kinds run the function.
     pub fn reasons(&self) -> Vec<String> {
-        let reason = |(_, state): &(Kind, State)| match state {
+        let reason = |state: &State| match state {
             State::Plain(reason) => Some(reason.clone()),
-            State::Recorded(_) => None,
+            State::Recorded(..) => None,
         };
-        self.kinds.iter().filter_map(reason).collect()
+        self.kinds.values().filter_map(reason).collect()
     }
 
     /// The programs of all recordings, forward then backward.
     pub fn programs(&self) -> Vec<&Program> {
-        self.kinds
-            .iter()
-            .filter_map(|(_, state)| match state {
-                State::Recorded(joint) => Some(joint),
-                State::Plain(_) => None,
-            })
+        self.joints()
             .flat_map(|joint| std::iter::once(&joint.forward).chain(&joint.backward).map(Runner::program))
             .collect()
+    }
+
+    /// Why the function runs for inputs of this kind, if that is so.
+    pub fn reason<K: PartialEq + Send + 'static>(&self, kind: &K, inputs: &[Tensor]) -> Option<&str> {
+        match &self.kinds[self.kinds.find(kind, inputs)?] {
+            State::Plain(reason) => Some(reason),
+            State::Recorded(..) => None,
+        }
+    }
+
+    /// From now on the function runs for inputs of this kind.
+    pub fn refuse<K: PartialEq + Send + 'static>(&mut self, kind: K, inputs: &[Tensor], reason: &str) {
+        let state = State::Plain(reason.into());
+        match self.kinds.find(&kind, inputs) {
+            Some(at) => self.kinds[at] = state,
+            None => {
+                self.kinds.add(kind, inputs, state);
+            }
+        }
     }
 
     /// Forgets all recordings.
@@ -109,10 +120,10 @@ impl Compile {
         self.kinds.clear();
     }
 
-    /// Calls `f` on the inputs, or runs its recording. Each number has recordings of its own.
-    pub fn run_kind<O: StepOutput>(
+    /// Calls `f` on the inputs, or runs its recording. Each kind, a value of any type, has recordings of its own.
+    pub fn run_kind<K: PartialEq + Send + 'static, O: StepOutput>(
         &mut self,
-        number: u64,
+        kind: K,
         inputs: &[Tensor],
         f: impl FnOnce(&[Tensor]) -> Result<O>,
     ) -> Result<O> {
@@ -120,24 +131,16 @@ impl Compile {
         if !self.enabled || is_noting() {
             return f(inputs);
         }
-        let input = |t: &Tensor| (t.dtype(), t.layout().clone(), t.device(), t.requires_grad());
-        let kind = Kind {
-            number,
-            inputs: inputs.iter().map(input).collect(),
-            grad: mode::is_grad_enabled(),
-            inference: mode::is_inference(),
-            autocast: amp::autocast_dtype(),
-        };
-        let mut known = self.kinds.iter().position(|(k, _)| *k == kind);
+        let mut known = self.kinds.find(&kind, inputs);
         if let Some(at) = known
-            && let State::Recorded(joint) = &self.kinds[at].1
+            && let State::Recorded(joint, _) = &self.kinds[at]
             && !joint.is_current()
         {
             self.kinds.remove(at);
             known = None;
         }
-        match known.map(|at| &self.kinds[at].1) {
-            Some(State::Recorded(joint)) => return O::from_tensors(joint.clone().call(inputs)?),
+        match known.map(|at| &self.kinds[at]) {
+            Some(State::Recorded(joint, form)) => return replayed(joint.clone().call(inputs)?, form),
             Some(State::Plain(_)) => return f(inputs),
             None => {}
         }
@@ -146,12 +149,17 @@ impl Compile {
         }
         let shared = inputs.iter().enumerate().any(|(i, t)| inputs[..i].iter().any(|other| other.shares_storage(t)));
         if shared {
-            self.kinds.push((kind, State::Plain("two inputs share memory".into())));
+            self.kinds.add(kind, inputs, State::Plain("two inputs share memory".into()));
             return f(inputs);
         }
-        let (state, outputs) = record(inputs, f)?;
-        self.kinds.push((kind, state));
-        O::from_tensors(outputs)
+        let (joint, outputs, form) = record(inputs, f)?;
+        let output = O::from_parts(outputs, &form);
+        let state = match joint {
+            Ok(joint) => State::Recorded(joint, Box::new(form)),
+            Err(reason) => State::Plain(reason),
+        };
+        self.kinds.add(kind, inputs, state);
+        output
     }
 }
 
@@ -178,11 +186,7 @@ impl<F> Compiled<F> {
         F: FnMut(&[Tensor; N]) -> Result<O>,
     {
         let Self { compiled, function } = self;
-        compiled.run_kind(0, inputs, |own| {
-            let own: Vec<Tensor> = own.to_vec();
-            let own: [Tensor; N] = own.try_into().map_err(|_| Error::value("compile: another number of inputs"))?;
-            function(&own)
-        })
+        compiled.run_kind((), inputs, |own| function(&array(own.iter().cloned().collect())?))
     }
 }
 
@@ -220,8 +224,14 @@ struct Joint {
     blocks: u64,
 }
 
+/// The programs, or why the function cannot be held as programs.
+type Held = std::result::Result<Arc<Joint>, String>;
+
 /// Runs a function, notes its calls and makes programs of them.
-fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<O>) -> Result<(State, Tensors)> {
+fn record<O: StepOutput>(
+    inputs: &[Tensor],
+    f: impl FnOnce(&[Tensor]) -> Result<O>,
+) -> Result<(Held, Tensors, O::Form)> {
     let grad = mode::is_grad_enabled();
     let own = inputs
         .iter()
@@ -230,7 +240,7 @@ fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<
     amp::forget_casts();
     let start = default_generator().state();
     let noting = Noting::begin_holding();
-    let outputs = f(&own)?.into_tensors();
+    let (outputs, form) = f(&own)?.into_parts();
     amp::forget_casts();
     let blocks = default_generator().state().offset.wrapping_sub(start.offset);
     let forward_calls = noting.len();
@@ -271,14 +281,14 @@ fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<
     }
     let noted = noting.end();
     drop(noting);
-    let plain = |reason: String, outputs: &Tensors| -> Result<(State, Tensors)> {
+    let plain = |reason: String, outputs: &Tensors, form: O::Form| -> Result<(Held, Tensors, O::Form)> {
         // The results of this call need their history: that of the own inputs leads to the caller's.
         let outputs =
             if wanted.iter().any(|w| *w) { connect(inputs, &own, &wanted, outputs)? } else { outputs.clone() };
-        Ok((State::Plain(reason), outputs))
+        Ok((Err(reason), outputs, form))
     };
     if let Some(call) = noted.broken {
-        return plain(call, &outputs);
+        return plain(call, &outputs, form);
     }
     let program = noted.program;
     let buffer_of = |t: &Tensor| program.buffer_at(t.storage().ptr() as usize);
@@ -287,13 +297,13 @@ fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<
         Some(Slot { buffer, layout: t.layout().clone(), dtype: t.dtype() })
     };
     let Some(slots) = outputs.iter().map(slot).collect::<Option<Vec<_>>>() else {
-        return plain("it returns memory of an input, a parameter or a constant".into(), &outputs);
+        return plain("it returns memory of an input, a parameter or a constant".into(), &outputs, form);
     };
     let mut results = Vec::new();
     for gradient in &found {
         results.push(gradient.as_ref().and_then(slot));
         if gradient.is_some() && results.last().is_some_and(Option::is_none) {
-            return plain("a gradient is memory of an input or a constant".into(), &outputs);
+            return plain("a gradient is memory of an input or a constant".into(), &outputs, form);
         }
     }
     let input_buffers: Vec<Option<usize>> = own.iter().map(buffer_of).collect();
@@ -314,7 +324,7 @@ fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<
     let changed: Vec<usize> = made.iter().copied().filter(is_outside).collect();
     let changes_input = |b: &usize| wanted.iter().zip(&input_buffers).any(|(w, input)| *w && *input == Some(*b));
     if changed.iter().any(changes_input) || touched(second, true).iter().any(is_outside) {
-        return plain("it changes an input that needs a gradient".into(), &outputs);
+        return plain("it changes an input that needs a gradient".into(), &outputs, form);
     }
     let saved: Vec<usize> = read.iter().copied().filter(|b| made.contains(b) && !is_outside(b)).collect();
     let watched: Vec<usize> =
@@ -330,13 +340,13 @@ fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<
     let runners = runner(forward).and_then(|f| Ok((f, made_backward.map(runner).transpose()?)));
     let (forward, backward) = match runners {
         Ok(runners) => runners,
-        Err(e) => return plain(e.to_string(), &outputs),
+        Err(e) => return plain(e.to_string(), &outputs, form),
     };
     let bound = |b: &usize| input_buffers.contains(&Some(*b)) || gradient_buffers.contains(&Some(*b));
     let held: Vec<(usize, Arc<Storage>)> = noted.held.into_iter().filter(|(b, _)| !bound(b)).collect();
     let memory: Vec<Arc<Storage>> = saved.iter().filter_map(|b| noted.alive.get(b).cloned()).collect();
     if memory.len() != saved.len() {
-        return plain("backward uses memory that was freed".into(), &outputs);
+        return plain("backward uses memory that was freed".into(), &outputs, form);
     }
     drop((found, gradients, noted.alive));
     // What only the recording refers to is a constant; the rest belongs to somebody who may replace it.
@@ -361,7 +371,7 @@ fn record<O: StepOutput>(inputs: &[Tensor], f: impl FnOnce(&[Tensor]) -> Result<
     let values = Values { outputs: outputs.iter().map(Tensor::detach).collect(), saved: memory, stream: start };
     drop(outputs);
     let outputs = joint.clone().connect(inputs, values, &needs)?;
-    Ok((State::Recorded(joint), outputs))
+    Ok((Ok(joint), outputs, form))
 }
 
 /// The results of a function of `own` as results of `inputs`: their gradients flow on.

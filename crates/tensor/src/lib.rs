@@ -19,6 +19,7 @@ mod meta;
 mod ops;
 pub mod profile;
 pub mod program;
+mod recordings;
 pub mod state;
 mod stream;
 mod tensor;

@@ -3,36 +3,11 @@
 import functools
 
 from . import _C
-
-Tensor = _C.Tensor
-
-
-def _flatten(value, tensors, what):
-    """Appends the tensors of nested containers to a list and returns the rest in a comparable form."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return Tensor
-    if isinstance(value, dict):
-        return dict, tuple((key, _flatten(part, tensors, what)) for key, part in value.items())
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(_flatten(part, tensors, what) for part in value)
-    if what == "return" and value is not None:
-        raise TypeError(
-            f"capture: the step returned a {type(value).__name__}, which replays cannot recreate; return tensors (in tuples, lists, dicts) or None"
-        )
-    return None, value
+from ._nested import flatten, unflatten
 
 
-def _unflatten(form, tensors):
-    if form is Tensor:
-        return next(tensors)
-    kind, parts = form
-    if kind is None:
-        return parts
-    if kind is dict:
-        return {key: _unflatten(part, tensors) for key, part in parts}
-    parts = [_unflatten(part, tensors) for part in parts]
-    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+def _refused(kind):
+    return TypeError(f"capture: the step returned a {kind.__name__}, which replays cannot recreate; return tensors (in tuples, lists, dicts) or None")
 
 
 class CapturedStep:
@@ -42,17 +17,13 @@ class CapturedStep:
         functools.update_wrapper(self, function, updated=())
         self._function, self._device = function, device
         self._capture = _C._Capture(enabled, warmup, max_graphs)
-        self._kinds, self._outputs = {}, {}
 
     def __call__(self, *args, **kwargs):
-        inputs, outputs = [], self._outputs
-        form = _flatten((args, kwargs), inputs, "take")
-        key = (
-            form, getattr(self._function, "training", None), _C.is_grad_enabled(), _C._autocast_dtype(),
-            tuple((t.dtype, tuple(t.shape)) for t in inputs),
-        )
+        inputs = []
+        form = flatten((args, kwargs), inputs, loose=True)
+        kind = form, getattr(self._function, "training", None)
         try:
-            kind = self._kinds.setdefault(key, len(self._kinds))
+            hash(kind)
         except TypeError:
             raise TypeError("capture: arguments that are not tensors must be hashable: each value gets its own recording") from None
         device = self._device
@@ -60,13 +31,12 @@ class CapturedStep:
             device = next((t.device for t in inputs if not t.is_cpu), "cpu")
 
         def step(*own):
-            args, kwargs = _unflatten(form, iter(own))
+            args, kwargs = unflatten(form, iter(own))
             tensors = []
-            outputs[kind] = _flatten(self._function(*args, **kwargs), tensors, "return")
-            return tensors
+            return tensors, flatten(self._function(*args, **kwargs), tensors, (type(None),), _refused, loose=True)
 
-        made = self._capture.run(kind, device, inputs, step)
-        return _unflatten(outputs[kind], iter(made))
+        made, result = self._capture.run(kind, device, inputs, step)
+        return unflatten(result, iter(made))
 
     @property
     def graphs(self):

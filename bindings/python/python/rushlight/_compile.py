@@ -4,6 +4,7 @@ import functools
 import types
 
 from . import _C
+from ._nested import flatten, unflatten
 
 Tensor = _C.Tensor
 
@@ -15,40 +16,21 @@ _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagra
 _BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs")
 
 
+#: What a result may hold besides tensors.
+_HELD = (*_SIMPLE, _C.dtype, _C.device)
+
+
 class _Unholdable(Exception):
     """The function's result cannot be made again from tensors."""
+
+
+def _unholdable(kind):
+    return _Unholdable(f"it returns a {kind.__name__}")
 
 
 def is_recording():
     """Whether a function is being recorded."""
     return _recording[0] > 0
-
-
-def _flatten(value, tensors, result=False):
-    """Appends the tensors of nested containers to a list and returns the rest in a comparable form."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return Tensor
-    if type(value) is dict:
-        return dict, tuple((key, _flatten(part, tensors, result)) for key, part in value.items())
-    if type(value) in (tuple, list) or isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value), tuple(_flatten(part, tensors, result) for part in value)
-    if result and not isinstance(value, (*_SIMPLE, _C.dtype, _C.device)):
-        raise _Unholdable(f"it returns a {type(value).__name__}")
-    # With the type: 1, 1.0 and True are equal.
-    return None, (type(value), value)
-
-
-def _unflatten(form, tensors):
-    if form is Tensor:
-        return next(tensors)
-    kind, parts = form
-    if kind is None:
-        return parts[1]
-    if kind is dict:
-        return {key: _unflatten(part, tensors) for key, part in parts}
-    parts = [_unflatten(part, tensors) for part in parts]
-    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 
 def _guard(value, depth=0):
@@ -112,7 +94,6 @@ class CompiledFunction:
         self._function, self._fullgraph = function, fullgraph
         self._torchdynamo_orig_callable = function
         self._compiled = _C._Compile(limit)
-        self._kinds, self._outputs, self._plain = {}, {}, {}
         _made.append(self)
 
     def __get__(self, instance, owner=None):
@@ -129,39 +110,44 @@ class CompiledFunction:
         if is_recording() or _stance[0] == "force_eager" or _C._is_recording():
             return self._function(*args, **kwargs)
         inputs = []
-        form = _flatten((args, kwargs), inputs)
+        form = flatten((args, kwargs), inputs)
+        kind = form, _guards(self._function), tuple(id(type(t)) for t in inputs)
         try:
-            key = form, _guards(self._function), tuple(id(type(t)) for t in inputs)
-            kind = self._kinds.setdefault(key, len(self._kinds))
+            hash(kind)
         except TypeError:
             return self._run_plain(args, kwargs, "an argument that is not a tensor cannot be hashed")
-        if kind in self._plain:
-            return self._run_plain(args, kwargs, self._plain[kind])
         if any(type(t) is not Tensor and type(t).__torch_function__ is not Tensor.__torch_function__ for t in inputs):
-            self._plain[kind] = "an argument is of a class that overrides functions"
-            return self._run_plain(args, kwargs, self._plain[kind])
-        before = _C.get_rng_state() if kind not in self._outputs else None
+            return self._refuse(kind, inputs, args, kwargs, "an argument is of a class that overrides functions")
+        before = None
 
         def step(*own):
-            args, kwargs = _unflatten(form, iter(own))
+            nonlocal before
+            before = _C.get_rng_state()
+            args, kwargs = unflatten(form, iter(own))
             tensors = []
             _recording[0] += 1
             try:
-                self._outputs[kind] = _flatten(self._function(*args, **kwargs), tensors, result=True)
+                return tensors, flatten(self._function(*args, **kwargs), tensors, _HELD, _unholdable)
             finally:
                 _recording[0] -= 1
-            return tensors
 
         try:
             made = self._compiled.run(kind, inputs, step)
         except _Unholdable as e:
             # Run again from where it was: the results of this run cannot be used.
-            self._plain[kind] = str(e)
             _C.set_rng_state(before)
-            return self._run_plain(args, kwargs, self._plain[kind])
+            return self._refuse(kind, inputs, args, kwargs, str(e))
+        if isinstance(made, str):
+            return self._run_plain(args, kwargs, made)
         if self._fullgraph and self._compiled.reasons:
             return self._run_plain(args, kwargs, self._compiled.reasons[-1])
-        return _unflatten(self._outputs[kind], iter(made))
+        tensors, result = made
+        return unflatten(result, iter(tensors))
+
+    def _refuse(self, kind, inputs, args, kwargs, reason):
+        """Runs the function, now and at later calls of this kind."""
+        self._compiled.refuse(kind, inputs, reason)
+        return self._run_plain(args, kwargs, reason)
 
     @property
     def recordings(self):
@@ -171,7 +157,7 @@ class CompiledFunction:
     @property
     def reasons(self):
         """Why calls of some kinds run the function instead of a recording."""
-        return [*self._compiled.reasons, *self._plain.values()]
+        return self._compiled.reasons
 
     @property
     def programs(self):
@@ -181,9 +167,6 @@ class CompiledFunction:
     def reset(self):
         """Forgets all recordings."""
         self._compiled.clear()
-        self._kinds.clear()
-        self._outputs.clear()
-        self._plain.clear()
 
 
 _stance = ["default"]

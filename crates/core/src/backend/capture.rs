@@ -51,12 +51,14 @@ pub trait Graph: Send {
     }
 }
 
-/// A value that a recorded step reports to the host, such as whether a gradient was infinite.
+/// A value that a recorded step reports to the host while it runs, such as whether a gradient was infinite.
 pub trait Readback: Any + Send + Sync {
-    /// Device address of the value, one `f32`.
+    /// Device address of the value, one `f32` that is not NaN.
     fn address(&self) -> u64;
+    /// Forgets the value of the latest launch, before the step is launched once more.
+    fn prepare(&self);
     /// Records that the step was launched once more.
     fn launched(&self) -> Result<()>;
-    /// The value of the latest launch; waits for it.
+    /// The value of the latest launch. Waits until the step has written it, not for the step's end.
     fn wait(&self) -> Result<f32>;
 }

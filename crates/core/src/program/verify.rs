@@ -5,12 +5,14 @@ use crate::backend::call::Access;
 use crate::{Error, Result};
 
 impl Program {
-    /// Checks that every view is within its buffer, that a call's outputs do not overlap themselves or each other, and
-    /// that the program reads no buffer of its own before it wrote to it. The error names the call.
+    /// Checks that every view is within its buffer, that shapes and dtypes fit each call
+    /// ([`Call::check`](crate::backend::Call::check)), that a call's outputs do not overlap themselves or each other,
+    /// and that the program reads no buffer of its own before it wrote to it. The error names the call.
     pub fn verify(&self) -> Result<()> {
         let mut written: Vec<bool> = self.buffers.iter().map(|buffer| buffer.outside).collect();
         for (i, call) in self.calls.iter().enumerate() {
             let fault = |what: String| Error::value(format!("program: call {i}, {}: {what}", call.op_name()));
+            call.check().map_err(|e| fault(e.to_string()))?;
             let (mut result, mut outputs) = (Ok(()), Vec::new());
             call.visit(&mut |access, slot| {
                 let found = self.check(slot).and_then(|()| {

@@ -72,17 +72,17 @@ pub fn allreduce(tensor: &Tensor, group: &dyn ProcessGroup, op: ReduceOp) -> Res
 /// ```
 pub struct DistributedOptimizer<O> {
     optimizer: O,
-    shared: Arc<Shared>,
+    exchange: Arc<Exchange>,
     hooks: Vec<HookHandle>,
 }
 
 /// Options of a [`DistributedOptimizer`].
 pub struct DistributedOptimizerBuilder<O> {
     optimizer: O,
-    shared: Shared,
+    exchange: Exchange,
 }
 
-struct Shared {
+struct Exchange {
     parameters: Vec<(String, Tensor)>,
     group: Arc<dyn ProcessGroup>,
     op: ReduceOp,
@@ -111,7 +111,7 @@ impl<O> DistributedOptimizer<O> {
         group: Arc<dyn ProcessGroup>,
     ) -> DistributedOptimizerBuilder<O> {
         let parameters = named_parameters.into_iter().filter(|(_, p)| p.requires_grad()).collect();
-        let shared = Shared {
+        let exchange = Exchange {
             parameters,
             group,
             op: ReduceOp::Mean,
@@ -120,12 +120,12 @@ impl<O> DistributedOptimizer<O> {
             bucket_bytes: 25 << 20,
             state: Mutex::default(),
         };
-        DistributedOptimizerBuilder { optimizer, shared }
+        DistributedOptimizerBuilder { optimizer, exchange }
     }
 
     /// Waits until all gradients are averaged. A parameter without a gradient contributes zeros.
     pub fn synchronize(&self) -> Result<()> {
-        no_grad(|| self.shared.synchronize())
+        no_grad(|| self.exchange.synchronize())
     }
 
     /// [`synchronize`](DistributedOptimizer::synchronize), then the optimizer's own step.
@@ -138,55 +138,55 @@ impl<O> DistributedOptimizer<O> {
 impl<O> DistributedOptimizerBuilder<O> {
     /// How gradients are combined: their mean by default, or their sum.
     pub fn op(mut self, op: ReduceOp) -> Self {
-        self.shared.op = op;
+        self.exchange.op = op;
         self
     }
 
     /// The dtype in which gradients are sent.
     pub fn compression(mut self, compression: CommHook) -> Self {
-        self.shared.compression = compression;
+        self.exchange.compression = compression;
         self
     }
 
     /// Backward passes whose gradients are accumulated before they are sent; 1 by default.
     pub fn backward_passes_per_step(mut self, passes: u32) -> Self {
-        self.shared.passes = passes;
+        self.exchange.passes = passes;
         self
     }
 
     /// Registers hooks on the parameters.
     pub fn build(self) -> Result<DistributedOptimizer<O>> {
-        let Self { optimizer, mut shared } = self;
-        if shared.passes == 0 {
+        let Self { optimizer, mut exchange } = self;
+        if exchange.passes == 0 {
             return Err(Error::value("DistributedOptimizer: backward_passes_per_step must be at least 1"));
         }
-        if matches!(shared.compression, CommHook::PowerSgd { .. }) {
+        if matches!(exchange.compression, CommHook::PowerSgd { .. }) {
             return Err(Error::unsupported(
                 "DistributedOptimizer: PowerSGD needs buckets; use DistributedDataParallel, or fp16 or bf16 here",
             ));
         }
-        if !matches!(shared.op, ReduceOp::Mean | ReduceOp::Sum) {
+        if !matches!(exchange.op, ReduceOp::Mean | ReduceOp::Sum) {
             return Err(Error::value(format!(
                 "DistributedOptimizer: gradients are averaged or summed, not {}",
-                shared.op
+                exchange.op
             )));
         }
-        let n = shared.parameters.len();
-        shared.state = Mutex::new(State { arrived: vec![0; n], ..State::default() });
-        let shared = Arc::new(shared);
+        let n = exchange.parameters.len();
+        exchange.state = Mutex::new(State { arrived: vec![0; n], ..State::default() });
+        let exchange = Arc::new(exchange);
         let mut hooks = Vec::with_capacity(n);
-        for (index, (_, parameter)) in shared.parameters.iter().enumerate() {
-            let weak = Arc::downgrade(&shared);
+        for (index, (_, parameter)) in exchange.parameters.iter().enumerate() {
+            let weak = Arc::downgrade(&exchange);
             hooks.push(parameter.register_post_accumulate_grad_hook(move |_| match weak.upgrade() {
-                Some(shared) => no_grad(|| shared.gradient_ready(index)),
+                Some(exchange) => no_grad(|| exchange.gradient_ready(index)),
                 None => Ok(()),
             })?);
         }
-        Ok(DistributedOptimizer { optimizer, shared, hooks })
+        Ok(DistributedOptimizer { optimizer, exchange, hooks })
     }
 }
 
-impl Shared {
+impl Exchange {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

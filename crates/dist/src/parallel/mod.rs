@@ -2,6 +2,7 @@
 
 mod averager;
 mod buckets;
+mod hook;
 mod horovod;
 mod join;
 mod power_sgd;
@@ -11,13 +12,14 @@ mod sync_batch_norm;
 mod verify;
 
 pub use averager::PeriodicModelAverager;
+pub use hook::{BucketHook, CommHook, GradBucket, SentBucket};
 pub use horovod::{DistributedOptimizer, DistributedOptimizerBuilder, allreduce, broadcast_parameters};
-pub use reducer::{CommHook, NoSync};
+pub use reducer::{NoSync, Reducer, Settings as ReducerSettings};
 pub use replicas::DataParallel;
 pub use sync_batch_norm::SyncBatchNorm;
 
 use crate::group::{Collective, ProcessGroup};
-use reducer::{Reducer, Settings};
+use reducer::Settings;
 use rushlight_core::{Error, Result};
 use rushlight_nn::{Forward, Member, MemberMut, Module};
 use rushlight_tensor::Tensor;

@@ -6,6 +6,7 @@
 //! first iteration the buckets are rebuilt in the order in which gradients arrived on rank 0.
 
 use super::buckets::{self, Bucket};
+use super::hook::{BucketHook, CommHook, GradBucket, Sent};
 use super::power_sgd;
 use crate::comm::ReduceOp;
 use crate::group::{Collective, ProcessGroup, Work};
@@ -17,42 +18,50 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Compression of gradients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommHook {
-    /// Uncompressed.
-    AllReduce,
-    /// As `float16`, half the bytes of `float32`.
-    Fp16,
-    /// As `bfloat16`, half the bytes of `float32`.
-    Bf16,
-    /// Matrices as products of two low-rank factors, by PowerSGD; the approximation error is added to the next
-    /// gradients. A captured step does not change mode: record it after `start_iteration`.
-    PowerSgd {
-        /// Rank of the factors: 1 to 4.
-        rank: usize,
-        /// Number of initial iterations with uncompressed gradients; the first ones matter most.
-        start_iteration: usize,
-    },
-}
-
-pub(super) struct Settings {
-    pub(super) bucket_bytes: usize,
-    pub(super) find_unused: bool,
-    pub(super) static_graph: bool,
-    pub(super) hook: CommHook,
+/// Options of a [`Reducer`].
+pub struct Settings {
+    /// Bytes of a bucket. The first has 1 MiB at most, so that communication starts early.
+    pub bucket_bytes: usize,
+    /// Whether each forward pass searches for parameters that its outputs do not depend on.
+    pub find_unused: bool,
+    /// Whether every pass uses the same parameters, equally often.
+    pub static_graph: bool,
+    /// Compression.
+    pub hook: CommHook,
     /// From this iteration on gradients are averaged over these ranks only, or not at all.
-    pub(super) local: Option<(usize, Option<Arc<dyn ProcessGroup>>)>,
+    pub local: Option<(usize, Option<Arc<dyn ProcessGroup>>)>,
+    /// Whether gradients become views of the buckets; otherwise the means are copied to them.
+    pub as_views: bool,
+    /// Whether gradients follow each other in a bucket without gaps for alignment, as hooks expect.
+    pub packed: bool,
+    /// Whether a missing gradient counts as zeros instead of an error.
+    pub zero_missing: bool,
+    /// Whether a rank by itself, without a hook, does nothing.
+    pub idle_alone: bool,
+    /// Converts the errors of a pass.
+    pub convert_error: fn(Error) -> Error,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let hook = CommHook::AllReduce;
-        Self { bucket_bytes: 25 << 20, find_unused: false, static_graph: false, hook, local: None }
+        Self {
+            bucket_bytes: 25 << 20,
+            find_unused: false,
+            static_graph: false,
+            hook: CommHook::AllReduce,
+            local: None,
+            as_views: true,
+            packed: false,
+            zero_missing: false,
+            idle_alone: false,
+            convert_error: std::convert::identity,
+        }
     }
 }
 
-pub(super) struct Reducer {
+/// Averages the gradients of parameters over the ranks of a group while backward runs, for
+/// [`DistributedDataParallel`](super::DistributedDataParallel) and other front ends.
+pub struct Reducer {
     parameters: Vec<(String, Tensor)>,
     group: Arc<dyn ProcessGroup>,
     settings: Settings,
@@ -91,7 +100,7 @@ struct State {
     order: Vec<usize>,
     /// The next bucket to send.
     next: usize,
-    sent: Vec<(Work, Option<Tensor>)>,
+    sent: Vec<Sent>,
     /// Number of iterations that have communicated.
     iterations: usize,
     /// PowerSGD's state of each bucket.
@@ -100,10 +109,23 @@ struct State {
     settled: bool,
     /// Whether ranks may run out of data.
     joins: bool,
+    static_graph: bool,
+    /// Sends buckets instead of the group.
+    hook: Option<Arc<dyn BucketHook>>,
+    /// What sums are divided by, if not by all ranks.
+    divisor: Option<usize>,
+    /// Decides at a pass's first gradient whether the pass communicates.
+    decides: Option<Decision>,
+    /// Whether it has decided for this pass.
+    decided: bool,
 }
 
+/// Whether the pass that begins communicates.
+pub type Decision = Arc<dyn Fn() -> Result<bool> + Send + Sync>;
+
 impl Reducer {
-    pub(super) fn new(
+    /// Begins to watch the gradients of parameters, by name.
+    pub fn new(
         parameters: Vec<(String, Tensor)>,
         group: Arc<dyn ProcessGroup>,
         settings: Settings,
@@ -111,8 +133,10 @@ impl Reducer {
         let n = parameters.len();
         // Gradients arrive roughly in the reverse order of the forward pass.
         let order: Vec<usize> = (0..n).rev().collect();
-        let buckets = buckets::divide(&order, &parameters, settings.bucket_bytes)?;
-        give_homes(&buckets, &parameters)?;
+        let buckets = buckets::divide(&order, &parameters, &settings)?;
+        if settings.as_views {
+            give_homes(&buckets, &parameters)?;
+        }
         let state = State {
             places: places(&buckets, n),
             buckets,
@@ -129,6 +153,11 @@ impl Reducer {
             memories: Vec::new(),
             settled: false,
             joins: false,
+            static_graph: settings.static_graph,
+            hook: None,
+            divisor: None,
+            decides: None,
+            decided: false,
         };
         let reducer = Arc::new(Self {
             parameters,
@@ -141,7 +170,7 @@ impl Reducer {
         for (index, (_, parameter)) in reducer.parameters.iter().enumerate() {
             let weak = Arc::downgrade(&reducer);
             let handle = parameter.register_post_accumulate_grad_hook(move |_| match weak.upgrade() {
-                Some(reducer) => no_grad(|| reducer.gradient_ready(index)),
+                Some(reducer) => no_grad(|| reducer.gradient_ready(index)).map_err(reducer.settings.convert_error),
                 None => Ok(()),
             })?;
             lock(&reducer.hooks).push(handle);
@@ -167,12 +196,37 @@ impl Reducer {
         lock(&self.state).joins = joins;
     }
 
-    /// Begins an iteration and drops the state of a failed earlier one.
-    pub(super) fn before_forward(&self) -> Result<()> {
+    /// Has a hook send buckets.
+    pub fn set_hook(&self, hook: Arc<dyn BucketHook>) {
+        lock(&self.state).hook = Some(hook);
+    }
+
+    /// Divides sums by a number of ranks, or by all.
+    pub fn set_divisor(&self, ranks: Option<usize>) {
+        lock(&self.state).divisor = ranks;
+    }
+
+    /// Promises that every pass uses the same parameters, equally often.
+    pub fn set_static_graph(&self) {
+        lock(&self.state).static_graph = true;
+    }
+
+    /// Has a function decide at the first gradient of each pass whether the pass communicates.
+    pub fn set_decision(&self, decides: Decision) {
+        lock(&self.state).decides = Some(decides);
+    }
+
+    /// Begins an iteration that communicates or not, and drops the state of a failed earlier one.
+    pub fn begin(&self, sync: bool) {
         let mut state = lock(&self.state);
         state.drain();
-        state.sync = self.silent.load(Relaxed) == 0;
+        state.sync = sync;
         state.begin();
+    }
+
+    pub(super) fn before_forward(&self) -> Result<()> {
+        self.begin(self.silent.load(Relaxed) == 0);
+        let state = lock(&self.state);
         let joins = state.joins && state.sync;
         drop(state);
         if joins {
@@ -182,12 +236,16 @@ impl Reducer {
         Ok(())
     }
 
-    pub(super) fn after_forward(self: &Arc<Self>, outputs: &[&Tensor]) -> Result<()> {
-        if !self.settings.find_unused || !self.syncs() || self.settings.static_graph {
+    /// Finds the parameters that outputs do not depend on, if that is wanted.
+    pub fn after_forward(&self, outputs: &[&Tensor]) -> Result<()> {
+        if !self.settings.find_unused {
+            return Ok(());
+        }
+        let mut state = lock(&self.state);
+        if !state.sync || state.static_graph {
             return Ok(());
         }
         let used: HashSet<usize> = leaves(outputs).iter().map(Tensor::id).collect();
-        let mut state = lock(&self.state);
         for (index, (_, parameter)) in self.parameters.iter().enumerate() {
             state.unused[index] = !used.contains(&parameter.id());
         }
@@ -199,38 +257,45 @@ impl Reducer {
         let mut state = lock(&self.state);
         let state = &mut *state;
         state.used[index] = true;
-        if !state.sync {
+        if let Some(decides) = state.decides.clone()
+            && !std::mem::replace(&mut state.decided, true)
+        {
+            state.sync = decides()?;
+            let reducer = self.clone();
+            queue_callback(move || {
+                lock(&reducer.state).decided = false;
+                Ok(())
+            })?;
+        }
+        let idle = self.settings.idle_alone && self.group.size() == 1 && state.hook.is_none();
+        if !state.sync || idle {
             return Ok(());
         }
         if !state.under_way {
             state.under_way = true;
             state.drain();
             let reducer = self.clone();
-            queue_callback(move || no_grad(|| reducer.finish()))?;
+            queue_callback(move || no_grad(|| reducer.finish()).map_err(reducer.settings.convert_error))?;
             // Unused parameters count as arrived.
             for unused in (0..state.unused.len()).filter(|&i| state.unused[i]).collect::<Vec<_>>() {
                 self.complete(state, unused)?;
             }
         }
         state.arrived[index] += 1;
-        let learning = self.settings.static_graph && !state.settled;
-        if learning {
-            if state.arrived[index] == 1 {
-                state.order.push(index);
-            }
-            return Ok(());
+        if state.arrived[index] == 1 {
+            state.order.push(index);
         }
-        if state.arrived[index] < state.expected[index] {
+        if (state.static_graph && !state.settled) || state.arrived[index] < state.expected[index] {
             return Ok(());
         }
         if state.arrived[index] > state.expected[index] || state.unused[index] {
             return Err(Error::autograd(format!(
-                "DistributedDataParallel: the gradient of {} came more than once in one backward pass, or it came although the forward pass did not use the \
-                 parameter. Pass everything the loss is made of out of the forward pass, or promise static_graph(true)",
+                "Expected to mark a variable ready only once: the gradient of {} came more than once in one backward pass, or it came \
+                 although the forward pass did not use the parameter. Return everything the loss is made of from forward, or promise a \
+                 static graph (static_graph=True)",
                 self.parameters[index].0
             )));
         }
-        state.order.push(index);
         self.complete(state, index)
     }
 
@@ -255,7 +320,7 @@ impl Reducer {
                 Some(grad) => {
                     from.push(grad.detach());
                     to.push(place);
-                    if !state.unused[*index] {
+                    if self.settings.as_views && !state.unused[*index] {
                         parameter.set_grad(Some(place.clone()))?;
                     }
                 }
@@ -276,35 +341,42 @@ impl Reducer {
             Some((start, local)) if state.iterations >= *start => match local {
                 Some(local) => local,
                 None => {
-                    state.sent.push((Work::finished(Ok(())), None));
+                    state.sent.push(Sent::InPlace(Work::finished(Ok(()))));
                     return Ok(());
                 }
             },
             _ => &self.group,
         };
-        let flat = &state.buckets[next].flat;
+        let Bucket { flat, members, .. } = &state.buckets[next];
+        if let Some(hook) = &state.hook {
+            let bucket = GradBucket { index: next, is_last: last, buffer: flat, gradients: members };
+            state.sent.push(Sent::Hooked(hook.send(&bucket)?));
+            return Ok(());
+        }
         let lower = match self.settings.hook {
             CommHook::PowerSgd { rank, start_iteration } if state.iterations >= start_iteration => {
                 state.memories.resize_with(state.buckets.len(), || None);
                 power_sgd::reduce(&state.buckets[next], &mut state.memories[next], rank, &**group)?;
-                state.sent.push((Work::finished(Ok(())), None));
+                state.sent.push(Sent::InPlace(Work::finished(Ok(()))));
                 return Ok(());
             }
             CommHook::AllReduce | CommHook::PowerSgd { .. } => None,
             CommHook::Fp16 => Some(DType::F16),
             CommHook::Bf16 => Some(DType::BF16),
         };
+        let submit =
+            |tensor: &Tensor, op| group.submit(Collective::AllReduce { tensors: vec![tensor.clone()], op }, !last);
         let lowered = lower.filter(|d| d.size() < flat.dtype().size()).map(|d| flat.to_dtype(d)).transpose()?;
-        let (tensors, op) = match &lowered {
+        let sent = match (lowered, state.divisor) {
             // Divided first, as PyTorch's hook: the sum over many ranks would overflow half precision.
-            Some(lowered) => {
-                lowered.div_(group.size() as f64)?;
-                (vec![lowered.clone()], ReduceOp::Sum)
+            (Some(lowered), divisor) => {
+                lowered.div_(divisor.unwrap_or(group.size()) as f64)?;
+                Sent::Lowered(submit(&lowered, ReduceOp::Sum)?, lowered)
             }
-            None => (vec![flat.clone()], ReduceOp::Mean),
+            (None, Some(divisor)) => Sent::Divided(submit(flat, ReduceOp::Sum)?, divisor),
+            (None, None) => Sent::InPlace(submit(flat, ReduceOp::Mean)?),
         };
-        let work = group.submit(Collective::AllReduce { tensors, op }, !last)?;
-        state.sent.push((work, lowered));
+        state.sent.push(sent);
         Ok(())
     }
 
@@ -312,13 +384,18 @@ impl Reducer {
     fn finish(&self) -> Result<()> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        if self.settings.static_graph && !state.settled {
+        if state.static_graph && !state.settled {
             for index in 0..self.parameters.len() {
                 state.expected[index] = state.arrived[index].max(1);
                 state.unused[index] = state.arrived[index] == 0;
             }
             for index in 0..self.parameters.len() {
                 self.complete(state, index)?;
+            }
+        }
+        if self.settings.zero_missing {
+            for missing in (0..self.parameters.len()).filter(|&i| state.arrived[i] == 0).collect::<Vec<_>>() {
+                self.complete(state, missing)?;
             }
         }
         if state.next < state.buckets.len() {
@@ -328,15 +405,14 @@ impl Reducer {
                 .collect();
             state.begin();
             return Err(Error::autograd(format!(
-                "DistributedDataParallel: these parameters had no part in the loss: {}. Every rank waits for their gradients: make all outputs part of the loss, \
-                 or pass find_unused_parameters(true)",
+                "Expected to have finished reduction in the prior iteration: these parameters had no part in the loss: {}. Every rank \
+                 waits for their gradients: make all outputs of forward part of the loss, or have unused parameters searched for \
+                 (find_unused_parameters=True)",
                 missing.join(", ")
             )));
         }
         self.receive(state)?;
-        if self.settings.find_unused || self.settings.static_graph {
-            self.restore_unused(state)?;
-        }
+        self.give_back(state)?;
         state.used.fill(false);
         self.settle(state)?;
         state.begin();
@@ -345,29 +421,43 @@ impl Reducer {
 
     /// Waits for the buckets.
     fn receive(&self, state: &mut State) -> Result<()> {
-        for (bucket, (work, lowered)) in state.sent.iter().enumerate() {
+        for (bucket, sent) in state.buckets.iter().zip(&state.sent) {
             // A failed wait leaves the list to `drain`.
-            work.wait()?;
-            if let Some(lowered) = lowered {
-                state.buckets[bucket].flat.copy_(lowered)?;
-            }
+            sent.receive(bucket)?;
         }
         state.sent.clear();
         state.iterations += 1;
         Ok(())
     }
 
-    /// A parameter that no rank used keeps its gradient; one that another rank used gets the mean.
-    fn restore_unused(&self, state: &mut State) -> Result<()> {
-        let used: Vec<u8> = state.used.iter().map(|&used| used as u8).collect();
-        let used = Tensor::from_slice(&used, [used.len()])?;
-        self.group.all_reduce(&used, ReduceOp::Max)?;
-        let used = used.to_vec::<u8>()?;
-        for index in (0..used.len()).filter(|&i| state.unused[i] && used[i] == 1) {
-            let (bucket, at) = state.places[index];
-            self.parameters[index].1.set_grad(Some(state.buckets[bucket].members[at].1.clone()))?;
+    /// Gives the means to the parameters. One that no rank used keeps its gradient.
+    fn give_back(&self, state: &State) -> Result<()> {
+        let used = match self.settings.find_unused || state.static_graph {
+            true => {
+                let used: Vec<u8> = state.used.iter().map(|&used| used as u8).collect();
+                let used = Tensor::from_slice(&used, [used.len()])?;
+                self.group.all_reduce(&used, ReduceOp::Max)?;
+                Some(used.to_vec::<u8>()?)
+            }
+            false => None,
+        };
+        let (mut to, mut from) = (Vec::new(), Vec::new());
+        for (index, place) in state.buckets.iter().flat_map(|bucket| &bucket.members) {
+            if used.as_ref().is_some_and(|used| used[*index] == 0) {
+                continue;
+            }
+            let parameter = &self.parameters[*index].1;
+            match parameter.grad() {
+                Some(grad) if is_at(&grad, place) => {}
+                _ if self.settings.as_views => parameter.set_grad(Some(place.clone()))?,
+                Some(grad) => {
+                    to.push(grad.detach());
+                    from.push(place);
+                }
+                None => parameter.set_grad(Some(place.copy()?))?,
+            }
         }
-        Ok(())
+        foreach::copy_(&from, &to.iter().collect::<Vec<_>>())
     }
 
     /// After the first iteration: buckets in the order of arrival on rank 0. If unused parameters are searched for each
@@ -377,7 +467,7 @@ impl Reducer {
             return Ok(());
         }
         state.settled = true;
-        if self.settings.find_unused && !self.settings.static_graph {
+        if self.settings.find_unused && !state.static_graph {
             return Ok(());
         }
         let n = self.parameters.len();
@@ -396,7 +486,7 @@ impl Reducer {
         if order == old {
             return Ok(());
         }
-        let buckets = buckets::divide(&order, &self.parameters, self.settings.bucket_bytes)?;
+        let buckets = buckets::divide(&order, &self.parameters, &self.settings)?;
         // Gradients move along, so that the old buckets can be freed.
         for (index, place) in buckets.iter().flat_map(|b| &b.members) {
             let parameter = &self.parameters[*index].1;
@@ -407,7 +497,9 @@ impl Reducer {
                 parameter.set_grad(Some(place.clone()))?;
             }
         }
-        give_homes(&buckets, &self.parameters)?;
+        if self.settings.as_views {
+            give_homes(&buckets, &self.parameters)?;
+        }
         state.places = places(&buckets, n);
         state.buckets = buckets;
         // The first iteration's approximation errors are dropped with their buckets.
@@ -416,7 +508,7 @@ impl Reducer {
     }
 
     /// An iteration of a rank without data: takes part in the all-reduces with zero gradients.
-    pub(super) fn shadow(&self) -> Result<()> {
+    pub fn shadow(&self) -> Result<()> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         state.drain();
@@ -428,7 +520,7 @@ impl Reducer {
             self.send(state)?;
         }
         self.receive(state)?;
-        if self.settings.find_unused || self.settings.static_graph {
+        if self.settings.find_unused || state.static_graph {
             let none = Tensor::zeros_with([self.parameters.len()], DType::U8)?;
             self.group.all_reduce(&none, ReduceOp::Max)?;
         }
@@ -442,14 +534,13 @@ impl State {
     /// Waits for buckets that a failed pass left in flight: they are about to be reused. That pass has reported the
     /// error.
     fn drain(&mut self) {
-        for (work, _) in std::mem::take(&mut self.sent) {
-            let _ = work.wait();
-        }
+        std::mem::take(&mut self.sent).iter().for_each(Sent::drain);
     }
 
     /// Resets to the state before the first gradient.
     fn begin(&mut self) {
         self.under_way = false;
+        self.decided = false;
         self.next = 0;
         self.order.clear();
         self.arrived.fill(0);
@@ -462,7 +553,7 @@ impl State {
 impl Drop for Reducer {
     fn drop(&mut self) {
         lock(&self.hooks).drain(..).for_each(HookHandle::remove);
-        for (_, parameter) in &self.parameters {
+        for (_, parameter) in self.parameters.iter().filter(|_| self.settings.as_views) {
             // Without a home there is nothing to check.
             let _ = parameter.set_grad_home(None);
         }

@@ -105,12 +105,11 @@ impl Memory {
         MemoryStats { allocated, reserved, peak: self.peak }
     }
 
-    /// A recorded step of a pool runs again: its peak memory is in use again, in addition to the other pools'
+    /// A recorded step of these pools runs again: their peak memory is in use again, in addition to the other pools'
     /// memory.
-    pub fn replayed(&mut self, id: PoolId) {
-        let others: usize = self.pools.iter().filter(|(other, _)| *other != id).map(|(_, pool)| pool.allocated).sum();
-        let own = self.pools.iter().find(|(other, _)| *other == id).map_or(0, |(_, pool)| pool.most);
-        self.peak = self.peak.max(others + own);
+    pub fn replayed(&mut self, ids: &[PoolId]) {
+        let used = |(id, pool): &(PoolId, Pool)| if ids.contains(id) { pool.most } else { pool.allocated };
+        self.peak = self.peak.max(self.pools.iter().map(used).sum());
     }
 
     /// Resets the peak.
@@ -150,6 +149,9 @@ impl Memory {
             self.collect();
         }
         let at = self.pools.iter().position(|(id, _)| *id == pool).unwrap_or(0);
+        if at > 0 && self.pools[at].1.recorded {
+            self.adopt(at, size);
+        }
         let mut found = self.pools[at].1.take(source, size)?;
         if found.is_none() {
             self.empty_cache(source);
@@ -163,6 +165,26 @@ impl Memory {
         pool.most = pool.most.max(pool.allocated);
         self.peak = self.peak.max(self.pools.iter().map(|(_, pool)| pool.allocated).sum());
         Ok(ptr)
+    }
+
+    /// Moves an empty segment of the main pool to a pool of recorded steps that has no block of `size` bytes. Replays
+    /// run on the main stream, after the work that used the segment.
+    fn adopt(&mut self, at: usize, size: usize) {
+        let [(_, main), others @ ..] = &mut self.pools[..] else { return };
+        let Some((_, pool)) = others.get_mut(at - 1) else { return };
+        if pool.smallest(size).is_some() {
+            return;
+        }
+        let small = (size < SMALL) as usize;
+        let fitting = main.free[small].range((size, 0)..).copied();
+        let Some((bytes, ptr)) = { fitting }.find(|(_, ptr)| main.is_segment(*ptr)) else { return };
+        main.free[small].remove(&(bytes, ptr));
+        if let Some(block) = main.blocks.remove(&ptr) {
+            pool.blocks.insert(ptr, block);
+            pool.free[small].insert((bytes, ptr));
+            main.reserved -= bytes;
+            pool.reserved += bytes;
+        }
     }
 
     #[cold]
@@ -235,8 +257,8 @@ impl Pool {
     fn take(&mut self, source: &impl Source, size: usize) -> Result<Option<u64>> {
         match self.smallest(size) {
             // Do not split a huge block for a request that could get a dedicated segment, while there is memory for
-            // one.
-            Some((have, ptr)) if size < LARGE || have - size < LARGE_SEGMENT => Ok(Some(ptr)),
+            // one. Recorded steps do: they keep their segments.
+            Some((have, ptr)) if self.recorded || size < LARGE || have - size < LARGE_SEGMENT => Ok(Some(ptr)),
             _ => self.grow(source, size),
         }
     }
@@ -244,6 +266,11 @@ impl Pool {
     /// The smallest free block that is large enough.
     fn smallest(&self, size: usize) -> Option<(usize, u64)> {
         self.free[(size < SMALL) as usize].range((size, 0)..).next().copied()
+    }
+
+    /// Whether a block is a whole segment.
+    fn is_segment(&self, ptr: u64) -> bool {
+        self.blocks.get(&ptr).is_some_and(|block| block.before.is_none() && block.after.is_none())
     }
 
     fn grow(&mut self, source: &impl Source, size: usize) -> Result<Option<u64>> {
@@ -328,11 +355,8 @@ impl Pool {
     /// Returns empty segments to the device.
     fn empty(&mut self, source: &impl Source) {
         for pool in 0..2 {
-            let whole: Vec<(usize, u64)> = self.free[pool]
-                .iter()
-                .copied()
-                .filter(|(_, ptr)| self.blocks[ptr].before.is_none() && self.blocks[ptr].after.is_none())
-                .collect();
+            let whole: Vec<(usize, u64)> =
+                self.free[pool].iter().copied().filter(|(_, ptr)| self.is_segment(*ptr)).collect();
             for (size, ptr) in whole {
                 self.free[pool].remove(&(size, ptr));
                 self.blocks.remove(&ptr);
@@ -419,7 +443,7 @@ mod tests {
         let block = pool.alloc(&device, recorded, 4096).unwrap();
         pool.free(block);
         pool.reset_peak();
-        pool.replayed(recorded);
+        pool.replayed(&[recorded]);
         assert_eq!((pool.stats().peak, pool.stats().allocated), (4096, 0));
     }
 
@@ -465,6 +489,55 @@ mod tests {
         assert_eq!(memory.owner(a), Some(MAIN));
         memory.free(a);
         memory.free(b);
+        memory.empty_cache(&device);
+        assert_eq!((memory.stats().reserved, device.used()), (0, 0));
+    }
+
+    /// A training step of layers: activations, then gradients while activations are freed. The gradients of the step
+    /// before are freed at its start. Returns the gradients.
+    fn step(device: &Fake, memory: &mut Memory, pool: PoolId, old: Vec<u64>) -> Vec<u64> {
+        const LAYERS: usize = 12;
+        old.into_iter().for_each(|ptr| memory.free(ptr));
+        let mut take = |memory: &mut Memory, mib: usize| memory.alloc(device, pool, mib << 20).unwrap();
+        let mut saved: Vec<[u64; 2]> = (0..LAYERS).map(|_| [take(memory, 26), take(memory, 105)]).collect();
+        let mut logits = take(memory, 800);
+        let mut gradients = Vec::new();
+        while let Some([narrow, wide]) = saved.pop() {
+            let flowing = take(memory, 105);
+            memory.free(logits);
+            logits = flowing;
+            gradients.push(take(memory, 41));
+            memory.free(wide);
+            gradients.push(take(memory, 31));
+            memory.free(narrow);
+        }
+        memory.free(logits);
+        gradients
+    }
+
+    /// A captured step takes no more from the device than the steps before it did.
+    #[test]
+    fn recorded_steps_take_the_memory_of_eager_ones() {
+        let (device, mut memory) = (Fake::new(1 << 40), Memory::default());
+        let parameters = memory.alloc(&device, MAIN, 500 << 20).unwrap();
+        let mut gradients = step(&device, &mut memory, MAIN, Vec::new());
+        for _ in 0..3 {
+            gradients = step(&device, &mut memory, MAIN, gradients);
+        }
+        let eager = (memory.stats().peak, device.used());
+        let recorded = memory.add_pool(true);
+        let gradients = step(&device, &mut memory, recorded, gradients);
+        assert!(device.used() <= eager.1, "while it is recorded: {} MiB, eager {}", device.used() >> 20, eager.1 >> 20);
+        memory.empty_cache(&device);
+        assert_eq!(device.used(), memory.stats().reserved);
+        memory.reset_peak();
+        memory.replayed(&[recorded]);
+        assert!(memory.stats().peak <= eager.0, "{} MiB, eager {}", memory.stats().peak >> 20, eager.0 >> 20);
+        // Little of what is reserved is in no use: the blocks' sizes differ.
+        let (reserved, peak) = (memory.stats().reserved, memory.stats().peak);
+        assert!(reserved <= peak + peak / 10, "{} MiB reserved for {}", reserved >> 20, peak >> 20);
+        gradients.into_iter().chain([parameters]).for_each(|ptr| memory.free(ptr));
+        memory.remove_pool(recorded);
         memory.empty_cache(&device);
         assert_eq!((memory.stats().reserved, device.used()), (0, 0));
     }

@@ -13,7 +13,7 @@ use crate::launch::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::vendor::driver::{DevicePtr, Handle, Launch};
 use rushlight_core::backend::{Capture, Graph, Readback, Recording, StepPool};
 use rushlight_core::sync::lock;
-use rushlight_core::{Error, Result, Storage, View};
+use rushlight_core::{Error, Result, Storage, View, backend};
 use std::any::Any;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,6 +27,8 @@ const OUTPUTS: usize = 64;
 const THREADS: usize = 256;
 /// Bytes that one block copies.
 const PIECE: usize = 32_768;
+/// Looks at a reported value between two at the step itself.
+const POLLS: usize = 1000;
 
 /// The memory behind a [`StepPool`].
 struct PoolMemory {
@@ -132,8 +134,6 @@ impl Recorder {
         gpu.refuse_recording("capture")?;
         gpu.enter()?;
         let begin = gpu.function(Key::new(Family::Capture, "step_begin", []), begin_defines)?;
-        // Releases cached blocks: those of earlier steps would only add to the new pool's.
-        gpu.memory().empty_cache(gpu);
         let block = gpu.memory().alloc(gpu, pool.id, NUMBERS * 8)?;
         let stream = match gpu.driver.stream_create(0) {
             Ok(stream) => stream,
@@ -239,6 +239,8 @@ impl Recording for Recorder {
         }
         let (graph, made) = self.instantiate()?;
         let block = std::mem::take(&mut self.block);
+        // The step has taken what it needs of the memory that eager steps left: the rest would only add to it.
+        gpu.memory().empty_cache(gpu);
         // From here on, dropping the graph cleans up.
         let graph = Replay { gpu, graph, begin, end, ends, block, pool: self.pool.clone(), scratch: None };
         made.map(|()| Box::new(graph) as Box<dyn Graph>)
@@ -353,10 +355,8 @@ impl Graph for Replay {
             true => gpu.timed("captured step", [0; 3], [0; 3], launch)?,
             false => launch(gpu, main.stream)?,
         }
-        gpu.memory().replayed(self.pool.id);
-        if let Some(scratch) = &self.scratch {
-            gpu.memory().replayed(scratch.id);
-        }
+        let scratch = self.scratch.as_ref().map_or(self.pool.id, |scratch| scratch.id);
+        gpu.memory().replayed(&[self.pool.id, scratch]);
         if other {
             let done = Event::at(gpu, main.stream)?;
             drop(_lane);
@@ -413,10 +413,17 @@ impl HostNumber {
         gpu.enter()?;
         // SAFETY: four bytes of ours; pinned memory is mapped for devices.
         let device = unsafe {
-            memory.ptr().cast::<f32>().write_volatile(0.0);
+            memory.ptr().cast::<f32>().write_volatile(f32::NAN);
             gpu.driver.host_device_ptr(memory.ptr().cast())?
         };
         Ok(Self { gpu, memory, device, last: Mutex::new(None) })
+    }
+
+    /// The value, once the device has written it.
+    fn read(&self) -> Option<f32> {
+        // SAFETY: four aligned bytes of ours, which the device writes at once.
+        let value = unsafe { self.memory.ptr().cast::<f32>().read_volatile() };
+        (!value.is_nan()).then_some(value)
     }
 
     fn last(&self) -> MutexGuard<'_, Option<Event>> {
@@ -429,17 +436,32 @@ impl Readback for HostNumber {
         self.device
     }
 
+    fn prepare(&self) {
+        // SAFETY: as above; the step that wrote it has reported, or did not run.
+        unsafe { self.memory.ptr().cast::<f32>().write_volatile(f32::NAN) };
+    }
+
     fn launched(&self) -> Result<()> {
         *self.last() = Some(Event::at(self.gpu, self.gpu.main_lane().stream)?);
         Ok(())
     }
 
     fn wait(&self) -> Result<f32> {
-        if let Some(event) = &*self.last() {
-            event.synchronize()?;
+        let last = self.last();
+        loop {
+            for _ in 0..POLLS {
+                if let Some(value) = self.read() {
+                    return Ok(value);
+                }
+                std::hint::spin_loop();
+            }
+            // A step that has ended, or failed, writes no more.
+            if last.as_ref().map_or(Ok(true), backend::Event::query)? {
+                let missing = || Error::device("capture: the step ended without reporting its value");
+                return self.read().ok_or_else(missing);
+            }
+            std::thread::yield_now();
         }
-        // SAFETY: as above; the step that writes it is done.
-        Ok(unsafe { self.memory.ptr().cast::<f32>().read_volatile() })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod capture;
 mod first_use;
+mod memory;
 mod recurrent;
 mod streams;
 

@@ -199,8 +199,8 @@ impl Ctx<'_> {
         (self.take_sum)(self.node.inputs.get(i)?.as_ref()?, &suits)
     }
 
-    /// Whether the op that made input `i` takes a gradient that counts as zero where `mask` is not positive, and no one
-    /// else sees it. Who hears so returns the gradient without applying the mask.
+    /// Whether the op that made input `i` accepts a gradient that counts as zero where `mask` is not positive, and
+    /// nobody else reads that gradient. If so, the caller returns the gradient without applying the mask.
     pub(crate) fn offer_mask(&self, i: usize, mask: &Tensor) -> bool {
         self.node.inputs.get(i).and_then(Option::as_ref).is_some_and(|edge| (self.offer_mask)(edge, mask))
     }

@@ -11,75 +11,13 @@ pub(crate) use recorder::{
 };
 pub use rushlight_core::backend::StepPool;
 
-use crate::autograd::mode;
+use crate::Tensor;
 use crate::program::Program;
+use crate::recordings::{Form, Recordings, Shaped, array, replayed};
+pub use crate::recordings::{StepOutput, Tensors};
 use crate::tensor::backend;
-use crate::{Tensor, amp};
 use recorder::Recorded;
-use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{DType, Device, Error, Result};
-
-/// Tensors that a step gives or takes.
-pub type Tensors = SmallVec<[Tensor; 2]>;
-
-/// The result of a captured step: nothing, a tensor, or several.
-pub trait StepOutput: Sized {
-    /// The tensors, in order.
-    fn into_tensors(self) -> Tensors;
-    /// The reverse: as many tensors as [`into_tensors`](StepOutput::into_tensors) gave.
-    fn from_tensors(tensors: Tensors) -> Result<Self>;
-}
-
-fn array<const N: usize>(tensors: Tensors) -> Result<[Tensor; N]> {
-    let found = tensors.len();
-    let all: Vec<Tensor> = tensors.into_iter().collect();
-    all.try_into().map_err(|_| Error::value(format!("capture: the step returned {found} tensors, not {N}")))
-}
-
-impl StepOutput for () {
-    fn into_tensors(self) -> Tensors {
-        Tensors::new()
-    }
-    fn from_tensors(_: Tensors) -> Result<Self> {
-        Ok(())
-    }
-}
-
-impl StepOutput for Tensor {
-    fn into_tensors(self) -> Tensors {
-        Tensors::from_iter([self])
-    }
-    fn from_tensors(mut tensors: Tensors) -> Result<Self> {
-        tensors.pop().ok_or_else(|| Error::value("capture: the step returned no tensor"))
-    }
-}
-
-impl<const N: usize> StepOutput for [Tensor; N] {
-    fn into_tensors(self) -> Tensors {
-        self.into_iter().collect()
-    }
-    fn from_tensors(tensors: Tensors) -> Result<Self> {
-        array(tensors)
-    }
-}
-
-impl StepOutput for (Tensor, Tensor) {
-    fn into_tensors(self) -> Tensors {
-        Tensors::from_iter([self.0, self.1])
-    }
-    fn from_tensors(tensors: Tensors) -> Result<Self> {
-        array(tensors).map(|[a, b]| (a, b))
-    }
-}
-
-impl StepOutput for Vec<Tensor> {
-    fn into_tensors(self) -> Tensors {
-        self.into_iter().collect()
-    }
-    fn from_tensors(tensors: Tensors) -> Result<Self> {
-        Ok(tensors.into_iter().collect())
-    }
-}
+use rushlight_core::{Device, Result};
 
 /// Steps that are recorded once for each shape of their inputs and then replayed.
 ///
@@ -128,7 +66,7 @@ pub struct Capture {
     enabled: bool,
     warmup: usize,
     max_graphs: usize,
-    shapes: Vec<Shapes>,
+    kinds: Recordings<Shaped, Steps>,
     pool: Option<StepPool>,
     told: bool,
 }
@@ -140,42 +78,26 @@ impl Default for Capture {
 }
 
 /// Steps with one kind of inputs.
-struct Shapes {
-    kind: u64,
-    inputs: Vec<(DType, Vec<usize>)>,
-    mode: Mode,
+#[derive(Default)]
+struct Steps {
+    /// Those that ran before one was recorded.
     runs: usize,
     /// Those that find gradients to add to, and those that find none, for example.
-    recorded: Vec<Recorded>,
-}
-
-/// The thread state that a recording depends on.
-#[derive(Clone, Copy, PartialEq)]
-struct Mode {
-    grad: bool,
-    inference: bool,
-    autocast: Option<DType>,
-}
-
-impl Mode {
-    fn now() -> Self {
-        Self { grad: mode::is_grad_enabled(), inference: mode::is_inference(), autocast: amp::autocast_dtype() }
-    }
-}
-
-impl Shapes {
-    fn fit(&self, kind: u64, inputs: &[Tensor], mode: Mode) -> bool {
-        self.kind == kind
-            && self.mode == mode
-            && self.inputs.len() == inputs.len()
-            && self.inputs.iter().zip(inputs).all(|((dtype, shape), t)| *dtype == t.dtype() && shape == t.shape())
-    }
+    recorded: Vec<(Recorded, Form)>,
 }
 
 impl Capture {
     /// Nothing is recorded yet.
     pub fn new() -> Self {
-        Self { device: None, enabled: true, warmup: 2, max_graphs: 8, shapes: Vec::new(), pool: None, told: false }
+        Self {
+            device: None,
+            enabled: true,
+            warmup: 2,
+            max_graphs: 8,
+            kinds: Recordings::default(),
+            pool: None,
+            told: false,
+        }
     }
 
     /// Where steps run; inputs are moved there, those in pinned memory without waiting for the copy. If not said, where
@@ -210,17 +132,17 @@ impl Capture {
 
     /// How many recordings there are.
     pub fn graphs(&self) -> usize {
-        self.shapes.iter().map(|s| s.recorded.len()).sum()
+        self.kinds.values().map(|steps| steps.recorded.len()).sum()
     }
 
     /// The calls of each recorded step, over numbered buffers.
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
-        self.shapes.iter().flat_map(|s| &s.recorded).map(Recorded::program)
+        self.kinds.values().flat_map(|steps| &steps.recorded).map(|(recorded, _)| recorded.program())
     }
 
     /// Forgets all recordings; the next calls make new ones.
     pub fn clear(&mut self) {
-        self.shapes.clear();
+        self.kinds.clear();
         self.pool = None;
     }
 
@@ -230,14 +152,14 @@ impl Capture {
         inputs: &[Tensor; N],
         step: impl FnOnce(&[Tensor; N]) -> Result<O>,
     ) -> Result<O> {
-        self.run_kind(0, inputs, |own| step(&array(own.iter().cloned().collect())?))
+        self.run_kind((), inputs, |own| step(&array(own.iter().cloned().collect())?))
     }
 
-    /// [`run`](Capture::run) for a number of inputs not known at compile time and for several kinds of steps. Each kind
-    /// has a number; kinds are recorded separately and share memory.
-    pub fn run_kind<O: StepOutput>(
+    /// [`run`](Capture::run) for a number of inputs not known at compile time and for several kinds of steps. Kinds are
+    /// values of any type; they are recorded separately and share memory.
+    pub fn run_kind<K: PartialEq + Send + 'static, O: StepOutput>(
         &mut self,
-        kind: u64,
+        kind: K,
         inputs: &[Tensor],
         step: impl FnOnce(&[Tensor]) -> Result<O>,
     ) -> Result<O> {
@@ -246,26 +168,21 @@ impl Capture {
         if !self.enabled || is_recording() || !can_record()? {
             return plain(inputs, device, step);
         }
-        let mode = Mode::now();
-        let at = match self.shapes.iter().position(|s| s.fit(kind, inputs, mode)) {
+        let at = match self.kinds.find(&kind, inputs) {
             Some(at) => at,
-            None => {
-                let kinds = inputs.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect();
-                self.shapes.push(Shapes { kind, inputs: kinds, mode, runs: 0, recorded: Vec::new() });
-                self.shapes.len() - 1
-            }
+            None => self.kinds.add(kind, inputs, Steps::default()),
         };
-        let shapes = &mut self.shapes[at];
-        // Those that an optimizer no longer knows, because it was loaded, are no use any more.
-        if shapes.recorded.iter().any(|recorded| !recorded.is_current()) {
-            shapes.recorded.retain(Recorded::is_current);
-            shapes.runs = shapes.runs.min(self.warmup - 1);
+        let steps = &mut self.kinds[at];
+        // An optimizer that was loaded has other state than its recordings.
+        if steps.recorded.iter().any(|(recorded, _)| !recorded.is_current()) {
+            steps.recorded.retain(|(recorded, _)| recorded.is_current());
+            steps.runs = steps.runs.min(self.warmup - 1);
         }
-        if let Some(recorded) = shapes.recorded.iter_mut().find(|recorded| recorded.finds_gradients()) {
-            return O::from_tensors(recorded.replay(inputs)?);
+        if let Some((recorded, form)) = steps.recorded.iter_mut().find(|(recorded, _)| recorded.finds_gradients()) {
+            return replayed(recorded.replay(inputs)?, form);
         }
-        if shapes.runs < self.warmup {
-            shapes.runs += 1;
+        if steps.runs < self.warmup {
+            steps.runs += 1;
             return plain(inputs, device, step);
         }
         if self.graphs() >= self.max_graphs {
@@ -281,17 +198,18 @@ impl Capture {
             Some(pool) if pool.device == device => pool.clone(),
             _ => self.pool.insert(graph_pool(device)?).clone(),
         };
-        let (recorded, outputs) = Recorded::record(backend(device)?, &pool, inputs, step)?;
-        self.shapes[at].recorded.push(recorded);
-        O::from_tensors(outputs)
+        let (recorded, outputs, form) = Recorded::record(backend(device)?, &pool, inputs, step)?;
+        let output = O::from_parts(outputs, &form);
+        self.kinds[at].recorded.push((recorded, Box::new(form)));
+        output
     }
 }
 
 /// Runs a step without capture, with the inputs and outputs of a recorded one.
 fn plain<O: StepOutput>(inputs: &[Tensor], device: Device, step: impl FnOnce(&[Tensor]) -> Result<O>) -> Result<O> {
     let own = inputs.iter().map(|t| Ok(t.to(device)?.detach())).collect::<Result<Tensors>>()?;
-    let outputs = step(&own)?.into_tensors();
-    O::from_tensors(outputs.iter().map(Tensor::detach).collect())
+    let (outputs, form) = step(&own)?.into_parts();
+    O::from_parts(outputs.iter().map(Tensor::detach).collect(), &form)
 }
 
 /// A step with its [`Capture`]: made by [`capture`].

@@ -291,13 +291,18 @@ impl Readback {
         on_device(device, self.0.address(), DType::F32, Box::new(self.0.clone()))
     }
 
+    /// To be called before the step is launched.
+    pub fn prepare(&self) {
+        self.0.prepare();
+    }
+
     /// To be called when the step has been launched.
     pub fn launched(&self) {
-        // If the event fails, `wait` does not block and returns an earlier step's number.
+        // If the event fails, `wait` may return an error although the step runs.
         let _ = self.0.launched();
     }
 
-    /// Waits for the step launched last and returns its number.
+    /// The number of the step launched last; waits until the step has written it.
     pub fn wait(&self) -> Result<f32> {
         self.0.wait()
     }
@@ -409,7 +414,7 @@ impl Recorded {
         pool: &StepPool,
         inputs: &[Tensor],
         step: impl FnOnce(&[Tensor]) -> Result<O>,
-    ) -> Result<(Self, Tensors)> {
+    ) -> Result<(Self, Tensors, O::Form)> {
         let installed = Installed::begin(backend.device(), pool)?;
         // In the inputs' own memory order, which ops and their results follow.
         let own = |t: &Tensor| {
@@ -418,10 +423,10 @@ impl Recorded {
             Ok(Tensor::from_parts(Arc::new(storage), layout, t.dtype(), Meta::default()))
         };
         let own = inputs.iter().map(own).collect::<Result<Tensors>>()?;
-        let outputs = step(&own)?.into_tensors();
+        let (outputs, form) = step(&own)?.into_parts();
         let mut recorded = Self::finish(backend, installed, own, outputs)?;
         let outputs = recorded.launch(inputs)?;
-        Ok((recorded, outputs))
+        Ok((recorded, outputs, form))
     }
 
     /// Ends a recording: a step that reads `inputs` and leaves `outputs`.

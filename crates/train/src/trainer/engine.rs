@@ -3,16 +3,18 @@
 use super::options::{ClipAlgorithm, Options};
 use crate::batch::Batch;
 use crate::callbacks::Callback;
+use crate::metrics::Metric;
 use crate::module::TrainModule;
 use crate::optimizers::Optimizers;
 use crate::precision::Precision;
 use crate::ranks::Parallel;
 use crate::step::{LogSpec, LogValue, Manual, Place, StepContext, StepLog};
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{Device, Error, Result};
 use rushlight_optim::GradScaler;
-use rushlight_tensor::capture::recording_id;
-use rushlight_tensor::{Capture, Tensor, clip_grad_value_};
+use rushlight_tensor::capture::{Tensors, recording_id};
+use rushlight_tensor::{Capture, StepOutput, Tensor, clip_grad_value_};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A step's actions besides computing gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +25,9 @@ pub(super) struct Phase {
     pub steps: bool,
 }
 
-/// Names logged by a captured step while it was recorded; replays log the same names.
-struct Recorded {
-    kind: u64,
-    inputs: Vec<(DType, Vec<usize>)>,
-    specs: Vec<LogSpec>,
-}
-
 /// Runs steps.
 pub(super) struct Engine {
     capture: Capture,
-    recorded: Vec<Recorded>,
     precision: Precision,
     clip: Option<(f64, ClipAlgorithm)>,
     accumulate: u64,
@@ -61,11 +55,61 @@ pub(super) struct Outcome {
     pub logged: Vec<(LogSpec, LogValue)>,
 }
 
+impl Outcome {
+    fn new(loss: Tensor, log: StepLog) -> Self {
+        Self { loss, logged: log.specs.into_iter().zip(log.values).collect() }
+    }
+}
+
+/// A step's tensors are its loss and the logged ones. Replays log the same names and metrics.
+impl StepOutput for Outcome {
+    type Form = Vec<(LogSpec, LogForm)>;
+
+    fn into_parts(self) -> (Tensors, Self::Form) {
+        let mut tensors = Tensors::from_iter([self.loss]);
+        let form = |(spec, value): (LogSpec, LogValue)| {
+            let form = match value {
+                LogValue::Number(number) => LogForm::Number(number),
+                LogValue::Metric(metric) => LogForm::Metric(metric),
+                LogValue::Tensor(tensor) => {
+                    tensors.push(tensor);
+                    LogForm::Tensor
+                }
+            };
+            (spec, form)
+        };
+        let form = self.logged.into_iter().map(form).collect();
+        (tensors, form)
+    }
+
+    fn from_parts(tensors: Tensors, form: &Self::Form) -> Result<Self> {
+        let mut tensors = tensors.into_iter();
+        let mut next = || tensors.next().ok_or_else(|| Error::value("Trainer: a step returned too few tensors"));
+        let loss = next()?;
+        let value = |(spec, form): &(LogSpec, LogForm)| {
+            let value = match form {
+                LogForm::Number(number) => LogValue::Number(*number),
+                LogForm::Metric(metric) => LogValue::Metric(metric.clone()),
+                LogForm::Tensor => LogValue::Tensor(next()?),
+            };
+            Ok::<_, Error>((spec.clone(), value))
+        };
+        let logged = form.iter().map(value).collect::<Result<_>>()?;
+        Ok(Self { loss, logged })
+    }
+}
+
+/// A logged value, if it is no tensor.
+pub(super) enum LogForm {
+    Number(f64),
+    Metric(Arc<dyn Metric>),
+    Tensor,
+}
+
 impl Engine {
     pub(super) fn new(options: &Options, accumulate: u64, device: Device) -> Self {
         Self {
             capture: Capture::new().device(device).enabled(options.capture && !options.detect_anomaly),
-            recorded: Vec::new(),
             precision: options.precision,
             clip: options.gradient_clip_val.filter(|v| *v > 0.0).map(|v| (v, options.gradient_clip_algorithm)),
             accumulate,
@@ -96,58 +140,30 @@ impl Engine {
         }
         let mut inputs = Vec::new();
         batch.visit(&mut |t| inputs.push(t.clone()));
-        let kind = u64::from(work.phase.clears) | u64::from(work.phase.steps) << 1 | (work.turn.start as u64) << 2;
-        let mut log = StepLog::default();
-        let (mut ran, mut recorded) = (false, false);
+        let kind = (work.phase, work.turn.start);
+        let mut recorded = false;
         let first = self.capture.run_kind(kind, &inputs, |tensors| {
-            (ran, recorded) = (true, recording_id().is_some());
-            work.run(batch, tensors, &mut log, self.precision, self.clip, self.accumulate)
+            recorded = recording_id().is_some();
+            work.run(batch, tensors, self.precision, self.clip, self.accumulate)
         });
-        let outputs = match first {
+        let outcome: Outcome = match first {
             Err(e) if recorded => {
                 // A failed recording has no effect: run the step without capture.
                 self.without_capture(device, &format!("{e}"));
-                (recorded, log) = (false, StepLog::default());
                 self.capture.run_kind(kind, &inputs, |tensors| {
-                    work.run(batch, tensors, &mut log, self.precision, self.clip, self.accumulate)
+                    work.run(batch, tensors, self.precision, self.clip, self.accumulate)
                 })?
             }
             other => other?,
         };
-        let mut outputs = outputs.into_iter();
-        let loss = outputs.next().ok_or_else(|| Error::value("Trainer: a step gave no loss"))?;
         if self.detects_anomalies {
-            let value = loss.item::<f64>()?;
+            let value = outcome.loss.item::<f64>()?;
             if !value.is_finite() {
                 let Place { epoch, batch_idx, .. } = work.place;
                 return Err(Error::numerical(format!("the loss is {value} in epoch {epoch}, batch {batch_idx}")));
             }
         }
-        let fits = |r: &Recorded| {
-            r.kind == kind
-                && r.inputs.iter().map(|(d, s)| (*d, &s[..])).eq(inputs.iter().map(|t| (t.dtype(), t.shape())))
-        };
-        if !ran {
-            let specs = self.recorded.iter().find(|r| fits(r)).map(|r| r.specs.clone()).unwrap_or_default();
-            let value = |spec: &LogSpec| match &spec.metric {
-                Some(metric) => Some(LogValue::Metric(metric.clone())),
-                None => outputs.next().map(LogValue::Tensor),
-            };
-            let values: Vec<Option<LogValue>> = specs.iter().map(value).collect();
-            let logged = specs.into_iter().zip(values).filter_map(|(spec, value)| Some((spec, value?))).collect();
-            return Ok(Outcome { loss, logged });
-        }
-        if recorded {
-            self.recorded.retain(|r| !fits(r));
-            let inputs = inputs.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect();
-            self.recorded.push(Recorded { kind, inputs, specs: log.specs.clone() });
-        }
-        let value = |value: LogValue| match value {
-            LogValue::Tensor(own) => LogValue::Tensor(outputs.next().unwrap_or(own)),
-            other => other,
-        };
-        let values: Vec<LogValue> = log.values.into_iter().map(value).collect();
-        Ok(Outcome { loss, logged: log.specs.into_iter().zip(values).collect() })
+        Ok(outcome)
     }
 
     /// Steps the optimizers with the current gradients: an epoch of unknown length has ended between two steps.
@@ -163,21 +179,21 @@ impl<M: TrainModule> Work<'_, M> {
         &mut self,
         batch: &M::Batch,
         tensors: &[Tensor],
-        log: &mut StepLog,
         precision: Precision,
         clip: Option<(f64, ClipAlgorithm)>,
         accumulate: u64,
-    ) -> Result<Vec<Tensor>> {
+    ) -> Result<Outcome> {
+        let mut log = StepLog::default();
         let mut next = tensors.iter();
         let batch = batch.map(&mut |own| precision.convert(next.next().unwrap_or(own)))?;
         if !self.model.automatic_optimization() {
             let loss = {
                 let _precision = precision.enter()?;
                 let manual = Some(Manual { optimizers: self.optimizers, scaler: self.scaler.as_mut() });
-                let mut step = StepContext { place: self.place, log, manual };
+                let mut step = StepContext { place: self.place, log: &mut log, manual };
                 self.parallel.call(&mut *self.model, |model| model.training_step(&batch, &mut step))?
             };
-            return Ok(outputs(loss, log));
+            return Ok(Outcome::new(loss, log));
         }
         let local = (!self.phase.steps).then(|| self.parallel.local());
         if self.phase.clears {
@@ -185,7 +201,7 @@ impl<M: TrainModule> Work<'_, M> {
                 self.optimizers.get_mut(i)?.zero_grad();
             }
         }
-        let mut step = StepContext { place: self.place, log, manual: None };
+        let mut step = StepContext { place: self.place, log: &mut log, manual: None };
         let loss = {
             let _precision = precision.enter()?;
             self.parallel.call(&mut *self.model, |model| model.training_step(&batch, &mut step))?
@@ -205,7 +221,7 @@ impl<M: TrainModule> Work<'_, M> {
         if self.phase.steps {
             self.update(clip, &mut step)?;
         }
-        Ok(outputs(loss, log))
+        Ok(Outcome::new(loss, log))
     }
 
     /// Inspects gradients, clips them and steps.
@@ -237,11 +253,4 @@ impl<M: TrainModule> Work<'_, M> {
         }
         self.scaler.as_mut().map_or(Ok(()), GradScaler::update)
     }
-}
-
-/// The tensors of a step: the loss and the logged values.
-fn outputs(loss: Tensor, log: &StepLog) -> Vec<Tensor> {
-    let logged =
-        log.values.iter().filter_map(|value| if let LogValue::Tensor(t) = value { Some(t.clone()) } else { None });
-    std::iter::once(loss).chain(logged).collect()
 }

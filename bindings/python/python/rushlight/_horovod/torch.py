@@ -201,23 +201,12 @@ class _StepReducer(Reducer):
 
     def __init__(self, named, optimizer, group):
         self.optimizer = optimizer
-        self._in_pass = False
         super().__init__(named, group, 25 << 20, zero_missing=True)
-
-    def _came(self, index):
-        if not self._in_pass:
-            self._in_pass = True
-            self.sync = self.optimizer()._count()
-            _C._queue_callback(self._end_pass)
-        super()._came(index)
-
-    def _end_pass(self):
-        self._in_pass = False
+        self._reducer.set_decision(self._weak(lambda reducer: reducer.optimizer()._count()))
 
     def reset(self):
         """Resets to the state before the first pass."""
-        self._in_pass = False
-        self._begin()
+        self.before_forward(True)
 
 
 def _divided_twice(state, bucket):
@@ -269,7 +258,7 @@ def DistributedOptimizer(
     elif gradient_predivide_factor != 1.0:
         reducer.hook = (_divided_twice, (group, gradient_predivide_factor))
     elif op == Sum:
-        reducer.divisor = 1
+        reducer.set_divisor(1)
     optimizer._reducer = reducer
     optimizer._parameter_names = {parameter: name for name, parameter in named}
     return optimizer

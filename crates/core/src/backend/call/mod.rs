@@ -7,6 +7,7 @@
 //! A call is generic over its views: engines run `Call<View>`, a recorded [`Program`](crate::program::Program) keeps
 //! `Call<Slot>`.
 
+mod check;
 mod cost;
 mod table;
 mod views;

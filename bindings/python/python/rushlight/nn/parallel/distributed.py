@@ -208,7 +208,8 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer.hook = (hook, state)
 
     def _set_static_graph(self):
-        self.static_graph = self.reducer.static = True
+        self.static_graph = True
+        self.reducer.set_static_graph()
 
     # Uneven inputs.
 
@@ -225,7 +226,7 @@ class DistributedDataParallel(Module, Joinable):
         flags = _C._torch.zeros(self.process_group.size(), dtype=_C.int64)
         dist.all_gather_into_tensor(flags, _C.tensor([int(has_inputs)]), self.process_group)
         flags = flags.tolist()
-        self.reducer.divisor = None if self._divides_by_all else max(1, sum(flags))
+        self.reducer.set_divisor(None if self._divides_by_all else max(1, sum(flags)))
         return flags
 
     @contextlib.contextmanager
@@ -243,7 +244,7 @@ class DistributedDataParallel(Module, Joinable):
             self._go_along(throw_on_early_termination)
         finally:
             self._joining = self._joins_throw = False
-            self.reducer.divisor = None
+            self.reducer.set_divisor(None)
 
     def _go_along(self, throw):
         last = self.process_group.size()
