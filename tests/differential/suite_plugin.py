@@ -219,8 +219,8 @@ class Invariants:
     enable = disable = staticmethod(lambda: None)
 
     def __init__(self, enable=True):
-        if enable:
-            raise NotImplementedError("rushlight has no 'torch.sparse.check_sparse_tensor_invariants'")
+        # Decorates tests of sparse tensors, which are left out.
+        self.enabled = enable
 
     def __call__(self, function):
         return function

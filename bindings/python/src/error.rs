@@ -49,7 +49,25 @@ fn in_python(message: String) -> String {
             message = message.replace(rust, python);
         }
     }
-    message
+    match broadcast_mismatch(&message) {
+        Some(words) => format!("{words} ({message})"),
+        None => message,
+    }
+}
+
+/// PyTorch's sentence for shapes that do not broadcast, which libraries look for.
+fn broadcast_mismatch(message: &str) -> Option<String> {
+    let (before, after) = message.split_once(" do not broadcast: size ")?;
+    let (_, shapes) = before.split_once("shapes ")?;
+    let ranks = shapes.split(" and ").map(|shape| if shape == "[]" { 0 } else { shape.split(',').count() });
+    let rank = ranks.max()?;
+    let (first, after) = after.split_once(" against ")?;
+    let (second, after) = after.split_once(" at dimension ")?;
+    let from_right: usize = after.split_once(" from the right")?.0.parse().ok()?;
+    let dimension = rank.checked_sub(from_right)?;
+    Some(format!(
+        "The size of tensor a ({first}) must match the size of tensor b ({second}) at non-singleton dimension {dimension}"
+    ))
 }
 
 /// The exception PyTorch would raise.

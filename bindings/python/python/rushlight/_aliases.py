@@ -24,8 +24,12 @@ NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _ME
 
 
 def _copy(name):
-    def copied(input, *args, **kwargs):
+    def copied(input, *args, out=None, **kwargs):
         made = input if name == "alias" else getattr(input, name)(*args, **kwargs)
+        if out is not None:
+            for part, given in zip(made, out) if isinstance(made, (tuple, list)) else [(made, out)]:
+                given.resize_(part.shape).copy_(part)
+            return None if isinstance(made, (tuple, list)) else out
         return tuple(part.clone(memory_format=_C.contiguous_format) for part in made) if isinstance(made, (tuple, list)) else made.clone(memory_format=_C.contiguous_format)
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"

@@ -1,5 +1,7 @@
 """Storages: the memory of tensors."""
 
+import copy
+
 from . import _C
 
 _CLASSES = {
@@ -111,7 +113,8 @@ class UntypedStorage:
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            memo[id(self)] = self.clone()
+            # Tensors over the same memory share the copy, too.
+            memo[id(self)] = type(self)._over(copy.deepcopy(self._bytes, memo))
         return memo[id(self)]
 
     def resize_(self, size):

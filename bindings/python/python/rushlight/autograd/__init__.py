@@ -130,6 +130,21 @@ class Variable(metaclass=_VariableMeta):
         return data.detach().requires_grad_(requires_grad) if requires_grad else data
 
 
+class _force_original_view_tracking:
+    """How views are made again after their base changes: always from sizes and strides here, so the mode is only remembered."""
+
+    _mode = False
+
+    def __init__(self, mode):
+        self._before, type(self)._mode = type(self)._mode, mode
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        type(self)._mode = self._before
+
+
 def _is_checkpoint_valid():
     """Whether activations may be checkpointed with reentrant backward passes: always True."""
     return True

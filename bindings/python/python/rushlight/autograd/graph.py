@@ -105,7 +105,7 @@ def get_gradient_edge(tensor):
 def register_multi_grad_hook(tensors, fn, *, mode="all"):
     """Calls ``fn`` with the gradients of all tensors when the last of them is ready, or with the first (``mode="any"``)."""
     if mode not in ("all", "any"):
-        raise ValueError(f"Expects mode to be one of ('all', 'any'), but got {mode!r}")
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     tensors = [t for t in tensors if t.requires_grad]
     if mode == "any":
         seen = []
