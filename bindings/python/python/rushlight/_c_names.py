@@ -1,6 +1,7 @@
 """Names of ``torch._C`` that public libraries read, added to the compiled module."""
 
 import enum
+import functools
 import sys
 import types
 
@@ -89,12 +90,27 @@ _NAMES.update(dict.fromkeys(
 ))
 
 
+@functools.lru_cache(None)
+def _autograd_internals():
+    from . import _autograd_internals
+
+    return _autograd_internals.modules()
+
+
 class _Module(types.ModuleType):
     """The compiled module; what needs a driver is looked up when it is read."""
 
     @property
     def _has_xpu(self):
         return self._accelerator_type() == "xpu"
+
+    @property
+    def _functions(self):
+        return _autograd_internals()["_functions"]
+
+    @property
+    def _autograd(self):
+        return _autograd_internals()["_autograd"]
 
 
 _C.__class__ = _Module
