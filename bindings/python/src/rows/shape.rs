@@ -322,7 +322,7 @@ rows! { ROWS:
     /// Inserts a dimension of size one.
     unsqueeze [Torch Method] "unsqueeze(Tensor input, int dim)" |input: &Tensor, dim: isize| input.unsqueeze(dim);
     /// Dimensions of size one repeated, without copying.
-    broadcast_to [Torch Method] "broadcast_to(Tensor input, int[1] size)" |input: &Tensor, shape: &[i64]| expand(input, shape);
+    broadcast_to [Torch Method] "broadcast_to(Tensor input, int... size)" |input: &Tensor, shape: &[i64]| expand(input, shape);
     /// Expanded to another tensor's size.
     expand_as [Method] "expand_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.expand_as(other);
     /// A part of one dimension.
