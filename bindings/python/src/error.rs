@@ -27,7 +27,7 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 8] = [
+const WORDS: [(&str, &str); 16] = [
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
@@ -35,6 +35,20 @@ const WORDS: [(&str, &str); 8] = [
     ("use mean_as", "pass dtype"),
     (".to(device)", ".to(device)"),
     ("LoadOptions::max_inflated", "max_inflated"),
+    ("sizes of tensors must match except in dimension", "Sizes of tensors must match except in dimension"),
+    ("than memory can address", "than memory can address: Storage size calculation overflowed"),
+    ("exceed the address space", "exceed the address space: Storage size calculation overflowed"),
+    ("eye: n must not be negative, got", "n must be greater or equal to 0, got"),
+    (
+        "tensor_split: expected at least a 1-dimensional tensor",
+        "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+    ),
+    ("chunk: expects", "chunk expects"),
+    ("baddbmm: self and mat2 must have the same dtype", "Input dtypes must be the same: self and mat2 must have the same dtype"),
+    (
+        "nanmean: not implemented for",
+        "nanmean(): expected input to have floating point or complex dtype but got",
+    ),
     (
         "addcdiv: integer division with addcdiv is not supported",
         "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2",
@@ -48,6 +62,9 @@ fn in_python(message: String) -> String {
         if message.contains(rust) {
             message = message.replace(rust, python);
         }
+    }
+    if message.contains("pool") {
+        message = message.replace(": expected ", ": Expected ");
     }
     match broadcast_mismatch(&message) {
         Some(words) => format!("{words} ({message})"),
