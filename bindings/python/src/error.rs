@@ -27,7 +27,7 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 16] = [
+const WORDS: [(&str, &str); 19] = [
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
@@ -44,6 +44,12 @@ const WORDS: [(&str, &str); 16] = [
         "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
     ),
     ("chunk: expects", "chunk expects"),
+    (": using a target size", ": Using a target size"),
+    ("pow: integers to negative integer powers are not allowed;", "Integers to negative integer powers are not allowed."),
+    (
+        "heaviside: expected tensors of one dtype,",
+        "heaviside is not yet implemented for tensors with different dtypes. Expected one dtype,",
+    ),
     ("baddbmm: self and mat2 must have the same dtype", "Input dtypes must be the same: self and mat2 must have the same dtype"),
     (
         "nanmean: not implemented for",

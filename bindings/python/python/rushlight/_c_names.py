@@ -47,6 +47,16 @@ def _push_on_torch_function_stack(mode):
     _C._set_function_modes(len(overrides._modes.stack))
 
 
+class _DisableFuncTorch:
+    """A context without transformations of functions: ``torch.func`` does not change how ops run."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return False
+
+
 def _get_cpu_capability():
     from .backends import cpu
 
@@ -62,6 +72,7 @@ _NAMES = {
     "_pop_torch_function_stack": _pop_torch_function_stack,
     "_push_on_torch_function_stack": _push_on_torch_function_stack,
     "_get_cpu_capability": _get_cpu_capability,
+    "_DisableFuncTorch": _DisableFuncTorch,
     "has_lapack": True,
     "has_spectral": True,
     "DisableTorchFunction": DisableTorchFunction,
