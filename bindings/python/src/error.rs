@@ -27,7 +27,7 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 19] = [
+const WORDS: [(&str, &str); 25] = [
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
@@ -44,6 +44,12 @@ const WORDS: [(&str, &str); 19] = [
         "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
     ),
     ("chunk: expects", "chunk expects"),
+    ("fliplr: input must be >= 2-d", "Input must be >= 2-d."),
+    ("flipud: input must be >= 1-d", "Input must be >= 1-d."),
+    ("unfold: size must not be negative, got -1", "size is -1 but must be >= 0"),
+    ("they must be as many", "movedim: Invalid source or destination dims: they must be as many"),
+    ("masked_select: expected a bool tensor for mask", "masked_select: expected BoolTensor for mask"),
+    ("nonzero(): Expected out tensor to have dtype int64", "nonzero(): Expected out tensor to have scalar type Long"),
     (": using a target size", ": Using a target size"),
     ("pow: integers to negative integer powers are not allowed;", "Integers to negative integer powers are not allowed."),
     (

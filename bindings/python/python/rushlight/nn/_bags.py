@@ -52,7 +52,10 @@ def embedding_bag(
         kept = indices != padding_idx
         indices, owner = indices[kept], owner[kept]
         scale = None if scale is None else scale[kept]
-    rows = _nn.embedding(indices, weight, None, None, 2.0, scale_grad_by_freq, sparse)
+    try:
+        rows = _nn.embedding(indices, weight, None, None, 2.0, scale_grad_by_freq, sparse)
+    except IndexError as error:
+        raise RuntimeError(f"embedding_bag: Expected idx >= 0 && idx < num_embeddings: {error}") from None
     if scale is not None:
         rows = rows * scale.unsqueeze(-1)
     empty = _torch.zeros((bags, weight.shape[1]), dtype=rows.dtype, device=rows.device)
@@ -75,7 +78,7 @@ def _owners(offsets, total: int, include_last_offset: bool, device):
     else:
         bounds = bounds + [total]
     if bounds[0] != 0:
-        raise ValueError(f"embedding_bag: the first offset has to be 0, where the first bag begins, got {bounds[0]}")
+        raise RuntimeError(f"embedding_bag: the first offset has to be 0, where the first bag begins, got {bounds[0]}")
     sizes = [end - start for start, end in zip(bounds, bounds[1:])]
     if any(size < 0 for size in sizes) or bounds[-1] > total:
         raise ValueError(f"embedding_bag: offsets must not decrease and lie within the {total} indices, got {offsets.tolist()}")
