@@ -190,7 +190,11 @@ impl PyDType {
 
     /// The complex dtype whose parts hold numbers of this dtype.
     fn to_complex(slf: &Bound<'_, Self>) -> PyResult<Py<PyDType>> {
-        object(slf.py(), slf.get().core()?.complex())
+        let dtype = slf.get().core()?;
+        if !dtype.is_float() && !dtype.is_complex() {
+            return Err(crate::error::runtime_error(format!("Unknown complex ScalarType for {}", scalar_type(dtype))));
+        }
+        object(slf.py(), dtype.complex())
     }
 }
 

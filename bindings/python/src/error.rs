@@ -27,7 +27,7 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 8] = [
+const WORDS: [(&str, &str); 25] = [
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
@@ -35,6 +35,32 @@ const WORDS: [(&str, &str); 8] = [
     ("use mean_as", "pass dtype"),
     (".to(device)", ".to(device)"),
     ("LoadOptions::max_inflated", "max_inflated"),
+    ("sizes of tensors must match except in dimension", "Sizes of tensors must match except in dimension"),
+    ("than memory can address", "than memory can address: Storage size calculation overflowed"),
+    ("exceed the address space", "exceed the address space: Storage size calculation overflowed"),
+    ("eye: n must not be negative, got", "n must be greater or equal to 0, got"),
+    (
+        "tensor_split: expected at least a 1-dimensional tensor",
+        "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+    ),
+    ("chunk: expects", "chunk expects"),
+    ("fliplr: input must be >= 2-d", "Input must be >= 2-d."),
+    ("flipud: input must be >= 1-d", "Input must be >= 1-d."),
+    ("unfold: size must not be negative, got -1", "size is -1 but must be >= 0"),
+    ("they must be as many", "movedim: Invalid source or destination dims: they must be as many"),
+    ("masked_select: expected a bool tensor for mask", "masked_select: expected BoolTensor for mask"),
+    ("nonzero(): Expected out tensor to have dtype int64", "nonzero(): Expected out tensor to have scalar type Long"),
+    (": using a target size", ": Using a target size"),
+    ("pow: integers to negative integer powers are not allowed;", "Integers to negative integer powers are not allowed."),
+    (
+        "heaviside: expected tensors of one dtype,",
+        "heaviside is not yet implemented for tensors with different dtypes. Expected one dtype,",
+    ),
+    ("baddbmm: self and mat2 must have the same dtype", "Input dtypes must be the same: self and mat2 must have the same dtype"),
+    (
+        "nanmean: not implemented for",
+        "nanmean(): expected input to have floating point or complex dtype but got",
+    ),
     (
         "addcdiv: integer division with addcdiv is not supported",
         "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2",
@@ -49,7 +75,28 @@ fn in_python(message: String) -> String {
             message = message.replace(rust, python);
         }
     }
-    message
+    if message.contains("pool") {
+        message = message.replace(": expected ", ": Expected ");
+    }
+    match broadcast_mismatch(&message) {
+        Some(words) => format!("{words} ({message})"),
+        None => message,
+    }
+}
+
+/// PyTorch's sentence for shapes that do not broadcast, which libraries look for.
+fn broadcast_mismatch(message: &str) -> Option<String> {
+    let (before, after) = message.split_once(" do not broadcast: size ")?;
+    let (_, shapes) = before.split_once("shapes ")?;
+    let ranks = shapes.split(" and ").map(|shape| if shape == "[]" { 0 } else { shape.split(',').count() });
+    let rank = ranks.max()?;
+    let (first, after) = after.split_once(" against ")?;
+    let (second, after) = after.split_once(" at dimension ")?;
+    let from_right: usize = after.split_once(" from the right")?.0.parse().ok()?;
+    let dimension = rank.checked_sub(from_right)?;
+    Some(format!(
+        "The size of tensor a ({first}) must match the size of tensor b ({second}) at non-singleton dimension {dimension}"
+    ))
 }
 
 /// The exception PyTorch would raise.

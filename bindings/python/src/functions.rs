@@ -101,7 +101,7 @@ fn _after_fork(child: bool) {
 /// Whether the memory of `empty` is filled with NaN, or with the largest integer.
 #[pyfunction]
 fn _fill_fresh_memory(fill: bool) {
-    crate::rows::fill_fresh_memory(fill);
+    crate::rows::create::fill_fresh_memory(fill);
 }
 
 #[pyfunction]

@@ -15,17 +15,21 @@ _COPIES = frozenset(
 #: Functions of ``torch.special``, by their names in ``torch``.
 _SPECIAL = {"i0": "i0", "igamma": "gammainc", "igammac": "gammaincc"}
 _METHODS = frozenset("clamp_max_ clamp_min_ index_put_ nonzero_static".split())
-_STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage ComplexFloatStorage ComplexDoubleStorage".split())
+_STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage ComplexFloatStorage ComplexDoubleStorage Storage".split())
 
 NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES, _SPECIAL) | {
     "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
-    "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
+    "_addmm_activation", "_int_mm", "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
 }
 
 
 def _copy(name):
-    def copied(input, *args, **kwargs):
+    def copied(input, *args, out=None, **kwargs):
         made = input if name == "alias" else getattr(input, name)(*args, **kwargs)
+        if out is not None:
+            for part, given in zip(made, out) if isinstance(made, (tuple, list)) else [(made, out)]:
+                given.resize_(part.shape).copy_(part)
+            return None if isinstance(made, (tuple, list)) else out
         return tuple(part.clone(memory_format=_C.contiguous_format) for part in made) if isinstance(made, (tuple, list)) else made.clone(memory_format=_C.contiguous_format)
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
@@ -51,11 +55,38 @@ def find(name):
         return getattr(storage, name)
     if name.endswith("_copy"):
         return _copy(name[:-5])
+    if name in ("_addmm_activation", "_int_mm"):
+        return globals()[name]
     if name == "GradScaler":
         from .amp import GradScaler
 
         return GradScaler
     return globals()[f"_{name}"]
+
+
+def _int_mm(input, mat2, *, out=None):
+    """The product of two matrices of 8-bit integers, in 32 bits."""
+    for name, given in (("self", input), ("mat2", mat2)):
+        if given.dim() != 2:
+            raise RuntimeError(f"Expected {name} to be of dimension 2 but got {given.dim()}")
+        if given.dtype not in ((_C.int8, _C.uint8) if name == "self" else (_C.int8,)):
+            raise RuntimeError(f"expected scalar type Char but found {given.dtype}")
+    made = _C._torch.mm(input.to(_C.int32), mat2.to(_C.int32))
+    if out is None:
+        return made
+    if out.dtype != _C.int32:
+        raise RuntimeError(f"Expected result dtype to be of type kInt but got {str(out.dtype)[6:]}")
+    for at in (0, 1):
+        if out.dim() != 2 or out.shape[at] != made.shape[at]:
+            raise RuntimeError(f"Expected result.size({at}) to be {made.shape[at]} but got {out.shape[at]}")
+    return out.copy_(made)
+
+
+def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out=None):
+    """``addmm`` followed by ReLU, or by GELU."""
+    made = _C._torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    made = _C._nn.gelu(made) if use_gelu else _C._torch.relu(made)
+    return made if out is None else out.resize_(made.shape).copy_(made)
 
 
 def _clear_autocast_cache():

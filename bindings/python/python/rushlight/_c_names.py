@@ -1,6 +1,7 @@
 """Names of ``torch._C`` that public libraries read, added to the compiled module."""
 
 import enum
+import functools
 import sys
 import types
 
@@ -46,6 +47,16 @@ def _push_on_torch_function_stack(mode):
     _C._set_function_modes(len(overrides._modes.stack))
 
 
+class _DisableFuncTorch:
+    """A context without transformations of functions: ``torch.func`` does not change how ops run."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return False
+
+
 def _get_cpu_capability():
     from .backends import cpu
 
@@ -61,6 +72,7 @@ _NAMES = {
     "_pop_torch_function_stack": _pop_torch_function_stack,
     "_push_on_torch_function_stack": _push_on_torch_function_stack,
     "_get_cpu_capability": _get_cpu_capability,
+    "_DisableFuncTorch": _DisableFuncTorch,
     "has_lapack": True,
     "has_spectral": True,
     "DisableTorchFunction": DisableTorchFunction,
@@ -89,12 +101,27 @@ _NAMES.update(dict.fromkeys(
 ))
 
 
+@functools.lru_cache(None)
+def _autograd_internals():
+    from . import _autograd_internals
+
+    return _autograd_internals.modules()
+
+
 class _Module(types.ModuleType):
     """The compiled module; what needs a driver is looked up when it is read."""
 
     @property
     def _has_xpu(self):
         return self._accelerator_type() == "xpu"
+
+    @property
+    def _functions(self):
+        return _autograd_internals()["_functions"]
+
+    @property
+    def _autograd(self):
+        return _autograd_internals()["_autograd"]
 
 
 _C.__class__ = _Module

@@ -61,6 +61,11 @@ def _foreach_norm(self, ord=2, dtype=None):
     return [_C._linalg.vector_norm(tensor, ord, dtype=dtype) for tensor in self]
 
 
+def _foreach_powsum(self, ord=2, dtype=None):
+    """The sum of the powers of the magnitudes of each tensor of a list."""
+    return [(tensor if dtype is None else tensor.to(dtype)).abs().pow(ord).sum() for tensor in self]
+
+
 def _foreach_max(self):
     """The largest element of each tensor of a list."""
     return [tensor.max() for tensor in self]

@@ -89,9 +89,14 @@ def broadcast_shapes(*shapes):
     out = [1] * rank
     for shape in shapes:
         for at, size in enumerate(shape, rank - len(shape)):
+            if size < 0:
+                raise ValueError(f"Attempting to broadcast a dimension with negative length! Got {size} in {shape}")
             if size != 1:
                 if out[at] not in (1, size):
-                    raise RuntimeError(f"Shape mismatch: objects cannot be broadcast to a single shape: {shapes}")
+                    raise RuntimeError(
+                        f"Shape mismatch: objects cannot be broadcast to a single shape: {shapes}; with size {size} in {shape}, expected shape should be "
+                        f"broadcastable to {out}"
+                    )
                 out[at] = size
     return Size(out)
 
@@ -541,6 +546,12 @@ class finfo:
             f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, dtype={self.dtype})"
         )
 
+    def __eq__(self, other):
+        return self.dtype == other.dtype if isinstance(other, finfo) else NotImplemented
+
+    def __hash__(self):
+        return hash(self.dtype)
+
 
 class iinfo:
     """Limits of an integer dtype."""
@@ -558,6 +569,12 @@ class iinfo:
 
     def __repr__(self):
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+    def __eq__(self, other):
+        return self.dtype == other.dtype if isinstance(other, iinfo) else NotImplemented
+
+    def __hash__(self):
+        return hash(self.dtype)
 
 
 # Data from elsewhere.

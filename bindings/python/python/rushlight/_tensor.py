@@ -109,6 +109,8 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 @_method
 def new(self, *args, **kwargs):
     """A tensor of this one's dtype and device: from sizes or data."""
+    if "size" in kwargs:
+        args = (*args, *kwargs.pop("size"))
     return Tensor(*args, dtype=self.dtype, **{"device": self.device, **kwargs})
 
 
@@ -119,6 +121,8 @@ def _transposed(self):
     return self.permute(tuple(range(self.dim() - 1, -1, -1)))
 
 
+Tensor.const_data_ptr = Tensor.mutable_data_ptr = Tensor.data_ptr
+Tensor.__rdiv__ = Tensor.__rtruediv__
 Tensor.T = property(_transposed, doc="Dimensions in reverse order.")
 
 

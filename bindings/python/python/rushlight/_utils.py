@@ -14,6 +14,14 @@ def _unflatten_dense_tensors(flat, tensors):
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
 
 
+def _maybe_view_chunk_cat(res, group_size, gather_dim):
+    """``cat(chunk(res, group_size), gather_dim)``; a view where the chunks lie in order."""
+    if gather_dim == 0:
+        return res
+    parts = res.unflatten(0, (group_size, -1)).movedim(0, gather_dim)
+    return parts.flatten(gather_dim, gather_dim + 1)
+
+
 def _element_size(dtype):
     """Bytes of an element."""
     return dtype.itemsize

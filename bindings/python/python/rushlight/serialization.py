@@ -286,7 +286,8 @@ def _guarded(map_location, encoding, read, source, *args):
     try:
         return _moved(read(source, *args), map_location)
     except (RuntimeError, NotImplementedError) as error:
-        if _safe:
+        # The reader in Rust has tensors only; storages by themselves are objects of Python.
+        if _safe or "the file holds a storage" in str(error):
             source = _bytes_of(source)
             if source.startswith(b"PK"):
                 return _unpickle(source, map_location, encoding, _SafeUnpickler)

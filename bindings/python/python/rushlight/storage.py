@@ -1,5 +1,7 @@
 """Storages: the memory of tensors."""
 
+import copy
+
 from . import _C
 
 _CLASSES = {
@@ -111,7 +113,8 @@ class UntypedStorage:
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            memo[id(self)] = self.clone()
+            # Tensors over the same memory share the copy, too.
+            memo[id(self)] = type(self)._over(copy.deepcopy(self._bytes, memo))
         return memo[id(self)]
 
     def resize_(self, size):
@@ -213,3 +216,17 @@ class TypedStorage(UntypedStorage):
 
 for _name, _dtype in _CLASSES.items():
     globals()[_name] = type(_name, (TypedStorage,), {"dtype": _dtype, "__module__": __name__, "__doc__": f"Elements of dtype {_dtype}."})
+
+
+def _dtype_to_storage_type_map():
+    """Names of the classes of storages, by dtype."""
+    return {dtype: name for name, dtype in _CLASSES.items()}
+
+
+def _storage_type_to_dtype_map():
+    """Dtypes, by the names of the classes of storages."""
+    return dict(_CLASSES)
+
+
+#: The class of storages of the default dtype.
+Storage = FloatStorage  # noqa: F821

@@ -433,6 +433,9 @@ fn with_planes(input: &Tensor, dims: usize) -> Result<()> {
 
 /// The output of an adaptive pooling over a number of dimensions, which the input must have.
 fn adaptive_size(input: &Tensor, output: &[i64], dims: usize) -> Result<OutputSize> {
+    if !input.dtype().is_float() {
+        return Err(Error::dtype(format!("adaptive pooling: not implemented for '{}'", input.dtype())));
+    }
     if dims > 1 && input.rank() <= dims {
         return Err(error::value(format!("Input dimension should be at least {}, not {}", dims + 1, input.rank())));
     }

@@ -3,7 +3,7 @@
 mod activation;
 mod arithmetic;
 mod compare;
-mod create;
+pub(crate) mod create;
 mod fft;
 mod index;
 mod integers;
@@ -15,8 +15,6 @@ mod recurrent;
 mod reduce;
 mod sampling;
 mod shape;
-
-pub use create::fill_fresh_memory;
 
 use crate::dispatch::Entry;
 

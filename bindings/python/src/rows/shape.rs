@@ -1,6 +1,5 @@
 //! Views, memory formats, joining and splitting.
 
-use crate::dtype::scalar_type;
 use crate::rows;
 use crate::value::{MemoryFormat, Out, Sizes, dims, size, sizes};
 use rushlight_core::{DType, Device, Error, Result};
@@ -209,7 +208,7 @@ fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
     let (shape, strides, offset) = if from == to {
         (shape, strides, offset)
     } else {
-        let what = format!("to view {} as {} (different element sizes)", scalar_type(input.dtype()), scalar_type(dtype));
+        let what = format!("to view {} as {dtype} (different element sizes)", input.dtype());
         let (Some(&last), Some(&stride)) = (shape.last(), strides.last()) else {
             return Err(Error::shape(format!("self.dim() cannot be 0 {what}")));
         };
@@ -322,7 +321,7 @@ rows! { ROWS:
     /// Inserts a dimension of size one.
     unsqueeze [Torch Method] "unsqueeze(Tensor input, int dim)" |input: &Tensor, dim: isize| input.unsqueeze(dim);
     /// Dimensions of size one repeated, without copying.
-    broadcast_to [Torch Method] "broadcast_to(Tensor input, int[1] size)" |input: &Tensor, shape: &[i64]| expand(input, shape);
+    broadcast_to [Torch Method] "broadcast_to(Tensor input, int... size)" |input: &Tensor, shape: &[i64]| expand(input, shape);
     /// Expanded to another tensor's size.
     expand_as [Method] "expand_as(Tensor self, Tensor other)" |input: &Tensor, other: &Tensor| input.expand_as(other);
     /// A part of one dimension.

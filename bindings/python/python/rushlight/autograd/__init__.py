@@ -135,11 +135,54 @@ class _VariableMeta(type):
         return isinstance(other, Tensor)
 
 
+class _Engine:
+    """The engine of backward passes, as far as programs call it."""
+
+    @staticmethod
+    def queue_callback(fn):
+        """Calls ``fn()`` at the end of the running backward pass."""
+        _C._queue_callback(fn)
+
+
 class Variable(metaclass=_VariableMeta):
     """The old name of ``Tensor``: a call gives the tensor."""
 
+    _execution_engine = _Engine()
+
     def __new__(cls, data, requires_grad=False, volatile=None):
         return data.detach().requires_grad_(requires_grad) if requires_grad else data
+
+
+def is_multithreading_enabled():
+    """Whether backward passes may use several threads."""
+    return grad_mode._multithreading.enabled
+
+
+def kineto_available():
+    """Whether the profiler writes traces: always True."""
+    return True
+
+
+def _calculate_shape(output, grad, is_grads_batched):
+    """The sizes of an output and of its gradient, without the batch."""
+    if _is_edge(output):
+        raise NotImplementedError("_calculate_shape: a gradient edge has no size; pass the tensor")
+    return output.shape, grad.shape[1:] if is_grads_batched else grad.shape
+
+
+class _force_original_view_tracking:
+    """How views are made again after their base changes: always from sizes and strides here, so the mode is only remembered."""
+
+    _mode = False
+
+    def __init__(self, mode):
+        self._before, type(self)._mode = type(self)._mode, mode
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        type(self)._mode = self._before
 
 
 def _is_checkpoint_valid():

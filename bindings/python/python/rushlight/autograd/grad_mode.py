@@ -1,5 +1,7 @@
 """Context managers that control recording. Each is also a decorator, as in PyTorch."""
 
+import threading
+
 from .. import _C
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
@@ -116,17 +118,25 @@ class inference_mode(_Decorating):
         _C._set_grad_enabled(grad)
 
 
+class _Multithreading(threading.local):
+    enabled = True
+
+
+_multithreading = _Multithreading()
+
+
 class set_multithreading_enabled(_Decorating):
-    """Accepted: the backward pass has one thread per call, and its ops use the pool's."""
+    """Remembered only: the backward pass has one thread per call, and its ops use the pool's."""
 
     def __init__(self, mode):
         self.mode = mode
+        self._before, _multithreading.enabled = _multithreading.enabled, mode
 
     def _again(self):
         return type(self)(self.mode)
 
     def __enter__(self):
-        pass
+        _multithreading.enabled = self.mode
 
     def __exit__(self, *exception):
-        pass
+        _multithreading.enabled = self._before

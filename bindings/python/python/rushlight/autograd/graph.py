@@ -73,14 +73,19 @@ class Node:
         return NotImplemented
 
 
+def _class_of(name):
+    """The class of nodes with a name."""
+    kind = _classes.get(name)
+    if kind is None:
+        kind = _classes[name] = type(name, (Node,), {"__slots__": (), "__module__": "torch.autograd"})
+    return kind
+
+
 def _node_of(handle):
     """The object of a node: the same one as long as someone holds it."""
     found = _nodes.get(handle.id)
     if found is None:
-        kind = _classes.get(handle.name)
-        if kind is None:
-            kind = _classes[handle.name] = type(handle.name, (Node,), {"__slots__": (), "__module__": "torch.autograd"})
-        found = object.__new__(kind)
+        found = object.__new__(_class_of(handle.name))
         found._node = handle
         _nodes[handle.id] = found
     return found
@@ -105,7 +110,7 @@ def get_gradient_edge(tensor):
 def register_multi_grad_hook(tensors, fn, *, mode="all"):
     """Calls ``fn`` with the gradients of all tensors when the last of them is ready, or with the first (``mode="any"``)."""
     if mode not in ("all", "any"):
-        raise ValueError(f"Expects mode to be one of ('all', 'any'), but got {mode!r}")
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     tensors = [t for t in tensors if t.requires_grad]
     if mode == "any":
         seen = []

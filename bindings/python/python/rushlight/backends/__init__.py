@@ -139,8 +139,8 @@ opt_einsum = _Settings("opt_einsum", enabled=False, strategy=None)
 cpu = _Cpu("cpu")
 cuda = _Cuda(
     "cuda",
-    matmul=_Matmul("cuda.matmul", allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True),
+    matmul=_Matmul("cuda.matmul", fp32_precision="none", allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True),
     flash_sdp_enabled=_yes, mem_efficient_sdp_enabled=_yes, math_sdp_enabled=_yes, cudnn_sdp_enabled=lambda: False,
     enable_flash_sdp=_accepted, enable_mem_efficient_sdp=_accepted, enable_math_sdp=_accepted, enable_cudnn_sdp=_accepted,
-    preferred_linalg_library=_accepted, sdp_kernel=_sdp_kernel,
+    preferred_linalg_library=_accepted, preferred_blas_library=_accepted, sdp_kernel=_sdp_kernel,
 )

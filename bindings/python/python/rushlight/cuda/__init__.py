@@ -62,6 +62,11 @@ def clock_rate(device=None):
     return int(_figure(device, 5, "clock_rate"))
 
 
+def is_tf32_supported(including_emulation=True):
+    """Whether the GPU multiplies in TF32: those of compute capability 8 and later."""
+    return is_available() and get_device_capability() >= (8, 0)  # noqa: F405
+
+
 def _lazy_call(callable, **kwargs):
     """Calls a function when the device is initialised, which it always is."""
     callable()

@@ -59,7 +59,10 @@ def embedding_bag(
     padding_idx = None if padding_idx is None else padding_idx % weight.shape[0]
     if max_norm is not None:
         _nn.embedding(input.reshape(-1), weight.detach(), None, max_norm, float(norm_type))
-    rows = embedding(input, weight, None, None, 2.0, scale_grad_by_freq, sparse)
+    try:
+        rows = embedding(input, weight, None, None, 2.0, scale_grad_by_freq, sparse)
+    except IndexError as error:
+        raise RuntimeError(f"embedding_bag: Expected idx >= 0 && idx < num_embeddings: {error}") from None
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     kept = None if padding_idx is None else input != padding_idx
@@ -113,7 +116,7 @@ def _owners(offsets, total: int, include_last_offset: bool, device):
     else:
         bounds = bounds + [total]
     if bounds[0] != 0:
-        raise ValueError(f"embedding_bag: the first offset has to be 0, where the first bag begins, got {bounds[0]}")
+        raise RuntimeError(f"embedding_bag: the first offset has to be 0, where the first bag begins, got {bounds[0]}")
     sizes = [end - start for start, end in zip(bounds, bounds[1:])]
     if any(size < 0 for size in sizes) or bounds[-1] > total:
         raise ValueError(f"embedding_bag: offsets must not decrease and lie within the {total} indices, got {offsets.tolist()}")

@@ -1,5 +1,7 @@
 """``torch.nn.functional``: the functions behind layers. Most are rows of the compiled op table."""
 
+import warnings
+
 from .. import _C
 from ._attention import multi_head_attention_forward  # noqa: F401
 from ._bags import embedding, embedding_bag  # noqa: F401
@@ -27,6 +29,14 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     return {"none": lambda: loss, "mean": loss.mean, "sum": loss.sum}[reduction]()
 
 
+def _corners(call):
+    warnings.warn(
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old behavior "
+        f"is desired. See the documentation of {call} for details.",
+        stacklevel=3,
+    )
+
+
 def affine_grid(theta, size, align_corners=None):
     """The sampling grid of affine maps for an output of the given size: ``[batch, 2, 3]`` for images, ``[batch, 3, 4]`` for volumes."""
     if not theta.is_floating_point():
@@ -40,6 +50,8 @@ def affine_grid(theta, size, align_corners=None):
         raise ValueError(f"Expected a batch of {d}D affine matrices of shape Nx{d}x{d + 1} for size {list(size)}. Got {theta.shape}.")
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    if align_corners is None:
+        _corners("affine_grid")
     return _nn._affine_grid(theta, list(size), bool(align_corners))
 
 
@@ -51,6 +63,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         raise ValueError(
             f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
         )
+    if align_corners is None:
+        _corners("grid_sample")
     return _nn._grid_sample(input, grid, mode, padding_mode, bool(align_corners))
 
 
@@ -94,7 +108,6 @@ def linear_cross_entropy(
         if input.dim() == 2 and not inner and reduction in ("none", "mean", "sum") and not (target.is_floating_point() and target.requires_grad):
             kept = -100 if ignore_index is None else ignore_index
             return in_portions(options, input, linear_weight, target, linear_bias, weight, reduction, kept, label_smoothing)
-        import warnings
 
         warnings.warn("linear_cross_entropy: this input is not processed in chunks: all logits are computed at once", stacklevel=2)
     logits = linear(input, linear_weight.reshape(-1, features), linear_bias).reshape(shape)

@@ -261,7 +261,10 @@ class Optimizer:
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
-            raise ValueError("all optimizer param groups should be with/without names")
+            named = "with" if "param_names" in param_group else "without"
+            raise ValueError(
+                f"all optimizer param groups should be with/without names. cannot add param group {named} names to the optimizer"
+            )
         self.param_groups.append(param_group)
 
 

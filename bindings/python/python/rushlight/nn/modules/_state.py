@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 
@@ -193,13 +194,19 @@ class StateMethods:
                 param.materialize(given.shape)
         elif is_lazy(given):
             return f'While copying the parameter named "{key}", the tensor from the checkpoint has no size yet'
-        elif param.dim() == 0 and given.dim() == 1:
+        elif param.dim() == 0 and given.dim() == 1 and given.shape[0] == 1:
             # Files of old versions store scalars as vectors of one element.
             given = given[0]
         if not is_lazy(param) and given.shape != param.shape:
             return (
                 f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
                 f"the shape in current model is {param.shape}."
+            )
+        if param.is_meta and not given.is_meta and not assign:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a no-op. (Did you mean to "
+                "pass `assign=True` to assign items in the state dictionary to their corresponding key in the module instead of copying them in place?)",
+                stacklevel=2,
             )
         try:
             if assign:

@@ -19,6 +19,10 @@ class _InstanceNorm(_NormBase):
 
     _dims = 1
 
+    def _get_no_batch_dim(self):
+        """Dimensions of an input without a batch."""
+        return self._dims + 1
+
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False, track_running_stats: bool = False,
         device=None, dtype=None, *, bias: bool = True,

@@ -192,7 +192,7 @@ class Module(ConversionMethods, StateMethods):
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a tensor that is state but not a parameter; part of ``state_dict`` if it is persistent."""
         self._check_name(name, "buffer", "_buffers")
-        if tensor is not None and not isinstance(tensor, Tensor):
+        if tensor is not None and not isinstance(tensor, Tensor) and not hasattr(tensor, "__torch_function__"):
             raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
         self._buffers[name] = tensor
         if persistent:

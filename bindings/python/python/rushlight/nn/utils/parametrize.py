@@ -73,6 +73,11 @@ class ParametrizationList(ModuleList):
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
                     f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}"
                 )
+            if original.device != new.device:
+                raise ValueError(
+                    "When `right_inverse` outputs one tensor, it may not change the device.\n"
+                    f"original.device: {original.device}\nright_inverse(original).device: {new.device}"
+                )
             recording = _C._set_grad_enabled(False)
             try:
                 # The parameter stays the same object, so optimizers keep it.
@@ -194,6 +199,8 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
         if not known.unsafe:
             before = getattr(module, tensor_name)
             made = parametrization(before)
+            if not isinstance(made, Tensor):
+                raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
             if made.shape != before.shape or made.dtype != before.dtype:
                 raise ValueError(
                     "Registering a parametrization may not change the shape or the dtype of the tensor, unless the `unsafe` flag is enabled."

@@ -1,5 +1,6 @@
 """Learning-rate schedules: ``torch.optim.lr_scheduler``."""
 
+from ._base import EPOCH_WARNING as EPOCH_DEPRECATION_WARNING  # noqa: F401
 from ._base import LRScheduler
 from ._composed import ChainedScheduler, SequentialLR
 from ._cycle import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR

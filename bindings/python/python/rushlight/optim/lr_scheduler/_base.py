@@ -95,7 +95,7 @@ class LRScheduler:
         if self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first learning rate of the schedule is never used so. "
-                "Call `optimizer.step()` first.",
+                "Call `optimizer.step()` first. See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                 UserWarning, stacklevel=2,
             )
         self._step_count += 1

@@ -47,6 +47,12 @@ class LambdaLR(_ByFunction):
 class MultiplicativeLR(_ByFunction):
     """The last learning rate times a function of the epoch."""
 
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        for function in lr_lambda if isinstance(lr_lambda, (list, tuple)) else [lr_lambda]:
+            if not callable(function):
+                raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
+        super().__init__(optimizer, lr_lambda, last_epoch)
+
     def get_lr(self):
         self._check_get_lr()
         if self._is_initial:
