@@ -64,6 +64,9 @@ globals().update({_name: _function for _name, _function in vars(_C._torch).items
 from . import _tensor  # noqa: E402,F401  (gives Tensor the methods written in Python)
 from ._functions import *  # noqa: E402,F401,F403
 from ._functions import _missing  # noqa: E402
+from ._complex_names import TORCH as _TORCH  # noqa: E402
+
+globals().update(_TORCH)
 from ._strided import *  # noqa: E402,F401,F403
 from ._spectral import istft, stft  # noqa: E402,F401
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
