@@ -84,7 +84,7 @@ _C._plain_types([Size])
 
 
 def install():
-    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package."""
+    """From now on ``import torch``, ``torchvision``, ``torchaudio`` and ``intel_extension_for_pytorch`` give this package."""
     from ._install import install
 
     install()
@@ -109,7 +109,7 @@ _LAZY = {
 
 #: Packages that are imported on first use.
 _PACKAGES = frozenset(
-    "__config__ _dynamo _inductor _ops _tensor_str _utils accelerator amp autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg mps "
+    "__config__ _dynamo _inductor _ops _tensor_str _utils accelerator amp audio autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg mps "
     "multiprocessing nn numa onnx optim overrides profiler quasirandom random return_types serialization signal sparse special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 
