@@ -64,6 +64,9 @@ globals().update({_name: _function for _name, _function in vars(_C._torch).items
 from . import _tensor  # noqa: E402,F401  (gives Tensor the methods written in Python)
 from ._functions import *  # noqa: E402,F401,F403
 from ._functions import _missing  # noqa: E402
+from ._complex_names import TORCH as _TORCH  # noqa: E402
+
+globals().update(_TORCH)
 from ._strided import *  # noqa: E402,F401,F403
 from ._spectral import istft, stft  # noqa: E402,F401
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
@@ -81,7 +84,7 @@ _C._plain_types([Size])
 
 
 def install():
-    """From now on ``import torch``, ``torchvision`` and ``intel_extension_for_pytorch`` give this package."""
+    """From now on ``import torch``, ``torchvision``, ``torchaudio`` and ``intel_extension_for_pytorch`` give this package."""
     from ._install import install
 
     install()
@@ -106,7 +109,7 @@ _LAZY = {
 
 #: Packages that are imported on first use.
 _PACKAGES = frozenset(
-    "__config__ __future__ _dynamo _inductor _ops _tensor_str _utils _utils_internal accelerator amp autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg mps "
+    "__config__ __future__ _dynamo _inductor _ops _tensor_str _utils _utils_internal accelerator amp audio autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg mps "
     "multiprocessing nn numa onnx optim overrides profiler quasirandom random return_types serialization signal sparse special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 

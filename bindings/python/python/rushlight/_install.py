@@ -13,7 +13,8 @@ from . import _public as _absent_names
 
 #: Top-level names and the packages that serve them.
 _ROOTS = {
-    "torch": "rushlight", "torchvision": "rushlight.vision", "intel_extension_for_pytorch": "rushlight._ipex",
+    "torch": "rushlight", "torchvision": "rushlight.vision", "torchaudio": "rushlight.audio",
+    "intel_extension_for_pytorch": "rushlight._ipex",
     "oneccl_bindings_for_pytorch": "rushlight._oneccl", "horovod": "rushlight._horovod",
     "deepspeed": "rushlight._deepspeed",
 }
@@ -177,7 +178,7 @@ def stand_in(name):
 
 
 def install(children=True):
-    """From now on ``import torch``, ``torchvision``, ``intel_extension_for_pytorch``, ``oneccl_bindings_for_pytorch``, ``horovod`` and ``deepspeed``
+    """From now on ``import torch``, ``torchvision``, ``torchaudio``, ``intel_extension_for_pytorch``, ``oneccl_bindings_for_pytorch``, ``horovod`` and ``deepspeed``
     give this package, whether or not they are installed; in Python programs started from this one, too."""
     if _finder not in sys.meta_path:
         taken = [name for name in ("torch", "torchvision") if name in sys.modules and sys.modules[name] is not sys.modules.get(_ROOTS[name])]

@@ -1,16 +1,16 @@
 """The largest singular values and principal components of large matrices."""
 
-from . import _C
+from . import _C, linalg
 
 __all__ = ["pca_lowrank", "svd_lowrank"]
 
 
 def _basis(a, columns, steps):
     """Orthonormal columns whose span holds most of a matrix's, by repeated products with random vectors."""
-    q = _C._linalg.qr(a @ _C._torch.randn([a.shape[-1], columns], dtype=a.dtype, device=a.device))[0]
+    q = linalg.qr(a @ _C._torch.randn([a.shape[-1], columns], dtype=a.dtype, device=a.device))[0]
     for _ in range(steps):
-        q = _C._linalg.qr(a.mT @ q)[0]
-        q = _C._linalg.qr(a @ q)[0]
+        q = linalg.qr(a.mH @ q)[0]
+        q = linalg.qr(a @ q)[0]
     return q
 
 
@@ -19,10 +19,10 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     a = A if M is None else A - M
     columns = min(6 if q is None else q, *a.shape[-2:])
     turned = a.shape[-2] < a.shape[-1]
-    a = a.mT if turned else a
+    a = a.mH if turned else a
     basis = _basis(a, columns, niter)
-    u, s, vh = _C._linalg.svd(basis.mT @ a, full_matrices=False)
-    u, v = basis @ u, vh.mT
+    u, s, vh = linalg.svd(basis.mH @ a, full_matrices=False)
+    u, v = basis @ u, vh.mH
     return (v, s, u) if turned else (u, s, v)
 
 

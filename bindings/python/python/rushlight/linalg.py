@@ -3,7 +3,10 @@
 from . import _C
 from ._C import LinAlgError  # noqa: F401
 
+from ._complex_names import LINALG as _COMPLEX
+
 globals().update({name: f for name, f in vars(_C._linalg).items() if not name.startswith("__")})
+globals().update(_COMPLEX)
 
 
 def _checked(function, name, fields, shape):
@@ -30,7 +33,7 @@ def _checked(function, name, fields, shape):
 
 
 inv_ex = _checked(_C._linalg.inv, "inv_ex", "inverse info", lambda A: A.shape)
-cholesky_ex = _checked(_C._linalg.cholesky, "cholesky_ex", "L info", lambda A, *upper: A.shape)
+cholesky_ex = _checked(_COMPLEX["cholesky"], "cholesky_ex", "L info", lambda A, *upper: A.shape)
 solve_ex = _checked(_C._linalg.solve, "solve_ex", "result info", lambda A, B: B.shape)
 
 
@@ -39,11 +42,11 @@ def cond(A, p=None):
     if A.dim() >= 2 and A.numel() == 0 and (not isinstance(p, str) or A.shape[-1] == A.shape[-2]):
         return A.new_zeros(A.shape[:-2])
     if p is None or p in (2, -2):
-        values = _C._linalg.svdvals(A)
+        values = _COMPLEX["svdvals"](A)
         large, small = values.amax(-1), values.amin(-1)
         return small / large if p == -2 else large / small
     inverse, info = inv_ex(A)
-    found = _C._linalg.matrix_norm(A, p) * _C._linalg.matrix_norm(inverse, p)
+    found = _COMPLEX["matrix_norm"](A, p) * _COMPLEX["matrix_norm"](inverse, p)
     # A matrix without an inverse has an infinite condition number.
     return found.masked_fill(info != 0, float("inf"))
 
@@ -54,14 +57,14 @@ def polar(A):
 
     if A.shape[-2] < A.shape[-1]:
         raise RuntimeError(f"linalg.polar: expected at least as many rows as columns, got shape {tuple(A.shape)}")
-    U, S, Vh = _C._linalg.svd(A, full_matrices=False)
-    return of("polar", "U H")((U @ Vh, (Vh.mT * S.unsqueeze(-2)) @ Vh))
+    U, S, Vh = _COMPLEX["svd"](A, full_matrices=False)
+    return of("polar", "U H")((U @ Vh, (Vh.mH * S.unsqueeze(-2)) @ Vh))
 
 
 def matrix_sqrth(A):
     """The square root of symmetric positive-definite matrices, of which the lower triangle is read."""
-    values, vectors = _C._linalg.eigh(A)
-    return (vectors * values.sqrt().unsqueeze(-2)) @ vectors.mT
+    values, vectors = _COMPLEX["eigh"](A)
+    return (vectors * values.sqrt().unsqueeze(-2)) @ vectors.mH
 
 
 def householder_product(A, tau):
@@ -77,7 +80,7 @@ def householder_product(A, tau):
     out = _C._torch.eye(rows, columns, dtype=A.dtype, device=A.device).expand(A.shape)
     for i in reversed(range(count)):
         v = vectors[..., i : i + 1]
-        out = out - tau[..., i, None, None] * v @ (v.mT @ out)
+        out = out - tau[..., i, None, None] * v @ (v.mH @ out)
     # LAPACK's order.
     return out.mT.contiguous().mT
 
@@ -99,6 +102,11 @@ def tensorsolve(A, B, dims=None):
 
 
 def __getattr__(name):
+    if name in ("eig", "eigvals"):
+        from . import _complex_linalg
+
+        globals()[name] = found = getattr(_complex_linalg, name)
+        return found
     from ._functions import _missing
 
     return _missing(__name__, name)
