@@ -200,7 +200,7 @@ fn save() -> Result<Case> {
 /// Loads a file and reads every value once.
 fn load() -> Result<Case> {
     let file = Scratch(scratch());
-    io::save(&weights()?.into(), &file.0)?;
+    io::save(weights()?, &file.0)?;
     Ok(Box::new(move || {
         for (_, t) in io::load(&file.0)?.to_state_dict()? {
             t.sum(..)?;

@@ -17,7 +17,7 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from common import JOBS  # noqa: E402
 
-for _file in ("models", "others"):
+for _file in ("models", "others", "blocks", "mathematics", "tools"):
     if (pathlib.Path(__file__).parent / f"{_file}.py").exists():
         importlib.import_module(_file)
 

@@ -30,7 +30,13 @@ struct Foreign {
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 enum Number {
     Float,
-    Quantised { signed: bool },
+    Quantised {
+        signed: bool,
+    },
+    /// Integers of less than a byte.
+    Bits {
+        signed: bool,
+    },
 }
 
 macro_rules! foreign {
@@ -44,6 +50,22 @@ foreign! {
     "qint8" 1 Number::Quantised { signed: true };
     "quint8" 1 Number::Quantised { signed: false };
     "qint32" 4 Number::Quantised { signed: true };
+    "quint4x2" 1 Number::Quantised { signed: false };
+    "quint2x4" 1 Number::Quantised { signed: false };
+    "int1" 1 Number::Bits { signed: true };
+    "int2" 1 Number::Bits { signed: true };
+    "int3" 1 Number::Bits { signed: true };
+    "int4" 1 Number::Bits { signed: true };
+    "int5" 1 Number::Bits { signed: true };
+    "int6" 1 Number::Bits { signed: true };
+    "int7" 1 Number::Bits { signed: true };
+    "uint1" 1 Number::Bits { signed: false };
+    "uint2" 1 Number::Bits { signed: false };
+    "uint3" 1 Number::Bits { signed: false };
+    "uint4" 1 Number::Bits { signed: false };
+    "uint5" 1 Number::Bits { signed: false };
+    "uint6" 1 Number::Bits { signed: false };
+    "uint7" 1 Number::Bits { signed: false };
 }
 
 /// Shorter names of complex dtypes.
@@ -62,6 +84,12 @@ impl PyDType {
                     )
                 }
                 Number::Quantised { .. } => format!("torch.{}: quantised tensors are not supported", f.name),
+                Number::Bits { .. } => {
+                    format!(
+                        "torch.{}: integers of less than a byte are not supported; use torch.int8 or torch.uint8",
+                        f.name
+                    )
+                }
             })),
         }
     }
@@ -176,7 +204,9 @@ impl PyDType {
     fn is_signed(&self) -> bool {
         match self.0 {
             Known::Core(dtype) => is_signed(dtype),
-            Known::Foreign(f) => !matches!(f.kind, Number::Quantised { signed: false }),
+            Known::Foreign(f) => {
+                !matches!(f.kind, Number::Quantised { signed: false } | Number::Bits { signed: false })
+            }
         }
     }
 

@@ -57,7 +57,7 @@ from ._C import (  # noqa: F401
     uint8,
 )
 from ._size import Size
-from ._version import __version__
+from .torch_version import __version__
 
 globals().update({_name: _function for _name, _function in vars(_C._torch).items() if not _name.startswith("_")})
 

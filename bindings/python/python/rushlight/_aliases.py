@@ -18,8 +18,8 @@ _METHODS = frozenset("clamp_max_ clamp_min_ index_put_ nonzero_static".split())
 _STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage ComplexFloatStorage ComplexDoubleStorage Storage".split())
 
 NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES, _SPECIAL) | {
-    "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
-    "_addmm_activation", "_int_mm", "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
+    "DeviceObjType", "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
+    "_addmm_activation", "_int_mm", "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "lobpcg", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
 }
 
 
@@ -61,6 +61,11 @@ def find(name):
         from .amp import GradScaler
 
         return GradScaler
+    if name == "DeviceObjType":
+        from ._absent import absent_class
+
+        # Programs name it in annotations.
+        return absent_class("torch.DeviceObjType", "it is a type of TorchScript's compiler; torch.device is the class of devices")
     return globals()[f"_{name}"]
 
 
@@ -165,3 +170,24 @@ def _spmm(input, mat2):
 
 
 _has_lapack, _has_openmp, _has_mkl, _has_spectral = True, True, False, False
+
+
+def _lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None, method=None, tracker=None, ortho_iparams=None, ortho_fparams=None, ortho_bparams=None):
+    """The ``k`` greatest (or smallest) eigenvalues of a symmetric matrix, or of the pair with ``B``, and their vectors.
+
+    They are computed exactly, from all of them: options of the iteration (``iK``, ``niter``, ``tol``, ``method``) change nothing.
+    """
+    if tracker is not None:
+        raise NotImplementedError("lobpcg: there is no iteration that a tracker could follow; the eigenvalues are computed at once")
+    k = k if k is not None else X.shape[-1] if X is not None else 1
+    k = k if n is None else min(k, n)
+    linalg = _C._linalg
+    if B is not None:
+        factor = linalg.cholesky(B)
+        A = linalg.solve_triangular(factor, linalg.solve_triangular(factor, A, upper=False).transpose(-2, -1), upper=False)
+    values, vectors = linalg.eigh(A)
+    if B is not None:
+        vectors = linalg.solve_triangular(factor.transpose(-2, -1), vectors, upper=True)
+    if largest is None or largest:
+        values, vectors = values.flip(-1), vectors.flip(-1)
+    return values[..., :k], vectors[..., :k]

@@ -47,6 +47,9 @@ class ShimError(RuntimeError):
 #: Scripts by the distribution that brings them, with their entry points.
 SCRIPTS = {"torch": {"torchrun": "rushlight.run:main"}}
 
+#: Further modules of a distribution.
+MODULES = {"torch": ("functorch",)}
+
 _SCRIPT = """#!{python}
 import sys
 
@@ -80,6 +83,9 @@ def files(name, requires=True, scripts=None):
         f"{_info(name)}/INSTALLER": "rushlight\n",
         f"{_info(name)}/top_level.txt": f"{name}\n",
     }
+    for more in MODULES.get(name, ()):
+        found[f"{more}/__init__.py"] = _MODULE.format(**{**told, "name": more})
+        found[f"{_info(name)}/top_level.txt"] += f"{more}\n"
     if name in SCRIPTS:
         lines = [f"{script} = {entry}" for script, entry in SCRIPTS[name].items()]
         found[f"{_info(name)}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""])

@@ -123,3 +123,14 @@ def list(github, force_reload=False, skip_validation=False, trust_repo=None, ver
 def help(github, model, force_reload=False, skip_validation=False, trust_repo=None):
     """The docstring of such a function."""
     return _entry(_hubconf(_folder(github, "local" if os.path.isdir(github) else "github")), model).__doc__
+
+
+def __getattr__(name):
+    if name == "tqdm":
+        # Libraries import it from here.
+        from tqdm import tqdm
+
+        return tqdm
+    from ._functions import _missing
+
+    return _missing("torch.hub", name)

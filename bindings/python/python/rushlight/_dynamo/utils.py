@@ -1,6 +1,8 @@
 """Names of a compiler that does not exist here, for libraries that ask about it."""
 
 import contextlib
+import functools
+import warnings
 from collections import Counter, defaultdict
 
 #: Statistics of compilations: there are none.
@@ -26,6 +28,12 @@ def is_namedtuple(obj):
 def is_namedtuple_cls(cls):
     """Whether a class is one of named tuples."""
     return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make")
+
+
+@functools.lru_cache(None)
+def warn_once(msg, stacklevel=1):
+    """A warning that is given once."""
+    warnings.warn(msg, stacklevel=stacklevel + 1)
 
 
 def __getattr__(name):

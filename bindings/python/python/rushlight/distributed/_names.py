@@ -30,7 +30,7 @@ MODULES = {
     "fsdp.sharded_grad_scaler": "ShardedGradScaler",
     "nn": "RemoteModule",
     "nn.functional": "all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter",
-    "rpc": "PyRRef RRef TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
+    "rpc": "PyRRef RRef TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc is_available remote rpc_async rpc_sync shutdown",
     "tensor.experimental": "context_parallel implicit_replication local_map register_sharding",
     "tensor.experimental._attention": "context_parallel set_rotate_method",
 }

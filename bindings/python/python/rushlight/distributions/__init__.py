@@ -18,7 +18,7 @@ _LAZY = {
     "_discrete": "Binomial Geometric NegativeBinomial OneHotCategorical OneHotCategoricalStraightThrough Poisson",
     "_implicit": "_Dirichlet_backward _dirichlet_grad _sample_dirichlet _standard_gamma _standard_gamma_grad",
     "_gamma": "Beta Chi2 Dirichlet FisherSnedecor Gamma InverseGamma",
-    "_multivariate": "ExpRelaxedCategorical LKJCholesky LogisticNormal LowRankMultivariateNormal MixtureSameFamily Multinomial MultivariateNormal "
+    "_multivariate": "_batch_mahalanobis _batch_mv _precision_to_scale_tril ExpRelaxedCategorical LKJCholesky LogisticNormal LowRankMultivariateNormal MixtureSameFamily Multinomial MultivariateNormal "
     "RelaxedOneHotCategorical Wishart",
     "_relaxed": "ContinuousBernoulli LogitRelaxedBernoulli RelaxedBernoulli",
     "transformed_distribution": "TransformedDistribution",
@@ -581,3 +581,7 @@ def _place(name, names):
 
 for _module, _names in _MODULES.items():
     _place(_module, _names)
+
+# Libraries walk this module's dictionary (pyro makes a class of each distribution): nothing waits for its first use.
+for _name in _PLACES:
+    globals()[_name] = __getattr__(_name)

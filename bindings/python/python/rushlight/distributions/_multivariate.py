@@ -11,6 +11,22 @@ from .transforms import ExpTransform, StickBreakingTransform
 from .utils import _standard_normal, broadcast_all, clamp_probs
 
 
+def _batch_mv(bmat, bvec):
+    """Products of matrices and vectors."""
+    return (bmat @ bvec.unsqueeze(-1)).squeeze(-1)
+
+
+def _batch_mahalanobis(bL, bx):
+    """Squared lengths of vectors after the inverses of lower triangular factors."""
+    return _C._linalg.solve_triangular(bL, bx.unsqueeze(-1), upper=False).squeeze(-1).square().sum(-1)
+
+
+def _precision_to_scale_tril(P):
+    """The lower factor of the inverse of a positive definite matrix."""
+    factor = _C._linalg.cholesky(P.flip(-2, -1)).flip(-2, -1).transpose(-2, -1)
+    return _C._linalg.solve_triangular(factor, _C._torch.eye(P.shape[-1], dtype=P.dtype, device=P.device), upper=False)
+
+
 class MultivariateNormal(Distribution):
     """Normal vectors with a mean and a covariance, or the inverse or a triangular factor of that."""
 

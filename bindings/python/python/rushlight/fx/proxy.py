@@ -153,6 +153,9 @@ class Proxy:
             raise RuntimeError(f"Found multiple different tracers {list(tracers)} while trying to trace operations {orig_method}")
         tracer = next(iter(tracers))
         name = getattr(orig_method, "__name__", "")
+        if name == "einsum" and len(args) == 2 and isinstance(args[1], (list, tuple)):
+            # As PyTorch passes them: one by one.
+            args = (args[0], *args[1])
         if getattr(Tensor, name, None) is orig_method:
             return tracer.create_proxy("call_method", name, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs)

@@ -221,7 +221,8 @@ class Optimizer:
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    p.grad.detach_().zero_()
+                    # A view that nothing has recorded cannot be detached, and need not be.
+                    (p.grad if p.grad.grad_fn is None else p.grad.detach_()).requires_grad_(False).zero_()
 
     def step(self, closure=None):
         """Updates the parameters by their gradients. ``closure`` recomputes the loss and its gradients."""
@@ -329,8 +330,34 @@ class _ByFormula(Optimizer):
                 _C._set_grad_enabled(before)
         elif not self._skipped_by_scaler():
             self._sparse_steps()
-            _C._optim_step(self._formula, self.param_groups, self.state, self)
+            if any(p.is_complex() for group in self.param_groups for p in group["params"]):
+                self._step_by_parts()
+            else:
+                _C._optim_step(self._formula, self.param_groups, self.state, self)
         return loss
+
+    def _step_by_parts(self):
+        """A step that treats complex parameters as pairs of reals, as PyTorch does; their state stays complex."""
+        real, whole = _C._torch.view_as_real, _C._torch.view_as_complex
+        state, groups, pairs = type(self.state)(self.state.default_factory, self.state), [], []
+        for group in self.param_groups:
+            parameters = []
+            for p in group["params"]:
+                if p.is_complex():
+                    parts = real(p.detach())
+                    parts.grad = None if p.grad is None else real(p.grad)
+                    if p in state:
+                        state[parts] = {k: real(v) if isinstance(v, Tensor) and v.is_complex() else v for k, v in state.pop(p).items()}
+                    pairs.append((p, parts))
+                    p = parts
+                parameters.append(p)
+            groups.append({**group, "params": parameters})
+        _C._optim_step(self._formula, groups, state, self)
+        for p, parts in pairs:
+            if parts in state:
+                state[p] = {k: whole(v) if isinstance(v, Tensor) and v.shape == parts.shape else v for k, v in state.pop(parts).items()}
+        self.state.clear()
+        self.state.update(state)
 
     def _sparse_steps(self):
         """Updates parameters with sparse gradients, by the class's ``_sparse_step(group, parameter, gradient)``. The engine's pass leaves them out."""
@@ -370,8 +397,21 @@ class _ByFormula(Optimizer):
     def _is_special(self):
         """Whether a step is more than one pass over the parameters."""
         return (
-            self.defaults.get("differentiable") or "found_inf" in self.__dict__ or "grad_scale" in self.__dict__ or _sparse_gradients() is not None
+            self.defaults.get("differentiable")
+            or "found_inf" in self.__dict__
+            or "grad_scale" in self.__dict__
+            or _sparse_gradients() is not None
+            or self._has_complex
         )
+
+    @property
+    def _has_complex(self):
+        groups = self.param_groups
+        # Looked at again when the groups change: parameters are replaced, not changed in kind.
+        key = (len(groups), sum(len(g["params"]) for g in groups))
+        if self.__dict__.get("_complex_of", (None,))[0] != key:
+            self.__dict__["_complex_of"] = key, any(p.is_complex() for g in groups for p in g["params"])
+        return self.__dict__["_complex_of"][1]
 
     step.hooked = True
 

@@ -5,6 +5,7 @@ from functools import partial
 
 from ... import _C, nn
 from ...autograd.grad_mode import no_grad
+from ...functional import meshgrid
 from ..ops.misc import MLP, Permute
 from ..ops.stochastic_depth import StochasticDepth
 from ._api import builders
@@ -124,7 +125,7 @@ class ShiftedWindowAttention(nn.Module):
 
     def define_relative_position_index(self):
         height, width = self.window_size
-        row, column = (t.flatten() for t in _torch.meshgrid(_torch.arange(height), _torch.arange(width), indexing="ij"))
+        row, column = (t.flatten() for t in meshgrid(_torch.arange(height), _torch.arange(width), indexing="ij"))
         rows, columns = row[:, None] - row[None] + height - 1, column[:, None] - column[None] + width - 1
         self.register_buffer("relative_position_index", (rows * (2 * width - 1) + columns).flatten())
 
@@ -156,7 +157,7 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
     def define_relative_position_bias_table(self):
         height, width = self.window_size
         steps = [_torch.arange(-(n - 1), n, dtype=_C.float32) / (n - 1) * 8 for n in (height, width)]
-        table = _torch.stack(_torch.meshgrid(*steps, indexing="ij"), -1).unsqueeze(0)
+        table = _torch.stack(meshgrid(*steps, indexing="ij"), -1).unsqueeze(0)
         self.register_buffer("relative_coords_table", table.sign() * _torch.log2(table.abs() + 1.0) / 3.0)
 
     def get_relative_position_bias(self):

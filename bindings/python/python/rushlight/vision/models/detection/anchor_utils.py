@@ -3,6 +3,7 @@
 import math
 
 from .... import _C, nn
+from ....functional import meshgrid
 
 _torch = _C._torch
 
@@ -42,7 +43,7 @@ class AnchorGenerator(nn.Module):
         found = []
         for (height, width), (down, across), base in zip(grid_sizes, strides, self.cell_anchors):
             ys, xs = (_torch.arange(0, n, dtype=_C.int32, device=base.device) * s for n, s in ((height, down), (width, across)))
-            y, x = (t.reshape(-1) for t in _torch.meshgrid(ys, xs, indexing="ij"))
+            y, x = (t.reshape(-1) for t in meshgrid(ys, xs, indexing="ij"))
             found.append((_torch.stack([x, y, x, y], dim=1).view(-1, 1, 4) + base.view(1, -1, 4)).reshape(-1, 4))
         return found
 
@@ -91,7 +92,7 @@ class DefaultBoxGenerator(nn.Module):
         for k, (height, width) in enumerate(grid_sizes):
             across, down = (image_size[1] / self.steps[k], image_size[0] / self.steps[k]) if self.steps is not None else (width, height)
             xs, ys = (((_torch.arange(0, n) + 0.5) / f).to(dtype=dtype) for n, f in ((width, across), (height, down)))
-            y, x = (t.reshape(-1) for t in _torch.meshgrid(ys, xs, indexing="ij"))
+            y, x = (t.reshape(-1) for t in meshgrid(ys, xs, indexing="ij"))
             pairs = self._wh_pairs[k].clamp(min=0, max=1) if self.clip else self._wh_pairs[k]
             places = _torch.stack([x, y], -1)[:, None].expand(-1, len(pairs), -1)
             found.append(_torch.cat([places, pairs[None].expand(len(places), -1, -1)], -1).reshape(-1, 4))
