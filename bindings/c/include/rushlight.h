@@ -86,6 +86,8 @@ typedef struct rl_op rl_op;
 typedef struct rl_object rl_object;
 /* An optimizer. */
 typedef struct rl_optimizer rl_optimizer;
+/* An exported model. */
+typedef struct rl_model rl_model;
 /* A forward pass of rl_function_apply. */
 typedef struct rl_frame rl_frame;
 /* RL_OK, or the class of the error whose text rl_last_error returns. */
@@ -367,6 +369,12 @@ size_t rl_object_count(const rl_object *object);
 /* Whether the object is a dict. */
 bool rl_object_is_dict(const rl_object *object);
 
+/* Whether the object is a tuple. */
+bool rl_object_is_tuple(const rl_object *object);
+
+/* Whether the object is a list. */
+bool rl_object_is_list(const rl_object *object);
+
 /* The key of a dict's entry by place; rl_string_free frees it. Null if there is none. */
 char *rl_object_key(const rl_object *object, size_t at);
 
@@ -431,6 +439,36 @@ rl_status rl_optimizer_load_state(rl_optimizer *optimizer, const rl_object *stat
 
 /* Scales gradients so that their norm is at most `max_norm`; returns the norm. */
 rl_status rl_clip_grad_norm(rl_tensor *const *params, size_t count, double max_norm, double norm_type, double *out);
+
+/* Exported models. */
+
+/* Reads a .rlm file, an archive of PyTorch's torch.jit or torch.export, or an ONNX file. It runs no code of the
+ * file but the ops of this library. */
+rl_status rl_model_load(const char *path, rl_model **out);
+
+/* Reads the bytes of such a file. */
+rl_status rl_model_load_bytes(const uint8_t *bytes, size_t count, rl_model **out);
+
+/* Frees a model; null is allowed. */
+void rl_model_free(rl_model *model);
+
+/* Calls a method ("forward") with the entries of a list; rl_object_free frees the result. */
+rl_status rl_model_call(const rl_model *model, const char *method, const rl_object *arguments, rl_object **out);
+
+/* Sets the mode of the model's modules: training or evaluation. */
+rl_status rl_model_train(const rl_model *model, bool mode);
+
+/* The weights as a dict of tensors that share memory with the model; parameters are those that require gradients. */
+rl_status rl_model_state(const rl_model *model, rl_object **out);
+
+/* A copy of the model with its weights on a device, by the device's kind and index. */
+rl_status rl_model_to(const rl_model *model, int32_t kind, size_t index, rl_model **out);
+
+/* A program for inference: constants and batch norms folded. */
+rl_status rl_model_freeze(const rl_model *model, rl_model **out);
+
+/* Writes a .rlm file. */
+rl_status rl_model_save(const rl_model *model, const char *path);
 
 #ifdef __cplusplus
 }

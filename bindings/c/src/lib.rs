@@ -10,6 +10,7 @@
 //! | `autograd`, `function` | differentiation, hooks, functions with a backward of the caller's |
 //! | `object` | state dicts and `.pt` files |
 //! | `optim` | optimizers |
+//! | `model` | exported models |
 //! | `device` | devices, seeds, threads |
 //!
 //! The op table is the Python front's: the same source files, compiled with this crate's [`rows!`].
@@ -30,6 +31,7 @@ mod error;
 mod function;
 mod handle;
 mod index;
+mod model;
 mod object;
 mod optim;
 #[path = "../../python/src/params.rs"]
@@ -66,6 +68,7 @@ pub fn declarations() -> Vec<(&'static str, &'static [Declaration])> {
         ("Functions with a backward of their own", function::API),
         ("State dicts and files", object::API),
         ("Optimizers", optim::API),
+        ("Exported models", model::API),
     ]
 }
 

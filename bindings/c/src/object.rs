@@ -101,6 +101,16 @@ api! {
         // SAFETY: as above.
         matches!(unsafe { inside(object) }, Ok(Value::Dict(_)))
     }
+    /// Whether the object is a tuple.
+    fn rl_object_is_tuple(object: *const rl_object) -> bool, (false) {
+        // SAFETY: as above.
+        matches!(unsafe { inside(object) }, Ok(Value::Tuple(_)))
+    }
+    /// Whether the object is a list.
+    fn rl_object_is_list(object: *const rl_object) -> bool, (false) {
+        // SAFETY: as above.
+        matches!(unsafe { inside(object) }, Ok(Value::List(_)))
+    }
     /// The key of a dict's entry by place; rl_string_free frees it. Null if there is none.
     fn rl_object_key(object: *const rl_object, at: usize) -> *mut c_char, (std::ptr::null_mut()) {
         // SAFETY: as above.

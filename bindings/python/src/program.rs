@@ -6,7 +6,7 @@ use crate::error::{IntoPyResult, type_error};
 use crate::tensor::{as_tensor, wrap_known};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use rushlight_graph::{IValue, Model};
+use rushlight_graph::{IValue, Model, onnx};
 use rushlight_tensor::state::StateDict;
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -179,6 +179,27 @@ impl Program {
     /// The program as text.
     fn text(&self) -> PyResult<String> {
         self.0.text().py()
+    }
+
+    /// The program for inference: constants and batch norms folded.
+    fn freeze(&self, py: Python<'_>) -> PyResult<Self> {
+        py.detach(|| self.0.freeze()).py().map(Self)
+    }
+
+    /// The bytes of an ONNX file. Sizes that differ between the examples are dynamic.
+    fn onnx<'py>(
+        &self,
+        py: Python<'py>,
+        examples: Vec<Bound<'py, PyTuple>>,
+        opset: i64,
+        input_names: Vec<String>,
+        output_names: Vec<String>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let list = |e: &Bound<'_, PyTuple>| e.iter().map(|a| value(&a, 0)).collect::<PyResult<Vec<_>>>();
+        let examples = examples.iter().map(list).collect::<PyResult<Vec<_>>>()?;
+        let options = onnx::out::Options { opset, input_names, output_names };
+        let bytes = py.detach(|| onnx::out::export(&self.0, &examples, &options)).py()?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// Writes a `.rlm` file.

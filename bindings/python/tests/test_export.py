@@ -160,7 +160,7 @@ def test_what_a_trace_does_not_see_is_an_error():
         torch.export.export(nn.Linear(2, 3), (torch.randn(4, 2),), dynamic_shapes={"x": {0: Dim("batch")}})
     with pytest.raises(ValueError, match="nn.Module"):
         torch.export.export(torch.relu, (torch.ones(2),))
-    with pytest.raises(RuntimeError, match="traced module"):
+    with pytest.raises(RuntimeError, match="traced or compiled module"):
         torch.jit.save(nn.Linear(2, 3), "unused")
 
 

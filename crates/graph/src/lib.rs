@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`script`] | the language: a subset of Python, as TorchScript archives have it |
 //! | [`ops`] | the ops a program may call: the table of the Python and C fronts, under aten's names too |
-//! | [`Model`] | a program with its weights: `.rlm` files, TorchScript archives, ONNX files |
+//! | [`Model`] | a program with its weights: `.rlm` files, TorchScript and `torch.export` archives, ONNX files |
 //! | [`onnx`] | ONNX files |
 //!
 //! A program can call the ops of the table and nothing else: it has no files, no network, no Python. A
@@ -14,12 +14,14 @@ mod device;
 mod dispatch;
 mod dtype;
 mod error;
+mod freeze;
 mod interpret;
 mod ivalue;
 mod model;
 pub mod onnx;
 pub mod ops;
 mod params;
+mod pt2;
 mod rows;
 pub mod script;
 mod unit;

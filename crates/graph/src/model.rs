@@ -47,7 +47,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Reads a `.rlm` file, a TorchScript archive or an ONNX file, detected by contents.
+    /// Reads a `.rlm` file, a TorchScript or `torch.export` archive or an ONNX file, detected by contents.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let read = || {
@@ -74,6 +74,9 @@ impl Model {
         if archive.names().any(|n| n == PROGRAM) {
             return Self::rlm(archive);
         }
+        if let Some(root) = crate::pt2::root(archive) {
+            return crate::pt2::load(archive, &root);
+        }
         Self::torchscript(archive)
     }
 
@@ -81,7 +84,7 @@ impl Model {
         let root = archive.names().find_map(|n| n.strip_suffix("/constants.pkl")).map(str::to_string);
         let Some(root) = root else {
             return Err(Error::unsupported(
-                "the archive is neither .rlm nor TorchScript: it has no record 'program.txt' or 'constants.pkl'",
+                "the archive is neither .rlm, TorchScript nor .pt2: it has no record 'program.txt', 'constants.pkl' or 'model.json'",
             ));
         };
         let mut unit = Unit::default();

@@ -12,6 +12,8 @@ typedef struct rl_op rl_op;
 typedef struct rl_object rl_object;
 /* An optimizer. */
 typedef struct rl_optimizer rl_optimizer;
+/* An exported model. */
+typedef struct rl_model rl_model;
 /* A forward pass of rl_function_apply. */
 typedef struct rl_frame rl_frame;
 /* RL_OK, or the class of the error whose text rl_last_error returns. */

@@ -8,7 +8,26 @@
 
 namespace torch {
 
-// A plain value or a tensor.
+class IValue;
+
+namespace ivalue {
+// The elements of a tuple or list.
+struct Tuple {
+  std::vector<IValue> items;
+  bool is_list = false;
+  const std::vector<IValue>& elements() const { return items; }
+  size_t size() const;
+};
+// A dictionary with text keys, in order.
+struct Dict {
+  std::vector<std::pair<std::string, IValue>> entries;
+  size_t size() const;
+  bool contains(const std::string& key) const;
+  const IValue& at(const std::string& key) const;
+};
+}  // namespace ivalue
+
+// A plain value, a tensor or a container of values.
 class IValue {
  public:
   IValue() = default;
@@ -22,6 +41,15 @@ class IValue {
   IValue(std::vector<int64_t> value) : value_(std::move(value)) {}
   IValue(std::vector<double> value) : value_(std::move(value)) {}
   IValue(std::vector<Tensor> value) : value_(std::move(value)) {}
+  IValue(std::shared_ptr<ivalue::Tuple> value) : value_(std::move(value)) {}
+  IValue(std::shared_ptr<ivalue::Dict> value) : value_(std::move(value)) {}
+  bool isTuple() const { return holds_items(false); }
+  bool isList() const { return holds_items(true) || isTensorList(); }
+  bool isGenericDict() const { return std::holds_alternative<std::shared_ptr<ivalue::Dict>>(value_); }
+  std::shared_ptr<ivalue::Tuple> toTuple() const { return get<std::shared_ptr<ivalue::Tuple>>("Tuple"); }
+  const ivalue::Tuple& toTupleRef() const { return *get<std::shared_ptr<ivalue::Tuple>>("Tuple"); }
+  std::vector<IValue> toListRef() const { return get<std::shared_ptr<ivalue::Tuple>>("List")->items; }
+  const ivalue::Dict& toGenericDict() const { return *get<std::shared_ptr<ivalue::Dict>>("Dict"); }
   bool isNone() const { return std::holds_alternative<std::monostate>(value_); }
   bool isTensor() const { return std::holds_alternative<Tensor>(value_); }
   bool isDouble() const { return std::holds_alternative<double>(value_); }
@@ -41,14 +69,35 @@ class IValue {
   T to() const { return get<T>("another type"); }
 
  private:
+  bool holds_items(bool list) const {
+    auto held = std::get_if<std::shared_ptr<ivalue::Tuple>>(&value_);
+    return held && (*held)->is_list == list;
+  }
   template <class T>
   const T& get(const char* name) const {
     const T* held = std::get_if<T>(&value_);
     TORCH_CHECK(held, "Expected ", name, " but the value is of another kind");
     return *held;
   }
-  std::variant<std::monostate, Tensor, double, int64_t, bool, std::string, std::vector<int64_t>, std::vector<double>, std::vector<Tensor>> value_;
+  std::variant<std::monostate, Tensor, double, int64_t, bool, std::string, std::vector<int64_t>, std::vector<double>, std::vector<Tensor>,
+               std::shared_ptr<ivalue::Tuple>, std::shared_ptr<ivalue::Dict>>
+      value_;
 };
+
+namespace ivalue {
+inline size_t Tuple::size() const { return items.size(); }
+inline size_t Dict::size() const { return entries.size(); }
+inline bool Dict::contains(const std::string& key) const {
+  for (const auto& entry : entries)
+    if (entry.first == key) return true;
+  return false;
+}
+inline const IValue& Dict::at(const std::string& key) const {
+  for (const auto& entry : entries)
+    if (entry.first == key) return entry.second;
+  TORCH_CHECK(false, "Argument passed to at() was not in the map.");
+}
+}  // namespace ivalue
 
 namespace detail {
 // References of tensors that may be undefined.

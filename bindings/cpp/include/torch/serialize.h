@@ -46,6 +46,8 @@ class Object {
   void add(const char* key, Object entry) { check(rl_object_add(object_, key, std::exchange(entry.object_, nullptr))); }
   size_t size() const { return rl_object_count(object_); }
   bool is_dict() const { return rl_object_is_dict(object_); }
+  bool is_tuple() const { return rl_object_is_tuple(object_); }
+  bool is_list() const { return rl_object_is_list(object_); }
   std::string key(size_t at) const {
     char* text = rl_object_key(object_, at);
     std::string key = text ? text : "";

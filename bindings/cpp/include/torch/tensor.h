@@ -220,6 +220,7 @@ class Tensor {
   template <class F>
   void register_hook(F&& hook) const;
 
+  Tensor slice(int64_t dim = 0, optional<int64_t> start = nullopt, optional<int64_t> end = nullopt, int64_t step = 1) const;
   Tensor index(ArrayRef<indexing::TensorIndex> indices) const;
   Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
   Tensor& index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor& value, bool accumulate = false) const;
@@ -480,6 +481,13 @@ inline void index_put(const Tensor& tensor, const std::vector<rl_index>& entries
 
 #include <torch/generated/definitions.inc>
 
+inline Tensor Tensor::slice(int64_t dim, optional<int64_t> start, optional<int64_t> end, int64_t step) const {
+  const int64_t rank = this->dim(), at = dim < 0 ? dim + rank : dim;
+  TORCH_CHECK_INDEX(at >= 0 && at < rank, "Dimension out of range (expected to be in range of [", -rank, ", ", rank - 1, "], but got ", dim, ")");
+  std::vector<indexing::TensorIndex> indices(static_cast<size_t>(at), indexing::Slice());
+  indices.push_back(indexing::Slice(start, end, step));
+  return index(ArrayRef<indexing::TensorIndex>(indices));
+}
 inline Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const { return detail::index_get(*this, detail::entries(indices)); }
 inline Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const { return detail::index_get(*this, detail::entries(indices)); }
 inline Tensor& Tensor::index_put_(ArrayRef<indexing::TensorIndex> indices, const Tensor& value, bool accumulate) const {

@@ -1,15 +1,20 @@
 //! ONNX files as programs: a node becomes a call of `onnx.…`, an initializer a weight.
 
+mod control;
 pub(crate) mod ops;
 mod ops_model;
+mod ops_more;
 mod ops_nn;
+mod ops_quant;
 mod ops_shape;
+pub mod out;
 mod proto;
 mod resize;
 
 use crate::Model;
 use crate::model::quoted;
 use crate::ops::Args;
+pub(crate) use proto::from_raw;
 use proto::{Attribute, Graph, Node};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
@@ -26,7 +31,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Model> {
 /// Reads an ONNX model in memory; external data lie in `folder`.
 pub fn from_bytes(bytes: &[u8], folder: Option<&Path>) -> Result<Model> {
     let (graph, opset) = proto::model(bytes, folder)?;
-    let (text, weights) = Builder::default().program(graph, opset)?;
+    let (text, weights) = Builder { opset, ..Builder::default() }.program(graph)?;
     Model::from_text(&text, weights)
 }
 
@@ -68,10 +73,13 @@ struct Builder {
     /// Expressions of values.
     names: HashMap<String, String>,
     weights: StateDict,
+    opset: i64,
+    /// Number of variables so far.
+    count: usize,
 }
 
 /// A name as a variable.
-fn identifier(name: &str, at: usize) -> String {
+pub(crate) fn identifier(name: &str, at: usize) -> String {
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let taken =
         ["if", "for", "in", "is", "and", "or", "not", "while", "return", "None", "True", "False", "weight", "pass"];
@@ -82,7 +90,7 @@ fn identifier(name: &str, at: usize) -> String {
 }
 
 impl Builder {
-    fn program(mut self, graph: Graph, opset: i64) -> Result<(String, StateDict)> {
+    fn program(mut self, graph: Graph) -> Result<(String, StateDict)> {
         for (name, tensor) in graph.weights {
             self.names.insert(name.clone(), format!("weight({})", quoted(&name)));
             // Floats are parameters: an imported model trains.
@@ -116,12 +124,11 @@ impl Builder {
             params.push(format!("{name}: {ty}"));
             self.names.insert(input.name.clone(), name);
         }
-        let mut lines = String::new();
-        let mut count = 0;
+        let mut lines = control::Lines::new();
         for node in &graph.nodes {
-            let line = self.node(node, opset, &mut count)?;
-            lines.push_str(&format!("  {line}\n"));
+            self.node(node, &mut lines)?;
         }
+        let lines = lines.text;
         let outputs = graph.outputs.iter().map(|o| self.value(&o.name)).collect::<Result<Vec<_>>>()?;
         let outputs = if outputs.len() == 1 { outputs[0].clone() } else { format!("({})", outputs.join(", ")) };
         Ok((format!("def forward({}):\n{lines}  return {outputs}\n", params.join(", ")), self.weights))
@@ -137,7 +144,10 @@ impl Builder {
             .ok_or_else(|| Error::value(format!("an ONNX node reads '{name}', which nothing makes")))
     }
 
-    fn node(&mut self, node: &Node, opset: i64, count: &mut usize) -> Result<String> {
+    fn node(&mut self, node: &Node, lines: &mut control::Lines) -> Result<()> {
+        if matches!(node.domain.as_str(), "" | "ai.onnx") && self.control(node, lines)? {
+            return Ok(());
+        }
         if !matches!(node.domain.as_str(), "" | "ai.onnx") || ops::find(&node.op).is_none() {
             return Err(Error::unsupported(format!("ONNX's operator '{}.{}'", node.domain, node.op)));
         }
@@ -145,14 +155,14 @@ impl Builder {
         for (name, value) in &node.attributes {
             args.push(format!("{name}={}", self.attribute(value)?));
         }
-        if opset < 13 && matches!(node.op.as_str(), "Softmax" | "LogSoftmax" | "Hardmax") {
+        if self.opset < 13 && matches!(node.op.as_str(), "Softmax" | "LogSoftmax" | "Hardmax") {
             args.push("_flat=True".to_string());
         }
         let outputs = node.outputs.iter().rposition(|o| !o.is_empty()).map_or(0, |at| at + 1);
         let mut targets = Vec::new();
         for output in &node.outputs[..outputs] {
-            let name = format!("v{count}");
-            *count += 1;
+            let name = format!("v{}", self.count);
+            self.count += 1;
             self.names.insert(output.clone(), name.clone());
             targets.push(name);
         }
@@ -160,7 +170,8 @@ impl Builder {
             args.push(format!("_outputs={outputs}"));
         }
         let comma = if outputs > 1 || node.op == "Split" { "," } else { "" };
-        Ok(format!("{}{comma} = onnx.{}({})", targets.join(", "), node.op, args.join(", ")))
+        lines.push(&format!("{}{comma} = onnx.{}({})", targets.join(", "), node.op, args.join(", ")));
+        Ok(())
     }
 
     fn attribute(&mut self, value: &Attribute) -> Result<String> {
@@ -182,6 +193,7 @@ impl Builder {
                 self.weights.insert(name.clone(), tensor.clone());
                 format!("weight({})", quoted(&name))
             }
+            Attribute::Graph(_) => return Err(Error::unsupported("a graph as an attribute of this ONNX operator")),
         })
     }
 }

@@ -164,7 +164,13 @@ fn cast(a: &Args, to: DType) -> Found {
 
 /// An operator by name.
 pub(crate) fn find(name: &str) -> Option<Own> {
-    let families = [super::ops_shape::find, super::ops_nn::find, super::ops_model::find];
+    let families: [fn(&str) -> Option<Own>; 5] = [
+        super::ops_shape::find,
+        super::ops_nn::find,
+        super::ops_model::find,
+        super::ops_quant::find,
+        super::ops_more::find,
+    ];
     if let Some(found) = families.iter().find_map(|find| find(name)) {
         return Some(found);
     }

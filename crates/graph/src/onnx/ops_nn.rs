@@ -45,7 +45,7 @@ fn spatial(kernel: &[i64]) -> Result<usize> {
     if (1..=3).contains(&n) { Ok(n) } else { Err(Error::unsupported(format!("windows of {n} dimensions"))) }
 }
 
-fn conv(a: &Args) -> Found {
+pub(super) fn conv(a: &Args) -> Found {
     let (x, w, b) = (t(a, 0)?, t(a, 1)?, opt(a, 2));
     let kernel: Vec<i64> = w.shape().iter().skip(2).map(|&n| n as i64).collect();
     let n = spatial(&kernel)?;
@@ -160,6 +160,37 @@ fn max_pool(a: &Args) -> Found {
     some(op(&format!("nn.functional.max_pool{n}d"), args)?.to_dtype(dtype)?)
 }
 
+/// Sums of windows.
+fn window_sum(t: &Tensor, kernel: &[i64], stride: &[i64], dilation: &[i64]) -> Result<Tensor> {
+    let (n, channels) = (kernel.len(), t.size(1)?);
+    let window: Vec<usize> = kernel.iter().map(|&k| k as usize).collect();
+    let weight = Tensor::ones([&[channels, 1], &window[..]].concat())?.to_dtype(t.dtype())?;
+    let args = vec![
+        t.into(),
+        weight.into(),
+        IValue::None,
+        list(stride),
+        list(&vec![0; n]),
+        list(dilation),
+        (channels as i64).into(),
+    ];
+    op(&format!("nn.functional.conv{n}d"), args)
+}
+
+/// Norms of windows: the root of the sum of powers.
+fn lp_pool(a: &Args) -> Found {
+    let (x, p) = (t(a, 0)?, int(a, "p", 2)? as f64);
+    let kernel = ints(a, "kernel_shape")?.unwrap_or_default();
+    let n = spatial(&kernel)?;
+    let stride = ints(a, "strides")?.unwrap_or_else(|| vec![1; n]);
+    let dilation = ints(a, "dilations")?.unwrap_or_else(|| vec![1; n]);
+    let mut pads = paddings(a, &x, &kernel, &stride, &dilation)?;
+    ceiled(a, &x, &kernel, &stride, &dilation, &mut pads)?;
+    let powers = op("pow", vec![x.abs()?.into(), p.into()])?;
+    let total = window_sum(&padded(&powers, &pads, 0.0)?, &kernel, &stride, &dilation)?;
+    some(op("pow", vec![total.into(), (1.0 / p).into()])?)
+}
+
 /// Averages: sums of windows by the number of elements counted.
 fn average_pool(a: &Args) -> Found {
     let x = t(a, 0)?;
@@ -170,21 +201,7 @@ fn average_pool(a: &Args) -> Found {
     let mut pads = paddings(a, &x, &kernel, &stride, &dilation)?;
     let inner = pads.clone();
     let extra = ceiled(a, &x, &kernel, &stride, &dilation, &mut pads)?;
-    let window: Vec<usize> = kernel.iter().map(|&k| k as usize).collect();
-    let channels = x.size(1)?;
-    let summed = |t: &Tensor| -> Result<Tensor> {
-        let weight = Tensor::ones([&[channels, 1], &window[..]].concat())?.to_dtype(t.dtype())?;
-        let args = vec![
-            t.into(),
-            weight.into(),
-            IValue::None,
-            list(&stride),
-            list(&vec![0; n]),
-            list(&dilation),
-            (channels as i64).into(),
-        ];
-        op(&format!("nn.functional.conv{n}d"), args)
-    };
+    let summed = |t: &Tensor| window_sum(t, &kernel, &stride, &dilation);
     let ones = x.ones_like()?;
     let counted = if int(a, "count_include_pad", 0)? != 0 {
         padded(&padded(&ones, &inner, 1.0)?, &extra.iter().map(|&e| (0, e)).collect::<Vec<_>>(), 0.0)?
@@ -324,6 +341,7 @@ pub(super) fn find(name: &str) -> Option<fn(&Args) -> Found> {
         "Conv" => conv,
         "ConvTranspose" => conv_transpose,
         "MaxPool" => max_pool,
+        "LpPool" => lp_pool,
         "AveragePool" => average_pool,
         "GlobalAveragePool" => |a| {
             let x = t(a, 0)?;

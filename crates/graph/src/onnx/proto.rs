@@ -130,6 +130,7 @@ pub(super) enum Attribute {
     Ints(Vec<i64>),
     Floats(Vec<f32>),
     Strs(Vec<String>),
+    Graph(Box<Graph>),
 }
 
 /// A node.
@@ -165,7 +166,7 @@ pub(super) fn model(bytes: &[u8], folder: Option<&Path>) -> Result<(Graph, i64)>
     let mut message = Message(bytes);
     while let Some((number, field)) = message.next()? {
         match number {
-            7 => found = Some(graph(field.bytes()?, folder)?),
+            7 => found = Some(graph(field.bytes()?, folder, 0)?),
             8 => {
                 let (mut domain, mut version) = (String::new(), 0);
                 let mut inner = Message(field.bytes()?);
@@ -186,12 +187,18 @@ pub(super) fn model(bytes: &[u8], folder: Option<&Path>) -> Result<(Graph, i64)>
     found.map(|g| (g, opset)).ok_or_else(|| Error::io("the file is not an ONNX model: it has no graph"))
 }
 
-fn graph(bytes: &[u8], folder: Option<&Path>) -> Result<Graph> {
+/// Most graphs inside each other.
+const MAX_DEPTH: usize = 40;
+
+fn graph(bytes: &[u8], folder: Option<&Path>, depth: usize) -> Result<Graph> {
+    if depth > MAX_DEPTH {
+        return Err(damaged("graphs are nested too deeply"));
+    }
     let mut out = Graph::default();
     let mut message = Message(bytes);
     while let Some((number, field)) = message.next()? {
         match number {
-            1 => out.nodes.push(node(field.bytes()?, folder)?),
+            1 => out.nodes.push(node(field.bytes()?, folder, depth)?),
             5 => out.weights.push(tensor(field.bytes()?, folder)?),
             11 => out.inputs.push(value_info(field.bytes()?)?),
             12 => out.outputs.push(value_info(field.bytes()?)?),
@@ -202,7 +209,7 @@ fn graph(bytes: &[u8], folder: Option<&Path>) -> Result<Graph> {
     Ok(out)
 }
 
-fn node(bytes: &[u8], folder: Option<&Path>) -> Result<Node> {
+fn node(bytes: &[u8], folder: Option<&Path>, depth: usize) -> Result<Node> {
     let mut out = Node::default();
     let mut message = Message(bytes);
     while let Some((number, field)) = message.next()? {
@@ -210,7 +217,7 @@ fn node(bytes: &[u8], folder: Option<&Path>) -> Result<Node> {
             1 => out.inputs.push(field.text()?),
             2 => out.outputs.push(field.text()?),
             4 => out.op = field.text()?,
-            5 => out.attributes.extend(attribute(field.bytes()?, folder)?),
+            5 => out.attributes.extend(attribute(field.bytes()?, folder, depth)?),
             7 => out.domain = field.text()?,
             _ => {}
         }
@@ -218,8 +225,9 @@ fn node(bytes: &[u8], folder: Option<&Path>) -> Result<Node> {
     Ok(out)
 }
 
-fn attribute(bytes: &[u8], folder: Option<&Path>) -> Result<Option<(String, Attribute)>> {
+fn attribute(bytes: &[u8], folder: Option<&Path>, depth: usize) -> Result<Option<(String, Attribute)>> {
     let (mut name, mut kind, mut float, mut int) = (String::new(), 0, 0f32, 0i64);
+    let mut body = None;
     let (mut text, mut found, mut floats, mut ints, mut texts) =
         (String::new(), None, Vec::new(), Vec::new(), Vec::new());
     let mut message = Message(bytes);
@@ -230,13 +238,17 @@ fn attribute(bytes: &[u8], folder: Option<&Path>) -> Result<Option<(String, Attr
             3 => int = field.number()? as i64,
             4 => text = String::from_utf8_lossy(field.bytes()?).into_owned(),
             5 => found = Some(tensor(field.bytes()?, folder)?.1),
-            6 | 11 => return Err(Error::unsupported("ONNX's If, Loop and Scan, whose attributes are graphs")),
+            6 => body = Some(graph(field.bytes()?, folder, depth + 1)?),
+            11 => return Err(Error::unsupported("a list of graphs as an attribute of an ONNX operator")),
             7 => field.floats(&mut floats)?,
             8 => field.varints(&mut ints)?,
             9 => texts.push(String::from_utf8_lossy(field.bytes()?).into_owned()),
             20 => kind = field.number()?,
             _ => {}
         }
+    }
+    if let (5, Some(graph)) = (kind, body) {
+        return Ok(Some((name, Attribute::Graph(Box::new(graph)))));
     }
     let value = match (kind, found) {
         (1, _) => Attribute::Float(float),
@@ -261,8 +273,11 @@ fn value_info(bytes: &[u8]) -> Result<ValueInfo> {
             2 => {
                 let mut ty = Message(field.bytes()?);
                 while let Some((number, field)) = ty.next()? {
-                    if number != 1 {
-                        return Err(Error::unsupported("ONNX's sequences, maps and optional values"));
+                    match number {
+                        1 => {}
+                        // Sizes of an optional tensor are not checked.
+                        9 => continue,
+                        _ => return Err(Error::unsupported("ONNX's sequences and maps")),
                     }
                     let mut inner = Message(field.bytes()?);
                     while let Some((number, field)) = inner.next()? {
@@ -388,7 +403,7 @@ fn outside(entries: &[(String, String)], folder: Option<&Path>) -> Result<Vec<u8
 }
 
 /// A tensor of little-endian bytes, read as a safetensors file of one tensor.
-fn from_raw(raw: &[u8], shape: &[usize], dtype: DType) -> Result<Tensor> {
+pub(crate) fn from_raw(raw: &[u8], shape: &[usize], dtype: DType) -> Result<Tensor> {
     let name = match dtype {
         DType::F32 => "F32",
         DType::F64 => "F64",

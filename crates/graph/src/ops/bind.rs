@@ -273,6 +273,38 @@ fn bind(form: &Form, args: &Args) -> Option<Values> {
     (used == args.keywords.len()).then_some(values)
 }
 
+/// Where the value of a parameter comes from.
+pub enum Source {
+    /// A positional argument.
+    At(usize),
+    /// All positional arguments from this one on.
+    Rest(usize),
+    /// A keyword.
+    Keyword(usize),
+    /// Its default.
+    Default(Value),
+}
+
+/// The parameters of the first form that takes the arguments, with the sources of their values.
+pub fn sources(row: &Row, args: &Args) -> Option<Vec<(&'static str, Source)>> {
+    let form = row.forms.iter().find(|form| bind(form, args).is_some())?;
+    let spread = form.params.iter().position(|p| p.kind == Kind::VarInts).filter(|&at| args.list.len() > at + 1);
+    let mut out = Vec::new();
+    for (at, param) in form.params.iter().enumerate() {
+        let named =
+            args.keywords.iter().position(|(n, _)| n == param.name || (at == 0 && (n == "self" || n == "input")));
+        let source = match (spread, named) {
+            (Some(rest), _) if rest == at => Source::Rest(at),
+            (None, _) if at < args.list.len() => Source::At(at),
+            (Some(rest), _) if at < rest => Source::At(at),
+            (_, Some(index)) => Source::Keyword(index),
+            (_, None) => Source::Default(param.default.clone()?),
+        };
+        out.push((param.name, source));
+    }
+    Some(out)
+}
+
 /// Runs an in-place op that has no kernel of its own: computes, then copies.
 fn inplace(form: &Form, values: &mut Values) -> Result<IValue> {
     let keep = is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));

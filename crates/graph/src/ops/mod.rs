@@ -10,7 +10,7 @@
 //! Nothing else can be called: an unknown name is an error.
 
 mod aten;
-mod bind;
+pub(crate) mod bind;
 pub mod plain;
 
 use crate::ivalue::IValue;
@@ -46,7 +46,7 @@ type Own = fn(&Args) -> Result<Option<IValue>>;
 pub struct Resolved {
     /// Tried in order before the row.
     own: [Option<Own>; 2],
-    row: Option<&'static Row>,
+    pub(crate) row: Option<&'static Row>,
     /// Attributes that the operator does not know are errors.
     is_onnx: bool,
 }

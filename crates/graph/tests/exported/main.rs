@@ -1,6 +1,8 @@
 //! Programs: TorchScript archives by PyTorch, `.rlm` files, hostile files.
 
 mod onnx;
+mod onnx_out;
+mod pt2;
 mod rlm;
 mod torchscript;
 

@@ -91,7 +91,7 @@ def _same(found, wanted, what):
 
 
 def _checked(program, module, args, kwargs, symbols, outputs):
-    """Compares the program with the model: on the example, and on other sizes."""
+    """Compares the program with the model: on the example, and on other sizes, which are returned by the names of the dimensions."""
     import rushlight as torch
 
     leaves, spec = _pytree.tree_flatten((args, kwargs))
@@ -103,6 +103,7 @@ def _checked(program, module, args, kwargs, symbols, outputs):
                 if base.setdefault(symbol.__name__, tensor.shape[dim]) != tensor.shape[dim]:
                     raise ValueError(f"dimension '{symbol.__name__}' is {base[symbol.__name__]} in one input and {tensor.shape[dim]} in another")
                 names[symbol.__name__] = symbol
+        tried = {}
         for name, symbol in names.items():
             for size in (base[name] + 1, base[name] + 2, base[name] * 2, base[name] - 1):
                 if not symbol.min <= size <= symbol.max or size < 1 or size == base[name]:
@@ -118,7 +119,9 @@ def _checked(program, module, args, kwargs, symbols, outputs):
                 except RuntimeError as error:
                     raise RuntimeError(f"torch.export: the program fails with {name} = {size}, where the model runs; keep that dimension static: {error}") from error
                 _same(found, wanted, f"with {name} = {size}")
+                tried[name] = size
                 break
+    return tried
 
 
 class ExportedProgram:
@@ -127,6 +130,7 @@ class ExportedProgram:
     def __init__(self, program, example_inputs=None, symbols=()):
         self._program = program
         self.example_inputs = example_inputs
+        self._symbols, self._tried, self._inputs = symbols, {}, []
         self.range_constraints = {s.__name__: (s.min, s.max) for free in symbols for s in free.values()}
 
     def module(self, check_guards=True):
@@ -178,11 +182,13 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     names = _parameter_names(mod.forward, len(args))
     symbols = _symbols(args, kwargs, names, dynamic_shapes)
     labels = [{dim: symbol.__name__ for dim, symbol in free.items()} for free in symbols]
-    text, weights, _, outputs = _trace.trace(mod, args, kwargs, _weights(mod), names, labels)
+    text, weights, inputs, outputs = _trace.trace(mod, args, kwargs, _weights(mod), names, labels)
     program = _Program.from_text(text, weights)
+    made = ExportedProgram(program, (args, kwargs), symbols)
     if not mod.training:
-        _checked(program, mod, args, kwargs, symbols, outputs)
-    return ExportedProgram(program, (args, kwargs), symbols)
+        made._tried = _checked(program, mod, args, kwargs, symbols, outputs)
+    made._inputs = inputs
+    return made
 
 
 def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):

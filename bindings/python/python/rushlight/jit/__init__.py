@@ -1,4 +1,4 @@
-"""``torch.jit``: traced programs and archives of PyTorch run without their source; functions marked for the compiler run as plain Python."""
+"""``torch.jit``: traced and compiled programs, and archives of PyTorch, run without their source."""
 
 import builtins
 import typing
@@ -11,22 +11,37 @@ __all__ = [
     "script_method", "trace", "trace_module", "unused",
 ]
 
-_NO_FILES = "TorchScript's compiler is not supported; use torch.jit.trace, which records the ops of a model"
+_NO_FILES = "it is not part of programs here; use torch.jit.script or torch.jit.trace"
 
 #: A mark for constants: ``Final[int]``.
 Final = typing.Final
 
-_notice = []
-
 
 def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """Returns the function, class or module unchanged and warns once."""
-    if not _notice:
-        _notice.append(True)
+    """Compiles a function or module to a program: plain tensor code with control flow, calls of ops and of other functions and modules.
+
+    Code that a program cannot hold is left as it is, with a warning that names the reason; ``torch.jit.save`` refuses it. Classes are returned unchanged.
+    """
+    from ..nn import Module
+
+    if obj is None:
+        return script
+    if builtins.isinstance(obj, type) or hasattr(obj, "_program"):
+        return obj
+    from ._compile import CompileError, compile_function, compile_module
+    from ._program import ProgramModule, ScriptedFunction
+
+    try:
+        if builtins.isinstance(obj, Module):
+            made = ProgramModule(compile_module(obj))
+            made.training = obj.training
+            return made
+        return ScriptedFunction(compile_function(obj), obj)
+    except (CompileError, RuntimeError, SyntaxError) as error:
         import warnings
 
-        warnings.warn("rushlight: torch.jit.script returns functions and modules unchanged", stacklevel=2)
-    return (lambda marked: marked) if obj is None else obj
+        warnings.warn(f"{error}; torch.jit.script returns it unchanged", stacklevel=2)
+        return obj
 
 
 def ignore(drop=False, **kwargs):
@@ -105,15 +120,15 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
 def save(m, f, _extra_files=None):
     """Writes a traced or loaded module as a ``.rlm`` file, which ``load`` reads here. PyTorch does not read it."""
     if not hasattr(m, "_program"):
-        raise RuntimeError("torch.jit.save takes a traced module: torch.jit.save(torch.jit.trace(model, example), f)")
+        raise RuntimeError("torch.jit.save takes a traced or compiled module: torch.jit.save(torch.jit.trace(model, example), f)")
     m.save(f, _extra_files)
 
 
 class _ScriptMeta(type):
     def __instancecheck__(cls, value):
-        from ._program import ProgramModule, TracedFunction
+        from ._program import ProgramModule, ScriptedFunction, TracedFunction
 
-        return builtins.isinstance(value, TracedFunction if cls.__name__ == "ScriptFunction" else ProgramModule)
+        return builtins.isinstance(value, (TracedFunction, ScriptedFunction) if cls.__name__ == "ScriptFunction" else ProgramModule)
 
 
 class ScriptModule(metaclass=_ScriptMeta):
@@ -156,11 +171,25 @@ fuser = optimized_execution = _Fusion
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """Returns the module unchanged."""
-    return mod
+    """The module's program for inference: constants folded, batch norms folded into convolutions. Its weights do not train."""
+    from ._program import ProgramModule
+
+    if not builtins.isinstance(mod, ProgramModule):
+        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'.")
+    if mod.training:
+        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing.")
+    if preserved_attrs or not optimize_numerics:
+        raise NotImplementedError("torch.jit.freeze: preserved_attrs and optimize_numerics=False are not supported")
+    made = ProgramModule(mod._program.freeze())
+    made.training = False
+    return made
 
 
-optimize_for_inference = freeze
+def optimize_for_inference(mod, other_methods=None):
+    """The frozen module."""
+    if other_methods:
+        raise NotImplementedError("torch.jit.optimize_for_inference: other methods are not supported")
+    return freeze(mod) if any(p.requires_grad for p in mod.parameters()) else mod
 
 
 def set_fusion_strategy(strategy):

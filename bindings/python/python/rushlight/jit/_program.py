@@ -1,8 +1,22 @@
 """Modules that run programs: of ``torch.jit.load``, ``torch.jit.trace`` and ``torch.export``."""
 
+import functools
+
 from .. import _trace
 from .._C import Tensor, _Program
+from .._settings import is_autocast_enabled
 from ..nn import Module, Parameter
+from ..overrides import _modes
+from ._compile import _Scripted
+
+#: Types of arguments that compiled functions take.
+_PLAIN = frozenset((Tensor, Parameter, int, float, bool, str, list, tuple, type(None)))
+
+
+def _untraced():
+    """An error inside a trace, which does not see the ops of programs."""
+    if any(isinstance(mode, _trace.Tracer) for mode in _modes.stack):
+        raise NotImplementedError("a trace does not see the ops of a traced or loaded module inside the model; trace the original module")
 
 
 class ProgramModule(Module):
@@ -21,7 +35,8 @@ class ProgramModule(Module):
             new = tensor if change is None else change(tensor.detach())
             known = self._lookup(name)
             if name in state and tensor.requires_grad:
-                weights[name] = known if change is None and isinstance(known, Parameter) else Parameter(new.detach())
+                shared = known if isinstance(known, Parameter) else tensor
+                weights[name] = shared if change is None and isinstance(shared, Parameter) else Parameter(new.detach())
             elif new is not tensor:
                 weights[name] = new
         object.__setattr__(self, "_program", _Program.parse(text, weights))
@@ -58,6 +73,7 @@ class ProgramModule(Module):
         return self
 
     def forward(self, *args, **kwargs):
+        _untraced()
         return self._program.call("forward", self._leaves(args), kwargs)
 
     def _leaves(self, args):
@@ -97,6 +113,33 @@ class TracedFunction:
         self._program, self.__name__ = program, name
 
     def __call__(self, *args, **kwargs):
+        _untraced()
+        return self._program.call("forward", args, kwargs)
+
+    @property
+    def code(self):
+        """The program's text."""
+        return self._program.text()
+
+    graph = code
+
+    def save(self, f, _extra_files=None):
+        """Writes a ``.rlm`` file."""
+        if _extra_files:
+            raise NotImplementedError("extra files are not supported; write them beside the program")
+        self._program.save(f)
+
+
+class ScriptedFunction(_Scripted):
+    """A compiled function. Inside a function mode or autocast the Python function runs, so that they see its ops."""
+
+    def __init__(self, program, function):
+        functools.update_wrapper(self, function)
+        self._program = program
+
+    def __call__(self, *args, **kwargs):
+        if _modes.stack or is_autocast_enabled() or not all(type(a) in _PLAIN for a in (*args, *kwargs.values())):
+            return self.__wrapped__(*args, **kwargs)
         return self._program.call("forward", args, kwargs)
 
     @property

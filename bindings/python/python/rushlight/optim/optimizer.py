@@ -330,7 +330,7 @@ class _ByFormula(Optimizer):
                 _C._set_grad_enabled(before)
         elif not self._skipped_by_scaler():
             self._sparse_steps()
-            if any(p.is_complex() for group in self.param_groups for p in group["params"]):
+            if self._has_complex:
                 self._step_by_parts()
             else:
                 _C._optim_step(self._formula, self.param_groups, self.state, self)

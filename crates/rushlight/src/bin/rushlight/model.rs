@@ -1,7 +1,7 @@
 //! `rushlight show`, `bench` and `convert`: exported models and files of weights.
 
 use crate::{complain, print};
-use rushlight::graph::{IValue, Model};
+use rushlight::graph::{IValue, Model, onnx};
 use rushlight::state::{StateDict, Value};
 use rushlight::{DType, Error, Result, Tensor, io};
 use std::collections::HashMap;
@@ -17,11 +17,12 @@ const BENCH: &str = "Usage: rushlight bench MODEL [--size NAME=N]... [--input DT
 
 Times a model on random inputs. --size gives the sizes with names (1 if not given). --input gives the inputs of a model whose program
 does not say them, such as a TorchScript archive: --input float32[1,3,224,224].";
-const CONVERT: &str = "Usage: rushlight convert A B
+const CONVERT: &str = "Usage: rushlight convert [--freeze] A B
 
-Converts a file; its ending says the format.
+Converts a file; its ending says the format. --freeze writes a program for inference: constants and batch norms folded.
 
-  to .rlm                              from a .rlm file, a TorchScript archive, an ONNX file
+  to .rlm                              from a .rlm file, a TorchScript or torch.export (.pt2) archive, an ONNX file
+  to .onnx                             from a .rlm, .pt2 or ONNX file, whose programs say the sizes of their inputs
   to .safetensors, .npz, .pt           the weights of any of these, of .pt, .npz and .safetensors files, and of sharded folders";
 
 /// Runs one of the commands.
@@ -142,11 +143,16 @@ fn weights(path: &Path) -> Result<StateDict> {
 }
 
 fn convert(arguments: &[String]) -> Result<()> {
-    let [from, to] = arguments else { return Err(Error::value("it takes two files: rushlight convert A B")) };
+    let freeze = arguments.iter().any(|a| a == "--freeze");
+    let files: Vec<&String> = arguments.iter().filter(|a| *a != "--freeze").collect();
+    let [from, to] = files[..] else { return Err(Error::value("it takes two files: rushlight convert A B")) };
     let to = Path::new(to);
+    let load = || if freeze { Model::load(from)?.freeze() } else { Model::load(from) };
     match to.extension().and_then(|e| e.to_str()) {
-        Some("rlm") => Model::load(from)?.save(to),
+        Some("rlm") => load()?.save(to),
+        Some("onnx") => onnx::out::save(&load()?, to, &[], &onnx::out::Options::default()),
+        Some(_) if freeze => Err(Error::value("--freeze writes .rlm or .onnx files")),
         Some("safetensors" | "npz" | "pt" | "pth" | "bin") => io::save(weights(Path::new(from))?, to),
-        _ => Err(Error::value("the second file must end in .rlm, .safetensors, .npz or .pt")),
+        _ => Err(Error::value("the second file must end in .rlm, .onnx, .safetensors, .npz or .pt")),
     }
 }

@@ -1,0 +1,46 @@
+use crate::torchscript::difference;
+use rushlight_graph::Model;
+use std::path::PathBuf;
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pt2").join(name)
+}
+
+#[test]
+fn archives_of_torch_export_run_and_agree() {
+    for name in ["convolutional", "transformer", "recurrent"] {
+        let model = Model::load(fixture(&format!("{name}.pt2"))).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let answers = rushlight_io::pt::load(fixture(&format!("{name}.answers.pt"))).unwrap();
+        let input = answers.get("input").unwrap().as_tensor().unwrap().clone();
+        let out = model.forward(&[input.into()]).unwrap_or_else(|e| panic!("{name}: {e}\n{}", model.text().unwrap()));
+        let mut found = Vec::new();
+        out.tensors(&mut found);
+        let wanted = answers.get("outputs").unwrap().as_list().unwrap().to_vec();
+        assert_eq!(found.len(), wanted.len(), "{name}");
+        for (a, b) in found.iter().zip(&wanted) {
+            let worst = difference(&a.detach(), b.as_tensor().unwrap());
+            assert!(worst < 1e-5, "{name}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn an_archive_has_its_names_sizes_and_parameters() {
+    let model = Model::load(fixture("convolutional.pt2")).unwrap();
+    let text = model.text().unwrap();
+    assert!(text.contains("3, 8, 8]):") && text.contains("return {\"logits\": "), "{text}");
+    let names = model.parameter_names();
+    assert!(names.contains(&"conv.weight".to_string()) && !names.contains(&"bn.running_mean".to_string()), "{names:?}");
+    assert!(model.state_dict().contains_key("bn.running_mean"));
+}
+
+#[test]
+fn damaged_archives_give_errors() {
+    let bytes = std::fs::read(fixture("recurrent.pt2")).unwrap();
+    for at in (0..bytes.len()).step_by(61) {
+        let mut copy = bytes.clone();
+        copy[at] ^= 0x15;
+        let _ = Model::from_bytes(&copy);
+        assert!(Model::from_bytes(&bytes[..at]).is_err());
+    }
+}
