@@ -51,16 +51,19 @@ const WORDS: [(&str, &str); 25] = [
     ("masked_select: expected a bool tensor for mask", "masked_select: expected BoolTensor for mask"),
     ("nonzero(): Expected out tensor to have dtype int64", "nonzero(): Expected out tensor to have scalar type Long"),
     (": using a target size", ": Using a target size"),
-    ("pow: integers to negative integer powers are not allowed;", "Integers to negative integer powers are not allowed."),
+    (
+        "pow: integers to negative integer powers are not allowed;",
+        "Integers to negative integer powers are not allowed.",
+    ),
     (
         "heaviside: expected tensors of one dtype,",
         "heaviside is not yet implemented for tensors with different dtypes. Expected one dtype,",
     ),
-    ("baddbmm: self and mat2 must have the same dtype", "Input dtypes must be the same: self and mat2 must have the same dtype"),
     (
-        "nanmean: not implemented for",
-        "nanmean(): expected input to have floating point or complex dtype but got",
+        "baddbmm: self and mat2 must have the same dtype",
+        "Input dtypes must be the same: self and mat2 must have the same dtype",
     ),
+    ("nanmean: not implemented for", "nanmean(): expected input to have floating point or complex dtype but got"),
     (
         "addcdiv: integer division with addcdiv is not supported",
         "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2",

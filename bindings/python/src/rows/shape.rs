@@ -216,7 +216,10 @@ fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
             return Err(Error::shape(format!("self.stride(-1) must be 1 {what}, but got {stride}")));
         }
         if !(last * from).is_multiple_of(to) {
-            return Err(Error::shape(format!("self.size(-1) must be divisible by {} {what}, but got {last}", to / from)));
+            return Err(Error::shape(format!(
+                "self.size(-1) must be divisible by {} {what}, but got {last}",
+                to / from
+            )));
         }
         let rescale = |s: usize| (s * from).is_multiple_of(to).then_some(s * from / to);
         let mut shape = shape;
