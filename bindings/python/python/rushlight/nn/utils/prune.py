@@ -32,6 +32,20 @@ def _count(amount, size: int) -> int:
     return round(amount * size)
 
 
+#: PyTorch's names of the checks.
+_validate_pruning_amount_init = _check_amount
+
+
+def _validate_pruning_amount(amount, tensor_size: int) -> None:
+    """Raises if more is to be pruned than there is."""
+    _count(amount, tensor_size)
+
+
+def _compute_nparams_toprune(amount, tensor_size: int) -> int:
+    """How many elements ``amount`` means."""
+    return _count(amount, tensor_size)
+
+
 def _hook_of(module, name: str):
     """The key and the hook that prune a tensor, if there is one."""
     for key, hook in module._forward_pre_hooks.items():
