@@ -36,3 +36,8 @@ def _compiled(module):
     from .._compile import compile
 
     return compile(module)
+
+
+def is_dynamo_supported():
+    """Whether PyTorch's compiler of Python bytecode runs here: it does not; ``torch.compile`` records what a function does."""
+    return False

@@ -161,7 +161,8 @@ class _Shared:
         self.store = None
         #: The program's own store. It outlives the world, as in PyTorch: a file that is removed with its last user may be the program's to remove.
         self.given = None
-        self.groups = []
+        #: Groups in the order of their making, each with its backend and store.
+        self.pg_map = {}
         self.inits = 0
         self.hooked = False
         self.process = None
@@ -296,7 +297,7 @@ def init_process_group(
     _world.world, _world.process = world, os.getpid()
     _world.store = Store._around(world.store())
     _world.default_pg = ProcessGroup(world.group(), name, "default_pg")
-    _world.groups = [_world.default_pg]
+    _world.pg_map[_world.default_pg] = (name, _world.store)
     if not _world.hooked:
         _world.hooked = True
         sys.excepthook = _ending_all(sys.excepthook)
@@ -375,12 +376,12 @@ def destroy_process_group(group=None):
     """Leaves the job, or a group."""
     if group is not None and group is not _world.default_pg:
         if group is not GroupMember.NON_GROUP_MEMBER:
-            _world.groups = [g for g in _world.groups if g is not group]
+            _world.pg_map.pop(group, None)
         return
     _get_default_group()
     world = _world.world
     _world.world = _world.default_pg = _world.store = None
-    _world.groups = []
+    _world.pg_map.clear()
     world.close()
 
 
@@ -389,6 +390,7 @@ def abort_process_group(group=None):
     if group is None or group is _world.default_pg:
         _get_default_group()
         _world.world.abandon()
+        _world.pg_map.clear()
         _world.world = _world.default_pg = _world.store = None
     else:
         destroy_process_group(group)
@@ -474,7 +476,7 @@ def get_node_local_rank(fallback_rank=None):
 
 def get_pg_count():
     """Number of groups this rank is in."""
-    return len(_world.groups)
+    return len(_world.pg_map)
 
 
 def _get_pg_default_device(group=None):
@@ -492,7 +494,7 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
     if made is None:
         return GroupMember.NON_GROUP_MEMBER
     pg = ProcessGroup(made, name, group_desc or "")
-    _world.groups.append(pg)
+    _world.pg_map[pg] = (pg._backend, _world.store)
     return pg
 
 

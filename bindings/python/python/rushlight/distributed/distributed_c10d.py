@@ -18,6 +18,10 @@ from ._stores import *  # noqa: F401,F403
 from ._work import Work  # noqa: F401
 
 
+#: Groups by their backend and store, as libraries look for them.
+_pg_map = _world.pg_map
+
+
 def _get_pg_config(group=None):
     """A group's name, backend and ranks."""
     pg = _resolve(group)
