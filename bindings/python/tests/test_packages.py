@@ -285,7 +285,7 @@ def test_backends_are_modules():
 
 def test_what_is_not_there_says_so():
     calls = (
-        (torch.onnx.export, "exporting"), (torch.func.functionalize, "rewritten"),
+        (torch.onnx.export, "exporting"),
         (torch.jit.trace_module, "TorchScript"), (torch.distributed.rpc.RRef, "distributed"), (torch.sparse_bsr_tensor, "blocks"),
     )
     for call, words in calls:
