@@ -149,8 +149,8 @@ def test_kinds_of_arguments():
         optim.SGD([{"params": [p]}, {"params": p}])
     with pytest.warns(UserWarning, match="duplicate"):
         optim.SGD([p, p])
-    with pytest.raises(NotImplementedError, match="Adam"):
-        optim.SparseAdam([p])
+    with pytest.raises(ValueError, match="learning rate"):
+        optim.SparseAdam([p], lr=-1.0)
     with pytest.raises(RuntimeError, match="does not support `differentiable`"):
         optim.SGD([p], differentiable=True, fused=True)
     with pytest.raises(RuntimeError, match="cannot be `True` together"):

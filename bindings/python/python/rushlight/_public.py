@@ -28,7 +28,7 @@ _REASONS = {
     "distributed.elastic": "jobs are launched by `rushlight run`, or by torchrun's own launcher",
     "distributed.rpc": "remote procedure calls are not supported; use collectives",
     "export": "programs are traced as they are; torch.export has export, save, load and Dim", "onnx": _absent._EXPORT,
-    "sparse": _absent._SPARSE,
+    "sparse": "the sparse layouts here are COO, CSR and CSC",
     "jit": "TorchScript's compiler is not supported; torch.jit has trace, load and save",
     "library": "Triton kernels are compiled for PyTorch's own tensors; write the op with torch.library.custom_op",
     "masked": "masked tensors are not supported; use masked_fill and where",

@@ -187,4 +187,6 @@ def decode(data):
             raise _error("a frame has another number of channels")
         for channel, part in zip(channels, found):
             channel.extend(part)
+    if len(channels[0]) < total:
+        raise _error(f"it has {len(channels[0])} of {total} samples")
     return channels, rate, depth
