@@ -332,7 +332,7 @@ def heavy():
     import heavyball
 
     heavyball.utils.compile_mode = None
-    return {"weight": _optimised(lambda p: heavyball.ForeachAdamW(list(p), lr=1e-2))}
+    return {"weight": _optimised(lambda p: heavyball.AdamW(list(p), lr=1e-2))}
 
 
 @job("torchopt")

@@ -30,9 +30,13 @@ struct Foreign {
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 enum Number {
     Float,
-    Quantised { signed: bool },
+    Quantised {
+        signed: bool,
+    },
     /// Integers of less than a byte.
-    Bits { signed: bool },
+    Bits {
+        signed: bool,
+    },
 }
 
 macro_rules! foreign {
@@ -81,7 +85,10 @@ impl PyDType {
                 }
                 Number::Quantised { .. } => format!("torch.{}: quantised tensors are not supported", f.name),
                 Number::Bits { .. } => {
-                    format!("torch.{}: integers of less than a byte are not supported; use torch.int8 or torch.uint8", f.name)
+                    format!(
+                        "torch.{}: integers of less than a byte are not supported; use torch.int8 or torch.uint8",
+                        f.name
+                    )
                 }
             })),
         }

@@ -162,7 +162,7 @@ impl PyTensor {
     #[pyo3(signature = (*, force=false))]
     fn numpy<'py>(&self, py: Python<'py>, force: bool) -> PyResult<Bound<'py, PyAny>> {
         let t = self.tensor();
-        if t.requires_grad() && !force {
+        if t.requires_grad() && rushlight_tensor::autograd::is_grad_enabled() && !force {
             return Err(runtime_error(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
             ));
