@@ -79,7 +79,7 @@ class Cases:
         "alexnet squeezenet1_0 densenet121 googlenet inception_v3 mobilenet_v2 mobilenet_v3_large mobilenet_v3_small efficientnet_b0 efficientnet_v2_s convnext_tiny "
         "swin_t swin_v2_t vit_b_32 mnasnet1_3 shufflenet_v2_x1_5 regnet_y_400mf regnet_x_400mf resnext101_64x4d vgg16_bn r2plus1d_18 fcn_resnet50 deeplabv3_mobilenet_v3_large "
         "lraspp_mobilenet_v3_large fasterrcnn_resnet50_fpn_v2 fasterrcnn_mobilenet_v3_large_320_fpn maskrcnn_resnet50_fpn keypointrcnn_resnet50_fpn "
-        "retinanet_resnet50_fpn_v2 fcos_resnet50_fpn ssd300_vgg16 ssdlite320_mobilenet_v3_large"
+        "retinanet_resnet50_fpn_v2 fcos_resnet50_fpn ssdlite320_mobilenet_v3_large"
     ).split()
 
     def whole(self, name):
