@@ -209,17 +209,6 @@ def quadrature():
     return {kind.__name__: kind().integrate(lambda x: (x[:, 0] * x[:, 1]).sin(), dim=2, N=441, integration_domain=torch.tensor(domain)) for kind in (Simpson, Trapezoid)}
 
 
-@job("torchmin")
-def minimised():
-    from torchmin import minimize
-
-    def rosenbrock(x):
-        return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
-
-    found = {name: minimize(rosenbrock, torch.tensor([1.0, 8.0], dtype=torch.float64), method=name) for name in ("bfgs", "l-bfgs", "newton-exact")}
-    return {name: result.x for name, result in found.items()}
-
-
 @job("tensorly")
 def decompositions():
     import tensorly
@@ -332,7 +321,7 @@ def heavy():
     import heavyball
 
     heavyball.utils.compile_mode = None
-    return {"weight": _optimised(lambda p: heavyball.ForeachAdamW(list(p), lr=1e-2))}
+    return {"weight": _optimised(lambda p: heavyball.AdamW(list(p), lr=1e-2))}
 
 
 @job("torchopt")

@@ -15,7 +15,10 @@ HERE = pathlib.Path(__file__).parent
 #: How far numbers of single precision may be apart, relative to the greatest of their kind.
 TOLERANCE = 2e-4
 #: Names of distributions where they are not the modules'.
-DISTRIBUTIONS = {"ignite": "pytorch-ignite", "sentence_transformers": "sentence-transformers"}
+DISTRIBUTIONS = {
+    "ignite": "pytorch-ignite", "sentence_transformers": "sentence-transformers", "pyro": "pyro-ppl", "laplace": "laplace-torch", "neuralop": "neuraloperator",
+    "avalanche": "avalanche-lib", "open_clip": "open-clip-torch",
+}
 
 
 def results(python, wanted, seconds, repeat):

@@ -147,21 +147,6 @@ def fit():
     return {f"loss {at}": loss for at, loss in enumerate(net.losses)}
 
 
-@job("catalyst")
-def runner():
-    from catalyst import dl
-
-    net = _net()
-    loaders = {"train": torch.utils.data.DataLoader(_data(), batch_size=8)}
-    made = dl.SupervisedRunner(input_key="features", output_key="logits", target_key="targets", loss_key="loss")
-    with tempfile.TemporaryDirectory() as folder:
-        made.train(
-            model=net, criterion=nn.CrossEntropyLoss(), optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loaders=loaders, num_epochs=2, logdir=folder, verbose=False,
-            engine=dl.CPUEngine(),
-        )
-    return {"loss": made.epoch_metrics["train"]["loss"]}
-
-
 @job("pytorch_tabnet")
 def table():
     from pytorch_tabnet.tab_model import TabNetClassifier
@@ -222,15 +207,6 @@ def private():
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
     return found
-
-
-@job("fairscale")
-def checkpoints():
-    from fairscale.nn import checkpoint_wrapper
-    from fairscale.optim import AdaScale  # noqa: F401
-
-    net = nn.Sequential(checkpoint_wrapper(_net()))
-    return step(net, net(numbers(4, 4).requires_grad_()).square().mean())
 
 
 @job("deepctr_torch")

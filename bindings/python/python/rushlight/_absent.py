@@ -33,6 +33,7 @@ MODULES = {
     "nested": ("nested tensors are not supported; pad the sequences", "as_nested_tensor nested_tensor nested_tensor_from_jagged to_padded_tensor"),
     "package": ("torch.package is not supported; torch.save keeps state", "PackageExporter PackageImporter"),
     "quantization": (_QUANTISED, "DeQuantStub FakeQuantize FakeQuantizeBase MinMaxObserver ObserverBase QConfig QuantStub QuantWrapper convert default_dynamic_qconfig default_qat_qconfig default_qconfig fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare prepare_qat quantize quantize_dynamic"),
+    "sparse._triton_ops_meta": ("Triton's kernels of sparse matrices are for PyTorch's own tensors", "get_meta minimize update"),
     "utils._sympy": (_SYMBOLIC, ""),
     "utils._sympy.numbers": (_SYMBOLIC, "IntInfinity NegativeIntInfinity"),
     "utils._sympy.value_ranges": (_SYMBOLIC, "ValueRanges"),

@@ -73,6 +73,13 @@ def _get_device_index(device, optional=False, allow_cpu=False):
     return index
 
 
+def _get_available_device_type():
+    """The kind of the machine's accelerator, or None."""
+    from . import cuda, xpu
+
+    return "cuda" if cuda.is_available() else "xpu" if xpu.is_available() else None
+
+
 def _rebuild_tensor(storage, storage_offset, size, stride):
     return _C._over_storage(storage._bytes, storage.dtype, storage_offset, list(size), list(stride))
 

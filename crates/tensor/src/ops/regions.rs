@@ -138,9 +138,9 @@ struct Bins {
 }
 
 impl Tensor {
-    /// Values of `[height, width]` bins of boxes of feature maps `[batch, channels, height, width]`. A row of `boxes` is
-    /// the number of an image, then two corners, x first. The result is `[boxes, channels, height, width]`; boxes have no
-    /// gradient.
+    /// Values of `[height, width]` bins of boxes of feature maps `[batch, channels, height, width]`. A row of `boxes`
+    /// is the number of an image, then two corners, x first. The result is `[boxes, channels, height, width]`; boxes
+    /// have no gradient.
     ///
     /// ```
     /// # use rushlight_tensor as rushlight;

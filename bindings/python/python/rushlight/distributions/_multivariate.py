@@ -64,11 +64,15 @@ class MultivariateNormal(Distribution):
         return self.loc + (self.scale_tril @ normal.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self):
-        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    #: gpytorch's subclass defines it by itself, as PyTorch's class computes with it.
+    _unbroadcasted_scale_tril = property(lambda self: self.scale_tril)
 
     def log_prob(self, value):
         away = (value - self.loc).unsqueeze(-1)
-        factor = self.scale_tril.expand([*away.shape[:-2], *self.scale_tril.shape[-2:]])
+        factor = self._unbroadcasted_scale_tril
+        factor = factor.expand([*away.shape[:-2], *factor.shape[-2:]])
         scaled = _C._linalg.solve_triangular(factor, away, upper=False).squeeze(-1)
         return -0.5 * (self.event_shape[0] * math.log(2 * math.pi) + (scaled**2).sum(-1)) - self._half_log_det()
 

@@ -83,7 +83,8 @@ class DenseNet(nn.Module):
             if i < len(block_config):
                 self.features.add_module(f"transition{i}", _Transition(channels, channels // 2))
                 channels //= 2
-        self.features.add_module(f"norm{len(block_config) + 1}", nn.BatchNorm2d(channels))
+        # So named whatever the number of blocks.
+        self.features.add_module("norm5", nn.BatchNorm2d(channels))
         self.classifier = nn.Linear(channels, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

@@ -26,7 +26,8 @@ _V2 = {
         [(4, 3, 2, 96, 192, 10), (6, 3, 1, 192, 224, 19), (6, 3, 2, 224, 384, 25), (6, 3, 1, 384, 640, 7)],
     ),
 }
-#: Factors of width and depth, or the size of the second family; dropout; epsilon and momentum of norms if they are not the defaults.
+#: Factors of width and depth, or the size of the second family; dropout; epsilon and momentum of norms if not the
+#: defaults.
 _ARCHS = {
     "efficientnet_b0": (1.0, 1.0, 0.2, None), "efficientnet_b1": (1.0, 1.1, 0.2, None), "efficientnet_b2": (1.1, 1.2, 0.3, None),
     "efficientnet_b3": (1.2, 1.4, 0.3, None), "efficientnet_b4": (1.4, 1.8, 0.4, None), "efficientnet_b5": (1.6, 2.2, 0.4, (0.001, 0.01)),

@@ -8,7 +8,8 @@ from ..ops.misc import SqueezeExcitation as SElayer
 from ._api import builders
 from ._utils import _make_divisible, init_convolutions
 
-#: Kernel, expanded and output channels, squeeze and excitation, activation, stride of each block. Width of the last layers.
+#: Kernel, expanded and output channels, squeeze and excitation, activation, stride of each block. Width of the last
+#: layers.
 _LARGE = [
     (3, 16, 16, False, "RE", 1), (3, 64, 24, False, "RE", 2), (3, 72, 24, False, "RE", 1), (5, 72, 40, True, "RE", 2), (5, 120, 40, True, "RE", 1),
     (5, 120, 40, True, "RE", 1), (3, 240, 80, False, "HS", 2), (3, 200, 80, False, "HS", 1), (3, 184, 80, False, "HS", 1), (3, 184, 80, False, "HS", 1),

@@ -3,7 +3,8 @@
 from ... import _C, nn
 from ._api import builders
 
-#: Layers by version: channels and kernel of the first convolution, then fire modules (squeezed, expanded) or "M", a pooling.
+#: Layers by version: channels and kernel of the first convolution, then fire modules (squeezed, expanded) or "M", a
+#: pooling.
 _FIRES = {
     "1_0": ((96, 7), ["M", (16, 64), (16, 64), (32, 128), "M", (32, 128), (48, 192), (48, 192), (64, 256), "M", (64, 256)]),
     "1_1": ((64, 3), ["M", (16, 64), (16, 64), "M", (32, 128), (32, 128), "M", (48, 192), (48, 192), (64, 256), (64, 256)]),
