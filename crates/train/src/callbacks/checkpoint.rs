@@ -72,8 +72,8 @@ impl ModelCheckpoint {
         self
     }
 
-    /// Number of newest checkpoints to keep, at least 1. By default 3, with [`ModelCheckpoint::save_top_k`] only the best
-    /// are kept.
+    /// Number of newest checkpoints to keep, at least 1. By default 3; with [`ModelCheckpoint::save_top_k`] only the
+    /// best are kept.
     pub fn keep_last(mut self, keep: usize) -> Self {
         self.keep_last = Some(keep);
         self

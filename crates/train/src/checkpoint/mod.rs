@@ -311,8 +311,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Removes all but the best checkpoints ([`CheckpointsBuilder::keep_best`]): training is complete, so the newest is not
-    /// needed to continue. Does nothing on ranks other than 0.
+    /// Removes all but the best checkpoints ([`CheckpointsBuilder::keep_best`]): training is complete, so the newest is
+    /// not needed to continue. Does nothing on ranks other than 0.
     pub(crate) fn keep_only_best(&mut self) -> Result<()> {
         self.finish()?;
         if self.ranks.as_ref().is_some_and(|ranks| ranks.rank != 0) {

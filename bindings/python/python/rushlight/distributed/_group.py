@@ -159,7 +159,8 @@ class _Shared:
         self.world = None
         self.default_pg = None
         self.store = None
-        #: The program's own store. It outlives the world, as in PyTorch: a file that is removed with its last user may be the program's to remove.
+        #: The program's own store. It outlives the world, as in PyTorch: a file that is removed with its last user may
+        #: be the program's to remove.
         self.given = None
         #: Groups in the order of their making, each with its backend and store.
         self.pg_map = {}
