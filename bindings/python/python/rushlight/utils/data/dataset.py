@@ -99,6 +99,11 @@ class StackDataset(Dataset):
 class ConcatDataset(Dataset):
     """Concatenated datasets."""
 
+    @staticmethod
+    def cumsum(sequence):
+        """The lengths of the first parts, added up."""
+        return list(itertools.accumulate(len(part) for part in sequence))
+
     def __init__(self, datasets):
         self.datasets = list(datasets)
         if not self.datasets:

@@ -1,0 +1,79 @@
+"""Behaviour that libraries written for PyTorch rely on."""
+
+import io
+
+import pytest
+
+import rushlight as torch
+from rushlight import _functorch, fx
+from rushlight.vision import io as files
+from rushlight.vision import utils
+
+
+def test_versions_compare_with_tuples_and_strings():
+    version = torch.__version__
+    assert isinstance(version, str) and version >= (2, 6) and version < (3,) and version > "2.9.1" and not version < "2.10"
+    assert version == str(version) and hash(version) == hash(str(version))
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "RMSprop"])
+def test_complex_parameters_step_as_pairs(kind):
+    whole = torch.nn.Parameter(torch.tensor([1 + 2j, -0.5 + 0.25j]))
+    parts = torch.nn.Parameter(torch.view_as_real(whole.detach()).clone())
+    optimizers = [getattr(torch.optim, kind)([p], lr=0.1) for p in (whole, parts)]
+    for _ in range(3):
+        for optimizer, p in zip(optimizers, (whole, parts)):
+            optimizer.zero_grad()
+            (p.abs() ** 2 if p.is_complex() else p**2).sum().backward()
+            optimizer.step()
+    assert torch.allclose(torch.view_as_real(whole.detach()), parts.detach())
+    assert all(not isinstance(v, torch.Tensor) or v.shape in ((2,), ()) for v in optimizers[0].state[whole].values())
+
+
+def test_functorch_makes_functions_of_modules():
+    net = torch.nn.Linear(3, 2)
+    call, parameters = _functorch.make_functional(net)
+    x = torch.randn(4, 3)
+    assert torch.equal(call(parameters, x), net(x))
+    with pytest.raises(RuntimeError, match="make_functional_with_buffers"):
+        _functorch.make_functional(torch.nn.BatchNorm1d(3))
+
+
+def test_traced_einsum_has_its_operands_one_by_one():
+    traced = fx.symbolic_trace(lambda a, b: torch.einsum("ij,jk->ik", a, b))
+    node = next(n for n in traced.graph.nodes if n.op == "call_function")
+    assert node.args[0] == "ij,jk->ik" and len(node.args) == 3
+
+
+def test_tensors_that_require_gradients_become_arrays_without_a_tape():
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        x.numpy()
+    with torch.no_grad():
+        assert x.numpy().tolist() == [1.0, 1.0]
+
+
+def test_image_files():
+    y, x = torch.meshgrid(torch.arange(21), torch.arange(30), indexing="ij")
+    image = torch.stack([x * 8, y * 12, x * 4 + y * 6]).to(torch.uint8)
+    for channels in (image[:1], image[:2], image, torch.cat([image, image[:1]])):
+        assert torch.equal(files.decode_png(files.encode_png(channels)), channels)
+    for one in (image, image[:1]):
+        back = files.decode_jpeg(files.encode_jpeg(one, quality=95))
+        assert back.shape == one.shape and (back.float() - one.float()).abs().mean().item() < 3.0
+    assert files.decode_image(files.encode_png(image), "GRAY").shape == (1, 21, 30)
+    assert files.decode_image(files.encode_png(image), files.ImageReadMode.RGB_ALPHA)[3].min().item() == 255
+    with pytest.raises(RuntimeError, match="only PNG and JPEG"):
+        files.decode_image(torch.zeros(8, dtype=torch.uint8))
+    with pytest.raises(RuntimeError, match="quality 0"):
+        files.encode_jpeg(image, quality=0)
+    buffer = io.BytesIO()
+    utils.save_image(image.float() / 255, buffer, format="jpeg")
+    assert buffer.getvalue()[:3] == b"\xff\xd8\xff"
+
+
+def test_masks_are_drawn():
+    image, mask = torch.zeros(3, 4, 4, dtype=torch.uint8), torch.zeros(4, 4, dtype=torch.bool)
+    mask[1:3, 1:3] = True
+    drawn = utils.draw_segmentation_masks(image, mask, alpha=1.0, colors=(10, 20, 30))
+    assert drawn[:, 1, 1].tolist() == [10, 20, 30] and drawn[:, 0, 0].tolist() == [0, 0, 0]
