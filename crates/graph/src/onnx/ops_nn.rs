@@ -249,9 +249,10 @@ fn gemm(a: &Args) -> Found {
     let turned = |t: Tensor, name: &str| if int(a, name, 0)? != 0 { t.t() } else { Ok(t) };
     let product = op("matmul", vec![turned(t(a, 0)?, "transA")?.into(), turned(t(a, 1)?, "transB")?.into()])?;
     let scaled = |t: Tensor, factor: f64| if factor == 1.0 { Ok(t) } else { op("mul", vec![t.into(), factor.into()]) };
-    let y = scaled(product, float(a, "alpha", 1.0)?)?;
+    let (alpha, beta) = (float(a, "alpha", 1.0)?, float(a, "beta", 1.0)?);
+    let y = scaled(product, alpha)?;
     some(match opt(a, 2) {
-        Some(c) => op("add", vec![y.into(), scaled(c, float(a, "beta", 1.0)?)?.into()])?,
+        Some(c) => op("add", vec![y.into(), scaled(c, beta)?.into()])?,
         None => y,
     })
 }
