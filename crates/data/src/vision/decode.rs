@@ -87,7 +87,7 @@ impl Decoded {
             return Err("it is cut off".into());
         }
         // One or two channels are grey with or without transparency.
-        let (grey, opacity) = (self.channels < 3, self.channels % 2 == 0);
+        let (grey, opacity) = (self.channels < 3, self.channels.is_multiple_of(2));
         let brightness = |p: &[u8]| {
             let sum = 299 * u32::from(p[0]) + 587 * u32::from(p[1]) + 114 * u32::from(p[2]);
             ((sum + 500) / 1000) as u8
@@ -102,7 +102,7 @@ impl Decoded {
         let mut planes = Vec::with_capacity(wanted * count);
         for plane in 0..wanted {
             let pixels = self.pixels.chunks_exact(self.channels).take(count);
-            if wanted % 2 == 0 && plane == wanted - 1 {
+            if wanted.is_multiple_of(2) && plane == wanted - 1 {
                 planes.extend(pixels.map(|p| if opacity { p[p.len() - 1] } else { 255 }));
             } else if wanted < 3 {
                 planes.extend(pixels.map(|p| if grey { p[0] } else { brightness(p) }));
