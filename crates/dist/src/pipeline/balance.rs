@@ -62,8 +62,8 @@ mod tests {
         // Against all splits of some uneven layers.
         let costs: Vec<f64> = (0..9).map(|i| f64::from(i * 7 % 5) + 0.5).collect();
         let cost = |first: &[usize]| {
-            let ends = first.iter().skip(1).chain([&costs.len()]);
-            first.iter().zip(ends).map(|(&a, &b)| costs[a..b].iter().sum::<f64>()).fold(0.0, f64::max)
+            let ends = first.iter().copied().skip(1).chain([costs.len()]);
+            first.iter().zip(ends).map(|(&a, b)| costs[a..b].iter().sum::<f64>()).fold(0.0, f64::max)
         };
         let mut least = f64::INFINITY;
         for a in 1..8 {

@@ -498,7 +498,7 @@ mod tests {
     fn step(device: &Fake, memory: &mut Memory, pool: PoolId, old: Vec<u64>) -> Vec<u64> {
         const LAYERS: usize = 12;
         old.into_iter().for_each(|ptr| memory.free(ptr));
-        let mut take = |memory: &mut Memory, mib: usize| memory.alloc(device, pool, mib << 20).unwrap();
+        let take = |memory: &mut Memory, mib: usize| memory.alloc(device, pool, mib << 20).unwrap();
         let mut saved: Vec<[u64; 2]> = (0..LAYERS).map(|_| [take(memory, 26), take(memory, 105)]).collect();
         let mut logits = take(memory, 800);
         let mut gradients = Vec::new();

@@ -257,7 +257,7 @@ fn formats_are_told_by_contents_and_extensions() {
         let back = rushlight_io::load(folder.path("unnamed")).unwrap();
         assert_eq!(back.get("a").unwrap().as_tensor().unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
     }
-    rushlight_io::save(&Value::from(&tensor), folder.path("x.npy")).unwrap();
+    rushlight_io::save(&tensor, folder.path("x.npy")).unwrap();
     assert_eq!(rushlight_io::load(folder.path("x.npy")).unwrap().as_tensor().unwrap().shape(), [1, 2]);
     assert!(rushlight_io::save(&dict, folder.path("x.npy")).is_err());
     assert!(rushlight_io::save(&dict, folder.path("x.zip")).unwrap_err().to_string().contains(".safetensors"));

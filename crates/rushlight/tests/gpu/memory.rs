@@ -31,7 +31,7 @@ fn bytes(device: Device, enabled: bool, clears: Clears, lower: Option<DType>) ->
             }
             let loss = {
                 let _precision = set_autocast(lower)?;
-                weights.iter().try_fold(x.clone(), |x, w| x.mul(w)?.tanh()?.add(x))?.mean(..)?
+                weights.iter().try_fold(x.clone(), |x, w| x.mul(w)?.tanh()?.add(&x))?.mean(..)?
             };
             if clears == Clears::BeforeBackward {
                 optimizer.zero_grad();
