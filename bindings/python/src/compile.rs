@@ -5,16 +5,23 @@ use crate::recorded::{PyKind, PyOutput};
 use crate::tensor::PyTensor;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
+use rushlight_core::Philox;
+use rushlight_core::rng::default_generator;
+use rushlight_core::sync::lock;
 use rushlight_tensor::{Compile, Tensor, compile};
 use std::sync::{Mutex, TryLockError};
 
 /// The engine's `Compile` over Python functions.
 #[pyclass(name = "_Compile", module = "rushlight._C", frozen)]
-struct PyCompile(Mutex<Compile>);
+struct PyCompile {
+    compiled: Mutex<Compile>,
+    /// The random state before the last run, for [`PyCompile::rewind`].
+    before: Mutex<Philox>,
+}
 
 impl PyCompile {
     fn with<T>(&self, f: impl FnOnce(&mut Compile) -> T) -> Option<T> {
-        match self.0.try_lock() {
+        match self.compiled.try_lock() {
             Ok(mut guard) => Some(f(&mut guard)),
             Err(TryLockError::Poisoned(poisoned)) => Some(f(&mut poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
@@ -30,7 +37,8 @@ fn tensors(inputs: &[Bound<'_, PyTensor>]) -> Vec<Tensor> {
 impl PyCompile {
     #[new]
     fn new(max_recordings: usize) -> Self {
-        Self(Mutex::new(Compile::default().max_recordings(max_recordings)))
+        let compiled = Mutex::new(Compile::default().max_recordings(max_recordings));
+        Self { compiled, before: Mutex::new(default_generator().state()) }
     }
 
     /// Runs or records a function of a kind: `step(*inputs)` returns a list of tensors and a form; runs of a recording
@@ -43,6 +51,7 @@ impl PyCompile {
         step: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = step.py();
+        *lock(&self.before) = default_generator().state();
         let kind = PyKind::new(kind)?;
         let inputs = tensors(&inputs);
         let call = |own: &[Tensor]| PyOutput::of(step, own);
@@ -56,6 +65,11 @@ impl PyCompile {
             None => call(&inputs)?,
         };
         output.into_python(py)?.into_bound_py_any(py)
+    }
+
+    /// Sets random numbers back to where the last run began: its results are not used.
+    fn rewind(&self) {
+        default_generator().set_state(*lock(&self.before));
     }
 
     /// From now on the function itself runs for arguments of this kind.

@@ -118,11 +118,8 @@ class CompiledFunction:
             return self._run_plain(args, kwargs, "an argument that is not a tensor cannot be hashed")
         if any(type(t) is not Tensor and type(t).__torch_function__ is not Tensor.__torch_function__ for t in inputs):
             return self._refuse(kind, inputs, args, kwargs, "an argument is of a class that overrides functions")
-        before = None
 
         def step(*own):
-            nonlocal before
-            before = _C.get_rng_state()
             args, kwargs = unflatten(form, iter(own))
             tensors = []
             _recording[0] += 1
@@ -135,7 +132,7 @@ class CompiledFunction:
             made = self._compiled.run(kind, inputs, step)
         except _Unholdable as e:
             # Run again from where it was: the results of this run cannot be used.
-            _C.set_rng_state(before)
+            self._compiled.rewind()
             return self._refuse(kind, inputs, args, kwargs, str(e))
         if isinstance(made, str):
             return self._run_plain(args, kwargs, made)

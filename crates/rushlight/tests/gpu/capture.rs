@@ -447,7 +447,7 @@ fn whole_model<M: Module>(
     inputs: impl Fn(usize) -> Result<[Tensor; 2]>,
     loss_of: impl Fn(&M, &[Tensor; 2]) -> Result<Tensor>,
 ) -> Result<()> {
-    let run = |enabled: bool| -> Result<Vec<u32>> {
+    let run = |enabled: bool| -> Result<Vec<f32>> {
         manual_seed(11);
         let model = make()?.to(device)?;
         let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
@@ -467,9 +467,12 @@ fn whole_model<M: Module>(
             })?);
         }
         assert!(!enabled || device.is_cpu() || capture.graphs() == 1);
-        losses.iter().map(|l| Ok(l.item::<f32>()?.to_bits())).collect()
+        losses.iter().map(|l| l.item::<f32>()).collect()
     };
-    assert_eq!(run(false)?, run(true)?, "{what} {lower:?}");
+    let (eager, captured) = (run(false)?, run(true)?);
+    // A captured step is recorded anew from its program, whose fused sums add up in another order.
+    let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * a.abs();
+    assert!(eager.iter().zip(&captured).all(close), "{what} {lower:?}: {eager:?}, captured {captured:?}");
     Ok(())
 }
 

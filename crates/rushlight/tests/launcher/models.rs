@@ -35,7 +35,7 @@ fn models_are_converted_shown_and_timed() {
         (vec!["bench", &archive, "--input", "float33[2]"], "--input takes"),
         (vec!["show", "missing.rlm"], "missing.rlm"),
         (vec!["convert", &archive, "out.txt"], "must end in"),
-        (vec!["convert", &at("a.npz"), "out.rlm"], "neither .rlm nor TorchScript"),
+        (vec!["convert", &at("a.npz"), "out.rlm"], "neither .rlm, TorchScript nor .pt2"),
     ] {
         let (good, text) = rushlight(&arguments);
         assert!(!good && text.contains(message), "{arguments:?}: {text}");

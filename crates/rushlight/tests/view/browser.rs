@@ -256,7 +256,7 @@ fn every_view_is_drawn() {
     );
     page.until("saved.length === 2");
     let saved = page.value("saved");
-    assert!(saved[0].as_str().is_some_and(|text| text.starts_with("run,step,value\nrun-1,")), "{saved}");
+    assert!(saved[0].as_str().is_some_and(|text| text.starts_with("run,step,value\nrun-0,1,0.1\n")), "{saved}");
     assert!(saved[1].as_str().is_some_and(|text| text.starts_with("<svg") && text.contains("run-2")), "{saved}");
 
     // A phone: nothing is wider than the screen, and the list of runs is folded.

@@ -199,7 +199,8 @@ fn depthwise_convolutions() -> Result<()> {
         for dtype in [DType::F32, [DType::BF16, DType::F16, DType::F64][i % 3]] {
             let most = match dtype {
                 DType::F64 => 1e-12,
-                DType::F32 => 1e-5,
+                // Gradients of biases are sums that almost cancel.
+                DType::F32 => 1e-4,
                 _ => 2e-2,
             };
             let [x, w, b] = [x.to_dtype(dtype)?, w.to_dtype(dtype)?, b.to_dtype(dtype)?];

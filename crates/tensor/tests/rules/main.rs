@@ -20,6 +20,7 @@ mod product;
 mod program;
 mod property;
 mod reduction;
+mod regions;
 mod sampling;
 mod views;
 
