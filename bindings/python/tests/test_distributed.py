@@ -1,6 +1,7 @@
 """``torch.distributed`` over processes of this machine. No test can hang: every process has a watchdog."""
 
 import importlib
+import itertools
 import os
 import pathlib
 import secrets
@@ -22,10 +23,20 @@ RANKS = pathlib.Path(__file__).with_name("distributed_ranks.py")
 LIMIT = 90
 
 
+#: Each process of the tests has ports of its own, below those that outgoing connections take.
+_FIRST_PORT = 12000 + 4000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_ports = itertools.count(os.getpid() % 4000)
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    while True:
+        port = _FIRST_PORT + next(_ports) % 4000
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def launch(size, *command, variables=None, codes=None):

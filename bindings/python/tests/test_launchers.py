@@ -9,17 +9,12 @@ import subprocess
 import sys
 
 import pytest
+from test_distributed import free_port
 
 import rushlight as torch
 
 LAUNCHERS = pathlib.Path(__file__).parents[3] / "target" / "launchers"
 LIMIT = 120
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def mpiexec(which, size, *command, variables=None, code=0):
