@@ -4,7 +4,6 @@
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
