@@ -189,7 +189,9 @@ impl Cpu {
             | Call::MatMulGeluBackward(_)
             | Call::BatchNormRunning(_)
             | Call::Update(_)
-            | Call::ForeachCopy(_) => return Ok(Outcome::Declined),
+            | Call::ForeachCopy(_)
+            | Call::Ctc(_)
+            | Call::CtcBackward(_) => return Ok(Outcome::Declined),
         }
         Ok(Outcome::Done)
     }

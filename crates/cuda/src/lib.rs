@@ -10,11 +10,13 @@
 //! | `cublaslt` | matrix products |
 //! | `cudnn` | convolutions by cuDNN |
 //! | `cupti` | records of kernels and copies, for the profiler |
+//! | `cufft` | cuFFT: where it is looked for; the engine has its functions |
 //! | `cusolver` | factorisations by cuSOLVER, triangular systems by cuBLAS |
 //! | `nccl` | NCCL: where it is looked for; the engine has its functions |
 
 mod cublaslt;
 mod cudnn;
+mod cufft;
 mod cupti;
 mod cusolver;
 mod device;
@@ -31,6 +33,7 @@ use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::vendor::driver::{Convolutions, Factorisations, Libraries, Products};
 use rushlight_gpu::vendor::factorisations::Routines;
+use rushlight_gpu::vendor::fft::FftLibrary;
 use rushlight_gpu::vendor::library::{Search, triple};
 use rushlight_gpu::vendor::lt::Lt;
 use rushlight_gpu::vendor::nccl::Nccl;
@@ -133,6 +136,10 @@ impl Libraries for CudaLibraries {
         &cupti::ACTIVITY
     }
 
+    fn transforms(&self) -> Result<&'static FftLibrary> {
+        cufft::get()
+    }
+
     fn collectives(&self) -> Result<&'static Nccl> {
         nccl::get()
     }
@@ -150,6 +157,7 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
         ("cuDNN", cudnn::Cudnn::get().map(|l| found(&l.path, triple(unsafe { (l.version)() })))),
         ("cuBLAS", cusolver::Cublas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("cuSOLVER", cusolver::Cusolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("cuFFT", cufft::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("CUPTI", cupti::Cupti::get().map(|l| found(&l.path, String::new()))),
         ("NCCL", nccl::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
     ]

@@ -1,4 +1,4 @@
-// Sequences, and copies between layouts whose innermost dimensions differ.
+// Sequences, reversed copies, and copies between layouts whose innermost dimensions differ.
 
 #ifdef ARANGE
 // NUM: double or i64.
@@ -8,6 +8,17 @@ extern "C" __global__ void arange(Nest<1> nest, NUM start, NUM step, OUT* out, u
     idx at[1];
     nest.offsets((idx)i, at);
     out[at[0]] = convert<OUT>((NUM)(start + (NUM)i * step));
+}
+#endif
+
+#ifdef FLIP
+// x is at the first element of the output; strides of reversed dimensions are negative.
+extern "C" __global__ void flip(Nest<2> nest, const T* x, T* out, u64 count) {
+    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    idx at[2];
+    nest.offsets((idx)i, at);
+    out[at[0]] = x[(i64)at[1]];
 }
 #endif
 

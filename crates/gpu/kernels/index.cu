@@ -70,25 +70,105 @@ __device__ inline W folded(W old, W x) {
 #endif
 
 #ifdef SEGMENTS
-struct Item { u64 image; u64 position; };
+// Items of sort.cu: an offset and a position, sorted by offset, then by position. NOWHERE is an index out of range.
+#if PACKED
+typedef u64 Item;
+#define NOWHERE 0xffffffffULL
+__device__ inline u64 offset_of(Item item) { return item >> 32; }
+__device__ inline u64 position_of(Item item) { return (u32)item; }
+#else
+struct Item { u64 offset; u64 position; };
+#define NOWHERE 0xffffffffffffffffULL
+__device__ inline u64 offset_of(Item item) { return item.offset; }
+__device__ inline u64 position_of(Item item) { return item.position; }
+#endif
 
-// out[offset + r] op= values[p, r] for all p of each offset, in the order of p: items are sorted by offset, then p.
-extern "C" __global__ void segments(Nest<1> outer, Nest<2> inner, const Item* items, const T* values, u64 number, T* out, u64 positions, u64 block) {
-    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (i >= positions * block) return;
-    u64 s = i / block, r = i % block;
-    u64 image = items[s].image;
-    i64 offset = (i64)(image ^ 0x8000000000000000ULL);
-    if (offset < 0 || (s > 0 && items[s - 1].image == image)) return;
+// out[offset + r] op= values[p, r] for all p of each offset, in the order of p. A thread accumulates the runs of equal
+// offsets in `chunk` items. Runs that leave the chunk are left to segments_join: what a chunk has of a run that began
+// before it is in heads, the beginning of a run that goes on after it in tails.
+extern "C" __global__ void segments(Nest<1> outer, Nest<2> inner, const Item* items, const T* values, u64 number, T* out, W* heads, W* tails, u64 positions, u64 block, u64 chunk) {
+    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = i / block, r = i % block, s = c * chunk;
+    if (s >= positions) return;
+    u64 end = s + chunk < positions ? s + chunk : positions;
     idx at[1], in[2];
     inner.offsets((idx)r, in);
-    T* place = out + offset + in[0];
-    W acc = convert<W>(*place);
-    for (; s < positions && items[s].image == image; s++) {
-        outer.offsets((idx)items[s].position, at);
-        acc = folded(acc, values ? convert<W>(values[at[0] + in[1]]) : Number<W>::of(number));
+    Item item = items[s];
+    u64 offset = offset_of(item);
+    bool entered = s > 0 && offset_of(items[s - 1]) == offset;
+    while (true) {
+        u64 run = offset;
+        outer.offsets((idx)position_of(item), at);
+        W acc = values ? convert<W>(values[at[0] + in[1]]) : Number<W>::of(number);
+        while (++s < positions) {
+            item = items[s];
+            offset = offset_of(item);
+            if (s == end || offset != run) break;
+            outer.offsets((idx)position_of(item), at);
+            acc = folded(acc, values ? convert<W>(values[at[0] + in[1]]) : Number<W>::of(number));
+        }
+        bool leaves = s < positions && offset == run;
+        T* place = out + run + in[0];
+        if (entered) heads[c * block + r] = acc;
+        else if (leaves) tails[c * block + r] = acc;
+        else if (run != NOWHERE) *place = convert<T>(folded(convert<W>(*place), acc));
+        if (s >= end) return;
+        entered = false;
     }
-    *place = convert<T>(acc);
+}
+
+// Joins the parts of runs that leave the chunk they begin in.
+extern "C" __global__ void segments_join(Nest<2> inner, const Item* items, T* out, const W* heads, const W* tails, u64 positions, u64 block, u64 chunk) {
+    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = i / block, r = i % block, start = c * chunk, end = start + chunk;
+    if (end >= positions) return;
+    u64 run = offset_of(items[end - 1]);
+    if (run == NOWHERE || offset_of(items[end]) != run) return;
+    // It began before this chunk.
+    if (start > 0 && offset_of(items[start - 1]) == run) return;
+    idx in[2];
+    inner.offsets((idx)r, in);
+    W acc = tails[c * block + r];
+    for (u64 n = c + 1; n * chunk < positions && offset_of(items[n * chunk]) == run; n++) acc = folded(acc, heads[n * block + r]);
+    T* place = out + run + in[0];
+    *place = convert<T>(folded(convert<W>(*place), acc));
+}
+#endif
+
+#ifdef SCATTER_SUM
+// Sums of integers, which do not depend on the order of additions. A is the unsigned type of T.
+extern "C" __global__ void scatter_sum(Nest<3> nest, const i64* index, const T* src, u64 number, A* out, u64 count, u64 size, u64 stride, Fault* fault) {
+    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    idx at[3];
+    nest.offsets((idx)i, at);
+    i64 k = wrap_index(index[at[1]], (i64)size, fault);
+    if (k >= 0) atomicAdd(out + at[0] + (u64)k * stride, src ? (A)src[at[2]] : (A)number);
+}
+#endif
+
+#ifdef HISTOGRAM
+#define SHARED_BINS 2048
+// How many elements fall into each bin, as the default body computes it.
+extern "C" __global__ void __launch_bounds__(256) histogram(Nest<1> nest, const T* x, u64 count, double low, double high, u64 bins, u64* out) {
+    __shared__ u32 seen[SHARED_BINS];
+    bool few = bins <= SHARED_BINS;
+    if (few)
+        for (u64 b = threadIdx.x; b < bins; b += 256) seen[b] = 0;
+    __syncthreads();
+    T from = (T)low, width = (T)(high - low);
+    for (u64 i = blockIdx.x * 256ULL + threadIdx.x; i < count; i += gridDim.x * 256ULL) {
+        idx at[1];
+        nest.offsets((idx)i, at);
+        T value = x[at[0]];
+        if (!(value >= from && value <= (T)high)) continue;
+        i64 bin = (i64)floor((value - from) * (T)bins / width);
+        if (bin >= (i64)bins) bin = (i64)bins - 1;
+        if (few) atomicAdd(&seen[bin], 1u);
+        else atomicAdd(out + bin, (u64)1);
+    }
+    __syncthreads();
+    if (few)
+        for (u64 b = threadIdx.x; b < bins; b += 256)
+            if (seen[b]) atomicAdd(out + b, (u64)seen[b]);
 }
 #endif
 

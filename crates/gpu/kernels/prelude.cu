@@ -197,6 +197,19 @@ template <class A> __device__ inline A shuffle_xor(A a, int mask) {
     return b;
 }
 
+// The lanes of a warp (of a group of 32) whose `yes` is not zero. All lanes call it.
+__device__ inline u32 ballot(u32 yes) {
+#if defined(EMULATED)
+    u32 set = yes ? 1u << threadIdx.x % 32 : 0;
+    for (int mask = 16; mask > 0; mask /= 2) set |= __shfl_xor_sync(FULL_WARP, set, mask);
+    return set;
+#elif defined(__HIP__)
+    return (u32)(__ballot((int)yes) >> (__lane_id() & 32));
+#else
+    return __ballot_sync(FULL_WARP, yes);
+#endif
+}
+
 struct Sum { template <class A> static __device__ A merge(A a, A b) { return a + b; } };
 // Propagates NaN.
 struct Largest { template <class A> static __device__ A merge(A a, A b) { return (a > b || a != a) ? a : b; } };

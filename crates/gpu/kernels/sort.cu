@@ -1,8 +1,10 @@
-// Sorting, and binary search.
+// Sorting, top-k, and binary search.
 //
-// Elements are mapped to keys: unsigned integers in the order of the elements, NaN largest, both zeros equal. Equal
-// keys are ordered by position, so the sort is stable. Runs of RUN elements are sorted in shared memory; then pairs of
-// runs are merged: a binary search in the other run gives each element's place.
+// Elements are mapped to keys: unsigned integers in the order of the elements, NaN largest, both zeros equal. A sort
+// orders items, a key and a position each, by one digit of eight bits after the other, the lowest first. Every pass is
+// stable, so equal elements keep their order. Lines that fit into a block's shared memory are sorted there; longer
+// ones pass through global memory in tiles: a tile counts its digits, the counts of all tiles are summed, and a tile
+// then knows where its items go.
 
 template <class X> __device__ inline u64 image(X x);
 template <> __device__ inline u64 image(u8 x) { return x; }
@@ -23,66 +25,195 @@ template <> __device__ inline u64 image(double x) {
     if (x == 0) return 0x8000000000000000ULL;
     return bits & 0x8000000000000000ULL ? ~bits : bits | 0x8000000000000000ULL;
 }
-template <> __device__ inline u64 image(f16 x) { return image(plain(x)); }
-template <> __device__ inline u64 image(bf16 x) { return image(plain(x)); }
+// Half types have keys of 16 bits.
+__device__ inline u64 image_half(u16 bits, bool nan) {
+    if (nan) return 0xffffu;
+    if ((bits & 0x7fff) == 0) return 0x8000u;
+    return bits & 0x8000 ? (u16)~bits : (u16)(bits | 0x8000);
+}
+template <> __device__ inline u64 image(f16 x) { return image_half(x.bits, (x.bits & 0x7fff) > 0x7c00); }
+template <> __device__ inline u64 image(bf16 x) { return image_half(x.bits, (x.bits & 0x7fff) > 0x7f80); }
 
-struct Item { u64 image; u64 position; };
+#if PACKED
+// A key of at most 32 bits above a position of 32 bits.
+typedef u64 Item;
+__device__ inline Item item_of(u64 key, u64 position) { return key << 32 | (u32)position; }
+__device__ inline u64 key_of(Item item) { return item >> 32; }
+__device__ inline u64 position_of(Item item) { return (u32)item; }
+#else
+struct Item { u64 key; u64 position; };
+__device__ inline Item item_of(u64 key, u64 position) {
+    Item item;
+    item.key = key;
+    item.position = position;
+    return item;
+}
+__device__ inline u64 key_of(Item item) { return item.key; }
+__device__ inline u64 position_of(Item item) { return item.position; }
+#endif
 
-__device__ inline bool before(Item a, Item b) { return a.image < b.image || (a.image == b.image && a.position < b.position); }
+// The key of an element; offsets are their own keys, and -1 is the largest of them.
+__device__ inline u64 key_of_element(T x) {
+#if OFFSETS
+    return PACKED ? (u64)(u32)x : (u64)x;
+#else
+    return image(x);
+#endif
+}
 
-#ifdef SORT_RUNS
-#define RUN 1024
-// Sorts runs of each line into items [line][length]; descending order uses the keys' complement.
-extern "C" __global__ void __launch_bounds__(512) sort_runs(Nest<1> lines, const T* x, u64 step, u64 length, u64 runs, u32 descending, Item* items) {
-    __shared__ u64 memory[RUN * 2];
-    Item* run = (Item*)memory;
-    u64 line = blockIdx.x / runs, start = blockIdx.x % runs * RUN;
-    idx at[1];
-    lines.offsets((idx)line, at);
-    for (u32 i = threadIdx.x; i < RUN; i += 512) {
-        Item item;
-        item.image = 0xffffffffffffffffULL;
-        item.position = 0xffffffffffffffffULL;
-        if (start + i < length) {
-            u64 key = image(x[at[0] + (start + i) * step]);
-            item.image = descending ? ~key : key;
-            item.position = start + i;
+#if defined(SORT_BLOCK) || defined(RADIX_SCATTER)
+#define WARPS 8
+struct Ranks { u32 counts[WARPS][256]; u32 starts[256]; u32 totals[WARPS]; };
+
+// The places that a tile's items have after a stable sort by one digit. Items are numbered by warp, then by i, then by
+// lane. starts[d] is the first place of digit d.
+__device__ inline void rank_digits(const u32 (&digits)[ITEMS], u32 (&places)[ITEMS], Ranks& shared) {
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u32* counts = shared.counts[warp];
+    __syncthreads();
+    for (u32 d = lane; d < 256; d += 32) counts[d] = 0;
+    __syncwarp();
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) {
+        u32 digit = digits[i], peers = FULL_WARP;
+#pragma unroll
+        for (u32 b = 0; b < 8; b++) {
+            u32 set = ballot(digit >> b & 1);
+            peers &= digit >> b & 1 ? set : ~set;
         }
-        run[i] = item;
-    }
-    for (u32 size = 2; size <= RUN; size *= 2) {
-        for (u32 gap = size / 2; gap > 0; gap /= 2) {
-            __syncthreads();
-            u32 t = threadIdx.x, low = t / gap * gap * 2 + t % gap, high = low + gap;
-            bool up = (low & size) == 0;
-            Item a = run[low], b = run[high];
-            if (before(b, a) == up) run[low] = b, run[high] = a;
-        }
+        u32 earlier = __popc(peers & ((1u << lane) - 1)), before = counts[digit];
+        __syncwarp();
+        if (earlier == 0) counts[digit] = before + __popc(peers);
+        __syncwarp();
+        places[i] = before + earlier;
     }
     __syncthreads();
-    for (u32 i = threadIdx.x; i < RUN; i += 512)
-        if (start + i < length) items[line * length + start + i] = run[i];
+    // A thread sums up one digit over the warps; `from` becomes the number of this digit and of larger ones.
+    u32 from = 0;
+#pragma unroll
+    for (u32 w = 0; w < WARPS; w++) {
+        u32 count = shared.counts[w][threadIdx.x];
+        shared.counts[w][threadIdx.x] = from;
+        from += count;
+    }
+#pragma unroll
+    for (u32 reach = 1; reach < 32; reach *= 2) {
+        u32 next = __shfl_down_sync(FULL_WARP, from, reach);
+        if (lane + reach < 32) from += next;
+    }
+    if (lane == 0) shared.totals[warp] = from;
+    __syncthreads();
+    for (u32 w = warp + 1; w < WARPS; w++) from += shared.totals[w];
+    shared.starts[threadIdx.x] = 256 * ITEMS - from;
+    __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) places[i] += shared.starts[digits[i]] + shared.counts[warp][digits[i]];
 }
 #endif
 
-#ifdef SORT_MERGE
-// Merges pairs of runs of `width`.
-extern "C" __global__ void sort_merge(const Item* from, Item* to, u64 lines, u64 length, u64 width) {
-    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (i >= lines * length) return;
-    u64 line = i / length, place = i % length, pair = place / (2 * width) * 2 * width;
-    const Item* base = from + line * length;
-    u64 middle = pair + width < length ? pair + width : length, end = pair + 2 * width < length ? pair + 2 * width : length;
-    bool left = place < middle;
-    u64 low = left ? middle : pair, high = left ? end : middle, first = low;
-    Item mine = base[place];
-    while (low < high) {
-        u64 half = (low + high) / 2;
-        if (before(base[half], mine)) low = half + 1;
-        else high = half;
+#ifdef SORT_BLOCK
+// Sorts lines of at most 256 * ITEMS elements, a line to a block, and writes the first `kept` values and positions, or
+// the items themselves. Keys are compared after `flip` inverts them for descending order.
+extern "C" __global__ void __launch_bounds__(256) sort_block(Nest<3> lines, const T* x, T* values, i64* indices, Item* items, u64 length, u64 kept, u64 x_step, u64 value_step, u64 index_step, u64 flip, u32 passes) {
+    __shared__ Item sorted[256 * ITEMS];
+    __shared__ Ranks ranks;
+    idx at[3];
+    lines.offsets((idx)blockIdx.x, at);
+    u32 first = threadIdx.x / 32 * 32 * ITEMS + threadIdx.x % 32;
+    Item own[ITEMS];
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) {
+        u64 place = first + i * 32;
+        own[i] = item_of(0xffffffffffffffffULL, place);
+        if (place < length) own[i] = item_of(key_of_element(x[at[0] + place * x_step]) ^ flip, place);
     }
-    u64 own = left ? place - pair : place - middle;
-    to[line * length + pair + own + (low - first)] = mine;
+    for (u32 pass = 0; pass < passes; pass++) {
+        u32 digits[ITEMS], places[ITEMS];
+#pragma unroll
+        for (u32 i = 0; i < ITEMS; i++) digits[i] = (u32)(key_of(own[i]) >> (8 * pass)) & 255;
+        rank_digits(digits, places, ranks);
+#pragma unroll
+        for (u32 i = 0; i < ITEMS; i++) sorted[places[i]] = own[i];
+        __syncthreads();
+#pragma unroll
+        for (u32 i = 0; i < ITEMS; i++) own[i] = sorted[first + i * 32];
+    }
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) {
+        u64 place = first + i * 32, position = position_of(own[i]);
+        if (place >= kept) continue;
+        if (items) {
+            items[blockIdx.x * length + place] = own[i];
+        } else {
+            values[at[1] + place * value_step] = x[at[0] + position * x_step];
+            indices[at[2] + place * index_step] = (i64)position;
+        }
+    }
+}
+#endif
+
+#if defined(RADIX_COUNT) || defined(RADIX_SCATTER)
+#define TILE (256 * ITEMS)
+
+// An item of a line in the order of the pass before; in the first pass, of its elements.
+__device__ inline Item item_at(const Item* items, const T* x, u64 step, u64 place, u64 flip) {
+    return items ? items[place] : item_of(key_of_element(x[place * step]) ^ flip, place);
+}
+#endif
+
+#ifdef RADIX_COUNT
+// counts[line][digit][tile]: how many items of a tile have a digit.
+extern "C" __global__ void __launch_bounds__(256) radix_count(Nest<1> lines, const T* x, u64 step, const Item* items, u64 length, u64 tiles, u64 flip, u32 shift, i64* counts) {
+    __shared__ u32 seen[256];
+    u64 line = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+    idx at[1];
+    lines.offsets((idx)line, at);
+    const Item* from = items ? items + line * length : items;
+    seen[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll 4
+    for (u32 i = 0; i < ITEMS; i++) {
+        u64 place = tile * TILE + i * 256 + threadIdx.x;
+        if (place < length) atomicAdd(&seen[(u32)(key_of(item_at(from, x + at[0], step, place, flip)) >> shift) & 255], 1u);
+    }
+    __syncthreads();
+    counts[(line * 256 + threadIdx.x) * tiles + tile] = seen[threadIdx.x];
+}
+#endif
+
+#ifdef RADIX_SCATTER
+// Moves a tile's items to their places in the order of a digit. sums[line][digit][tile] includes the tile's own count.
+extern "C" __global__ void __launch_bounds__(256) radix_scatter(Nest<1> lines, const T* x, u64 step, const Item* items, u64 length, u64 tiles, u64 flip, u32 shift, const i64* counts, const i64* sums, Item* out) {
+    __shared__ Item sorted[TILE];
+    __shared__ u64 starts[256];
+    __shared__ Ranks ranks;
+    u64 line = blockIdx.x / tiles, tile = blockIdx.x % tiles, begin = tile * TILE;
+    u64 count = length - begin < TILE ? length - begin : TILE;
+    idx at[1];
+    lines.offsets((idx)line, at);
+    const Item* from = items ? items + line * length : items;
+    u32 first = threadIdx.x / 32 * 32 * ITEMS + threadIdx.x % 32;
+    u64 entry = (line * 256 + threadIdx.x) * tiles + tile;
+    starts[threadIdx.x] = (u64)(sums[entry] - counts[entry]);
+    Item own[ITEMS];
+    u32 digits[ITEMS], places[ITEMS];
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) {
+        u64 place = first + i * 32;
+        own[i] = item_of(0xffffffffffffffffULL, place);
+        if (place < count) own[i] = item_at(from, x + at[0], step, begin + place, flip);
+        digits[i] = (u32)(key_of(own[i]) >> shift) & 255;
+    }
+    rank_digits(digits, places, ranks);
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) sorted[places[i]] = own[i];
+    __syncthreads();
+    // Items of one digit are neighbours now, and so they are in the output.
+    for (u32 place = threadIdx.x; place < count; place += 256) {
+        Item item = sorted[place];
+        u32 digit = (u32)(key_of(item) >> shift) & 255;
+        out[line * length + starts[digit] + (place - ranks.starts[digit])] = item;
+    }
 }
 #endif
 
@@ -94,7 +225,7 @@ extern "C" __global__ void sort_gather(Nest<3> lines, const Item* items, const T
     u64 line = i / kept, k = i % kept;
     idx at[3];
     lines.offsets((idx)line, at);
-    u64 position = items[line * length + k].position;
+    u64 position = position_of(items[line * length + k]);
     values[at[1] + k * value_step] = x[at[0] + position * x_step];
     indices[at[2] + k * index_step] = (i64)position;
 }
@@ -131,6 +262,10 @@ extern "C" __global__ void __launch_bounds__(128) topk_short(Nest<3> lines, cons
 #endif
 
 #ifdef TOPK_ROWS
+struct Best { u64 image; u64 position; };
+
+__device__ inline bool before(Best a, Best b) { return a.image < b.image || (a.image == b.image && a.position < b.position); }
+
 // The first `kept` of lines of at most 256 * ITEMS elements in order, a line to a block. Each thread knows the first of
 // its own elements; the block's first is the first of these.
 extern "C" __global__ void __launch_bounds__(256) topk_rows(Nest<3> lines, const T* x, T* values, i64* indices, u64 length, u64 kept, u64 x_step, u64 value_step, u64 index_step, u32 descending) {
@@ -150,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(256) topk_rows(Nest<3> lines, const
         }
     }
     const u64 none = 0xffffffffffffffffULL;
-    Item own;
+    Best own;
     bool stale = true;
     for (u64 k = 0; k < kept; k++) {
         if (stale) {
@@ -159,15 +294,15 @@ extern "C" __global__ void __launch_bounds__(256) topk_rows(Nest<3> lines, const
 #pragma unroll
             for (u32 i = 0; i < ITEMS; i++)
                 if (open >> i & 1) {
-                    Item item;
+                    Best item;
                     item.image = keys[i];
                     item.position = i * 256 + threadIdx.x;
                     if (before(item, own)) own = item;
                 }
         }
-        Item best = own;
+        Best best = own;
         for (int mask = 16; mask > 0; mask /= 2) {
-            Item other = shuffle_xor(best, mask);
+            Best other = shuffle_xor(best, mask);
             if (before(other, best)) best = other;
         }
         // Values of this round are not read any more when those of the next are written: a barrier is between them.
@@ -175,7 +310,7 @@ extern "C" __global__ void __launch_bounds__(256) topk_rows(Nest<3> lines, const
         if (threadIdx.x % 32 == 0) shared[0][threadIdx.x / 32] = best.image, shared[1][threadIdx.x / 32] = best.position;
         __syncthreads();
         for (u32 w = 0; w < 8; w++) {
-            Item other;
+            Best other;
             other.image = shared[0][w];
             other.position = shared[1][w];
             if (w == 0 || before(other, best)) best = other;

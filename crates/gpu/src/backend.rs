@@ -201,6 +201,7 @@ impl Backend for GpuBackend {
             Call::Fill(c) => gpu.fill(c.value, c.out)?,
             Call::Arange(c) => gpu.arange(c.start, c.step, c.out)?,
             Call::Copy(c) => gpu.copy(c.src, c.out)?,
+            Call::Flip(c) => gpu.flip(c.x, &c.flipped, c.out)?,
             Call::Random(c) => gpu.random(c.distribution, c.stream, c.out)?,
             Call::Pointwise(c) => gpu.pointwise(c.op, c.compute, &c.inputs, &c.params, c.out)?,
             Call::PointwiseGrad(c) => gpu.pointwise_grad(c.op, c.wrt, c.compute, c.values, &c.params, c.out)?,
@@ -214,6 +215,7 @@ impl Backend for GpuBackend {
             Call::Sort(c) => gpu.sort(c.x, c.dim, c.descending, c.values, c.indices)?,
             Call::TopK(c) => gpu.topk(c.x, c.dim, c.largest, c.values, c.indices)?,
             Call::SearchSorted(c) => gpu.searchsorted(c.sorted, c.values, c.right, c.out)?,
+            Call::Histogram(c) => gpu.histogram(c.x, c.low, c.high, c.out)?,
             Call::Index(c) => gpu.index(c.x, &c.indices, c.out)?,
             Call::IndexPut(c) => gpu.index_put(&c.indices, c.values, c.accumulate, c.out)?,
             Call::Gather(c) => gpu.gather(c.x, c.dim, c.index, c.out)?,
@@ -264,18 +266,18 @@ impl Backend for GpuBackend {
                     Err(_) => return Ok(Outcome::Declined),
                 }
             }
+            Call::Resample(c) => gpu.resample(&c.spec, c.x, c.y, false)?,
+            Call::ResampleBackward(c) => gpu.resample(&c.spec, c.dy, c.dx, true)?,
+            Call::Ctc(c) => gpu.ctc(c)?,
+            Call::CtcBackward(c) => gpu.ctc_backward(c)?,
+            Call::Fft(c) => return gpu.fft(c.op, c.scale, c.x, c.out).map(Outcome::from),
             Call::Permutation(_)
             | Call::Kth(_)
-            | Call::Histogram(_)
             | Call::IntRange(_)
             | Call::PadFrom(_)
-            | Call::Flip(_)
-            | Call::Resample(_)
-            | Call::ResampleBackward(_)
             | Call::Distances(_)
             | Call::Euclidean(_)
             | Call::Complex(_)
-            | Call::Fft(_)
             | Call::PackedMatMul(_) => return Ok(Outcome::Declined),
         }
         Ok(Outcome::Done)

@@ -7,8 +7,8 @@ use crate::families::attention::{self, flash, flash_hopper, flash_mfma};
 use crate::families::conv::{self, depthwise as conv_depthwise, few as conv_few};
 use crate::families::pointwise::{Form, Formula, Lanes};
 use crate::families::{
-    batch_norm, cross_entropy, foreach, fused, fused_reduce, index, linalg, matmul, pooling, recurrent, reduce,
-    row_norm, scan, softmax, sort,
+    batch_norm, copy, cross_entropy, ctc, foreach, fused, fused_reduce, index, linalg, matmul, pooling, recurrent,
+    reduce, resample, row_norm, scan, softmax, sort,
 };
 use crate::launch::kernel::{Defines, Family, entries};
 use crate::launch::rows::Rows;
@@ -263,12 +263,12 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
                 add(format!("scan {code} {dtype}"), Family::Scan, scan::defines(code, dtype, out, code % 2 == 0, true));
             }
         }
-        let all =
-            sort::defines("SORT_RUNS", dtype).define("SORT_MERGE", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
-        let all = all.define("TOPK_SHORT", 1).define("SHORT", 8).define("TOPK_ROWS", 1).define("ITEMS", 4);
+        let all = sort::Order::values(dtype, 5000, false).defines("SORT_BLOCK", 4);
+        let all = all.define("RADIX_COUNT", 1).define("RADIX_SCATTER", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
+        let all = all.define("TOPK_SHORT", 1).define("SHORT", 8).define("TOPK_ROWS", 1);
         add(format!("sort {dtype}"), Family::Sort, all.dtype("OUT", DType::I32));
         for code in [1, 4] {
-            let defines = index::fold_defines("SEGMENTS", code, dtype).define("SCATTER", 1);
+            let defines = index::fold_defines("SEGMENTS", code, dtype).define("PACKED", code % 2).define("SCATTER", 1);
             add(format!("scatter {code} {dtype}"), Family::Index, defines);
         }
         add(format!("nonzero {dtype}"), Family::Index, index::defines("NONZERO").dtype("T", dtype));
@@ -292,10 +292,23 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
     for dtype in [DType::U8, DType::I16, DType::I32, DType::I64] {
         let transpose = Defines::default().define("TRANSPOSE", 1).dtype("T", dtype);
         add(format!("transpose {dtype}"), Family::Copy, transpose);
+        add(format!("flip {dtype}"), Family::Copy, copy::flip_defines(dtype));
     }
     for bytes in [1, 2, 4, 8, 16] {
         add(format!("move {bytes}"), Family::Index, index::move_defines(true, bytes));
         add(format!("gather {bytes}"), Family::Index, index::gather_defines(bytes));
+    }
+    for (code, dtype) in [(0, DType::F32), (1, DType::F64), (2, DType::F32)] {
+        add(format!("resample {code} {dtype}"), Family::Resample, resample::defines(code, dtype));
+    }
+    for dtype in [DType::F32, DType::F64] {
+        add(format!("ctc {dtype}"), Family::Ctc, ctc::defines("FORWARD", dtype).define("BACKWARD", 1));
+    }
+    for dtype in [DType::I32, DType::I64] {
+        add(format!("scatter sum {dtype}"), Family::Index, index::sum_defines(dtype));
+    }
+    for dtype in [DType::F32, DType::F64] {
+        add(format!("histogram {dtype}"), Family::Index, index::defines("HISTOGRAM").dtype("T", dtype));
     }
     add("resolve".into(), Family::Index, index::defines("RESOLVE").define("RESOLVE_LINE", 1));
     cases

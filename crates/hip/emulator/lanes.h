@@ -122,6 +122,8 @@ static inline float __int_as_float(int x) { return emulator_bits<float>(x); }
 static inline unsigned __float_as_uint(float x) { return emulator_bits<unsigned>(x); }
 static inline int __float_as_int(float x) { return emulator_bits<int>(x); }
 static inline unsigned atomicCAS(unsigned* at, unsigned old, unsigned now) { unsigned was = *at; if (was == old) *at = now; return was; }
+template <class A> static A atomicAdd(A* at, A more) { A was = *at; *at = was + more; return was; }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline void __threadfence_system() { __sync_synchronize(); }
 extern "C" int usleep(unsigned);
 static inline void __nanosleep(unsigned) { usleep(20); }

@@ -9,6 +9,7 @@
 //! | `driver`, `hiprtc` | the runtime and the compiler, behind the engine's traits |
 //! | `device` | the GPUs of this machine |
 //! | `hipblaslt`, `rocblas` | matrix products |
+//! | `hipfft` | hipFFT: where it is looked for; the engine has its functions |
 //! | `rocsolver` | factorisations by rocSOLVER, triangular systems by rocBLAS |
 //! | `miopen`, `cache` | convolutions; MIOpen's cache directory |
 //! | `rccl` | RCCL: its search path; the engine has its functions |
@@ -18,6 +19,7 @@ mod cache;
 mod device;
 mod driver;
 mod hipblaslt;
+mod hipfft;
 mod hiprtc;
 mod miopen;
 mod rccl;
@@ -34,6 +36,7 @@ use rushlight_core::{Backend, Device, Result};
 use rushlight_gpu::Fleet;
 use rushlight_gpu::vendor::driver::{Convolutions, Factorisations, Libraries, Products};
 use rushlight_gpu::vendor::factorisations::Routines;
+use rushlight_gpu::vendor::fft::FftLibrary;
 use rushlight_gpu::vendor::library::Search;
 use rushlight_gpu::vendor::nccl::Nccl;
 
@@ -130,6 +133,10 @@ impl Libraries for HipLibraries {
         Ok(Box::leak(Box::new(Routines::new(&rocsolver::Amd))))
     }
 
+    fn transforms(&self) -> Result<&'static FftLibrary> {
+        hipfft::get()
+    }
+
     fn collectives(&self) -> Result<&'static Nccl> {
         rccl::get()
     }
@@ -144,6 +151,7 @@ pub fn libraries() -> Vec<(&'static str, Result<Library>)> {
         ("hipBLASLt", hipblaslt::HipblasLt::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("rocBLAS", rocblas::Rocblas::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("rocSOLVER", rocsolver::Rocsolver::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
+        ("hipFFT", hipfft::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("MIOpen", miopen::Miopen::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),
         ("RCCL", rccl::get().and_then(|l| l.version().map(|version| found(&l.path, version)))),
         ("ROCm SMI", smi::Smi::get().and_then(|l| l.number().map(|version| found(&l.path, version)))),

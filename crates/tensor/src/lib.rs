@@ -41,6 +41,7 @@ pub use ops::complex::{complex, polar};
 pub use ops::conv::{ConvOptions, ConvTransposeOptions, Padding};
 pub use ops::create::{Literal, Options, TensorData};
 pub use ops::cross_entropy::CrossEntropyOptions;
+pub use ops::ctc::{CtcTargets, ctc_losses};
 pub use ops::einsum::einsum;
 pub use ops::fft::FftNorm;
 pub use ops::gather::ScatterReduce;

@@ -60,6 +60,7 @@ pub struct Gpu {
     pub products: OnceLock<Result<&'static dyn Products>>,
     pub convolutions: OnceLock<Option<&'static dyn Convolutions>>,
     pub factorisations: OnceLock<Result<&'static dyn Factorisations>>,
+    pub fft_plans: crate::vendor::fft::Plans,
     /// Deferred work.
     pub chain: Mutex<Option<Slot>>,
     /// Memory that was freed while deferred work reads it, and whether there is any.
@@ -200,6 +201,7 @@ impl Gpu {
             products: OnceLock::new(),
             convolutions: OnceLock::new(),
             factorisations: OnceLock::new(),
+            fft_plans: Default::default(),
             chain: Mutex::default(),
             kept: Mutex::default(),
             keeps: AtomicBool::new(false),

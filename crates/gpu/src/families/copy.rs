@@ -4,11 +4,21 @@ use crate::device::Gpu;
 use crate::families::pointwise::Formula;
 use crate::launch::kernel::{Defines, Family, Grid, Key, launch};
 use crate::launch::nest::{Loops, Nest, in_memory_order, is_wide, loops, merged};
-use rushlight_core::{DType, Operand, Result, Scalar, View};
+use rushlight_core::{DType, Dims, Operand, Result, Scalar, View};
 
 const THREADS: usize = 256;
 /// Tiles of a transposing copy.
 const TILE: usize = 32;
+
+/// The integer dtype of an element's size, for moves.
+fn unsigned(dtype: DType) -> DType {
+    [DType::U8, DType::I16, DType::I32, DType::I64][dtype.size().trailing_zeros() as usize]
+}
+
+/// Definitions of the kernel that reverses dimensions.
+pub fn flip_defines(dtype: DType) -> Defines {
+    Defines::default().define("FLIP", 1).define("WIDE", 1).dtype("T", dtype)
+}
 
 impl Gpu {
     pub fn copy(&self, src: View, out: View) -> Result<()> {
@@ -44,7 +54,7 @@ impl Gpu {
         if inner.1[0] != 1 || inner.0 < TILE / 2 || is_wide(&all) || row_tiles.saturating_mul(batches) > 65_535 {
             return Ok(false);
         }
-        let unsigned = [DType::U8, DType::I16, DType::I32, DType::I64][out.dtype().size().trailing_zeros() as usize];
+        let unsigned = unsigned(out.dtype());
         let key = Key::new(Family::Copy, "transpose", [unsigned as u16]);
         let function = self.function(key, || Defines::default().define("TRANSPOSE", 1).dtype("T", unsigned))?;
         let nest = Nest::new(&merged(&batch))?;
@@ -55,6 +65,26 @@ impl Gpu {
         let grid = Grid { blocks, threads: [TILE as u32, 8], shared: 0, spread: false };
         launch!(self, function, grid; nest, x, y, rows, columns, x_step, out_step)?;
         Ok(true)
+    }
+
+    /// A copy with some dimensions reversed.
+    pub fn flip(&self, x: View, flipped: &[bool], out: View) -> Result<()> {
+        let count = out.numel();
+        if count == 0 {
+            return Ok(());
+        }
+        let (mut start, mut strides) = (0, Dims::from_slice(x.strides()));
+        for (d, stride) in strides.iter_mut().enumerate().filter(|(d, _)| flipped[*d]) {
+            start += (x.shape()[d] - 1) * *stride;
+            *stride = stride.wrapping_neg();
+        }
+        let unsigned = unsigned(out.dtype());
+        let key = Key::new(Family::Copy, "flip", [unsigned as u16]);
+        let function = self.function(key, || flip_defines(unsigned))?;
+        // Loops with negative strides are not merged.
+        let nest = Nest::new(&loops(out.shape(), [out.strides(), &strides]))?;
+        let (from, to) = (x.ptr() as u64 + (start * x.dtype().size()) as u64, out.ptr() as u64);
+        launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; nest, from, to, count)
     }
 
     pub fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {

@@ -1,11 +1,12 @@
 //! Indexing by tensors: reading, writing and adding blocks, gather and scatter, and finding nonzero elements
 //! (`kernels/index.cu`).
 //!
-//! Values with duplicate indices are accumulated in order: offsets are sorted, and one thread accumulates equal ones.
-//! Results do not depend on timing.
+//! Values with duplicate indices are accumulated in an order that does not depend on timing: offsets are sorted, then
+//! runs of equal ones are summed up in chunks. Sums of integers are the same in any order: they use atomics.
 
 use crate::device::{Gpu, Temporary};
 use crate::families::scan::along;
+use crate::families::sort::Order;
 use crate::launch::kernel::{Defines, Family, Grid, Key, launch, wide_type};
 use crate::launch::nest::{MAX_RANK, Nest};
 use rushlight_core::backend::{Scan, Scatter};
@@ -20,6 +21,11 @@ const NONZERO_BLOCK: usize = 1024;
 const SHORT_LINE: usize = 64;
 /// From this many lines on, longer ones are too.
 const MANY_LINES: usize = 4096;
+/// Least elements per thread, and most blocks per multiprocessor, of a histogram.
+const HISTOGRAM_ITEMS: usize = 4;
+const HISTOGRAM_BLOCKS: usize = 8;
+/// Bounds of the sorted positions that one thread accumulates.
+const CHUNKS: (usize, usize) = (8, 256);
 
 #[repr(C)]
 struct Dimensions {
@@ -53,6 +59,8 @@ struct Blocks {
     inner: Nest<2>,
     positions: usize,
     block: usize,
+    /// Elements of the indexed tensor that positions select from.
+    targets: usize,
 }
 
 impl Blocks {
@@ -86,6 +94,7 @@ impl Blocks {
             inner: Nest::new(&inner)?,
             positions: outer_shape.iter().product(),
             block: block / width,
+            targets: indexed.shape()[..count].iter().product(),
         })
     }
 }
@@ -153,17 +162,28 @@ impl Gpu {
         self.segments(Scatter::Add, &offsets, &blocks, Operand::Tensor(values), out)
     }
 
-    /// Accumulates values at the positions given by sorted offsets.
+    /// Accumulates values at the positions given by offsets.
     fn segments(&self, op: Scatter, offsets: &Temporary, blocks: &Blocks, values: Operand, out: View) -> Result<()> {
-        let items = self.sorted_line(offsets.view())?;
+        let Blocks { outer, inner, positions, block, targets, .. } = *blocks;
+        let order = Order::offsets(positions, out.layout().span()?);
+        let items = self.sorted_offsets(order, offsets.view())?;
         let (code, dtype) = (code(op, out.dtype()), out.dtype());
-        let key = Key::new(Family::Index, "segments", [code, dtype as u16]);
-        let function = self.function(key, || fold_defines("SEGMENTS", code, dtype))?;
+        let kernel = |entry| {
+            let key = Key::new(Family::Index, entry, [code, dtype as u16, order.packed as u16]);
+            self.function(key, || fold_defines("SEGMENTS", code, dtype).define("PACKED", order.packed as u8))
+        };
+        let (function, join) = (kernel("segments")?, kernel("segments_join")?);
         let (from, number) = source(values, dtype);
-        let Blocks { outer, inner, positions, block, .. } = *blocks;
-        let (at, to) = (items.ptr, out.ptr() as u64);
-        let grid = Grid::line((positions * block).div_ceil(THREADS), THREADS)?;
-        launch!(self, function, grid; outer, inner, at, from, number, to, positions, block)
+        // A run's chunks are joined one after the other, so both should be few.
+        let chunk = ((positions / targets.max(1)) as f64).sqrt() as usize;
+        let chunk = chunk.clamp(CHUNKS.0, CHUNKS.1);
+        let chunks = positions.div_ceil(chunk);
+        let parts = chunks * block * wide_size(dtype);
+        let (heads, tails) = (self.scratch(parts)?, self.scratch(parts)?);
+        let (at, to, heads, tails) = (items.ptr, out.ptr() as u64, heads.ptr, tails.ptr);
+        let grid = Grid::line((chunks * block).div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; outer, inner, at, from, number, to, heads, tails, positions, block, chunk)?;
+        launch!(self, join, grid; inner, at, to, heads, tails, positions, block, chunk)
     }
 
     pub fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
@@ -198,6 +218,13 @@ impl Gpu {
         let lines: usize = shape.iter().product();
         // Accumulation by one thread rounds at every step, which is too inexact for half types.
         let half = matches!(out.dtype(), DType::F16 | DType::BF16) && op != Scatter::Set && length > 1;
+        if length > SHORT_LINE && op == Scatter::Add && matches!(out.dtype(), DType::I32 | DType::I64) {
+            return self.scatter_sum(dim, index, src, out);
+        }
+        let same = shape.iter().zip(&i).all(|(&n, &step)| n == 1 || step == 0);
+        if length > SHORT_LINE && lines > 1 && same {
+            return self.scatter_blocks(op, dim, index, src, out);
+        }
         if half || (length > SHORT_LINE && lines < MANY_LINES) {
             return self.scatter_sorted(op, dim, index, src, out);
         }
@@ -211,6 +238,61 @@ impl Gpu {
         launch!(self, function, grid; nest, at, from, number, to, lines, length, size, stride, index_step, src_step, fault)
     }
 
+    /// Sums of integers.
+    fn scatter_sum(&self, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+        let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
+        let mut out_strides = Dims::from_slice(out.strides());
+        if let Some(s) = out_strides.get_mut(dim) {
+            *s = 0;
+        }
+        let zeros = Dims::from_elem(0, index.shape().len());
+        let src_strides = if let Operand::Tensor(view) = src { view.strides() } else { &zeros[..] };
+        let nest = Nest::row_major(index.shape(), [&out_strides, index.strides(), src_strides])?;
+        let dtype = out.dtype();
+        let function = self.function(Key::new(Family::Index, "scatter_sum", [dtype as u16]), || sum_defines(dtype))?;
+        let (from, number) = source(src, dtype);
+        let (at, to, fault, count) = (index.ptr() as u64, out.ptr() as u64, self.fault(), index.numel());
+        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; nest, at, from, number, to, count, size, stride, fault)
+    }
+
+    /// Scatter whose lines all have the same indices: whole blocks go to the same places, as by `index_put`.
+    fn scatter_blocks(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+        let zeros = Dims::from_elem(0, index.shape().len());
+        let src_strides = if let Operand::Tensor(view) = src { view.strides() } else { &zeros[..] };
+        let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
+        let (length, [_, index_step, src_step], shape, [o, _, s]) =
+            along(index.shape(), dim, [out.strides(), index.strides(), src_strides]);
+        let offsets = self.line_offsets(&[length], [&[index_step], &[0]], index, (size, stride))?;
+        let blocks = Blocks {
+            width: 1,
+            outer: Nest::row_major(&[length], [&[src_step]])?,
+            inner: Nest::row_major(&shape, [&o, &s])?,
+            positions: length,
+            block: shape.iter().product(),
+            targets: size,
+        };
+        self.segments(op, &offsets, &blocks, src, out)
+    }
+
+    /// Offsets into a scatter's output of the elements of an index tensor.
+    fn line_offsets(
+        &self,
+        shape: &[usize],
+        strides: [&[usize]; 2],
+        index: View,
+        (size, stride): (usize, usize),
+    ) -> Result<Temporary> {
+        let count: usize = shape.iter().product();
+        let offsets = self.temporary(&[count], DType::I64)?;
+        let nest = Nest::row_major(shape, strides)?;
+        let function = self.function(Key::new(Family::Index, "resolve_line", []), || defines("RESOLVE_LINE"))?;
+        let (at, to, fault) = (index.ptr() as u64, offsets.view().ptr() as u64, self.fault());
+        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
+        launch!(self, function, grid; nest, at, size, stride, to, count, fault)?;
+        Ok(offsets)
+    }
+
     /// Scatter for long and few lines, and for half types: sorts the indices, so that many threads share a line.
     fn scatter_sorted(&self, op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
         let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
@@ -219,12 +301,7 @@ impl Gpu {
             *s = 0;
         }
         let count = index.numel();
-        let offsets = self.temporary(&[count], DType::I64)?;
-        let nest = Nest::row_major(index.shape(), [index.strides(), &out_strides])?;
-        let function = self.function(Key::new(Family::Index, "resolve_line", []), || defines("RESOLVE_LINE"))?;
-        let (at, to, fault) = (index.ptr() as u64, offsets.view().ptr() as u64, self.fault());
-        let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
-        launch!(self, function, grid; nest, at, size, stride, to, count, fault)?;
+        let offsets = self.line_offsets(index.shape(), [index.strides(), &out_strides], index, (size, stride))?;
         let zeros = Dims::from_elem(0, index.shape().len());
         let src_strides = if let Operand::Tensor(view) = src { view.strides() } else { &zeros[..] };
         let blocks = Blocks {
@@ -233,8 +310,27 @@ impl Gpu {
             inner: Nest::row_major(&[], [&[], &[]])?,
             positions: count,
             block: 1,
+            targets: out.numel(),
         };
         self.segments(op, &offsets, &blocks, src, out)
+    }
+
+    /// Counts of elements in bins of equal width.
+    pub fn histogram(&self, x: View, low: f64, high: f64, out: View) -> Result<()> {
+        self.fill(Scalar::Int(0), out)?;
+        let (count, bins) = (x.numel(), out.numel());
+        if count == 0 {
+            return Ok(());
+        }
+        let dtype = x.dtype();
+        let key = Key::new(Family::Index, "histogram", [dtype as u16]);
+        let function = self.function(key, || defines("HISTOGRAM").dtype("T", dtype))?;
+        let nest = Nest::row_major(x.shape(), [x.strides()])?;
+        let (from, to) = (x.ptr() as u64, out.ptr() as u64);
+        let blocks =
+            count.div_ceil(THREADS * HISTOGRAM_ITEMS).min(self.properties.multiprocessors.max(1) * HISTOGRAM_BLOCKS);
+        let grid = Grid::line(blocks, THREADS)?;
+        launch!(self, function, grid; nest, from, count, low, high, bins, to)
     }
 
     pub fn nonzero(&self, x: View, out: View) -> Result<()> {
@@ -262,6 +358,11 @@ impl Gpu {
         let (sums, to) = (sums.view().ptr() as u64, out.ptr() as u64);
         launch!(self, writer, grid; nest, shape, from, count, sums, to)
     }
+}
+
+/// Bytes of [`wide_type`].
+fn wide_size(dtype: DType) -> usize {
+    if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) { 4 } else { 8 }
 }
 
 /// The accumulation op as a code of `index.cu`. For `bool`, the sum is "or" and the product "and".
@@ -297,6 +398,11 @@ pub fn move_defines(put: bool, bytes: usize) -> Defines {
 
 pub fn gather_defines(bytes: usize) -> Defines {
     defines("GATHER").define("E", moved(bytes))
+}
+
+/// Definitions of the kernel that sums integers.
+pub fn sum_defines(dtype: DType) -> Defines {
+    defines("SCATTER_SUM").dtype("T", dtype).define("A", if dtype == DType::I32 { "u32" } else { "u64" })
 }
 
 pub fn fold_defines(entry: &str, code: u16, dtype: DType) -> Defines {

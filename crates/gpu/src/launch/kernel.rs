@@ -51,6 +51,8 @@ families! {
     Copy => include_str!("../../kernels/copy.cu"),
     Random => include_str!("../../kernels/random.cu"),
     Reduce => include_str!("../../kernels/reduce.cu"),
+    Resample => include_str!("../../kernels/resample.cu"),
+    Ctc => include_str!("../../kernels/ctc.cu"),
     Scan => include_str!("../../kernels/scan.cu"),
     Sort => include_str!("../../kernels/sort.cu"),
     Index => include_str!("../../kernels/index.cu"),

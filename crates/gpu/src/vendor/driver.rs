@@ -6,6 +6,7 @@
 use crate::device::Gpu;
 use crate::families::conv::{Order, Pass};
 use crate::families::matmul::Gemm;
+use crate::vendor::fft::FftLibrary;
 use crate::vendor::nccl::Nccl;
 use rushlight_core::backend::{Conv, Linalg, Properties};
 use rushlight_core::{DType, Device, Error, Result, View};
@@ -265,6 +266,10 @@ pub trait Libraries: Send + Sync + 'static {
     fn convolutions(&self) -> Option<&'static dyn Convolutions>;
     /// Factorisations; on an error the CPU computes them.
     fn factorisations(&self) -> Result<&'static dyn Factorisations>;
+    /// Fourier transforms; on an error the CPU computes them.
+    fn transforms(&self) -> Result<&'static FftLibrary> {
+        Err(Error::unsupported("no library of Fourier transforms is known for this GPU"))
+    }
     /// Source of the profiler's kernel records; by default driver events around each launch.
     fn activity(&self) -> &'static dyn rushlight_profile::Source {
         &crate::device::timing::EVENTS

@@ -6,6 +6,7 @@ pub mod calls;
 pub mod conv_library;
 pub mod driver;
 pub mod factorisations;
+pub mod fft;
 pub mod library;
 pub mod lt;
 pub mod nccl;

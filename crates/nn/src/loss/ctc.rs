@@ -3,7 +3,7 @@
 use crate::Module;
 use rushlight_core::{Error, Result, setters};
 use rushlight_tensor::autograd::{Context, Function, apply};
-use rushlight_tensor::{Reduction, Tensor, where_};
+use rushlight_tensor::{CtcTargets, Reduction, Tensor, ctc_losses, where_};
 use std::sync::Arc;
 
 /// The negative log-likelihood of target sequences shorter than their inputs, alignment unknown.
@@ -104,8 +104,15 @@ pub fn ctc_loss(
         .zip(input_lengths)
         .map(|(target, &steps)| Sequence::new(&target, steps, classes, blank))
         .collect::<Result<Vec<_>>>()?;
-    let problem = Arc::new(Problem { sequences, steps, classes, zero_infinity });
-    let mut loss = apply(Forward(problem), &[&batched])?.swap_remove(0);
+    let states: Vec<_> = sequences.iter().map(|s| s.states.clone()).collect();
+    let targets = CtcTargets { states: &states, steps: input_lengths, blank, zero_infinity };
+    let mut loss = match ctc_losses(&batched, &targets)? {
+        Some(loss) => loss,
+        None => {
+            let problem = Arc::new(Problem { sequences, steps, classes, zero_infinity });
+            apply(Forward(problem), &[&batched])?.swap_remove(0)
+        }
+    };
     if zero_infinity {
         loss = where_(&loss.eq(f64::INFINITY)?, 0.0, &loss)?;
     }

@@ -16,15 +16,21 @@ pub(super) struct Better {
 impl Better {
     /// `None` if the step's program would not be better, or calls alone do not repeat the step.
     pub fn new(backend: &'static dyn Backend, program: &Program) -> Option<Self> {
-        if program.foreign().is_some() || !passes::is_fusing() {
+        if !passes::is_fusing() {
+            return None;
+        }
+        if let Some(what) = program.foreign() {
+            rushlight_core::info!("capture: the step is not fused: it contains {what}");
             return None;
         }
         // A batch norm's kernels are joined with the ops after them when memory is freed, which a program does not say.
         let normed = |call: &Call<Slot>| matches!(call, Call::BatchNorm(_) | Call::BatchNormBackward(_));
         if program.calls().iter().any(normed) || program.buffers().iter().any(|b| b.device != backend.device()) {
+            rushlight_core::info!("capture: the step is not fused: it has batch norms, or memory of other devices");
             return None;
         }
-        let better = passes::optimize(program).ok()?;
+        let failed = |e: &_| rushlight_core::info!("capture: the step is not fused: {e}");
+        let better = passes::optimize(program).inspect_err(failed).ok()?;
         if !better.calls().iter().any(|call| matches!(call, Call::Fused(_) | Call::FusedReduce(_))) {
             return None;
         }

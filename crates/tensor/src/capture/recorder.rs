@@ -338,7 +338,7 @@ impl Installed {
             id: COUNT.fetch_add(1, Relaxed),
             device,
             recording,
-            noting: Noting::begin(),
+            noting: Noting::begin(Some(device)),
             held: HashMap::new(),
             noted: HashSet::new(),
             numbers: vec![start.seed, start.offset],
@@ -544,12 +544,24 @@ impl Recorded {
 
     /// Replays the optimized program from now on, if its kernels are compiled.
     fn improve(&mut self) {
-        let ready = self.better.as_ref().is_some_and(|better| better.is_ready(self.backend).unwrap_or(false));
-        let Some(better) = (if ready { self.better.take() } else { None }) else { return };
+        let Some(better) = &self.better else { return };
+        match better.is_ready(self.backend) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(e) => {
+                rushlight_core::info!("capture: the step is not fused: {e}");
+                self.better = None;
+                return;
+            }
+        }
+        let Some(better) = self.better.take() else { return };
         // The step is as it was where this fails.
-        if let Ok(program) = better.record(self.backend, &mut *self.graph) {
-            program::log(&program);
-            self.program = program;
+        match better.record(self.backend, &mut *self.graph) {
+            Ok(program) => {
+                program::log(&program);
+                self.program = program;
+            }
+            Err(e) => rushlight_core::info!("capture: the fused step was not recorded: {e}"),
         }
     }
 

@@ -304,6 +304,11 @@ impl Tensor {
         let (index, counts) = no_grad(|| -> Result<_> {
             let counts = flat.ne(options.ignore_index)?;
             let index = where_(&counts, &flat, 0)?;
+            if !flat.device().is_cpu() {
+                // The device reports an index out of range when it is next waited for; negative ones would count from
+                // the end.
+                return Ok((where_(&index.lt(0)?, classes as i64, &index)?, counts));
+            }
             let outside = index.lt(0)?.bitwise_or(&index.ge(classes)?)?;
             if crate::capture::may_read(flat.device()) && outside.any(..)?.item::<bool>()? {
                 let at = outside.to_vec::<bool>()?.iter().position(|&b| b).unwrap_or(0);

@@ -13,6 +13,7 @@ pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod create;
 pub(crate) mod cross_entropy;
+pub(crate) mod ctc;
 mod distance;
 pub(crate) mod einsum;
 mod extremum;

@@ -20,6 +20,7 @@ pub use run::Runner;
 pub use rushlight_core::program::{Buffer, Program, Slot, passes};
 
 use crate::capture;
+use rushlight_core::Device;
 use rushlight_core::backend::{Call, Storage, View};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -45,6 +46,9 @@ enum State {
 #[derive(Default)]
 struct Notes {
     program: Program,
+    /// The only device whose calls count. Work on others is done while a step is recorded, and its replays do not
+    /// repeat it: an optimizer's counts on the host.
+    device: Option<Device>,
     /// The program's own buffers.
     own: Vec<(usize, Weak<Storage>)>,
     /// Memory that a run of the program needs and does not make, where it is kept: by address.
@@ -70,12 +74,20 @@ pub(crate) fn is_noting_memory() -> bool {
 
 #[cold]
 pub(crate) fn note(call: &Call<View>) {
-    with(|notes| notes.program.push(call));
+    with(|notes| {
+        let elsewhere = |device: Device| call.output().is_some_and(|out| out.storage().device() != device);
+        if !notes.device.is_some_and(elsewhere) {
+            notes.program.push(call);
+        }
+    });
 }
 
 #[cold]
 pub(crate) fn note_memory(storage: &Arc<Storage>) {
     with(|notes| {
+        if notes.device.is_some_and(|device| storage.device() != device) {
+            return;
+        }
         let buffer = notes.program.buffers().len();
         notes.program.allocate(storage);
         if notes.program.buffers().len() == buffer {
@@ -181,10 +193,11 @@ pub(crate) struct Noted {
 }
 
 impl Noting {
-    pub(crate) fn begin() -> Self {
+    /// Of one device, or of all.
+    pub(crate) fn begin(device: Option<Device>) -> Self {
         RECORDINGS.fetch_add(1, Relaxed);
         NOTING.set(State::Calls);
-        Self { before: PROGRAM.replace(Some(Notes::default())) }
+        Self { before: PROGRAM.replace(Some(Notes { device, ..Notes::default() })) }
     }
 
     /// Keeps the memory that a run of the program needs.
@@ -201,7 +214,7 @@ impl Noting {
 
     /// What was noted so far.
     pub(crate) fn end(&self) -> Noted {
-        let Notes { program, own, held, broken } = PROGRAM.take().unwrap_or_default();
+        let Notes { program, own, held, broken, .. } = PROGRAM.take().unwrap_or_default();
         let held: Vec<(usize, Arc<Storage>)> = held
             .unwrap_or_default()
             .into_iter()
@@ -254,7 +267,7 @@ pub(crate) fn log(program: &Program) {
 /// Runs a closure and returns, besides its result, the calls that this thread made. Work of other threads, such as a
 /// backward pass on another device's thread, is not in it.
 pub fn trace<T>(f: impl FnOnce() -> T) -> (T, Program) {
-    let noting = Noting::begin();
+    let noting = Noting::begin(None);
     let out = f();
     let program = noting.take();
     (out, program)

@@ -5,7 +5,10 @@ use crate::support;
 use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
-use rushlight_tensor::{BatchNormOptions, ConvOptions, SolveTriangular, Tensor, autocast, set_autocast};
+use rushlight_tensor::{
+    BatchNormOptions, ConvOptions, FftNorm, InterpolateMode, InterpolateOptions, SolveTriangular, Tensor, autocast,
+    set_autocast,
+};
 use std::sync::{Mutex, MutexGuard};
 
 /// Tests take turns: the seed is process-wide, and a device reports an index out of range to the first call that waits.
@@ -314,6 +317,88 @@ fn long_lines() -> Result<()> {
     let line = values.select(1, 0)?.contiguous()?;
     agree("scatter_add", 1e-5, &[&Tensor::zeros([50])?, &many, &line], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
     agree("nonzero", 0.0, &[&many], |t| t[0].remainder(3)?.nonzero())
+}
+
+/// Lines of every length that a thread, a block or tiles of blocks sort, keys of every size, many equal elements.
+#[test]
+fn sorted_lines() -> Result<()> {
+    let _turn = turn();
+    for (lines, length) in [(70, 17), (5, 300), (9, 2048), (3, 4096), (2, 4097), (1, 30_000)] {
+        let x = randn(&[lines, length])?;
+        let holes = x.index_fill(1, &Tensor::new([3i64, 7])?, f64::NAN)?;
+        let few = x.mul(3.0)?.round()?;
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::I64, DType::I8, DType::Bool] {
+            let few = few.to_dtype(dtype)?;
+            for descending in [false, true] {
+                agree("order of equals", 0.0, &[&few], |t| Ok(t[0].sort(1, descending)?.1))?;
+            }
+            agree("sorted values", 0.0, &[&few], |t| Ok(t[0].sort(1, true)?.0))?;
+        }
+        agree("order with NaN", 0.0, &[&holes], |t| Ok(t[0].sort(1, true)?.1))?;
+        agree("order down", 0.0, &[&x], |t| Ok(t[0].transpose(0, 1)?.sort(0, false)?.1))?;
+        for k in [1, 5, 16].into_iter().filter(|&k| k < length) {
+            agree("topk", 0.0, &[&x], |t| Ok(t[0].topk(k, 1, true)?.1))?;
+            agree("topk of equals", 0.0, &[&few], |t| Ok(t[0].topk(k, 1, false)?.0))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sums at indices: a few targets with long runs, many with short ones, indices that lines share, integers.
+#[test]
+fn scattered_sums() -> Result<()> {
+    let _turn = turn();
+    for (targets, count) in [(3, 70_000), (1, 5000), (5000, 9000), (300, 65)] {
+        let index = Tensor::randint(0, targets as i64, [count])?;
+        let (values, zeros) = (randn(&[count])?, Tensor::zeros([targets])?);
+        agree("scatter_add", 1e-5, &[&zeros, &index, &values], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+        let halves = [&zeros.to_dtype(DType::BF16)?, &index, &values.to_dtype(DType::BF16)?];
+        agree("halves", 1e-2, &halves, |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+        let (rows, none) = (randn(&[count, 6])?, Tensor::zeros([targets, 6])?);
+        agree("index_add", 1e-5, &[&none, &index, &rows], |t| t[0].index_add(0, &t[1], &t[2], 1.0))?;
+        let same = |t: &[Tensor]| t[1].unsqueeze(1)?.expand([count, 6]);
+        agree("shared indices", 1e-5, &[&none, &index, &rows], |t| t[0].scatter_add(0, &same(t)?, &t[2]))?;
+        let own = Tensor::randint(0, targets as i64, [count, 6])?;
+        agree("own indices", 1e-5, &[&none, &own, &rows], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+        let counts = values.mul(10.0)?.to_dtype(DType::I64)?;
+        let empty = Tensor::zeros_with([targets], DType::I64)?;
+        agree("integers", 0.0, &[&empty, &index, &counts], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+        agree("counts", 0.0, &[&index], |t| t[0].bincount(None, 0))?;
+        agree("histogram", 0.0, &[&values], |t| t[0].histc(37, -2.0, 1.5))?;
+    }
+    agree("fine histogram", 0.0, &[&randn(&[4000])?], |t| t[0].histc(3000, 0.0, 0.0))
+}
+
+#[test]
+fn resized_planes() -> Result<()> {
+    let _turn = turn();
+    let x = randn(&[3, 2, 13, 9])?;
+    for (size, aligned) in [([26, 18], false), ([5, 30], false), ([17, 4], true), ([13, 1], true)] {
+        use InterpolateMode::*;
+        for mode in [Nearest, NearestExact, Bilinear, Bicubic] {
+            let options = InterpolateOptions::size(size).mode(mode);
+            let smooth = matches!(mode, Bilinear | Bicubic);
+            let options = if smooth { options.align_corners(aligned) } else { options };
+            learn(&format!("{mode:?} to {size:?}"), 1e-5, &[&x], |t| t[0].interpolate(&options))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn fourier_transforms() -> Result<()> {
+    let _turn = turn();
+    for n in [1, 8, 12, 100, 257, 1024] {
+        let x = randn(&[5, n])?;
+        let parts = |t: Tensor| t.view_as_real();
+        agree("rfft", 1e-5, &[&x], |t| parts(t[0].rfft(None, -1, FftNorm::Backward)?))?;
+        agree("there and back", 1e-5, &[&x], |t| {
+            t[0].rfft(None, -1, FftNorm::Ortho)?.irfft(Some(n), -1, FftNorm::Ortho)
+        })?;
+        agree("fft down", 1e-5, &[&x], |t| parts(t[0].transpose(0, 1)?.fft(None, 0, FftNorm::Forward)?))?;
+        agree("ifft", 1e-10, &[&x.to_dtype(DType::F64)?], |t| parts(t[0].ifft(None, -1, FftNorm::Backward)?))?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -98,6 +98,8 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         | Call::MatMul(_)
         | Call::PackedMatMul(_)
         | Call::Fft(_)
+        | Call::Ctc(_)
+        | Call::CtcBackward(_)
         | Call::Linalg(_) => {
             Err(Error::unsupported(format!("{}: not available on {}; use the CPU", call.op_name(), engine.device())))
         }
