@@ -350,16 +350,17 @@ fn scattered_sums() -> Result<()> {
     let _turn = turn();
     for (targets, count) in [(3, 70_000), (1, 5000), (5000, 9000), (300, 65)] {
         let index = Tensor::randint(0, targets as i64, [count])?;
-        let (values, zeros) = (randn(&[count])?, Tensor::zeros([targets])?);
-        agree("scatter_add", 1e-5, &[&zeros, &index, &values], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+        // Not around zero: a sum that all but vanishes has no digits left to compare.
+        let (values, zeros) = (randn(&[count])?.add(0.5)?, Tensor::zeros([targets])?);
+        agree("scatter_add", 1e-4, &[&zeros, &index, &values], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
         let halves = [&zeros.to_dtype(DType::BF16)?, &index, &values.to_dtype(DType::BF16)?];
-        agree("halves", 1e-2, &halves, |t| t[0].scatter_add(0, &t[1], &t[2]))?;
-        let (rows, none) = (randn(&[count, 6])?, Tensor::zeros([targets, 6])?);
-        agree("index_add", 1e-5, &[&none, &index, &rows], |t| t[0].index_add(0, &t[1], &t[2], 1.0))?;
+        agree("halves", 2e-2, &halves, |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+        let (rows, none) = (randn(&[count, 6])?.add(0.5)?, Tensor::zeros([targets, 6])?);
+        agree("index_add", 1e-4, &[&none, &index, &rows], |t| t[0].index_add(0, &t[1], &t[2], 1.0))?;
         let same = |t: &[Tensor]| t[1].unsqueeze(1)?.expand([count, 6]);
-        agree("shared indices", 1e-5, &[&none, &index, &rows], |t| t[0].scatter_add(0, &same(t)?, &t[2]))?;
+        agree("shared indices", 1e-4, &[&none, &index, &rows], |t| t[0].scatter_add(0, &same(t)?, &t[2]))?;
         let own = Tensor::randint(0, targets as i64, [count, 6])?;
-        agree("own indices", 1e-5, &[&none, &own, &rows], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
+        agree("own indices", 1e-4, &[&none, &own, &rows], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
         let counts = values.mul(10.0)?.to_dtype(DType::I64)?;
         let empty = Tensor::zeros_with([targets], DType::I64)?;
         agree("integers", 0.0, &[&empty, &index, &counts], |t| t[0].scatter_add(0, &t[1], &t[2]))?;
