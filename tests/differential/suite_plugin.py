@@ -174,7 +174,7 @@ class Finder:
         self.ours = ours
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] != "torch" or name == "torch":
+        if name.partition(".")[0] not in ("torch", "functorch") or name in ("torch", "functorch"):
             return None
         if name.startswith("torch.testing."):
             return importlib.machinery.PathFinder.find_spec(name, path)

@@ -2,8 +2,8 @@
 
 use crate::dtype::{self, PyDType};
 use crate::error::{IntoPyResult, from_py, runtime_error};
-use crate::graph::{self, PyNode};
-use crate::tensor::{PyTensor, wrap, wrap_known};
+use crate::graph::{self, PyNode, PyWeakNode};
+use crate::tensor::{PyTensor, gradient_of, wrap, wrap_known};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -99,6 +99,11 @@ impl Place<'_> {
     /// This place and the gradient to start from.
     fn root(&self, number: usize, gradient: Option<&Tensor>) -> Result<(GradientEdge, Tensor)> {
         match (self, gradient) {
+            (Place::Tensor(t), None)
+                if t.get().dispatches() && t.get().with(|t| t.numel() == 1 && t.requires_grad()) =>
+            {
+                root(&t.get().tensor(), number, Some(&one_of_class(t).map_err(from_py)?))
+            }
             (Place::Tensor(t), gradient) => root(&t.get().tensor(), number, gradient),
             (Place::Edge(node, output), Some(gradient)) => {
                 Ok((GradientEdge::new(node.get().node(), *output)?, gradient.clone()))
@@ -108,6 +113,12 @@ impl Place<'_> {
             }
         }
     }
+}
+
+/// The gradient to start from at an object whose class handles its ops.
+fn one_of_class(output: &Bound<'_, PyTensor>) -> PyResult<Tensor> {
+    let ones = output.py().import("rushlight")?.call_method1("ones_like", (output,))?;
+    Ok(gradient_of(ones.cast::<PyTensor>()?))
 }
 
 fn root(output: &Tensor, number: usize, gradient: Option<&Tensor>) -> Result<(GradientEdge, Tensor)> {
@@ -133,7 +144,7 @@ fn handles(tensors: &[Bound<'_, PyTensor>]) -> Vec<Tensor> {
 }
 
 fn optional(tensors: Vec<Option<Bound<'_, PyTensor>>>) -> Vec<Option<Tensor>> {
-    tensors.into_iter().map(|t| t.map(|t| t.get().tensor())).collect()
+    tensors.into_iter().map(|t| t.map(|t| gradient_of(&t))).collect()
 }
 
 fn options(retain_graph: Option<bool>, create_graph: bool) -> Backward {
@@ -166,15 +177,16 @@ fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
 }
 
 /// `Tensor.backward`.
-pub fn backward(
-    py: Python<'_>,
-    tensor: &Tensor,
-    gradient: Option<&Tensor>,
+pub fn backward<'py>(
+    tensor: &Bound<'py, PyTensor>,
+    gradient: Option<Bound<'py, PyTensor>>,
     retain_graph: Option<bool>,
     create_graph: bool,
     inputs: Option<Vec<Tensor>>,
 ) -> PyResult<()> {
-    backward_from(py, vec![root(tensor, 0, gradient).py()?], options(retain_graph, create_graph), inputs)
+    let gradient = gradient.map(|g| gradient_of(&g));
+    let root = Place::Tensor(tensor.clone()).root(0, gradient.as_ref()).py()?;
+    backward_from(tensor.py(), vec![root], options(retain_graph, create_graph), inputs)
 }
 
 fn backward_from(
@@ -195,11 +207,7 @@ fn backward_from(
         let found = autograd::backward_from(roots, options.allow_unused(true), Some(&wanted))?;
         for (input, gradient) in inputs.iter().zip(found) {
             let Some(gradient) = gradient else { continue };
-            let sum = match input.grad() {
-                Some(old) => old.add(&gradient)?,
-                None => gradient,
-            };
-            input.set_grad(Some(sum))?;
+            input.add_gradient(&gradient)?;
         }
         Ok(())
     })
@@ -276,7 +284,7 @@ pub fn tensor_or_none(object: &Bound<'_, PyAny>, call: &str) -> PyResult<Option<
         return Ok(None);
     }
     match object.cast::<PyTensor>() {
-        Ok(t) => Ok(Some(t.get().tensor())),
+        Ok(t) => Ok(Some(gradient_of(t))),
         Err(_) => Err(runtime_error(format!(
             "{call}: expected a Tensor or None, got {}",
             object.get_type().name().map_or_else(|_| "an object".into(), |n| n.to_string())
@@ -348,12 +356,17 @@ struct PythonFunction {
     name: &'static str,
     outputs: Vec<Tensor>,
     saved: Vec<Tensor>,
+    dirty: Vec<Tensor>,
+    constant: Vec<Tensor>,
+    returns_views: bool,
     backward: Py<PyAny>,
 }
 
 impl autograd::Function for PythonFunction {
     fn forward(&self, ctx: &mut Context, _inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         ctx.save_for_backward(&self.saved.iter().collect::<Vec<_>>());
+        ctx.mark_dirty(&self.dirty.iter().collect::<Vec<_>>());
+        ctx.mark_non_differentiable(&self.constant.iter().collect::<Vec<_>>());
         Ok(self.outputs.clone())
     }
 
@@ -372,30 +385,52 @@ impl autograd::Function for PythonFunction {
         .map_err(from_py)
     }
 
+    fn returns_views(&self) -> bool {
+        self.returns_views
+    }
+
     fn name(&self) -> &'static str {
         self.name
     }
 }
 
-/// Records outputs that a Python function computed from tensors. `backward(saved, gradients)` gives one gradient (or
-/// `None`) per input. The node keeps `context`.
+/// Records outputs that a Python function computed from tensors: `dirty` ones are inputs that it changed in place,
+/// `constant` ones have no gradient. `backward(saved, gradients)` gives one gradient (or `None`) per input. The node keeps
+/// `context`. Returns the outputs and a handle to the node.
 #[pyfunction]
+#[allow(clippy::type_complexity)]
 fn _record_function<'py>(
     py: Python<'py>,
     name: &str,
     inputs: Vec<Bound<'py, PyTensor>>,
     outputs: Vec<Bound<'py, PyTensor>>,
     saved: Vec<Bound<'py, PyTensor>>,
+    dirty: Vec<Bound<'py, PyTensor>>,
+    constant: Vec<Bound<'py, PyTensor>>,
+    returns_views: bool,
     backward: Py<PyAny>,
     context: Py<PyAny>,
-) -> PyResult<Vec<Bound<'py, PyTensor>>> {
-    let function = PythonFunction { name: intern(name), outputs: handles(&outputs), saved: handles(&saved), backward };
+) -> PyResult<(Vec<Bound<'py, PyTensor>>, Option<PyWeakNode>)> {
+    let function = PythonFunction {
+        name: intern(name),
+        outputs: handles(&outputs),
+        saved: handles(&saved),
+        dirty: handles(&dirty),
+        constant: handles(&constant),
+        returns_views,
+        backward,
+    };
     let inputs = handles(&inputs);
     let (recorded, node) = autograd::apply_with_node(function, &inputs.iter().collect::<Vec<_>>()).py()?;
-    if let Some(node) = node {
+    let weak = node.map(|node| {
         graph::keep_context(py, &node, context);
-    }
-    recorded.into_iter().map(|t| wrap(py, t)).collect()
+        PyWeakNode::from(&node)
+    });
+    let objects = outputs.into_iter().zip(recorded).map(|(given, found)| {
+        let kept = given.get().with(|t| t.is_same(&found));
+        if kept { Ok(given) } else { wrap(py, found) }
+    });
+    Ok((objects.collect::<PyResult<_>>()?, weak))
 }
 
 /// `saved_tensors_hooks` of Python functions. `pack` may return any object.

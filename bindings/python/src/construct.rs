@@ -7,7 +7,7 @@ use crate::error::{IntoPyResult, runtime_error, type_error, value_error};
 use crate::exchange;
 use crate::tensor::as_tensor;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight_core::{DType, Device, Element, Scalar, with_dtype};
 use rushlight_tensor::{Options, Tensor};
 
@@ -19,8 +19,10 @@ const DEEPEST: usize = 64;
 struct Nested {
     shape: Vec<usize>,
     elements: Vec<Scalar>,
-    /// Whether a NumPy float64 is among them: it keeps its width.
-    wide: bool,
+    /// The dtype that holds all elements.
+    inferred: Option<DType>,
+    /// Whether the elements of a tensor are being read, whose dtype is known.
+    in_tensor: bool,
 }
 
 impl Nested {
@@ -35,6 +37,15 @@ impl Nested {
         if depth > DEEPEST {
             return Err(value_error(format!("too many dimensions: lists nested deeper than {DEEPEST}")));
         }
+        if !self.in_tensor
+            && let Some(known) = own_dtype(object)?
+        {
+            self.note(known);
+            self.in_tensor = true;
+            let read = self.visit(object, depth, first);
+            self.in_tensor = false;
+            return read;
+        }
         if let Some(number) = scalar(object)? {
             if depth != self.shape.len() {
                 return Err(type_error(format!(
@@ -42,9 +53,14 @@ impl Nested {
                     self.shape.get(depth).copied().unwrap_or(0)
                 )));
             }
-            self.wide |= matches!(number, Scalar::Float(_))
-                && object.cast_exact::<PyFloat>().is_err()
-                && object.is_instance_of::<PyFloat>();
+            if !self.in_tensor {
+                self.note(match number {
+                    Scalar::Float(_) => dtype::default(),
+                    Scalar::Complex(..) => dtype::default().complex(),
+                    Scalar::Bool(_) => DType::Bool,
+                    _ => DType::I64,
+                });
+            }
             self.elements.push(number);
             return Ok(());
         }
@@ -88,15 +104,11 @@ impl Nested {
 
     /// The dtype that holds all elements: PyTorch's default for their kind.
     fn dtype(&self) -> DType {
-        let highest = self.elements.iter().map(|e| e.dtype().category()).max();
-        match highest {
-            Some(0) => DType::Bool,
-            Some(1) => DType::I64,
-            Some(3) if self.wide => DType::C128,
-            Some(3) => dtype::default().complex(),
-            _ if self.wide => DType::F64,
-            _ => dtype::default(),
-        }
+        self.inferred.unwrap_or_else(dtype::default)
+    }
+
+    fn note(&mut self, dtype: DType) {
+        self.inferred = Some(self.inferred.map_or(dtype, |known| known.promote(dtype)));
     }
 
     fn build(&self, dtype: DType) -> PyResult<Tensor> {
@@ -123,6 +135,22 @@ impl Nested {
             build(&elements, &self.shape)
         })
     }
+}
+
+/// The dtype of a tensor, or of an array or a number of NumPy's.
+fn own_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
+    if let Some(tensor) = as_tensor(object) {
+        return Ok(Some(tensor.get().with(Tensor::dtype)));
+    }
+    let plain = object.cast_exact::<PyFloat>().is_ok()
+        || object.cast_exact::<PyInt>().is_ok()
+        || object.cast_exact::<PyBool>().is_ok()
+        || object.cast_exact::<PyList>().is_ok()
+        || object.cast_exact::<PyTuple>().is_ok();
+    if plain || !object.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    exchange::dtype_of(object)
 }
 
 fn build<T: Element>(elements: &[T], shape: &[usize]) -> PyResult<Tensor> {

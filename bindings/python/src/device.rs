@@ -379,7 +379,12 @@ impl PyDevice {
 impl PyDevice {
     #[new]
     #[pyo3(signature = (r#type, index=None))]
-    fn new(r#type: &Bound<'_, PyAny>, index: Option<usize>) -> PyResult<Self> {
+    fn new(r#type: &Bound<'_, PyAny>, index: Option<isize>) -> PyResult<Self> {
+        let negative = |_| runtime_error("Device index must not be negative");
+        if let Ok(number) = r#type.extract::<isize>() {
+            usize::try_from(number).map_err(negative)?;
+        }
+        let index = index.map(usize::try_from).transpose().map_err(negative)?;
         let device = Self::from_object(r#type)?;
         match (device.index, index) {
             (Some(_), Some(_)) => Err(runtime_error(format!(

@@ -404,25 +404,16 @@ fn prepare_out(name: &str, signature: &Signature, values: &mut Values, target: &
 }
 
 /// Ops whose output has the result's dtype exactly; the outputs of others are cast to within their kind.
-const EXACT: [&str; 18] = [
-    "addmm",
-    "addmv",
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "baddbmm",
-    "bmm",
-    "dot",
-    "inv",
-    "isin",
-    "matmul",
-    "mm",
-    "mv",
-    "nanquantile",
-    "nonzero",
-    "quantile",
-    "solve",
+#[rustfmt::skip]
+const EXACT: [&str; 82] = [
+    "abs", "addbmm", "addmm", "addmv", "all", "amax", "amin", "any", "argmax", "argmin", "avg_pool2d", "avg_pool3d",
+    "baddbmm", "bitwise_not", "bmm", "ceil", "cholesky", "conj_physical", "cross", "det", "diag", "dot", "eigvalsh",
+    "floor", "frac", "gather", "gelu", "hardshrink", "histc", "index_add", "index_select", "inner", "inv", "inverse",
+    "isin", "isneginf", "isposinf", "ldl_solve", "linear", "log_softmax", "logcumsumexp", "logsigmoid", "lu_solve",
+    "masked_select", "matmul", "matrix_norm", "mm", "msort", "multi_dot", "multinomial", "mv", "nan_to_num",
+    "nanquantile", "neg", "nonzero", "norm", "ormqr", "quantile", "renorm", "round", "scatter", "scatter_add", "sgn",
+    "sign", "signbit", "slice_scatter", "softmax", "softplus", "softshrink", "solve", "solve_triangular", "svdvals",
+    "take", "take_along_dim", "tensordot", "tril", "triu", "trunc", "vdot", "vecdot", "vector_norm", "where",
 ];
 
 /// An error if a result's dtype does not suit the output's.
@@ -431,11 +422,14 @@ fn check_out_dtype(name: &str, exact: bool, result: &Tensor, target: &Tensor) ->
     if from == to || matches!(name, "all" | "any") && to == DType::U8 {
         return Ok(());
     }
+    if name == "nonzero" {
+        return Err(runtime_error(format!("nonzero: Expected out tensor to have scalar type Long but got {to}")));
+    }
     if exact {
         return Err(runtime_error(format!("{name}(): Expected out tensor to have dtype {from}, but got {to} instead")));
     }
     if from.category() > to.category() {
-        if matches!(name, "cat" | "concat" | "concatenate") {
+        if matches!(name, "cat" | "concat" | "concatenate" | "stack" | "hstack" | "vstack" | "dstack" | "row_stack") {
             return Err(type_error(format!("torch.cat(): input types can't be cast to the desired output type {to}")));
         }
         return Err(runtime_error(format!("result type {from} can't be cast to the desired output type {to}")));
@@ -445,7 +439,7 @@ fn check_out_dtype(name: &str, exact: bool, result: &Tensor, target: &Tensor) ->
 
 /// `out=`: writes results to the caller's tensors.
 fn store<'py>(name: &str, out: Out, target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let exact = matches!(out, Out::Named(..)) || EXACT.contains(&name);
+    let exact = matches!(out, Out::Named(..)) || EXACT.contains(&name.trim_start_matches("r#"));
     let put = |result: &Tensor, object: &Bound<'py, PyAny>| -> PyResult<()> {
         let Some(tensor) = as_tensor(object) else {
             return Err(type_error(format!("{name}(): argument 'out' must be Tensor, not {}", type_name(object))));

@@ -27,7 +27,7 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 25] = [
+const WORDS: [(&str, &str); 30] = [
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),
@@ -47,6 +47,11 @@ const WORDS: [(&str, &str); 25] = [
     ("fliplr: input must be >= 2-d", "Input must be >= 2-d."),
     ("flipud: input must be >= 1-d", "Input must be >= 1-d."),
     ("unfold: size must not be negative, got -1", "size is -1 but must be >= 0"),
+    ("eye: m must not be negative, got", "m must be greater or equal to 0, got"),
+    ("uniform_: expects to", "uniform_ expects to"),
+    (": expected 2D (unbatched)", ": Expected 2D (unbatched)"),
+    (": expected 3D (unbatched)", ": Expected 3D (unbatched)"),
+    (": expected 4D (unbatched)", ": Expected 4D (unbatched)"),
     ("they must be as many", "movedim: Invalid source or destination dims: they must be as many"),
     ("masked_select: expected a bool tensor for mask", "masked_select: expected BoolTensor for mask"),
     ("nonzero(): Expected out tensor to have dtype int64", "nonzero(): Expected out tensor to have scalar type Long"),

@@ -214,7 +214,7 @@ pub fn frombuffer<'py>(
     buffer: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyAny>,
     count: isize,
-    offset: usize,
+    offset: isize,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyTensor>> {
     let py = buffer.py();
@@ -222,16 +222,28 @@ pub fn frombuffer<'py>(
         return Err(type_error("frombuffer(): argument 'dtype' must be torch.dtype, not NoneType"));
     };
     // Through Python's own classes: the C functions for buffers are not in the stable ABI of 3.9.
-    let view = PyMemoryView::from(buffer)?;
+    let view =
+        PyMemoryView::from(buffer).map_err(|_| value_error("object does not implement Python buffer protocol."))?;
+    if view.getattr("readonly")?.extract::<bool>()? {
+        let text = c"The given buffer is not writable, and PyTorch does not support non-writable tensors. The elements were copied.";
+        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), text, 1)?;
+    }
     let bytes: usize = view.getattr("nbytes")?.extract()?;
-    if bytes == 0 || offset >= bytes {
+    if bytes == 0 || count == 0 {
+        return Err(value_error(format!("both buffer length ({bytes}) and count ({count}) must not be 0")));
+    }
+    let offset = usize::try_from(offset).map_err(|_| {
+        value_error(format!(
+            "offset ({offset} bytes) must be non-negative and no greater than buffer length ({bytes} bytes) minus 1"
+        ))
+    })?;
+    if offset >= bytes {
         return Err(value_error(format!(
             "offset ({offset} bytes) must be non-negative and no greater than buffer length ({bytes} bytes) minus 1"
         )));
     }
     let room = bytes - offset;
     let count = match usize::try_from(count) {
-        Ok(0) => return Err(value_error("both buffer length and count must not be 0")),
         Ok(count) => count,
         Err(_) if room.is_multiple_of(dtype.size()) => room / dtype.size(),
         Err(_) => {

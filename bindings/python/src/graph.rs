@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight_core::Result;
 use rushlight_tensor::Tensor;
-use rushlight_tensor::autograd::GraphNode;
+use rushlight_tensor::autograd::{GraphNode, WeakGraphNode};
 use std::sync::Arc;
 
 /// A node of the graph.
@@ -17,6 +17,24 @@ pub struct PyNode(GraphNode);
 impl From<GraphNode> for PyNode {
     fn from(node: GraphNode) -> Self {
         Self(node)
+    }
+}
+
+/// A node that this object does not keep alive.
+#[pyclass(name = "_WeakGraphNode", module = "rushlight._C", frozen)]
+pub struct PyWeakNode(WeakGraphNode);
+
+impl From<&GraphNode> for PyWeakNode {
+    fn from(node: &GraphNode) -> Self {
+        Self(node.downgrade())
+    }
+}
+
+#[pymethods]
+impl PyWeakNode {
+    /// The node, or `None` if it is gone.
+    fn __call__(&self) -> Option<PyNode> {
+        self.0.upgrade().map(PyNode)
     }
 }
 
@@ -113,6 +131,12 @@ impl PyNode {
         attached(&self.0).and_then(|a| a.context.as_ref().map(|c| c.clone_ref(py)))
     }
 
+    /// What a function written in Python keeps for its backward; `None` once it was freed.
+    fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Bound<'py, PyTensor>>>> {
+        let saved = self.0.saved_tensors().py()?;
+        saved.map(|saved| saved.into_iter().map(|t| wrap_known(py, t)).collect()).transpose()
+    }
+
     /// Calls `hook(grad_outputs)` before the node runs; a returned tuple replaces the gradients.
     fn register_prehook(&self, hook: Py<PyAny>) -> Handle {
         let call = move |gradients: &[Option<Tensor>]| -> Result<_> {
@@ -150,5 +174,6 @@ impl PyNode {
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyWeakNode>()?;
     module.add_class::<PyNode>()
 }

@@ -93,7 +93,7 @@ fn items(index: &Bound<'_, PyAny>) -> PyResult<Items> {
 /// The components of an index of a tensor; index tensors may be on the CPU wherever the tensor is.
 pub fn items_of(tensor: &Tensor, index: &Bound<'_, PyAny>) -> PyResult<Items> {
     let mut items = items(index)?;
-    if items.iter().any(|item| matches!(item, IndexItem::Tensor(t) if t.dtype() == DType::U8)) {
+    for _ in items.iter().filter(|item| matches!(item, IndexItem::Tensor(t) if t.dtype() == DType::U8)) {
         let text = c"indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.";
         PyErr::warn(index.py(), &index.py().get_type::<pyo3::exceptions::PyUserWarning>(), text, 1)?;
     }

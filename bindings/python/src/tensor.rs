@@ -65,9 +65,41 @@ impl From<Tensor> for PyTensor {
     }
 }
 
+/// An object whose class handles its ops, as a gradient.
+struct Carried(Py<PyTensor>);
+
+impl autograd::Foreign for Carried {
+    fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        Python::attach(|py| {
+            let (a, b) = (wrap_known(py, a.clone())?, wrap_known(py, b.clone())?);
+            let sum = a.call_method1("add", (b,))?;
+            Ok(gradient_of(sum.cast::<PyTensor>()?))
+        })
+        .map_err(crate::error::from_py)
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// An object's tensor as a gradient: the engine carries an object whose class handles its ops.
+pub fn gradient_of(object: &Bound<'_, PyTensor>) -> Tensor {
+    let tensor = object.get().tensor();
+    match object.get().dispatches() {
+        true => tensor.carrying(std::sync::Arc::new(Carried(object.clone().unbind()))),
+        false => tensor,
+    }
+}
+
 /// A tensor as a new Python object.
 #[inline]
 pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyTensor>> {
+    if let Some(carried) = tensor.carried_object()
+        && let Some(object) = carried.as_any().downcast_ref::<Carried>()
+    {
+        return Ok(object.0.bind(py).clone());
+    }
     let object = Bound::new(py, PyTensor::from(tensor))?;
     // An object from the free list is not tracked by the garbage collector yet.
     // SAFETY: a live object of a class that takes part in garbage collection, the GIL held.

@@ -107,7 +107,6 @@ impl PyTensor {
         create_graph: bool,
         inputs: Option<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        let tensor = slf.get().tensor();
         let inputs = match inputs {
             None => None,
             Some(inputs) => Some(match as_tensor(&inputs) {
@@ -118,8 +117,7 @@ impl PyTensor {
                     .collect::<PyResult<_>>()?,
             }),
         };
-        let gradient = gradient.map(|g| g.get().tensor());
-        crate::autograd::backward(slf.py(), &tensor, gradient.as_ref(), retain_graph, create_graph, inputs)
+        crate::autograd::backward(slf, gradient, retain_graph, create_graph, inputs)
     }
 
     #[getter]

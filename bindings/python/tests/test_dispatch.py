@@ -91,13 +91,43 @@ def test_parameters_of_a_module():
     assert isinstance(out, Two) and torch.allclose(out.a, 3 + layer.bias)
 
 
-def test_gradients_are_refused_by_name():
+def test_gradients_are_objects_of_the_class():
+    x = Two(torch.ones(2, 3), torch.full((2, 3), 2.0), requires_grad=True)
+    w = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    (x * x @ w.t()).sum().backward()
+    assert isinstance(x.grad, Two) and x.grad.a.tolist() == [[2, 4, 6]] * 2 and x.grad.b.tolist() == [[4, 8, 12]] * 2
+    (x * 2).sum().backward()
+    assert x.grad.a.tolist() == [[4, 6, 8]] * 2 and isinstance(x.grad, Two)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x + 1, lambda x: 3 - x, lambda x: x / 2, lambda x: 2 / x, lambda x: x**3, lambda x: x.exp(), lambda x: x.log(), lambda x: x.sigmoid(),
+    lambda x: x.tanh(), lambda x: nn.functional.gelu(x), lambda x: nn.functional.silu(x), lambda x: x.softmax(-1), lambda x: x.log_softmax(0),
+    lambda x: x.mean(), lambda x: x.sum(1, keepdim=True), lambda x: x.amax(1), lambda x: x.max(0)[0], lambda x: x[0, 1:], lambda x: x[torch.tensor([1, 0, 0])],
+    lambda x: x.t(), lambda x: x.transpose(0, 1), lambda x: x.permute(1, 0), lambda x: x.reshape(3, 2), lambda x: x.unsqueeze(0), lambda x: x.expand(4, 2, 3),
+    lambda x: torch.cat([x, x * 2]), lambda x: torch.stack([x, x]), lambda x: x.split(2, 1)[1], lambda x: x.unbind(0)[1], lambda x: x.cumsum(1),
+    lambda x: x.clamp(0.5, 2.5), lambda x: x.masked_fill(torch.tensor([True, False, True]), 0.0), lambda x: x @ torch.ones(3, 2), lambda x: x.double(),
+    lambda x: torch.where(torch.tensor([True, False, True]), x, x * 3), lambda x: x.index_select(0, torch.tensor([1, 1])), lambda x: x.sqrt(), lambda x: -x,
+])
+def test_rules_of_derivatives(call):
+    value = torch.tensor([[0.3, 1.7, 2.9], [1.1, 0.8, 4.2]])
+    x, plain = Two(value, value, requires_grad=True), value.clone().requires_grad_()
+    weights = torch.arange(1.0, call(plain).numel() + 1).reshape(call(plain).shape)
+    (call(x) * weights).sum().backward()
+    (call(plain) * weights).sum().backward()
+    assert torch.allclose(x.grad.a, plain.grad) and torch.allclose(x.grad.b, plain.grad)
+
+
+def test_ops_without_a_rule_are_refused_by_name():
     x = Two(torch.ones(2), torch.ones(2), requires_grad=True)
-    with pytest.raises(NotImplementedError, match="aten.add.Tensor.*no_grad"):
-        x + 1
+    with pytest.raises(NotImplementedError, match="aten.erfinv.default.*no_grad"):
+        x.erfinv()
     with torch.no_grad():
-        assert isinstance(x + 1, Two)
+        assert isinstance(x.erfinv(), Two)
     assert isinstance(x.detach(), Two)
+    y = torch.ones(2, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="MulBackward0.*__torch_dispatch__"):
+        (y * 2 + x).sum().backward()
 
 
 def test_a_class_with_elements_may_handle_ops():

@@ -14,7 +14,7 @@ _COPIES = frozenset(
 )
 #: Functions of ``torch.special``, by their names in ``torch``.
 _SPECIAL = {"i0": "i0", "igamma": "gammainc", "igammac": "gammaincc"}
-_METHODS = frozenset("clamp_max_ clamp_min_ index_put_ nonzero_static".split())
+_METHODS = frozenset("_lazy_clone clamp_max_ clamp_min_ index_put_ nonzero_static".split())
 _STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage ComplexFloatStorage ComplexDoubleStorage Storage".split())
 
 NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES, _SPECIAL) | {

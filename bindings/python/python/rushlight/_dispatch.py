@@ -174,6 +174,25 @@ def _getitem(call, input, index):
     return input if all(a is None for a in arrays) else call("index", "Tensor", (input, arrays), {})
 
 
+def _setitem(call, input, index, value):
+    """Numbers and slices change a view; tensors and lists are one op ``index_put_``."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if all(i is None or i is Ellipsis or isinstance(i, (int, slice)) and not isinstance(i, bool) for i in parts):
+        part = _getitem(call, input, index)
+        if isinstance(value, Tensor):
+            return call("copy_", "default", (part, value), {})
+        return call("fill_", "Scalar", (part, value), {})
+    value = value if isinstance(value, Tensor) else _C.tensor(value, dtype=input.dtype)
+    indices = [i if isinstance(i, Tensor) or i is None else None if i == slice(None) else _C.tensor(i) for i in parts]
+    return call("index_put_", "default", (input, indices, value), {})
+
+
+def _narrow(call, input, dim, start, length):
+    start = int(start)
+    start = start + input.shape[dim] if start < 0 else start
+    return call("slice", "Tensor", (input, dim, start, start + length), {})
+
+
 def _softmax(name):
     def made(call, input, dim=None, _stacklevel=3, dtype=None):
         input = input if dtype is None else _to(call, input, dtype)
@@ -195,7 +214,7 @@ def _activation(name, count):
 #: Functions that PyTorch composes of others, or gives other arguments.
 _COMPOSED = {
     "matmul": _matmul, "linear": _linear, "view": _view, "reshape": _view, "flatten": _flatten, "to": _to, "contiguous": _contiguous, "split": _split,
-    "chunk": _chunk, "getitem": _getitem, "expand": _sizes("expand"), "permute": _sizes("permute"), "repeat": _sizes("repeat"),
+    "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow, "expand": _sizes("expand"), "permute": _sizes("permute"), "repeat": _sizes("repeat"),
     "sum": lambda call, *args, **kwargs: _sum(call, "sum", *args, **kwargs), "mean": lambda call, *args, **kwargs: _sum(call, "mean", *args, **kwargs),
     "softmax": _softmax("_softmax"), "log_softmax": _softmax("_log_softmax"), "data": lambda call, input, *rest: call("detach", "default", (input,), {}),
     **{name: _activation(name, 1) for name in ("relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid")},
@@ -231,24 +250,35 @@ def _dispatching(args):
     return found
 
 
-def _by_class(op, args, kwargs):
+def _requires_grad(values):
+    return any(isinstance(i, Tensor) and i.requires_grad for v in values for i in (v if type(v) in (list, tuple) else (v,)))
+
+
+def _by_class(op, args, kwargs, always=False):
     found = _dispatching([*args, *kwargs.values()])
     if not found:
+        if always and _C.is_grad_enabled() and _requires_grad([*args, *kwargs.values()]):
+            from ._dispatch_grad import record
+
+            return record(op, args, kwargs, lambda: op(*args, **kwargs))
         return op(*args, **kwargs)
     kinds = tuple(type(item) for item in found)
     name = op.overloadpacket.__name__
-    if _C.is_grad_enabled() and name not in _WITHOUT_GRADIENT and any(item.requires_grad for item in found):
-        raise NotImplementedError(
-            f"{kinds[0].__name__}: autograd does not record ops that __torch_dispatch__ handles ({op}); handle the function in __torch_function__ with an "
-            "autograd.Function, or call it under no_grad"
+
+    def run():
+        for item in found:
+            result = type(item).__torch_dispatch__(op, kinds, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        raise TypeError(
+            f"Multiple dispatch failed for '{op}'; all __torch_dispatch__ handlers returned NotImplemented: {[kind.__name__ for kind in kinds]}"
         )
-    for item in found:
-        result = type(item).__torch_dispatch__(op, kinds, args, kwargs)
-        if result is not NotImplemented:
-            return result
-    raise TypeError(
-        f"Multiple dispatch failed for '{op}'; all __torch_dispatch__ handlers returned NotImplemented: {[kind.__name__ for kind in kinds]}"
-    )
+
+    if _C.is_grad_enabled() and name not in _WITHOUT_GRADIENT and _requires_grad([*args, *kwargs.values()]):
+        from ._dispatch_grad import record
+
+        return record(op, args, kwargs, run)
+    return run()
 
 
 #: Functions that look at sizes and strides only, which a wrapper has itself.
@@ -260,7 +290,8 @@ def handle(function, args, kwargs):
     if name_of(function) in _METADATA:
         with disabled():
             return function(*args, **kwargs)
-    return as_aten(function, args, kwargs, _by_class)
+    # Parts of a composed function that see plain tensors only get gradients of the class, too.
+    return as_aten(function, args, kwargs, lambda op, args, kwargs: _by_class(op, args, kwargs, True))
 
 
 class disabled:

@@ -325,7 +325,16 @@ def index_put(input, indices, values, accumulate=False):
 
 def unravel_index(indices, shape):
     """Coordinates of row-major positions."""
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype == _C.bool:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if not isinstance(shape, (int, tuple, list)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    for size in shape:
+        if not isinstance(size, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"'shape' cannot have negative values, but got {shape}")
     found = []
     for size in reversed(shape):
         found.append(indices % size)
@@ -587,8 +596,18 @@ _BUFFER_DTYPES = {
 }
 
 
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
-    """An object as a tensor, sharing memory unless ``copy`` says otherwise."""
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
+    """An object as a tensor, sharing memory unless ``copy`` says otherwise. A tensor keeps its history unless ``requires_grad`` is False."""
+    if type(obj).__name__ == "PyCapsule":
+        obj = from_dlpack(obj)
+    if isinstance(obj, Tensor):
+        made = obj.to(device=obj.device if device is None else device, dtype=obj.dtype if dtype is None else dtype)
+        made = made.clone() if copy and made is obj else made
+        if copy is False and made is not obj:
+            raise ValueError("asarray: a copy is needed for this dtype or device, which copy=False forbids")
+        if requires_grad and not made.requires_grad:
+            return made.requires_grad_()
+        return made.detach() if requires_grad is False and made.requires_grad else made
     if isinstance(obj, (memoryview, bytearray)) and not copy:
         view = memoryview(obj)
         known = _BUFFER_DTYPES.get(view.format)

@@ -111,6 +111,12 @@ def new(self, *args, **kwargs):
     """A tensor of this one's dtype and device: from sizes or data."""
     if "size" in kwargs:
         args = (*args, *kwargs.pop("size"))
+    if len(args) == 1 and hasattr(args[0], "_bytes"):
+        return Tensor(dtype=self.dtype).set_(args[0])
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        if args[0].dtype != self.dtype:
+            raise TypeError(f"expected a tensor of {self.dtype}, got {args[0].dtype}")
+        return args[0].detach()
     return Tensor(*args, dtype=self.dtype, **{"device": self.device, **kwargs})
 
 
@@ -226,6 +232,9 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         return _C._become(self, source.detach())
     from .storage import UntypedStorage
 
+    known = getattr(source, "dtype", None)
+    if known is not None and known != self.dtype and not isinstance(source, Tensor):
+        raise RuntimeError(f"Expected a Storage of type {self.dtype} or an UntypedStorage, but got type {known} for argument 1 'storage'")
     storage = source.untyped_storage() if isinstance(source, Tensor) else getattr(source, "_untyped_storage", source)
     if not isinstance(storage, UntypedStorage):
         raise TypeError(f"set_(): argument 'source' must be Tensor or a storage, not {type(source).__name__}")
@@ -317,9 +326,8 @@ def is_shared(self):
 
 @_method
 def storage_type(self):
-    from .storage import UntypedStorage
-
-    return UntypedStorage
+    """The class of this tensor's ``storage()``."""
+    return type(self.storage())
 
 
 @_method

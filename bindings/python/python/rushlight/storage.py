@@ -213,6 +213,31 @@ class TypedStorage(UntypedStorage):
 
     _untyped_storage = property(untyped)
 
+    def type(self, dtype=None, non_blocking=False):
+        """The name of the class; with a dtype or a name, the elements converted."""
+        if dtype is None:
+            return f"torch.{type(self).__name__}"
+        if isinstance(dtype, str):
+            dtype = _CLASSES[dtype.rpartition(".")[2]]
+        return self._cast(dtype)
+
+    def _cast(self, dtype):
+        return self if dtype == self.dtype else TypedStorage._of(self._elements().to(dtype))
+
+
+def _casting(dtype):
+    def cast(self):
+        return self._cast(dtype)
+
+    cast.__doc__ = f"The elements as {dtype}."
+    return cast
+
+
+for _name, _dtype in {
+    "double": _C.float64, "float": _C.float32, "half": _C.float16, "bfloat16": _C.bfloat16, "long": _C.int64, "int": _C.int32, "short": _C.int16,
+    "char": _C.int8, "byte": _C.uint8, "bool": _C.bool, "complex_double": _C.complex128, "complex_float": _C.complex64,
+}.items():
+    setattr(TypedStorage, _name, _casting(_dtype))
 
 for _name, _dtype in _CLASSES.items():
     globals()[_name] = type(_name, (TypedStorage,), {"dtype": _dtype, "__module__": __name__, "__doc__": f"Elements of dtype {_dtype}."})

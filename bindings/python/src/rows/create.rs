@@ -502,6 +502,11 @@ fn random_(input: &Tensor, low: i64, high: Option<i64>, from: Option<&Generator>
         DType::Bool => (0, 1),
         _ => (i64::MIN, i64::MAX),
     };
+    if low >= high {
+        return Err(Error::value(format!(
+            "random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )));
+    }
     for (name, value) in [("from", low), ("to - 1", high.saturating_sub(1))] {
         if !(least..=most).contains(&value) {
             return Err(Error::value(format!("random_: {name} is out of bounds for {}: {value}", input.dtype())));
@@ -570,6 +575,9 @@ fn vander(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
     let x = if x.dtype().is_differentiable() { x.clone() } else { x.to_dtype(rushlight_core::DType::I64)? };
     // The zeroth power is a constant.
     let power = |k: usize| if k == 0 { x.detach().ones_like() } else { x.pow(k as i64) };
+    if n == 0 {
+        return Tensor::empty_with([x.shape(), &[0]].concat(), (x.dtype(), x.device()));
+    }
     let columns = (0..n).map(|k| power(if increasing { k } else { n - 1 - k })).collect::<Result<Vec<_>>>()?;
     rushlight_tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)
 }

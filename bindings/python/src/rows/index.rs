@@ -178,6 +178,16 @@ fn accumulate(input: &Tensor, dim: isize, dtype: Option<DType>, sum: bool) -> Re
     }
 }
 
+/// A mask of `masked_fill`.
+fn truths(mask: &Tensor) -> Result<&Tensor> {
+    match mask.dtype() {
+        DType::Bool => Ok(mask),
+        other => {
+            Err(Error::value(format!("masked_fill_ only supports boolean masks, but got mask with dtype {other}")))
+        }
+    }
+}
+
 rows! { ROWS:
     /// Entries of a dimension by index.
     index_select [Torch Method] "index_select(Tensor input, int dim, Tensor index)" |input: &Tensor, dim: isize, index: &Tensor| index_select(input, dim, index);
@@ -222,6 +232,9 @@ rows! { ROWS:
             if dim.is_some() && input.rank() == 0 && indices.rank() == 0 {
                 return Err(Error::index("take_along_dim: dimension specified as 0 but tensor has no dimensions"));
             }
+            if indices.dtype() != DType::I64 {
+                return Err(Error::value(format!("torch.take_along_dim(): dtype of indices should be Long but got {}", indices.dtype())));
+            }
             in_bounds(input.take_along_dim(indices, dim))
         };
     /// Writes elements by an index along one dimension.
@@ -257,9 +270,9 @@ rows! { ROWS:
     /// Elements where a mask is true.
     masked_select [Torch Method] "masked_select(Tensor input, Tensor mask)" |input: &Tensor, mask: &Tensor| input.masked_select(mask);
     /// Writes a number where a mask is true.
-    masked_fill [Torch Method] "masked_fill(Tensor input, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill(mask, value);
+    masked_fill [Torch Method] "masked_fill(Tensor input, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill(truths(mask)?, value);
     /// `masked_fill` in place.
-    masked_fill_ [Method] "masked_fill_(Tensor self, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill_(mask, value);
+    masked_fill_ [Method] "masked_fill_(Tensor self, Tensor mask, Tensor|Number value)" |input: &Tensor, mask: &Tensor, value: Arg| input.masked_fill_(truths(mask)?, value);
     /// Writes elements of a source, in order, where a mask is true.
     masked_scatter [Torch Method] "masked_scatter(Tensor input, Tensor mask, Tensor source)" |input: &Tensor, mask: &Tensor, source: &Tensor| input.masked_scatter(mask, source);
     /// `masked_scatter` in place.

@@ -262,9 +262,9 @@ rows! { ROWS:
     /// Pseudo-inverse.
     pinv [Linalg]
         "pinv(Tensor A, *, float? atol=None, float? rtol=None, bool hermitian=False)" |a: &Tensor, atol: Option<f64>, rtol: Option<f64>, hermitian: bool|
-            evenly_symmetric_if("linalg.pinv", a, hermitian)?.pinv(RankTolerance { atol, rtol }),
+            pinv(a, RankTolerance { atol, rtol }, hermitian),
         "pinv(Tensor A, float rcond, bool hermitian=False)" |a: &Tensor, rcond: f64, hermitian: bool|
-            evenly_symmetric_if("linalg.pinv", a, hermitian)?.pinv(Some(rcond));
+            pinv(a, RankTolerance::from(Some(rcond)), hermitian);
     /// Solution of a linear system.
     solve [Linalg] "solve(Tensor A, Tensor B, *, bool left=True)" |a: &Tensor, b: &Tensor, left: bool| a.solve(b, left);
     /// Solution of a triangular system.
@@ -426,13 +426,8 @@ fn symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
     a.tril(0)?.add(&a.tril(-1)?.transpose(-2, -1)?)
 }
 
-/// [`symmetric_if`] whose gradient goes to the whole matrix, as PyTorch's does, not to the triangle that is read.
-fn evenly_symmetric_if(call: &str, a: &Tensor, hermitian: bool) -> Result<Tensor> {
-    let symmetric = symmetric_if(call, a, hermitian)?;
-    if symmetric.is_same(a) || !a.requires_grad() {
-        return Ok(symmetric);
-    }
-    a.sub(&a.detach())?.add(&symmetric.detach())
+fn pinv(a: &Tensor, tolerance: RankTolerance, hermitian: bool) -> Result<Tensor> {
+    if hermitian { a.pinv_symmetric(tolerance) } else { a.pinv(tolerance) }
 }
 
 /// An error unless an option is one of the known ones.

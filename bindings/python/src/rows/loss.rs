@@ -11,7 +11,7 @@ fn same_sizes(input: &Tensor, target: &Tensor) -> Result<()> {
         return Ok(());
     }
     Err(error::value(format!(
-        "binary_cross_entropy: using a target size ({:?}) that is different to the input size ({:?}) is deprecated; please ensure they have the same size",
+        "Using a target size (torch.Size({:?})) that is different to the input size (torch.Size({:?})) is deprecated. Please ensure they have the same size.",
         target.shape(),
         input.shape()
     )))

@@ -114,7 +114,46 @@ pub fn formatted(input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     }
 }
 
+fn adjoint(input: &Tensor) -> Result<Tensor> {
+    match input.rank() {
+        1 => {
+            Err(Error::shape("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor."))
+        }
+        _ => input.transpose(-2, -1),
+    }
+}
+
+fn positive_step(step: i64) -> Result<usize> {
+    if step > 0 { Ok(step as usize) } else { Err(Error::value(format!("step is {step} but must be > 0"))) }
+}
+
+/// Dimensions to move, without repeats.
+fn distinct(name: &str, input: &Tensor, list: &[i64]) -> Result<()> {
+    let wrapped = |d: &i64| if *d < 0 { d + input.rank() as i64 } else { *d };
+    let repeated = list.iter().enumerate().any(|(at, d)| list[..at].iter().any(|e| wrapped(e) == wrapped(d)));
+    if repeated { Err(Error::value(format!("movedim: repeated dim in `{name}` ({list:?})"))) } else { Ok(()) }
+}
+
+fn movedim(input: &Tensor, source: &[i64], destination: &[i64]) -> Result<Tensor> {
+    if source.len() == destination.len() {
+        distinct("source", input, source)?;
+        distinct("destination", input, destination)?;
+    }
+    input.movedim(dims(source), dims(destination))
+}
+
+/// The start of a `narrow` as a tensor.
+fn whole_start(start: &Tensor) -> Result<isize> {
+    match start.rank() == 0 && start.dtype().is_int() {
+        true => Ok(start.item::<i64>()? as isize),
+        false => Err(Error::shape("start must be an 0-dim integral Tensor.")),
+    }
+}
+
 fn is_contiguous(input: &Tensor, format: MemoryFormat) -> Result<bool> {
+    if input.numel() == 0 && format != MemoryFormat::ChannelsLast && format != MemoryFormat::ChannelsLast3d {
+        return Ok(true);
+    }
     match (format, input.rank()) {
         (MemoryFormat::ChannelsLast, 4) => Ok(input.permute([0, 2, 3, 1])?.is_contiguous()),
         (MemoryFormat::ChannelsLast3d, 5) => Ok(input.permute([0, 2, 3, 4, 1])?.is_contiguous()),
@@ -201,9 +240,6 @@ fn expand(input: &Tensor, shape: &[i64]) -> Result<Tensor> {
 
 fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
     let (from, to) = (input.dtype().size(), dtype.size());
-    if input.dtype() == dtype {
-        return input.expand(input.shape());
-    }
     let (shape, strides, offset) = (input.shape().to_vec(), input.strides().to_vec(), input.layout().offset());
     let (shape, strides, offset) = if from == to {
         (shape, strides, offset)
@@ -225,10 +261,14 @@ fn view_dtype(input: &Tensor, dtype: DType) -> Result<Tensor> {
         let mut shape = shape;
         let rank = shape.len();
         shape[rank - 1] = last * from / to;
-        let outer = strides[..rank - 1].iter().map(|&s| rescale(s)).collect::<Option<Vec<usize>>>();
-        let (Some(mut outer), Some(offset)) = (outer, rescale(offset)) else {
-            return Err(Error::shape(format!("view: strides {strides:?} do not fit {dtype}")));
+        let uneven = |of: String, number: usize| {
+            Error::shape(format!("self.{of} must be divisible by {} {what}, but got {number}", to / from))
         };
+        let Some(offset) = rescale(offset) else { return Err(uneven("storage_offset()".into(), offset)) };
+        let mut outer = Vec::with_capacity(rank);
+        for (at, &stride) in strides[..rank - 1].iter().enumerate() {
+            outer.push(rescale(stride).ok_or_else(|| uneven(format!("stride({at})"), stride))?);
+        }
         outer.push(1);
         (shape, outer, offset)
     };
@@ -310,15 +350,15 @@ rows! { ROWS:
     /// Transposes a matrix.
     t [Torch Method] "t(Tensor input)" |input: &Tensor| input.t();
     /// Transposes the last two dimensions.
-    adjoint [Torch Method] "adjoint(Tensor input)" |input: &Tensor| input.transpose(-2, -1);
+    adjoint [Torch Method] "adjoint(Tensor input)" |input: &Tensor| adjoint(input);
     /// Permutes dimensions.
     permute [Torch] "permute(Tensor input, int[1] dims)" |input: &Tensor, order: &[i64]| input.permute(dims(order));
     /// Moves dimensions to other positions.
     movedim [Torch Method] "movedim(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
-        input.movedim(dims(source), dims(destination));
+        movedim(input, source, destination);
     /// Moves dimensions to other positions.
     moveaxis [Torch Method] "moveaxis(Tensor input, int[1] source, int[1] destination)" |input: &Tensor, source: &[i64], destination: &[i64]|
-        input.movedim(dims(source), dims(destination));
+        movedim(input, source, destination);
     /// Removes dimensions of size one.
     squeeze [Torch Method] "squeeze(Tensor input, int[1]? dim=None)" |input: &Tensor, dim: Option<&[i64]>| squeeze(input, dim);
     /// Inserts a dimension of size one.
@@ -331,7 +371,7 @@ rows! { ROWS:
     narrow [Torch Method]
         "narrow(Tensor input, int dim, int start, int length)" |input: &Tensor, dim: isize, start: isize, length: i64| input.narrow(dim, start, size(length, "narrow: length")?),
         "narrow(Tensor input, int dim, Tensor start, int length)" |input: &Tensor, dim: isize, start: &Tensor, length: i64|
-            input.narrow(dim, start.item::<i64>()? as isize, size(length, "narrow: length")?);
+            input.narrow(dim, whole_start(start)?, size(length, "narrow: length")?);
     /// A copy of a part of one dimension.
     narrow_copy [Torch Method] "narrow_copy(Tensor input, int dim, int start, int length)" |input: &Tensor, dim: isize, start: isize, length: i64|
         input.narrow(dim, start, size(length, "narrow_copy: length")?)?.copy();
@@ -347,7 +387,7 @@ rows! { ROWS:
     diagflat [Torch Method] "diagflat(Tensor input, int offset=0)" |input: &Tensor, offset: isize| input.flatten(0, -1)?.diag(offset);
     /// Windows of a dimension.
     unfold [Method] "unfold(Tensor self, int dimension, int size, int step)" |input: &Tensor, dim: isize, width: i64, step: i64|
-        input.unfold(dim, size(width, "unfold: size")?, size(step, "unfold: step")?);
+        input.unfold(dim, size(width, "unfold: size")?, positive_step(step)?);
     /// A view by sizes and strides.
     as_strided [Torch Method] "as_strided(Tensor input, int[1] size, int[1] stride, int? storage_offset=None)"
         |input: &Tensor, shape: Sizes, strides: Sizes, offset: Option<i64>|

@@ -2,12 +2,12 @@
 
 use super::graph::{GradientEdge, NodeHooks};
 use super::node::{Ctx, Edge, Grads, Kind, Node};
-use super::{callback, mode};
+use super::{callback, foreign, mode};
 use crate::{Tensor, amp, capture, profile};
 use rushlight_core::backend::in_recurrent_layer;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::sync::lock;
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{Device, Error, Layout, Result};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -167,7 +167,8 @@ fn start(root: &Tensor, gradient: Option<&Tensor>, call: &str) -> Result<(Edge, 
                 root.shape()
             )));
         }
-        Some(g) if g.device() != root.device() => {
+        // A front end's own tensors have no device here.
+        Some(g) if g.device() != root.device() && root.device() != Device::Meta => {
             return Err(Error::device(format!(
                 "{call}: the gradient is on {}, the output on {}",
                 g.device(),
@@ -398,7 +399,15 @@ pub(super) fn apply(
     if grads.iter().all(|g| g.is_none()) {
         return Ok(smallvec![None; node.inputs.len()]);
     }
+    if !node.custom {
+        foreign::refuse(|| node.display_name(), &grads)?;
+    }
     let result = if node.in_recurrent_layer { in_recurrent_layer(|| f(ctx, grads)) } else { f(ctx, grads) }?;
+    if node.custom && !retain {
+        // Dropped without the lock: a destructor may be the user's code.
+        let freed = lock(&node.hooks).saved.take();
+        drop(freed);
+    }
     debug_assert!(
         result.is_empty() || result.len() == node.inputs.len(),
         "{} returned {} gradients",
@@ -438,6 +447,9 @@ fn deliver(
 
 /// The sum of two gradients, in place if no one else holds one of them.
 fn add_up(a: Tensor, b: Tensor) -> Result<Tensor> {
+    if let Some(sum) = foreign::add(&a, &b) {
+        return sum;
+    }
     if !mode::is_grad_enabled() {
         if a.is_sole_owner() && a.shape() == b.shape() {
             a.add_(&b)?;
@@ -604,7 +616,10 @@ impl Tensor {
             if capture::is_recording() {
                 capture::note_grad(self, old.as_ref());
             }
+            let is_foreign = incoming.carried_object().is_some();
             new = match &old {
+                Some(old) if is_foreign || old.carried_object().is_some() => add_up(old.clone(), incoming.clone())?,
+                None if is_foreign => incoming.clone(),
                 Some(old) if in_place => {
                     // If `.grad` is another one by now, it was replaced after this addition.
                     old.add_(&incoming)?;

@@ -145,6 +145,17 @@ impl GraphNode {
         }
     }
 
+    /// What a function of the user's keeps for its backward; `None` for other nodes, and once it was freed.
+    pub fn saved_tensors(&self) -> Result<Option<Vec<Tensor>>> {
+        let saved = lock(&self.0.hooks).saved.clone();
+        saved.map(|saved| saved.iter().map(|s| s.unpack(&self.0)).collect()).transpose()
+    }
+
+    /// A handle that does not keep the graph alive.
+    pub fn downgrade(&self) -> WeakGraphNode {
+        WeakGraphNode(Arc::downgrade(&self.0))
+    }
+
     /// Calls `hook` with the gradients of the node's outputs before its backward function runs. Returned gradients
     /// replace them.
     pub fn register_prehook(
@@ -221,6 +232,17 @@ impl GraphNode {
                 Ok(found.into_vec())
             }
         }
+    }
+}
+
+/// A [`GraphNode`] that may be gone.
+#[derive(Clone)]
+pub struct WeakGraphNode(Weak<Node>);
+
+impl WeakGraphNode {
+    /// The node, if it is still part of a graph.
+    pub fn upgrade(&self) -> Option<GraphNode> {
+        self.0.upgrade().map(GraphNode)
     }
 }
 

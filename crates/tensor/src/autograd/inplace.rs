@@ -3,8 +3,8 @@
 //! A view remembers its base. Changing either gives the base a new node; the base's epoch tells older views that their
 //! own history is out of date, and the next use makes them a fresh one from the base.
 
-use super::node::{BackwardFn, Ctx, Edge, Grads, Node};
-use super::{Extra, Meta, Origin, mode};
+use super::node::{BackwardFn, COPY_SLICES, Ctx, Edge, Grads, Node};
+use super::{Extra, Meta, Origin, Saved, mode};
 use crate::Tensor;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
@@ -13,6 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// How to get a tensor with its own memory: Rust's `clone` returns an alias.
 const COPY: &str = "x.copy()? in Rust, x.clone() in Python";
+
+/// Why a view that a function of the user's returned may not change.
+const IN_CUSTOM_FUNCTION: &str = "This view was created inside a custom Function (or because an input was returned as-is) and the \
+    autograd logic to handle view+inplace would override the custom backward associated with the custom Function, leading to \
+    incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.";
 
 impl Tensor {
     /// A view of this tensor's memory, remembering its base. The caller records the op.
@@ -32,6 +37,21 @@ impl Tensor {
 
     fn make_view_from(&self, layout: Layout, origin: Origin) -> Tensor {
         self.make_view_of(layout, self.0.dtype, origin)
+    }
+
+    /// A view of all of this tensor, which a function of the user's returned as it was.
+    pub(super) fn make_view_of_argument(&self) -> Tensor {
+        let view = self.make_view_from(self.0.layout.clone(), Origin::Recorded);
+        view.set_origin(Origin::InCustomFunction);
+        view
+    }
+
+    /// Sets how this view was made, if it is one.
+    pub(super) fn set_origin(&self, origin: Origin) {
+        let mut meta = self.meta();
+        if meta.base().is_some() {
+            meta.extra().origin = origin;
+        }
     }
 
     fn make_view_of(&self, layout: Layout, dtype: DType, origin: Origin) -> Tensor {
@@ -98,6 +118,36 @@ impl Tensor {
             drop(meta);
             drop(old);
         }
+    }
+
+    /// An error for a view that a function of the user's made and whose base was changed in place since: its history
+    /// would be the base's, without the function's backward.
+    pub(super) fn check_custom_view(&self) -> Result<()> {
+        let meta = self.meta();
+        let Some(extra) = meta.extra.as_ref().filter(|e| e.origin == Origin::InCustomFunction) else { return Ok(()) };
+        let Some((base, seen)) = extra.base.as_ref() else { return Ok(()) };
+        if base.meta().epoch == *seen || !base.requires_grad() {
+            return Ok(());
+        }
+        Err(Error::autograd(format!(
+            "the tensor is a view and its base or another view of its base has been modified inplace. {IN_CUSTOM_FUNCTION}"
+        )))
+    }
+
+    /// Checks that a function of the user's may have changed this tensor in place.
+    pub(super) fn check_custom_change(&self, name: &str, outputs: usize) -> Result<()> {
+        self.check_leaf_change(name)?;
+        let (is_view, origin) = {
+            let meta = self.meta();
+            (meta.base().is_some(), meta.extra.as_ref().map_or(Origin::Recorded, |e| e.origin))
+        };
+        if is_view && outputs > 1 {
+            return Err(Error::autograd(format!(
+                "{name}: If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more \
+                 than one Tensor. Change a copy of the view ({COPY}), or make two functions of it."
+            )));
+        }
+        check_origin(name, origin)
     }
 
     /// Checks that this tensor may be changed in place now. Called before the change.
@@ -248,13 +298,34 @@ impl Tensor {
                 self.meta().epoch += 1;
             }
             Some(base) => {
-                let node = write_through_view(name, &base, self, edges, backward);
-                base.attach(&node, 0);
-                base.meta().epoch += 1;
-                self.0.requires_grad.store(true, Relaxed);
-                self.refresh_view();
+                self.write_history(&base, Arc::new(write_through_view(&base, self, edges, 0, backward)));
             }
         }
+    }
+
+    /// Gives this view of `base`, which was just changed in place, and `base` the history `node`.
+    fn write_history(&self, base: &Tensor, node: Arc<Node>) {
+        base.attach(&node, 0);
+        base.meta().epoch += 1;
+        self.0.requires_grad.store(true, Relaxed);
+        self.refresh_view();
+    }
+
+    /// The history of a view after a function of the user's changed it in place: `edges` lead to the function's inputs, of
+    /// which number `own` is this view. Returns the base's node.
+    pub(super) fn write_custom_history(
+        &self,
+        base: &Tensor,
+        edges: SmallVec<[Option<Edge>; 3]>,
+        own: usize,
+        backward: BackwardFn,
+        saved: Arc<Vec<Saved>>,
+    ) -> Arc<Node> {
+        let mut node = write_through_view(base, self, edges, own, backward);
+        node.keep(saved);
+        let node = Arc::new(node);
+        self.write_history(base, node.clone());
+        node
     }
 
     /// Counts a change of memory that has no gradient to record (under `no_grad`, or of integers).
@@ -271,6 +342,11 @@ fn check_origin(op: &str, origin: Origin) -> Result<()> {
                 "{op}: the tensor is a view and is being modified inplace. This view is the output of a function that returns multiple \
                  views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by \
                  an out-of-place one, or change a copy: {COPY}."
+            )));
+        }
+        Origin::InCustomFunction => {
+            return Err(Error::autograd(format!(
+                "{op}: the tensor is a view and is being modified inplace. {IN_CUSTOM_FUNCTION}"
             )));
         }
         Origin::UnderNoGrad => "no_grad mode",
@@ -303,21 +379,21 @@ fn strided_view_node(base: &Tensor, edge: Edge, view: &Tensor) -> Arc<Node> {
 }
 
 /// A node on the base for a change made through a view of it: the view's part of the gradient goes
-/// through the op's own backward, the rest passes unchanged.
+/// through the op's own backward, the rest passes unchanged. `own` is the number of the op's input that is the view.
 fn write_through_view(
-    name: &'static str,
     base: &Tensor,
     view: &Tensor,
     edges: SmallVec<[Option<Edge>; 3]>,
+    own: usize,
     backward: BackwardFn,
-) -> Arc<Node> {
+) -> Node {
     let mut inputs = edges;
-    inputs[0] = base.edge();
-    let (within, wants_rest) = (relative(view, base), inputs[0].is_some());
+    inputs[own] = base.edge();
+    let (within, wants_rest) = (relative(view, base), inputs[own].is_some());
     let base_layout = base.layout().clone().with_offset(0);
     let seen = view.dtype();
-    Node::new(
-        name,
+    Node::op(
+        COPY_SLICES,
         inputs,
         1,
         Arc::new(move |ctx: &Ctx, mut grads: Grads| {
@@ -331,16 +407,17 @@ fn write_through_view(
                 return Ok(out);
             }
             if wants_rest {
-                match out[0].take() {
+                match out[own].take() {
                     Some(g) => under.copy_(&g)?,
                     None => under.zero_()?,
                 };
-                out[0] = Some(whole);
+                out[own] = Some(whole);
             } else {
-                out[0] = None;
+                out[own] = None;
             }
             Ok(out)
         }),
+        None,
     )
 }
 

@@ -7,6 +7,7 @@
 mod callback;
 mod checkpoint;
 mod engine;
+mod foreign;
 mod function;
 mod gradcheck;
 mod graph;
@@ -21,9 +22,10 @@ mod version;
 pub use callback::queue_callback;
 pub use checkpoint::checkpoint;
 pub use engine::{Backward, backward_from, grad, leaves, root};
+pub use foreign::Foreign;
 pub use function::{Context, Function, apply, apply_with_node};
 pub use gradcheck::{gradcheck, gradgradcheck};
-pub use graph::{GradientEdge, GraphNode};
+pub use graph::{GradientEdge, GraphNode, WeakGraphNode};
 pub use hooks::HookHandle;
 pub use mode::{
     ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled, no_grad,
@@ -64,6 +66,8 @@ pub(crate) enum Origin {
     Recorded,
     /// By an op that returns several views: their changes cannot be told apart.
     OneOfSeveral,
+    /// By a function of the user's, whose backward a recorded change would replace.
+    InCustomFunction,
     /// While nothing was recorded: it is not clear whether a change should be.
     UnderNoGrad,
     UnderInference,
@@ -89,6 +93,8 @@ pub(crate) struct Extra {
     pub(crate) lowered: Option<(Tensor, u32)>,
     /// Where the gradient is written: see [`Tensor::set_grad_home`].
     pub(crate) grad_home: Option<Tensor>,
+    /// An object that has this gradient's elements: see [`Tensor::carrying`].
+    pub(crate) foreign: Option<Arc<dyn Foreign>>,
 }
 
 impl Meta {

@@ -31,6 +31,9 @@ pub(crate) struct Edge {
     pub(crate) slot: usize,
 }
 
+/// The name of nodes of bases that were changed through a view.
+pub(super) const COPY_SLICES: &str = "copy_slices";
+
 pub(crate) enum Kind {
     /// Adds incoming gradients to a leaf's `.grad`, one pass at a time. A leaf has at most one such node at any moment.
     Accumulate(Tensor, Mutex<()>),
@@ -68,6 +71,8 @@ pub(crate) struct Hooks {
     pub(crate) retained: Vec<Retained>,
     /// Hooks of the node itself.
     pub(crate) own: Option<Arc<NodeHooks>>,
+    /// What a function of the user's keeps for its backward.
+    pub(crate) saved: Option<Arc<Vec<Saved>>>,
 }
 
 impl Hooks {
@@ -98,7 +103,7 @@ impl Node {
         Arc::new(Self::op(name, inputs, outputs, backward, source))
     }
 
-    fn op(
+    pub(super) fn op(
         name: &'static str,
         inputs: SmallVec<[Option<Edge>; 3]>,
         outputs: usize,
@@ -143,6 +148,9 @@ impl Node {
         if let Kind::Accumulate(..) = self.kind {
             return "AccumulateGrad".into();
         }
+        if self.name == COPY_SLICES {
+            return "CopySlices".into();
+        }
         let mut out = String::new();
         for part in self.name.split('_').filter(|p| !p.is_empty()) {
             let mut chars = part.chars();
@@ -150,6 +158,25 @@ impl Node {
             out.push_str(chars.as_str());
         }
         out + if self.custom { "Backward" } else { "Backward0" }
+    }
+
+    /// A node of a function of the user's, which keeps `saved`.
+    pub(super) fn custom(
+        name: &'static str,
+        inputs: SmallVec<[Option<Edge>; 3]>,
+        outputs: usize,
+        backward: BackwardFn,
+        saved: Arc<Vec<Saved>>,
+    ) -> Self {
+        let mut node = Self::op(name, inputs, outputs, backward, None);
+        node.keep(saved);
+        node
+    }
+
+    /// Makes this the node of a function of the user's, which keeps `saved`.
+    pub(super) fn keep(&mut self, saved: Arc<Vec<Saved>>) {
+        self.custom = true;
+        self.hooks.get_mut().unwrap_or_else(|e| e.into_inner()).saved = Some(saved);
     }
 
     /// Whether it saves no tensor, so that a backward pass frees nothing and may be repeated.
@@ -316,6 +343,9 @@ pub(crate) fn edges(inputs: &[&Tensor]) -> Result<SmallVec<[Option<Edge>; 3]>> {
             "a tensor made under inference_mode cannot take part in a graph: use no_grad instead, or take a copy outside inference_mode (x.copy()? in Rust, x.clone() in Python)",
         ));
     }
+    for view in inputs.iter().filter(|t| t.is_view()) {
+        view.check_custom_view()?;
+    }
     Ok(inputs.iter().map(|t| t.edge()).collect())
 }
 
@@ -374,27 +404,14 @@ pub(crate) fn record_many(
     outs: &[&Tensor],
     backward: impl Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<()> {
-    record_node(false, name, inputs, outs, Arc::new(backward)).map(drop)
-}
-
-/// [`record_many`] of a function of the user's, if `custom`. Returns the node.
-pub(crate) fn record_node(
-    custom: bool,
-    name: &'static str,
-    inputs: &[&Tensor],
-    outs: &[&Tensor],
-    backward: BackwardFn,
-) -> Result<Arc<Node>> {
     super::saved_hooks::take_failure()?;
-    let mut node = Node::op(name, edges(inputs)?, outs.len(), backward, None);
-    node.custom = custom;
-    let node = Arc::new(node);
+    let node = Arc::new(Node::op(name, edges(inputs)?, outs.len(), Arc::new(backward), None));
     for (slot, out) in outs.iter().enumerate() {
         if out.dtype().is_differentiable() {
             out.attach(&node, slot);
         }
     }
-    Ok(node)
+    Ok(())
 }
 
 impl Default for Meta {

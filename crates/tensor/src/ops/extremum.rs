@@ -20,23 +20,36 @@ impl Tensor {
             return Err(if dims.is_empty() { Error::value(message) } else { Error::index(message) });
         }
         let out = self.reduce(op, &mask, keepdim, self.dtype())?;
-        self.record_shared(name, &out, &mask)?;
+        // As in PyTorch, NaN equals NaN for the gradients of `max` and `min` only.
+        self.record_shared(name, &out, &mask, matches!(name, "max" | "min"))?;
         Ok(out)
     }
 
     /// Records `out` as elements of `self` reduced over `mask`: those equal to their group's result share its gradient
-    /// evenly.
-    pub(crate) fn record_shared(&self, name: &'static str, out: &Tensor, mask: &Mask) -> Result<()> {
+    /// evenly. Those that are NaN share the gradient of NaN if `nan_equals_nan`; else all gradients of its group are NaN.
+    pub(crate) fn record_shared(
+        &self,
+        name: &'static str,
+        out: &Tensor,
+        mask: &Mask,
+        nan_equals_nan: bool,
+    ) -> Result<()> {
         if !self.dtype().is_float() || !recording(&[self]) {
             return Ok(());
         }
         let (kept, x, y) = (self.kept_shape(mask), Saved::input(self), Saved::output(out, 0));
         let dims: Vec<isize> = (0..mask.len()).filter(|&d| mask[d]).map(|d| d as isize).collect();
         record(name, &[self], out, move |ctx, dy| {
-            let hit = ctx.get(&x)?.eq(&ctx.get(&y)?.reshape(&kept)?)?;
+            let (x, y) = (ctx.get(&x)?, ctx.get(&y)?.reshape(&kept)?);
+            let equal = x.eq(&y)?;
+            let hit = if nan_equals_nan { equal.logical_or(&x.isnan()?.logical_and(&y.isnan()?)?)? } else { equal };
             let counts = if dims.is_empty() { hit.to_dtype(DType::I64)? } else { hit.sum_dims(&dims, true)? };
             let share = dy.reshape(&kept)?.div(&counts)?;
-            Ok(smallvec![Some(crate::where_(&hit, &share, 0.0)?)])
+            Ok(smallvec![Some(match nan_equals_nan {
+                true => crate::where_(&hit, &share, 0.0)?,
+                // Zero times infinity is NaN.
+                false => share.mul(&hit.to_dtype(share.dtype())?)?,
+            })])
         })
     }
 

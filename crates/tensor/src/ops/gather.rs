@@ -200,9 +200,12 @@ impl Tensor {
             Arg::Scalar(_) => None,
         };
         let source = cut.as_ref().map_or(source, Arg::Tensor);
-        let (saved, has_source) = (Saved::input(&index), cut.is_some());
+        let sources: SmallVec<[&Tensor; 1]> = cut.iter().collect();
+        let tape = recording(&[self]) || recording(&sources);
+        let (saved, has_source) = (tape.then(|| Saved::input(&index)), cut.is_some());
         let backward = move |ctx: &Ctx, dy: &Tensor| {
-            let index = ctx.get(&saved)?;
+            let Some(saved) = &saved else { return Ok(Grads::new()) };
+            let index = ctx.get(saved)?;
             let mut grads: Grads = smallvec![match (ctx.needs(0), op) {
                 (false, _) => None,
                 (true, Scatter::Add) => Some(dy.clone()),
@@ -213,7 +216,6 @@ impl Tensor {
             }
             Ok(grads)
         };
-        let sources: SmallVec<[&Tensor; 1]> = cut.iter().collect();
         overwrite(name, self, place, &sources, |out| run(op, dim, &index, source, out), backward)
     }
 

@@ -175,7 +175,7 @@ impl Plan {
     /// Engines never index dimensions of size zero.
     fn check_empty(&self) -> Result<()> {
         match self.dims.iter().find(|&&d| self.shape[d] == 0) {
-            Some(d) => Err(Error::index(format!("index is out of bounds for dimension {d} with size 0"))),
+            Some(_) => Err(Error::index("index is out of bounds for dimension with size 0")),
             None => Ok(()),
         }
     }
@@ -280,7 +280,8 @@ pub(crate) fn index_write(
 ) -> Result<Tensor> {
     x.same_device(values, name)?;
     x.same_dtype(values, name)?;
-    let (writer, guards, shape) = (plan.clone(), plan.guards(), Dims::from_slice(values.shape()));
+    let guards = if recording(&[x, values]) { plan.guards() } else { SmallVec::new() };
+    let (writer, shape) = (plan.clone(), Dims::from_slice(values.shape()));
     overwrite(
         name,
         x,

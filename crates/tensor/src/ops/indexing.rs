@@ -267,7 +267,12 @@ impl Tensor {
         let (view, tensors) = self.basic(items)?;
         if tensors.is_empty() {
             match value {
-                Arg::Tensor(t) => view.assign(Arg::Tensor(&without_leading_ones(t, view.rank())?))?,
+                Arg::Tensor(t) => {
+                    let t = without_leading_ones(t, view.rank())?;
+                    // A value that is broadcast may be an element of the target: `x[row] = x[row][0]`.
+                    let broadcast = t.shape() != view.shape() && t.shares_storage(&view);
+                    view.assign(Arg::Tensor(&if broadcast { t.copy()? } else { t }))?
+                }
                 number => view.assign(number)?,
             };
             return Ok(());

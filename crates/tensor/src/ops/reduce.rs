@@ -14,6 +14,9 @@ pub(crate) type Mask = SmallVec<[bool; 6]>;
 impl Tensor {
     /// Which dimensions to reduce; none named means all.
     pub(crate) fn reduced(&self, name: &str, dims: &[isize]) -> Result<Mask> {
+        if self.rank() > 64 {
+            return Err(Error::shape(format!("{name}: only tensors with up to 64 dims are supported")));
+        }
         let mut mask: Mask = smallvec![dims.is_empty(); self.rank()];
         for d in self.wrap_dims(name, dims)? {
             if let Some(m) = mask.get_mut(d) {

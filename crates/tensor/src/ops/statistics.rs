@@ -2,7 +2,7 @@
 
 use super::reduce::Mask;
 use crate::Tensor;
-use crate::autograd::{Ctx, Saved, no_grad, record, recording};
+use crate::autograd::{Ctx, Saved, no_grad, record, record_many, recording};
 use crate::ops::sizes::{Along, AsDims};
 use rushlight_core::backend::{Operand, Rank, Reduce, call};
 use rushlight_core::smallvec::smallvec;
@@ -118,14 +118,56 @@ impl Tensor {
 
     /// Variance and mean over the named dimensions (`..`: all).
     pub fn var_mean(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        let dims = dims.as_dims();
-        Ok((self.var_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
+        self.spread_and_mean("var_mean", dims.as_dims(), correction, keepdim, false)
     }
 
     /// Standard deviation and mean over the named dimensions (`..`: all).
     pub fn std_mean(&self, dims: impl AsDims, correction: f64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        let dims = dims.as_dims();
-        Ok((self.std_dims(dims, correction, keepdim)?, self.mean_dims(dims, keepdim)?))
+        self.spread_and_mean("std_mean", dims.as_dims(), correction, keepdim, true)
+    }
+
+    /// The variance, or its `root`, and the mean as one recorded op.
+    fn spread_and_mean(
+        &self,
+        name: &'static str,
+        dims: &[isize],
+        correction: f64,
+        keepdim: bool,
+        root: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        let parts = || {
+            let spread =
+                if root { self.std_dims(dims, correction, keepdim) } else { self.var_dims(dims, correction, keepdim) };
+            Ok((spread?, self.mean_dims(dims, keepdim)?))
+        };
+        if self.is_complex() || !recording(&[self]) {
+            return parts();
+        }
+        let (spread, mean) = no_grad(parts)?;
+        let (mask, whole) = (self.reduced(name, dims)?, dims.is_empty() || self.rank() == 0);
+        let (shape, kept, count) = (Dims::from_slice(self.shape()), self.kept_shape(&mask), self.reduced_count(&mask));
+        let (x, y) = (Saved::input(self), root.then(|| Saved::output(&spread, 0)));
+        record_many(name, &[self], &[&spread, &mean], move |ctx, mut grads| {
+            let (dmean, dspread) = (grads.pop().flatten(), grads.pop().flatten());
+            let by_mean = match dmean {
+                Some(dy) => Some(dy.reshape(&kept)?.div(count as f64)?.expand(&shape)?),
+                None => None,
+            };
+            let Some(dspread) = dspread else { return Ok(smallvec![by_mean]) };
+            let dvar = match &y {
+                Some(y) => {
+                    let y = ctx.get(y)?;
+                    dspread.div(&y.mul(2.0)?)?.masked_fill(&y.eq(0)?, 0.0)?
+                }
+                None => dspread,
+            };
+            let by_spread = var_grad(ctx, &dvar.reshape(&kept)?, &ctx.get(&x)?, &mask, correction, whole)?;
+            Ok(smallvec![Some(match by_mean {
+                Some(other) => by_spread.add(&other)?,
+                None => by_spread,
+            })])
+        })?;
+        Ok((spread, mean))
     }
 
     /// The p-norm of all elements; `p` may be 0 (how many are not zero), infinite or negative. PyTorch's default is 2.
@@ -217,13 +259,13 @@ impl Tensor {
                 dtype => Tensor::zeros_with([], (dtype, self.device()))?,
             };
             if self.dtype().is_float() {
-                self.record_shared(name, &nothing, &self.reduced("median_whole", &[])?)?;
+                self.record_shared(name, &nothing, &self.reduced("median_whole", &[])?, true)?;
             }
             return Ok(nothing);
         }
         let out =
             crate::autograd::no_grad(|| self.reshape([-1isize])?.median_along(name, 0, false, skip_nan)?.0.copy())?;
-        self.record_shared(name, &out, &self.reduced("median_whole", &[])?)?;
+        self.record_shared(name, &out, &self.reduced("median_whole", &[])?, true)?;
         Ok(out)
     }
 

@@ -4,7 +4,7 @@
 //! ([`scatter_view`]); its derivative in turn is the view again.
 
 use crate::Tensor;
-use crate::autograd::{Ctx, Grads, no_grad, record, record_many, recording};
+use crate::autograd::{Ctx, Grads, Meta, no_grad, record, record_many, recording};
 use crate::ops::sizes::AsDims;
 use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;
@@ -186,8 +186,18 @@ impl Tensor {
         }
         match self.layout().view(&shape) {
             Some(layout) => self.reshaped(layout),
-            None => self.contiguous()?.reshape(&shape),
+            None => self.contiguous()?.reshaped_alone(&shape),
         }
+    }
+
+    /// This copy that nobody else sees under another shape: not a view.
+    fn reshaped_alone(&self, shape: &[usize]) -> Result<Tensor> {
+        let out = self.over_same_memory(Layout::contiguous(shape)?, self.dtype(), Meta::default());
+        if recording(&[self]) {
+            let old = Dims::from_slice(self.shape());
+            record("unsafe_view", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.reshape(&old)?)]))?;
+        }
+        Ok(out)
     }
 
     /// Dimensions `start` to `end` merged into one.

@@ -73,11 +73,11 @@ def _read_wav(data):
     if not rest:
         samples = torch.zeros(0, dtype=torch.float32 if code == 3 else torch.int16)
     elif (code, bits) == (1, 24):
-        parts = torch.frombuffer(rest, dtype=torch.uint8).reshape(-1, 3).to(torch.int32)
+        parts = torch.frombuffer(bytearray(rest), dtype=torch.uint8).reshape(-1, 3).to(torch.int32)
         samples = parts[:, 0] * 256 + parts[:, 1] * 65536 + (parts[:, 2] - 256 * (parts[:, 2] > 127).to(torch.int32)) * 16777216
     else:
         dtype = {(1, 8): torch.uint8, (1, 16): torch.int16, (1, 32): torch.int32, (3, 32): torch.float32, (3, 64): torch.float64}[code, bits]
-        samples = torch.frombuffer(rest, dtype=dtype)
+        samples = torch.frombuffer(bytearray(rest), dtype=dtype)
     return _Sound(samples.reshape(count, channels), rate, bits, "PCM_F" if code == 3 else "PCM_U" if bits == 8 else "PCM_S")
 
 

@@ -6,6 +6,20 @@ from ..overrides import _modes
 Tensor = _C.Tensor
 
 
+_FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the "
+    "graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you "
+    "need to access saved tensors after calling backward."
+)
+
+
+def _refuse_others(tensors, call, error, optional=False):
+    """An error unless all are tensors, or None where that is allowed."""
+    for at, tensor in enumerate(tensors):
+        if not (isinstance(tensor, Tensor) or optional and tensor is None):
+            raise error(f"{call} variables, but argument {at} is of type {type(tensor).__name__}")
+
+
 class FunctionCtx:
     """The context that ``forward`` fills for ``backward``."""
 
@@ -13,28 +27,48 @@ class FunctionCtx:
         self.needs_input_grad = needs_input_grad
         self._to_save = ()
         self._saved = None
+        # The node, once there is one: it keeps what is saved.
+        self._node = None
         self._non_differentiable = ()
         self._dirty = ()
         self._materialize = True
 
     def save_for_backward(self, *tensors):
         """Keeps tensors (inputs or outputs; ``None`` is allowed) for the backward pass."""
+        _refuse_others(tensors, "save_for_backward can only save", TypeError, optional=True)
         self._to_save = tensors
 
     @property
     def saved_tensors(self):
-        return self._to_save if self._saved is None else self._saved
+        if self._saved is not None:
+            return self._saved
+        if self._node is None:
+            return self._to_save
+        node = self._node()
+        tensors = None if node is None else node.saved_tensors()
+        if tensors is None:
+            raise RuntimeError(_FREED)
+        return self._places(tensors)
 
     saved_variables = saved_tensors
 
+    def _places(self, tensors):
+        """Saved tensors, with None where None was saved."""
+        tensors = iter(tensors)
+        return tuple(next(tensors) if kept else None for kept in self._to_save)
+
     def mark_non_differentiable(self, *tensors):
+        """Names outputs that have no gradient."""
+        _refuse_others(tensors, "mark_non_differentiable only accepts", TypeError)
         self._non_differentiable = tensors
 
     def mark_dirty(self, *tensors):
         """Names inputs that ``forward`` changed in place and returned."""
+        _refuse_others(tensors, "mark_dirty can only accept", RuntimeError)
         self._dirty = tensors
 
     def set_materialize_grads(self, value):
+        """Whether ``backward`` gets zeros for outputs without a gradient; ``None`` otherwise."""
         self._materialize = value
 
 
@@ -96,54 +130,81 @@ class Function(metaclass=_Meta):
                 result = cls.forward(ctx, *args, **kwargs)
         finally:
             _C._set_grad_enabled(before)
-        if not (recording and any(needs)):
-            return result
-        single = isinstance(result, Tensor)
-        results = (result,) if single else tuple(result)
-        fixed = {id(t) for t in ctx._non_differentiable}
-        recorded = [i for i, r in enumerate(results) if isinstance(r, Tensor) and (r.is_floating_point() or r.is_complex()) and id(r) not in fixed]
+        single = not isinstance(result, tuple)
+        results = (result,) if single else result
+        if any(all(t is not r for r in results) for t in ctx._dirty):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs "
+                "of the Function."
+            )
         inputs = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        kept = [i for i, t in enumerate(ctx._to_save) if t is not None]
-        shapes = {i: (results[i].shape, results[i].dtype, results[i].device) for i in recorded}
-        sizes = {i: args[i].shape for i in inputs}
-        backward_of = cls.vjp if hasattr(cls, "vjp") else cls.backward
+        if any(all(t is not args[i] for i in inputs) for t in ctx._dirty):
+            import warnings
 
-        def backward(saved, gradients):
-            ctx._saved = [None] * len(ctx._to_save)
-            for place, tensor in zip(kept, saved):
-                ctx._saved[place] = tensor
-            ctx._saved = tuple(ctx._saved)
-            given = [None] * len(results)
-            for place, gradient in zip(recorded, gradients):
-                given[place] = gradient
-            if ctx._materialize:
-                from .. import zeros
-
-                for place in recorded:
-                    if given[place] is None:
-                        size, dtype, device = shapes[place]
-                        given[place] = zeros(size, dtype=dtype, device=device)
-            found = backward_of(ctx, *given)
-            found = found if isinstance(found, (tuple, list)) else (found,)
-            extra = found[len(args):]
-            if len(found) < len(args) or any(g is not None for g in extra):
-                raise RuntimeError(
-                    f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(args)}, got {len(found)})"
-                )
-            return [_reduced(found[i], sizes[i]) for i in inputs]
-
-        outputs = list(results)
-        made = _C._record_function(
-            cls.__name__,
-            [args[i] for i in inputs],
-            [results[i] for i in recorded],
-            [ctx._to_save[i] for i in kept],
-            backward,
-            ctx,
-        )
-        for place, tensor in zip(recorded, made):
-            outputs[place] = tensor
+            warnings.warn(
+                "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be passed to ctx.mark_dirty().",
+                stacklevel=2,
+            )
+        if not (recording and any(needs)):
+            outputs = [_handed_through(r, args, ctx) for r in results]
+        else:
+            outputs = _record(cls, ctx, args, inputs, results)
         return outputs[0] if single else tuple(outputs)
+
+
+def _handed_through(result, args, ctx):
+    """An input that was not changed is returned as a view of it."""
+    is_input = isinstance(result, Tensor) and any(result is a for a in args) and all(result is not t for t in ctx._dirty)
+    return result.view_as(result) if is_input else result
+
+
+def _nothing():
+    """Stands for an output that is not a tensor."""
+    return _C._torch.empty(0, dtype=_C.int64)
+
+
+def _record(cls, ctx, args, inputs, results):
+    """Makes the results of ``forward`` outputs of a node of the graph."""
+    tensors = [i for i, r in enumerate(results) if isinstance(r, Tensor)]
+    shapes = {i: (results[i].shape, results[i].dtype, results[i].device) for i in tensors}
+    sizes = {i: args[i].shape for i in inputs}
+    backward_of = cls.vjp if hasattr(cls, "vjp") else cls.backward
+
+    def backward(saved, gradients):
+        ctx._saved = ctx._places(saved)
+        try:
+            if ctx._materialize:
+                for place in tensors:
+                    if gradients[place] is None:
+                        size, dtype, device = shapes[place]
+                        gradients[place] = _C._torch.zeros(size, dtype=dtype, device=device)
+            found = backward_of(ctx, *gradients)
+        finally:
+            ctx._saved = None
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        if len(found) < len(args) or any(g is not None for g in found[len(args):]):
+            raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(args)}, got {len(found)})")
+        for place, gradient in enumerate(found[: len(args)]):
+            if gradient is not None and place not in sizes:
+                raise RuntimeError(
+                    f"function {cls.__name__}Backward returned a gradient different than None at position {place + 1}, but the corresponding forward input was "
+                    "not a Variable"
+                )
+            if gradient is not None and not isinstance(gradient, Tensor):
+                raise RuntimeError(f"expected Variable or None (got {type(gradient).__name__})")
+        return [_reduced(found[i], sizes[i]) for i in inputs]
+
+    # Functions of this package make views for themselves only.
+    own = vars(cls).get("__module__", "").partition(".")[0] not in ("rushlight", "torch")
+    saved = [t for t in ctx._to_save if t is not None]
+    made, ctx._node = _C._record_function(
+        cls.__name__, [args[i] for i in inputs], [r if isinstance(r, Tensor) else _nothing() for r in results], saved, list(ctx._dirty),
+        list(ctx._non_differentiable), own, backward, ctx,
+    )
+    # The node holds them, without its own outputs' history.
+    ctx._to_save = tuple(t is not None for t in ctx._to_save)
+    ctx._dirty = ctx._non_differentiable = ()
+    return [made[i] if isinstance(r, Tensor) else r for i, r in enumerate(results)]
 
 
 def _reduced(gradient, size):
@@ -162,9 +223,19 @@ def once_differentiable(function):
     def wrapper(ctx, *args):
         before = _C._set_grad_enabled(False)
         try:
-            return function(ctx, *args)
+            outputs = function(ctx, *args)
         finally:
             _C._set_grad_enabled(before)
+        if not before or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return outputs
+        from .._autograd_internals import DelayedError
+
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        kept = [o for o in outputs if isinstance(o, Tensor)]
+        refusing = DelayedError("trying to differentiate twice a function that was marked with @once_differentiable", len(kept))
+        made = refusing(*(o.detach().requires_grad_() if o.is_floating_point() or o.is_complex() else o for o in kept))
+        made = iter([made] if len(kept) == 1 else made)
+        return tuple(next(made) if isinstance(o, Tensor) else o for o in outputs)
 
     return wrapper
 

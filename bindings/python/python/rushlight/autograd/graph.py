@@ -24,7 +24,7 @@ class Node:
 
     def name(self):
         """The name of the step."""
-        return "torch::autograd::AccumulateGrad" if self._node.name == "AccumulateGrad" else self._node.name
+        return f"torch::autograd::{self._node.name}" if self._node.name in ("AccumulateGrad", "CopySlices") else self._node.name
 
     @property
     def next_functions(self):
@@ -205,11 +205,90 @@ class disable_saved_tensors_hooks(contextlib.ContextDecorator):
         _disabled.messages.pop()
 
 
-class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Not supported: a tensor that is kept for the backward pass must not change."""
+class _Place:
+    """Stands for a saved tensor; it dies with the step that saved it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Mutations:
+    """Saved tensors by their places: the tensors themselves, or copies of those that were changed since."""
 
     def __init__(self):
-        raise NotImplementedError("allow_mutation_on_saved_tensors: clone the tensor before changing it")
+        self.original, self.cloned = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
+        self.tid_to_weakhandle = weakref.WeakValueDictionary()
+        self._places = {}
+
+    def pack(self, tensor):
+        place = _Place()
+        self.original[place] = tensor.detach()
+        self.tid_to_weakhandle[id(place)] = place
+        self._places.setdefault(tensor.untyped_storage().data_ptr(), weakref.WeakSet()).add(place)
+        return place
+
+    def unpack(self, place):
+        found = self.cloned.get(place)
+        found = self.original.get(place) if found is None else found
+        if found is None:
+            raise RuntimeError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally recorded."
+            )
+        return found.detach()
+
+    def keep(self, tensor):
+        """Copies what was saved of a tensor's memory, which is about to change."""
+        for place in list(self._places.pop(tensor.untyped_storage().data_ptr(), ())):
+            saved = self.original.pop(place, None)
+            if saved is not None:
+                self.cloned[place] = saved.clone()
+
+    def clear(self):
+        self.original.clear()
+        self.cloned.clear()
+        self._places.clear()
+
+
+_OPERATORS = frozenset(f"__{name}__" for name in "setitem iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift".split())
+
+
+def _mode_of(mutations):
+    """A mode that lets saved tensors be copied before a function changes them."""
+    from ..overrides import TorchFunctionMode
+
+    class Keeping(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            name = getattr(func, "__name__", "")
+            changed = [kwargs["out"]] if kwargs.get("out") is not None else []
+            if args and (name in _OPERATORS or name.endswith("_") and not name.endswith("__")):
+                changed.append(args[0])
+            for given in changed:
+                for tensor in given if isinstance(given, (tuple, list)) else (given,):
+                    if isinstance(tensor, _C.Tensor):
+                        mutations.keep(tensor)
+            return func(*args, **kwargs)
+
+    return Keeping()
+
+
+class allow_mutation_on_saved_tensors(contextlib.AbstractContextManager):
+    """A context in which tensors that are kept for the backward pass may change: they are copied before. The backward pass is part of the context."""
+
+    def __enter__(self):
+        if getattr(_disabled, "mutations", False):
+            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+        self._kept = _Mutations()
+        self._parts = saved_tensors_hooks(self._kept.pack, self._kept.unpack), _mode_of(self._kept)
+        for part in self._parts:
+            part.__enter__()
+        _disabled.mutations = True
+        return self._kept
+
+    def __exit__(self, *exception):
+        _disabled.mutations = False
+        for part in reversed(self._parts):
+            part.__exit__(*exception)
+        self._kept.clear()
 
 
 def increment_version(tensor):

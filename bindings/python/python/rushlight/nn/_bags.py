@@ -56,6 +56,14 @@ def embedding_bag(
             bags, owner = _owners_on_device(offsets, input.shape[0], include_last_offset)
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise RuntimeError(
+            f"padding_idx must be within the number of embeddings, -{weight.shape[0]} through {weight.shape[0] - 1}, but got {padding_idx}"
+        )
+    if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
+        raise RuntimeError(
+            f"expected per_sample_weights to have the same type as weight: {per_sample_weights.dtype} does not equal {weight.dtype}"
+        )
     padding_idx = None if padding_idx is None else padding_idx % weight.shape[0]
     if max_norm is not None:
         _nn.embedding(input.reshape(-1), weight.detach(), None, max_norm, float(norm_type))
@@ -119,7 +127,10 @@ def _owners(offsets, total: int, include_last_offset: bool, device):
         raise RuntimeError(f"embedding_bag: the first offset has to be 0, where the first bag begins, got {bounds[0]}")
     sizes = [end - start for start, end in zip(bounds, bounds[1:])]
     if any(size < 0 for size in sizes) or bounds[-1] > total:
-        raise ValueError(f"embedding_bag: offsets must not decrease and lie within the {total} indices, got {offsets.tolist()}")
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length {total} but got offsets[-1] of {bounds[-2] if bounds[-1] == total else bounds[-1]}: offsets must "
+            f"not decrease, got {offsets.tolist()}"
+        )
     bags = len(sizes)
     sizes.append(total - bounds[-1])
     return bags, _torch.arange(bags + 1, device=device).repeat_interleave(_C.tensor(sizes, dtype=_C.int64, device=device))

@@ -129,7 +129,17 @@ _COMPILED = frozenset(
 globals().update({name: overridable(f, __name__) for name, f in vars(_nn).items() if not name.startswith("_") and name not in _COMPILED and globals().get(name) is f})
 
 
+def conv_tbc(input, weight, bias, pad=0):
+    """A convolution over the first dimension of ``[time, batch, channels]``, with a weight of ``[kernel, channels, outputs]``."""
+    found = _C._nn.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
+    return found.permute(2, 0, 1)
+
+
 def __getattr__(name):
+    if name == "grad":
+        import importlib
+
+        return importlib.import_module("..grad", __name__)
     from .._functions import _missing
 
     return _missing(__name__, name)

@@ -272,9 +272,26 @@ impl Tensor {
             return cast.run(|| cast.of(self)?.pinv(tolerance));
         }
         check_matrices("linalg.pinv", self)?;
+        self.pinv_of(self, tolerance)
+    }
+
+    /// [`Tensor::pinv`] of symmetric matrices, of which only the lower triangles are read. The gradient is that of
+    /// [`Tensor::pinv`], for whole matrices.
+    pub fn pinv_symmetric(&self, tolerance: impl Into<RankTolerance>) -> Result<Tensor> {
+        let tolerance = tolerance.into();
+        if let Some(cast) = amp::full() {
+            return cast.run(|| cast.of(self)?.pinv_symmetric(tolerance));
+        }
+        check_square("linalg.pinv", self)?;
+        let read = no_grad(|| self.tril(0)?.add(&self.tril(-1)?.mt()?))?;
+        self.pinv_of(&read, tolerance)
+    }
+
+    /// The pseudo-inverses of matrices that are read from `self`.
+    fn pinv_of(&self, read: &Tensor, tolerance: RankTolerance) -> Result<Tensor> {
         let out = no_grad(|| {
-            let (u, s, vh) = self.with_infinities_zeroed(|a| a.svd(false))?;
-            let kept = self.above_noise(&s, tolerance)?;
+            let (u, s, vh) = read.with_infinities_zeroed(|a| a.svd(false))?;
+            let kept = read.above_noise(&s, tolerance)?;
             let inverse = crate::where_(&kept, &s.reciprocal()?, 0.0)?;
             vh.mt()?.mul(&inverse.unsqueeze(-2)?)?.matmul(&u.mt()?)
         })?;
