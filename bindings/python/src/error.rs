@@ -27,7 +27,11 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 30] = [
+const WORDS: [(&str, &str); 31] = [
+    (
+        "trying to backward through the graph a second time: the values",
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed): the values",
+    ),
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
     ("to_dtype(DType::F32)", ".float()"),

@@ -83,7 +83,7 @@ pub fn note_dispatch() {
     ANY_DISPATCH.store(true, Relaxed);
 }
 
-fn is_dispatch_on() -> bool {
+pub fn is_dispatch_on() -> bool {
     ANY_DISPATCH.load(Relaxed) && DISPATCH.get()
 }
 

@@ -116,10 +116,21 @@ fn watched<'py>(name: &str, slf: &Bound<'py, PyTensor>) -> PyResult<Option<Bound
     crate::overrides::method(name, slf, &[])
 }
 
+/// The only element of an object whose class handles its ops.
+fn handled<'py>(slf: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !slf.get().dispatches() || !crate::overrides::is_dispatch_on() {
+        return Ok(None);
+    }
+    slf.py().import("rushlight._dispatch")?.call_method1("item", (slf,)).map(Some)
+}
+
 #[pymethods]
 impl PyTensor {
     fn item<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(answer) = watched("item", slf)? {
+            return Ok(answer);
+        }
+        if let Some(answer) = handled(slf)? {
             return Ok(answer);
         }
         let value = read_scalar(slf.py(), &slf.get().tensor())?;
@@ -158,6 +169,11 @@ impl PyTensor {
             return answer.extract();
         }
         let t = slf.get().tensor();
+        if t.numel() == 1
+            && let Some(answer) = handled(slf)?
+        {
+            return answer.is_truthy();
+        }
         match t.numel() {
             1 => Ok(!read_scalar(slf.py(), &t)?.is_zero()),
             0 => Err(runtime_error("Boolean value of Tensor with no values is ambiguous")),
@@ -166,7 +182,11 @@ impl PyTensor {
     }
 
     fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
-        match watched("__float__", slf)? {
+        let answer = match watched("__float__", slf)? {
+            Some(answer) => Some(answer),
+            None => handled(slf)?,
+        };
+        match answer {
             Some(answer) => answer.extract(),
             None => Ok(real_number(slf.get().number(slf.py())?, "float")?.to_f64()),
         }
@@ -180,6 +200,9 @@ impl PyTensor {
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(answer) = watched("__int__", slf)? {
             return Ok(answer);
+        }
+        if let Some(answer) = handled(slf)? {
+            return answer.call_method0("__int__");
         }
         let py = slf.py();
         let value = real_number(slf.get().number(py)?, "int")?;

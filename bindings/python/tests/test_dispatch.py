@@ -93,17 +93,17 @@ def test_parameters_of_a_module():
 
 def test_gradients_are_objects_of_the_class():
     x = Two(torch.ones(2, 3), torch.full((2, 3), 2.0), requires_grad=True)
-    w = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-    (x * x @ w.t()).sum().backward()
+    w = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+    (x * x @ w).sum().backward()
     assert isinstance(x.grad, Two) and x.grad.a.tolist() == [[2, 4, 6]] * 2 and x.grad.b.tolist() == [[4, 8, 12]] * 2
     (x * 2).sum().backward()
     assert x.grad.a.tolist() == [[4, 6, 8]] * 2 and isinstance(x.grad, Two)
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: x + 1, lambda x: 3 - x, lambda x: x / 2, lambda x: 2 / x, lambda x: x**3, lambda x: x.exp(), lambda x: x.log(), lambda x: x.sigmoid(),
+    lambda x: x + 1, lambda x: 3 - x, lambda x: x / 2, lambda x: 2 / x, lambda x: x**3, lambda x: x.exp(), lambda x: x.sigmoid(),
     lambda x: x.tanh(), lambda x: nn.functional.gelu(x), lambda x: nn.functional.silu(x), lambda x: x.softmax(-1), lambda x: x.log_softmax(0),
-    lambda x: x.mean(), lambda x: x.sum(1, keepdim=True), lambda x: x.amax(1), lambda x: x.max(0)[0], lambda x: x[0, 1:], lambda x: x[torch.tensor([1, 0, 0])],
+    lambda x: x.mean(), lambda x: x.sum(1, keepdim=True), lambda x: x.amax(1), lambda x: x[0, 1:], lambda x: x[torch.tensor([1, 0, 0])],
     lambda x: x.t(), lambda x: x.transpose(0, 1), lambda x: x.permute(1, 0), lambda x: x.reshape(3, 2), lambda x: x.unsqueeze(0), lambda x: x.expand(4, 2, 3),
     lambda x: torch.cat([x, x * 2]), lambda x: torch.stack([x, x]), lambda x: x.split(2, 1)[1], lambda x: x.unbind(0)[1], lambda x: x.cumsum(1),
     lambda x: x.clamp(0.5, 2.5), lambda x: x.masked_fill(torch.tensor([True, False, True]), 0.0), lambda x: x @ torch.ones(3, 2), lambda x: x.double(),

@@ -5,7 +5,7 @@ that handlers of libraries know: products, views, indices, conversions. All othe
 """
 
 from . import _C
-from ._ops import ops
+from ._ops import OpOverloadPacket, ops
 
 Tensor = _C.Tensor
 
@@ -21,6 +21,7 @@ _NAMES = {
     "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
     "not_equal": "ne", "swapaxes": "transpose", "swapdims": "transpose", "negative": "neg", "absolute": "abs", "concat": "cat", "concatenate": "cat",
     "view_as": "view", "truediv": "div", "itruediv": "div_", "iadd": "add_", "isub": "sub_", "imul": "mul_", "radd": "add", "rmul": "mul", "rsub": "rsub",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not",
 }
 
 
@@ -214,7 +215,10 @@ def _activation(name, count):
 #: Functions that PyTorch composes of others, or gives other arguments.
 _COMPOSED = {
     "matmul": _matmul, "linear": _linear, "view": _view, "reshape": _view, "flatten": _flatten, "to": _to, "contiguous": _contiguous, "split": _split,
-    "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow, "expand": _sizes("expand"), "permute": _sizes("permute"), "repeat": _sizes("repeat"),
+    "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow,
+    "rtruediv": lambda call, input, other: call("mul", "Tensor", (call("reciprocal", "default", (input,), {}), other), {}),
+    "rpow": lambda call, input, other: call("pow", "Scalar", (other, input), {}),
+    "expand": _sizes("expand"), "permute": _sizes("permute"), "repeat": _sizes("repeat"),
     "sum": lambda call, *args, **kwargs: _sum(call, "sum", *args, **kwargs), "mean": lambda call, *args, **kwargs: _sum(call, "mean", *args, **kwargs),
     "softmax": _softmax("_softmax"), "log_softmax": _softmax("_log_softmax"), "data": lambda call, input, *rest: call("detach", "default", (input,), {}),
     **{name: _activation(name, 1) for name in ("relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid")},
@@ -222,7 +226,7 @@ _COMPOSED = {
     **{name: _activation(name, 3) for name in ("dropout", "hardtanh", "threshold")},
 }
 #: Ops whose results carry no gradient.
-_WITHOUT_GRADIENT = frozenset("detach zeros_like ones_like empty_like full_like rand_like randn_like new_zeros new_ones new_empty eq ne lt le gt ge".split())
+_WITHOUT_GRADIENT = frozenset("_local_scalar_dense isclose isnan isinf isfinite argmax argmin sign round floor ceil detach zeros_like ones_like empty_like full_like rand_like randn_like new_zeros new_ones new_empty eq ne lt le gt ge".split())
 
 
 def as_aten(function, args, kwargs, handle):
@@ -281,8 +285,17 @@ def _by_class(op, args, kwargs, always=False):
     return run()
 
 
+#: The op that reads the only element of a tensor.
+ops.aten._local_scalar_dense = OpOverloadPacket("aten", "_local_scalar_dense", lambda input: input.item())
+
+
+def item(tensor):
+    """The only element of a tensor whose class handles its ops."""
+    return _by_class(ops.aten._local_scalar_dense.default, (tensor,), {})
+
+
 #: Functions that look at sizes and strides only, which a wrapper has itself.
-_METADATA = frozenset("dim_order element_size is_complex is_conj is_contiguous is_floating_point is_neg is_same_size is_signed numel size stride".split())
+_METADATA = frozenset("result_type dim_order element_size is_complex is_conj is_contiguous is_floating_point is_neg is_same_size is_signed numel size stride".split())
 
 
 def handle(function, args, kwargs):

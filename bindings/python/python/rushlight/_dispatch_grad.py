@@ -165,7 +165,40 @@ def _slice(g, x, dim=0, start=None, end=None, step=1):
 
 
 def _index(g, x, indices):
-    return (_torch().zeros_like(x).index_put(tuple(slice(None) if i is None else i for i in indices), g, True),)
+    from ._dispatch import _by_class
+    from ._ops import ops
+
+    places = tuple(slice(None) if i is None else i for i in indices)
+    return (_by_class(ops.aten.index_put.default, (_torch().zeros_like(x), places, g, True), {}),)
+
+
+def _slice_scatter(g, x, source, dim=0, start=None, end=None, step=1):
+    rest = _torch().slice_scatter(g, _torch().zeros_like(source), dim, start, end, step)
+    places = [slice(None)] * x.dim()
+    places[dim] = slice(start, end, step)
+    return rest, g[tuple(places)]
+
+
+def _select_scatter(g, x, source, dim, index):
+    return _torch().select_scatter(g, _torch().zeros_like(source), dim, index), g.select(dim, index)
+
+
+def _scatter(g, x, dim, index, source):
+    return g.scatter(dim, index, 0.0), None, None, g.gather(dim, index) if isinstance(source, Tensor) else None
+
+
+def _index_put(g, x, indices, values, accumulate=False):
+    from ._dispatch import _by_class
+    from ._ops import ops
+
+    rest = g if accumulate else _by_class(ops.aten.index_put.default, (g, indices, _torch().zeros_like(values)), {})
+    return rest, None, _summed(g[tuple(indices)], values)
+
+
+def _repeat(g, x, sizes):
+    lead = len(sizes) - x.dim()
+    shape = [n for times, size in zip(sizes, [1] * lead + list(x.shape)) for n in (times, size)]
+    return (g.reshape(shape).sum([2 * d for d in range(len(sizes))]).reshape(x.shape),)
 
 
 def _cat(g, tensors, dim=0):
@@ -259,6 +292,9 @@ RULES = {
     "alias": _each(lambda g, x: g), "view": _reshaped, "_unsafe_view": _reshaped, "reshape": _reshaped, "squeeze": _reshaped, "unsqueeze": _reshaped,
     "expand": _each(lambda g, x, size, **options: _summed(g, x)), "t": _each(lambda g, x: g.t()),
     "transpose": _each(lambda g, x, a, b: g.transpose(a, b)), "permute": _permute, "select": _select, "slice": _slice, "index": _index,
+    "slice_scatter": _slice_scatter, "select_scatter": _select_scatter, "scatter": _scatter, "index_put": _index_put, "repeat": _repeat,
+    "scatter_add": lambda g, x, dim, index, source: (g, None, None, g.gather(dim, index)),
+    "index_add": lambda g, x, dim, index, source, alpha=1: (g, None, None, g.index_select(dim, index) * alpha),
     "cat": _cat, "stack": _stack, "split": _split, "split_with_sizes": _split, "unbind": _unbind,
     "gather": lambda g, x, dim, index, **options: (_torch().zeros_like(x).scatter_add(dim, index, g), None, None),
     "index_select": lambda g, x, dim, index: (_torch().zeros_like(x).index_add(dim, index, g), None, None),

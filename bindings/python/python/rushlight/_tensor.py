@@ -324,6 +324,18 @@ def is_shared(self):
     return self.device.type != "cpu" or (sharing is not None and sharing.region_of(self) is not None)
 
 
+_plain_repr = Tensor.__repr__
+
+
+@_method
+def __repr__(self, *, tensor_contents=None):
+    """The elements as text. A subclass gives the text of its own elements as ``tensor_contents``."""
+    if tensor_contents is None:
+        return _plain_repr(self)
+    end = f", grad_fn=<{self.grad_fn.name()}>" if self.grad_fn is not None else ", requires_grad=True" if self.requires_grad else ""
+    return f"{type(self).__name__}({tensor_contents}{end})"
+
+
 @_method
 def storage_type(self):
     """The class of this tensor's ``storage()``."""

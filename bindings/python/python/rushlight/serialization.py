@@ -192,7 +192,7 @@ def _holds_parameter(value, depth=0):
 
 
 #: Globals of pickles that only Python's reader restores: tensors with attributes, sets.
-_PYTHON_ONLY = (b"torch._tensor\n_rebuild_from_type_v2\n", b"__builtin__\nset\n", b"builtins\nset\n")
+_PYTHON_ONLY = (b"torch._tensor\n_rebuild_from_type_v2\n", b"torch._utils\n_rebuild_parameter_with_state\n", b"__builtin__\nset\n", b"builtins\nset\n")
 
 
 def _needs_python(source):

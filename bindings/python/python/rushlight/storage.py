@@ -202,6 +202,10 @@ class TypedStorage(UntypedStorage):
     def tolist(self):
         return self._elements().tolist()
 
+    def fill_(self, value):
+        self._elements().fill_(value)
+        return self
+
     def __getitem__(self, index):
         return self._elements()[index].item()
 

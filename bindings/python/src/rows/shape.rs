@@ -340,7 +340,10 @@ rows! { ROWS:
     /// One dimension, contiguous.
     ravel [Torch Method] "ravel(Tensor input)" |input: &Tensor| input.contiguous()?.flatten(0, -1);
     /// Splits one dimension into several.
-    unflatten [Torch Method] "unflatten(Tensor input, int dim, int[] sizes)" |input: &Tensor, dim: isize, sizes: &[i64]| input.unflatten(dim, sizes);
+    unflatten [Torch Method] "unflatten(Tensor input, int dim, int[] sizes)" |input: &Tensor, dim: isize, sizes: &[i64]| match sizes.is_empty() {
+        true => Err(Error::shape("unflatten: sizes must be non-empty")),
+        false => input.unflatten(dim, sizes),
+    };
     /// Transposes two dimensions.
     transpose [Torch Method Inplace] "transpose(Tensor input, int dim0, int dim1)" |input: &Tensor, a: isize, b: isize| input.transpose(a, b);
     /// Transposes two dimensions.

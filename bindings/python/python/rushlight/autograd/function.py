@@ -74,7 +74,14 @@ class FunctionCtx:
 
 class _Meta(type):
     def __call__(cls, *args, **kwargs):
-        raise RuntimeError(f"{cls.__name__}: instances are not called; use {cls.__name__}.apply(...)")
+        import warnings
+
+        warnings.warn(
+            f"{cls} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. Instantiating an "
+            "autograd function will raise an error in a future version of PyTorch.",
+            DeprecationWarning, stacklevel=2,
+        )
+        return super().__call__(*args, **kwargs)
 
 
 class Function(metaclass=_Meta):
@@ -95,6 +102,12 @@ class Function(metaclass=_Meta):
     >>> x.grad
     tensor(12.)
     """
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method: "
+            f"{type(self).__name__}.apply(...)"
+        )
 
     @staticmethod
     def forward(*args, **kwargs):
@@ -117,10 +130,12 @@ class Function(metaclass=_Meta):
             found = apply(cls, args, kwargs)
             if found is not None:
                 return found
+        separate = cls.setup_context is not Function.setup_context
+        if kwargs:
+            args, kwargs = _positional(cls.forward, args, kwargs, separate)
         recording = _C.is_grad_enabled()
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         ctx = FunctionCtx(needs if recording else (False,) * len(args))
-        separate = cls.setup_context is not Function.setup_context
         before = _C._set_grad_enabled(False)
         try:
             if separate:
@@ -152,6 +167,16 @@ class Function(metaclass=_Meta):
         return outputs[0] if single else tuple(outputs)
 
 
+def _positional(forward, args, kwargs, separate):
+    """Arguments by position as far as the signature of ``forward`` has positions for them: gradients are returned by position."""
+    import inspect
+
+    first = () if separate else (None,)
+    bound = inspect.signature(forward).bind(*first, *args, **kwargs)
+    bound.apply_defaults()
+    return bound.args[len(first) :], bound.kwargs
+
+
 def _handed_through(result, args, ctx):
     """An input that was not changed is returned as a view of it."""
     is_input = isinstance(result, Tensor) and any(result is a for a in args) and all(result is not t for t in ctx._dirty)
@@ -169,8 +194,11 @@ def _record(cls, ctx, args, inputs, results):
     shapes = {i: (results[i].shape, results[i].dtype, results[i].device) for i in tensors}
     sizes = {i: args[i].shape for i in inputs}
     backward_of = cls.vjp if hasattr(cls, "vjp") else cls.backward
+    both = hasattr(cls, "vjp") and cls.backward is not Function.backward
 
     def backward(saved, gradients):
+        if both:
+            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them.")
         ctx._saved = ctx._places(saved)
         try:
             if ctx._materialize:
