@@ -19,7 +19,7 @@ _STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatSt
 
 NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES, _SPECIAL) | {
     "DeviceObjType", "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
-    "_addmm_activation", "_int_mm", "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "lobpcg", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
+    "_addmm_activation", "_from_blob", "_int_mm", "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "lobpcg", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
 }
 
 
@@ -35,6 +35,26 @@ def _copy(name):
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"``{name}``, with elements of its own."
     return copied
+
+
+def _from_blob(ptr, sizes, strides=None, *, dtype=None, device=None):
+    """A tensor over memory of the host at an address, which the caller keeps alive."""
+    import ctypes
+
+    if device is not None and _C.device(device).type != "cpu":
+        raise NotImplementedError("_from_blob: only memory of the host")
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    sizes = list(sizes)
+    if strides is None:
+        strides, step = [], 1
+        for size in reversed(sizes):
+            strides.insert(0, step)
+            step *= size
+    if not all(sizes):
+        return _C._torch.empty(sizes, dtype=dtype)
+    count = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+    flat = _C.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(ptr), dtype=dtype)
+    return flat.as_strided(sizes, list(strides), 0)
 
 
 def find(name):
@@ -55,7 +75,7 @@ def find(name):
         return getattr(storage, name)
     if name.endswith("_copy"):
         return _copy(name[:-5])
-    if name in ("_addmm_activation", "_int_mm"):
+    if name in ("_addmm_activation", "_from_blob", "_int_mm"):
         return globals()[name]
     if name == "GradScaler":
         from .amp import GradScaler

@@ -5,7 +5,7 @@ import functools
 import sys
 import types
 
-from . import _C, _absent, _dispatch, overrides
+from . import _C, _absent, _dispatch, _settings, overrides
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 _JIT = "TorchScript is not supported; models run as they are"
@@ -72,6 +72,8 @@ _NAMES = {
     "_pop_torch_function_stack": _pop_torch_function_stack,
     "_push_on_torch_function_stack": _push_on_torch_function_stack,
     "_get_cpu_capability": _get_cpu_capability,
+    "_get_deterministic_fill_uninitialized_memory": lambda: _settings.fills_fresh_memory(),
+    "_set_deterministic_fill_uninitialized_memory": lambda mode: _settings.fill_fresh_memory(mode),
     "_DisableFuncTorch": _DisableFuncTorch,
     "has_lapack": True,
     "has_spectral": True,
@@ -91,12 +93,14 @@ _NAMES = {
 _NAMES.update(dict.fromkeys(
     "_log_api_usage_once _log_api_usage_metadata _jit_set_profiling_executor _jit_set_profiling_mode _jit_override_can_fuse_on_cpu _jit_override_can_fuse_on_gpu "
     "_jit_set_texpr_fuser_enabled _jit_set_nvfuser_enabled _jit_set_nvfuser_guard_mode _jit_set_nvfuser_single_node_mode _jit_set_nvfuser_horizontal_mode "
-    "_debug_set_autodiff_subgraph_inlining _set_graph_executor_optimize _cuda_clearCublasWorkspaces".split(),
+    "_debug_set_autodiff_subgraph_inlining _set_graph_executor_optimize _cuda_clearCublasWorkspaces _cuda_resetCublasWorkspaceSize "
+    # Sums of float16 are always of float32; the permission to be less exact is not used.
+    "_set_cpu_allow_fp16_reduced_precision_reduction".split(),
     _nothing,
 ))
 _NAMES.update(dict.fromkeys(
     "_cuda_isInBadFork _jit_can_fuse_on_cpu _jit_can_fuse_on_gpu _jit_texpr_fuser_enabled _jit_nvfuser_enabled _is_tracing _get_tracing_state _is_xnnpack_enabled "
-    "_has_mkldnn has_mkl _is_functorch_wrapped_tensor".split(),
+    "_get_cpu_allow_fp16_reduced_precision_reduction _has_mkldnn has_mkl _is_functorch_wrapped_tensor".split(),
     _no,
 ))
 

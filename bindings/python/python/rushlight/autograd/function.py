@@ -194,6 +194,8 @@ def _record(cls, ctx, args, inputs, results):
     shapes = {i: (results[i].shape, results[i].dtype, results[i].device) for i in tensors}
     sizes = {i: args[i].shape for i in inputs}
     backward_of = cls.vjp if hasattr(cls, "vjp") else cls.backward
+    # Only the number: the arguments themselves must not live as long as the graph.
+    count = len(args)
     both = hasattr(cls, "vjp") and cls.backward is not Function.backward
 
     def backward(saved, gradients):
@@ -210,9 +212,9 @@ def _record(cls, ctx, args, inputs, results):
         finally:
             ctx._saved = None
         found = found if isinstance(found, (tuple, list)) else (found,)
-        if len(found) < len(args) or any(g is not None for g in found[len(args):]):
-            raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {len(args)}, got {len(found)})")
-        for place, gradient in enumerate(found[: len(args)]):
+        if len(found) < count or any(g is not None for g in found[count:]):
+            raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients (expected {count}, got {len(found)})")
+        for place, gradient in enumerate(found[: count]):
             if gradient is not None and place not in sizes:
                 raise RuntimeError(
                     f"function {cls.__name__}Backward returned a gradient different than None at position {place + 1}, but the corresponding forward input was "

@@ -31,7 +31,7 @@ def _destination(args: tuple, kwargs: dict):
             raise TypeError(f"to(): expected a device, dtype or Tensor, got {type(arg).__name__}")
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
-    if dtype is not None and not dtype.is_floating_point:
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
     if isinstance(device, int):
         device = f"cuda:{device}"
@@ -89,8 +89,8 @@ class ConversionMethods:
 
         def convert(t):
             if memory_format is not None and t.dim() in (4, 5):
-                return t.to(device, dtype if t.is_floating_point() else None, non_blocking, memory_format=memory_format)
-            return t.to(device, dtype if t.is_floating_point() else None, non_blocking)
+                return t.to(device, dtype if t.is_floating_point() or t.is_complex() else None, non_blocking, memory_format=memory_format)
+            return t.to(device, dtype if t.is_floating_point() or t.is_complex() else None, non_blocking)
 
         return self._apply(convert)
 
