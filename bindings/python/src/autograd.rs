@@ -354,20 +354,28 @@ impl PyTensor {
 /// A function whose forward has already run in Python and whose backward will.
 struct PythonFunction {
     name: &'static str,
-    outputs: Vec<Tensor>,
-    saved: Vec<Tensor>,
-    dirty: Vec<Tensor>,
-    constant: Vec<Tensor>,
+    /// Taken by `forward`: the node keeps this function, and an output in it would keep the node.
+    made: Mutex<Made>,
     returns_views: bool,
     backward: Py<PyAny>,
 }
 
+/// What a forward in Python made and said.
+#[derive(Default)]
+struct Made {
+    outputs: Vec<Tensor>,
+    saved: Vec<Tensor>,
+    dirty: Vec<Tensor>,
+    constant: Vec<Tensor>,
+}
+
 impl autograd::Function for PythonFunction {
     fn forward(&self, ctx: &mut Context, _inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-        ctx.save_for_backward(&self.saved.iter().collect::<Vec<_>>());
-        ctx.mark_dirty(&self.dirty.iter().collect::<Vec<_>>());
-        ctx.mark_non_differentiable(&self.constant.iter().collect::<Vec<_>>());
-        Ok(self.outputs.clone())
+        let made = std::mem::take(&mut *lock(&self.made));
+        ctx.save_for_backward(&made.saved.iter().collect::<Vec<_>>());
+        ctx.mark_dirty(&made.dirty.iter().collect::<Vec<_>>());
+        ctx.mark_non_differentiable(&made.constant.iter().collect::<Vec<_>>());
+        Ok(made.outputs)
     }
 
     fn backward(&self, saved: &[Tensor], gradients: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
@@ -413,10 +421,12 @@ fn _record_function<'py>(
 ) -> PyResult<(Vec<Bound<'py, PyTensor>>, Option<PyWeakNode>)> {
     let function = PythonFunction {
         name: intern(name),
-        outputs: handles(&outputs),
-        saved: handles(&saved),
-        dirty: handles(&dirty),
-        constant: handles(&constant),
+        made: Mutex::new(Made {
+            outputs: handles(&outputs),
+            saved: handles(&saved),
+            dirty: handles(&dirty),
+            constant: handles(&constant),
+        }),
         returns_views,
         backward,
     };

@@ -32,7 +32,9 @@ fn split(input: &Tensor, sections: &[i64], dim: isize) -> Result<Vec<Tensor>> {
 /// Splits at positions, as NumPy does.
 fn split_at(input: &Tensor, positions: &[i64], dim: isize) -> Result<Vec<Tensor>> {
     if input.rank() == 0 {
-        return Err(Error::shape("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"));
+        return Err(Error::shape(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        ));
     }
     let n = input.size(dim)? as i64;
     let wrap = |p: i64| if p < 0 { (p + n).max(0) } else { p.min(n) };
