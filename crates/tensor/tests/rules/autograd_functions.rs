@@ -127,6 +127,32 @@ fn invalid_results_of_custom_functions_are_errors() {
     assert!(message(y.sum(..).unwrap().backward()).contains("[7]"));
 }
 
+#[test]
+fn a_custom_function_may_change_a_view_in_place() {
+    struct AddTo;
+    impl Function for AddTo {
+        fn forward(&self, ctx: &mut Context, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+            ctx.mark_dirty(&[inputs[0]]);
+            inputs[0].add_(inputs[1])?;
+            Ok(vec![inputs[0].clone()])
+        }
+        fn backward(&self, _: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+            let dy = grads[0].clone();
+            let scaled = dy.as_ref().map(|g| g.mul(3.0)).transpose()?;
+            Ok(vec![dy, scaled])
+        }
+    }
+    let (x, w) = (leaf(&[1.0, 2.0, 3.0]), leaf(&[5.0, 6.0]));
+    let y = x.mul(2.0).unwrap();
+    let view = y.narrow(0, 1, 2).unwrap();
+    let out = apply(AddTo, &[&view, &w]).unwrap().remove(0);
+    assert!(out.is_same(&view));
+    y.square().unwrap().sum(..).unwrap().backward().unwrap();
+    assert_eq!(grad_of(&x), [8.0, 36.0, 48.0]);
+    assert_eq!(grad_of(&w), [54.0, 72.0]);
+    assert!(message(apply(AddTo, &[&x, &x]).map(drop)).contains("a leaf Variable that requires grad"));
+}
+
 // ---- checkpointing
 
 #[test]
