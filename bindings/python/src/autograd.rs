@@ -403,10 +403,9 @@ impl autograd::Function for PythonFunction {
 }
 
 /// Records outputs that a Python function computed from tensors: `dirty` ones are inputs that it changed in place,
-/// `constant` ones have no gradient. `backward(saved, gradients)` gives one gradient (or `None`) per input. The node keeps
-/// `context`. Returns the outputs and a handle to the node.
+/// `constant` ones have no gradient. `backward(saved, gradients)` gives one gradient (or `None`) per input. The node
+/// keeps `context`. Returns the outputs and a handle to the node.
 #[pyfunction]
-#[allow(clippy::type_complexity)]
 fn _record_function<'py>(
     py: Python<'py>,
     name: &str,

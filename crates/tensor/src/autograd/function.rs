@@ -65,8 +65,8 @@ pub trait Function: Send + Sync + 'static {
     /// again.
     fn backward(&self, saved: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>;
 
-    /// Whether outputs that are views of other tensors stay views, which cannot be changed in place as that would lose this
-    /// function's backward. Otherwise changes of an output do not reach the history of what it shares memory with.
+    /// Whether outputs that are views of other tensors stay views, which cannot be changed in place as that would lose
+    /// this function's backward. Otherwise changes of an output do not reach the history of what it shares memory with.
     fn returns_views(&self) -> bool {
         false
     }

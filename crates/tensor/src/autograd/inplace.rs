@@ -311,8 +311,8 @@ impl Tensor {
         self.refresh_view();
     }
 
-    /// The history of a view after a function of the user's changed it in place: `edges` lead to the function's inputs, of
-    /// which number `own` is this view. Returns the base's node.
+    /// The history of a view after a function of the user's changed it in place: `edges` lead to the function's inputs,
+    /// of which number `own` is this view. Returns the base's node.
     pub(super) fn write_custom_history(
         &self,
         base: &Tensor,

@@ -26,7 +26,8 @@ impl Tensor {
     }
 
     /// Records `out` as elements of `self` reduced over `mask`: those equal to their group's result share its gradient
-    /// evenly. Those that are NaN share the gradient of NaN if `nan_equals_nan`; else all gradients of its group are NaN.
+    /// evenly. Those that are NaN share the gradient of NaN if `nan_equals_nan`; else all gradients of its group are
+    /// NaN.
     pub(crate) fn record_shared(
         &self,
         name: &'static str,
