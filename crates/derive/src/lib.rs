@@ -6,7 +6,8 @@ use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, LitStr, Member, Path, Result};
 
 /// Implements `Module` for a struct: fields that are parameters, buffers or modules become its members, numbers and
-/// strings are skipped. Also implements `Stateful`, so that checkpoints take it.
+/// strings are skipped. Also implements `Stateful`, so that checkpoints take it, and `Debug` and `Display`, so that
+/// `println!("{model}")` shows its layers.
 ///
 /// - `#[module(skip)]` on a field of another type leaves it out.
 /// - `#[module(rename = "…")]` on a field gives it another name in the state dict.
@@ -110,6 +111,18 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
 
             fn load_state(&mut self, state: &#nn::__private::Value) -> #nn::__private::Result<()> {
                 #nn::__private::load_state(self, state)
+            }
+        }
+
+        impl #generics ::std::fmt::Debug for #ident #arguments #clause {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&#nn::Module::repr(self))
+            }
+        }
+
+        impl #generics ::std::fmt::Display for #ident #arguments #clause {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&#nn::Module::repr(self))
             }
         }
     })

@@ -9,7 +9,7 @@ use rushlight_tensor::{Options, Tensor, where_};
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, Module)]
+        #[derive(Clone, Copy, Default, Module)]
         pub struct $name;
 
         impl Forward for $name {
@@ -56,7 +56,7 @@ macro_rules! with_options {
         |$x:ident| $call:expr;
     )*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Module)]
+        #[derive(Clone, Copy, Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             $($option: f64),*
@@ -168,7 +168,7 @@ with_options! {
 }
 
 /// `x` above a threshold, a constant elsewhere.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Threshold {
     threshold: f64,
@@ -203,7 +203,7 @@ pub enum Approximate {
 }
 
 /// `x` times the standard normal's cumulative distribution at `x`.
-#[derive(Clone, Copy, Debug, Default, Module)]
+#[derive(Clone, Copy, Default, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct GELU {
     #[module(skip)]
@@ -241,7 +241,7 @@ impl Forward for GELU {
 macro_rules! along_dim {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Module)]
+        #[derive(Clone, Copy, Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             dim: isize,
@@ -276,7 +276,7 @@ along_dim! {
 }
 
 /// [`Softmax`] over the channels of `[batch, channels, height, width]` or `[channels, height, width]`.
-#[derive(Clone, Copy, Debug, Default, Module)]
+#[derive(Clone, Copy, Default, Module)]
 pub struct Softmax2d;
 
 impl Forward for Softmax2d {
@@ -292,7 +292,7 @@ impl Forward for Softmax2d {
 }
 
 /// The first half of a dimension times the sigmoid of the second.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct GLU {
     dim: isize,
@@ -391,7 +391,7 @@ impl Forward for PReLU {
 }
 
 /// [`LeakyReLU`] with a slope drawn again for every element when training, and their mean in evaluation.
-#[derive(Clone, Debug, Module)]
+#[derive(Clone, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct RReLU {
     lower: f64,

@@ -18,7 +18,7 @@ use std::ops::{Deref, DerefMut};
 /// assert_eq!(blocks.named_parameters()[4].0, "2.weight");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ModuleList<M = Box<dyn Forward>>(Vec<M>);
 
 /// Parameters by number.
@@ -100,6 +100,18 @@ lists! {
     [] ParameterList, Parameter, Parameter "ParameterList", parameter_line;
 }
 
+crate::module::shown_by_repr!([M: Module] ModuleList<M>);
+crate::module::shown_by_repr!(ParameterList);
+crate::module::shown_by_repr!([M: Module] ModuleDict<M>);
+crate::module::shown_by_repr!(ParameterDict);
+
+impl<M> ModuleList<M> {
+    /// No modules yet; `push` adds one. It is a `Vec` in use, and is made of one by `from` or `collect`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
 impl<M> Default for ModuleList<M> {
     fn default() -> Self {
         Self(Vec::new())
@@ -122,7 +134,7 @@ fn parameter_line(name: &str, parameter: &Parameter) -> String {
 /// assert_eq!(heads.named_parameters()[0].0, "policy.weight");
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ModuleDict<M = Box<dyn Forward>>(IndexMap<String, M>);
 
 /// Parameters by name, in order of insertion.

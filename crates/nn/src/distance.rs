@@ -5,7 +5,7 @@ use rushlight_core::{Result, setters};
 use rushlight_tensor::Tensor;
 
 /// The cosine of the angle between vectors along a dimension.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 pub struct CosineSimilarity {
     dim: isize,
     eps: f64,
@@ -42,7 +42,7 @@ impl Default for CosineSimilarity {
 }
 
 /// The `p`-norm of the difference over the last dimension.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 pub struct PairwiseDistance {
     p: f64,
     eps: f64,

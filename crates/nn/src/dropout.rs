@@ -9,7 +9,7 @@ use rushlight_tensor::Tensor;
 macro_rules! dropouts {
     ($($(#[$doc:meta])* $name:ident $builder:ident $apply:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, Module)]
+        #[derive(Clone, Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             p: f64,

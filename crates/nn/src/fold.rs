@@ -117,7 +117,7 @@ macro_rules! block_options {
 
 /// The blocks of images `[batch, channels, height, width]` as columns `[batch, channels · block, blocks]`; the batch
 /// may be missing.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Unfold {
     #[module(skip)]
@@ -154,7 +154,7 @@ impl Forward for Unfold {
 }
 
 /// The reverse of [`Unfold`]: columns summed where blocks overlap.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Fold {
     #[module(skip)]

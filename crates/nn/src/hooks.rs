@@ -146,6 +146,8 @@ impl<M> DerefMut for Hooked<M> {
     }
 }
 
+crate::module::shown_by_repr!([M: Module] Hooked<M>);
+
 impl<M: Module> Module for Hooked<M> {
     fn type_name(&self) -> &'static str {
         self.module.type_name()

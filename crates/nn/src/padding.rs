@@ -26,7 +26,7 @@ impl<const N: usize> From<[isize; N]> for Sides<N> {
 macro_rules! pads {
     ($($(#[$doc:meta])* $name:ident $sides:literal $mode:expr, $check:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Module)]
+        #[derive(Clone, Copy, Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             padding: [isize; $sides],
@@ -96,7 +96,7 @@ pads! {
 macro_rules! constant_pads {
     ($($(#[$doc:meta])* $name:ident $sides:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Module)]
+        #[derive(Clone, Copy, Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             padding: [isize; $sides],

@@ -79,6 +79,8 @@ fn replace(module: &mut impl Module, name: &str, parameter: Parameter) {
     });
 }
 
+crate::module::shown_by_repr!([M: Module, P: Parametrization] Parametrized<M, P>);
+
 impl<M: Module, P: Parametrization> Module for Parametrized<M, P> {
     fn type_name(&self) -> &'static str {
         "Parametrized"

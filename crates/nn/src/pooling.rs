@@ -17,7 +17,7 @@ use rushlight_tensor::{AvgPool, MaxPool, OutputSize, Sizes, Tensor};
 /// assert_eq!(indices.to_vec::<i64>()?, [5, 7, 13, 15]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct MaxPoolNd<const D: usize> {
     #[module(skip)]
@@ -109,7 +109,7 @@ impl<const D: usize> Forward for MaxPoolNd<D> {
 }
 
 /// The mean of each window, over `D` spatial dimensions: [`AvgPool1d`], [`AvgPool2d`], [`AvgPool3d`].
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct AvgPoolNd<const D: usize> {
     #[module(skip)]
@@ -213,7 +213,7 @@ impl<const D: usize> Forward for AvgPoolNd<D> {
 macro_rules! adaptive {
     ($($(#[$doc:meta])* $name:ident $forward:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, Module)]
+        #[derive(Clone, Module)]
         #[module(extra_repr = "Self::settings")]
         pub struct $name {
             #[module(skip)]

@@ -66,11 +66,29 @@ impl Sequential {
     }
 
     /// With one more layer, named by its position.
+    #[doc(alias = "add")]
     pub fn append(mut self, layer: impl Forward) -> Self {
+        self.push(layer);
+        self
+    }
+
+    /// Adds a layer at the end, named by its position.
+    ///
+    /// ```
+    /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+    /// use rushlight::nn::{Linear, ReLU, Sequential};
+    /// let mut net = Sequential::new();
+    /// for _ in 0..3 {
+    ///     net.push(Linear::new(8, 8).build()?);
+    ///     net.push(ReLU);
+    /// }
+    /// assert_eq!(net.len(), 6);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn push(&mut self, layer: impl Forward) {
         // A name of the user's may be a number already.
         let name = (self.layers.len()..).map(|i| i.to_string()).find(|name| !self.layers.contains_key(name));
         self.layers.insert(name.unwrap_or_default(), Box::new(layer));
-        self
     }
 
     /// Appends a layer under the given name.
@@ -165,6 +183,8 @@ impl Module for Sequential {
         Ok(Box::new(Self { layers }))
     }
 }
+
+crate::module::shown_by_repr!(Sequential);
 
 impl Forward for Sequential {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {

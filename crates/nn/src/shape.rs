@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 
 /// Gives its input.
-#[derive(Clone, Copy, Debug, Default, Module)]
+#[derive(Clone, Copy, Default, Module)]
 pub struct Identity;
 
 impl Forward for Identity {
@@ -16,7 +16,7 @@ impl Forward for Identity {
 }
 
 /// Merges dimensions into one; all but the batch's by default.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Flatten {
     start_dim: isize,
@@ -59,7 +59,7 @@ impl Forward for Flatten {
 }
 
 /// Splits a dimension into several.
-#[derive(Clone, Debug, Module)]
+#[derive(Clone, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Unflatten {
     dim: isize,
@@ -106,7 +106,7 @@ fn reordered(rank: usize, order: &[usize]) -> Vec<isize> {
 }
 
 /// `[.., channels · r², height, width]` as `[.., channels, height · r, width · r]`.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct PixelShuffle {
     upscale_factor: usize,
@@ -142,7 +142,7 @@ impl Forward for PixelShuffle {
 }
 
 /// The reverse of [`PixelShuffle`].
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct PixelUnshuffle {
     downscale_factor: usize,
@@ -177,7 +177,7 @@ impl Forward for PixelUnshuffle {
 }
 
 /// Takes the channels of `[batch, channels, ..]` in turn from each of several groups.
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct ChannelShuffle {
     groups: usize,

@@ -19,7 +19,7 @@ use rushlight_tensor::{Sizes, Tensor};
 /// assert_eq!(back.sum(..)?.item::<f32>()?, 5.0 + 7.0 + 13.0 + 15.0);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Module)]
+#[derive(Clone, Copy, Module)]
 #[module(type_name = "Self::kind", extra_repr = "Self::settings")]
 pub struct MaxUnpoolNd<const D: usize> {
     #[module(skip)]

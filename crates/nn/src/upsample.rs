@@ -15,7 +15,7 @@ use rushlight_tensor::{InterpolateMode, InterpolateOptions, Sizes, Tensor};
 /// assert_eq!(up.forward(&Tensor::ones([1, 3, 4, 5])?)?.shape(), [1, 3, 8, 10]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, Module)]
+#[derive(Clone, Default, Module)]
 #[module(extra_repr = "Self::settings")]
 pub struct Upsample {
     #[module(skip)]

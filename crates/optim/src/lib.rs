@@ -23,6 +23,7 @@ mod lbfgs;
 pub mod lr_scheduler;
 mod optimizer;
 mod options;
+mod own;
 mod rules;
 
 pub use ema::Ema;
@@ -30,6 +31,7 @@ pub use grad_scaler::GradScaler;
 pub use group::{Builder, GroupOptimizer};
 pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
 pub use optimizer::{Group, Optimizer, ParamGroup};
+pub use own::{Rule, State};
 pub use rules::*;
 
 /// The parts of a rule, for front ends that keep parameters, options and state themselves.
@@ -37,5 +39,7 @@ pub mod rule {
     pub use crate::ema::Averaging;
     pub use crate::grad_scaler::RecordedStep;
     pub use crate::group::{Algorithm, Composed, Factors, Fused, Scalars};
-    pub use crate::options::Options;
+    pub use crate::options::{Field as OptionValue, Options};
+    pub use rushlight_core::Result;
+    pub use rushlight_tensor::state::{Dict, Value};
 }

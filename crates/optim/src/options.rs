@@ -20,7 +20,9 @@ pub trait Options: Clone + Default + Send + Sync + 'static {
 
 /// A value an option can have.
 pub trait Field: Sized {
+    /// The value in a state dict.
     fn to_value(&self) -> Value;
+    /// The option read from a state dict.
     fn from_value(value: &Value) -> Result<Self>;
 }
 

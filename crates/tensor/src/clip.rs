@@ -69,6 +69,7 @@ fn total_norm(tensors: &Grads, options: NormOptions) -> Result<Tensor> {
 /// assert!((w.grad().unwrap().to_vec::<f32>()?[0] - 0.6).abs() < 1e-6);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
+#[doc(alias = "clip_grad_norm")]
 pub fn clip_grad_norm_<T: Borrow<Tensor>>(parameters: impl IntoIterator<Item = T>, max_norm: f64) -> Result<Tensor> {
     clip_grad_norm_with(parameters, max_norm, NormOptions::default())
 }

@@ -129,6 +129,7 @@ impl Tensor {
 
     /// Sizes of the dimensions.
     #[inline]
+    #[doc(alias = "size")]
     pub fn shape(&self) -> &[usize] {
         self.0.layout.shape()
     }
@@ -140,6 +141,7 @@ impl Tensor {
     }
 
     /// The size of one dimension; negative counts from the end.
+    #[doc(alias = "len")]
     pub fn size(&self, dim: isize) -> Result<usize> {
         self.size_along("size", dim)
     }
@@ -154,6 +156,7 @@ impl Tensor {
 
     /// Number of dimensions.
     #[inline]
+    #[doc(alias("ndim", "dim"))]
     pub fn rank(&self) -> usize {
         self.0.layout.rank()
     }
@@ -166,6 +169,7 @@ impl Tensor {
 
     /// Number of elements.
     #[inline]
+    #[doc(alias("len", "nelement"))]
     pub fn numel(&self) -> usize {
         self.0.layout.numel()
     }
@@ -231,6 +235,7 @@ impl Tensor {
     }
 
     /// Whether the two are one tensor (not merely equal).
+    #[doc(alias = "is")]
     pub fn is_same(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -276,6 +281,7 @@ impl Tensor {
     /// assert_eq!(Tensor::arange(0, 4, 1)?.to_vec::<f64>()?, [0.0, 1.0, 2.0, 3.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias("tolist", "numpy"))]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         capture::refuse("to_vec", self.device())?;
         crate::meta::refuse("Cannot read elements", self.device())?;

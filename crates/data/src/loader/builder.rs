@@ -76,6 +76,7 @@ macro_rules! common_options {
         }
 
         /// Threads that read batches ahead; 0, reading in the calling thread, by default.
+        #[doc(alias = "num_workers")]
         pub fn workers(mut self, workers: usize) -> Self {
             self.common.workers = workers;
             self

@@ -75,8 +75,13 @@ impl Compose {
 
     /// These, then another.
     pub fn then(mut self, transform: impl Transform + 'static) -> Self {
-        self.0.push(Box::new(transform));
+        self.push(transform);
         self
+    }
+
+    /// Adds a transform at the end.
+    pub fn push(&mut self, transform: impl Transform + 'static) {
+        self.0.push(Box::new(transform));
     }
 }
 

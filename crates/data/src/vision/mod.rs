@@ -6,6 +6,7 @@ mod cifar;
 mod decode;
 mod encode;
 mod folder;
+mod grid;
 mod idx;
 mod mnist;
 mod synthetic;
@@ -14,6 +15,7 @@ pub use cifar::{Cifar10, Cifar100};
 pub use decode::{Colours, DecodeLimits, decode_image, read_image};
 pub use encode::{encode_jpeg, encode_png};
 pub use folder::ImageFolder;
+pub use grid::{make_grid, save_image};
 pub use mnist::{FashionMnist, Mnist};
 
 use crate::collate::Collate;

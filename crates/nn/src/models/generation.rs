@@ -132,7 +132,15 @@ impl KvCache {
 }
 
 /// Causal attention of queries to keys that may begin before them: query `i` sees the keys up to its own position.
-pub(super) fn causal_attention(q: &Tensor, k: &Tensor, v: &Tensor, options: AttentionOptions) -> Result<Tensor> {
+///
+/// ```
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::{AttentionOptions, Tensor, nn::models::causal_attention};
+/// let (q, k, v) = (Tensor::randn([1, 2, 1, 8])?, Tensor::randn([1, 2, 5, 8])?, Tensor::randn([1, 2, 5, 8])?);
+/// assert_eq!(causal_attention(&q, &k, &v, AttentionOptions::default())?.shape(), [1, 2, 1, 8]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn causal_attention(q: &Tensor, k: &Tensor, v: &Tensor, options: AttentionOptions) -> Result<Tensor> {
     let (queries, keys) = (q.size(-2)?, k.size(-2)?);
     if queries == keys {
         return q.scaled_dot_product_attention(k, v, &options.is_causal(true));
@@ -144,15 +152,42 @@ pub(super) fn causal_attention(q: &Tensor, k: &Tensor, v: &Tensor, options: Atte
     q.scaled_dot_product_attention(k, v, &options.attn_mask(&mask))
 }
 
-/// A model that [`Generate`] can run.
-pub(super) trait CausalModel {
+/// A model of tokens that [`Generate`] can run: any of one's own, as well as [`Gpt`](super::Gpt) and
+/// [`Llama`](super::Llama).
+///
+/// ```
+/// # mod rushlight { pub use rushlight_core::*; pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
+/// use rushlight::nn::models::{CausalModel, Generate, KvCache};
+/// use rushlight::nn::{Embedding, Forward};
+/// use rushlight::{Result, Tensor};
+///
+/// /// The next token depends on the last one alone: there is nothing to keep.
+/// struct Bigram(Embedding);
+///
+/// impl CausalModel for Bigram {
+///     fn context(&self) -> usize {
+///         64
+///     }
+///     fn forward_cached(&self, tokens: &Tensor, _: &mut KvCache) -> Result<Tensor> {
+///         self.0.forward(tokens)
+///     }
+/// }
+///
+/// let model = Bigram(Embedding::new(10, 10).build()?);
+/// let text = Generate::new(5).temperature(0.8).run(&model, &Tensor::new([[1, 2]])?)?;
+/// assert_eq!(text.shape(), [1, 7]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub trait CausalModel {
     /// The longest sequence.
     fn context(&self) -> usize;
-    /// Logits `[batch, length, vocab_size]` of tokens that follow those in the cache.
+    /// Logits `[batch, length, vocab_size]` of tokens that follow those in the cache, which they join by
+    /// [`KvCache::append`]. A model that keeps nothing there sees the whole sequence each time.
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor>;
 }
 
-/// How `generate` of [`Gpt`](super::Gpt) and [`Llama`](super::Llama) chooses tokens.
+/// How tokens are chosen: `generate` of [`Gpt`](super::Gpt) and [`Llama`](super::Llama) takes it, and
+/// [`run`](Generate::run) takes any [`CausalModel`].
 #[derive(Clone, Debug)]
 pub struct Generate {
     max_new_tokens: usize,
@@ -203,7 +238,7 @@ impl Generate {
 
     /// The input with the new tokens after it. A sequence longer than the model's context is seen through a window of
     /// its last tokens, whose positions change with every token, so nothing can be cached then.
-    pub(super) fn run(&self, model: &dyn CausalModel, tokens: &Tensor) -> Result<Tensor> {
+    pub fn run(&self, model: &dyn CausalModel, tokens: &Tensor) -> Result<Tensor> {
         self.check(tokens)?;
         no_grad(|| {
             let (mut tokens, mut cache, context) = (tokens.clone(), KvCache::new(), model.context());

@@ -52,7 +52,7 @@ pub enum MemberMut<'a> {
 /// `#[derive(Module)]` writes the three required methods from the struct's fields: [`Parameter`]s, [`Buffer`]s,
 /// [`Training`] switches, other modules, and `Option`s, arrays and vectors of these; numbers, strings and `bool`s are
 /// settings and skipped. For fields of other types say `#[module(skip)]`; `#[module(rename = "…")]` gives another name
-/// in the state dict.
+/// in the state dict. A derived module is printed by `{}` and `{:?}` as PyTorch prints it.
 pub trait Module: Any + Send + Sync {
     /// The type's name, for summaries: `Linear`.
     fn type_name(&self) -> &'static str;
@@ -234,6 +234,28 @@ pub trait Module: Any + Send + Sync {
         summary::repr(self)
     }
 }
+
+/// Prints modules, by `{}` and `{:?}`, as PyTorch does. `#[derive(Module)]` does the same.
+macro_rules! shown_by_repr {
+    ([$($generic:tt)*] $type:ty) => {
+        $crate::module::shown_by_repr!(@one Debug [$($generic)*] $type);
+        $crate::module::shown_by_repr!(@one Display [$($generic)*] $type);
+    };
+    (@one $trait:ident [$($generic:tt)*] $type:ty) => {
+        impl<$($generic)*> std::fmt::$trait for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&$crate::Module::repr(self))
+            }
+        }
+    };
+    ($type:ty) => {
+        $crate::module::shown_by_repr!([] $type);
+    };
+}
+pub(crate) use shown_by_repr;
+
+shown_by_repr!(dyn Module);
+shown_by_repr!(dyn Forward);
 
 /// A module of one input and one output: the items of `Sequential`.
 pub trait Forward: Module {

@@ -1,7 +1,7 @@
 use crate::goldens::{Goldens, close, list};
 use rushlight_core::DType;
 use rushlight_nn::{CTCLoss, ctc_loss};
-use rushlight_tensor::autograd::{Backward, grad, gradcheck};
+use rushlight_tensor::autograd::{Backward, grad, gradcheck_with};
 use rushlight_tensor::{Reduction, Tensor};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn the_gradient_is_that_of_differences() {
     for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
         let loss =
             |x: &[Tensor]| Ok(vec![ctc_loss(&x[0].log_softmax(-1)?, &targets, &[5, 4], &[2, 1], 2, reduction, false)?]);
-        gradcheck(loss, std::slice::from_ref(&x), 1e-6, 1e-6, 1e-4).unwrap();
+        gradcheck_with(loss, std::slice::from_ref(&x), 1e-6, 1e-6, 1e-4).unwrap();
     }
 }
 

@@ -4,6 +4,7 @@
 mod composed;
 mod lbfgs;
 mod optimizers;
+mod own;
 mod scaling;
 mod schedulers;
 mod support;

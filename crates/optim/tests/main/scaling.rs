@@ -116,10 +116,9 @@ fn averages_are_pytorchs() {
     let mut ema = Ema::new(named(), 0.9).unwrap();
     for (step, row) in golden["rows"].as_array().unwrap().iter().enumerate() {
         rushlight_tensor::autograd::no_grad(|| {
-            for p in [&weight, &bias, &count] {
-                p.fill_((step * step + 1) as i64).unwrap();
-            }
-        });
+            [&weight, &bias, &count].iter().try_for_each(|p| p.fill_((step * step + 1) as i64).map(drop))
+        })
+        .unwrap();
         ema.update().unwrap();
         let averages = ema.averages();
         near("weight", averages["weight"].to_vec::<f64>().unwrap()[0], row[0].as_f64().unwrap(), 1e-6);

@@ -568,7 +568,11 @@ fn check_anomaly(node: &Arc<Node>, produced: &Grads) -> Result<()> {
         let Some(g) = g else { continue };
         let bad = mode::no_grad(|| g.isnan()?.any(..)?.item::<bool>())?;
         if bad {
+            if let Some(sites) = mode::call_sites() {
+                (sites.report)(&node.display_name(), node.forward_call.as_deref());
+            }
             let place = match &node.forward_call {
+                _ if mode::call_sites().is_some() => String::new(),
                 Some(trace) => format!(" Its forward was called here:\n{trace}"),
                 None => " Switch anomaly detection on before the forward to see where it was called.".to_string(),
             };

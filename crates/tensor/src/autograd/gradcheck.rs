@@ -5,9 +5,30 @@ use super::mode;
 use crate::Tensor;
 use rushlight_core::{DType, Error, Result};
 
-/// Compares the derivatives that autograd gives for `f` at `inputs` with central differences of step `eps`, every
-/// output element by every input element. PyTorch's defaults are `eps` 1e-6, `atol` 1e-5, `rtol` 1e-3; inputs that
-/// require gradients must be `float64`, or differences would drown in rounding.
+/// The outputs of a function to check: one tensor or several.
+pub trait Outputs {
+    /// The outputs in order.
+    fn into_tensors(self) -> Vec<Tensor>;
+}
+
+impl Outputs for Tensor {
+    fn into_tensors(self) -> Vec<Tensor> {
+        vec![self]
+    }
+}
+
+impl Outputs for Vec<Tensor> {
+    fn into_tensors(self) -> Vec<Tensor> {
+        self
+    }
+}
+
+/// Step of the differences and tolerances, PyTorch's.
+const DEFAULTS: (f64, f64, f64) = (1e-6, 1e-5, 1e-3);
+
+/// Compares the derivatives that autograd gives for `f` at `inputs` with central differences, every output element by
+/// every input element. Step and tolerances are PyTorch's; [`gradcheck_with`] takes others. Inputs that require
+/// gradients must be `float64`, or differences would drown in rounding.
 ///
 /// The error names input, output, element and both numbers.
 ///
@@ -15,31 +36,45 @@ use rushlight_core::{DType, Error, Result};
 /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
 /// use rushlight::{Tensor, autograd::gradcheck};
 /// let x = Tensor::new_with([0.5, -1.5], rushlight::DType::F64)?.requires_grad_(true)?;
-/// gradcheck(|xs| Ok(vec![xs[0].sin()?.exp()?]), &[x.clone()], 1e-6, 1e-5, 1e-3)?;
+/// gradcheck(|xs| xs[0].sin()?.exp(), &[x.clone()])?;
 /// // A derivative that is missing is found.
-/// let broken = gradcheck(|xs| Ok(vec![xs[0].mul(&xs[0].detach())?]), &[x], 1e-6, 1e-5, 1e-3);
+/// let broken = gradcheck(|xs| xs[0].mul(&xs[0].detach()), &[x]);
 /// assert!(broken.unwrap_err().to_string().contains("input 0"));
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-pub fn gradcheck(
-    f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+pub fn gradcheck<O: Outputs>(f: impl Fn(&[Tensor]) -> Result<O>, inputs: &[Tensor]) -> Result<()> {
+    let (eps, atol, rtol) = DEFAULTS;
+    gradcheck_with(f, inputs, eps, atol, rtol)
+}
+
+/// [`gradcheck`] by differences of step `eps`, within `atol` plus `rtol` times the difference's size.
+pub fn gradcheck_with<O: Outputs>(
+    f: impl Fn(&[Tensor]) -> Result<O>,
     inputs: &[Tensor],
     eps: f64,
     atol: f64,
     rtol: f64,
 ) -> Result<()> {
+    let f = |inputs: &[Tensor]| f(inputs).map(O::into_tensors);
     check("gradcheck", &f, inputs, eps, |a, n| (a - n).abs() <= atol + rtol * n.abs())
 }
 
 /// [`gradcheck`] of the derivatives of `f` themselves: whether they can be differentiated again, and rightly. The
 /// gradients to start from are made up, and their part in the second derivative is checked too.
-pub fn gradgradcheck(
-    f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+pub fn gradgradcheck<O: Outputs>(f: impl Fn(&[Tensor]) -> Result<O>, inputs: &[Tensor]) -> Result<()> {
+    let (eps, atol, rtol) = DEFAULTS;
+    gradgradcheck_with(f, inputs, eps, atol, rtol)
+}
+
+/// [`gradgradcheck`] with a step and tolerances of one's own.
+pub fn gradgradcheck_with<O: Outputs>(
+    f: impl Fn(&[Tensor]) -> Result<O>,
     inputs: &[Tensor],
     eps: f64,
     atol: f64,
     rtol: f64,
 ) -> Result<()> {
+    let f = |inputs: &[Tensor]| f(inputs).map(O::into_tensors);
     let outputs = mode::enable_grad(|| f(inputs))?;
     let mut all = inputs.to_vec();
     for out in outputs.iter().filter(|o| o.requires_grad()) {

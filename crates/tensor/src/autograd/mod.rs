@@ -24,12 +24,12 @@ pub use checkpoint::checkpoint;
 pub use engine::{Backward, backward_from, grad, leaves, root};
 pub use foreign::Foreign;
 pub use function::{Context, Function, apply, apply_with_node};
-pub use gradcheck::{gradcheck, gradgradcheck};
+pub use gradcheck::{Outputs, gradcheck, gradcheck_with, gradgradcheck, gradgradcheck_with};
 pub use graph::{GradientEdge, GraphNode, WeakGraphNode};
 pub use hooks::HookHandle;
 pub use mode::{
-    ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled, no_grad,
-    set_detect_anomaly, set_grad_enabled, set_inference_mode,
+    CallSites, ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled,
+    no_grad, set_call_sites, set_detect_anomaly, set_grad_enabled, set_inference_mode,
 };
 pub use node::Grads;
 pub use saved_hooks::{
@@ -270,6 +270,7 @@ impl Tensor {
     /// assert!(w.requires_grad() && w.is_leaf());
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias("freeze", "requires_grad"))]
     pub fn requires_grad_(self, requires_grad: bool) -> Result<Self> {
         if requires_grad && !self.dtype().is_differentiable() {
             return Err(Error::dtype(format!(
@@ -292,6 +293,7 @@ impl Tensor {
     }
 
     /// The same elements, outside the graph. In-place changes are seen by both.
+    #[doc(alias = "stop_gradient")]
     pub fn detach(&self) -> Tensor {
         self.alias()
     }

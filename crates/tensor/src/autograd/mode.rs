@@ -1,6 +1,9 @@
 //! Whether ops are recorded, per thread.
 
+use rushlight_core::Result;
+use std::backtrace::Backtrace;
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 thread_local! {
@@ -47,34 +50,41 @@ impl Drop for ModeGuard {
 /// }
 /// assert!(is_grad_enabled());
 /// ```
+#[doc(alias = "no_grad")]
 pub fn set_grad_enabled(enabled: bool) -> ModeGuard {
     let guard = ModeGuard { grad: GRAD.get(), inference: INFERENCE.get(), _thread: std::marker::PhantomData };
     GRAD.set(enabled);
     guard
 }
 
-/// Runs a closure without recording.
+/// Runs a closure without recording. The closure returns this library's `Result`, so `?` needs no annotation in it; for
+/// anything else there is the guard of [`set_grad_enabled`].
 ///
 /// ```
 /// # use rushlight_tensor as rushlight;
 /// use rushlight::{Tensor, autograd::no_grad};
 /// let x = Tensor::new([1.0f32])?.requires_grad_(true)?;
+/// no_grad(|| {
+///     x.mul_(2.0)?;
+///     x.sub_(1.0)?;
+///     Ok(())
+/// })?;
 /// assert!(!no_grad(|| x.exp())?.requires_grad());
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
-pub fn no_grad<T>(f: impl FnOnce() -> T) -> T {
+pub fn no_grad<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     let _guard = set_grad_enabled(false);
     f()
 }
 
 /// Runs a closure with recording, also inside [`no_grad`].
-pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
+pub fn enable_grad<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     let _guard = set_grad_enabled(true);
     f()
 }
 
 /// Runs a closure without recording; tensors made in it can never enter a graph.
-pub fn inference_mode<T>(f: impl FnOnce() -> T) -> T {
+pub fn inference_mode<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     let _guard = set_inference_mode(true);
     f()
 }
@@ -101,4 +111,34 @@ pub fn set_detect_anomaly(enabled: bool) {
 /// Whether anomaly detection is on.
 pub fn is_anomaly_enabled() -> bool {
     ANOMALY.load(Relaxed)
+}
+
+/// How a front of another language says where an op was called, in place of this program's stack.
+pub struct CallSites {
+    /// The present call, as text.
+    pub current: fn() -> Option<String>,
+    /// Tells the user which backward function made NaN, and where its forward was called if that is known.
+    pub report: fn(function: &str, forward: Option<&str>),
+}
+
+static CALL_SITES: OnceLock<CallSites> = OnceLock::new();
+
+/// Sets the source of call sites, once for the process.
+pub fn set_call_sites(sites: CallSites) {
+    let _ = CALL_SITES.set(sites);
+}
+
+pub(crate) fn call_sites() -> Option<&'static CallSites> {
+    CALL_SITES.get()
+}
+
+/// Where the present op was called, with anomaly detection on.
+pub(super) fn forward_call() -> Option<Box<str>> {
+    if !is_anomaly_enabled() {
+        return None;
+    }
+    match call_sites() {
+        Some(sites) => (sites.current)().map(Into::into),
+        None => Some(Backtrace::force_capture().to_string().into()),
+    }
 }

@@ -9,7 +9,6 @@ use rushlight_core::backend::is_in_recurrent_layer;
 use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
-use std::backtrace::Backtrace;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -59,7 +58,7 @@ pub(crate) struct Node {
     pub(crate) custom: bool,
     pub(crate) kind: Kind,
     pub(crate) hooks: Mutex<Hooks>,
-    pub(crate) forward_call: Option<Box<Backtrace>>,
+    pub(crate) forward_call: Option<Box<str>>,
 }
 
 /// Hooks of a node.
@@ -122,7 +121,7 @@ impl Node {
             custom: false,
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::default(),
-            forward_call: mode::is_anomaly_enabled().then(|| Box::new(Backtrace::force_capture())),
+            forward_call: mode::forward_call(),
         }
     }
 

@@ -60,6 +60,7 @@ impl Tensor {
     }
 
     /// `self += alpha * other`.
+    #[doc(alias = "axpy")]
     pub fn add_scaled_(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<&Tensor> {
         match alpha_of("add_", self, other, alpha.into())? {
             // One pass for floats; the row's factor is a float.

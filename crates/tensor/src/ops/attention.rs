@@ -237,6 +237,7 @@ impl Tensor {
     /// assert_eq!(y.shape(), [1, 2, 4, 8]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias("sdpa", "flash_attention"))]
     pub fn scaled_dot_product_attention(
         &self,
         key: &Tensor,

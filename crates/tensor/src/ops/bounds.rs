@@ -60,6 +60,7 @@ impl Tensor {
     /// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias = "clip")]
     pub fn clamp<'a>(&self, min: impl Into<Arg<'a>>, max: impl Into<Arg<'a>>) -> Result<Tensor> {
         self.clamp_bounds(Some(min.into()), Some(max.into()))
     }

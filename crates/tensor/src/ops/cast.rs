@@ -61,6 +61,7 @@ impl From<&Tensor> for To {
 impl Tensor {
     /// The elements as another dtype: floats truncate to integers, anything but zero is true. The same tensor if
     /// nothing changes.
+    #[doc(alias("astype", "type", "float", "half", "long", "double", "bfloat16"))]
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -210,6 +211,7 @@ impl Tensor {
     /// A copy with its own memory: PyTorch's `clone()`. (Rust's `clone` returns an alias.) It
     /// keeps the memory order of a dense tensor; [`Tensor::contiguous`] returns row-major
     /// elements.
+    #[doc(alias = "clone")]
     pub fn copy(&self) -> Result<Tensor> {
         self.copy_as(self.dtype(), "clone")
     }

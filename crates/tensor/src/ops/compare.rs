@@ -179,6 +179,7 @@ impl Tensor {
 /// assert_eq!(where_(&x.gt(0)?, &x, 0.0)?.to_vec::<f32>()?, [0.0, 2.0]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
+#[doc(alias("where", "select"))]
 pub fn where_<'a>(condition: &Tensor, a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Tensor> {
     choose(condition, a.into(), b.into())
 }

@@ -182,6 +182,7 @@ impl Tensor {
     /// assert_eq!(Tensor::new_with([0.1], DType::F64)?.item::<f64>()?, 0.1);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias("tensor", "array", "from_vec"))]
     pub fn new(data: impl Literal) -> Result<Tensor> {
         Tensor::from_data(&data)
     }
@@ -202,6 +203,7 @@ impl Tensor {
     }
 
     /// A tensor of a given shape from its elements in row-major order.
+    #[doc(alias("from_numpy", "asarray", "from_vec"))]
     pub fn from_slice<T: Element>(elements: &[T], shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let shape = shape.as_ref();
         crate::capture::refuse_elements("a tensor of elements on the host")?;
@@ -272,6 +274,7 @@ impl Tensor {
     }
 
     /// One value throughout; the dtype follows the value.
+    #[doc(alias = "fill")]
     pub fn full(shape: impl AsRef<[usize]>, value: impl Into<Scalar>) -> Result<Tensor> {
         Tensor::full_with(shape, value, Options::default())
     }
@@ -380,6 +383,7 @@ impl Tensor {
     }
 
     /// The identity matrix, `n` by `m`, `float32`.
+    #[doc(alias = "identity")]
     pub fn eye(n: usize, m: usize) -> Result<Tensor> {
         Tensor::eye_with(n, m, Options::default())
     }

@@ -372,6 +372,7 @@ impl Tensor {
     /// assert_eq!(x.index_select(0, &Tensor::new([2i64, 0])?)?.to_vec::<i64>()?, [4, 5, 0, 1]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias = "take")]
     pub fn index_select(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 {
             return self.reshape([1usize])?.index_select(dim, index)?.reshape([0usize; 0]);

@@ -238,6 +238,7 @@ impl Tensor {
     }
 
     /// [`Tensor::i`] with the error messages of Python's `x[…]`, which name no call.
+    #[doc(alias("slice", "getitem", "i"))]
     pub fn index(&self, index: impl IntoIndex) -> Result<Tensor> {
         let (view, tensors) = self.basic(&index.into_index())?;
         if tensors.is_empty() {

@@ -11,6 +11,7 @@ use rushlight_core::{Dims, Error, Layout, Result};
 /// PyTorch's functions of lists under the tensor's name as well: `Tensor::cat(&[&a, &b], 0)?`.
 impl Tensor {
     /// [`cat`]: tensors joined along a dimension they have.
+    #[doc(alias("concat", "concatenate"))]
     pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         cat(tensors, dim)
     }
@@ -30,6 +31,7 @@ impl Tensor {
 /// assert_eq!(cat(&[&x, &x], 0)?.shape(), [4, 3]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
+#[doc(alias("concat", "concatenate"))]
 pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
         return Err(Error::value("cat: expected a non-empty list of tensors"));

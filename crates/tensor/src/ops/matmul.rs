@@ -328,6 +328,7 @@ impl Tensor {
     /// assert_eq!(a.matmul(&Tensor::ones([2])?)?.to_vec::<f32>()?, [3.0, 7.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias("mm", "bmm", "dot"))]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.matmul(&cast.of(other)?));

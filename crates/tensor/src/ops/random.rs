@@ -87,6 +87,7 @@ impl Tensor {
     }
 
     /// [`Tensor::rand`] from a generator of one's own.
+    #[doc(alias = "generator")]
     pub fn rand_from(generator: &Generator, shape: impl AsRef<[usize]>, options: impl Into<Options>) -> Result<Tensor> {
         let uniform = Distribution::Uniform { low: 0.0, high: 1.0 };
         Tensor::random("rand", shape.as_ref(), uniform, crate::default_dtype(), generator, options.into())
@@ -103,6 +104,7 @@ impl Tensor {
     }
 
     /// [`Tensor::randn`] from a generator of one's own.
+    #[doc(alias("generator", "normal"))]
     pub fn randn_from(
         generator: &Generator,
         shape: impl AsRef<[usize]>,
@@ -135,6 +137,7 @@ impl Tensor {
 
     /// The numbers `0..n` in random order, `int64`. The order of a seed is the same on every machine; it is not
     /// PyTorch's.
+    #[doc(alias("permutation", "shuffle"))]
     pub fn randperm(n: usize) -> Result<Tensor> {
         Tensor::randperm_from(default_generator(), n)
     }
@@ -216,6 +219,7 @@ impl Tensor {
     }
 
     /// `count` indices per row (last dimension), drawn with probability proportional to the elements.
+    #[doc(alias = "choice")]
     pub fn multinomial(&self, count: usize, replacement: bool) -> Result<Tensor> {
         self.needs_float("multinomial")?;
         if self.rank() == 0 || self.rank() > 2 {

@@ -20,6 +20,7 @@ impl Tensor {
     /// assert_eq!(Tensor::new([1i64, 2])?.repeat(&[2, 2])?.to_vec::<i64>()?, [1, 2, 1, 2, 1, 2, 1, 2]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias = "tile")]
     pub fn repeat(&self, repeats: &[usize]) -> Result<Tensor> {
         let Some(lead) = repeats.len().checked_sub(self.rank()) else {
             return Err(Error::shape(format!(

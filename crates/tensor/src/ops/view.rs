@@ -179,6 +179,7 @@ impl Tensor {
     /// assert_eq!(Tensor::arange(0, 6, 1)?.reshape([2, -1])?.shape(), [2, 3]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
+    #[doc(alias = "view")]
     pub fn reshape(&self, shape: impl IntoShape) -> Result<Tensor> {
         let shape = infer_shape("reshape", &shape.into_shape(), self.numel())?;
         if shape[..] == *self.shape() {
@@ -201,6 +202,7 @@ impl Tensor {
     }
 
     /// Dimensions `start` to `end` merged into one.
+    #[doc(alias = "ravel")]
     pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
         let (start, end) = (self.wrap_dim("flatten", start)?, self.wrap_dim("flatten", end)?);
         if start > end {
@@ -229,6 +231,7 @@ impl Tensor {
     }
 
     /// Dimensions in another order.
+    #[doc(alias = "moveaxis")]
     pub fn permute(&self, order: impl AsDims) -> Result<Tensor> {
         let order = order.as_dims();
         let order = self.wrap_dims("permute", order)?;
@@ -247,6 +250,7 @@ impl Tensor {
     }
 
     /// Two dimensions swapped.
+    #[doc(alias = "swapaxes")]
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
         let (a, b) = (self.wrap_dim("transpose", a)?, self.wrap_dim("transpose", b)?);
         if self.rank() == 0 {
@@ -319,6 +323,7 @@ impl Tensor {
     }
 
     /// A dimension of size one put before `dim`; -1 appends one.
+    #[doc(alias("expand_dims", "newaxis"))]
     pub fn unsqueeze(&self, dim: isize) -> Result<Tensor> {
         let dim = rushlight_core::layout::wrap_dim(dim, self.rank() + 1).map_err(|e| e.within("unsqueeze"))?;
         self.reshaped(self.layout().unsqueeze(dim))
@@ -357,6 +362,7 @@ impl Tensor {
     }
 
     /// `length` entries of dimension `dim` from `start`.
+    #[doc(alias = "slice")]
     pub fn narrow(&self, dim: isize, start: isize, length: usize) -> Result<Tensor> {
         if self.rank() == 0 {
             return Err(Error::shape("narrow() cannot be applied to a 0-dim tensor"));
@@ -392,6 +398,20 @@ impl Tensor {
         self.picking_view("slice", move |l| l.slice(dim, start, length, step))
     }
 
+    /// The part at a position of the first dimension, as `x[index]` in Python; from the end if negative.
+    ///
+    /// ```
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
+    /// let x = Tensor::new([[1, 2], [3, 4]])?;
+    /// assert_eq!(x.get(-1)?.to_vec::<i64>()?, [3, 4]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    #[doc(alias = "getitem")]
+    pub fn get(&self, index: isize) -> Result<Tensor> {
+        self.select(0, index)
+    }
+
     /// Dimension `dim` fixed at `index` and removed.
     pub fn select(&self, dim: isize, index: isize) -> Result<Tensor> {
         if self.rank() == 0 {
@@ -418,6 +438,7 @@ impl Tensor {
     }
 
     /// Windows of `size` every `step` along `dim`, as a new last dimension.
+    #[doc(alias = "sliding_window_view")]
     pub fn unfold(&self, dim: isize, size: usize, step: usize) -> Result<Tensor> {
         let dim = self.wrap_dim("unfold", dim)?;
         let have = self.shape().get(dim).copied().unwrap_or(1);
@@ -452,6 +473,7 @@ impl Tensor {
     }
 
     /// Parts of `size` along `dim` (the last may be smaller), as views.
+    #[doc(alias = "array_split")]
     pub fn split(&self, size: usize, dim: isize) -> Result<Vec<Tensor>> {
         if self.rank() == 0 {
             return Err(Error::shape("split: expects at least a 1-dimensional tensor"));
