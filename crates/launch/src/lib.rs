@@ -11,6 +11,7 @@
 //! | `coordinator` | the job: nodes that come and go, rounds, restarts |
 //! | `job` | batch scripts for schedulers |
 //! | `worker`, `output`, `failures`, `affinity`, `signals`, `console` | ranks as processes, their output, errors and processors |
+//! | `python` | Python programs and their `torch` |
 //! | `completion` | completions of the command line for shells |
 //!
 //! The crate is empty on systems other than Linux.
@@ -29,6 +30,7 @@ mod link;
 mod options;
 mod output;
 mod plan;
+mod python;
 mod run;
 mod signals;
 mod worker;

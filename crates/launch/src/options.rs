@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rushlight_core::{Error, Result};
+use rushlight_settings::did_you_mean;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -134,6 +135,8 @@ pub struct Options {
     pub exit_code_file: Option<PathBuf>,
     pub module: bool,
     pub no_python: bool,
+    /// Whether Python programs run under `python -m rushlight`, which serves `import torch`.
+    pub serves_torch: bool,
     /// The program and its arguments.
     pub program: Vec<OsString>,
 }
@@ -374,6 +377,7 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         exit_code_file: text("exit-code-file").map(PathBuf::from),
         module: matches.get_flag("module"),
         no_python: flag("no-python"),
+        serves_torch: false,
         program: matches.get_many::<OsString>("program").into_iter().flatten().cloned().collect(),
     };
     check(options)
@@ -382,7 +386,10 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
 fn check(mut options: Options) -> Result<Options> {
     let program = options.program[0].to_string_lossy();
     if program.starts_with('-') {
-        return Err(Error::value(format!("rushlight run: there is no option {program}; see rushlight run --help")));
+        let advice = did_you_mean(&program, &command().render_long_help().to_string());
+        return Err(Error::value(format!(
+            "rushlight run: there is no option {program}{advice}; see rushlight run --help"
+        )));
     }
     if options.module && options.no_python {
         return Err(Error::value("rushlight run: -m runs a Python module, so --no-python cannot be given with it"));

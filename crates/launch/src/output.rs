@@ -28,10 +28,23 @@ pub struct Source {
     pub prefix: String,
     /// Destination of shown lines; `None` if they are hidden.
     pub console: Option<Stream>,
+    /// Treatment of text that the rank overwrites.
+    pub redrawn: Redrawn,
     /// A file that receives the raw bytes.
     pub file: Option<File>,
     /// A file for lines with one of these texts.
     pub filtered: Option<(File, Vec<String>)>,
+}
+
+/// What becomes of text that a rank overwrites after a carriage return, such as a progress bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redrawn {
+    /// It is a line like others: the console is no terminal.
+    Lines,
+    /// The terminal's last line shows it.
+    Bar,
+    /// It is not shown: one rank has the bar.
+    Hidden,
 }
 
 /// The thread that reads all streams of an attempt.
@@ -142,6 +155,9 @@ struct Lines {
     pipe: File,
     prefix: String,
     console: Option<Stream>,
+    redrawn: Redrawn,
+    /// Whether the last complete line ended with a carriage return, so that the next text overwrites it.
+    overwrites: bool,
     file: Option<File>,
     filtered: Option<(File, Vec<String>)>,
     begun: Vec<u8>,
@@ -154,6 +170,8 @@ impl Lines {
             pipe: source.pipe.into(),
             prefix: source.prefix,
             console: source.console,
+            redrawn: source.redrawn,
+            overwrites: false,
             file: source.file,
             filtered: source.filtered,
             begun: Vec::new(),
@@ -189,7 +207,9 @@ impl Lines {
         }
         self.begun.extend_from_slice(bytes);
         let whole = whole_lines(&self.begun);
-        if whole > 0 {
+        if self.redrawn != Redrawn::Lines {
+            self.take_redrawn(whole, shared);
+        } else if whole > 0 {
             let rest = self.begun.split_off(whole);
             let lines = std::mem::replace(&mut self.begun, rest);
             self.show(&lines, shared);
@@ -197,6 +217,31 @@ impl Lines {
             let mut lines = std::mem::take(&mut self.begun);
             lines.push(b'\n');
             self.show(&lines, shared);
+        }
+    }
+
+    /// [`Lines::take`] on a terminal: overwritten text is the bar or nothing, other lines are shown above it.
+    fn take_redrawn(&mut self, whole: usize, shared: &Shared) {
+        let mut bar = None;
+        let rest = self.begun.split_off(whole);
+        let complete = std::mem::replace(&mut self.begun, rest);
+        for line in split_lines(&complete) {
+            self.overwrites = line.last() == Some(&b'\r');
+            bar = Some(if self.overwrites { line.to_vec() } else { Vec::new() });
+            if !self.overwrites {
+                self.show(line, shared);
+            }
+        }
+        if self.overwrites && !self.begun.is_empty() {
+            bar = Some(self.begun.clone());
+        }
+        if self.begun.len() > MAX_LINE {
+            let mut line = std::mem::take(&mut self.begun);
+            line.push(b'\n');
+            self.show(&line, shared);
+        }
+        if let (Some(bar), Redrawn::Bar, Some(_)) = (bar, self.redrawn, self.console) {
+            console::show_bar(&fitted(&bar, console::columns().saturating_sub(1)));
         }
     }
 
@@ -230,6 +275,12 @@ impl Lines {
 
     /// Shows a last line without a newline.
     fn end(&mut self, shared: &Shared) {
+        if self.redrawn == Redrawn::Bar {
+            console::show_bar(b"");
+        }
+        if self.overwrites && self.redrawn != Redrawn::Lines {
+            self.begun.clear();
+        }
         if !self.begun.is_empty() {
             let mut lines = std::mem::take(&mut self.begun);
             if lines.last() != Some(&b'\n') {
@@ -263,6 +314,22 @@ fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = others;
         (!line.is_empty()).then_some(line)
     })
+}
+
+/// A bar without line ends, cut to a number of columns; empty if nothing of it is visible.
+fn fitted(bar: &[u8], columns: usize) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bar);
+    let (mut kept, mut width, mut escaped) = (String::new(), 0, false);
+    for c in text.chars().filter(|c| !matches!(c, '\r' | '\n')) {
+        match c {
+            '\x1b' => escaped = true,
+            _ if escaped => escaped = !(c.is_ascii_alphabetic() || c == '~'),
+            _ if width == columns => break,
+            _ => width += 1,
+        }
+        kept.push(c);
+    }
+    if width == 0 { Vec::new() } else { (kept + "\x1b[0m").into_bytes() }
 }
 
 fn contains(line: &[u8], text: &[u8]) -> bool {
@@ -303,6 +370,21 @@ mod tests {
     }
 
     #[test]
+    fn a_bar_is_redrawn_text_that_fits() {
+        assert_eq!(fitted(b"\x1b[1mepoch 1\x1b[0m 50%\x1b[K\r", 7), b"\x1b[1mepoch 1\x1b[0m\x1b[0m");
+        assert_eq!(fitted(b"\x1b[K", 80), b"");
+        let (read, write) = signals::pipe().unwrap();
+        let hidden = Source { redrawn: Redrawn::Hidden, ..source(read, None) };
+        let output = Output::start(vec![hidden], 1).unwrap();
+        let mut write = File::from(write);
+        write.write_all(b"begins\n\r10%\x1b[K\r20%\x1b[K\r\x1b[Kdone\r\n\r30%").unwrap();
+        drop(write);
+        // The text that was overwritten is no output.
+        assert_eq!(output.tail(0, Duration::from_secs(10)), ["begins", "\x1b[Kdone"]);
+        output.finish(Duration::from_secs(10));
+    }
+
+    #[test]
     fn a_process_that_holds_the_stream_does_not_hold_the_launcher() {
         let (read, _write) = signals::pipe().unwrap();
         let source = source(read, None);
@@ -312,7 +394,15 @@ mod tests {
     }
 
     fn source(pipe: OwnedFd, file: Option<File>) -> Source {
-        Source { local_rank: 0, pipe, prefix: String::new(), console: None, file, filtered: None }
+        Source {
+            local_rank: 0,
+            pipe,
+            prefix: String::new(),
+            console: None,
+            redrawn: Redrawn::Lines,
+            file,
+            filtered: None,
+        }
     }
 
     /// Bytes in the file, and last lines, of a rank that writes these pieces.

@@ -46,8 +46,10 @@ pub fn run_with_report(arguments: &[OsString], myself: &[OsString], folder: Opti
         crate::console::write(crate::console::Stream::Out, script.as_bytes());
         return 0;
     }
-    let result = options::read(&matches, |name| std::env::var(name).ok())
-        .and_then(|options| launch_job(&options, arguments, myself, folder));
+    let result = options::read(&matches, |name| std::env::var(name).ok()).and_then(|mut options| {
+        crate::python::prepare(&mut options)?;
+        launch_job(&options, arguments, myself, folder)
+    });
     result.unwrap_or_else(|e| {
         tell_user(&e.to_string().replace("rushlight run: ", ""));
         2

@@ -1,11 +1,11 @@
 //! Ranks as processes: command line, variables, start and exit.
 
 use crate::affinity::{Share, cpu_set};
-use crate::console::Stream;
+use crate::console::{self, Stream};
 use crate::failures::Failures;
 use crate::job::REQUEUE_CODE;
 use crate::options::Options;
-use crate::output::Source;
+use crate::output::{Redrawn, Source};
 use crate::signals;
 use rushlight_core::{Error, Result};
 use rushlight_dist::launch::{LOCAL_ADDRESS_VARIABLE, SECRET_VARIABLE};
@@ -60,6 +60,9 @@ pub struct Job<'a> {
     pub devices: Option<(&'static str, Vec<String>)>,
     pub failures: &'a Failures,
 }
+
+/// Tells a rank that its standard error, a pipe, ends at a terminal: it may redraw a progress bar.
+const TERMINAL_VARIABLE: &str = "RUSHLIGHT_TERMINAL";
 
 /// A rank that was started.
 #[derive(Debug)]
@@ -119,8 +122,10 @@ pub fn command_line(options: &Options) -> Vec<OsString> {
     let python = options.module || (!options.no_python && is_python(Path::new(program)));
     let mut line: Vec<OsString> = Vec::new();
     if python {
-        let exe = std::env::var_os("PYTHON_EXEC").filter(|exe| !exe.is_empty()).unwrap_or_else(|| "python3".into());
-        line.extend([exe, "-u".into()]);
+        line.extend([interpreter(), "-u".into()]);
+        if options.serves_torch {
+            line.extend(["-m".into(), "rushlight".into()]);
+        }
         line.extend(options.module.then(|| "-m".into()));
         line.push(program.clone());
     } else {
@@ -130,8 +135,13 @@ pub fn command_line(options: &Options) -> Vec<OsString> {
     line
 }
 
+/// The Python that runs scripts.
+pub fn interpreter() -> OsString {
+    std::env::var_os("PYTHON_EXEC").filter(|exe| !exe.is_empty()).unwrap_or_else(|| "python3".into())
+}
+
 /// Whether a program is a Python script: by its name, or a file that is not executable and begins like one.
-fn is_python(path: &Path) -> bool {
+pub fn is_python(path: &Path) -> bool {
     if path.extension().is_some_and(|e| e == "py") {
         return true;
     }
@@ -237,6 +247,9 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
                 Stream::Out => command.stdout(theirs),
                 Stream::Err => command.stderr(theirs),
             };
+            if source.redrawn == Redrawn::Bar && stream == Stream::Err {
+                command.env(TERMINAL_VARIABLE, "1").env("COLUMNS", console::columns().to_string());
+            }
             sources.push(source);
         }
     }
@@ -323,7 +336,12 @@ fn stream_of(
     let (pipe, theirs) = signals::pipe()?;
     let prefix = prefix(job, place, local_rank);
     let console = shown.then_some(stream);
-    Ok(Some((theirs, Source { local_rank, pipe, prefix, console, file, filtered })))
+    let redrawn = match shown && console::is_terminal(stream) && console::is_terminal(Stream::Err) {
+        false => Redrawn::Lines,
+        true if place.first_rank + local_rank == 0 => Redrawn::Bar,
+        true => Redrawn::Hidden,
+    };
+    Ok(Some((theirs, Source { local_rank, pipe, prefix, console, redrawn, file, filtered })))
 }
 
 /// The prefix of each line of a rank.

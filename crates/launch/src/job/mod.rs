@@ -10,6 +10,7 @@ use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use machines::{MACHINES, Machine};
 use rushlight_core::{Error, Result};
+use rushlight_settings::did_you_mean;
 use std::ffi::OsString;
 use std::fs::{OpenOptions, Permissions};
 use std::io::Write;
@@ -218,7 +219,8 @@ fn read(matches: &ArgMatches) -> Result<Job> {
     };
     let program: Vec<String> = list("program");
     if program[0].starts_with('-') {
-        return Err(Error::value(format!("there is no option {}; see rushlight job --help", program[0])));
+        let advice = did_you_mean(&program[0], &command().render_long_help().to_string());
+        return Err(Error::value(format!("there is no option {}{advice}; see rushlight job --help", program[0])));
     }
     let default_name =
         PathBuf::from(&program[0]).file_stem().map_or("job".into(), |n| n.to_string_lossy().into_owned());

@@ -1,13 +1,14 @@
 //! `rushlight show`, `bench` and `convert`: exported models and files of weights.
 
 use crate::{complain, print};
-use rushlight::graph::{IValue, Model, onnx};
-use rushlight::state::{StateDict, Value};
-use rushlight::{DType, Error, Result, Tensor, io};
+use rushlight_core::{DType, Error, Result};
+use rushlight_graph::{IValue, Model, onnx};
+use rushlight_io as io;
+use rushlight_tensor::Tensor;
+use rushlight_tensor::state::{StateDict, Value};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Instant;
 
 const SHOW: &str = "Usage: rushlight show MODEL
@@ -26,7 +27,7 @@ Converts a file; its ending says the format. --freeze writes a program for infer
   to .safetensors, .npz, .pt           the weights of any of these, of .pt, .npz and .safetensors files, and of sharded folders";
 
 /// Runs one of the commands.
-pub fn command(name: &str, arguments: &[OsString]) -> ExitCode {
+pub fn command(name: &str, arguments: &[OsString]) -> u8 {
     let (usage, run): (_, fn(&[String]) -> Result<()>) = match name {
         "show" => (SHOW, show),
         "bench" => (BENCH, bench),
@@ -35,17 +36,17 @@ pub fn command(name: &str, arguments: &[OsString]) -> ExitCode {
     let arguments: Vec<String> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     if arguments.iter().any(|a| a == "-h" || a == "--help") {
         print(usage);
-        return ExitCode::SUCCESS;
+        return 0;
     }
     if arguments.is_empty() {
         complain(usage);
-        return ExitCode::from(2);
+        return 2;
     }
     match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(e) => {
             complain(&format!("rushlight {name}: {e}"));
-            ExitCode::FAILURE
+            1
         }
     }
 }
@@ -109,7 +110,7 @@ fn bench(arguments: &[String]) -> Result<()> {
             inputs.push(IValue::Tensor(random(param.ty.as_ref().map_or("", |t| &t.name), &dims)?));
         }
     }
-    let mut times = rushlight::autograd::no_grad(|| -> Result<Vec<f64>> {
+    let mut times = rushlight_tensor::autograd::no_grad(|| -> Result<Vec<f64>> {
         model.forward(&inputs)?;
         (0..steps.max(1))
             .map(|_| {

@@ -1,8 +1,9 @@
 //! Checks of all ranks together: which one differs, and the speed of exchanging and writing data.
 
 use super::Report;
-use rushlight::dist::{Objects, ReduceOp, World};
-use rushlight::prelude::*;
+use rushlight_core::{Device, Error, Result};
+use rushlight_dist::{Objects, ReduceOp, World};
+use rushlight_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;

@@ -2,9 +2,9 @@
 //! result.
 
 use crate::{complain, print};
-use rushlight::program::BISECT;
+use rushlight_tensor::program::BISECT;
 use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 const USAGE: &str = "Usage: rushlight bisect COMMAND [ARGS]...
 
@@ -12,20 +12,20 @@ Runs a command. Each program of `compile` or `torch.compile` in it runs as it wa
 same memory. Standard error names the first pass after which a result differs, and the first call whose result does.
 Programs run slowly so. RUSHLIGHT_FUSE=0 leaves fusion out.";
 
-pub fn bisect(arguments: &[OsString]) -> ExitCode {
+pub fn bisect(arguments: &[OsString]) -> u8 {
     let Some((program, rest)) = arguments.split_first() else {
         complain(USAGE);
-        return ExitCode::from(2);
+        return 2;
     };
     if matches!(program.to_str(), Some("-h" | "--help")) {
         print(USAGE);
-        return ExitCode::SUCCESS;
+        return 0;
     }
     match Command::new(program).args(rest).env(BISECT, "1").status() {
-        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
         Err(e) => {
             complain(&format!("rushlight bisect: cannot run {}: {e}", program.to_string_lossy()));
-            ExitCode::from(127)
+            127
         }
     }
 }

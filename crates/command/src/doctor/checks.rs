@@ -180,7 +180,7 @@ fn caches(report: &mut Report) {
 }
 
 fn networks(report: &mut Report) {
-    use rushlight::dist::launch::{self, Environment};
+    use rushlight_dist::launch::{self, Environment};
     let read = |name: &str, file: &str| {
         std::fs::read_to_string(format!("/sys/class/net/{name}/{file}")).unwrap_or_default().trim().to_owned()
     };
@@ -313,10 +313,10 @@ fn drivers(report: &mut Report) {
             hiding.iter().filter_map(|name| std::env::var(name).ok().map(|value| format!("{name}={value}"))).collect();
         hidden.iter().for_each(|text| report.fact("visible devices", text.clone()));
         let is_there = if device.is_empty() { has_intel_gpu() } else { Path::new(device).exists() };
-        let engine = rushlight::engines::accelerators().find(|engine| engine.name() == name);
+        let engine = rushlight_engines::accelerators().find(|engine| engine.name() == name);
         let why = match engine.map(|engine| engine.count()) {
             Some(Ok(count)) if count > 0 => continue,
-            Some(Err(e)) => e.to_string(),
+            Some(Err(e)) => super::brief(&e),
             Some(Ok(_)) if !hidden.is_empty() => format!("{} hides it", hidden.join(", ")),
             Some(Ok(_)) => "its driver shows no device".into(),
             None => "this program was built without its engine".into(),

@@ -1,10 +1,10 @@
 //! `rushlight plan`: how to split a model over a machine.
 
 use crate::{complain, print};
-use rushlight::dist::plan::{Estimate, Job, MACHINES, MODELS, Machine, Model, Recompute, plans};
+use rushlight_dist::plan::{Estimate, Job, MACHINES, MODELS, Machine, Model, Recompute, plans};
+use rushlight_settings::did_you_mean;
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::process::ExitCode;
 
 const USAGE: &str = "Usage: rushlight plan --model NAME --nodes N [OPTIONS]
 
@@ -70,13 +70,13 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
             "--rows" => options.rows = number(text()?)?,
             "--write" => options.write = Some(text()?),
             "--scaling" => options.scaling = true,
-            _ => return Err(format!("there is no option {name}")),
+            _ => return Err(format!("there is no option {name}{}", did_you_mean(&name, USAGE))),
         }
     }
     Ok(Some(options))
 }
 
-pub fn plan(arguments: &[OsString]) -> ExitCode {
+pub fn plan(arguments: &[OsString]) -> u8 {
     match parse(arguments) {
         Ok(None) => print(USAGE),
         Ok(Some(options)) if options.scaling => print(&scaling()),
@@ -84,15 +84,15 @@ pub fn plan(arguments: &[OsString]) -> ExitCode {
             Ok(text) => print(&text),
             Err(e) => {
                 complain(&format!("rushlight plan: {e}"));
-                return ExitCode::FAILURE;
+                return 1;
             }
         },
         Err(e) => {
-            complain(&format!("rushlight plan: {e}\n\n{USAGE}"));
-            return ExitCode::from(2);
+            complain(&format!("rushlight plan: {e}; see rushlight plan --help"));
+            return 2;
         }
     }
-    ExitCode::SUCCESS
+    0
 }
 
 fn mesh(one: &Estimate) -> String {

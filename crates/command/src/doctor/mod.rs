@@ -5,12 +5,13 @@ mod checks;
 #[cfg(target_os = "linux")]
 mod ranks;
 
-use rushlight::prelude::*;
 use rushlight_core::backend::Engine;
+use rushlight_core::{Error, Result};
 use rushlight_cpu::isa;
+use rushlight_settings::{did_you_mean, unread_variables};
+use rushlight_tensor::Tensor;
 use std::ffi::OsString;
 use std::io::Write;
-use std::process::ExitCode;
 
 const USAGE: &str = "Usage: rushlight doctor [-v] [--all-ranks] [--all-reduce] [--disk FOLDER]
 
@@ -87,22 +88,24 @@ struct Request {
 }
 
 /// Prints the report. Returns the exit code.
-pub fn doctor(arguments: &[OsString]) -> ExitCode {
+pub fn doctor(arguments: &[OsString]) -> u8 {
     let mut request = Request::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.to_string_lossy().as_ref() {
             "-h" | "--help" => {
                 crate::print(USAGE);
-                return ExitCode::SUCCESS;
+                return 0;
             }
             "-v" | "--verbose" => request.verbose = true,
             "--all-ranks" => request.all_ranks = true,
             "--all-reduce" => request.all_reduce = true,
             "--disk" if words.len() > 0 => request.disk = words.next().cloned(),
             other => {
-                crate::complain(&format!("rushlight doctor: {other} is no option, or lacks its value\n\n{USAGE}"));
-                return ExitCode::from(2);
+                let advice = did_you_mean(other, USAGE);
+                let text = format!("rushlight doctor: {other} is no option, or lacks its value{advice}");
+                crate::complain(&format!("{text}; see rushlight doctor --help"));
+                return 2;
             }
         }
     }
@@ -111,8 +114,11 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
     let kernels = format!("kernels for {} of {}", isa::level().name(), isa::detected().name());
     report.fact("processor", format!("{}, {kernels}", std::env::consts::ARCH));
     report.fact("features", features().join(" "));
-    report.fact("threads", rushlight::num_threads().to_string());
-    rushlight::engines::accelerators().for_each(|engine| accelerators(engine, &mut report));
+    report.fact("threads", rushlight_cpu::pool::num_threads().to_string());
+    for text in unread_variables() {
+        report.finding(text, "the book's page Settings lists all variables");
+    }
+    rushlight_engines::accelerators().for_each(|engine| accelerators(engine, &mut report));
     #[cfg(target_os = "linux")]
     {
         checks::run(&mut report);
@@ -121,13 +127,13 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
             return match together(&request, &mut report) {
                 Ok(true) => {
                     report.print(request.verbose);
-                    ExitCode::SUCCESS
+                    0
                 }
-                Ok(false) => ExitCode::SUCCESS,
+                Ok(false) => 0,
                 Err(e) => {
                     report.print(request.verbose);
                     crate::complain(&format!("rushlight doctor: {e}"));
-                    ExitCode::FAILURE
+                    1
                 }
             };
         }
@@ -135,17 +141,17 @@ pub fn doctor(arguments: &[OsString]) -> ExitCode {
     #[cfg(not(target_os = "linux"))]
     if request.all_ranks || request.all_reduce || request.disk.is_some() {
         crate::complain("rushlight doctor: --all-ranks, --all-reduce and --disk are for Linux");
-        return ExitCode::from(2);
+        return 2;
     }
     report.print(request.verbose);
-    ExitCode::SUCCESS
+    0
 }
 
 /// Checks of a job's ranks together. Returns whether this rank prints.
 #[cfg(target_os = "linux")]
 fn together(request: &Request, report: &mut Report) -> Result<bool> {
-    use rushlight::dist::Objects;
-    let world = rushlight::dist::init()?;
+    use rushlight_dist::Objects;
+    let world = rushlight_dist::init()?;
     if request.all_ranks {
         // Facts of one rank or one moment are not compared.
         let of_all =
@@ -221,7 +227,7 @@ fn brief(error: &Error) -> String {
 /// The launcher's properties, line by line.
 #[cfg(target_os = "linux")]
 fn launch(report: &mut Report) {
-    use rushlight::dist::launch::{self, Environment, Rendezvous};
+    use rushlight_dist::launch::{self, Environment, Rendezvous};
     let env = Environment::current();
     let launch = match launch::detect_from(&env) {
         Ok(launch) => launch,
@@ -239,7 +245,7 @@ fn launch(report: &mut Report) {
     if let Some(advice) = &launch.advice {
         report.finding(format!("launcher: {advice}"), "or ignore this if the process is meant to run alone");
     }
-    let engine = rushlight::engines::accelerator();
+    let engine = rushlight_engines::accelerator();
     let count = engine.and_then(|engine| engine.count().ok()).unwrap_or(0);
     match engine.zip(launch::choose_device(&launch, &env, count)) {
         Some((engine, choice)) => {

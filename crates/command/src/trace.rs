@@ -1,9 +1,8 @@
 //! `rushlight trace`: where a step's time went.
 
-use rushlight::profile::summary::Summary;
+use rushlight_tensor::profile::summary::Summary;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
-use std::process::ExitCode;
 
 const USAGE: &str = "Usage: rushlight trace FILE...
        rushlight trace --pipeline SCHEDULE --ranks N --microbatches N [--stages N] [--svg FILE]
@@ -14,29 +13,29 @@ Steps are those that the profiler's step() marks; without them the whole trace c
 --pipeline shows a pipeline's schedule, simulated, with its bubbles: gpipe, 1f1b, interleaved1f1b, loopedbfs, interleavedzerobubble or
 zbvzerobubble, with --stages stages a rank.";
 
-pub fn trace(arguments: &[OsString]) -> ExitCode {
+pub fn trace(arguments: &[OsString]) -> u8 {
     match arguments {
         [] => {
             eprintln!("{USAGE}");
-            ExitCode::from(2)
+            2
         }
         [one] if one == "-h" || one == "--help" => {
             println!("{USAGE}");
-            ExitCode::SUCCESS
+            0
         }
         #[cfg(target_os = "linux")]
         [first, rest @ ..] if first == "--pipeline" => match schedule(rest) {
             Ok(text) => {
                 crate::print(&text);
-                ExitCode::SUCCESS
+                0
             }
             Err(e) => {
-                crate::complain(&format!("rushlight trace: {e}\n\n{USAGE}"));
-                ExitCode::from(2)
+                crate::complain(&format!("rushlight trace: {e}; see rushlight trace --help"));
+                2
             }
         },
         files => {
-            let mut code = ExitCode::SUCCESS;
+            let mut code = 0;
             for file in files {
                 match Summary::read(file) {
                     Ok(summary) => {
@@ -49,7 +48,7 @@ pub fn trace(arguments: &[OsString]) -> ExitCode {
                     }
                     Err(e) => {
                         eprintln!("rushlight trace: {e}");
-                        code = ExitCode::FAILURE;
+                        code = 1;
                     }
                 }
             }
@@ -61,7 +60,8 @@ pub fn trace(arguments: &[OsString]) -> ExitCode {
 /// The chart of a pipeline's schedule.
 #[cfg(target_os = "linux")]
 fn schedule(arguments: &[OsString]) -> Result<String, String> {
-    use rushlight::dist::pipeline::{Costs, Schedule};
+    use rushlight_dist::pipeline::{Costs, Schedule};
+    use rushlight_settings::did_you_mean;
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let (name, options) = words.split_first().ok_or("--pipeline needs the name of a schedule")?;
     let (mut ranks, mut stages, mut microbatches, mut svg) = (None, None, None, None);
@@ -73,7 +73,7 @@ fn schedule(arguments: &[OsString]) -> Result<String, String> {
             "--stages" => stages = Some(number()?),
             "--microbatches" => microbatches = Some(number()?),
             "--svg" => svg = Some(value),
-            _ => return Err(format!("there is no option {option}")),
+            _ => return Err(format!("there is no option {option}{}", did_you_mean(option, USAGE))),
         }
     }
     let default = if name.to_lowercase().contains("zbv") { 2 } else { 1 };
