@@ -77,6 +77,8 @@ mod book {
         readme "README.md"
         getting_started_rust "docs/book/src/getting-started-rust.md"
         coming_from_pytorch "docs/book/src/coming-from-pytorch.md"
+        how_do_i "docs/book/src/how-do-i.md"
+        own_optimizer "docs/book/src/own-optimizer.md"
         captured_steps "docs/book/src/captured-steps.md"
         profiling "docs/book/src/profiling.md"
         sharded "docs/book/src/sharded.md"

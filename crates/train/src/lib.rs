@@ -29,6 +29,7 @@
 //! - `checkpoints/`: `checkpoint-STEP.pt`, or a folder `checkpoint-STEP` of a run of several processes
 //!   ([`Checkpoints`]); parts `model`, `extra`, `optimizers`, `schedules`, `scaler`, `loader`, `trainer`.
 //! - `profile/`, with [`TrainerBuilder::profiler`]: the time of its actions, or a trace.
+//! - `status.json`: whether it runs, by which process, or how it ended.
 //! - `logs/rank-N.log`: log lines of each process: one per epoch, and one every 30 seconds.
 
 pub mod callbacks;
@@ -66,5 +67,6 @@ pub use preemption::{Preemption, REQUEUE_CODE};
 pub use profiling::RunProfiler;
 pub use ranks::Ranks;
 pub use run::Run;
+pub use run_dir::process_start;
 pub use step::{LogOptions, LogValue, ReduceFx, Stage, StepContext};
 pub use trainer::{Accelerator, ClipAlgorithm, ElasticBatch, Limit, LrFinding, Resume, Trainer, TrainerBuilder};

@@ -1,6 +1,6 @@
 //! Progress display: one line that is redrawn on a terminal, periodic lines elsewhere.
 
-use crate::system::{cpu_time, resident, terminal_width};
+use crate::system::{cpu_time, is_pipe, resident, terminal_width};
 use crate::system_log::Figures;
 use rushlight_core::Device;
 use rushlight_tensor::memory_stats;
@@ -71,7 +71,8 @@ impl Mark {
 
 impl Progress {
     pub(crate) fn new(visible: bool) -> Self {
-        let terminal = visible && std::io::stderr().is_terminal() && std::env::var("TERM").as_deref() != Ok("dumb");
+        let shown = || std::io::stderr().is_terminal() || launcher_shows_bars();
+        let terminal = visible && shown() && std::env::var("TERM").as_deref() != Ok("dumb");
         Self {
             terminal,
             color: terminal && std::env::var_os("NO_COLOR").is_none(),
@@ -253,6 +254,11 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// Whether standard error is a pipe to `rushlight run` on a terminal, which shows this rank's bar.
+fn launcher_shows_bars() -> bool {
+    std::env::var("RUSHLIGHT_TERMINAL").as_deref() == Ok("1") && is_pipe(2)
 }
 
 /// Joins the parts with the highest priorities that fit: a line that wraps could not be redrawn.

@@ -110,6 +110,27 @@ pub(crate) fn describe(directory: &Path, run: &Run, trainer: Json, hparams: &Hpa
     write_json(&directory.join("environment.json"), &environment)
 }
 
+/// Writes `status.json`: what has become of the run, and the process by which others can tell that it is still there.
+pub(crate) fn write_status(directory: &Path, state: &str, reason: Option<&str>) -> Result<()> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let status = json!({
+        "state": state,
+        "reason": reason,
+        "time": now(),
+        "pid": std::process::id(),
+        "started": process_start(&read("/proc/self/stat")),
+        "hostname": read("/proc/sys/kernel/hostname").trim(),
+    });
+    write_json(&directory.join("status.json"), &status)
+}
+
+/// The start of a process in ticks since the machine's, from `/proc/PID/stat`: with it a number that is used again is
+/// another process.
+pub fn process_start(stat: &str) -> Option<u64> {
+    // The name before may contain anything, also spaces and parentheses.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +141,13 @@ mod tests {
         assert_eq!(date(19_782), (2024, 2, 29));
         assert_eq!(date(19_783), (2024, 3, 1));
         assert_eq!(date(20_773), (2026, 11, 16));
+    }
+
+    #[test]
+    fn processes() {
+        let stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 7654321 8192 200";
+        assert_eq!(process_start(stat), Some(7_654_321));
+        assert_eq!(process_start(""), None);
     }
 
     #[test]

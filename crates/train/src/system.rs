@@ -18,6 +18,20 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::ZERO
 }
 
+/// Whether a descriptor is a pipe.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_pipe(descriptor: i32) -> bool {
+    // SAFETY: zeros are a value of this structure of numbers, which the call fills.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a structure of this frame.
+    unsafe { libc::fstat(descriptor, &mut found) == 0 && found.st_mode & libc::S_IFMT == libc::S_IFIFO }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_pipe(_: i32) -> bool {
+    false
+}
+
 /// Columns of the terminal on standard error.
 #[cfg(target_os = "linux")]
 pub(crate) fn terminal_width() -> usize {

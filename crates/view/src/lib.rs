@@ -3,12 +3,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `alerts` | commands of the user's when a run is in trouble |
 //! | `runs` | finds runs on the disk and reads them as they grow |
 //! | `server` | the page's server: HTTP, tokens, server-sent events |
 //! | `page` (no Rust) | the page: HTML, CSS and JavaScript, embedded |
 //! | `ui` | the command `rushlight ui` |
 //! | `top` | the command `rushlight top` |
 
+mod alerts;
 mod runs;
 mod server;
 mod top;

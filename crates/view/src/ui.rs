@@ -1,7 +1,9 @@
 //! `rushlight ui`: the command line.
 
+use crate::alerts::Alerts;
 use crate::runs::Store;
-use crate::server::{Access, Server, random_token};
+use crate::server::{Access, Server, html, random_token};
+use rushlight_settings::did_you_mean;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, TcpListener, ToSocketAddrs};
@@ -15,6 +17,11 @@ DIR is `runs` if there is one, else this directory.
 
   --port PORT  Port; 6060 if not said, or the next one that is free
   --host ADDR  Address to listen at; 127.0.0.1 if not said: this machine only
+  --alert CMD  Starts a shell command when a run that is watched here dies, fails, diverges (a loss is not a number) or stalls.
+               It finds RUSHLIGHT_ALERT (died, lost, failed, diverged, stalled), RUSHLIGHT_ALERT_RUN and RUSHLIGHT_ALERT_TEXT; for a
+               webhook: --alert 'curl -d \"$RUSHLIGHT_ALERT_RUN $RUSHLIGHT_ALERT\" https://example.org/hook'
+  --stall S    Seconds without a value after which a run has stalled; 600 if not said
+  --export F   Writes the runs as one HTML file, which needs no server, and ends
   --no-token   Needs no token on this machine. Other users of it can then see the runs
 
 Browsers need a token: $RUSHLIGHT_UI_TOKEN (16 characters or more), else one made for this start. It is printed with the address on a terminal; elsewhere it
@@ -30,12 +37,23 @@ struct Request {
     host: String,
     port: Option<u16>,
     no_token: bool,
+    alert: Option<String>,
+    stall: f64,
+    export: Option<PathBuf>,
 }
 
 /// Parses the arguments; the error is a message and an exit code.
 fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
-    let wrong = |text: String| (format!("rushlight ui: {text}\n\n{USAGE}"), 2);
-    let mut request = Request { directory: PathBuf::new(), host: "127.0.0.1".into(), port: None, no_token: false };
+    let wrong = |text: String| (format!("rushlight ui: {text}; see rushlight ui --help"), 2);
+    let mut request = Request {
+        directory: PathBuf::new(),
+        host: "127.0.0.1".into(),
+        port: None,
+        no_token: false,
+        alert: None,
+        stall: 600.0,
+        export: None,
+    };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let text = word.to_string_lossy();
@@ -50,6 +68,13 @@ fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
         match name.as_str() {
             "-h" | "--help" => return Err((USAGE.into(), 0)),
             "--host" => request.host = value()?,
+            "--export" => request.export = Some(value()?.into()),
+            "--alert" => request.alert = Some(value()?),
+            "--stall" => {
+                let text = value()?;
+                let seconds = text.parse().ok().filter(|s: &f64| *s > 0.0 && s.is_finite());
+                request.stall = seconds.ok_or_else(|| wrong(format!("--stall {text} is no number of seconds")))?;
+            }
             "--port" => {
                 let text = value()?;
                 let port = text.parse().map_err(|_| wrong(format!("--port {text} is no port, 0 to 65535")))?;
@@ -61,7 +86,9 @@ fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
             // The default, which used to be an option.
             "--token" => request.no_token = false,
             "--no-token" => request.no_token = true,
-            other if other.starts_with('-') => return Err(wrong(format!("{other} is no option"))),
+            other if other.starts_with('-') => {
+                return Err(wrong(format!("{other} is no option{}", did_you_mean(other, USAGE))));
+            }
             _ if request.directory.as_os_str().is_empty() => request.directory = word.into(),
             other => return Err(wrong(format!("one directory is shown; {other} is another"))),
         }
@@ -185,10 +212,24 @@ fn serve(request: &Request) -> Result<(), String> {
     if !request.directory.is_dir() {
         return Err(format!("{} is no directory", request.directory.display()));
     }
+    if let Some(path) = &request.export {
+        let store = Store::new(request.directory.clone());
+        store.read_now();
+        if store.lock().runs.is_empty() {
+            return Err(format!("there is no run below {}", request.directory.display()));
+        }
+        let text = html(&store);
+        std::fs::write(path, &text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        println!("{}: {} runs, {} KiB", path.display(), store.lock().runs.len(), text.len() >> 10);
+        return Ok(());
+    }
     let listener = listen(request)?;
     let address = listener.local_addr().map_err(|e| e.to_string())?;
     let token = token(request, address.ip())?;
     let store = Store::new(request.directory.clone());
+    if let Some(command) = &request.alert {
+        store.set_alerts(Alerts::new(command.clone(), request.stall));
+    }
     store.watch().map_err(|e| format!("cannot start a thread: {e}"))?;
     let text = announce(request, address, token.as_ref());
     let access = Access::new(token.map(|(token, _)| token), address.port());

@@ -233,7 +233,7 @@ fn every_view_is_drawn() {
     page.open(&server, "tab=images", desktop, "light");
     page.until("[...document.querySelectorAll('.gallery img')].some(i => i.complete && i.naturalWidth === 8)");
     page.open(&server, "tab=texts", desktop, "light");
-    page.until("document.querySelectorAll('.text pre').length === 10 && document.querySelector('.text pre').textContent.startsWith('<script>')");
+    page.until("document.querySelectorAll('.text .markdown p').length === 10 && document.querySelector('.text .markdown').textContent.startsWith('<script>')");
     page.open(&server, "tab=logs", desktop, "dark");
     page.until("document.querySelector('.log pre').textContent.includes('<b>not bold</b>')");
     page.value("document.querySelector('#runs .info').click()");
@@ -327,4 +327,52 @@ fn the_page_asks_for_a_token() {
     ));
     page.until("!!document.body && document.querySelectorAll('path.curve').length > 0");
     assert_eq!(page.value("location.href.includes('token')"), false, "the token leaves the address");
+}
+
+#[test]
+fn runs_are_grouped_pinned_and_noted() {
+    let Some(program) = chromium() else { return };
+    let folder = Folder::new("browser-notes");
+    make_runs(&folder.0);
+    write(&folder.0.join("run-1/status.json"), "{\"state\":\"failed\",\"reason\":\"out of <memory>\",\"time\":1}");
+    let server = Server::start(&folder.0, &[], &[]);
+    server.runs();
+    let mut page = Browser::start(&program, "notes");
+    let desktop = [1280, 900];
+
+    // Two of the runs share a kind, one has another, one has none.
+    page.open(&server, "group=kind", desktop, "light");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.curve').length === 3");
+    assert_eq!(page.value("document.querySelectorAll('[data-chart=\"loss\"] path.range').length"), 3);
+    page.value("document.querySelector('[data-chart=\"val/loss\"] .pin').click()");
+    page.until("document.querySelector('.group summary').textContent.startsWith('★ pinned')");
+    page.open(&server, "", desktop, "light");
+    page.until("document.querySelector('.group [data-chart]')?.dataset.chart === 'val/loss'");
+
+    assert_eq!(
+        page.value("document.querySelector('#runs .state.failed').title"),
+        "ended with an error: out of <memory>"
+    );
+    let info = "[...document.querySelectorAll('#runs li')].find((li) => li.textContent.includes('run-0'))";
+    page.value(&format!("{info}.querySelector('.info').click()"));
+    page.until("document.querySelector('dialog[open] textarea') !== null");
+    page.value(
+        "document.querySelector('dialog textarea').value = '**better** <img src=x onerror=\"document.pwned = 1\">'",
+    );
+    page.value("document.querySelector('dialog input').value = 'baseline, long'");
+    page.value("document.querySelector('dialog .notes button').click()");
+    page.until("document.querySelector('dialog .markdown strong')?.textContent === 'better'");
+    assert_eq!(page.value("document.querySelectorAll('dialog .markdown img').length"), 0);
+    page.until(&format!("{info}.querySelectorAll('.tag').length === 2"));
+    let kept = std::fs::read_to_string(folder.0.join("run-0/notes.json")).expect("notes");
+    assert!(kept.contains("**better**") && kept.contains("\"baseline\""), "{kept}");
+
+    // The same page as a file.
+    let file = folder.0.join("all.html");
+    let made = Command::new(PROGRAM).args(["ui", "--export"]).arg(&file).arg(&folder.0).status();
+    assert!(made.expect("the program").success());
+    page.call("Page.navigate", json!({"url": format!("file://{}#group=kind", file.display())}));
+    page.until("document.querySelector('#live').textContent === 'saved'");
+    page.until("document.querySelectorAll('[data-chart=\"loss\"] path.range').length === 3");
+    assert_eq!(page.value("document.pwned === undefined"), true);
 }

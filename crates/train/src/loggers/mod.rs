@@ -4,12 +4,14 @@ mod csv;
 mod jsonl;
 mod mlflow;
 pub mod tensorboard;
+mod wandb;
 
 pub use csv::CsvLogger;
 pub use jsonl::JsonLinesLogger;
 pub(crate) use jsonl::number as json_number;
 pub use mlflow::MlflowLogger;
 pub use tensorboard::TensorBoardLogger;
+pub use wandb::WandbLogger;
 
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
@@ -128,16 +130,19 @@ impl Loggers {
     }
 
     /// Logs a distribution of values.
+    #[doc(alias("log_histogram", "add_histogram"))]
     pub fn histogram(&mut self, name: &str, values: &Tensor, step: u64) {
         self.each(|logger| logger.histogram(name, values, step));
     }
 
-    /// Logs an image of shape `[C, H, W]`.
+    /// Logs an image of shape `[C, H, W]`; `make_grid` makes one of several.
+    #[doc(alias("log_image", "add_image"))]
     pub fn image(&mut self, name: &str, image: &Tensor, step: u64) {
         self.each(|logger| logger.image(name, image, step));
     }
 
     /// Logs a text.
+    #[doc(alias("log_text", "add_text"))]
     pub fn text(&mut self, name: &str, text: &str, step: u64) {
         self.each(|logger| logger.text(name, text, step));
     }

@@ -10,6 +10,7 @@ use crate::profiling::Profiling;
 use crate::progress::{bytes, clock, scaled, short};
 use crate::ranks::{Parallel, Watch};
 use crate::results::Results;
+use crate::run_dir;
 use crate::step::{LogOptions, LogSpec, LogValue, Stage};
 use rushlight_core::{Error, Result};
 use rushlight_data::DataLoader;
@@ -72,6 +73,7 @@ impl Trainer {
             before
         });
         let mut result = self.prepare_and_train(model, train, &mut val);
+        self.write_status(&result);
         if let Some(size) = self.own_batch_size.take() {
             result = result.and(train.set_batch_size(size));
         }
@@ -105,6 +107,19 @@ impl Trainer {
         let metrics: Vec<(String, f64)> = self.run.metrics.iter().map(|(k, v)| (k.clone(), *v)).collect();
         self.run.loggers.finish(&metrics);
         Ok(())
+    }
+
+    /// Says in the run's directory how it ended.
+    fn write_status(&self, result: &Result<()>) {
+        let Some(directory) = self.run.directory().filter(|_| self.ranks.rank() == 0) else { return };
+        let (state, reason) = match result {
+            Err(e) => ("failed", Some(e.to_string())),
+            Ok(()) if self.preempted.is_some() => ("preempted", self.run.stop.clone()),
+            Ok(()) => ("finished", self.run.stop.clone()),
+        };
+        if let Err(e) = run_dir::write_status(directory, state, reason.as_deref()) {
+            rushlight_core::warn!("the run's status cannot be written: {e}");
+        }
     }
 
     fn prepare_and_train<M: TrainModule>(

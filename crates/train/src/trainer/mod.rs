@@ -114,6 +114,9 @@ impl Trainer {
                 ranks.size()
             )));
         }
+        if ranks.rank() == 0 {
+            rushlight_settings::unread_variables().iter().for_each(|text| rushlight_core::warn!("{text}"));
+        }
         let ranks = Arc::new(ranks);
         let progress = Progress::new(options.progress && ranks.rank() == 0);
         let mut run = Run::new(device, ranks.clone());
@@ -283,6 +286,7 @@ impl Trainer {
         if waiting.is_empty() && !self.run.loggers.is_empty() {
             return Ok(());
         }
+        run_dir::write_status(&directory, "running", None)?;
         let start = Start { directory: &directory, resumed: self.resumed, hparams: &self.options.hparams };
         self.run.loggers = Loggers::start(waiting, &start)?;
         run_dir::describe(&directory, &self.run, self.options.to_json(), &self.options.hparams, &describe(model))

@@ -1,8 +1,10 @@
 // The page: tabs, the list of runs, the tools of a view, and when to draw.
 
-import { state, follow, onChange, sortedRuns, shownRuns } from './data.js';
+import { state, follow, onChange, sortedRuns, shownRuns, keepNotes, isSaved } from './data.js';
 import { h, count, duration } from './chart.js';
-import { views, settings, defaults, metricTags, defaultMetric, chosen } from './views.js';
+import { views, settings, defaults, metricTags, defaultMetric, chosen, tagsOf, redraw } from './views.js';
+import { markdown } from './text.js';
+import { groupNames } from './group.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -99,10 +101,14 @@ const tools = {
   logX: () => toggle('logX', 'log x', 'logarithmic x axis', settings.logX),
   outliers: () => toggle('outliers', 'outliers', 'whether the scale shows the outermost 2 % of values', settings.outliers),
   tags: () => h('input', { type: 'search', placeholder: 'filter names (regex)', 'aria-label': 'Filter names', 'data-setting': 'tags', value: settings.tags, oninput: (e) => { settings.tags = e.target.value; writeAddress(); draw(); } }),
-  metric: () => [
+  group: () => {
+    const names = groupNames(shownRuns());
+    return names.length ? select('group by', 'group', [['', 'each run'], ...names.map((name) => [name, name])], names.includes(settings.group) ? settings.group : '') : [];
+  },
+  metric: () => (!metricTags().length ? [] : [
     select('metric', 'metric', metricTags().map((tag) => [tag, tag]), settings.metric || defaultMetric()),
     select('value', 'by', [['last', 'newest'], ['min', 'least'], ['max', 'greatest']], settings.by),
-  ],
+  ]),
   run: () => {
     const has = views[settings.tab].has || (() => true);
     const run = chosen(has, views[settings.tab].size);
@@ -120,25 +126,31 @@ let toolsKey = '';
 /** The tools are made anew only when they differ: a slider must not vanish under the finger. */
 function drawTools() {
   const names = views[settings.tab].tools;
-  const lists = names.includes('metric') || names.includes('run') ? JSON.stringify([metricTags(), shownRuns().map((r) => [r.name, r.logs, r.rankList.length])]) : '';
-  const key = JSON.stringify([settings.tab, settings.x, settings.logX, settings.logY, settings.outliers, settings.metric, settings.by, settings.run, settings.file, lists]);
+  const lists = names.includes('group') ? JSON.stringify(groupNames(shownRuns())) : names.includes('metric') || names.includes('run') ? JSON.stringify([metricTags(), shownRuns().map((r) => [r.name, r.logs, r.rankList.length])]) : '';
+  const key = JSON.stringify([settings.tab, settings.x, settings.logX, settings.logY, settings.outliers, settings.metric, settings.by, settings.run, settings.file, settings.group, lists]);
   if (key === toolsKey) return;
   toolsKey = key;
   $('toolbar').replaceChildren(...names.flatMap((name) => tools[name]()).flat());
 }
 
-const isLive = (run) => run.last_time && Date.now() / 1000 - run.last_time < 90;
+/** What the mark of a run says. A green dot is a process that is there. */
+const STATES = {
+  running: 'running: its process is there', finished: 'finished', failed: 'ended with an error', preempted: 'saved its state and stopped: it can be continued',
+  died: 'died: its process is gone and did not say why', lost: 'its machine has written nothing for two minutes',
+  recent: 'written to in the last 90 seconds; it does not say whether it runs',
+};
 
 function drawRuns() {
   const text = $('run-filter').value;
   let match = (name) => name.includes(text);
   try { const regex = new RegExp(text, 'i'); match = (name) => regex.test(name); } catch { /* plain text */ }
   const runs = sortedRuns();
-  const items = runs.filter((run) => match(run.name)).slice(0, 500).map((run) => h('li', { style: { '--run': run.color } },
+  const items = runs.filter((run) => match(run.name) || tagsOf(run).some(match)).slice(0, 500).map((run) => h('li', { style: { '--run': run.color } },
     h('label', { title: run.name },
       h('input', { type: 'checkbox', checked: !state.hidden.has(run.name), onchange: (e) => { if (e.target.checked) state.hidden.delete(run.name); else state.hidden.add(run.name); changed(); } }),
       h('span', { class: 'swatch' }), h('span', { class: 'name' }, run.name)),
-    isLive(run) ? h('span', { class: 'state', title: 'written to in the last 90 seconds' }) : '',
+    tagsOf(run).slice(0, 3).map((tag) => h('span', { class: 'tag' }, tag)),
+    run.state ? h('span', { class: `state ${run.state}`, title: STATES[run.state] + (run.reason ? `: ${run.reason}` : ''), role: 'img', 'aria-label': run.state }) : '',
     Object.keys(run.problems).length ? h('span', { class: 'warning', title: Object.entries(run.problems).map(([k, v]) => `${k}: ${v}`).join('\n') }, '!') : '',
     h('button', { class: 'info', type: 'button', title: 'about this run', 'aria-label': `about ${run.name}`, onclick: () => about(run) }, 'i')));
   const focused = document.activeElement && document.activeElement.closest('#runs');
@@ -155,6 +167,7 @@ function about(run) {
   delete model.text;
   const dialog = $('dialog');
   dialog.replaceChildren(h('h1', { tabindex: -1, autofocus: true }, run.name),
+    ...(run.state ? [h('p', {}, STATES[run.state], run.reason ? `: ${run.reason}` : '')] : []), notes(run),
     h('p', { class: 'dim' }, run.first_time ? `${new Date(run.first_time * 1000).toLocaleString()}, ${duration(run.last_time - run.first_time)}; ${count(run.metrics.size)} curves` : 'no values yet'),
     ...part('Problems', run.problems), ...part('Hyperparameters', run.hparams), ...part('Environment', run.environment), ...part('Model', model),
     ...(text ? [h('pre', {}, text)] : []), ...part('Trainer', run.trainer),
@@ -163,12 +176,26 @@ function about(run) {
   dialog.scrollTop = 0;
 }
 
+/** The user's notes and tags, which are kept in the run's directory. */
+function notes(run) {
+  const kept = run.notes || {}, said = h('span', { class: 'dim', role: 'status' });
+  const text = h('textarea', { rows: 4, placeholder: 'notes (Markdown)', 'aria-label': 'Notes' }, kept.text || '');
+  const tags = h('input', { type: 'text', placeholder: 'tags, with commas between them', 'aria-label': 'Tags', value: tagsOf(run).join(', ') });
+  const shown = h('div', { class: 'markdown' }, markdown(kept.text || ''));
+  const keep = async () => {
+    const given = { text: text.value, tags: tags.value.split(',').map((tag) => tag.trim()).filter(Boolean) };
+    try { await keepNotes(run, given); said.textContent = 'kept in notes.json'; shown.replaceChildren(...markdown(given.text)); } catch (e) { said.textContent = e.message; }
+  };
+  return h('section', { class: 'notes' }, shown, isSaved ? '' : h('details', {}, h('summary', {}, 'Notes and tags'), text, tags, h('p', {}, h('button', { type: 'button', onclick: keep }, 'keep'), ' ', said)));
+}
+
 function drawState() {
   $('root').textContent = `\u200e${state.root}`;
   $('root').title = state.root;
   const live = $('live');
   live.className = `live ${state.connected ? 'on' : 'off'}`;
-  live.lastElementChild.textContent = state.connected ? 'live' : 'not connected';
+  live.lastElementChild.textContent = isSaved ? 'saved' : state.connected ? 'live' : 'not connected';
+  if (isSaved) { live.className = 'live'; live.title = 'a file: it shows the runs as they were'; }
 }
 
 /** Runs were selected or left out. */
@@ -189,13 +216,14 @@ onChange(() => {
   draw();
 });
 
+redraw.now = draw;
 $('run-filter').addEventListener('input', drawRuns);
 $('runs-all').addEventListener('click', () => { listed().forEach((run) => state.hidden.delete(run.name)); changed(); });
 $('runs-none').addEventListener('click', () => { listed().forEach((run) => state.hidden.add(run.name)); changed(); });
 
 function listed() {
   const text = $('run-filter').value;
-  try { const regex = new RegExp(text, 'i'); return sortedRuns().filter((run) => regex.test(run.name)); } catch { return sortedRuns().filter((run) => run.name.includes(text)); }
+  try { const regex = new RegExp(text, 'i'); return sortedRuns().filter((run) => regex.test(run.name) || tagsOf(run).some((tag) => regex.test(tag))); } catch { return sortedRuns().filter((run) => run.name.includes(text)); }
 }
 
 $('dialog').addEventListener('click', (e) => { if (e.target === $('dialog')) $('dialog').close(); });

@@ -129,7 +129,8 @@ export class Chart {
     this.plot = h('div', { class: 'plot' });
     this.wideButton = h('button', { type: 'button', title: 'larger or smaller', 'aria-label': `enlarge ${title}`, onclick: () => this.toggle() }, '⤢');
     const save = (kind, what) => h('button', { type: 'button', title: `save ${what} as a file`, 'aria-label': `save ${what} of ${title}`, 'data-save': kind, onclick: () => this.save(kind) }, kind);
-    this.element = h('div', { class: 'card', 'data-chart': title }, h('h3', {}, h('span', { title }, title), h('span', { class: 'saves' }, save('csv', 'the values'), save('svg', 'the picture')), this.wideButton), this.plot);
+    this.pin = h('button', { type: 'button', class: 'pin', title: 'keep this chart at the top', 'aria-label': `pin ${title}`, onclick: () => this.options.onPin && this.options.onPin(title) }, '☆');
+    this.element = h('div', { class: 'card', 'data-chart': title }, h('h3', {}, h('span', { title }, title), this.pin, h('span', { class: 'saves' }, save('csv', 'the values'), save('svg', 'the picture')), this.wideButton), this.plot);
     this.visible = false;
     this.stale = true;
     Chart.observer.observe(this.element);
@@ -145,6 +146,9 @@ export class Chart {
   set(lines, options) {
     this.lines = lines;
     Object.assign(this.options, options);
+    this.pin.textContent = this.options.pinned ? '★' : '☆';
+    this.pin.setAttribute('aria-pressed', String(Boolean(this.options.pinned)));
+    this.pin.hidden = !this.options.onPin;
     this.stale = true;
     if (this.visible) this.draw();
   }
@@ -169,7 +173,8 @@ export class Chart {
     return this.lines.map((line) => {
       const weight = smoothed(line, this.options) ? smoothing : 0;
       const means = smooth(line.y, weight);
-      return { line, x: line.x.map(fx), y: means.map(fy), raw: weight > 0 ? line.y.map(fy) : null, shown: means };
+      const bound = (values) => (values ? smooth(values, weight).map(fy) : null);
+      return { line, x: line.x.map(fx), y: means.map(fy), raw: weight > 0 && !line.low ? line.y.map(fy) : null, low: bound(line.low), high: bound(line.high), shown: means };
     });
   }
 
@@ -184,7 +189,7 @@ export class Chart {
       for (let i = 0; i < d.x.length; i++) {
         if (d.x[i] < x0 || d.x[i] > x1) continue;
         if (Number.isFinite(d.y[i])) values.push(d.y[i]);
-        if (d.raw && Number.isFinite(d.raw[i])) values.push(d.raw[i]);
+        for (const other of [d.raw, d.low, d.high]) if (other && Number.isFinite(other[i])) values.push(other[i]);
       }
     }
     values.sort((a, b) => a - b);
@@ -229,6 +234,7 @@ export class Chart {
     }
     svg.append(s('line', { class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
     const curves = s('g', { 'clip-path': `url(#${this.id})` });
+    for (const d of drawn) if (d.low) curves.append(s('path', { class: 'range', d: area(d.x, d.low, d.high, X, Y), fill: d.line.color }));
     for (const d of drawn) if (d.raw) curves.append(s('path', { class: 'raw', d: path(d.x, d.raw, X, Y, r), stroke: d.line.color }));
     for (const d of drawn) {
       curves.append(s('path', { class: 'curve', d: path(d.x, d.y, X, Y, r), stroke: d.line.color, 'stroke-dasharray': d.line.dash, 'data-run': d.line.name }));
@@ -343,6 +349,14 @@ function path(xs, ys, X, Y, r) {
     pen = true;
   }
   return text;
+}
+
+/** The area between two curves. */
+function area(xs, low, high, X, Y) {
+  const kept = xs.map((_, i) => i).filter((i) => Number.isFinite(xs[i]) && Number.isFinite(low[i]) && Number.isFinite(high[i]));
+  if (!kept.length) return '';
+  const points = [...kept.map((i) => [xs[i], high[i]]), ...kept.reverse().map((i) => [xs[i], low[i]])];
+  return `M${points.map(([x, y]) => `${X(x).toFixed(1)} ${Y(y).toFixed(1)}`).join('L')}Z`;
 }
 
 /** Rows of run, x and value. A name is quoted where it must be. */

@@ -22,11 +22,23 @@ const notify = () => listeners.forEach((f) => f());
 /** Numbers that are not finite come as texts. */
 export const number = (v) => (typeof v === 'number' ? v : typeof v === 'string' ? Number(v) : NaN);
 
+/** What a page without a server has with it: answers by what is asked. */
+const saved = (() => { const element = document.getElementById('rushlight-data'); return element && JSON.parse(element.textContent); })();
+
 async function get(what, query) {
+  if (saved) return saved[[what, query.run, query.file].filter((part) => part !== undefined).join(' ')] || null;
   const answer = await fetch(`/api/${what}?${new URLSearchParams(query)}`);
   if (answer.status === 404) return null;
   if (!answer.ok) throw new Error(`${what}: ${answer.status}`);
   return answer.json();
+}
+
+/** Keeps notes and tags in a run's directory. */
+export async function keepNotes(run, notes) {
+  const answer = await fetch(`/api/notes?run=${run.id}`, { method: 'POST', headers: { 'X-Rushlight': '1', 'Content-Type': 'application/json' }, body: JSON.stringify(notes) });
+  if (!answer.ok) throw new Error(await answer.text());
+  run.notes = notes;
+  notify();
 }
 
 /** A colour that stays with the name of a run, whichever others there are. */
@@ -145,7 +157,9 @@ export async function load(run, what) {
 }
 
 export const loadLog = (run, file, from) => get('log', from === undefined ? { run: run.id, file } : { run: run.id, file, from });
-export const imageUrl = (run, tag, step) => `/api/image?${new URLSearchParams({ run: run.id, tag, step })}`;
+export const imageUrl = (run, tag, step) => (saved ? saved[`image ${run.id} ${step} ${tag}`] || '' : `/api/image?${new URLSearchParams({ run: run.id, tag, step })}`);
+/** Whether the page is a file: it is not followed, and nothing is written. */
+export const isSaved = Boolean(saved);
 
 /** Runs that are shown, in the order of their names. */
 export function shownRuns() {
@@ -196,6 +210,7 @@ async function refresh(message) {
 
 /** Follows the server; the browser connects again by itself when it was away. */
 export function follow() {
+  if (saved) { refresh(); return; }
   const source = new EventSource('/api/live');
   source.addEventListener('change', (event) => {
     state.connected = true;

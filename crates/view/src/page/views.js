@@ -1,10 +1,12 @@
 // The views: curves, comparison of runs, system, ranks, distributions, images, texts, logs.
 
 import { state, shownRuns, shownTrials, loadScalars, loadRanks, loadSome, load, loadLog, imageUrl } from './data.js';
+import { markdown } from './text.js';
+import { grouped, groupNames } from './group.js';
 import { Chart, h, s, short, count, bytes, duration, showTooltip, hideTooltip } from './chart.js';
 
 /** What the user can set; a part of it is in the address. `smoothAll`: the user has chosen the smoothing. */
-export const defaults = Object.freeze({ tab: 'curves', x: 'step', smoothing: 0.6, smoothAll: false, logY: false, logX: false, outliers: true, tags: '', metric: '', by: 'last', run: '', file: '', lines: '' });
+export const defaults = Object.freeze({ tab: 'curves', x: 'step', smoothing: 0.6, smoothAll: false, logY: false, logX: false, outliers: true, tags: '', group: '', metric: '', by: 'last', run: '', file: '', lines: '' });
 export const settings = { ...defaults };
 
 const isSystem = (tag) => tag.startsWith('system/') || tag.startsWith('throughput/');
@@ -60,7 +62,20 @@ function xOf(run, curve) {
   return curve.steps;
 }
 
-const groupOf = (tag) => (tag.includes('/') ? tag.slice(0, tag.indexOf('/')) : '');
+const groupOf = (tag) => (pins.has(tag) ? PINNED : tag.includes('/') ? tag.slice(0, tag.indexOf('/')) : '');
+
+/** Charts that stay at the top, in this browser. */
+const PINNED = '★ pinned';
+const pins = new Set();
+try { JSON.parse(localStorage.getItem('rushlight-pins') || '[]').forEach((tag) => pins.add(tag)); } catch { /* without storage, or with another page's */ }
+/** Set by the page: draws anew. */
+export const redraw = { now: () => {} };
+
+function pin(tag) {
+  if (!pins.delete(tag)) pins.add(tag);
+  try { localStorage.setItem('rushlight-pins', JSON.stringify([...pins])); } catch { /* until the page is closed */ }
+  redraw.now();
+}
 
 /** Charts in groups by the first part of their names; kept from one drawing to the next. */
 class Board {
@@ -76,7 +91,7 @@ class Board {
     }
     for (const [group, { details }] of this.groups) if (!names.has(group)) { details.remove(); this.groups.delete(group); }
     for (const tag of [...this.charts.keys()]) if (!items.has(tag)) { this.charts.get(tag).element.remove(); this.charts.delete(tag); }
-    const order = [...names.keys()].sort((a, b) => a.localeCompare(b));
+    const order = [...names.keys()].sort((a, b) => (b === PINNED) - (a === PINNED) || a.localeCompare(b));
     order.forEach((group, index) => {
       if (!this.groups.has(group)) {
         const grid = h('div', { class: 'charts' });
@@ -92,7 +107,7 @@ class Board {
         const chart = this.charts.get(tag);
         if (grid.children[i] !== chart.element) grid.insertBefore(chart.element, grid.children[i] || null);
         const { lines, options } = items.get(tag);
-        chart.set(lines, { ...common, ...options });
+        chart.set(lines, { ...common, ...options, pinned: pins.has(tag), onPin: pin });
       });
     });
   }
@@ -112,9 +127,10 @@ async function curves(view) {
     for (const [tag, curve] of run.series) {
       if (tag === 'epoch' || isSystem(tag) || !match(tag) || !curve.values.length) continue;
       if (!items.has(tag)) items.set(tag, { lines: [], options: { format: formatOf(tag) } });
-      items.get(tag).lines.push({ name: run.name, color: run.color, x: xOf(run, curve), y: curve.values });
+      items.get(tag).lines.push({ run, name: run.name, color: run.color, x: xOf(run, curve), y: curve.values });
     }
   }
+  if (groupNames(runs).includes(settings.group)) for (const item of items.values()) item.lines = grouped(item.lines, settings.group);
   const missing = settings.x === 'epoch' && runs.every((run) => !run.series.has('epoch'));
   board('curves').update(items, axes());
   if (items.size) place(view, missing && note('No run says which epoch its steps belong to.'), board('curves').element);
@@ -185,6 +201,8 @@ async function ranks(view) {
     h('div', { class: 'scroll' }, h('table', { class: 'data' }, h('thead', {}, head), h('tbody', {}, rows))), h('h2', {}, 'Over time'), board('ranks').element);
 }
 
+export const tagsOf = (run) => (run.notes && Array.isArray(run.notes.tags) ? run.notes.tags : []);
+
 /** A run's value of the chosen metric: newest, least or greatest. */
 const metricOf = (run, tag, by) => { const m = run.metrics.get(tag); return m ? m[by] : undefined; };
 
@@ -214,6 +232,8 @@ async function compare(view) {
     { key: 'run', title: 'run', value: (r) => r.name, cell: (r) => [h('span', { class: 'swatch', style: { background: r.color } }), r.name] },
     { key: 'metric', title: metric || 'metric', value: (r) => metricOf(r, metric, by), cell: (r) => shown(metricOf(r, metric, by)) },
     ...(varied.length ? varied : same).map((name) => ({ key: `h:${name}`, title: name, value: (r) => r.hparams[name], cell: (r) => shown(r.hparams[name]) })),
+    { key: 'tags', title: 'tags', value: (r) => (tagsOf(r).length ? tagsOf(r).join(', ') : undefined), cell: (r) => tagsOf(r).map((tag) => h('span', { class: 'tag' }, tag)) },
+    { key: 'state', title: 'state', value: (r) => r.state || undefined, cell: (r) => r.state },
     { key: 'step', title: 'steps', value: (r) => Math.max(0, ...[...r.metrics.values()].map((m) => m.step)), cell: (r) => count(Math.max(0, ...[...r.metrics.values()].map((m) => m.step))) },
     { key: 'time', title: 'time', value: (r) => r.last_time - r.first_time, cell: (r) => (r.first_time ? duration(r.last_time - r.first_time) : '') },
     { key: 'device', title: 'device', value: (r) => r.environment?.device, cell: (r) => shown(r.environment?.device) },
@@ -431,7 +451,7 @@ async function texts(view) {
     for (const [tag, rows] of Object.entries(all)) {
       if (!match(tag)) continue;
       cards.push(h('div', { class: 'card wide' }, h('h3', {}, h('span', {}, tag), h('span', { class: 'dim' }, run.name)),
-        [...rows].reverse().slice(0, 20).map((row) => h('div', { class: 'text', style: { '--run': run.color } }, h('div', { class: 'dim' }, `step ${count(row.step)}`), h('pre', {}, row.text)))));
+        [...rows].reverse().slice(0, 20).map((row) => h('div', { class: 'text', style: { '--run': run.color } }, h('div', { class: 'dim' }, `step ${count(row.step)}`), h('div', { class: 'markdown' }, markdown(row.text))))));
     }
   }
   view.replaceChildren(h('div', { class: 'charts' }, cards));
@@ -487,7 +507,7 @@ function empty(what) {
 }
 
 export const views = {
-  curves: { title: 'Curves', draw: curves, tools: ['x', 'smoothing', 'logY', 'logX', 'outliers', 'tags'], count: () => metricTags().length },
+  curves: { title: 'Curves', draw: curves, tools: ['x', 'smoothing', 'logY', 'logX', 'outliers', 'group', 'tags'], count: () => metricTags().length },
   compare: { title: 'Compare', draw: compare, tools: ['metric'], count: () => shownRuns().length + shownTrials().length },
   system: { title: 'System', draw: system, tools: ['x', 'smoothing', 'tags'] },
   ranks: { title: 'Ranks', draw: ranks, tools: ['run', 'x', 'smoothing', 'tags'], has: (r) => r.rankList.length, size: (r) => r.rankList.length, count: () => Math.max(0, ...shownRuns().map((r) => r.rankList.length)) },

@@ -8,16 +8,22 @@
 //! | `tables` | rows of JSON lines and of CSV files |
 //! | `series` | points of a curve, thinned so that memory is bounded |
 //! | `run` | everything known of one run |
+//! | `status` | what has become of a run |
 //! | `store` | all runs, and a thread that keeps them current |
 
 mod beneath;
 mod run;
 mod scan;
 mod series;
+mod status;
 mod store;
 mod tables;
 mod tail;
 
+#[cfg(test)]
+pub use run::Source;
 pub use run::{Image, Run};
 pub use series::Series;
 pub use store::Store;
+#[cfg(test)]
+pub use tables::Row;

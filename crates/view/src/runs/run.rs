@@ -90,6 +90,12 @@ pub struct Run {
     pub config: Json,
     /// `environment.json`.
     pub environment: Json,
+    /// `status.json`: what the run said of itself last.
+    pub status: Json,
+    /// What has become of it, by [`state`](super::state).
+    pub state: &'static str,
+    /// `notes.json`: the user's notes and tags.
+    pub notes: Json,
     /// Logs: name and file.
     pub logs: Vec<(String, PathBuf)>,
     /// Time of the first and of the newest value, in seconds since 1970.

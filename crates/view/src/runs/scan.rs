@@ -22,6 +22,10 @@ pub struct Files {
     pub config: Option<PathBuf>,
     /// `environment.json`.
     pub environment: Option<PathBuf>,
+    /// `status.json`.
+    pub status: Option<PathBuf>,
+    /// `notes.json`.
+    pub notes: Option<PathBuf>,
     /// Lightning's `hparams.yaml`.
     pub hparams: Option<PathBuf>,
     /// `system/rank-N.jsonl` by rank.
@@ -104,6 +108,8 @@ impl Walk {
                 ("metrics.csv", false) => files.csv = Some(path),
                 ("config.json", false) => files.config = Some(path),
                 ("environment.json", false) => files.environment = Some(path),
+                ("status.json", false) => files.status = Some(path),
+                ("notes.json", false) => files.notes = Some(path),
                 ("hparams.yaml", false) => files.hparams = Some(path),
                 (name, false)
                     if name.contains(".tfevents.")

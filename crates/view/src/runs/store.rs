@@ -3,8 +3,10 @@
 use super::beneath::Root;
 use super::run::{Run, Source};
 use super::scan::{Files, scan};
+use super::status;
 use super::tables::{MAX_LINE, csv_rows, json_row, whole_lines};
 use super::tail::{Grown, Tail};
+use crate::alerts::Alerts;
 use rushlight_core::sync::lock;
 use rushlight_train::loggers::tensorboard::EventParser;
 use serde_json::Value as Json;
@@ -44,18 +46,36 @@ pub struct Store {
     beneath: Root,
     state: Mutex<State>,
     changed: Condvar,
+    alerts: Mutex<Option<Alerts>>,
 }
 
 impl Store {
     /// Nothing is read before a [`Watcher`] runs.
     pub fn new(root: PathBuf) -> Arc<Self> {
         let beneath = Root::new(&root);
-        Arc::new(Self { root, beneath, state: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Self { root, beneath, state: Mutex::default(), changed: Condvar::new(), alerts: Mutex::default() })
+    }
+
+    /// Watches the runs for trouble.
+    pub fn set_alerts(&self, alerts: Alerts) {
+        *lock(&self.alerts) = Some(alerts);
     }
 
     /// Opens a file below the directory, never one elsewhere.
     pub fn open(&self, path: &Path) -> std::io::Result<File> {
         self.beneath.open(path)
+    }
+
+    /// Writes a file of a run, whole or not at all. The run's directory must be below this one, without links.
+    pub fn write(&self, run: &str, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let root = self.root.canonicalize()?;
+        let directory = if run == "." { root.clone() } else { root.join(run) };
+        if directory.canonicalize()? != directory || !directory.starts_with(&root) {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        let new = directory.join(format!(".{name}.{}", std::process::id()));
+        std::fs::write(&new, bytes)?;
+        std::fs::rename(&new, directory.join(name))
     }
 
     /// The directory.
@@ -72,6 +92,12 @@ impl Store {
     pub fn wait(&self, version: u64, time: Duration) -> MutexGuard<'_, State> {
         let guard = self.changed.wait_timeout_while(self.lock(), time, |state| state.version == version);
         guard.unwrap_or_else(|e| e.into_inner()).0
+    }
+
+    /// Reads everything that is there, in this thread.
+    pub fn read_now(&self) {
+        let mut watcher = Watcher::default();
+        while watcher.look(self) {}
     }
 
     /// Starts a thread that reads until the store is dropped.
@@ -125,8 +151,20 @@ impl Watcher {
             }
         }
         let mut state = store.lock();
-        if !state.loaded {
-            state.loaded = true;
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0.0, |d| d.as_secs_f64());
+        let mut changed = !std::mem::replace(&mut state.loaded, true);
+        for run in state.runs.values_mut() {
+            let found = status::state(&run.status, run.last_time, now);
+            if found != run.state {
+                run.state = found;
+                run.seq += 1;
+                changed = true;
+            }
+        }
+        if let Some(alerts) = lock(&store.alerts).as_mut() {
+            alerts.look(state.runs.values(), now);
+        }
+        if changed {
             state.version += 1;
             store.changed.notify_all();
         }
@@ -278,6 +316,12 @@ impl Reading {
         }
         if let Some(environment) = json(newer(&self.files.environment, MAX_DESCRIPTION)) {
             change(&mut |run| run.environment = environment.clone());
+        }
+        if let Some(status) = json(newer(&self.files.status, MAX_DESCRIPTION)) {
+            change(&mut |run| run.status = status.clone());
+        }
+        if let Some(notes) = json(newer(&self.files.notes, MAX_DESCRIPTION)) {
+            change(&mut |run| run.notes = notes.clone());
         }
         if let Some(text) = newer(&self.files.hparams, MAX_DESCRIPTION) {
             change(&mut |run| run.add_hparams(plain_yaml(&text)));

@@ -1,5 +1,6 @@
 //! The page's data, as JSON. Only files that the store has found are served: no path comes from a request.
 
+use super::export::base64;
 use super::http::{Request, Response};
 use crate::runs::{Image, Run, Series, Store};
 use serde_json::{Map, Number, Value as Json, json};
@@ -23,9 +24,47 @@ pub fn answer(store: &Store, what: &str, request: &Request) -> Response {
         "images" => with_run(store, request, |run| Response::json(&images(run))),
         "image" => image(store, request),
         "log" => log(store, request),
+        "notes" => notes(store, request),
         _ => None,
     };
     found.unwrap_or_else(|| Response::text(404, "there is no such run, or nothing of this name"))
+}
+
+/// Everything of all runs at once, for a page without a server: its answers by what was asked.
+pub fn everything(store: &Store) -> Json {
+    let mut answers = Map::new();
+    answers.insert("runs".into(), runs(store));
+    let ids: Vec<u64> = store.lock().runs.keys().copied().collect();
+    for id in ids {
+        let (pictures, files) = {
+            let state = store.lock();
+            let Some(run) = state.runs.get(&id) else { continue };
+            for (what, value) in [
+                ("scalars", scalars(run, 0)),
+                ("ranks", ranks(run, 0)),
+                ("histograms", histograms(run)),
+                ("texts", texts(run)),
+                ("images", images(run)),
+            ] {
+                answers.insert(format!("{what} {id}"), value);
+            }
+            let pictures: Vec<(String, Image)> =
+                run.images.iter().flat_map(|(tag, all)| all.iter().map(move |i| (tag.clone(), i.clone()))).collect();
+            (pictures, run.logs.clone())
+        };
+        for (tag, image) in pictures {
+            if let Some((kind, bytes)) = read_image(store, &image).ok().flatten() {
+                let address = format!("data:{kind};base64,{}", base64(&bytes));
+                answers.insert(format!("image {id} {} {tag}", image.step), address.into());
+            }
+        }
+        for (name, path) in files {
+            if let Ok(log) = store.open(&path).and_then(|file| read_log(file, None)) {
+                answers.insert(format!("log {id} {name}"), log);
+            }
+        }
+    }
+    answers.into()
 }
 
 fn since(request: &Request) -> u64 {
@@ -72,6 +111,7 @@ fn summary(run: &Run) -> Json {
     json!({
         "id": run.id, "name": run.name, "seq": run.seq, "metrics": metrics, "hparams": run.hparams,
         "environment": run.environment, "model": run.config.get("model"), "trainer": run.config.get("trainer"),
+        "state": run.state, "reason": run.status.get("reason"), "notes": run.notes,
         "first_time": run.first_time, "last_time": run.last_time,
         "histograms": run.histograms.keys().collect::<Vec<_>>(), "images": run.images.keys().collect::<Vec<_>>(),
         "texts": run.texts.keys().collect::<Vec<_>>(), "ranks": run.ranks.keys().collect::<Vec<_>>(),
@@ -150,25 +190,23 @@ fn images(run: &Run) -> Json {
 fn image(store: &Store, request: &Request) -> Option<Response> {
     let id: u64 = request.query("run")?.parse().ok()?;
     let (tag, step) = (request.query("tag")?, request.query("step")?.parse::<i64>().ok()?);
-    let Image { file, offset, len, .. } =
-        store.lock().runs.get(&id)?.images.get(tag)?.iter().rev().find(|image| image.step == step)?.clone();
-    let gone = || Some(Response::text(410, "the file has changed since; reload the page"));
-    if len > MAX_IMAGE {
+    let image = store.lock().runs.get(&id)?.images.get(tag)?.iter().rev().find(|image| image.step == step)?.clone();
+    if image.len > MAX_IMAGE {
         return Some(Response::text(410, "the image is too large to be shown"));
     }
-    let mut bytes = vec![0; len];
-    let read = store.open(&file).and_then(|mut file| {
-        file.seek(SeekFrom::Start(offset))?;
-        file.read_exact(&mut bytes)
-    });
-    if read.is_err() {
-        return gone();
-    }
-    // Send bytes as an image only if their signature is an image's: an SVG could hold scripts.
-    match image_kind(&bytes) {
-        Some(kind) => Some(Response::new(200, kind, bytes)),
-        None => gone(),
-    }
+    Some(match read_image(store, &image) {
+        Ok(Some((kind, bytes))) => Response::new(200, kind, bytes),
+        _ => Response::text(410, "the file has changed since; reload the page"),
+    })
+}
+
+/// The bytes of an image and their kind; `None` if they are no image: an SVG could hold scripts.
+fn read_image(store: &Store, image: &Image) -> std::io::Result<Option<(&'static str, Vec<u8>)>> {
+    let mut bytes = vec![0; image.len.min(MAX_IMAGE)];
+    let mut file = store.open(&image.file)?;
+    file.seek(SeekFrom::Start(image.offset))?;
+    file.read_exact(&mut bytes)?;
+    Ok(image_kind(&bytes).map(|kind| (kind, bytes)))
 }
 
 fn image_kind(bytes: &[u8]) -> Option<&'static str> {
@@ -178,6 +216,33 @@ fn image_kind(bytes: &[u8]) -> Option<&'static str> {
         [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
         _ => None,
     }
+}
+
+/// Keeps the user's notes and tags in the run's directory, as `notes.json`.
+fn notes(store: &Store, request: &Request) -> Option<Response> {
+    let id: u64 = request.query("run")?.parse().ok()?;
+    let name = store.lock().runs.get(&id)?.name.clone();
+    if !request.writes {
+        return Some(Response::text(405, "notes are written by the page"));
+    }
+    let given: Json = match serde_json::from_slice(&request.body) {
+        Ok(given) => given,
+        Err(_) => return Some(Response::text(400, "a note is JSON")),
+    };
+    let text = given.get("text").and_then(Json::as_str).unwrap_or_default();
+    let tags = given.get("tags").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    let tags: Vec<&str> = tags.iter().filter_map(Json::as_str).map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    let notes = json!({ "text": text, "tags": tags });
+    let written = store.write(&name, "notes.json", format!("{notes:#}\n").as_bytes());
+    if let Err(e) = written {
+        return Some(Response::text(410, format!("the note cannot be written: {e}")));
+    }
+    let mut state = store.lock();
+    let run = state.runs.get_mut(&id)?;
+    run.notes = notes;
+    run.seq += 1;
+    state.version += 1;
+    Some(Response::json(&json!({ "kept": true })))
 }
 
 /// A piece of a log: from an offset on, or the end.

@@ -1,4 +1,4 @@
-//! A minimal HTTP/1.1 server: one GET or HEAD per connection, bounded in size and time.
+//! A minimal HTTP/1.1 server: one GET or HEAD per connection, bounded in size and time, and POST for notes alone.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum size of a request with its headers.
 const MAX_REQUEST: usize = 16 << 10;
+/// Maximum size of a note.
+const MAX_BODY: usize = 64 << 10;
 /// Timeouts for receiving a request and for sending a response.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -25,6 +27,12 @@ pub struct Request {
     pub authorization: Option<String>,
     /// Cookies.
     pub cookies: Vec<(String, String)>,
+    /// Whether the request is POST with the header that only this page sends: browsers do not let other sites add one.
+    pub writes: bool,
+    /// The length of the body that follows.
+    length: usize,
+    /// The body.
+    pub body: Vec<u8>,
 }
 
 impl Request {
@@ -160,7 +168,22 @@ pub fn read(stream: &mut TcpStream) -> Result<Request, Option<Response>> {
             Err(_) => return Err(None),
         }
     };
-    parse(&bytes[..end]).map_err(Some)
+    let mut request = parse(&bytes[..end]).map_err(Some)?;
+    request.body = bytes.split_off(end + 4);
+    while request.body.len() < request.length {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || stream.set_read_timeout(Some(left.max(Duration::from_millis(1)))).is_err() {
+            return Err(None);
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(None),
+            Ok(n) => request.body.extend(&buffer[..n]),
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(None),
+        }
+    }
+    request.body.truncate(request.length);
+    Ok(request)
 }
 
 /// Parses a request from its lines, without the empty one.
@@ -179,13 +202,14 @@ pub fn parse(bytes: &[u8]) -> Result<Request, Response> {
     let head = match method {
         "GET" => false,
         "HEAD" => true,
+        "POST" if target.starts_with("/api/notes?") => false,
         _ => return Err(Response::text(405, "only GET is answered").header("Allow", "GET, HEAD")),
     };
     if !target.starts_with('/') {
         return Err(bad("the target is not a path"));
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let mut request = Request { head, path: decode(path, false), ..Request::default() };
+    let (mut request, posts) = (Request { head, path: decode(path, false), ..Request::default() }, method == "POST");
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     request.query = pairs.map(|(name, value)| (decode(name, true), decode(value, true))).collect();
     for line in lines {
@@ -199,6 +223,11 @@ pub fn parse(bytes: &[u8]) -> Result<Request, Response> {
                 let pairs = value.split(';').filter_map(|pair| pair.trim().split_once('='));
                 request.cookies.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
             }
+            "content-length" if posts => match value.parse() {
+                Ok(length) if length <= MAX_BODY => request.length = length,
+                _ => return Err(Response::text(400, "a note has 64 KiB at most")),
+            },
+            "x-rushlight" => request.writes = posts,
             "content-length" if value != "0" => return Err(Response::text(400, "a request has no body here")),
             "transfer-encoding" => return Err(Response::text(400, "a request has no body here")),
             _ => {}
@@ -244,6 +273,10 @@ mod tests {
         assert_eq!(request.cookies[1], ("c".to_owned(), "d=e".to_owned()));
         let status = |text: &[u8]| parse(text).err().map(|response| response.status());
         assert_eq!(status(b"POST / HTTP/1.1"), Some(405));
+        assert!(parse(b"POST /api/notes?run=1 HTTP/1.1\r\nX-Rushlight: 1\r\nContent-Length: 2").unwrap().writes);
+        assert!(!parse(b"POST /api/notes?run=1 HTTP/1.1\r\nContent-Length: 2").unwrap().writes);
+        assert!(!parse(b"GET /api/notes?run=1 HTTP/1.1\r\nX-Rushlight: 1").unwrap().writes);
+        assert_eq!(status(b"POST /api/notes?run=1 HTTP/1.1\r\nContent-Length: 99999"), Some(400));
         assert_eq!(status(b"GET http://x/ HTTP/1.1"), Some(400));
         assert_eq!(status(b"GET / HTTP/2"), Some(400));
         assert_eq!(status(b"GET / HTTP/1.1\r\nContent-Length: 5"), Some(400));

@@ -2,9 +2,11 @@
 
 mod access;
 mod answers;
+mod export;
 pub mod http;
 
 pub use access::{Access, random_token};
+pub use export::html;
 
 use crate::runs::Store;
 use http::{Request, Response};
@@ -96,6 +98,8 @@ impl Server {
             "/style.css" => Response::new(200, "text/css; charset=utf-8", include_str!("../page/style.css")),
             "/data.js" => Response::new(200, SCRIPT, include_str!("../page/data.js")),
             "/chart.js" => Response::new(200, SCRIPT, include_str!("../page/chart.js")),
+            "/text.js" => Response::new(200, SCRIPT, include_str!("../page/text.js")),
+            "/group.js" => Response::new(200, SCRIPT, include_str!("../page/group.js")),
             "/views.js" => Response::new(200, SCRIPT, include_str!("../page/views.js")),
             "/app.js" => Response::new(200, SCRIPT, include_str!("../page/app.js")),
             "/favicon.svg" => Response::new(200, "image/svg+xml", include_str!("../page/favicon.svg")),

@@ -1,5 +1,6 @@
-//! `rushlight top`: GPUs and processors in a terminal, of this machine or of all nodes of a job.
+//! `rushlight top`: GPUs and processors in a terminal, of this machine or of all nodes of a job; the curves of a run.
 
+mod curves;
 #[cfg(target_os = "linux")]
 mod nodes;
 mod screen;
@@ -7,13 +8,16 @@ mod screen;
 mod terminal;
 
 use rushlight_monitor::{HostProcess, Monitor, Sample};
+use rushlight_settings::did_you_mean;
 use screen::{Node, Screen};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
-const USAGE: &str = "Usage: rushlight top [OPTIONS]
+const USAGE: &str = "Usage: rushlight top [OPTIONS] [RUN]
 
+RUN is the directory of a training run, or of several: the curves of the one that was written to last. Without it:
 Shows utilisation, memory, power, temperature, clocks and processes of every GPU (by NVML, ROCm SMI or Level Zero Sysman) and of the
 processors. q ends it. Where standard output is no terminal it prints once.
 
@@ -37,12 +41,13 @@ struct Request {
     interval: Duration,
     job: Option<String>,
     all_ranks: bool,
+    run: Option<PathBuf>,
 }
 
 fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
-    let wrong = |text: String| (format!("rushlight top: {text}\n\n{USAGE}"), 2);
+    let wrong = |text: String| (format!("rushlight top: {text}; see rushlight top --help"), 2);
     let mut request =
-        Request { once: false, json: false, interval: Duration::from_secs(1), job: None, all_ranks: false };
+        Request { once: false, json: false, interval: Duration::from_secs(1), job: None, all_ranks: false, run: None };
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut words = words.into_iter().flat_map(|word| match word.split_once('=') {
         Some((name, value)) if name.starts_with("--") => vec![name.to_owned(), value.to_owned()],
@@ -67,8 +72,12 @@ fn read(arguments: &[OsString]) -> Result<Request, (String, u8)> {
                     _ => return Err(wrong(format!("--interval {text:?} is no time from 0.1 to 3600 seconds"))),
                 }
             }
-            other => return Err(wrong(format!("{other} is no option"))),
+            other if !other.starts_with('-') && request.run.is_none() => request.run = Some(other.into()),
+            other => return Err(wrong(format!("{other} is no option{}", did_you_mean(other, USAGE)))),
         }
+    }
+    if request.run.is_some() && (request.job.is_some() || request.all_ranks || request.json) {
+        return Err(wrong("a run is shown by itself, without --job, --all-ranks and --json".into()));
     }
     if request.job.is_some() && request.all_ranks {
         return Err(wrong("--job queries the nodes itself; --all-ranks is for a launcher".into()));
@@ -118,6 +127,7 @@ pub fn top(arguments: &[OsString], myself: &[OsString]) -> u8 {
     #[cfg(target_os = "linux")]
     let result = match &request.job {
         Some(job) => nodes::of_job(&request, job, myself),
+        None if request.run.is_some() => of_run(&request),
         None if request.all_ranks => nodes::of_ranks(&request).map_err(|e| e.to_string()),
         None => here(&request),
     };
@@ -126,6 +136,7 @@ pub fn top(arguments: &[OsString], myself: &[OsString]) -> u8 {
     #[cfg(not(target_os = "linux"))]
     let result = match request.job.is_some() || request.all_ranks {
         true => Err("--job and --all-ranks are for Linux".to_owned()),
+        false if request.run.is_some() => of_run(&request),
         false => here(&request),
     };
     match result {
@@ -135,6 +146,19 @@ pub fn top(arguments: &[OsString], myself: &[OsString]) -> u8 {
             1
         }
     }
+}
+
+/// The curves of a run, once or as they grow.
+fn of_run(request: &Request) -> Result<(), String> {
+    let Some(directory) = &request.run else { return Ok(()) };
+    let curves = curves::Curves::open(directory)?;
+    if request.once {
+        curves.read();
+        print(&curves.lines(100, 100).join("\n"));
+        return Ok(());
+    }
+    curves.follow()?;
+    redraw(request.interval, |columns, rows| curves.lines(columns, rows))
 }
 
 /// This machine alone.
@@ -174,6 +198,29 @@ fn plain(nodes: &[Node]) -> String {
 
 /// Redraws until the user quits or there is nothing more.
 #[cfg(target_os = "linux")]
+fn redraw(interval: Duration, lines: impl Fn(usize, usize) -> Vec<String>) -> Result<(), String> {
+    let mut terminal = terminal::Terminal::open().map_err(|e| format!("the terminal cannot be used: {e}"))?;
+    loop {
+        let (columns, rows) = terminal.size();
+        if terminal.draw(&lines(columns, rows), rows).is_err() {
+            return Ok(());
+        }
+        if let terminal::Event::Quit = terminal.wait(interval) {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn redraw(interval: Duration, lines: impl Fn(usize, usize) -> Vec<String>) -> Result<(), String> {
+    while print(&lines(100, 100).join("\n")) {
+        std::thread::sleep(interval);
+    }
+    Ok(())
+}
+
+/// Redraws nodes until the user quits or there is nothing more.
+#[cfg(target_os = "linux")]
 fn show(interval: Duration, mut next: impl FnMut() -> Option<Vec<Node>>) -> Result<(), String> {
     let mut terminal = terminal::Terminal::open().map_err(|e| format!("the terminal cannot be used: {e}"))?;
     let mut screen = Screen::new(std::env::var_os("NO_COLOR").is_none());
@@ -212,6 +259,7 @@ mod tests {
     #[test]
     fn options() {
         let words = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(read(&words("--once runs/a")).ok().and_then(|r| r.run), Some("runs/a".into()));
         let request = read(&words("--once --interval=2.5 --job 7")).ok().unwrap();
         assert!(request.once && request.interval == Duration::from_millis(2500) && request.job.as_deref() == Some("7"));
         for bad in [
@@ -221,7 +269,8 @@ mod tests {
             "--job",
             "--job --once",
             "--frob",
-            "x",
+            "x y",
+            "x --json",
             "--job 1 --all-ranks",
         ] {
             assert_eq!(read(&words(bad)).err().map(|(_, code)| code), Some(2), "{bad}");

@@ -8,6 +8,7 @@ mod proto;
 mod read;
 mod record;
 
+pub(crate) use proto::Message;
 pub use proto::Node;
 pub use read::{Buckets, EncodedImage, EventContent, EventParser, EventValue, Parsed};
 
