@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
-use rushlight_tensor::autograd::{self, Backward, Context, GradientEdge, HookHandle};
+use rushlight_tensor::autograd::{self, Backward, CallSites, Context, GradientEdge, HookHandle};
 use rushlight_tensor::{Tensor, autocast_dtype, set_autocast};
 use std::sync::Mutex;
 
@@ -46,7 +46,24 @@ fn is_inference_mode_enabled() -> bool {
 
 #[pyfunction]
 fn _set_detect_anomaly(enabled: bool) {
+    autograd::set_call_sites(CallSites { current: python_stack, report: report_anomaly });
     autograd::set_detect_anomaly(enabled);
+}
+
+/// The Python stack of the present call, as `traceback` prints it.
+fn python_stack() -> Option<String> {
+    Python::attach(|py| py.import("rushlight.autograd._anomaly")?.call_method0("stack")?.extract()).ok()
+}
+
+/// Warns of a function that made NaN, with its stack.
+fn report_anomaly(function: &str, forward: Option<&str>) {
+    Python::attach(|py| {
+        let warned =
+            py.import("rushlight.autograd._anomaly").and_then(|m| m.call_method1("report", (function, forward)));
+        if let Err(e) = warned {
+            e.write_unraisable(py, None);
+        }
+    });
 }
 
 #[pyfunction]

@@ -104,6 +104,18 @@ fn _fill_fresh_memory(fill: bool) {
     crate::rows::create::fill_fresh_memory(fill);
 }
 
+/// The name of the instruction set that kernels use.
+#[pyfunction]
+fn _cpu_level() -> &'static str {
+    rushlight_cpu::isa::level().name()
+}
+
+/// A message for each `RUSHLIGHT_…` variable that nothing reads.
+#[pyfunction]
+fn _unread_variables() -> Vec<String> {
+    rushlight_settings::unread_variables()
+}
+
 #[pyfunction]
 fn get_num_threads() -> usize {
     rushlight_cpu::pool::num_threads()
@@ -221,6 +233,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_default_device,
         set_default_device,
         _fill_fresh_memory,
+        _cpu_level,
+        _unread_variables,
         get_num_threads,
         set_num_threads,
         _before_fork,

@@ -1,8 +1,14 @@
-//! Commands of the program `rushlight`, for `python -m rushlight.run`, `rushlight.ui` and `rushlight.top`.
+//! The command `rushlight`, and its parts for `python -m rushlight.run`, `rushlight.ui` and `rushlight.top`.
 
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// Runs the command `rushlight`. `myself` is the command that starts it again on another node. Returns the exit code.
+#[pyfunction]
+fn _command(py: Python<'_>, arguments: Vec<OsString>, myself: Vec<OsString>) -> u8 {
+    py.detach(|| rushlight_command::run(&arguments, &myself))
+}
 
 /// Runs a job by the arguments of `rushlight run`. `myself` is the command that starts the launcher again on another
 /// node. Returns the exit code. A report of ranks that failed goes to `folder`.
@@ -26,6 +32,7 @@ fn _top(py: Python<'_>, arguments: Vec<OsString>, myself: Vec<OsString>) -> u8 {
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_command, module)?)?;
     module.add_function(wrap_pyfunction!(_launch, module)?)?;
     module.add_function(wrap_pyfunction!(_ui, module)?)?;
     module.add_function(wrap_pyfunction!(_top, module)?)

@@ -21,7 +21,7 @@
 //! | `vision` | images |
 //! | `program` | exported models |
 //! | `serialize` | files of `torch.save` |
-//! | `tensorboard` | event files |
+//! | `tensorboard`, `loggers` | event files and other logs of runs |
 //! | `profile` | the profiler |
 //! | `functions` | functions outside the op table |
 
@@ -49,6 +49,7 @@ mod index;
 #[cfg(target_os = "linux")]
 mod launch;
 mod lbfgs;
+mod loggers;
 #[cfg(target_os = "linux")]
 mod long;
 mod objects;
@@ -125,6 +126,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     serialize::add_to(module)?;
     checkpoint::add_to(module)?;
     tensorboard::add_to(module)?;
+    loggers::add_to(module)?;
     profile::add_to(module)?;
     #[cfg(target_os = "linux")]
     dist::add_to(module)?;

@@ -147,6 +147,17 @@ def __getattr__(name):
     return _missing(__name__, name)
 
 
+def _warn_of_variables():
+    """Says which ``RUSHLIGHT_…`` variables nothing reads: a misspelt one would be without effect and without a word."""
+    import warnings
+
+    for text in _C._unread_variables():
+        warnings.warn(text, stacklevel=3)
+
+
+_warn_of_variables()
+
+
 def __dir__():
     from ._aliases import NAMES
 

@@ -7,6 +7,7 @@ USAGE = """usage: python -m rushlight [--device cpu|cuda|xpu|auto] SCRIPT [ARGS 
        python -m rushlight [--device ...] -m MODULE [ARGS ...]
        python -m rushlight [--device ...] -c CODE [ARGS ...]
        python -m rushlight --trace FILE
+       python -m rushlight --version
        python -m rushlight --install | --uninstall | --wheels FOLDER
 
 Runs a program written for PyTorch: torch, torchvision, intel_extension_for_pytorch, oneccl_bindings_for_pytorch and horovod are Rushlight, also
@@ -91,12 +92,21 @@ def main(args):
         if option == "--help":
             print(USAGE)
             return 0
+        if option == "--version":
+            from ._version import __version__
+
+            print(f"rushlight {__version__.partition('+rushlight')[2]}, as PyTorch {__version__.partition('+')[0]}")
+            return 0
         if option == "--trace":
             return trace(value or (args.pop(0) if args else ""))
         if option in ("--install", "--uninstall", "--wheels"):
             return shims(option, value, args)
         if option != "--device":
-            print(f"unknown option {option}\n{USAGE}", file=sys.stderr)
+            import difflib
+
+            near = difflib.get_close_matches(option, ("--device", "--help", "--install", "--trace", "--uninstall", "--version", "--wheels"), 1)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            print(f"rushlight: there is no option {option}{advice}; see python -m rushlight --help", file=sys.stderr)
             return 2
         device = value or (args.pop(0) if args else "")
     if device not in ("cpu", "cuda", "xpu", "hip", "auto"):
@@ -121,6 +131,9 @@ def main(args):
         sys.argv = ["-c", *args[2:]]
         sys.path[0] = ""
         exec(compile(args[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+    elif not os.path.exists(first):
+        print(f"{sys.executable}: can't open file '{os.path.abspath(first)}': [Errno 2] No such file or directory", file=sys.stderr)
+        return 2
     else:
         sys.argv = args
         sys.path[0] = os.path.dirname(os.path.abspath(first))

@@ -1,5 +1,6 @@
 """Automatic differentiation: ``torch.autograd``."""
 
+import warnings
 from collections.abc import Mapping
 
 from .. import _C
@@ -124,10 +125,13 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """A backward step within that makes NaN is an error that names the op."""
+    """A backward step within that makes NaN is an error that names the op, and a warning shows the lines that called its forward."""
 
     def __init__(self, check_nan=True):
         super().__init__(True, check_nan)
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.", stacklevel=2
+        )
 
 
 class _VariableMeta(type):

@@ -104,14 +104,8 @@ class _Cpu(_Settings):
         return True
 
     def get_cpu_capability(self):
-        """The widest instruction set that kernels use."""
-        flags = ""
-        try:
-            with open("/proc/cpuinfo") as file:
-                flags = next((line for line in file if line.startswith("flags")), "")
-        except OSError:
-            pass
-        return "AVX512" if " avx512f" in flags else "AVX2" if " avx2" in flags else "DEFAULT"
+        """The widest instruction set that kernels use, which ``RUSHLIGHT_CPU_ISA`` may lower."""
+        return {"avx512": "AVX512", "avx2": "AVX2"}.get(_C._cpu_level(), "DEFAULT")
 
 
 def _yes(*args):
