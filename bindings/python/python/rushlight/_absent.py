@@ -29,8 +29,6 @@ MODULES = {
     "ao.nn.quantized": (_QUANTISED, "Conv2d Linear"),
     "export.decomp_utils": (_EXPORT, "CustomDecompTable"),
     "fx.experimental.proxy_tensor": (_COMPILER, "ProxyTorchDispatchMode get_proxy_mode make_fx"),
-    "masked": ("masked tensors are not supported; use masked_fill and where", "MaskedTensor amax amin as_masked_tensor masked_tensor mean softmax sum var"),
-    "nested": ("nested tensors are not supported; pad the sequences", "as_nested_tensor nested_tensor nested_tensor_from_jagged to_padded_tensor"),
     "package": ("torch.package is not supported; torch.save keeps state", "PackageExporter PackageImporter"),
     "quantization": (_QUANTISED, "DeQuantStub FakeQuantize FakeQuantizeBase MinMaxObserver ObserverBase QConfig QuantStub QuantWrapper convert default_dynamic_qconfig default_qat_qconfig default_qconfig fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare prepare_qat quantize quantize_dynamic"),
     "sparse._triton_ops_meta": ("Triton's kernels of sparse matrices are for PyTorch's own tensors", "get_meta minimize update"),

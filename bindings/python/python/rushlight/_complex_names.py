@@ -120,8 +120,18 @@ def _old_norm(row):
     return call
 
 
+def _ldl(name):
+    def call(*args, **kwargs):
+        from . import _ldl
+
+        return getattr(_ldl, name)(*args, **kwargs)
+
+    return call
+
+
 #: Functions of ``torch.linalg`` and their complex forms.
 LINALG = {
+    **{name: aware(getattr(_C._linalg, name), _ldl(name)) for name in ("ldl_factor", "ldl_factor_ex", "ldl_solve")},
     **{name: aware(getattr(_C._linalg, name), name) for name in "cholesky det eigh eigvalsh lstsq lu lu_factor lu_factor_ex lu_solve matrix_rank pinv qr slogdet svd svdvals".split()},
     "matrix_norm": _nuclear("matrix_norm", _C._linalg.matrix_norm),
 }

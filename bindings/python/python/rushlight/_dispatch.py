@@ -212,10 +212,18 @@ def _activation(name, count):
     return made
 
 
+def _embedding(call, input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """The op takes the weight first, and -1 for no padding."""
+    further = (-1 if padding_idx is None else padding_idx % weight.shape[0], scale_grad_by_freq, sparse)
+    while further and further[-1] in (-1, False):
+        further = further[:-1]
+    return call("embedding", "default", (weight, input, *further), {})
+
+
 #: Functions that PyTorch composes of others, or gives other arguments.
 _COMPOSED = {
     "matmul": _matmul, "linear": _linear, "view": _view, "reshape": _view, "flatten": _flatten, "to": _to, "contiguous": _contiguous, "split": _split,
-    "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow,
+    "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow, "embedding": _embedding,
     "rtruediv": lambda call, input, other: call("mul", "Tensor", (call("reciprocal", "default", (input,), {}), other), {}),
     "rpow": lambda call, input, other: call("pow", "Scalar", (other, input), {}),
     "expand": _sizes("expand"), "permute": _sizes("permute"), "repeat": _sizes("repeat"),

@@ -2,10 +2,15 @@
 
 import functools
 
-from . import _C
 from ._absent import absent_function
 
 __all__ = ["OpOverload", "OpOverloadPacket", "ops"]
+
+#: Names of results among the keyword arguments of ``op.out``.
+_RESULTS = frozenset("out0 out1 out2 values indices max max_values min eigenvalues eigenvectors U S Vh Q R L LU LD P pivots info inverse sign logabsdet result X".split())
+
+#: Overloads other than ``out`` that write into tensors given by keyword.
+_WRITING = frozenset("dim_max dim_min values dim_values values_stable e U X L n_min grid".split())
 
 
 class OpOverload:
@@ -15,7 +20,18 @@ class OpOverload:
         self._overloadpacket, self._overloadname = packet, name
 
     def __call__(self, *args, **kwargs):
-        return self._overloadpacket(*args, **kwargs)
+        if "out" not in kwargs and not self._overloadname.endswith("out") and self._overloadname not in _WRITING:
+            return self._overloadpacket(*args, **kwargs)
+        # Results go to the tensors of the keyword arguments that the schema names as such.
+        names = [name for name in kwargs if name == "out" or name in _RESULTS]
+        made = self._overloadpacket(*args, **{name: value for name, value in kwargs.items() if name not in names})
+        outs = [kwargs[name] for name in names]
+        outs = list(outs[0]) if len(outs) == 1 and isinstance(outs[0], (tuple, list)) else outs
+        for out, part in zip(outs, made if isinstance(made, (tuple, list)) else (made,)):
+            if out.shape != part.shape:
+                out.resize_(part.shape)
+            out.copy_(part)
+        return outs[0] if len(outs) == 1 else tuple(outs)
 
     @property
     def __name__(self):
@@ -64,47 +80,6 @@ class OpOverloadPacket:
         return f"{self._namespace}.{self.__name__}"
 
 
-def _slice(input, dim=0, start=None, end=None, step=1):
-    return input[(slice(None),) * (dim % max(input.dim(), 1)) + (slice(start, end, step),)]
-
-
-def _index(input, indices):
-    return input[tuple(slice(None) if i is None else i for i in indices)]
-
-
-def _to_copy(input, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
-    made = input.to(device if device is not None else input.device, dtype or input.dtype, non_blocking=non_blocking, copy=True)
-    return made if memory_format is None else made.contiguous(memory_format=memory_format)
-
-
-def _softmax(name):
-    return lambda input, dim, half_to_float: getattr(_C._nn, name)(input, dim)
-
-
-def _convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-    kind = f"conv{'_transpose' if transposed else ''}{weight.dim() - 2}d"
-    further = (output_padding, groups, dilation) if transposed else (dilation, groups)
-    return getattr(_C._nn, kind)(input, weight, bias, stride, padding, *further)
-
-
-#: Ops of ``aten`` that ``torch`` does not have as functions.
-_ATEN = {
-    "slice": _slice, "index": _index, "_to_copy": _to_copy, "_unsafe_view": lambda input, size: input.reshape(size), "alias": lambda input: input[...],
-    "lift_fresh": lambda input: input, "_softmax": _softmax("softmax"), "_log_softmax": _softmax("log_softmax"), "convolution": _convolution,
-    "sym_size": lambda input, dim=None: input.shape if dim is None else input.shape[dim],
-}
-
-
-def _function(name):
-    """The function of ``torch`` that an op of ``aten`` is."""
-    if name in _ATEN:
-        return _ATEN[name]
-    for space in (_C._torch, _C._nn, _C._linalg, _C._special):
-        if hasattr(space, name):
-            return getattr(space, name)
-    return getattr(_C.Tensor, name, None)
-
-
 class _Namespace:
     """Ops of one namespace."""
 
@@ -117,7 +92,9 @@ class _Namespace:
         if self._name not in ("aten", "prims"):
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         # Internal ops of PyTorch exist as names, for use as keys of tables; they cannot be called.
-        function = _function(name) or absent_function(f"torch.ops.{self._name}.{name}", "ops are the functions of torch")
+        from ._aten import find
+
+        function = find(name) or absent_function(f"torch.ops.{self._name}.{name}", "ops are the functions of torch")
         made = OpOverloadPacket(self._name, name, function)
         setattr(self, name, made)
         return made

@@ -448,6 +448,15 @@ for _name in "ccol_indices row_indices".split():
     _without_layout(_name, "column compressed")
 
 Tensor.is_sparse_csr = property(lambda self: False, doc="Whether this is a CSR matrix.")
+Tensor.is_nested = property(lambda self: False, doc="Whether this is a batch of tensors of different sizes.")
+
+
+@_method
+def to_padded_tensor(self, padding, output_size=None):
+    """Of nested tensors: the components in one tensor."""
+    from .nested import to_padded_tensor
+
+    return to_padded_tensor(self, padding, output_size)
 
 
 @_method

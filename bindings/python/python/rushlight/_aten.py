@@ -1,0 +1,499 @@
+"""Ops of ``torch.ops.aten`` whose arguments differ from those of the functions of ``torch``, or that ``torch`` does not have as functions.
+
+Reductions of losses are numbers, embeddings take the weight first, layers give their statistics, and derivatives are ops of their own: those run the forward
+function and autograd.
+"""
+
+from . import _C
+
+_torch, _nn, _linalg = _C._torch, _C._nn, _C._linalg
+Tensor = _C.Tensor
+
+
+def _F():
+    from .nn import functional
+
+    return functional
+
+
+# Views, copies and indices.
+
+
+def slice_(input, dim=0, start=None, end=None, step=1):
+    return input[(slice(None),) * (dim % max(input.dim(), 1)) + (slice(start, end, step),)]
+
+
+def index(input, indices):
+    return input[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def to_copy(input, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    made = input.to(device if device is not None else input.device, dtype or input.dtype, non_blocking=non_blocking, copy=True)
+    return made if memory_format is None else made.contiguous(memory_format=memory_format)
+
+
+def index_put(input, indices, values, accumulate=False):
+    return input.index_put([slice(None) if i is None else i for i in indices], values, accumulate)
+
+
+def index_put_(input, indices, values, accumulate=False, unsafe=False):
+    return input.index_put_([slice(None) if i is None else i for i in indices], values, accumulate)
+
+
+def copied(view):
+    """A view's op that gives memory of its own."""
+
+    def run(input, *args, **kwargs):
+        made = view(input, *args, **kwargs)
+        return made.clone() if isinstance(made, Tensor) else [part.clone() for part in made]
+
+    return run
+
+
+def _method(name):
+    return lambda input, *args, **kwargs: getattr(input, name)(*args, **kwargs)
+
+
+def _as_strided(input, size, stride, storage_offset=None):
+    return input.as_strided(size, stride, storage_offset)
+
+
+def _size(input, dim=None):
+    return input.shape if dim is None else input.shape[dim]
+
+
+def _stride(input, dim=None):
+    return input.stride() if dim is None else input.stride()[dim]
+
+
+def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _C.tensor(value, dtype=dtype or _C.get_default_dtype(), device=device)
+
+
+def copy(input, source, non_blocking=False):
+    return source.to(input.device, input.dtype, copy=True).expand(input.shape).clone()
+
+
+# Layers.
+
+
+def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    return _F().embedding(indices, weight, None if padding_idx < 0 else padding_idx, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+def softmax_of(name):
+    return lambda input, dim, half_to_float=False: getattr(_nn, name)(input.float() if half_to_float else input, dim)
+
+
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    kind = f"conv{'_transpose' if transposed else ''}{weight.dim() - 2}d"
+    further = (output_padding, groups, dilation) if transposed else (dilation, groups)
+    return getattr(_nn, kind)(input, weight, bias, stride, padding, *further)
+
+
+def _pool_with_indices(dims):
+    def run(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+        function = getattr(_F(), f"max_pool{dims}d")
+        return function(input, list(kernel_size), list(stride) or None, padding, dilation, ceil_mode=ceil_mode, return_indices=True)
+
+    return run
+
+
+def _average_pool(dims):
+    def run(input, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        further = (divisor_override,) if dims > 1 else ()
+        stride = [stride] * dims if isinstance(stride, int) else list(stride)
+        return getattr(_F(), f"avg_pool{dims}d")(input, kernel_size, stride or None, padding, ceil_mode, count_include_pad, *further)
+
+    return run
+
+
+def _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    from ._native import native_batch_norm
+
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+def _batch_norm_legit(input, weight, bias, *rest):
+    if len(rest) == 3:
+        return _batch_norm(input, weight, bias, None, None, *rest)
+    return _batch_norm(input, weight, bias, *rest)
+
+
+def _no_training(input, weight, bias, running_mean, running_var, momentum, eps):
+    return _batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+
+
+def _pad(mode):
+    return lambda input, padding: _F().pad(input, list(padding), mode)
+
+
+def constant_pad_nd(input, pad, value=0):
+    return _F().pad(input, list(pad), "constant", value)
+
+
+def _upsample(mode):
+    """Both forms: sizes with a factor for each dimension, and sizes or factors as lists (``vec``)."""
+    corners = mode in ("linear", "bilinear", "bicubic", "trilinear")
+
+    def run(input, output_size, *rest, align_corners=None, scale_factors=None, **scales):
+        rest = list(rest)
+        if corners and align_corners is None and rest:
+            align_corners = rest.pop(0)
+        if rest and isinstance(rest[0], (list, tuple)):
+            scale_factors = rest[0]
+        options = {"align_corners": bool(align_corners)} if corners else {}
+        size = None if output_size is None else list(output_size)
+        return _F().interpolate(input, size, list(scale_factors) if size is None else None, mode, **options)
+
+    return run
+
+
+# Losses.
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _loss(name, place):
+    """A loss whose reduction is a number, at a place among its arguments."""
+
+    def run(*args, reduction=1, **kwargs):
+        args = list(args)
+        if len(args) > place:
+            reduction = args.pop(place)
+        reduction = _REDUCTIONS[reduction] if isinstance(reduction, int) else reduction
+        return _LOSSES[name](args, reduction, kwargs)
+
+    return run
+
+
+def _plain_loss(name, *further):
+    def run(args, reduction, kwargs):
+        return getattr(_F(), name)(args[0], args[1], reduction=reduction, **dict(zip(further, args[2:])), **kwargs)
+
+    return run
+
+
+def _class_loss(name):
+    further = ("weight", "ignore_index", "label_smoothing")
+
+    def run(args, reduction, kwargs):
+        options = {**dict(zip(further, args[2:])), **kwargs}
+        return getattr(_F(), name)(args[0], args[1], reduction=reduction, **options)
+
+    return run
+
+
+_LOSSES = {
+    "mse_loss": _plain_loss("mse_loss"), "l1_loss": _plain_loss("l1_loss"), "smooth_l1_loss": _plain_loss("smooth_l1_loss", "beta"),
+    "huber_loss": _plain_loss("huber_loss", "delta"), "soft_margin_loss": _plain_loss("soft_margin_loss"), "kl_div": _plain_loss("kl_div", "log_target"),
+    "binary_cross_entropy": _plain_loss("binary_cross_entropy", "weight"),
+    "binary_cross_entropy_with_logits": _plain_loss("binary_cross_entropy_with_logits", "weight", "pos_weight"),
+    "cross_entropy_loss": _class_loss("cross_entropy"), "nll_loss": _class_loss("nll_loss"), "nll_loss_nd": _class_loss("nll_loss"), "nll_loss2d": _class_loss("nll_loss"),
+}
+_PLACES = {"binary_cross_entropy": 3, "binary_cross_entropy_with_logits": 4, "cross_entropy_loss": 3, "nll_loss": 3, "nll_loss_nd": 3, "nll_loss2d": 3}
+
+
+def nll_loss_forward(input, target, weight, reduction, ignore_index):
+    """The loss, and the sum of the weights it was divided by."""
+    kept = target != ignore_index
+    counted = _torch.where(kept, target, _torch.zeros_like(target))
+    each = _torch.ones_like(counted, dtype=input.dtype) if weight is None else weight[counted]
+    loss = _F().nll_loss(input, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction])
+    return loss, (each * kept.to(each.dtype)).sum() if reduction else input.new_zeros(())
+
+
+# Attention.
+
+
+def _scores(query, key, attn_mask, is_causal, scale):
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ key.mT * scale
+    if is_causal:
+        scores = scores.masked_fill(_torch.ones(scores.shape[-2:], dtype=_C.bool, device=scores.device).triu(1), float("-inf"))
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype == _C.bool else scores + attn_mask
+    return scores
+
+
+def attention_math(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, dropout_mask=None, *, scale=None, enable_gqa=False):
+    """Attention and its weights."""
+    made = _nn.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return made, _torch.softmax(_scores(query, key, attn_mask, is_causal, scale), -1)
+
+
+def attention_flash_cpu(query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
+    """Attention and the logarithm of the sum of its exponentials."""
+    made = _nn.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    return made, _torch.logsumexp(_scores(query, key, attn_mask, is_causal, scale), -1)
+
+
+# Derivatives.
+
+
+def _derived(forward, *places):
+    """A derivative: ``op(grad, …)`` as the gradient of ``forward(inputs)`` by its first argument."""
+
+    def run(grad, *args, **kwargs):
+        from .autograd import grad as differentiate
+        from .autograd.grad_mode import enable_grad
+
+        with enable_grad():
+            input = args[0].detach().requires_grad_()
+            made = forward(input, *args[1:], **kwargs)
+            return differentiate(made, input, grad)[0]
+
+    return run
+
+
+def _zeros_except(place):
+    """The gradient of a view: zeros, with the gradient where the view was."""
+
+    def run(grad, input_sizes, *args):
+        made = _torch.zeros(list(input_sizes), dtype=grad.dtype, device=grad.device)
+        place(made, *args).copy_(grad)
+        return made
+
+    return run
+
+
+def softmax_backward(grad, output, dim, input_dtype=None):
+    made = output * (grad - (grad * output).sum(dim, keepdim=True))
+    return made if input_dtype is None else made.to(input_dtype)
+
+
+def log_softmax_backward(grad, output, dim, input_dtype=None):
+    made = grad - output.exp() * grad.sum(dim, keepdim=True)
+    return made if input_dtype is None else made.to(input_dtype)
+
+
+def _masked_gradients(forward, inputs, grad, wanted):
+    """Gradients by the inputs that a mask asks for; None for others."""
+    from .autograd import grad as differentiate
+    from .autograd.grad_mode import enable_grad
+
+    with enable_grad():
+        leaves = [None if t is None else t.detach().requires_grad_() for t in inputs]
+        made = forward(*leaves)
+        asked = [leaf for leaf, w in zip(leaves, wanted) if w and leaf is not None]
+        found = iter(differentiate(made, asked, grad, allow_unused=True) if asked else ())
+        return tuple(next(found) if w and leaf is not None else None for leaf, w in zip(leaves, wanted))
+
+
+def convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask):
+    bias = None if bias_sizes is None or not output_mask[2] else weight.new_zeros(list(bias_sizes))
+    if output_mask[2] and bias is None:
+        bias = weight.new_zeros(grad.shape[1])
+    run = lambda x, w, b: convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)  # noqa: E731
+    return _masked_gradients(run, (input, weight, bias), grad, output_mask)
+
+
+def layer_norm_backward(grad, input, normalized_shape, mean, rstd, weight, bias, output_mask):
+    # The statistics say how large eps was: rstd is one by the root of the variance and eps.
+    eps = float((rstd.detach().double() ** -2 - input.detach().double().var(tuple(range(-len(normalized_shape), 0)), correction=0, keepdim=True)).clamp(min=0).mean())
+    run = lambda x, w, b: _F().layer_norm(x, normalized_shape, w, b, eps)  # noqa: E731
+    return _masked_gradients(run, (input, weight, bias), grad, output_mask)
+
+
+def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq):
+    made = grad.new_zeros((num_weights, grad.shape[-1]))
+    rows, values = indices.reshape(-1), grad.reshape(-1, grad.shape[-1])
+    if scale_grad_by_freq:
+        counts = _torch.bincount(rows, minlength=num_weights)
+        values = values / counts[rows].unsqueeze(1).to(values.dtype)
+    if padding_idx >= 0:
+        values = values.masked_fill((rows == padding_idx).unsqueeze(1), 0)
+    return made.index_add(0, rows, values)
+
+
+def pool_indices_backward(grad, input, kernel_size, stride, padding, dilation, ceil_mode, indices):
+    lead, flat = input.shape[:-2], input.shape[-2] * input.shape[-1]
+    made = grad.new_zeros((*lead, flat))
+    return made.scatter_add(-1, indices.flatten(-2), grad.flatten(-2)).reshape(input.shape)
+
+
+def sigmoid_backward(grad, output):
+    return grad * (1 - output) * output
+
+
+def tanh_backward(grad, output):
+    return grad * (1 - output * output)
+
+
+def threshold_backward(grad, input, threshold):
+    return _torch.where(input <= threshold, _torch.zeros_like(grad), grad)
+
+
+def _activation(name):
+    return lambda input, *args, **kwargs: getattr(_F(), name)(input, *args, **kwargs)
+
+
+def log_sigmoid_forward(input):
+    """The values, and an empty buffer that PyTorch's CPU kernel keeps."""
+    return _F().logsigmoid(input), input.new_empty(0)
+
+
+# Fourier transforms by kind; a number says the scaling: 0 none, 1 by the root, 2 by the count.
+
+
+def _scaled(made, count, normalization):
+    return made if normalization == 0 else made / (count ** 0.5 if normalization == 1 else count)
+
+
+def _count(input, dims):
+    count = 1
+    for d in dims:
+        count *= input.shape[d]
+    return count
+
+
+def fft_c2c(input, dim, normalization, forward):
+    from . import fft
+
+    dim = list(dim)
+    made = fft.fftn(input, dim=dim, norm="backward") if forward else fft.ifftn(input, dim=dim, norm="forward")
+    return _scaled(made, _count(input, dim), normalization)
+
+
+def fft_r2c(input, dim, normalization, onesided):
+    from . import fft
+
+    dim = list(dim)
+    made = fft.rfftn(input, dim=dim, norm="backward") if onesided else fft.fftn(input, dim=dim, norm="backward")
+    return _scaled(made, _count(input, dim), normalization)
+
+
+def fft_c2r(input, dim, normalization, last_dim_size):
+    from . import fft
+
+    dim = list(dim)
+    sizes = [input.shape[d] for d in dim[:-1]] + [last_dim_size]
+    made = fft.irfftn(input, s=sizes, dim=dim, norm="forward")
+    count = 1
+    for n in sizes:
+        count *= n
+    return _scaled(made, count, normalization)
+
+
+def _native(name):
+    def run(*args, **kwargs):
+        from . import _native
+
+        return getattr(_native, name)(*args, **kwargs)
+
+    return run
+
+
+def native_dropout(input, p, train=None):
+    return _torch.native_dropout(input, p, train) if hasattr(_torch, "native_dropout") else _dropout(input, p, train)
+
+
+def _dropout(input, p, train):
+    if train is False or p == 0:
+        return input.clone(), _torch.ones_like(input, dtype=_C.bool)
+    kept = _torch.rand_like(input) >= p
+    return input * kept.to(input.dtype) / (1 - p), kept
+
+
+_COPIES = "expand permute squeeze t transpose unsqueeze view unfold diagonal split split_with_sizes unbind detach select view_as_real view_as_complex".split()
+
+#: The ops of ``aten``, by name.
+ATEN = {
+    "slice": slice_, "index": index, "_unsafe_index": index, "index_put": index_put, "_unsafe_index_put": index_put, "index_put_": index_put_,
+    "_index_put_impl_": index_put_, "_to_copy": to_copy, "_unsafe_view": lambda input, size: input.reshape(size), "alias": lambda input: input[...],
+    "_reshape_alias": _as_strided, "lift": lambda input: input, "lift_fresh": lambda input: input, "lift_fresh_copy": lambda input: input.clone(),
+    "_reshape_copy": lambda input, size: input.reshape(size).clone(),
+    **{f"{name}_copy": copied(_method(name)) for name in _COPIES}, "slice_copy": copied(slice_), "alias_copy": lambda input: input.clone(), "as_strided_copy": copied(_as_strided),
+    "as_strided": _as_strided, "copy": copy, "scalar_tensor": scalar_tensor, "_local_scalar_dense": lambda input: input.item(), "item": lambda input: input.item(),
+    "sym_size": _size, "size": _size, "sym_stride": _stride, "stride": _stride, "sym_numel": lambda input: input.numel(),
+    "sym_storage_offset": lambda input: input.storage_offset(), "_has_same_storage_numel": lambda a, b: a.untyped_storage().nbytes() == b.untyped_storage().nbytes(),
+    "_assert_async": lambda input, message="": _torch._assert_async(input, message) if hasattr(_torch, "_assert_async") else _assert(input, message),
+    "embedding": embedding, "_softmax": softmax_of("softmax"), "_log_softmax": softmax_of("log_softmax"), "convolution": convolution,
+    "convolution_overrideable": convolution, "max_pool1d_with_indices": _pool_with_indices(1), "max_pool2d_with_indices": _pool_with_indices(2),
+    "max_pool3d_with_indices": _pool_with_indices(3), "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2), "avg_pool3d": _average_pool(3),
+    "_adaptive_avg_pool2d": _activation("adaptive_avg_pool2d"), "_adaptive_avg_pool3d": _activation("adaptive_avg_pool3d"),
+    "native_batch_norm": _batch_norm, "_native_batch_norm_legit": _batch_norm_legit, "_native_batch_norm_legit_no_training": _no_training,
+    "native_layer_norm": _native("native_layer_norm"), "native_group_norm": _native("native_group_norm"), "native_dropout": native_dropout,
+    "native_dropout_backward": _native("native_dropout_backward"), "grid_sampler_2d": _native("grid_sampler_2d"), "grid_sampler_3d": _native("grid_sampler_3d"),
+    "grid_sampler": _native("grid_sampler"), "constant_pad_nd": constant_pad_nd, **{f"reflection_pad{n}d": _pad("reflect") for n in (1, 2, 3)},
+    **{f"replication_pad{n}d": _pad("replicate") for n in (1, 2, 3)},
+    "upsample_nearest1d": _upsample("nearest"), "upsample_nearest2d": _upsample("nearest"), "upsample_nearest3d": _upsample("nearest"),
+    "_upsample_nearest_exact1d": _upsample("nearest-exact"), "_upsample_nearest_exact2d": _upsample("nearest-exact"), "_upsample_nearest_exact3d": _upsample("nearest-exact"),
+    "upsample_linear1d": _upsample("linear"), "upsample_bilinear2d": _upsample("bilinear"), "upsample_bicubic2d": _upsample("bicubic"), "upsample_trilinear3d": _upsample("trilinear"),
+    **{name: _loss(name, _PLACES.get(name, 2)) for name in _LOSSES}, "nll_loss_forward": nll_loss_forward, "nll_loss2d_forward": nll_loss_forward,
+    "_scaled_dot_product_attention_math": attention_math, "_scaled_dot_product_flash_attention_for_cpu": attention_flash_cpu,
+    "sigmoid_backward": sigmoid_backward, "tanh_backward": tanh_backward, "threshold_backward": threshold_backward, "_softmax_backward_data": softmax_backward,
+    "_log_softmax_backward_data": log_softmax_backward, "gelu_backward": _derived(_activation("gelu")), "silu_backward": _derived(_activation("silu")),
+    "mish_backward": _derived(_activation("mish")), "hardswish_backward": _derived(_activation("hardswish")), "hardsigmoid_backward": _derived(_activation("hardsigmoid")),
+    "hardtanh_backward": _derived(_activation("hardtanh")), "softplus_backward": _derived(_activation("softplus")), "hardshrink_backward": _derived(_activation("hardshrink")),
+    "softshrink_backward": _derived(_activation("softshrink")), "leaky_relu_backward": lambda grad, input, slope, is_result: _torch.where(input > 0, grad, grad * slope),
+    "log_sigmoid_forward": log_sigmoid_forward, "log_sigmoid_backward": lambda grad, input, buffer: _derived(_activation("logsigmoid"))(grad, input),
+    "mse_loss_backward": lambda grad, input, target, reduction: _derived(lambda x: _F().mse_loss(x, target, reduction=_REDUCTIONS[reduction]))(grad, input),
+    "l1_loss_backward": lambda grad, input, target, reduction: _derived(lambda x: _F().l1_loss(x, target, reduction=_REDUCTIONS[reduction]))(grad, input),
+    "nll_loss_backward": lambda grad, input, target, weight, reduction, ignore_index, total: _derived(
+        lambda x: _F().nll_loss(x, target, weight, reduction=_REDUCTIONS[reduction], ignore_index=ignore_index))(grad, input),
+    "avg_pool2d_backward": _derived(_average_pool(2)), "_adaptive_avg_pool2d_backward": lambda grad, input: _derived(lambda x: _F().adaptive_avg_pool2d(x, grad.shape[-2:]))(grad, input),
+    "max_pool2d_with_indices_backward": pool_indices_backward, "convolution_backward": convolution_backward, "native_layer_norm_backward": layer_norm_backward,
+    "embedding_dense_backward": embedding_dense_backward, "select_backward": _zeros_except(lambda t, dim, at: t.select(dim, at)),
+    "slice_backward": _zeros_except(lambda t, dim, start, end, step: slice_(t, dim, start, end, step)),
+    "diagonal_backward": _zeros_except(lambda t, offset, dim1, dim2: t.diagonal(offset, dim1, dim2)),
+    "_fft_c2c": fft_c2c, "_fft_r2c": fft_r2c, "_fft_c2r": fft_c2r, "_conj": lambda input: input.conj(), "_neg_view": lambda input: -input,
+    "linear": lambda input, weight, bias=None: _nn.linear(input, weight, bias), "is_nonzero": bool, "_shape_as_tensor": lambda input: _C.tensor(list(input.shape)),
+    "_is_all_true": lambda input: input.all(), "_is_any_true": lambda input: input.any(), "__and__": lambda a, b: a & b, "__or__": lambda a, b: a | b, "__xor__": lambda a, b: a ^ b,
+    "__lshift__": lambda a, b: a << b, "__rshift__": lambda a, b: a >> b, "bernoulli": lambda input, p=None, *, generator=None: _bernoulli(input, p, generator),
+    "uniform": lambda input, low=0.0, high=1.0, *, generator=None: input.clone().uniform_(low, high, generator=generator),
+    "silu": _activation("silu"), "mish": _activation("mish"), "elu": lambda input, alpha=1, scale=1, input_scale=1: _elu(input, alpha, scale, input_scale),
+    "hardtanh": _activation("hardtanh"), "hardswish": _activation("hardswish"), "hardsigmoid": _activation("hardsigmoid"), "leaky_relu": _activation("leaky_relu"),
+    "log_sigmoid": _activation("logsigmoid"), "scaled_dot_product_attention": _activation("scaled_dot_product_attention"),
+}
+
+
+def _assert(input, message):
+    if not input.all().item():
+        raise RuntimeError(message or "Expected Tensor with all elements True")
+
+
+def _bernoulli(input, p, generator):
+    return _torch.bernoulli(input, generator=generator) if p is None else input.clone().bernoulli_(p, generator=generator)
+
+
+def _elu(input, alpha, scale, input_scale):
+    made = _torch.where(input > 0, input, alpha * _torch.expm1(input * input_scale))
+    return made if scale == 1 else made * scale
+
+
+#: Names that ``aten`` puts a package's name in front of.
+_PREFIXES = {"linalg_": "linalg", "special_": "special", "fft_": "fft"}
+
+
+def find(name):
+    """The function of this package that an op of ``aten`` is; None if there is none."""
+    if name in ATEN:
+        return ATEN[name]
+    for space in (_C._torch, _C._nn, _C._linalg, _C._special):
+        if hasattr(space, name):
+            return getattr(space, name)
+    found = getattr(Tensor, name, None)
+    if callable(found):
+        return found
+    import importlib
+
+    package = __name__.rpartition(".")[0]
+    for prefix, module in _PREFIXES.items():
+        if name.startswith(prefix):
+            found = _public(importlib.import_module(f"{package}.{module}"), name[len(prefix):])
+            if found is not None:
+                return found
+    if name.startswith("_"):
+        return None
+    for module in (package, f"{package}.nn.functional"):
+        found = _public(importlib.import_module(module), name)
+        if found is not None:
+            return found
+    return None
+
+
+def _public(module, name):
+    """A function of a module; None for names that are absent and for other objects."""
+    found = None if name.startswith("_") else getattr(module, name, None)
+    return found if callable(found) and not isinstance(found, type) and not getattr(found, "_absent", False) else None

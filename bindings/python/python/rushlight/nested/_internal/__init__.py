@@ -1,0 +1,1 @@
+"""Private modules of PyTorch's nested tensors that libraries import."""
