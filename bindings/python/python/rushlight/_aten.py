@@ -16,6 +16,12 @@ def _F():
     return functional
 
 
+def _package():
+    import sys
+
+    return sys.modules[__name__.rpartition(".")[0]]
+
+
 # Views, copies and indices.
 
 
@@ -295,6 +301,13 @@ def layer_norm_backward(grad, input, normalized_shape, mean, rstd, weight, bias,
     return _masked_gradients(run, (input, weight, bias), grad, output_mask)
 
 
+def group_norm_backward(grad, input, mean, rstd, weight, N, C, HxW, group, output_mask):
+    eps = float((rstd.detach().double() ** -2 - input.detach().double().reshape(N, group, -1).var(-1, correction=0)).clamp(min=0).mean())
+    bias = input.new_zeros(C)
+    weight = input.new_ones(C) if weight is None and output_mask[1] else weight
+    return _masked_gradients(lambda x, w, b: _F().group_norm(x, group, w, b, eps), (input, weight, bias), grad, output_mask)
+
+
 def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq):
     made = grad.new_zeros((num_weights, grad.shape[-1]))
     rows, values = indices.reshape(-1), grad.reshape(-1, grad.shape[-1])
@@ -395,6 +408,133 @@ def _dropout(input, p, train):
     return input * kept.to(input.dtype) / (1 - p), kept
 
 
+def _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    """Attention, the logarithm of its sums, and the seed and offset of dropout."""
+    made, sums = attention_flash_cpu(query, key, value, dropout_p, is_causal, attn_mask=attn_bias, scale=scale)
+    return made, sums if compute_log_sumexp else sums[..., :0], _C.tensor(0), _C.tensor(0)
+
+
+def _convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *settings):
+    return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+def _plain_convolution(input, weight, kernel_size, bias=None, stride=1, padding=0, dilation=1):
+    return getattr(_nn, f"conv{weight.dim() - 2}d")(input, weight, bias, stride, padding, dilation)
+
+
+def _embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1):
+    """The bags, and what PyTorch's derivative reads: the bag of each index, and the size of each bag."""
+    made = _F().embedding_bag(
+        indices, weight, offsets, mode=("sum", "mean", "max")[mode], per_sample_weights=per_sample_weights, include_last_offset=include_last_offset,
+        padding_idx=None if padding_idx < 0 else padding_idx,
+    )
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags = _torch.searchsorted(starts, _torch.arange(indices.shape[0], device=indices.device), right=True) - 1
+    sizes = _torch.bincount(bags, minlength=starts.shape[0])
+    return made, bags, sizes, _torch.zeros_like(sizes)
+
+
+def _masked_softmax(input, mask, dim=None, mask_type=None):
+    """Weights of the elements whose mask is False; rows without any give zeros."""
+    made = _torch.softmax(input.masked_fill(mask, float("-inf")), input.dim() - 1 if dim is None else dim)
+    return made.masked_fill(mask, 0.0)
+
+
+def _safe_softmax(input, dim, dtype=None):
+    """A softmax that gives zeros for rows of minus infinity."""
+    made = _nn.softmax(input, dim, dtype=dtype)
+    return made.masked_fill((input == float("-inf")).all(dim, keepdim=True), 0.0)
+
+
+def _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    for dims, operand in ((expand1, 0), (expand2, 1), (expand3, 2)):
+        for d in dims:
+            i1, i2, i3 = (t.unsqueeze(d) if k == operand else t for k, t in enumerate((i1, i2, i3)))
+    return (i1 * i2 * i3).sum(list(sumdim))
+
+
+def _unfolded(input, kernel_size, dilation, padding, stride):
+    return _F().unfold(input, kernel_size, dilation, padding, stride)
+
+
+def _folded(input, output_size, kernel_size, dilation, padding, stride):
+    return _F().fold(input, output_size, kernel_size, dilation, padding, stride)
+
+
+def _weight_norm(v, g, dim=0):
+    return v * (g / _norm_except(v, 2, dim))
+
+
+def _norm_except(v, pow=2, dim=0):
+    return _linalg.vector_norm(v, pow, [d for d in range(v.dim()) if d != dim % v.dim()], True)
+
+
+def _unique2(input, sorted=True, return_inverse=False, return_counts=False):
+    values, inverse, counts = _torch.unique(input, return_inverse=True, return_counts=True)
+    empty = input.new_empty(0, dtype=_C.int64)
+    return values, inverse if return_inverse or return_counts else empty, counts if return_counts else empty
+
+
+def _unique_dim(input, dim, sorted=True, return_inverse=False, return_counts=False):
+    return _torch.unique(input, return_inverse=True, return_counts=True, dim=dim)
+
+
+def _linalg_of(name, **options):
+    def run(*args, **kwargs):
+        from . import linalg
+
+        return getattr(linalg, name)(*args, **options, **kwargs)
+
+    return run
+
+
+def _with_factors(name):
+    """A determinant, with the factors and pivots that its derivative reads."""
+
+    def run(A):
+        from . import linalg
+
+        made = getattr(linalg, name)(A)
+        LU, pivots = linalg.lu_factor(A.detach())
+        return (*(made if isinstance(made, tuple) else (made,)), LU, pivots)
+
+    return run
+
+
+def _packed(input, lengths, batch_first):
+    made = _package().nn.utils.rnn.pack_padded_sequence(input, lengths, batch_first)
+    return made.data, made.batch_sizes
+
+
+_FURTHER = {
+    "_scaled_dot_product_efficient_attention": _efficient, "_convolution": _convolution, "thnn_conv2d": _plain_convolution, "slow_conv3d": _plain_convolution,
+    "slow_conv_dilated2d": _plain_convolution, "slow_conv_dilated3d": _plain_convolution, "_embedding_bag": _embedding_bag,
+    "_embedding_bag_forward_only": _embedding_bag, "_masked_softmax": _masked_softmax, "_safe_softmax": _safe_softmax, "_trilinear": _trilinear, "im2col": _unfolded,
+    "col2im": _folded, "_weight_norm": _weight_norm, "norm_except_dim": _norm_except, "_unique2": _unique2, "unique_dim": _unique_dim,
+    "_unique": lambda input, sorted=True, return_inverse=False: _unique2(input, sorted, return_inverse)[:2], "_masked_scale": lambda input, mask, scale: input * mask * scale,
+    "_linalg_det": _with_factors("det"), "_linalg_slogdet": _with_factors("slogdet"), "_linalg_eigh": lambda A, UPLO="L", compute_v=True: _linalg_of("eigh")(A, UPLO),
+    "_linalg_svd": lambda A, full_matrices=False, compute_uv=True, *, driver=None: _linalg_of("svd")(A, full_matrices), "_linalg_eigvals": _linalg_of("eigvals"),
+    "_linalg_solve_ex": _linalg_of("solve_ex"), "_cholesky_solve_helper": lambda input, A, upper: _torch.cholesky_solve(input, A, upper), "_pack_padded_sequence": _packed,
+    **{f"_cast_{name}": (lambda dtype: lambda input, non_blocking=False: input.to(dtype))(dtype) for name, dtype in (
+        ("Byte", _C.uint8), ("Char", _C.int8), ("Double", _C.float64), ("Float", _C.float32), ("Half", _C.float16), ("Int", _C.int32), ("Long", _C.int64), ("Short", _C.int16))},
+    "_aminmax": lambda input, dim=None, keepdim=False: tuple(_torch.aminmax(input, dim=dim, keepdim=keepdim)), "_conj_physical": lambda input: input.conj().clone(),
+    "_conj_copy": lambda input: input.conj().clone(), "_neg_view_copy": lambda input: -input, "_stack": lambda tensors, dim=0: _torch.stack(tensors, dim),
+    "_cdist_forward": lambda x1, x2, p, compute_mode=None: _torch.cdist(x1, x2, p), "_euclidean_dist": lambda x1, x2: _torch.cdist(x1, x2),
+    "_pdist_forward": lambda input, p=2: _F().pdist(input, p), "_int_mm": lambda a, b: a.to(_C.int32) @ b.to(_C.int32), "_prelu_kernel": lambda input, weight: _torch.where(input > 0, input, weight * input),
+    "_logcumsumexp": lambda input, dim: _torch.logcumsumexp(input, dim), "_add_relu": lambda a, b, *, alpha=1: (a + b * alpha).relu(), "numpy_T": lambda input: input.T,
+    "_addmm_activation": lambda input, a, b, *, beta=1, alpha=1, use_gelu=False: (lambda y: _nn.gelu(y, approximate="tanh") if use_gelu else y.relu())(_torch.addmm(input, a, b, beta=beta, alpha=alpha)),
+    "mT": lambda input: input.mT, "mH": lambda input: input.mH, "matrix_H": lambda input: input.mH, "_pin_memory": lambda input, device=None: input.pin_memory(),
+    "frobenius_norm": lambda input, dim=None, keepdim=False: _linalg.vector_norm(input, 2, dim or None, keepdim), "_weight_norm_interface": lambda v, g, dim=0: (_weight_norm(v, g, dim), _norm_except(v, 2, dim)),
+    "nuclear_norm": lambda input, dim=(-2, -1), keepdim=False: _linalg.matrix_norm(input, "nuc", dim or (-2, -1), keepdim),
+    "affine_grid_generator": lambda theta, size, align_corners: _F().affine_grid(theta, list(size), align_corners), "sym_is_contiguous": lambda input, memory_format=None: input.is_contiguous(),
+    "pad_sequence": lambda sequences, batch_first=False, padding_value=0.0, padding_side="right": _package().nn.utils.rnn.pad_sequence(
+        list(sequences), batch_first, padding_value, padding_side), "_list_to_tensor": lambda values: _C.tensor(values), "_tensor_to_list": lambda input: input.tolist(),
+    "_to_dense": lambda input, dtype=None, masked_grad=None: input.to_dense(dtype),
+    "retains_grad": lambda input: input.retains_grad, "is_leaf": lambda input: input.is_leaf, "data": lambda input: input.detach(), "_version": lambda input: input._version,
+    "segment_reduce": lambda data, reduce, **kwargs: _package().segment_reduce(data, reduce, **kwargs),
+}
+
+
 _COPIES = "expand permute squeeze t transpose unsqueeze view unfold diagonal split split_with_sizes unbind detach select view_as_real view_as_complex".split()
 
 #: The ops of ``aten``, by name.
@@ -434,6 +574,7 @@ ATEN = {
         lambda x: _F().nll_loss(x, target, weight, reduction=_REDUCTIONS[reduction], ignore_index=ignore_index))(grad, input),
     "avg_pool2d_backward": _derived(_average_pool(2)), "_adaptive_avg_pool2d_backward": lambda grad, input: _derived(lambda x: _F().adaptive_avg_pool2d(x, grad.shape[-2:]))(grad, input),
     "max_pool2d_with_indices_backward": pool_indices_backward, "convolution_backward": convolution_backward, "native_layer_norm_backward": layer_norm_backward,
+    "native_group_norm_backward": group_norm_backward,
     "embedding_dense_backward": embedding_dense_backward, "select_backward": _zeros_except(lambda t, dim, at: t.select(dim, at)),
     "slice_backward": _zeros_except(lambda t, dim, start, end, step: slice_(t, dim, start, end, step)),
     "diagonal_backward": _zeros_except(lambda t, offset, dim1, dim2: t.diagonal(offset, dim1, dim2)),
@@ -444,7 +585,7 @@ ATEN = {
     "uniform": lambda input, low=0.0, high=1.0, *, generator=None: input.clone().uniform_(low, high, generator=generator),
     "silu": _activation("silu"), "mish": _activation("mish"), "elu": lambda input, alpha=1, scale=1, input_scale=1: _elu(input, alpha, scale, input_scale),
     "hardtanh": _activation("hardtanh"), "hardswish": _activation("hardswish"), "hardsigmoid": _activation("hardsigmoid"), "leaky_relu": _activation("leaky_relu"),
-    "log_sigmoid": _activation("logsigmoid"), "scaled_dot_product_attention": _activation("scaled_dot_product_attention"),
+    "log_sigmoid": _activation("logsigmoid"), "scaled_dot_product_attention": _activation("scaled_dot_product_attention"), **_FURTHER,
 }
 
 
@@ -486,6 +627,12 @@ def find(name):
                 return found
     if name.startswith("_"):
         return None
+    changed = getattr(Tensor, name + "_", None)
+    if callable(changed):
+        # The op that gives a tensor of its own where Tensor has only the change in place.
+        return lambda input, *args, **kwargs: changed(input.clone(), *args, **kwargs)
+    if name.endswith("_") and find(name[:-1]) is not None:
+        return lambda input, *args, **kwargs: input.copy_(find(name[:-1])(input, *args, **kwargs))
     for module in (package, f"{package}.nn.functional"):
         found = _public(importlib.import_module(module), name)
         if found is not None:

@@ -1,5 +1,7 @@
 """``torch.stft`` and ``torch.istft``: transforms of the windows of a signal."""
 
+import warnings
+
 from . import _C
 
 _torch, _nn, _fft = _C._torch, _C._nn, _C._fft
@@ -8,6 +10,12 @@ _torch, _nn, _fft = _C._torch, _C._nn, _C._fft
 def _window(call, window, win_length, n_fft, dtype, device):
     """The window, or ones, in the middle of ``n_fft`` numbers."""
     if window is None:
+        warnings.warn(
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. Other windows such as torch.hann_window or "
+            "torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning and use a rectangular window, explicitly set "
+            f"`window=torch.ones(n_fft, device=<device>)` in {call}.",
+            UserWarning, stacklevel=4,
+        )
         window = _torch.ones(win_length, dtype=dtype, device=device)
     elif window.dim() != 1 or window.numel() != win_length:
         raise RuntimeError(f"{call}: expected a 1D window tensor of size equal to win_length={win_length}, but got window with size {list(window.shape)}")
@@ -102,6 +110,10 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
         raise RuntimeError("istft: window overlap add min: 1: the window has places where all overlapping windows are zero; use a larger window or a smaller hop_length")
     signal = signal / envelope
     if length is not None and signal.shape[1] < length:
+        warnings.warn(
+            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please check your center and hop_length settings.",
+            UserWarning, stacklevel=2,
+        )
         signal = _nn.pad(signal, (0, length - signal.shape[1]))
     return signal.squeeze(0) if input.dim() == 2 else signal
 

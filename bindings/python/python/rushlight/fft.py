@@ -1,5 +1,7 @@
 """``torch.fft``."""
 
+import warnings
+
 from . import _C
 
 _torch = _C._torch
@@ -11,6 +13,8 @@ __all__ = [name for name in vars(_C._fft) if not name.startswith("__")] + ["fftf
 def _frequencies(numbers, n, d, out, dtype, device, requires_grad):
     made = numbers.to(dtype=dtype or _C.get_default_dtype(), device=device).mul_(1.0 / (n * d))
     if out is not None:
+        if out.shape != made.shape:
+            warnings.warn("The out tensor will be resized: its shape is not that of the result", UserWarning, stacklevel=3)
         return out.resize_(made.shape).copy_(made)
     return made.requires_grad_(requires_grad)
 

@@ -187,7 +187,7 @@ class check_sparse_tensor_invariants:
         return None
 
     def __call__(self, function):
-        """Decorates a function."""
+        """As a decorator: the function as it is."""
         return function
 
     @staticmethod

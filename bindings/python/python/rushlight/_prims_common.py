@@ -1,0 +1,88 @@
+"""``torch._prims_common``: questions about dtypes and dimensions. Public libraries and PyTorch's own tests use them although the name is private."""
+
+from . import _C
+from ._functions import broadcast_shapes  # noqa: F401
+
+_COMPLEX = {_C.float16: _C.complex32, _C.bfloat16: _C.complex64, _C.float32: _C.complex64, _C.float64: _C.complex128}
+_REAL = {_C.complex32: _C.float16, _C.complex64: _C.float32, _C.complex128: _C.float64}
+_INTEGERS = (_C.uint8, _C.int8, _C.int16, _C.int32, _C.int64)
+
+
+def corresponding_complex_dtype(dtype):
+    """The complex dtype of pairs of a real one."""
+    return _COMPLEX[dtype]
+
+
+def corresponding_real_dtype(dtype):
+    """The dtype of the parts of a complex one."""
+    return _REAL[dtype]
+
+
+def is_boolean_dtype(dtype):
+    """Whether a dtype has truth values."""
+    return dtype is _C.bool
+
+
+def is_integer_dtype(dtype):
+    """Whether a dtype has integers."""
+    return dtype in _INTEGERS
+
+
+def is_float_dtype(dtype):
+    """Whether a dtype has real numbers."""
+    return dtype.is_floating_point
+
+
+def is_complex_dtype(dtype):
+    """Whether a dtype has complex numbers."""
+    return dtype.is_complex
+
+
+def is_low_precision_dtype(dtype):
+    """Whether a dtype has 16-bit floats."""
+    return dtype in (_C.float16, _C.bfloat16, _C.complex32)
+
+
+def dtype_to_type(dtype):
+    """Python's type of a dtype's numbers."""
+    if dtype is _C.bool:
+        return bool
+    return complex if dtype.is_complex else float if dtype.is_floating_point else int
+
+
+def canonicalize_dim(rank, idx, wrap_scalar=True):
+    """A dimension counted from the front."""
+    if rank == 0 and wrap_scalar:
+        rank = 1
+    if not -rank <= idx < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {idx})")
+    return idx % rank
+
+
+def canonicalize_dims(rank, indices, wrap_scalar=True):
+    """Dimensions counted from the front."""
+    if isinstance(indices, int):
+        return canonicalize_dim(rank, indices, wrap_scalar)
+    return tuple(canonicalize_dim(rank, i, wrap_scalar) for i in indices)
+
+
+def is_expandable_to(shape, desired):
+    """Whether a shape broadcasts to another."""
+    return len(shape) <= len(desired) and all(a in (b, 1) for a, b in zip(reversed(shape), reversed(desired)))
+
+
+def make_contiguous_strides_for(shape, row_major=True):
+    """The strides of a contiguous tensor."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.insert(0, step)
+        step *= max(n, 1)
+    if not row_major and len(shape) > 1:
+        strides[-1], strides[-2] = max(shape[-2], 1), 1
+    return tuple(strides)
+
+
+def __getattr__(name):
+    from ._functions import _missing
+
+    return _missing(__name__, name)
