@@ -4,16 +4,17 @@
 
 with a Python that has torch, numpy, pytest, hypothesis, ndindex and array_api_compat; the extension built. TESTS is a checkout or a git directory of
 github.com/data-apis/array-api-tests, STANDARD one of github.com/data-apis/array-api, which the tests read signatures from; nothing of them is part of this
-project. Prints how many tests pass on each, lists what passes on PyTorch only, and fails if Rushlight passes fewer.
+project. Prints how many tests pass on each, lists what passes on PyTorch only, and fails if Rushlight passes fewer. The file is also the pytest plugin of
+both runs: it writes an outcome per line, and keeps hypothesis from searching for smaller examples of failures.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 FRONT = HERE.parents[1] / "bindings" / "python" / "python"
@@ -32,29 +33,40 @@ def unpack(source, folder):
     return folder
 
 
+def pytest_configure(config):
+    """Of the plugin: failures are reported as they are found."""
+    from hypothesis import Phase, settings
+
+    settings.register_profile("found", settings.default, phases=(Phase.explicit, Phase.generate))
+    settings.load_profile("found")
+
+
+def pytest_runtest_logreport(report):
+    """Of the plugin: records what came of a test."""
+    if report.when == "call" or report.outcome != "passed":
+        message = "" if report.outcome != "failed" else str(getattr(report.longrepr, "reprcrash", None) or report.longrepr)
+        with open(os.environ["ARRAY_API_RECORDS"], "a", encoding="utf-8") as file:
+            file.write(json.dumps([report.nodeid, report.outcome, message[-600:]]) + "\n")
+
+
 def run(tests, work, options, ours):
-    """Outcomes by test."""
-    report = work / ("rushlight.xml" if ours else "torch.xml")
-    report.unlink(missing_ok=True)
+    """Outcomes and messages by test."""
+    records = work / ("rushlight.jsonl" if ours else "torch.jsonl")
+    records.unlink(missing_ok=True)
     front = ["-m", "rushlight", "--device", "cpu"] if ours else []
     command = [
-        sys.executable, *front, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:warnings", "--tb=line", f"--junitxml={report}", "--disable-deadline",
+        sys.executable, *front, "-m", "pytest", "-q", "-p", "array_api", "-p", "no:cacheprovider", "-p", "no:warnings", "--tb=short", "--disable-deadline",
         f"--max-examples={options.examples}", "--hypothesis-seed=0", "array_api_tests", *(["-k", options.only] if options.only else []),
     ]
     environment = {
-        **os.environ, "ARRAY_API_TESTS_MODULE": "array_api_compat.torch", "PYTHONPATH": str(FRONT), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1", "RUSHLIGHT_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+        **os.environ, "ARRAY_API_TESTS_MODULE": "array_api_compat.torch", "PYTHONPATH": os.pathsep.join([str(HERE), str(FRONT)]), "PYTHONDONTWRITEBYTECODE": "1",
+        "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "RUSHLIGHT_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "ARRAY_API_RECORDS": str(records),
     }
-    with open(report.with_suffix(".log"), "w") as log:
+    with open(records.with_suffix(".log"), "w") as log:
         subprocess.run(command, cwd=tests, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    if not report.exists():
-        raise SystemExit(f"no report: see {report.with_suffix('.log')}")
-    found = {}
-    for case in xml.etree.ElementTree.parse(report).iter("testcase"):
-        name = f"{case.get('classname')}::{case.get('name')}"
-        failure = case.find("failure") if case.find("failure") is not None else case.find("error")
-        found[name] = ("skipped", "") if case.find("skipped") is not None else ("passed", "") if failure is None else ("failed", failure.get("message") or "")
-    return found
+    if not records.exists():
+        raise SystemExit(f"no test ran: see {records.with_suffix('.log')}")
+    return {name: (outcome, message) for name, outcome, message in map(json.loads, records.read_text(encoding="utf-8").splitlines())}
 
 
 def main():
@@ -64,6 +76,7 @@ def main():
     parser.add_argument("--examples", type=int, default=20, help="examples of each test")
     parser.add_argument("--work", type=pathlib.Path, help="a folder for unpacked files and reports")
     parser.add_argument("--only", help="an expression of pytest's -k")
+    parser.add_argument("--ours", action="store_true", help="leaves PyTorch out and lists all failures")
     parser.add_argument("--verbose", action="store_true", help="prints the messages of failures")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -77,13 +90,16 @@ def main():
                 link.rmdir()
             link.unlink(missing_ok=True)
             link.symlink_to(standard)
-        theirs, ours = run(tests, work, options, False), run(tests, work, options, True)
+        theirs = {} if options.ours else run(tests, work, options, False)
+        ours = run(tests, work, options, True)
     counts = {}
     for name, found in (("PyTorch", theirs), ("Rushlight", ours)):
         passed = sum(outcome == "passed" for outcome, _ in found.values())
         ran = sum(outcome != "skipped" for outcome, _ in found.values())
         counts[name] = passed
         print(f"{name}: {passed} of {ran} tests pass ({passed / max(ran, 1):.1%}), {len(found) - ran} skipped")
+    if options.ours:
+        theirs = dict.fromkeys(ours, ("passed", ""))
     worse = sorted(name for name, (outcome, _) in theirs.items() if outcome == "passed" and ours.get(name, ("absent", ""))[0] != "passed")
     better = sum(outcome == "passed" and theirs.get(name, ("absent", ""))[0] != "passed" for name, (outcome, _) in ours.items())
     print(f"{len(worse)} pass on PyTorch only, {better} on Rushlight only")

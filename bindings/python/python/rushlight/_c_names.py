@@ -139,6 +139,24 @@ _C._functorch = types.SimpleNamespace(
     is_batchedtensor=_no, is_functorch_wrapped_tensor=_no, is_functionaltensor=_no, is_gradtrackingtensor=_no, is_legacy_batchedtensor=_no,
     maybe_get_bdim=lambda tensor: -1, maybe_get_level=lambda tensor: -1, maybe_current_level=lambda: None, get_unwrapped=lambda tensor: tensor,
 )
+
+
+class _Switch:
+    """A setting that PyTorch's own tests turn on and off. Rules of ``vmap`` cover its ops here, so there is nothing for it to change; it is only remembered."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def read(self):
+        return self.value
+
+    def write(self, value):
+        self.value = value
+
+
+_warnings, _fallback = _Switch(False), _Switch(True)
+_C._debug_only_are_vmap_fallback_warnings_enabled, _C._debug_only_display_vmap_fallback_warnings = _warnings.read, _warnings.write
+_C._functorch._is_vmap_fallback_enabled, _C._functorch._set_vmap_fallback_enabled = _fallback.read, _fallback.write
 #: Checked by libraries before they use remote procedure calls.
 _C._distributed_rpc = types.SimpleNamespace(_is_current_rpc_agent_set=_no)
 

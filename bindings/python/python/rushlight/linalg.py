@@ -101,12 +101,27 @@ def tensorsolve(A, B, dims=None):
     return _C._linalg.solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
-def __getattr__(name):
-    if name in ("eig", "eigvals"):
-        from . import _complex_linalg
+def eig(A, *, out=None):
+    """Eigenvalues and eigenvectors of square matrices; both are complex."""
+    from . import _complex_linalg
 
-        globals()[name] = found = getattr(_complex_linalg, name)
-        return found
+    made = _complex_linalg.eig(A)
+    if out is None:
+        return made
+    for target, value in zip(out, made):
+        target.resize_(value.shape).copy_(value)
+    return type(made)(tuple(out))
+
+
+def eigvals(A, *, out=None):
+    """Eigenvalues of square matrices, which are complex."""
+    from . import _complex_linalg
+
+    made = _complex_linalg.eigvals(A)
+    return made if out is None else out.resize_(made.shape).copy_(made)
+
+
+def __getattr__(name):
     from ._functions import _missing
 
     return _missing(__name__, name)

@@ -20,7 +20,8 @@ class _Settings(types.ModuleType):
         sys.modules[self.__name__] = self
 
     def __setattr__(self, name, value):
-        if _frozen and not name.startswith("__"):
+        # PyTorch freezes the settings of its libraries, but not those of products.
+        if _frozen and not name.startswith("__") and not self.__name__.endswith(".matmul"):
             raise RuntimeError(f"not allowed to set {self.__name__} flags after disable_global_flags; please use flags() context manager instead")
         super().__setattr__(name, value)
 

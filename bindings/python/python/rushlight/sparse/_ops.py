@@ -333,13 +333,20 @@ def _in_place(compute):
         if not isinstance(x, Sparse):
             # A dense tensor changed by a sparse one.
             return x.copy_(compute(x, *args, **kwargs))
-        made = compute(x, *args, **kwargs)
-        x._index, x._data, x._sizes = made._index, made._data, made._sizes
-        if isinstance(x, SparseCOO):
-            x._coalesced = made._coalesced
-        return x
+        return _become(x, compute(x, *args, **kwargs))
 
     return run
+
+
+def _become(x, made):
+    """Gives a sparse tensor the entries of a result."""
+    if not _C.can_cast(made.dtype, x.dtype):
+        named = {_C.float32: "Float", _C.float64: "Double", _C.complex64: "ComplexFloat", _C.complex128: "ComplexDouble", _C.int64: "Long", _C.int32: "Int", _C.int16: "Short", _C.int8: "Char", _C.uint8: "Byte", _C.bool: "Bool"}
+        raise RuntimeError(f"result type {named.get(made.dtype, made.dtype)} can't be cast to the desired output type {named.get(x.dtype, x.dtype)}")
+    x._index, x._data, x._sizes = made._index, made._data.to(x.dtype), made._sizes
+    if isinstance(x, SparseCOO):
+        x._coalesced = made._coalesced
+    return x
 
 
 def _copied(x, source, non_blocking=False):
@@ -381,9 +388,13 @@ def handle(func, args, kwargs):
         found = _unary(func, name)
         found = _in_place(found) if name.endswith("_") else found
     if found is not None:
-        if kwargs.pop("out", None) is not None:
-            raise NotImplementedError(f"{name}: out= is not supported for sparse tensors; use the result")
-        return found(*args, **kwargs)
+        out = kwargs.pop("out", None)
+        made = found(*args, **kwargs)
+        if out is None:
+            return made
+        if isinstance(out, Sparse) != isinstance(made, Sparse) or isinstance(made, Sparse) and type(out) is not type(made):
+            raise RuntimeError(f"{name}: the result has the layout {made.layout}, but out has {out.layout}")
+        return _become(out, made) if isinstance(made, Sparse) else out.resize_(made.shape).copy_(made)
     own = getattr(SparseCOO if isinstance(args[0] if args else None, SparseCOO) else SparseCompressed, name, None)
     if args and isinstance(args[0], Sparse) and own is not None and getattr(Tensor, name, None) is not own:
         return own(*args, **kwargs)

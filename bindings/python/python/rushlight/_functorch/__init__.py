@@ -1,9 +1,9 @@
 """``functorch``: what became ``torch.func``, and its older names."""
 
-from . import _C
-from ._functions import _missing
-from .func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap  # noqa: F401
-from .nn import Module
+from .. import _C
+from .._functions import _missing
+from ..func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap  # noqa: F401
+from ..nn import Module
 
 __all__ = [
     "FunctionalModule", "FunctionalModuleWithBuffers", "combine_state_for_ensemble", "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
