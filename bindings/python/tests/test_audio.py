@@ -99,3 +99,19 @@ def test_served_as_torchaudio():
     program = "import rushlight; rushlight.install(); import torchaudio, torchaudio.transforms as T, torch; print(T.MelSpectrogram()(torch.zeros(1, 800)).shape[1], torchaudio.__name__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["128", "torchaudio"]
+
+
+def test_stretching_in_double_precision_agrees_with_pytorch():
+    """Phases add up to hundreds of turns, so that single precision loses three digits, in PyTorch too; in double precision both agree."""
+    from rushlight.audio._spectral import _stretched
+
+    places = np.arange(1600) / 1600
+    left = np.sin(2 * np.pi * 50 * places) * 0.5 + 0.01 * np.sin(places * 3e4)
+    right = np.cos(2 * np.pi * 120 * places * places) * 0.3 + 0.01 * np.cos(places * 7e4)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = _stretched(torch.from_numpy(np.stack([left, right])), 2, 12, 512, None, None, None)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    expected = [0.31898423, 0.20217515, -0.20735668, 0.20688855, -0.01727612, -0.28402894, 0.02883912, -0.25875476, 0.29494031, -0.1625554]
+    np.testing.assert_allclose(found[:, [100, 500, 900, 1300, 1700]].reshape(-1).numpy(), expected, atol=1e-7)

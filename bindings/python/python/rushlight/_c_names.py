@@ -135,7 +135,26 @@ for _name, _value in _NAMES.items():
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
 #: Transforms of functions wrap no tensors here.
 _C._DisableTorchDispatch, _C._disabled_torch_dispatch_impl = _dispatch.disabled, _C.Tensor.__torch_dispatch__
-_C._functorch = types.SimpleNamespace(
+_C._functorch = types.ModuleType(f"{__package__}._C._functorch")
+sys.modules[_C._functorch.__name__] = _C._functorch
+
+
+def reshape_dim_into(src, dst, x):
+    """A dimension merged into another, in front of its elements."""
+    src, dst = src % x.dim(), dst % (x.dim() - 1)
+    shape = [n for d, n in enumerate(x.shape) if d != src]
+    shape[dst] *= x.shape[src]
+    return x.movedim(src, dst).reshape(shape)
+
+
+def reshape_dim_outof(src, size1, x):
+    """A dimension as two, of which the first has a size."""
+    src = src % x.dim()
+    return x.reshape(*x.shape[:src], size1, x.shape[src] // size1, *x.shape[src + 1:])
+
+
+vars(_C._functorch).update(
+    reshape_dim_into=reshape_dim_into, reshape_dim_outof=reshape_dim_outof,
     is_batchedtensor=_no, is_functorch_wrapped_tensor=_no, is_functionaltensor=_no, is_gradtrackingtensor=_no, is_legacy_batchedtensor=_no,
     maybe_get_bdim=lambda tensor: -1, maybe_get_level=lambda tensor: -1, maybe_current_level=lambda: None, get_unwrapped=lambda tensor: tensor,
 )
