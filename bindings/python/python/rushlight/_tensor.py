@@ -413,6 +413,10 @@ def __dlpack_device__(self):
 @_method
 def to_dense(self, dtype=None, *, masked_grad=None):
     """This tensor, which is dense."""
+    own = type(self).to_dense
+    if own is not Tensor.to_dense:
+        # ``Tensor.to_dense(x)`` of a sparse tensor.
+        return own(self, dtype, masked_grad=masked_grad)
     return self if dtype is None else self.to(dtype)
 
 
@@ -433,6 +437,10 @@ for _name in "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr 
 
 def _without_layout(name, layout):
     def call(self, *args):
+        own = getattr(type(self), name, None)
+        if own is not None and own is not call:
+            # ``Tensor.values(x)`` of a sparse tensor.
+            return own(self, *args)
         raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got Strided")
 
     call.__name__ = call.__qualname__ = name

@@ -6,6 +6,7 @@ Tensor = _C.Tensor
 
 # Relative and absolute tolerances by dtype, as in PyTorch.
 _TOLERANCES = {_C.float16: (1e-3, 1e-5), _C.bfloat16: (1.6e-2, 1e-5), _C.float32: (1.3e-6, 1e-5), _C.float64: (1e-7, 1e-7)}
+_TOLERANCES.update({_C.complex32: _TOLERANCES[_C.float16], _C.complex64: _TOLERANCES[_C.float32], _C.complex128: _TOLERANCES[_C.float64]})
 
 
 def assert_close(
@@ -17,9 +18,8 @@ def assert_close(
         raise ValueError("Both 'rtol' and 'atol' must be either specified or unspecified.")
     if not allow_subclasses and type(actual) is not type(expected):
         raise AssertionError(f"None of the pairs of values can be compared: {type(actual)} and {type(expected)}")
-    # There is one layout.
     options = dict(
-        allow_subclasses=allow_subclasses, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=check_device, check_dtype=check_dtype,
+        allow_subclasses=allow_subclasses, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=check_device, check_dtype=check_dtype, check_layout=check_layout,
         check_stride=check_stride, msg=msg,
     )
     if isinstance(expected, dict):
@@ -32,6 +32,9 @@ def assert_close(
         return [assert_close(a, e, **options) for a, e in zip(actual, expected)] and None
     numbers = not isinstance(actual, Tensor) and not isinstance(expected, Tensor)
     a, e = (v if isinstance(v, Tensor) else _C.tensor(v, dtype=_C.float64 if isinstance(v, float) else None) for v in (actual, expected))
+    if a.layout != e.layout and check_layout:
+        raise AssertionError(f"The values for attribute 'layout' do not match: {a.layout} != {e.layout}.")
+    a, e = (t.to_dense() if t.layout != _C.strided else t for t in (a, e))
     if a.shape != e.shape:
         raise AssertionError(f"The values for attribute 'shape' do not match: {a.shape} != {e.shape}.")
     if check_dtype and a.dtype != e.dtype and not numbers:
@@ -44,11 +47,15 @@ def assert_close(
     if rtol is None:
         known = [_TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (a, e)]
         rtol, atol = max(k[0] for k in known), max(k[1] for k in known)
-    close = _C._torch.isclose(a.double(), e.double(), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    wide = _C.complex128 if a.is_complex() or e.is_complex() else _C.float64
+    a, e = a.to(wide), e.to(wide)
+    close = (a == e) | ((a - e).abs() <= atol + rtol * e.abs()) & e.isfinite()
+    if equal_nan:
+        close = close | a.isnan() & e.isnan()
     if close.all():
         return None
     wrong = close.numel() - close.sum().item()
-    worst = (a.double() - e.double()).abs().max().item()
+    worst = (a - e).abs().max().item()
     text = f"Tensor-likes are not close!\n\nMismatched elements: {wrong} / {close.numel()}\nGreatest absolute difference: {worst}"
     raise AssertionError(msg(text) if callable(msg) else msg or text)
 

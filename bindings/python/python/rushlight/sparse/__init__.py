@@ -37,8 +37,8 @@ def sparse_coo_tensor(
     if indices.shape[1] != values.shape[0]:
         raise RuntimeError(f"number of dimensions must be sparse_dim (nnz of indices {indices.shape[1]}, nnz of values {values.shape[0]}): they differ")
     count = indices.shape[0]
-    largest = indices.amax(1).tolist() if indices.shape[1] else [-1] * count
-    if indices.shape[1] and indices.amin().item() < 0:
+    largest = indices.amax(1).tolist() if indices.numel() else [-1] * count
+    if indices.numel() and indices.amin().item() < 0:
         raise RuntimeError(f"found negative index {indices.amin().item()}")
     if size is None:
         size = [n + 1 for n in largest] + list(values.shape[1:])
@@ -244,6 +244,46 @@ DENSE = {
     "to_sparse_bsc": lambda self, blocksize, dense_dim=None: refuse_blocks(_C.sparse_bsc),
 }
 spmm = smm = dsmm = hspmm = mm
+
+
+def _sparse_broadcast_to(input, size):
+    """A COO tensor with the entries of dimensions of size one repeated."""
+    coo, size = input.to_sparse_coo(), list(size)
+    extra = len(size) - coo.dim()
+    indices, values, count = coo._index[0], coo._data, coo.sparse_dim()
+    values = values.expand(values.shape[0], *size[extra + count:])
+    indices = _torch.cat([_torch.zeros((extra, indices.shape[1]), dtype=indices.dtype, device=indices.device), indices])
+    old = [1] * extra + list(coo.shape[:count])
+    for d, (n, wanted) in enumerate(zip(old, size)):
+        if n != wanted:
+            if n != 1:
+                raise RuntimeError(f"The expanded size of the tensor ({wanted}) must match the existing size ({n}) at non-singleton dimension {d}")
+            places = _torch.arange(wanted, device=indices.device).repeat_interleave(indices.shape[1])
+            indices = indices.repeat(1, wanted)
+            indices[d] = places
+            values = values.repeat(wanted, *([1] * (values.dim() - 1)))
+    made = SparseCOO.make(indices, values, size, False)
+    return made.coalesce() if coo._coalesced else made
+
+
+def _validate_sparse_coo_tensor_args(indices, values, size, is_coalesced=None, check_pinning=None):
+    """Raises if the parts do not make a COO tensor."""
+    sparse_coo_tensor(indices, values.detach(), size, is_coalesced=is_coalesced)
+
+
+def _validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values, size, layout, check_pinning=None):
+    """Raises if the parts do not make a compressed matrix."""
+    sparse_compressed_tensor(compressed_indices, plain_indices, values.detach(), size, layout=layout)
+
+
+def _validate_sparse_csr_tensor_args(crow_indices, col_indices, values, size, check_pinning=None):
+    """Raises if the parts do not make a CSR matrix."""
+    sparse_csr_tensor(crow_indices, col_indices, values.detach(), size)
+
+
+def _validate_sparse_csc_tensor_args(ccol_indices, row_indices, values, size, check_pinning=None):
+    """Raises if the parts do not make a CSC matrix."""
+    sparse_csc_tensor(ccol_indices, row_indices, values.detach(), size)
 
 
 def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):

@@ -69,6 +69,8 @@ def _sum_of(sign):
     def run(a, b, *, alpha=1):
         if isinstance(a, Sparse) and isinstance(b, Sparse):
             x, y = _coo(a), _coo(b)
+            if x.shape != y.shape and isinstance(a, SparseCompressed):
+                raise RuntimeError(f"Expected input tensors to have the same shape, but got tensor `self` with shape {list(x.shape)} and tensor `other` with shape {list(y.shape)}")
             if x.shape != y.shape:
                 raise RuntimeError(f"add: expected sizes of 'self' and 'other' to match, but {list(x.shape)} != {list(y.shape)}")
             dtype = _C.promote_types(x.dtype, y.dtype)
@@ -167,6 +169,8 @@ def permuted(x, *dims):
 def total(x, dim=None, keepdim=False, *, dtype=None):
     """The sum of all elements, dense; along dimensions as in ``torch.sparse.sum``."""
     coo = _coo(x)
+    if dtype is None and not (x.is_floating_point() or x.is_complex()):
+        dtype = _C.int64
     data = coo._data if dtype is None else coo._data.to(dtype)
     if dim is None or dim == () or dim == []:
         return data.sum()
@@ -279,6 +283,11 @@ def addmm(input, a, b, *, beta=1, alpha=1):
     return made if beta == 0 else (base if beta == 1 else base * beta) + made
 
 
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    made = matmul(mat, vec) * alpha
+    return made if beta == 0 else input * beta + made
+
+
 def masked(dense, mask):
     """The elements of a dense tensor at the indices of a sparse one."""
     if isinstance(dense, Sparse):
@@ -311,6 +320,14 @@ def soft(function):
         return _like(coo._as(made), x)
 
     return run
+
+
+def _floor(a, b, **kwargs):
+    """A floor division by a number."""
+    if isinstance(b, Sparse) or isinstance(b, Tensor) and b.dim():
+        raise RuntimeError(f"Sparse floor division requires a scalar or zero-dim dense tensor divisor (got shape {list(b.shape)} for divisor)")
+    a = a.coalesce() if isinstance(a, SparseCOO) else a
+    return a._as(_torch.floor_divide(a._data, b))
 
 
 def _zeros_like(x, *, dtype=None, device=None, **kwargs):
@@ -371,7 +388,7 @@ _FUNCTIONS = {
     "mv": matmul, "smm": matmul, "spmm": matmul, "rmatmul": lambda a, b: matmul(b, a), "t": transposed, "transpose": transposed, "permute": permuted, "sum": total, "unsqueeze": unsqueezed,
     "select": selected, "narrow": narrowed, "index_select": index_selected, "getitem": item, "cat": joined, "addmm": addmm, "sspaddmm": addmm, "hspmm": matmul,
     "sparse_mask": masked, "zeros_like": _zeros_like, "empty_like": _zeros_like, "pow": _power, "norm": _norm, "dsmm": matmul, "rsub": lambda a, b, **k: _sum_of(-1)(b, a),
-    "is_nonzero": bool, "equal": _equal, "allclose": lambda a, b, *args, **kwargs: _torch.allclose(a.to_dense(), b.to_dense(), *args, **kwargs),
+    "addmv": addmv, "floor_divide": _floor, "floordiv": _floor, "is_nonzero": bool, "equal": _equal, "allclose": lambda a, b, *args, **kwargs: _torch.allclose(a.to_dense(), b.to_dense(), *args, **kwargs),
     "zero_": _in_place(_zeros_like), "copy_": _in_place(_copied), "mul_": _in_place(_scaled("mul")), "div_": _in_place(_scaled("div")),
     "add_": _in_place(_sum_of(1)), "sub_": _in_place(_sum_of(-1)), "imul": _in_place(_scaled("mul")), "iadd": _in_place(_sum_of(1)), "isub": _in_place(_sum_of(-1)),
     "type_as": lambda x, other: x.to(other.dtype),
@@ -394,7 +411,9 @@ def handle(func, args, kwargs):
             return made
         if isinstance(out, Sparse) != isinstance(made, Sparse) or isinstance(made, Sparse) and type(out) is not type(made):
             raise RuntimeError(f"{name}: the result has the layout {made.layout}, but out has {out.layout}")
-        return _become(out, made) if isinstance(made, Sparse) else out.resize_(made.shape).copy_(made)
+        if isinstance(made, Sparse):
+            return _become(out, made)
+        return (out if out.shape == made.shape else out.resize_(made.shape)).copy_(made)
     own = getattr(SparseCOO if isinstance(args[0] if args else None, SparseCOO) else SparseCompressed, name, None)
     if args and isinstance(args[0], Sparse) and own is not None and getattr(Tensor, name, None) is not own:
         return own(*args, **kwargs)
