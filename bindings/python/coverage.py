@@ -26,8 +26,8 @@ AREAS = [
     ("torch.optim", "torch.optim", "classes", 100),
     ("torch.optim.lr_scheduler", "torch.optim.lr_scheduler", "classes", 100),
     ("torch.utils.data", "torch.utils.data", "all", 90),
-    ("torch.linalg", "torch.linalg", "functions", 60),
-    ("torch.special", "torch.special", "functions", 30),
+    ("torch.linalg", "torch.linalg", "functions", 98),
+    ("torch.special", "torch.special", "functions", 98),
     ("torch.autograd", "torch.autograd", "all", 60),
 ]
 
@@ -125,10 +125,10 @@ def main():
         "|---|---|---|---|---|",
         *rows,
         "",
-        "Not part of this version: `torch.distributed.rpc`, quantised, nested and masked tensors. Their names can be imported and raise when they are used; they do not",
+        "Not part of this version: `torch.distributed.rpc`, quantised tensors. Their names can be imported and raise when they are used; they do not",
         "count here.",
         "",
-        "Dtypes: all but quantised ones and `complex32`. `uint16`, `uint32`, `uint64` and the 8-bit floats are stored, converted and saved; they have the few ops that PyTorch has for them.",
+        "Dtypes: all but quantised ones. `uint16`, `uint32`, `uint64` and the 8-bit floats are stored, converted and saved; they have the few ops that PyTorch has for them.",
         "",
         "## Missing names",
         "",

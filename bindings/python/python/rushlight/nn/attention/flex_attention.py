@@ -190,8 +190,8 @@ def create_block_mask(
 
 
 def create_nested_block_mask(mask_mod, B, H, q_nt, kv_nt=None, BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE, _compile=False):
-    """Not supported: nested tensors are not."""
-    raise NotImplementedError("create_nested_block_mask: nested tensors are not supported; pad the sequences")
+    """Not supported: masks of blocks are of padded sequences."""
+    raise NotImplementedError("create_nested_block_mask: not supported; scaled_dot_product_attention takes nested tensors, or pad the sequences for flex_attention")
 
 
 def flex_attention(
