@@ -123,6 +123,10 @@ def run_file(options, sources, work, file, rules):
     tests, notes = run()
     if "imported" not in notes:
         return {"file": file[0], "error": run.log.read_text()[-600:].strip().rpartition("\n")[2]}
+    for entry in tests.values():
+        # PyTorch's list says that it fails; here it does not.
+        if entry["outcome"] == "failed" and entry.get("message") == "Unexpected success":
+            entry["outcome"] = "skipped"
     failures = {name: entry for name, entry in tests.items() if entry["outcome"] not in ("passed", "skipped")}
     real = Run(options, sources, work, file, rules, only=sorted(failures))()[0] if failures and not options.no_real else {}
     excused = {name for name in failures if name in real and real[name]["outcome"] != "passed"}

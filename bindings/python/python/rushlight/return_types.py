@@ -11,8 +11,9 @@ def of(name, fields):
 
         base = namedtuple(name, fields)
 
-        def make(cls, values):
-            return tuple.__new__(cls, values)
+        def make(cls, values, *rest):
+            # The values in a sequence, as PyTorch has it, or one after the other, as named tuples have.
+            return tuple.__new__(cls, (values, *rest) if rest else values)
 
         def show(self):
             return f"torch.return_types.{name}(\n" + ",\n".join(f"{f}={v!r}" for f, v in zip(self._fields, self)) + ")"
