@@ -65,9 +65,9 @@ def _compressed(by_row, name):
             raise RuntimeError(f"{name}: expected int32 or int64 indices, got {offsets.dtype}")
         count, most = offsets.shape[0] - 1, int(others.amax().item()) + 1 if others.shape[0] else 0
         if size is None:
-            size = (count, most) if by_row else (most, count)
+            size = ((count, most) if by_row else (most, count)) + tuple(values.shape[1:])
         size = tuple(int(n) for n in size)
-        if len(size) != 2 or size[0 if by_row else 1] != count:
+        if len(size) != 1 + values.dim() or size[2:] != tuple(values.shape[1:]) or size[0 if by_row else 1] != count:
             raise RuntimeError(f"{name}: {offsets.shape[0]} offsets for {size[0 if by_row else 1]} {'rows' if by_row else 'columns'} of size {size}; expected one more")
         if others.shape[0] != values.shape[0] or count >= 0 and offsets[-1].item() != values.shape[0] or offsets[0].item() != 0:
             raise RuntimeError(f"{name}: offsets run from {offsets[0].item()} to {offsets[-1].item()}, for {others.shape[0]} indices and {values.shape[0]} values")
@@ -122,8 +122,9 @@ def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
 
 
 def sum(input, dim=None, dtype=None):
-    """The sum of all elements, or along dimensions."""
-    return _total(input, dim, dtype=dtype)
+    """The sum of all elements, or along dimensions. A sparse result keeps the dtype."""
+    made = _total(input, dim, dtype=dtype)
+    return made.to(input.dtype) if dtype is None and isinstance(made, Sparse) else made
 
 
 def softmax(input, dim, *, dtype=None):
@@ -239,7 +240,8 @@ def _to_sparse(self, layout_or_dim=None, *, layout=None, blocksize=None, dense_d
 #: Methods of dense tensors.
 DENSE = {
     "to_sparse": _to_sparse, "to_sparse_coo": lambda self: from_dense(self), "sparse_mask": lambda self, mask: mask._as(mask._picked(self)),
-    "to_sparse_csr": lambda self, dense_dim=None: from_dense(self).to_sparse_csr(), "to_sparse_csc": lambda self, dense_dim=None: from_dense(self).to_sparse_csc(),
+    "to_sparse_csr": lambda self, dense_dim=None: from_dense(self, self.dim() - (dense_dim or 0)).to_sparse_csr(),
+    "to_sparse_csc": lambda self, dense_dim=None: from_dense(self, self.dim() - (dense_dim or 0)).to_sparse_csc(),
     "to_sparse_bsr": lambda self, blocksize, dense_dim=None: refuse_blocks(_C.sparse_bsr),
     "to_sparse_bsc": lambda self, blocksize, dense_dim=None: refuse_blocks(_C.sparse_bsc),
 }

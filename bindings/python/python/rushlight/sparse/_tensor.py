@@ -409,10 +409,16 @@ class SparseCompressed(Sparse):
         return SparseCOO.make(_torch.stack(self._ordered()), self._data, self._sizes, False).to_dense(dtype)
 
     def to_sparse_csr(self, dense_dim=None):
-        return self if self._by_row else compressed(self.to_sparse_coo(), True)
+        return self if self._by_row else self._turned()
 
     def to_sparse_csc(self, dense_dim=None):
-        return compressed(self.to_sparse_coo(), False) if self._by_row else self
+        return self._turned() if self._by_row else self
+
+    def _turned(self):
+        """The other order, with indices of the same dtype."""
+        made = compressed(self.to_sparse_coo(), not self._by_row)
+        made._index = tuple(i.to(self._index[0].dtype) for i in made._index)
+        return made
 
     def _text(self):
         names = ("crow_indices", "col_indices") if self._by_row else ("ccol_indices", "row_indices")
@@ -428,8 +434,8 @@ class SparseCompressed(Sparse):
 
 def compressed(matrix, by_row):
     """A COO matrix in compressed form."""
-    if matrix.dim() != 2 or matrix.sparse_dim() != 2:
-        raise NotImplementedError(f"compressed sparse tensors are matrices here, got {matrix.dim()} dimensions, {matrix.sparse_dim()} of them sparse; use sparse_coo")
+    if matrix.sparse_dim() != 2:
+        raise NotImplementedError(f"compressed sparse tensors have two sparse dimensions here, got {matrix.dim()} dimensions, {matrix.sparse_dim()} of them sparse; use sparse_coo")
     matrix = matrix.coalesce()
     indices, data = matrix._index[0], matrix._data
     if not by_row:
