@@ -70,8 +70,10 @@ impl Tensor {
             } else {
                 (self.clone(), other.clone())
             };
-            let distance = a.to_dtype(DType::F64)?.sub(&b.to_dtype(DType::F64)?)?.abs()?;
-            let allowed = b.to_dtype(DType::F64)?.abs()?.mul(rtol)?.add(atol)?;
+            let wide = if self.is_complex() { DType::C128 } else { DType::F64 };
+            let (a, b) = (a.to_dtype(wide)?, b.to_dtype(wide)?);
+            let distance = a.sub(&b)?.abs()?;
+            let allowed = b.abs()?.mul(rtol)?.add(atol)?;
             let near = distance.isfinite()?.bitwise_and(&distance.le(&allowed)?)?;
             let close = equal.bitwise_or(&near)?;
             if equal_nan { close.bitwise_or(&self.isnan()?.bitwise_and(&other.isnan()?)?) } else { Ok(close) }
