@@ -135,6 +135,7 @@ typedef rl_status (*rl_forward)(void *context, rl_frame *frame);
 typedef rl_status (*rl_backward_function)(void *context, rl_tensor *const *saved, size_t saved_count, rl_tensor *const *gradients,
                                           size_t gradients_count, rl_tensor **found, size_t inputs_count);
 typedef rl_status (*rl_closure)(void *context, rl_tensor **loss);
+typedef rl_status (*rl_kernel)(void *context, rl_object *const *arguments, size_t count, rl_object **out);
 
 /* Versions, errors, devices. */
 
@@ -357,6 +358,9 @@ rl_object *rl_object_dict(bool ordered);
 /* An empty list. */
 rl_object *rl_object_list(void);
 
+/* An empty tuple. */
+rl_object *rl_object_tuple(void);
+
 /* Frees an object; null is allowed. */
 void rl_object_free(rl_object *object);
 
@@ -469,6 +473,12 @@ rl_status rl_model_freeze(const rl_model *model, rl_model **out);
 
 /* Writes a .rlm file. */
 rl_status rl_model_save(const rl_model *model, const char *path);
+
+rl_status rl_library_define(const char *schema);
+rl_status rl_library_implement(const char *name, const char *key, rl_kernel kernel, void *context, rl_deleter free);
+char *rl_library_schema(const char *name);
+rl_status rl_library_call(const char *name, const rl_object *arguments, rl_object **out);
+bool rl_library_below_autograd(bool below);
 
 #ifdef __cplusplus
 }

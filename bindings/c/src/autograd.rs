@@ -27,6 +27,13 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
+impl Context {
+    /// The context; a closure that calls this holds the whole callback.
+    pub fn context(&self) -> *mut c_void {
+        self.context
+    }
+}
+
 impl Drop for Context {
     fn drop(&mut self) {
         if let Some(free) = self.free {

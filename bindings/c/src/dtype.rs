@@ -2,21 +2,14 @@
 
 use rushlight_core::{DType, Error, Result};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
-static DEFAULT: AtomicU8 = AtomicU8::new(DType::F32 as u8);
 
 /// The dtype of new tensors.
 pub fn default() -> DType {
-    DType::ALL[DEFAULT.load(Relaxed) as usize]
+    rushlight_tensor::default_dtype()
 }
 
 pub fn set_default(dtype: DType) -> Result<()> {
-    if !dtype.is_float() || dtype.is_carried() {
-        return Err(Error::dtype(format!("only floating-point types are supported as the default type, got {dtype}")));
-    }
-    DEFAULT.store(dtype as u8, Relaxed);
-    Ok(())
+    rushlight_tensor::set_default_dtype(dtype)
 }
 
 /// Numbers, dtypes and LibTorch's names.

@@ -10,7 +10,7 @@
 //! | `autograd`, `function` | differentiation, hooks, functions with a backward of the caller's |
 //! | `object` | state dicts and `.pt` files |
 //! | `optim` | optimizers |
-//! | `model` | exported models |
+//! | `model`, `library` | exported models, ops of other libraries |
 //! | `device` | devices, seeds, threads |
 //!
 //! The op table is the Python front's: the same source files, compiled with this crate's [`rows!`].
@@ -31,6 +31,7 @@ mod error;
 mod function;
 mod handle;
 mod index;
+mod library;
 mod model;
 mod object;
 mod optim;
@@ -50,6 +51,7 @@ mod values;
 pub use api::Declaration;
 pub use dispatch::{Home, Returned};
 pub use dtype::NUMBERS as DTYPES;
+pub use handle::{give, rl_tensor, take};
 pub use status::{CODES, rl_status};
 pub use values::{KINDS, rl_kind, rl_value};
 
@@ -69,6 +71,7 @@ pub fn declarations() -> Vec<(&'static str, &'static [Declaration])> {
         ("State dicts and files", object::API),
         ("Optimizers", optim::API),
         ("Exported models", model::API),
+        ("Ops of other libraries", library::API),
     ]
 }
 

@@ -19,7 +19,7 @@ fn deep() -> Error {
     Error::value("a value of a model is nested too deeply")
 }
 
-fn argument(value: &Value, depth: usize) -> Result<IValue> {
+pub fn argument(value: &Value, depth: usize) -> Result<IValue> {
     if depth > MAX_DEPTH {
         return Err(deep());
     }
@@ -41,7 +41,7 @@ fn argument(value: &Value, depth: usize) -> Result<IValue> {
     })
 }
 
-fn result(value: &IValue, depth: usize) -> Result<Value> {
+pub fn result(value: &IValue, depth: usize) -> Result<Value> {
     if depth > MAX_DEPTH {
         return Err(deep());
     }
@@ -69,6 +69,8 @@ fn result(value: &IValue, depth: usize) -> Result<Value> {
             }
             Value::Dict(dict)
         }
+        IValue::DType(_) => Value::Int(value.to_int()?),
+        IValue::Device(device) => Value::Str(device.to_string()),
         other => return Err(Error::unsupported(format!("a model that returns {}", other.kind()))),
     })
 }

@@ -62,6 +62,10 @@ api! {
     fn rl_object_list() -> *mut rl_object, (std::ptr::null_mut()) {
         boxed(Value::List(Vec::new()))
     }
+    /// An empty tuple.
+    fn rl_object_tuple() -> *mut rl_object, (std::ptr::null_mut()) {
+        boxed(Value::Tuple(Vec::new()))
+    }
     /// Frees an object; null is allowed.
     fn rl_object_free(object: *mut rl_object) -> (), (()) {
         if !object.is_null() {
@@ -69,7 +73,7 @@ api! {
             drop(unsafe { Box::from_raw(object) });
         }
     }
-    /// Adds an entry to a dict (with `key`) or a list (`key` is null). Takes `entry` over.
+    /// Adds an entry to a dict (with `key`) or to a list or a tuple (`key` is null). Takes `entry` over.
     fn rl_object_add(object: *mut rl_object, key: *const c_char, entry: *mut rl_object) -> rl_status, try {
         if entry.is_null() {
             return Err(Error::value("the entry is null"));
@@ -77,13 +81,13 @@ api! {
         // SAFETY: live objects; `entry` is not used again.
         let (object, entry) = unsafe { (object.as_mut(), Box::from_raw(entry).0) };
         match object.map(|o| &mut o.0) {
-            Some(Value::List(items)) => items.push(entry),
+            Some(Value::List(items) | Value::Tuple(items)) => items.push(entry),
             Some(Value::Dict(dict)) => {
                 // SAFETY: a string.
                 let key = unsafe { text(key, "the key")? };
                 dict.insert(Key::from(key), entry);
             }
-            _ => return Err(Error::value("only dicts and lists have entries")),
+            _ => return Err(Error::value("only dicts, lists and tuples have entries")),
         }
         Ok(())
     }

@@ -20,6 +20,7 @@
 //! | `schedule`, `grad_scaler` | learning-rate schedules and averages, loss scaling |
 //! | `vision` | images |
 //! | `program` | exported models |
+//! | `extension` | extensions in C++ |
 //! | `serialize` | files of `torch.save` |
 //! | `tensorboard`, `loggers` | event files and other logs of runs |
 //! | `profile` | the profiler |
@@ -40,6 +41,7 @@ mod dlpack;
 mod dtype;
 mod error;
 mod exchange;
+mod extension;
 mod foreach;
 mod functions;
 mod generator;
@@ -87,7 +89,7 @@ use value::MemoryFormat;
 
 #[pymodule]
 #[pyo3(name = "_C")]
-fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<tensor::PyTensor>()?;
     module.add("LinAlgError", py.get_type::<error::LinAlgError>())?;
@@ -122,6 +124,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     stream::add_to(module)?;
     capture::add_to(module)?;
     program::add_to(module)?;
+    extension::add_to(module)?;
     compile::add_to(module)?;
     serialize::add_to(module)?;
     checkpoint::add_to(module)?;

@@ -11,7 +11,7 @@ use rushlight_tensor::state::StateDict;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 
-fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<IValue> {
+pub fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<IValue> {
     if depth > 100 {
         return Err(type_error("arguments of a program are nested too deeply"));
     }
@@ -43,7 +43,7 @@ fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<IValue> {
     })
 }
 
-fn object<'py>(py: Python<'py>, value: &IValue) -> PyResult<Bound<'py, PyAny>> {
+pub fn object<'py>(py: Python<'py>, value: &IValue) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         IValue::None => py.None().into_bound(py),
         IValue::Bool(b) => PyBool::new(py, *b).to_owned().into_any(),

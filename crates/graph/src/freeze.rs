@@ -53,19 +53,20 @@ struct Freezer<'a> {
 
 impl Model {
     /// The program for inference: ops on constants are folded, and batch norms that follow a convolution are folded
-    /// into its weights. Weights do not train any more. Programs with branches, and TorchScript archives, are returned
+    /// into its weights. Calls are recorded: those of the same kind run as one list of the engine's calls, with pointwise
+    /// chains fused and memory planned. Weights do not train any more. Programs with branches, and TorchScript archives, are returned
     /// as they are, without gradients.
     pub fn freeze(&self) -> Result<Model> {
         let (text, weights) = self.archive()?;
         let detached: StateDict = weights.iter().map(|(n, t)| (n.clone(), t.detach())).collect();
         let plain = Model::parse(&text, detached)?;
         if plain.root.is_some() || plain.unit.functions().count() != 1 {
-            return Ok(plain);
+            return Ok(plain.recording());
         }
         let function = plain.entry("forward")?.clone();
         match no_grad(|| Freezer::new(&plain, &function).run())? {
-            Some(frozen) => Ok(frozen),
-            None => Ok(plain),
+            Some(frozen) => Ok(frozen.recording()),
+            None => Ok(plain.recording()),
         }
     }
 }

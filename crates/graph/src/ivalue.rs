@@ -205,6 +205,10 @@ impl IValue {
                 Self::list(items.iter().map(|v| v.map(f)).collect::<Result<Vec<_>>>()?)
             }
             Self::Tuple(items) => Self::tuple(items.iter().map(|v| v.map(f)).collect::<Result<Vec<_>>>()?),
+            Self::Dict(entries) => {
+                let entries = lock(entries).clone();
+                Self::dict(entries.into_iter().map(|(k, v)| Ok((k, v.map(f)?))).collect::<Result<Vec<_>>>()?)
+            }
             other => other.clone(),
         })
     }

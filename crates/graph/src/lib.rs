@@ -6,8 +6,9 @@
 //! | [`ops`] | the ops a program may call: the table of the Python and C fronts, under aten's names too |
 //! | [`Model`] | a program with its weights: `.rlm` files, TorchScript and `torch.export` archives, ONNX files |
 //! | [`onnx`] | ONNX files |
+//! | [`library`] | ops that the host program has registered |
 //!
-//! A program can call the ops of the table and nothing else: it has no files, no network, no Python. A
+//! A program can call the ops of the table, those that the host has registered, and nothing else: it has no files, no network, no Python. A
 //! hostile file gives an error, at worst a long computation.
 
 mod device;
@@ -17,11 +18,13 @@ mod error;
 mod freeze;
 mod interpret;
 mod ivalue;
+pub mod library;
 mod model;
 pub mod onnx;
 pub mod ops;
 mod params;
 mod pt2;
+mod recorded;
 mod rows;
 pub mod script;
 mod unit;

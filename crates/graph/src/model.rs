@@ -2,6 +2,7 @@
 
 use crate::interpret::Interpreter;
 use crate::ivalue::{IValue, Object};
+use crate::recorded::Recorded;
 use crate::script::ast::{Function, Type};
 use crate::script::parse;
 use crate::unit::Unit;
@@ -35,6 +36,8 @@ pub struct Model {
     pub unit: Unit,
     /// The module of a TorchScript archive; `None` for a plain program, whose entry is the function `forward`.
     pub root: Option<Arc<Object>>,
+    /// Recordings of calls, for a frozen program.
+    recorded: Option<Recorded>,
 }
 
 impl Model {
@@ -42,7 +45,7 @@ impl Model {
     pub fn from_text(text: &str, weights: StateDict) -> Result<Self> {
         let mut unit = Unit::with_weights(weights);
         unit.define("", text)?;
-        let model = Self { unit, root: None };
+        let model = Self { unit, root: None, recorded: None };
         model.entry("forward")?;
         Ok(model)
     }
@@ -100,7 +103,7 @@ impl Model {
         let IValue::Object(module) = module else {
             return Err(Error::io("the archive's data is not a module"));
         };
-        Ok(Self { unit, root: Some(module) })
+        Ok(Self { unit, root: Some(module), recorded: None })
     }
 
     fn rlm(archive: &Records) -> Result<Self> {
@@ -114,7 +117,7 @@ impl Model {
 
     /// A model of an archive's text, which consists of sections under lines `#: …`, and its weights.
     pub fn parse(text: &str, weights: StateDict) -> Result<Self> {
-        let mut model = Self { unit: Unit::with_weights(weights), root: None };
+        let mut model = Self { unit: Unit::with_weights(weights), root: None, recorded: None };
         let mut section = (String::from("rlm"), String::new());
         let mut sections = Vec::new();
         for line in text.lines() {
@@ -163,6 +166,24 @@ impl Model {
 
     /// Runs a method with arguments by position and by name.
     pub fn call(&self, method: &str, args: Vec<IValue>, keywords: Vec<(String, IValue)>) -> Result<IValue> {
+        match &self.recorded {
+            Some(recorded) if keywords.is_empty() => {
+                recorded.run(method, args, |args| self.interpret(method, args, Vec::new()))
+            }
+            _ => self.interpret(method, args, keywords),
+        }
+    }
+
+    /// Records calls from now on: a call of the same kind runs the engine's calls, fused, without the interpreter. A module with state of its own stays as
+    /// it is.
+    pub(crate) fn recording(mut self) -> Self {
+        if self.root.is_none() {
+            self.recorded = Some(Recorded::default());
+        }
+        self
+    }
+
+    fn interpret(&self, method: &str, args: Vec<IValue>, keywords: Vec<(String, IValue)>) -> Result<IValue> {
         let function = self.entry(method)?;
         match &self.root {
             Some(root) => Interpreter::new(&self.unit).method(root.clone(), method, args, keywords),

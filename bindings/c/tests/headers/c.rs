@@ -61,6 +61,7 @@ typedef rl_status (*rl_forward)(void *context, rl_frame *frame);
 typedef rl_status (*rl_backward_function)(void *context, rl_tensor *const *saved, size_t saved_count, rl_tensor *const *gradients,
                                           size_t gradients_count, rl_tensor **found, size_t inputs_count);
 typedef rl_status (*rl_closure)(void *context, rl_tensor **loss);
+typedef rl_status (*rl_kernel)(void *context, rl_object *const *arguments, size_t count, rl_object **out);
 "#;
 
 /// A type in C.

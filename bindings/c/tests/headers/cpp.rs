@@ -91,6 +91,28 @@ struct Parameter {
     before: String,
 }
 
+/// The function that makes a value of a type: one without overloads, which would take the compiler's time in every op.
+fn converter(ty: &str) -> &'static str {
+    match ty {
+        "const Tensor&" => "v_tensor",
+        "const Scalar&" => "v_scalar",
+        "int64_t" => "v_int",
+        "double" => "v_float",
+        "bool" => "v_bool",
+        "IntArrayRef" => "v_ints",
+        "OptionalIntArrayRef" => "v_optional_ints",
+        "string_view" => "v_text",
+        "const optional<Tensor>&" => "v_optional<Tensor>",
+        "const optional<Scalar>&" => "v_optional<Scalar>",
+        "optional<int64_t>" => "v_optional<int64_t>",
+        "optional<double>" => "v_optional<double>",
+        "optional<bool>" => "v_optional<bool>",
+        "optional<ScalarType>" => "v_optional<ScalarType>",
+        "optional<MemoryFormat>" => "v_optional<MemoryFormat>",
+        _ => "v",
+    }
+}
+
 /// The alternatives of a parameter in C++: overloads.
 fn alternatives(ty: &str, name: &str, default: Option<&str>) -> Option<Vec<Parameter>> {
     // Names that C++ has words for.
@@ -102,12 +124,11 @@ fn alternatives(ty: &str, name: &str, default: Option<&str>) -> Option<Vec<Param
         Some(bare) => (bare, true),
         None => (ty, false),
     };
-    let value = format!("v({name})");
     let one = |ty: &str, default: Option<String>| Parameter {
         ty: ty.to_string(),
         name: name.to_string(),
         default,
-        value: value.clone(),
+        value: format!("{}({name})", converter(ty)),
         before: String::new(),
     };
     let none = default == Some("None");
@@ -229,21 +250,23 @@ fn function(op: &str, name: &str, result: &str, list: &[Parameter], form: Form, 
         .collect();
     let mut values: Vec<&str> = list.iter().map(|p| p.value.as_str()).collect();
     if method {
-        values[0] = "v(*this)";
+        values[0] = "v_tensor(*this)";
     }
     let before: String = list.iter().map(|p| p.before.as_str()).collect();
+    // The value of options is several.
+    let args = format!("(op_, a_, {})", values.iter().map(|v| v.matches("), ").count() + 1).sum::<usize>());
     let (ret, call) = match result {
-        "First" if method => ("Tensor&", "one(op_, a_); return const_cast<Tensor&>(*this)".to_string()),
-        "First" => ("Tensor", "return one(op_, a_)".to_string()),
-        "Tensor" if inplace => ("Tensor&", "one(op_, a_); return const_cast<Tensor&>(*this)".to_string()),
-        "Tensor" => ("Tensor", "return one(op_, a_)".to_string()),
-        "std::tuple<Tensor, Tensor>" => (result, "return two(op_, a_)".to_string()),
-        "std::tuple<Tensor, Tensor, Tensor>" => (result, "return three(op_, a_)".to_string()),
-        "std::tuple<Tensor, Tensor, Tensor, Tensor>" => (result, "return four(op_, a_)".to_string()),
-        "std::vector<Tensor>" => (result, "return many(op_, a_)".to_string()),
-        "void" => (result, "number(op_, a_)".to_string()),
-        "Scalar" => (result, "return number(op_, a_)".to_string()),
-        other => (other, format!("return number(op_, a_).to<{other}>()")),
+        "First" if method => ("Tensor&", format!("one{args}; return const_cast<Tensor&>(*this)")),
+        "First" => ("Tensor", format!("return one{args}")),
+        "Tensor" if inplace => ("Tensor&", format!("one{args}; return const_cast<Tensor&>(*this)")),
+        "Tensor" => ("Tensor", format!("return one{args}")),
+        "std::tuple<Tensor, Tensor>" => (result, format!("return two{args}")),
+        "std::tuple<Tensor, Tensor, Tensor>" => (result, format!("return three{args}")),
+        "std::tuple<Tensor, Tensor, Tensor, Tensor>" => (result, format!("return four{args}")),
+        "std::vector<Tensor>" => (result, format!("return many{args}")),
+        "void" => (result, format!("number{args}")),
+        "Scalar" => (result, format!("return number{args}")),
+        other => (other, format!("return number{args}.to<{other}>()")),
     };
     let (head, class, tail) = match form {
         Form::Declaration => return format!("{ret} {name}({}) const;", declared.join(", ")),

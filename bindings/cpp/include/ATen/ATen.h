@@ -1,2 +1,3 @@
 #pragma once
+#include <torch/dispatch.h>
 #include <torch/torch.h>

@@ -4,7 +4,6 @@
 #include <torch/functions.h>
 
 #include <unordered_map>
-#include <variant>
 
 namespace torch {
 
@@ -27,61 +26,98 @@ struct Dict {
 };
 }  // namespace ivalue
 
-// A plain value, a tensor or a container of values.
+namespace detail {
+// Contents of a value that are neither a tensor nor a number.
+struct Held {
+  virtual ~Held() = default;
+};
+template <class T>
+struct HeldAs : Held {
+  explicit HeldAs(T value) : value(std::move(value)) {}
+  T value;
+};
+}  // namespace detail
+
+// A plain value, a tensor or a container of values. A std::variant of them would cost every program compile time.
 class IValue {
  public:
   IValue() = default;
-  IValue(Tensor value) : value_(std::move(value)) {}
-  IValue(double value) : value_(value) {}
-  IValue(int64_t value) : value_(value) {}
-  IValue(int value) : value_(static_cast<int64_t>(value)) {}
-  IValue(bool value) : value_(value) {}
-  IValue(std::string value) : value_(std::move(value)) {}
-  IValue(const char* value) : value_(std::string(value)) {}
-  IValue(std::vector<int64_t> value) : value_(std::move(value)) {}
-  IValue(std::vector<double> value) : value_(std::move(value)) {}
-  IValue(std::vector<Tensor> value) : value_(std::move(value)) {}
-  IValue(std::shared_ptr<ivalue::Tuple> value) : value_(std::move(value)) {}
-  IValue(std::shared_ptr<ivalue::Dict> value) : value_(std::move(value)) {}
+  IValue(Tensor value) : kind_(Kind::Tensor), tensor_(std::move(value)) {}
+  IValue(double value) : kind_(Kind::Double) { plain_.number = value; }
+  IValue(int64_t value) : kind_(Kind::Int) { plain_.integer = value; }
+  IValue(int value) : IValue(static_cast<int64_t>(value)) {}
+  IValue(bool value) : kind_(Kind::Bool) { plain_.integer = value; }
+  IValue(std::string value) : IValue(Kind::String, new detail::HeldAs<std::string>(std::move(value))) {}
+  IValue(const char* value) : IValue(std::string(value)) {}
+  IValue(std::vector<int64_t> value) : IValue(Kind::IntList, new detail::HeldAs<std::vector<int64_t>>(std::move(value))) {}
+  IValue(std::vector<double> value) : IValue(Kind::DoubleList, new detail::HeldAs<std::vector<double>>(std::move(value))) {}
+  IValue(std::vector<Tensor> value) : IValue(Kind::TensorList, new detail::HeldAs<std::vector<Tensor>>(std::move(value))) {}
+  IValue(std::shared_ptr<ivalue::Tuple> value) : IValue(Kind::Items, new detail::HeldAs<std::shared_ptr<ivalue::Tuple>>(std::move(value))) {}
+  IValue(std::shared_ptr<ivalue::Dict> value) : IValue(Kind::Dict, new detail::HeldAs<std::shared_ptr<ivalue::Dict>>(std::move(value))) {}
   bool isTuple() const { return holds_items(false); }
   bool isList() const { return holds_items(true) || isTensorList(); }
-  bool isGenericDict() const { return std::holds_alternative<std::shared_ptr<ivalue::Dict>>(value_); }
-  std::shared_ptr<ivalue::Tuple> toTuple() const { return get<std::shared_ptr<ivalue::Tuple>>("Tuple"); }
-  const ivalue::Tuple& toTupleRef() const { return *get<std::shared_ptr<ivalue::Tuple>>("Tuple"); }
-  std::vector<IValue> toListRef() const { return get<std::shared_ptr<ivalue::Tuple>>("List")->items; }
-  const ivalue::Dict& toGenericDict() const { return *get<std::shared_ptr<ivalue::Dict>>("Dict"); }
-  bool isNone() const { return std::holds_alternative<std::monostate>(value_); }
-  bool isTensor() const { return std::holds_alternative<Tensor>(value_); }
-  bool isDouble() const { return std::holds_alternative<double>(value_); }
-  bool isInt() const { return std::holds_alternative<int64_t>(value_); }
-  bool isBool() const { return std::holds_alternative<bool>(value_); }
-  bool isString() const { return std::holds_alternative<std::string>(value_); }
-  bool isTensorList() const { return std::holds_alternative<std::vector<Tensor>>(value_); }
-  Tensor toTensor() const { return get<Tensor>("Tensor"); }
-  double toDouble() const { return isInt() ? static_cast<double>(toInt()) : get<double>("Double"); }
-  int64_t toInt() const { return get<int64_t>("Int"); }
-  bool toBool() const { return get<bool>("Bool"); }
-  std::string toStringRef() const { return get<std::string>("String"); }
-  std::vector<int64_t> toIntVector() const { return get<std::vector<int64_t>>("IntList"); }
-  std::vector<double> toDoubleVector() const { return get<std::vector<double>>("DoubleList"); }
-  std::vector<Tensor> toTensorVector() const { return get<std::vector<Tensor>>("TensorList"); }
+  bool isGenericDict() const { return kind_ == Kind::Dict; }
+  std::shared_ptr<ivalue::Tuple> toTuple() const { return get<std::shared_ptr<ivalue::Tuple>>(Kind::Items, "Tuple"); }
+  const ivalue::Tuple& toTupleRef() const { return *get<std::shared_ptr<ivalue::Tuple>>(Kind::Items, "Tuple"); }
+  std::vector<IValue> toListRef() const { return get<std::shared_ptr<ivalue::Tuple>>(Kind::Items, "List")->items; }
+  const ivalue::Dict& toGenericDict() const { return *get<std::shared_ptr<ivalue::Dict>>(Kind::Dict, "Dict"); }
+  bool isNone() const { return kind_ == Kind::None; }
+  bool isTensor() const { return kind_ == Kind::Tensor; }
+  bool isDouble() const { return kind_ == Kind::Double; }
+  bool isInt() const { return kind_ == Kind::Int; }
+  bool isBool() const { return kind_ == Kind::Bool; }
+  bool isString() const { return kind_ == Kind::String; }
+  bool isTensorList() const { return kind_ == Kind::TensorList; }
+  Tensor toTensor() const {
+    need(Kind::Tensor, "Tensor");
+    return tensor_;
+  }
+  double toDouble() const {
+    if (isInt()) return static_cast<double>(plain_.integer);
+    need(Kind::Double, "Double");
+    return plain_.number;
+  }
+  int64_t toInt() const {
+    need(Kind::Int, "Int");
+    return plain_.integer;
+  }
+  bool toBool() const {
+    need(Kind::Bool, "Bool");
+    return plain_.integer != 0;
+  }
+  const std::string& toStringRef() const { return get<std::string>(Kind::String, "String"); }
+  std::vector<int64_t> toIntVector() const { return get<std::vector<int64_t>>(Kind::IntList, "IntList"); }
+  std::vector<double> toDoubleVector() const { return get<std::vector<double>>(Kind::DoubleList, "DoubleList"); }
+  std::vector<Tensor> toTensorVector() const { return get<std::vector<Tensor>>(Kind::TensorList, "TensorList"); }
   template <class T>
-  T to() const { return get<T>("another type"); }
+  T to() const {
+    if constexpr (std::is_same_v<T, Tensor>) return toTensor();
+    else if constexpr (std::is_same_v<T, bool>) return toBool();
+    else if constexpr (std::is_integral_v<T>) return static_cast<T>(toInt());
+    else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(toDouble());
+    else if constexpr (std::is_same_v<T, std::string>) return toStringRef();
+    else if constexpr (std::is_same_v<T, std::vector<int64_t>>) return toIntVector();
+    else if constexpr (std::is_same_v<T, std::vector<double>>) return toDoubleVector();
+    else return static_cast<T>(toTensorVector());
+  }
 
  private:
-  bool holds_items(bool list) const {
-    auto held = std::get_if<std::shared_ptr<ivalue::Tuple>>(&value_);
-    return held && (*held)->is_list == list;
-  }
+  enum class Kind : uint8_t { None, Tensor, Double, Int, Bool, String, IntList, DoubleList, TensorList, Items, Dict };
+  IValue(Kind kind, detail::Held* held) : kind_(kind), held_(held) {}
+  void need(Kind kind, const char* name) const { TORCH_CHECK(kind_ == kind, "Expected ", name, " but the value is of another kind"); }
+  bool holds_items(bool list) const { return kind_ == Kind::Items && toTupleRef().is_list == list; }
   template <class T>
-  const T& get(const char* name) const {
-    const T* held = std::get_if<T>(&value_);
-    TORCH_CHECK(held, "Expected ", name, " but the value is of another kind");
-    return *held;
+  const T& get(Kind kind, const char* name) const {
+    need(kind, name);
+    return static_cast<const detail::HeldAs<T>&>(*held_).value;
   }
-  std::variant<std::monostate, Tensor, double, int64_t, bool, std::string, std::vector<int64_t>, std::vector<double>, std::vector<Tensor>,
-               std::shared_ptr<ivalue::Tuple>, std::shared_ptr<ivalue::Dict>>
-      value_;
+  Kind kind_ = Kind::None;
+  union {
+    int64_t integer;
+    double number;
+  } plain_ = {0};
+  Tensor tensor_;
+  std::shared_ptr<detail::Held> held_;
 };
 
 namespace ivalue {

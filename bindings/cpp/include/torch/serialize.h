@@ -66,6 +66,7 @@ class Object {
   }
   explicit operator bool() const { return object_ != nullptr; }
   rl_object* get() const { return object_; }
+  rl_object* release() { return std::exchange(object_, nullptr); }
   IValue value() const {
     rl_value value;
     check(rl_object_value(object_, &value));

@@ -167,6 +167,7 @@ class Tensor {
   Tensor to(Device device, ScalarType type, bool non_blocking = false, bool copy = false) const { return to(TensorOptions(type).device(device), non_blocking, copy); }
   Tensor to(const Tensor& other, bool non_blocking = false, bool copy = false) const { return to(other.options(), non_blocking, copy); }
   Tensor toType(ScalarType type) const { return to(type); }
+  Tensor type_as(const Tensor& other) const { return to(other.options()); }
   Tensor toBackend(DeviceType device) const { return to(device); }
   Tensor cpu() const { return to(kCPU); }
   Tensor cuda() const { return to(Device(kCUDA, 0)); }
@@ -332,45 +333,54 @@ inline rl_value empty(rl_kind kind) {
 }
 inline rl_value v() { return empty(RL_DEFAULT); }
 inline rl_value v(nullopt_t) { return empty(RL_NONE); }
-inline rl_value v(const Tensor& tensor) {
+inline rl_value v_tensor(const Tensor& tensor) {
   rl_value v;
   v.kind = tensor.defined() ? RL_TENSOR : RL_NONE;
   v.data.tensor = tensor.handle();
   v.count = 1;
   return v;
 }
-inline rl_value v(const Scalar& scalar) { return scalar.value(); }
+inline rl_value v_scalar(const Scalar& scalar) { return scalar.value(); }
 inline rl_value integer(rl_kind kind, int64_t value) {
   rl_value v = empty(kind);
   v.data.integer = value;
   return v;
 }
-inline rl_value v(int64_t value) { return integer(RL_INT, value); }
-inline rl_value v(bool value) { return integer(RL_BOOL, value); }
-inline rl_value v(double value) {
+inline rl_value v_int(int64_t value) { return integer(RL_INT, value); }
+inline rl_value v_bool(bool value) { return integer(RL_BOOL, value); }
+inline rl_value v_float(double value) {
   rl_value v = empty(RL_FLOAT);
   v.data.number = value;
   return v;
 }
-inline rl_value v(IntArrayRef list) {
+inline rl_value v_ints(IntArrayRef list) {
   rl_value v = empty(RL_INTS);
   v.data.integers = list.data();
   v.count = list.size();
   return v;
 }
-inline rl_value v(const OptionalIntArrayRef& list) { return list.has_value() ? v(*list) : empty(RL_NONE); }
+inline rl_value v_optional_ints(const OptionalIntArrayRef& list) { return list.has_value() ? v_ints(*list) : empty(RL_NONE); }
+inline rl_value v_text(string_view text) {
+  rl_value v = empty(RL_STRING);
+  v.data.text = text.data();
+  v.count = text.size();
+  return v;
+}
+// The same by overload, for code written by hand: choosing among overloads takes the compiler's time.
+inline rl_value v(const Tensor& tensor) { return v_tensor(tensor); }
+inline rl_value v(const Scalar& scalar) { return v_scalar(scalar); }
+inline rl_value v(int64_t value) { return v_int(value); }
+inline rl_value v(bool value) { return v_bool(value); }
+inline rl_value v(double value) { return v_float(value); }
+inline rl_value v(IntArrayRef list) { return v_ints(list); }
+inline rl_value v(const OptionalIntArrayRef& list) { return v_optional_ints(list); }
 inline rl_value v(ArrayRef<double> list) {
   rl_value v = empty(RL_FLOATS);
   v.data.numbers = list.data();
   v.count = list.size();
   return v;
 }
-inline rl_value v(string_view text) {
-  rl_value v = empty(RL_STRING);
-  v.data.text = text.data();
-  v.count = text.size();
-  return v;
-}
+inline rl_value v(string_view text) { return v_text(text); }
 inline rl_value v(const PaddingName& padding) { return v(string_view(padding.name)); }
 inline rl_value v(ScalarType type) { return integer(RL_DTYPE, static_cast<int64_t>(type)); }
 inline rl_value v(MemoryFormat format) { return integer(RL_MEMORY_FORMAT, static_cast<int64_t>(format)); }
@@ -380,7 +390,9 @@ inline rl_value v(const Device& device) {
   return v;
 }
 template <class T>
-rl_value v(const optional<T>& value) { return value ? v(*value) : empty(RL_NONE); }
+rl_value v_optional(const optional<T>& value) { return value ? v(*value) : empty(RL_NONE); }
+template <class T>
+rl_value v(const optional<T>& value) { return v_optional(value); }
 
 inline rl_value opt_dtype(const TensorOptions& options) { return options.dtype_opt() ? v(*options.dtype_opt()) : v(); }
 inline rl_value opt_device(const TensorOptions& options) { return options.device_opt() ? v(*options.device_opt()) : v(); }
@@ -425,41 +437,46 @@ inline std::vector<Tensor> unpack(rl_value out) {
   rl_value_free_array(&out);
   return all;
 }
-template <size_t N>
-Tensor one(const Op& op, const rl_value (&args)[N]) {
-  rl_value out = call(op, args, N);
+inline Tensor one(const Op& op, const rl_value* args, size_t count) {
+  rl_value out = call(op, args, count);
   if (C10_UNLIKELY(out.kind != RL_TENSOR)) {
     rl_value_free(&out);
     throw Error("internal error: the op did not return a tensor");
   }
   return Tensor(out.data.tensor);
 }
-template <size_t N>
-std::vector<Tensor> many(const Op& op, const rl_value (&args)[N]) { return unpack(call(op, args, N)); }
-template <size_t N>
-std::tuple<Tensor, Tensor> two(const Op& op, const rl_value (&args)[N]) {
-  auto all = many(op, args);
+inline std::vector<Tensor> many(const Op& op, const rl_value* args, size_t count) { return unpack(call(op, args, count)); }
+inline std::tuple<Tensor, Tensor> two(const Op& op, const rl_value* args, size_t count) {
+  auto all = many(op, args, count);
   return {all.at(0), all.at(1)};
 }
-template <size_t N>
-std::tuple<Tensor, Tensor, Tensor> three(const Op& op, const rl_value (&args)[N]) {
-  auto all = many(op, args);
+inline std::tuple<Tensor, Tensor, Tensor> three(const Op& op, const rl_value* args, size_t count) {
+  auto all = many(op, args, count);
   return {all.at(0), all.at(1), all.at(2)};
 }
-template <size_t N>
-std::tuple<Tensor, Tensor, Tensor, Tensor> four(const Op& op, const rl_value (&args)[N]) {
-  auto all = many(op, args);
+inline std::tuple<Tensor, Tensor, Tensor, Tensor> four(const Op& op, const rl_value* args, size_t count) {
+  auto all = many(op, args, count);
   return {all.at(0), all.at(1), all.at(2), all.at(3)};
 }
-template <size_t N>
-Scalar number(const Op& op, const rl_value (&args)[N]) {
-  rl_value out = call(op, args, N);
+inline Scalar number(const Op& op, const rl_value* args, size_t count) {
+  rl_value out = call(op, args, count);
   if (out.kind == RL_TENSOR || out.kind == RL_TENSORS) {
     rl_value_free(&out);
     throw Error("internal error: the op returned a tensor");
   }
   return out.kind == RL_NONE ? Scalar() : Scalar(out);
 }
+
+template <size_t N>
+Tensor one(const Op& op, const rl_value (&args)[N]) { return one(op, args, N); }
+template <size_t N>
+std::vector<Tensor> many(const Op& op, const rl_value (&args)[N]) { return many(op, args, N); }
+template <size_t N>
+std::tuple<Tensor, Tensor> two(const Op& op, const rl_value (&args)[N]) { return two(op, args, N); }
+template <size_t N>
+std::tuple<Tensor, Tensor, Tensor> three(const Op& op, const rl_value (&args)[N]) { return three(op, args, N); }
+template <size_t N>
+Scalar number(const Op& op, const rl_value (&args)[N]) { return number(op, args, N); }
 
 template <class List>
 std::vector<rl_index> entries(const List& indices) {

@@ -1,2 +1,2 @@
 #pragma once
-#include <torch/torch.h>
+#include <ATen/ATen.h>

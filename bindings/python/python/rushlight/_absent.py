@@ -35,7 +35,6 @@ MODULES = {
     "utils._sympy": (_SYMBOLIC, ""),
     "utils._sympy.numbers": (_SYMBOLIC, "IntInfinity NegativeIntInfinity"),
     "utils._sympy.value_ranges": (_SYMBOLIC, "ValueRanges"),
-    "utils.cpp_extension": ("extensions in C++ link PyTorch's own libraries", "BuildExtension CUDAExtension CppExtension include_paths load load_inline"),
 }
 
 #: Functions of ``torch`` itself.

@@ -90,6 +90,12 @@ class _Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._name not in ("aten", "prims"):
+            from ._library_ops import find
+
+            made = find(self._name, name)
+            if made is not None:
+                setattr(self, name, made)
+                return made
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         # Internal ops of PyTorch exist as names, for use as keys of tables; they cannot be called.
         from ._aten import find
@@ -119,7 +125,16 @@ class _Ops:
         return made
 
     def load_library(self, path):
-        raise NotImplementedError(f"torch.ops.load_library: {path} is linked to PyTorch's own libraries; write the op with torch.library.custom_op")
+        """Loads a library whose ``TORCH_LIBRARY`` registers ops."""
+        import ctypes
+        import os
+
+        path = os.path.realpath(os.fspath(path))
+        try:
+            ctypes.CDLL(path)
+        except OSError as error:
+            raise OSError(f"Could not load this library: {path} ({error}); it must be built against Rushlight's headers: torch.utils.cpp_extension.load, or CMake with torch.utils.cmake_prefix_path") from error
+        self.loaded_libraries.add(path)
 
     def import_module(self, module):
         import importlib

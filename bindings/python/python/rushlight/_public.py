@@ -35,7 +35,7 @@ _REASONS = {
     "nested": "torch.nested has the public functions; PyTorch's private ones are not here",
     "package": "torch.package is not supported; torch.save keeps state",
     "utils.benchmark": "only Timer and Measurement of torch.utils.benchmark are supported",
-    "utils.cpp_extension": "extensions in C++ link PyTorch's own libraries",
+    "utils.cpp_extension": "extensions in C++ are compiled as they are",
     "utils.data.datapipes": "only the data pipes of torch.utils.data.datapipes.iter that programs use are supported; write a Dataset",
 }
 

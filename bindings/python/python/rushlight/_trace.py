@@ -206,7 +206,7 @@ class Tracer(TorchFunctionMode):
         if getattr(func, "__name__", "") == "__get__" and owner is not None:
             return self._attribute(owner.__name__, func, args[0])
         name = getattr(func, "__name__", "")
-        known = _names().get(func)
+        known = _names().get(func) or getattr(func, "_program_name", None)
         if name in ("size", "dim", "numel", "nelement", "stride", "is_contiguous", "data_ptr", "is_floating_point", "element_size", "__len__", "type", "get_device") and not (
             name == "type" and len(args) > 1
         ):

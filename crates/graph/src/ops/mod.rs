@@ -6,6 +6,7 @@
 //! | `nn.functional.linear`, `Tensor.view`, `linalg.norm`, `special.erf` | the Python function or method |
 //! | `ops.prim.dtype`, `int`, `len` | TorchScript's own |
 //! | `onnx.Conv` | ONNX's operator; attributes are keywords |
+//! | `ops.mine.filter` | an op that a library of the host program has registered |
 //!
 //! Nothing else can be called: an unknown name is an error.
 
@@ -49,11 +50,16 @@ pub struct Resolved {
     pub(crate) row: Option<&'static Row>,
     /// Attributes that the operator does not know are errors.
     is_onnx: bool,
+    /// The name of an op of another library.
+    registered: Option<String>,
 }
 
 impl Resolved {
     /// Calls the op.
     pub fn call(&self, list: Vec<IValue>, keywords: Vec<(String, IValue)>) -> Result<IValue> {
+        if let Some(name) = &self.registered {
+            return crate::library::call(name, list, keywords);
+        }
         let args = Args { list, keywords, asked: Default::default() };
         for own in self.own.iter().flatten() {
             if let Some(out) = own(&args)? {
@@ -85,9 +91,14 @@ pub fn resolve(path: &str) -> Result<Resolved> {
     };
     let row = if path.starts_with("onnx.") || path.starts_with("ops.prim.") { None } else { bind::row(name) };
     if own[0].is_none() && own[1].is_none() && row.is_none() {
+        let registered =
+            path.strip_prefix("ops.").and_then(|p| p.split_once('.')).map(|(ns, name)| format!("{ns}::{name}"));
+        if let Some(name) = registered.filter(|name| crate::library::find(name).is_some()) {
+            return Ok(Resolved { own, row, is_onnx: false, registered: Some(name) });
+        }
         return Err(Error::unsupported(format!("this version of Rushlight has no op '{path}' for programs")));
     }
-    Ok(Resolved { own, row, is_onnx: path.starts_with("onnx.") })
+    Ok(Resolved { own, row, is_onnx: path.starts_with("onnx."), registered: None })
 }
 
 /// Calls a row of the table by name.

@@ -28,6 +28,10 @@ def swap_tensors(t1, t2):
 
 
 def __getattr__(name):
+    if name == "cmake_prefix_path":
+        from .cpp_extension import _cmake_prefix_path
+
+        return _cmake_prefix_path()
     if name in _MODULES:
         import importlib
 
