@@ -89,7 +89,7 @@ use value::MemoryFormat;
 
 #[pymodule]
 #[pyo3(name = "_C")]
-fn module(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn python_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<tensor::PyTensor>()?;
     module.add("LinAlgError", py.get_type::<error::LinAlgError>())?;

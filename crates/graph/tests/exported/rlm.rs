@@ -74,3 +74,38 @@ fn texts_that_are_no_programs_give_errors() {
         assert!(error.contains(message), "{error}");
     }
 }
+
+#[test]
+fn frozen_programs_are_recorded() {
+    let text = "def forward(x: float32[n, 4], scale: float):\n  a = torch.relu(torch.mul(torch.matmul(x, weight(\"w\")), scale))\n  \
+                return {\"sum\": torch.sum(a), \"parts\": [torch.tanh(a), torch.add(a, 1.0)], \"n\": torch.size(x, 0)}\n";
+    let weights = StateDict::from_iter([("w".to_string(), Tensor::randn([4, 3]).unwrap())]);
+    let model = Model::from_text(text, weights).unwrap();
+    let frozen = model.freeze().unwrap();
+    for (n, scale) in [(2, 1.0), (2, 1.0), (5, 1.0), (2, 0.5), (2, 0.5), (5, 1.0)] {
+        let inputs = [Tensor::randn([n, 4]).unwrap().into(), rushlight_graph::IValue::Float(scale)];
+        let (plain, fast) = (model.forward(&inputs).unwrap(), frozen.forward(&inputs).unwrap());
+        assert_eq!(plain.to_string(), fast.to_string());
+        let tensors = |value: &rushlight_graph::IValue| {
+            let mut all = Vec::new();
+            value.tensors(&mut all);
+            all.iter().map(|t| t.to_vec::<f32>().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(tensors(&plain), tensors(&fast));
+    }
+    // Results of one call are not those of the next.
+    let run = |fill: f64| {
+        let inputs = [Tensor::full([2, 4], fill).unwrap().into(), rushlight_graph::IValue::Float(1.0)];
+        let mut all = Vec::new();
+        frozen.forward(&inputs).unwrap().tensors(&mut all);
+        all
+    };
+    let (first, _) = (run(1.0), run(3.0));
+    assert_eq!(first[2].to_vec::<f32>().unwrap(), run(1.0)[2].to_vec::<f32>().unwrap());
+    // Several threads at once.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..20).for_each(|_| assert_eq!(run(1.0)[1].to_vec::<f32>().unwrap(), first[1].to_vec::<f32>().unwrap())));
+        }
+    });
+}
