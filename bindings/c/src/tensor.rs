@@ -91,6 +91,8 @@ api! {
     fn rl_tensor_data(tensor: *const rl_tensor) -> *mut c_void, (std::ptr::null_mut()) {
         // SAFETY: as above.
         let Ok(tensor) = (unsafe { borrow(tensor) }) else { return std::ptr::null_mut() };
+        // What a program does with memory is not among the calls of a recorded function.
+        rushlight_tensor::compile::break_graph("C or C++ code uses the memory of a tensor");
         let offset = tensor.layout().offset() * tensor.dtype().size();
         tensor.storage().ptr().wrapping_add(offset).cast()
     }

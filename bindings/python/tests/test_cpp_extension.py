@@ -86,7 +86,7 @@ def test_values_and_errors_cross(cell):
         assert torch.equal(cell.scaled(x, 2), x * 2)
     with pytest.raises(RuntimeError, match='"scaled" not implemented for \'Bool\''):
         cell.scaled(torch.tensor([True]), 2)
-    with pytest.raises(RuntimeError, match="15"):
+    with pytest.raises(RuntimeError, match="invalid for input of size 4"):
         cell.fails(torch.zeros(4))
     with pytest.raises(TypeError, match="torch.Tensor"):
         cell.same(3)
@@ -100,16 +100,15 @@ def test_values_and_errors_cross(cell):
 @needs_compiler
 def test_load_compiles_only_what_changed(tmp_path):
     source = tmp_path / "one.cpp"
-    text = "#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"f\", [](torch::Tensor x) { return x + ADDED; }); }\n"
-    source.write_text(text)
+    source.write_text('#include <pybind11/pybind11.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", [](int x) { return x + ADDED; }); }\n')
     make = lambda added: cpp_extension.load("rushlight_one", str(source), extra_cflags=["-O0", f"-DADDED={added}"], build_directory=tmp_path)  # noqa: E731
     first = make(1)
     built = (tmp_path / "one.0.o").stat().st_mtime_ns
-    assert first.f(torch.zeros(1)).item() == 1 and make(1) is first and (tmp_path / "one.0.o").stat().st_mtime_ns == built
+    assert first.f(0) == 1 and make(1) is first and (tmp_path / "one.0.o").stat().st_mtime_ns == built
     second = make(2)
-    assert second.f(torch.zeros(1)).item() == 2 and (tmp_path / "one.0.o").stat().st_mtime_ns != built
+    assert second.f(0) == 2 and first.f(0) == 1 and (tmp_path / "one.0.o").stat().st_mtime_ns != built
     source.write_text("not C++")
-    with pytest.raises(RuntimeError, match="Error building extension 'rushlight_one'"):
+    with pytest.raises(RuntimeError, match="Error building extension 'rushlight_one"):
         make(3)
 
 

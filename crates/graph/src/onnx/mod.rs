@@ -19,7 +19,7 @@ use proto::{Attribute, Graph, Node};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::StateDict;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Reads an ONNX file. External data lie beside it.
@@ -91,10 +91,15 @@ pub(crate) fn identifier(name: &str, at: usize) -> String {
 
 impl Builder {
     fn program(mut self, graph: Graph) -> Result<(String, StateDict)> {
+        // Running statistics are state, not parameters.
+        let is_norm = |node: &&Node| node.op == "BatchNormalization";
+        let statistics: HashSet<String> =
+            graph.nodes.iter().filter(is_norm).flat_map(|n| n.inputs.iter().skip(3).cloned()).collect();
         for (name, tensor) in graph.weights {
             self.names.insert(name.clone(), format!("weight({})", quoted(&name)));
-            // Floats are parameters: an imported model trains.
-            let tensor = if tensor.dtype().is_float() && !tensor.dtype().is_carried() {
+            // Floats are parameters: an imported model trains. Exporters write a model's numbers as tensors without dimensions.
+            let is_float = tensor.dtype().is_float() && !tensor.dtype().is_carried();
+            let tensor = if is_float && tensor.rank() > 0 && !statistics.contains(&name) {
                 tensor.requires_grad_(true)?
             } else {
                 tensor

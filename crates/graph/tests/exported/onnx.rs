@@ -42,7 +42,10 @@ fn an_imported_model_trains_and_checks_its_inputs() {
     let y = model.forward(&[Tensor::randn([3, 3, 8, 8]).unwrap().into()]).unwrap().to_tensor().unwrap();
     assert_eq!(y.shape(), [3, 5]);
     y.square().unwrap().sum(..).unwrap().backward().unwrap();
-    assert!(model.state_dict()["w"].grad().is_some());
+    let state = model.state_dict();
+    assert!(state["w"].grad().is_some() && state["s"].requires_grad());
+    // Running mean and variance.
+    assert!(!state["m"].requires_grad() && !state["v"].requires_grad());
     let error = model.forward(&[Tensor::randn([3, 4, 8, 8]).unwrap().into()]).err().unwrap().to_string();
     assert!(error.contains("must be 3, got 4"), "{error}");
 }

@@ -105,7 +105,10 @@ fn frozen_programs_are_recorded() {
     // Several threads at once.
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..20).for_each(|_| assert_eq!(run(1.0)[1].to_vec::<f32>().unwrap(), first[1].to_vec::<f32>().unwrap())));
+            scope.spawn(|| {
+                (0..20)
+                    .for_each(|_| assert_eq!(run(1.0)[1].to_vec::<f32>().unwrap(), first[1].to_vec::<f32>().unwrap()))
+            });
         }
     });
 }

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import warnings
 
 from .. import _C
@@ -276,20 +275,32 @@ def _build(name, sources, cflags, ldflags, includes, folder, verbose, standalone
 
 #: Modules that are loaded, by path: their contents' digest, the module.
 _loaded = {}
+#: Of each name and folder: the digest of sources and flags, and how often they have changed in this process.
+_versions = {}
+
+
+def _digest(paths, more=()):
+    digest = hashlib.sha256("\n".join(map(str, more)).encode())
+    for path in paths:
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
+def _version(name, folder, digest):
+    """The number of a name's contents. Python keeps a loaded module by its name, so changed sources get another one, as in PyTorch."""
+    known, version = _versions.get((name, folder), (digest, 0))
+    version += known != digest
+    _versions[(name, folder)] = (digest, version)
+    return version
 
 
 def _import(name, path):
-    """The module of a library. A library that has changed since it was loaded is loaded again, from a copy."""
-    with open(path, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
-    known = _loaded.get(path)
-    if known is not None and known[0] == digest:
-        return known[1]
-    actual = path
-    if known is not None:
-        actual = os.path.join(tempfile.mkdtemp(prefix="rushlight-extension-"), os.path.basename(path))
-        shutil.copy(path, actual)
-    spec = importlib.util.spec_from_file_location(name, actual)
+    """The module of a library; None if another one of the same name is loaded."""
+    digest = _digest([path])
+    if path in _loaded:
+        return _loaded[path][1] if _loaded[path][0] == digest else None
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     _loaded[path] = (digest, module)
@@ -317,21 +328,30 @@ def load(
     folder = os.fspath(build_directory) if build_directory is not None else os.path.join(
         os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root(), f"py{sys.version_info[0]}{sys.version_info[1]}", name)
     os.makedirs(folder, exist_ok=True)
-    with _Lock(os.path.join(folder, "lock")):
-        path = _build(
-            name, [os.fspath(source) for source in sources], _flags(extra_cflags), _flags(extra_ldflags), _flags(extra_include_paths), folder, verbose, is_standalone)
-        if not keep_intermediates:
-            for pattern in ("*.o", "*.o.d", "*.o.flags"):
-                for file in glob.glob(os.path.join(folder, pattern)):
-                    os.remove(file)
-    if is_standalone:
-        return path
-    if is_python_module:
-        return _import(name, path)
-    from .._ops import ops
+    sources = [os.fspath(source) for source in sources]
+    cflags, ldflags, includes = _flags(extra_cflags), _flags(extra_ldflags), _flags(extra_include_paths)
+    version = _version(name, folder, _digest(filter(os.path.exists, sources), [*cflags, *ldflags, *includes]))
+    while True:
+        full = f"{name}_v{version}" if version else name
+        with _Lock(os.path.join(folder, "lock")):
+            path = _build(full, sources, cflags, ldflags, includes, folder, verbose, is_standalone)
+            if not keep_intermediates:
+                for pattern in ("*.o", "*.o.d", "*.o.flags"):
+                    for file in glob.glob(os.path.join(folder, pattern)):
+                        os.remove(file)
+        if is_standalone:
+            return path
+        if not is_python_module:
+            from .._ops import ops
 
-    ops.load_library(path)
-    return path
+            ops.load_library(path)
+            return path
+        module = _import(full, path)
+        if module is not None:
+            return module
+        # A header has changed since the module was loaded.
+        version += 1
+        _versions[(name, folder)] = (_versions[(name, folder)][0], version)
 
 
 def load_inline(
