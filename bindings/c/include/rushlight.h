@@ -364,7 +364,7 @@ rl_object *rl_object_tuple(void);
 /* Frees an object; null is allowed. */
 void rl_object_free(rl_object *object);
 
-/* Adds an entry to a dict (with `key`) or a list (`key` is null). Takes `entry` over. */
+/* Adds an entry to a dict (with `key`) or to a list or a tuple (`key` is null). Takes `entry` over. */
 rl_status rl_object_add(rl_object *object, const char *key, rl_object *entry);
 
 /* The number of entries of a dict, a list or a tuple; 0 for others. */
@@ -474,10 +474,23 @@ rl_status rl_model_freeze(const rl_model *model, rl_model **out);
 /* Writes a .rlm file. */
 rl_status rl_model_save(const rl_model *model, const char *path);
 
+/* Ops of other libraries. */
+
+/* Defines an op by its schema in PyTorch's words: "namespace::name(Tensor x, int n=1) -> Tensor". Python has it as
+ * torch.ops.namespace.name, and exported models may call it. */
 rl_status rl_library_define(const char *schema);
+
+/* Gives an op a kernel for a dispatch key: "CPU", "CUDA", "XPU", "Meta", "Autograd", "CompositeImplicitAutograd".
+ * `free` is called with `context` when the kernel is replaced. */
 rl_status rl_library_implement(const char *name, const char *key, rl_kernel kernel, void *context, rl_deleter free);
+
+/* The schema of an op; rl_string_free frees it. Null if there is none of that name. */
 char *rl_library_schema(const char *name);
+
+/* Calls an op with the entries of a list; rl_object_free frees the result. */
 rl_status rl_library_call(const char *name, const rl_object *arguments, rl_object **out);
+
+/* Whether calls of this thread skip kernels of "Autograd"; returns the previous state. */
 bool rl_library_below_autograd(bool below);
 
 #ifdef __cplusplus
