@@ -1,7 +1,7 @@
-//! Extensions in C++: tensors of Python as handles of the C interface and back, ops that `TORCH_LIBRARY` has registered.
+//! Extensions in C++: tensors of Python as handles of the C interface and back, ops that `TORCH_LIBRARY` registers.
 //!
-//! This module contains the C interface and is named `librushlight.so` (`build.rs`). The loader finds that name among the loaded libraries, so an
-//! extension's symbols are this module's, and a handle of C++ is the tensor of Python itself.
+//! This module contains the C interface and is named `librushlight.so` (`build.rs`). The loader finds that name among
+//! the loaded libraries, so an extension's symbols are this module's, and a handle of C++ is Python's tensor itself.
 
 use crate::error::IntoPyResult;
 use crate::program::{object, value};

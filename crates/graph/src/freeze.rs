@@ -53,9 +53,9 @@ struct Freezer<'a> {
 
 impl Model {
     /// The program for inference: ops on constants are folded, and batch norms that follow a convolution are folded
-    /// into its weights. Calls are recorded: those of the same kind run as one list of the engine's calls, with pointwise
-    /// chains fused and memory planned. Weights do not train any more. Programs with branches, and TorchScript archives, are returned
-    /// as they are, without gradients.
+    /// into its weights. Calls are recorded: those of the same kind run as one list of the engine's calls, with
+    /// pointwise chains fused and memory planned. Weights do not train any more. Programs with branches, and
+    /// TorchScript archives, are returned as they are, without gradients.
     pub fn freeze(&self) -> Result<Model> {
         let (text, weights) = self.archive()?;
         let detached: StateDict = weights.iter().map(|(n, t)| (n.clone(), t.detach())).collect();

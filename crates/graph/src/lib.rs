@@ -8,8 +8,8 @@
 //! | [`onnx`] | ONNX files |
 //! | [`library`] | ops that the host program has registered |
 //!
-//! A program can call the ops of the table, those that the host has registered, and nothing else: it has no files, no network, no Python. A
-//! hostile file gives an error, at worst a long computation.
+//! A program can call the ops of the table, those that the host has registered, and nothing else: it has no files, no
+//! network, no Python. A hostile file gives an error, at worst a long computation.
 
 mod device;
 mod dispatch;

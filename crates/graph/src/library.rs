@@ -1,7 +1,7 @@
 //! Ops of other libraries: `TORCH_LIBRARY` of C++ registers them, and programs, C++ and Python call them by name.
 //!
-//! An op has a schema in PyTorch's words and kernels by dispatch key. A call takes the kernel of `Autograd` if there is one, unless
-//! the thread is below autograd; then that of the tensors' device; then one for all devices.
+//! An op has a schema in PyTorch's words and kernels by dispatch key. A call takes the kernel of `Autograd` if there is
+//! one, unless the thread is below autograd; then that of the tensors' device; then one for all devices.
 
 use crate::ivalue::IValue;
 use rushlight_core::sync::lock;

@@ -174,8 +174,8 @@ impl Model {
         }
     }
 
-    /// Records calls from now on: a call of the same kind runs the engine's calls, fused, without the interpreter. A module with state of its own stays as
-    /// it is.
+    /// Records calls from now on: a call of the same kind runs the engine's calls, fused, without the interpreter. A
+    /// module with state of its own stays as it is.
     pub(crate) fn recording(mut self) -> Self {
         if self.root.is_none() {
             self.recorded = Some(Recorded::default());

@@ -1,4 +1,4 @@
-// Tensors, dtypes and devices between Python and C++ through pybind11, which is a package of its own (pip install pybind11).
+// Tensors, dtypes and devices between Python and C++ through pybind11, which is a package of its own.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,7 +8,8 @@
 #include <pybind11/stl.h>
 
 extern "C" {
-// Of rushlight's Python module: the tensor of an object (null if it is none), and the object of a tensor, whose reference it takes.
+// Of rushlight's Python module: the tensor of an object (null if it is none); the object of a tensor, whose reference
+// it takes over.
 rl_tensor* rl_python_tensor(PyObject* object);
 PyObject* rl_python_object(rl_tensor* tensor);
 }

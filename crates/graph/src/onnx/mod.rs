@@ -97,7 +97,7 @@ impl Builder {
             graph.nodes.iter().filter(is_norm).flat_map(|n| n.inputs.iter().skip(3).cloned()).collect();
         for (name, tensor) in graph.weights {
             self.names.insert(name.clone(), format!("weight({})", quoted(&name)));
-            // Floats are parameters: an imported model trains. Exporters write a model's numbers as tensors without dimensions.
+            // Floats are parameters: an imported model trains. Exporters write numbers as tensors without dimensions.
             let is_float = tensor.dtype().is_float() && !tensor.dtype().is_carried();
             let tensor = if is_float && tensor.rank() > 0 && !statistics.contains(&name) {
                 tensor.requires_grad_(true)?
