@@ -51,8 +51,10 @@ api! {
         let (name, key) = unsafe { (text(name, "the op's name")?, text(key, "the dispatch key")?) };
         let Some(kernel) = kernel else { return Err(Error::value("library_implement: the kernel is null")) };
         library::implement(name, key, Arc::new(move |values| {
-            let boxed = |value: Value| Box::into_raw(Box::new(rl_object(value)));
-            let arguments = Objects(values.iter().map(|v| Ok(boxed(result(v, 0)?))).collect::<Result<_>>()?);
+            let mut arguments = Objects(Vec::with_capacity(values.len()));
+            for value in &values {
+                arguments.0.push(Box::into_raw(Box::new(rl_object(result(value, 0)?))));
+            }
             let mut out = Objects(vec![std::ptr::null_mut()]);
             // SAFETY: the callback with its context, an array of this length, and a place for the result.
             match unsafe { kernel(held.context(), arguments.0.as_ptr(), arguments.0.len(), out.0.as_mut_ptr()) } {
