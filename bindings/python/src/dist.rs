@@ -15,6 +15,7 @@ use rushlight_dist::launch::{self, Launch, Rendezvous};
 use rushlight_dist::store::{FileStore, HashStore, Op, PrefixStore, Store, TcpStore};
 use rushlight_dist::{Collective, Init, Objects, P2p, ProcessGroup, ReduceOp, Work, World};
 use rushlight_tensor::Tensor;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -67,7 +68,11 @@ pub fn reduce_op(name: &str) -> PyResult<ReduceOp> {
 
 /// An asynchronous collective.
 #[pyclass(name = "_Work", module = "rushlight._C", frozen)]
-struct PyWork(Work);
+struct PyWork {
+    work: Work,
+    /// The sender of a receive from any rank.
+    from: Arc<AtomicUsize>,
+}
 
 #[pymethods]
 impl PyWork {
@@ -75,14 +80,19 @@ impl PyWork {
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let timeout = timeout.map(seconds).transpose()?;
         py.detach(|| match timeout {
-            Some(timeout) => self.0.wait_for(timeout),
-            None => self.0.wait(),
+            Some(timeout) => self.work.wait_for(timeout),
+            None => self.work.wait(),
         })
         .map_err(failed)
     }
 
     fn is_completed(&self) -> bool {
-        self.0.is_completed()
+        self.work.is_completed()
+    }
+
+    /// The sender of a receive from any rank, when it is done.
+    fn source(&self) -> usize {
+        self.from.load(Relaxed)
     }
 }
 
@@ -101,11 +111,15 @@ fn tensor_list(object: &Bound<'_, PyAny>, call: &str) -> PyResult<Vec<Tensor>> {
 
 impl PyGroup {
     fn start(&self, py: Python<'_>, collective: Collective, background: bool) -> PyResult<PyWork> {
+        let from = match &collective {
+            Collective::RecvAny { from, .. } => from.clone(),
+            _ => Arc::default(),
+        };
         let work = py.detach(|| self.0.submit(collective, background)).map_err(refused)?;
         if !background {
             py.detach(|| work.wait()).map_err(failed)?;
         }
-        Ok(PyWork(work))
+        Ok(PyWork { work, from })
     }
 
     /// A collective on byte strings; releases the GIL.
@@ -166,6 +180,19 @@ impl PyGroup {
             "broadcast" => Collective::Broadcast { tensors: outputs, root },
             "reduce" => Collective::Reduce { tensor: first(&outputs, call)?, op, root },
             "all_gather" => Collective::AllGather { outputs, input: first(&inputs, call)? },
+            "all_gather_coalesced" if outputs.len() != inputs.len() * self.0.size() => {
+                return Err(value_error(format!(
+                    "{call}: {} outputs for {} inputs and {} ranks; each input needs one of each rank",
+                    outputs.len(),
+                    inputs.len(),
+                    self.0.size()
+                )));
+            }
+            "all_gather_coalesced" => {
+                let lists = outputs.chunks(self.0.size()).map(<[_]>::to_vec);
+                let one = |(outputs, input)| Collective::AllGather { outputs, input };
+                Collective::Several(lists.zip(inputs).map(one).collect())
+            }
             "reduce_scatter" => Collective::ReduceScatter { output: first(&outputs, call)?, inputs, op },
             "all_to_all" => Collective::AllToAll { outputs, inputs },
             "gather" => Collective::Gather { input: first(&inputs, call)?, outputs, root },
@@ -188,6 +215,11 @@ impl PyGroup {
             .map(|(tensor, peer, tag, sends)| P2p { tensor: tensor.get().tensor(), peer, tag, sends })
             .collect();
         self.start(py, Collective::P2p(all), background)
+    }
+
+    /// Receives a message with a tag from any rank.
+    fn recv_any(&self, py: Python<'_>, tensor: &PyTensor, tag: u32, background: bool) -> PyResult<PyWork> {
+        self.start(py, Collective::RecvAny { tensor: tensor.tensor(), tag, from: Arc::default() }, background)
     }
 
     fn all_gather_object<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyList>> {

@@ -67,6 +67,57 @@ def monitored():
     dist.destroy_process_group()
 
 
+def any_source():
+    """A receive without a source takes the next message of its tag from any rank, and says whose it was; two in a row take two."""
+    dist.init_process_group("gloo")
+    group = dist.new_group([2, 0, 1])
+    for tag, pg in ((0, None), (7, None), (0, group)):
+        if RANK == 0:
+            got = torch.empty(3)
+            first = dist.recv(got, group=pg, tag=tag)
+            assert got.tolist() == [float(first)] * 3, (first, got)
+            handle = dist.irecv(got, group=pg, tag=tag)
+            assert handle.wait()
+            last = dist.get_process_group_ranks(pg)[handle._source_rank()]
+            assert {first, last} == {1, 2} and got.tolist() == [float(last)] * 3, (first, last, got)
+        else:
+            dist.send(torch.full((5,), -1.0), 0, tag=99)
+            dist.send(torch.full((3,), float(RANK)), 0, group=pg, tag=tag)
+    if RANK == 0:
+        # Earlier messages of another tag are still there, and two that are posted first are received in order.
+        left = [dist.irecv(torch.empty(5), tag=99) for _ in range(6)]
+        left[5].wait()
+        assert all(handle.is_completed() for handle in left) and sum(handle._source_rank() for handle in left) == 9
+    with torch.autograd.profiler.profile() as profiler:
+        if RANK == 0:
+            dist.recv(torch.empty(1))
+        elif RANK == 1:
+            dist.send(torch.ones(1), 0)
+    assert RANK > 0 or "gloo:recvAnySource" in [event.name for event in profiler.function_events]
+    dist.destroy_process_group()
+
+
+def private_names_of_data_parallelism():
+    """``_sync_module_states`` copies one rank's states; ``prepare_for_backward`` lets a forward pass of ``no_sync`` end with the exchange."""
+    dist.init_process_group("gloo")
+    model = torch.nn.BatchNorm1d(2)
+    for state in [*model.parameters(), *model.buffers()]:
+        state.detach().fill_(RANK + 3)
+    dist.utils._sync_module_states(model, dist.group.WORLD, 1 << 20, 1, ["bias"])
+    means = {name: state.float().mean().item() for name, state in model.state_dict().items()}
+    assert means == {"weight": 4.0, "bias": 3.0 + RANK, "running_mean": 4.0, "running_var": 4.0, "num_batches_tracked": 4.0}, means
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1, bias=False))
+    for prepared, gradient in ((False, 1.0 + RANK), (True, 1.5)):
+        ddp.zero_grad()
+        with ddp.no_sync():
+            out = ddp(torch.tensor([[1.0 + RANK]]))
+        if prepared:
+            ddp.reducer.prepare_for_backward(out)
+        out.sum().backward()
+        assert ddp.module.weight.grad.item() == gradient, (prepared, ddp.module.weight.grad)
+    dist.destroy_process_group()
+
+
 def horovod():
     """Process sets, exchanges of parts, and gradients through Horovod's collectives, with Horovod's own answers."""
     hvd = __import__("rushlight._horovod.torch", fromlist=["_"])

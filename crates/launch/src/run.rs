@@ -246,3 +246,23 @@ pub(crate) fn random_text() -> Result<String> {
     std::fs::File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn temporary_folders_are_their_owners_alone_and_cannot_be_foreseen() {
+        let [first, second] = [(); 2].map(|()| private_directory("rushlight-test").unwrap());
+        for folder in [&first, &second] {
+            assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        let random = |folder: &Path| folder.to_string_lossy().rsplit('-').next().map(str::to_owned);
+        assert_ne!(random(&first), random(&second));
+        assert_eq!(random(&first).unwrap().len(), 16);
+        for folder in [first, second] {
+            std::fs::remove_dir(folder).unwrap();
+        }
+    }
+}

@@ -124,6 +124,14 @@ impl Transfer {
     }
 }
 
+/// What a wait in the kernel waits for.
+#[derive(Default)]
+struct Polls {
+    entries: Vec<libc::pollfd>,
+    /// The rank that each of the first entries is from; this rank for those to send on.
+    ranks: Vec<usize>,
+}
+
 /// The connections of one group.
 pub(crate) struct Links {
     group: u64,
@@ -136,12 +144,14 @@ pub(crate) struct Links {
     arrivals: Option<Arc<OwnedFd>>,
     /// This rank's last collectives: the sender may be ahead of the rank that detects the mismatch.
     history: VecDeque<Signature>,
+    /// The rank whose messages a receive from any rank looks for first.
+    turn: usize,
 }
 
 impl Links {
     pub(crate) fn new(group: u64, rank: usize, peers: Vec<Peer>, endpoint: Option<Arc<Endpoint>>) -> Self {
         let links = peers.iter().map(|_| Link::default()).collect();
-        Self { group, rank, peers, endpoint, links, arrivals: None, history: VecDeque::new() }
+        Self { group, rank, peers, endpoint, links, arrivals: None, history: VecDeque::new(), turn: 0 }
     }
 
     /// Prepares a transfer: connects to the rank if it is a send.
@@ -150,14 +160,20 @@ impl Links {
         let Some(endpoint) = self.endpoint.clone().filter(|_| peer != self.rank) else {
             return Err(Error::value("a rank cannot send to itself or receive from itself"));
         };
-        if self.arrivals.is_none() {
-            self.arrivals = Some(endpoint.waker(self.group)?);
-            self.adopt();
-        }
+        self.welcome(&endpoint)?;
         if transfer.sends && self.links[peer].out.is_none() {
             let Dialled { stream, out, .. } = self.dial(&endpoint, peer, limit)?;
             stream.set_nonblocking(true)?;
             self.links[peer].out = Some((stream, out));
+        }
+        Ok(())
+    }
+
+    /// Takes connections of the group from now on.
+    fn welcome(&mut self, endpoint: &Endpoint) -> Result<()> {
+        if self.arrivals.is_none() {
+            self.arrivals = Some(endpoint.waker(self.group)?);
+            self.adopt();
         }
         Ok(())
     }
@@ -236,9 +252,7 @@ impl Links {
         for transfer in transfers.iter() {
             self.open(transfer, limit)?;
         }
-        let mut polls: Vec<libc::pollfd> = Vec::new();
-        // The rank of each entry of `polls`.
-        let mut polled: Vec<usize> = Vec::new();
+        let mut polls = Polls::default();
         let mut moved_at = Instant::now();
         loop {
             let mut moved = false;
@@ -267,37 +281,8 @@ impl Links {
                     return Err(self.gone(peer, why));
                 }
             }
-            polls.clear();
-            polled.clear();
-            let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
-            for (peer, link) in self.links.iter().enumerate() {
-                if let Some(back) = &link.back {
-                    polls.push(entry(back.stream.as_raw_fd(), libc::POLLIN));
-                    polled.push(peer);
-                }
-                if let Some((stream, _)) = &link.out
-                    && transfers.iter().any(|t| t.peer == peer && t.sends && !t.complete)
-                {
-                    polls.push(entry(stream.as_raw_fd(), libc::POLLOUT));
-                    polled.push(self.rank);
-                }
-            }
-            polls.extend(self.arrivals.iter().map(|fd| entry(fd.as_raw_fd(), libc::POLLIN)));
-            // SAFETY: the array is valid and as long as said.
-            unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, SLICE_MS) };
-            if polls.len() > polled.len() && polls[polled.len()].revents != 0 {
-                if let Some(fd) = &self.arrivals {
-                    super::endpoint::drain(fd);
-                }
-                self.adopt();
-            }
-            for (poll, &peer) in polls.iter().zip(&polled) {
-                if poll.revents != 0 && peer != self.rank {
-                    // Also from ranks that nothing is expected of: theirs must not wait for this rank's next call.
-                    while self.read_some(peer, transfers, signature)? > 0 {
-                        moved_at = Instant::now();
-                    }
-                }
+            if self.sleep(&mut polls, transfers, signature)? {
+                moved_at = Instant::now();
             }
             let late = || {
                 let late = open_peers(transfers).into_iter().map(|peer| format!("rank {}", self.peers[peer].rank));
@@ -309,6 +294,73 @@ impl Links {
                 if let Some(peer) = open_peers(transfers).into_iter().find(departed) {
                     return Err(Error::io(format!("rank {} has left the job", self.peers[peer].rank)));
                 }
+            }
+        }
+    }
+
+    /// Waits for the kernel, for a short time: for bytes from any rank, which are read, room to send, new connections.
+    /// Returns whether bytes came.
+    fn sleep(&mut self, polls: &mut Polls, transfers: &mut [Transfer], signature: &Signature) -> Result<bool> {
+        let Polls { entries, ranks } = polls;
+        entries.clear();
+        ranks.clear();
+        let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        for (peer, link) in self.links.iter().enumerate() {
+            if let Some(back) = &link.back {
+                entries.push(entry(back.stream.as_raw_fd(), libc::POLLIN));
+                ranks.push(peer);
+            }
+            if let Some((stream, _)) = &link.out
+                && transfers.iter().any(|t| t.peer == peer && t.sends && !t.complete)
+            {
+                entries.push(entry(stream.as_raw_fd(), libc::POLLOUT));
+                ranks.push(self.rank);
+            }
+        }
+        entries.extend(self.arrivals.iter().map(|fd| entry(fd.as_raw_fd(), libc::POLLIN)));
+        // SAFETY: the array is valid and as long as said.
+        unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, SLICE_MS) };
+        if entries.len() > ranks.len() && entries[ranks.len()].revents != 0 {
+            if let Some(fd) = &self.arrivals {
+                super::endpoint::drain(fd);
+            }
+            self.adopt();
+        }
+        let mut moved = false;
+        for (poll, &peer) in entries.iter().zip(ranks.iter()) {
+            if poll.revents != 0 && peer != self.rank {
+                // Also from ranks that nothing is expected of: theirs must not wait for this rank's next call.
+                while self.read_some(peer, transfers, signature)? > 0 {
+                    moved = true;
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Waits for a message of a channel from any rank. Returns the rank; a receive from it gets the message.
+    pub(crate) fn probe(&mut self, channel: Channel, signature: &Signature, limit: &Limit) -> Result<usize> {
+        let Some(endpoint) = self.endpoint.clone() else {
+            return Err(Error::value("a process that is alone cannot receive from another"));
+        };
+        self.welcome(&endpoint)?;
+        let (size, mut polls) = (self.peers.len(), Polls::default());
+        let mut moved_at = Instant::now();
+        loop {
+            let has = |link: &Link| link.kept.get(&channel).is_some_and(|kept| !kept.is_empty());
+            // In turns, so that no rank's messages wait behind another's for ever.
+            if let Some(peer) = (0..size).map(|i| (self.turn + i) % size).find(|&peer| has(&self.links[peer])) {
+                self.turn = (peer + 1) % size;
+                return Ok(peer);
+            }
+            if self.sleep(&mut polls, &mut [], signature)? {
+                moved_at = Instant::now();
+                continue;
+            }
+            limit.check(|| "a message of any rank".into())?;
+            let departed = |peer: usize| peer == self.rank || limit.abort.has_departed(self.peers[peer].rank);
+            if moved_at.elapsed() > DEPARTURE_TIME && (0..size).all(departed) {
+                return Err(Error::io("a message of any rank cannot come: all others have left the job"));
             }
         }
     }

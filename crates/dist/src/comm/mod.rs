@@ -81,6 +81,9 @@ pub(crate) trait Transport: Send {
     /// Sends and receives between pairs, concurrently. A list of sends alone does not wait for their receivers.
     unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()>;
 
+    /// Waits until a message with a tag can be received from any rank, and returns the rank.
+    fn probe(&mut self, tag: u32, call: &Call) -> Result<usize>;
+
     fn barrier(&mut self, call: &Call) -> Result<()>;
 }
 
@@ -344,6 +347,10 @@ impl Transport for Communicator {
 
     unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()> {
         unsafe { self.links.run(transfers, &call.signature, &call.limit) }
+    }
+
+    fn probe(&mut self, tag: u32, call: &Call) -> Result<usize> {
+        self.links.probe(Channel::tagged(tag), &call.signature, &call.limit)
     }
 
     fn barrier(&mut self, call: &Call) -> Result<()> {

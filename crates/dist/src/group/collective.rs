@@ -3,6 +3,8 @@
 use crate::comm::ReduceOp;
 use rushlight_core::{DType, Error, Result};
 use rushlight_tensor::Tensor;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// A send or a receive between two ranks.
 #[derive(Clone)]
@@ -87,6 +89,17 @@ pub enum Collective {
     },
     /// Sends and receives, concurrently.
     P2p(Vec<P2p>),
+    /// Receives the next message from any rank.
+    RecvAny {
+        /// The destination.
+        tensor: Tensor,
+        /// The messages' tag.
+        tag: u32,
+        /// The rank that sent it, after the call.
+        from: Arc<AtomicUsize>,
+    },
+    /// Several collectives of all ranks as one call, in this order.
+    Several(Vec<Collective>),
     /// Waits for all ranks.
     Barrier,
 }
@@ -110,13 +123,14 @@ impl Collective {
     pub(crate) fn tensors(&self) -> Vec<&Tensor> {
         match self {
             Collective::AllReduce { tensors, .. } | Collective::Broadcast { tensors, .. } => tensors.iter().collect(),
-            Collective::Reduce { tensor, .. } => vec![tensor],
+            Collective::Reduce { tensor, .. } | Collective::RecvAny { tensor, .. } => vec![tensor],
             Collective::AllGather { outputs: list, input: one }
             | Collective::ReduceScatter { output: one, inputs: list, .. }
             | Collective::Gather { input: one, outputs: list, .. }
             | Collective::Scatter { output: one, inputs: list, .. } => list.iter().chain([one]).collect(),
             Collective::AllToAll { outputs, inputs } => outputs.iter().chain(inputs).collect(),
             Collective::P2p(all) => all.iter().map(|p| &p.tensor).collect(),
+            Collective::Several(all) => all.iter().flat_map(Collective::tensors).collect(),
             Collective::Barrier => Vec::new(),
         }
     }
@@ -128,6 +142,7 @@ impl Collective {
             Collective::ReduceScatter { inputs, .. }
             | Collective::AllToAll { inputs, .. }
             | Collective::Scatter { inputs, .. } => inputs.iter().collect(),
+            Collective::Several(all) => all.iter().flat_map(Collective::inputs).collect(),
             _ => self.tensors(),
         }
     }
@@ -152,6 +167,8 @@ impl Collective {
                 };
                 all.iter().map(name).collect::<Vec<_>>().join(", ")
             }
+            Collective::RecvAny { tensor, tag, .. } => format!("recvAnySource(tag {tag}) {}", one(tensor)), // PyTorch's name
+            Collective::Several(all) => all.iter().map(Collective::describe).collect::<Vec<_>>().join(", "),
             Collective::Barrier => "barrier".into(),
         }
     }
@@ -224,7 +241,19 @@ impl Collective {
                     false => Ok(()),
                 }
             }),
-            Collective::Barrier => Ok(()),
+            Collective::RecvAny { .. } if size == 1 => {
+                Err(Error::value(format!("{}: there is no other rank in the group", call())))
+            }
+            Collective::Several(all) => all.iter().try_for_each(|one| match one.is_message() {
+                true => Err(Error::value(format!("{}: messages between ranks go by P2p", call()))),
+                false => one.check(rank, size),
+            }),
+            Collective::RecvAny { .. } | Collective::Barrier => Ok(()),
         }
+    }
+
+    /// Whether it is between some ranks only: the others need not call anything.
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self, Collective::P2p(_) | Collective::RecvAny { .. })
     }
 }

@@ -260,12 +260,12 @@ impl DeviceGroup {
         })?;
         // Messages between two ranks concern no other rank.
         let sequence = match collective {
-            Collective::P2p(_) => self.host.note(&description),
+            _ if collective.is_message() => self.host.note(&description),
             _ if self.size() == 1 => self.host.note(&description),
             _ => self.host.compare(&description)?,
         };
         let ended = |well: bool| lock(&self.shared.record).end(sequence, well);
-        let lowered = Lowered::new(collective, self.rank(), self.size())?;
+        let lowered = Lowered::new(collective, self.rank(), self.size()).inspect_err(|_| ended(false))?;
         if lowered.ops.is_empty() {
             ended(true);
             return Ok(Work::finished(Ok(())));
@@ -505,6 +505,41 @@ mod tests {
         let entry = lock(&record).entries[0].clone();
         assert_eq!(entry.stage, crate::group::Stage::Completed);
         assert!(entry.took.unwrap() >= Duration::from_millis(30), "{:?}", entry.took);
+    }
+
+    /// A library whose operations are done at once.
+    struct Immediate;
+
+    impl DeviceComm for Immediate {
+        fn name(&self) -> String {
+            "test".into()
+        }
+        fn start(&self, _: &[rushlight_core::backend::DeviceOp]) -> Result<Arc<dyn DeviceWork>> {
+            Ok(Arc::new(Slow(true.into())))
+        }
+        fn error(&self) -> Result<()> {
+            Ok(())
+        }
+        fn abort(&self) {}
+    }
+
+    #[test]
+    fn messages_between_devices_are_in_the_record() {
+        use crate::comm::{Communicator, Links, NodeMemory};
+        use crate::group::{P2p, Stage};
+        let job = Arc::new(Job::new(0, 2, None));
+        let transport = Communicator::new(0, &[0, 1], NodeMemory::Missing, Links::new(0, 0, Vec::new(), None));
+        let host = HostGroup::new("world", vec![0, 1], Box::new(transport), job.clone(), Duration::from_secs(60));
+        let group = DeviceGroup::new(host, vec![0, 1], job);
+        let comm: Arc<dyn DeviceComm> = Arc::new(Immediate);
+        let send = P2p { tensor: Tensor::ones([3]).unwrap(), peer: 1, tag: 0, sends: true };
+        group.start(&comm, &Collective::P2p(vec![send])).unwrap().wait().unwrap();
+        group.shared.look().unwrap();
+        let entry = group.flight_record().entries[0].clone();
+        assert_eq!((entry.collective.as_str(), entry.stage), ("send(to 1, tag 0) float32 [3]", Stage::Completed));
+        // A library matches messages by order of their sender.
+        let any = Collective::RecvAny { tensor: Tensor::ones([3]).unwrap(), tag: 0, from: Arc::default() };
+        assert!(group.start(&comm, &any).err().unwrap().to_string().contains("name the sender"));
     }
 
     #[test]

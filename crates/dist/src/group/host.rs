@@ -221,7 +221,7 @@ impl Inner {
         let _spans = if profile::is_on() { self.spans(task) } else { Vec::new() };
         let limit = Limit { background, ..Limit::new(&self.job.abort, self.timeout) };
         let mut signature = Signature::new(&description);
-        if !matches!(task, Task::Run(Collective::P2p(_))) {
+        if !matches!(task, Task::Run(collective) if collective.is_message()) {
             signature.number = self.collectives.fetch_add(1, Relaxed) + 1;
         }
         let call = Call { signature, limit };
@@ -307,9 +307,13 @@ fn after<T>(c: &dyn Transport, result: Result<()>, staged: T) -> Result<T> {
 }
 
 fn execute(c: &mut dyn Transport, collective: &Collective, call: &Call) -> Result<()> {
-    if !matches!(collective, Collective::P2p(_)) {
+    if !collective.is_message() {
         c.begin(call)?;
     }
+    transfer(c, collective, call)
+}
+
+fn transfer(c: &mut dyn Transport, collective: &Collective, call: &Call) -> Result<()> {
     // SAFETY, for all calls below: the staged tensors keep the bytes alive until the call returns, and longer if the
     // transport needs that. By the contract of `Work` the caller does not use them meanwhile.
     match collective {
@@ -380,6 +384,16 @@ fn execute(c: &mut dyn Transport, collective: &Collective, call: &Call) -> Resul
             let staged = after(c, result, staged)?;
             all.iter().zip(staged).filter(|(p, _)| !p.sends).try_for_each(|(_, s)| s.written())
         }
+        Collective::RecvAny { tensor, tag, from } => {
+            let peer = c.probe(*tag, call)?;
+            let staged = Staged::new(tensor)?;
+            let mut transfer = [Transfer::receive(peer, Channel::tagged(*tag), staged.span())];
+            let result = unsafe { c.exchange(&mut transfer, call) };
+            after(c, result, staged)?.written()?;
+            from.store(peer, Relaxed);
+            Ok(())
+        }
+        Collective::Several(all) => all.iter().try_for_each(|one| transfer(c, one, call)),
         Collective::Barrier => c.barrier(call),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Collective, P2p};
 use crate::comm::ReduceOp;
-use rushlight_core::Result;
 use rushlight_core::backend::DeviceOp;
+use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 
@@ -212,6 +212,12 @@ impl Lowered {
                     }
                 }
             }
+            Collective::RecvAny { .. } => {
+                return Err(Error::unsupported(
+                    "a tensor on this device cannot be received from any rank: name the sender, or receive on the CPU",
+                ));
+            }
+            Collective::Several(all) => all.iter().try_for_each(|one| self.add(one, rank, size))?,
             Collective::Reduce { .. } | Collective::Barrier => {}
         }
         Ok(())

@@ -19,6 +19,8 @@ pub use work::Work;
 use crate::comm::ReduceOp;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Ranks that communicate. An engine implements [`ProcessGroup::submit`]; the named collectives are built on it.
@@ -156,6 +158,13 @@ pub trait ProcessGroup: Send + Sync {
     /// Receives a tensor from a rank.
     fn recv(&self, tensor: &Tensor, from: usize, tag: u32) -> Result<()> {
         self.run(Collective::P2p(vec![P2p { tensor: tensor.clone(), peer: from, tag, sends: false }]))
+    }
+
+    /// Receives the next message with a tag from any rank; returns the rank. For tensors in the CPU's memory.
+    fn recv_any(&self, tensor: &Tensor, tag: u32) -> Result<usize> {
+        let from = Arc::new(AtomicUsize::new(0));
+        self.run(Collective::RecvAny { tensor: tensor.clone(), tag, from: from.clone() })?;
+        Ok(from.load(Relaxed))
     }
 
     /// Starts sends and receives that run concurrently; PyTorch's `batch_isend_irecv`.

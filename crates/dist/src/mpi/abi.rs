@@ -156,6 +156,7 @@ functions! {
     test = "MPI_Test"(*mut Handle, *mut c_int, *mut Status);
     get_count = "MPI_Get_count"(*const Status, Handle, *mut c_int);
     isend = "MPI_Isend"(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
+    iprobe = "MPI_Iprobe"(c_int, c_int, Handle, *mut c_int, *mut Status);
     irecv = "MPI_Irecv"(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle);
     ibcast = "MPI_Ibcast"(*mut c_void, c_int, Handle, c_int, Handle, *mut Handle);
     iallreduce = "MPI_Iallreduce"(*const c_void, *mut c_void, c_int, Handle, Handle, Handle, *mut Handle);

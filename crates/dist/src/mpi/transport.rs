@@ -485,17 +485,9 @@ impl Transport for MpiTransport {
     }
 
     unsafe fn exchange(&mut self, transfers: &mut [Transfer], call: &Call) -> Result<()> {
-        let tag = |t: &Transfer| match u64::from(t.tag()) + 1 {
-            tag if tag <= self.runtime.max_tag => Ok(tag as c_int),
-            _ => Err(Error::value(format!(
-                "the tag {} is larger than this MPI takes ({})",
-                t.tag(),
-                self.runtime.max_tag - 1
-            ))),
-        };
         let messages = transfers
             .iter()
-            .map(|t| Ok((t.peer(), tag(t)?, t.span(), t.is_send())))
+            .map(|t| Ok((t.peer(), self.tag(t.tag())?, t.span(), t.is_send())))
             .collect::<Result<Vec<(usize, c_int, Span, bool)>>>()?;
         // SAFETY: see above the impl.
         if messages.iter().all(|message| message.3) {
@@ -503,6 +495,10 @@ impl Transport for MpiTransport {
         } else {
             unsafe { self.messages(&messages, call) }
         }
+    }
+
+    fn probe(&mut self, tag: u32, call: &Call) -> Result<usize> {
+        self.probe_all(self.tag(tag)?, call)
     }
 
     /// The comparison before it has waited for all ranks.

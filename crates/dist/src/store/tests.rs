@@ -112,6 +112,34 @@ fn file_store() {
     });
 }
 
+/// Who reads the file can join the job, and who writes to it is obeyed.
+#[test]
+fn a_file_store_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let path = std::env::temp_dir().join(format!("rushlight-filestore-private-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    let store = FileStore::open(&path, None).unwrap();
+    assert_eq!(mode(), 0o600);
+    drop(store);
+    // A file that a program has made for it.
+    std::fs::write(&path, b"").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let store = FileStore::open(&path, None).unwrap();
+    assert_eq!(mode(), 0o600);
+    drop(store);
+    let _ = std::fs::remove_file(&path);
+    // A link that somebody has planted in a folder that all may write to.
+    let target = path.with_extension("target");
+    std::fs::write(&target, b"").unwrap();
+    std::os::unix::fs::symlink(&target, &path).unwrap();
+    assert!(FileStore::open(&path, None).unwrap_err().to_string().contains("cannot be opened"));
+    assert_eq!(std::fs::read(&target).unwrap(), b"");
+    for file in [path, target] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
 #[test]
 fn a_file_store_goes_with_its_last_user() {
     watched(|| {

@@ -212,48 +212,10 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
         return _not_member("all_gather_coalesced")
     inputs = _many(input_tensor_list, "tensor_list", "all_gather_coalesced")
     lists = [_many(outputs, "output_tensor_lists", "all_gather_coalesced") for outputs in output_tensor_lists]
-    works = []
-    for dtype in dict.fromkeys(tensor.dtype for tensor in inputs):
-        # One message for all tensors of a dtype.
-        chosen = [i for i, tensor in enumerate(inputs) if tensor.dtype == dtype]
-        flat = _C._torch.cat([inputs[i].detach().reshape(-1) for i in chosen])
-        parts = [_C._torch.empty_like(flat) for _ in lists]
-        work = _run(pg, "all_gather", parts, [flat], True)
-        works.append(_Unpacked(work._work, [([outputs[i] for i in chosen], part) for outputs, part in zip(lists, parts)]))
-    if async_op and works:
-        return works[0] if len(works) == 1 else _Several(works)
-    for work in works:
-        work.wait()
-    return None
-
-
-class _Unpacked(Work):
-    """A gathering of several tensors at once: their values are copied to their places when it is done."""
-
-    def __init__(self, work, pairs):
-        super().__init__(work, [tensor for tensors, _ in pairs for tensor in tensors])
-        self._pairs = pairs
-
-    def _finish(self):
-        for tensors, part in self._pairs:
-            sizes = [tensor.numel() for tensor in tensors]
-            for tensor, values in zip(tensors, part.split(sizes)):
-                tensor.detach().copy_(values.view(tensor.shape))
-        self._pairs = []
-
-
-class _Several(Work):
-    """Works that are waited for together."""
-
-    def __init__(self, works):
-        super().__init__(None, [tensor for work in works for tensor in work._result])
-        self._works = works
-
-    def wait(self, timeout=None):
-        return all([work.wait(timeout) for work in self._works])
-
-    def is_completed(self):
-        return all(work.is_completed() for work in self._works)
+    if any(len(outputs) != len(inputs) for outputs in lists):
+        raise ValueError(f"all_gather_coalesced: each rank's list needs an output for each of the {len(inputs)} inputs")
+    flat = [outputs[i] for i in range(len(inputs)) for outputs in lists]
+    return _run(pg, "all_gather_coalesced", flat, inputs, async_op)
 
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):

@@ -14,7 +14,7 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 
 class _Receive:
-    """The core's side of a receive that starts when it is waited for."""
+    """The core's side of a receive that starts when it is waited for. Its ``peer`` is None if any rank may send; after the wait it is the sender."""
 
     def __init__(self, pg, tensor, peer, tag):
         self._pg, self._tensor, self.peer, self.tag, self._work = pg, tensor, peer, tag, None
@@ -22,6 +22,11 @@ class _Receive:
 
     def _start(self):
         if self._work is not None:
+            return
+        if self.peer is None:
+            _begin_receives(self._pg, None, self.tag, self)
+            self._pg._receives.remove(self)
+            self._work, self._tensor = self._pg._group.recv_any(self._tensor, self.tag, True), None
             return
         waiting = self._pg._receives
         upto = waiting.index(self) + 1
@@ -34,17 +39,25 @@ class _Receive:
     def wait(self, timeout=None):
         self._start()
         self._work.wait(timeout)
+        self._name_sender()
 
     def is_completed(self):
         self._start()
-        return self._work.is_completed()
+        done = self._work.is_completed()
+        if done:
+            self._name_sender()
+        return done
+
+    def _name_sender(self):
+        if self.peer is None:
+            self.peer = self._work.source()
 
 
-def _begin_receives(pg, peer, tag):
+def _begin_receives(pg, peer, tag, before=None):
     """Starts earlier receives first, so that messages keep their order."""
-    earlier = [r for r in pg._receives if (r.peer, r.tag) == (peer, tag)]
-    if earlier:
-        earlier[-1]._start()
+    listed = pg._receives[: pg._receives.index(before)] if before else pg._receives
+    for receive in [r for r in listed if (r.peer, r.tag) == (peer, tag)]:
+        receive._start()
 
 
 def _tag(tag, call):
@@ -54,10 +67,9 @@ def _tag(tag, call):
 
 
 def _source(pg, src, group_src, call):
+    """The sender, or None for any rank."""
     if src is None and group_src is None:
-        if pg.size() == 2:
-            return 1 - pg.rank()
-        raise NotImplementedError(f"{call}: a message from any rank cannot be received; name the sender by src")
+        return None
     return _root(pg, src, group_src, "src", call)
 
 
@@ -72,7 +84,7 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
 
 
 def irecv(tensor, src=None, group=None, tag=0, group_src=None):
-    """Posts a receive. The tensor is complete after ``wait`` of the returned handle."""
+    """Posts a receive, from any rank if none is named. The tensor is complete after ``wait`` of the returned handle."""
     _one(tensor, "tensor", "irecv")
     pg = _resolve(group)
     if _rank_not_in_group(pg):
@@ -91,7 +103,7 @@ def send(tensor, dst=None, group=None, tag=0, group_dst=None):
 
 
 def recv(tensor, src=None, group=None, tag=0, group_src=None):
-    """Receives a tensor from a rank; returns the sender."""
+    """Receives a tensor from a rank, any if none is named; returns the sender."""
     _one(tensor, "tensor", "recv")
     pg = _resolve(group)
     if _rank_not_in_group(pg):
@@ -99,6 +111,8 @@ def recv(tensor, src=None, group=None, tag=0, group_src=None):
         return -1
     peer = _source(pg, src, group_src, "recv")
     _begin_receives(pg, peer, _tag(tag, "recv"))
+    if peer is None:
+        return get_global_rank(pg, pg._group.recv_any(tensor, tag, False).source())
     pg._group.p2p([(tensor, peer, tag, False)], False)
     return get_global_rank(pg, peer)
 

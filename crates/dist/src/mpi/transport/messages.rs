@@ -1,11 +1,12 @@
 //! Messages between two ranks by MPI.
 
-use super::MpiTransport;
+use super::{GRACE, MpiTransport};
 use crate::comm::{Call, Span};
-use crate::mpi::abi::Handle;
+use crate::mpi::abi::{Handle, Status};
 use rushlight_core::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 impl MpiTransport {
     /// Messages (the other rank, a tag, the bytes, whether to send), run concurrently.
@@ -58,6 +59,43 @@ impl MpiTransport {
             }
         }
         Ok(())
+    }
+
+    /// MPI's tag for a message's.
+    pub(super) fn tag(&self, tag: u32) -> Result<c_int> {
+        match u64::from(tag) + 1 {
+            tag if tag <= self.runtime.max_tag => Ok(tag as c_int),
+            _ => {
+                Err(Error::value(format!("the tag {tag} is larger than this MPI takes ({})", self.runtime.max_tag - 1)))
+            }
+        }
+    }
+
+    /// Waits for a message with a tag of MPI's from any rank; returns the rank.
+    pub(super) fn probe_all(&self, tag: c_int, call: &Call) -> Result<usize> {
+        let others = || (0..self.size).filter(|&rank| rank != self.rank);
+        let mut left: Option<Instant> = None;
+        loop {
+            for rank in others() {
+                let (mut found, mut status) = (0, Status::default());
+                // SAFETY: a valid communicator and places for the answers.
+                let code = unsafe {
+                    (self.runtime.mpi.functions.iprobe)(rank as c_int, tag, self.comm, &mut found, &mut status)
+                };
+                self.runtime.check("MPI_Iprobe", code)?;
+                if found != 0 {
+                    return Ok(rank);
+                }
+            }
+            call.limit.check(|| "a message of any rank".into())?;
+            if others().all(|rank| call.limit.abort.has_departed(self.ranks[rank])) {
+                // Their last messages may be under way.
+                if *left.get_or_insert_with(Instant::now) + GRACE < Instant::now() {
+                    return Err(Error::io("a message of any rank cannot come: all others have left the job"));
+                }
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// Sends a copy without waiting for its receiver: two ranks that both send first must not deadlock.

@@ -7,6 +7,7 @@ from ..tensor._api import DTensor
 from ..tensor.placement_types import Replicate, Shard, _StridedShard
 
 Tensor = _C.Tensor
+_plain_data = Tensor.data
 
 #: Units whose modules run a forward pass, the innermost last.
 _active = []
@@ -16,6 +17,18 @@ def _as_parameter(local, requires_grad, mesh, placements, shape):
     made = DTensor._of(local.detach().requires_grad_(requires_grad), mesh, placements, shape)
     made._is_param = True
     return made
+
+
+def _become_shard(param, made):
+    """Has a parameter's own object be its shard, so that optimizers which hold it go on. Returns ``made`` if its class does not allow that."""
+    try:
+        param.__class__ = DTensor
+    except TypeError:
+        return made
+    _plain_data.__set__(param, made._local_tensor)
+    param.grad = None
+    param.__dict__.update(made.__dict__)
+    return param
 
 
 class _Slot:
@@ -75,6 +88,7 @@ class Unit:
 
     def __init__(
         self, modules, mesh, is_unit, *, stage, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_inputs=True, offload=False, ignored=(), placement_of=None,
+        keep_objects=False,
     ):
         if mesh.ndim not in (1, 2):
             raise ValueError(f"fully_shard: expected a 1D or 2D mesh, got {mesh}")
@@ -108,7 +122,8 @@ class Unit:
             if offload and shard.device.type != "meta":
                 shard = shard.cpu()
             where, placements = self._place(slot)
-            slot.put(_as_parameter(shard, param.requires_grad, where, placements, param.shape))
+            made = _as_parameter(shard, param.requires_grad, where, placements, param.shape)
+            slot.put(_become_shard(param, made) if keep_objects and not isinstance(param, DTensor) else made)
 
     def _place(self, slot):
         """The mesh and the placements of a shard."""

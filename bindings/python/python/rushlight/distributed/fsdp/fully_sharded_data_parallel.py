@@ -96,7 +96,7 @@ class FullyShardedDataParallel(Module):
         unit = Unit(
             [module], mesh, _is_unit, stage=_STAGES[strategy], param_dtype=precision and precision.param_dtype, reduce_dtype=precision and precision.reduce_dtype,
             cast_inputs=precision is None or precision.cast_forward_inputs or precision.cast_root_forward_inputs,
-            offload=bool(cpu_offload and cpu_offload.offload_params), ignored=ignored,
+            offload=bool(cpu_offload and cpu_offload.offload_params), ignored=ignored, keep_objects=True,
         )
         self.__dict__["_fsdp_unit"] = unit
         self.sharding_strategy, self.mixed_precision, self.cpu_offload = strategy, mixed_precision, cpu_offload
