@@ -29,7 +29,7 @@ def data():
 
 
 def deepspeed_configuration(stage, offload):
-    zero = {"stage": stage, "overlap_comm": True}
+    zero = {"stage": stage, "overlap_comm": True, "stage3_gather_16bit_weights_on_model_save": True}
     if offload:
         zero["offload_optimizer"] = {"device": "cpu"}
         if stage == 3:

@@ -7,7 +7,7 @@ Stage 3 shards the parameters by ``torch.distributed.fsdp.fully_shard``. Keys of
 import json
 import os
 
-from . import accelerator, checkpointing, comm, ops, runtime, utils, zero  # noqa: F401
+from . import accelerator, checkpoint, checkpointing, comm, ops, runtime, utils, zero  # noqa: F401
 from ._config import Config
 from ._engine import DeepSpeedEngine
 from ._schedules import WarmupCosineLR, WarmupDecayLR, WarmupLR

@@ -61,6 +61,8 @@ class Config:
             raise ValueError("DeepSpeed configuration: 'zero_optimization.offload_param' needs stage 3")
         if self.offload_optimizer and self.stage == 0:
             raise ValueError("DeepSpeed configuration: 'zero_optimization.offload_optimizer' needs stage 1, 2 or 3")
+        names = ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
+        self.gathers_weights = any(bool(zero.get(name, False)) for name in names)
         self.fp16 = found.get("fp16", {})
         _only("fp16", _HALF, self.fp16)
         bf16 = found.get("bf16", found.get("bfloat16", {}))

@@ -67,7 +67,16 @@ class DeepSpeedEngine(nn.Module):
                 if tensor.device.type != "meta":
                     dist.broadcast(tensor, 0)
         if config.stage == 3:
+            names = {id(p): name for name, p in model.named_parameters()}
             self._shard(dtype)
+            # Optimizers and lists that were made before hold the whole parameters.
+            shards = dict(model.named_parameters())
+            new = lambda p: shards.get(names.get(id(p)), p)
+            if isinstance(optimizer, torch.optim.Optimizer):
+                for group in optimizer.param_groups:
+                    group["params"] = [new(p) for p in group["params"]]
+            if model_parameters is not None:
+                model_parameters = [{**p, "params": [new(q) for q in p["params"]]} if isinstance(p, dict) else new(p) for p in model_parameters]
         self.device = next(model.parameters()).device
         self._make_optimizer(optimizer, model_parameters)
         self._make_scheduler(lr_scheduler)
@@ -280,12 +289,55 @@ class DeepSpeedEngine(nn.Module):
         """The learning rates."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    def zero_gather_16bit_weights_on_model_save(self):
+        """Whether the configuration asks for whole weights where a model is saved in stage 3."""
+        return self._config.gathers_weights
+
+    def destroy(self):
+        """Frees the parameters that are gathered and the gradients. The engine holds nothing else that outlives it."""
+        if self._config.stage == 3:
+            for unit in self.module._units(True):
+                unit.reshard()
+        self.zero_grad()
+
     @property
     def cur_scale(self):
         """The factor of the loss."""
         return self.scaler.scale if self.scaler is not None else 1.0
 
     # Checkpoints.
+
+    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters=False):
+        """The whole weights of stage 3 on rank 0, in the dtype that the model computes in; None on other ranks."""
+        if self._config.stage != 3:
+            raise ValueError("this function requires ZeRO-3 mode")
+        frozen = {name for name, p in self.module.named_parameters() if not p.requires_grad} if exclude_frozen_parameters else set()
+        dtype = torch.float16 if self._config.use_fp16 else torch.bfloat16 if self._config.use_bf16 else None
+        found = {}
+        for name, value in self.module.state_dict().items():
+            if name in frozen:
+                continue
+            sharded = hasattr(value, "full_tensor")
+            value = value.full_tensor().detach() if sharded else value
+            if self.global_rank == 0:
+                found[name] = (value.to(dtype) if sharded and dtype is not None else value).cpu()
+        return found if self.global_rank == 0 else None
+
+    def save_16bit_model(self, save_dir, save_filename="pytorch_model.bin", exclude_frozen_parameters=False):
+        """Writes the whole weights, by rank 0. Returns False in stage 3 if the configuration does not ask for gathering."""
+        if self._config.stage == 3:
+            if not self._config.gathers_weights:
+                return False
+            weights = self._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters)
+        else:
+            names = {name for name, p in self.module.named_parameters() if not p.requires_grad} if exclude_frozen_parameters else set()
+            weights = {name: value for name, value in self.module.state_dict().items() if name not in names}
+        if self.global_rank == 0:
+            os.makedirs(save_dir, exist_ok=True)
+            torch.save(weights, os.path.join(save_dir, save_filename))
+        if self.world_size > 1:
+            dist.barrier()
+        return True
 
     def _state(self):
         """This rank's optimizer state and master copies, by parameters' names."""

@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 from ... import _C
 from ...nn import Module
-from .. import _group, broadcast
+from .. import _group, _objects, broadcast
 from ..device_mesh import DeviceMesh
 from ..tensor._api import DTensor, distribute_tensor
 from ._unit import Unit, default_mesh
@@ -48,6 +48,21 @@ def _mesh_of(process_group, device_mesh, strategy):
     if strategy in _HYBRID:
         raise ValueError("FullyShardedDataParallel: hybrid sharding needs a device_mesh of two dimensions, or a tuple of groups")
     return default_mesh("FullyShardedDataParallel") if process_group is None else DeviceMesh.from_group(process_group, "cpu")
+
+
+def _of_rank_0(states, group):
+    """Rank 0's states on all ranks: numbers and small tensors with their values, other tensors as memory that ``distribute_tensor`` fills."""
+    told = [None]
+    if _group.get_rank(group) == 0:
+        small = lambda value: not isinstance(value, _C.Tensor) or value.dim() == 0
+        kept = {name: {k: v if small(v) else (tuple(v.shape), v.dtype) for k, v in values.items()} for name, values in states["state"].items()}
+        told = [(kept, states["param_groups"])]
+    _objects.broadcast_object_list(told, group=group, group_src=0)
+    if _group.get_rank(group) == 0:
+        return states
+    kept, groups = told[0]
+    made = lambda v: _C._torch.empty(v[0], dtype=v[1]) if isinstance(v, tuple) and len(v) == 2 and isinstance(v[0], tuple) else v
+    return {"state": {name: {k: made(v) for k, v in values.items()} for name, values in kept.items()}, "param_groups": groups}
 
 
 class FullyShardedDataParallel(Module):
@@ -253,12 +268,16 @@ class FullyShardedDataParallel(Module):
         """The result of ``optim_state_dict`` as ``optim.load_state_dict`` takes it."""
         if is_named_optimizer:
             raise NotImplementedError("optim_state_dict_to_load: named optimizers are not supported")
+        config = FullyShardedDataParallel.get_state_dict_type(model).optim_state_dict_config
+        root = 0 if getattr(config, "rank0_only", False) else None
+        if root is not None:
+            optim_state_dict = _of_rank_0(optim_state_dict, group)
         params = {n.replace("_fsdp_wrapped_module.", ""): p for n, p in model.named_parameters()}
         numbers = {id(p): i for i, p in enumerate(p for g in optim.param_groups for p in g["params"])}
 
         def placed(param, value):
             if isinstance(param, DTensor) and isinstance(value, _C.Tensor) and not isinstance(value, DTensor) and value.shape == param.shape and value.dim():
-                return distribute_tensor(value, param.device_mesh, param.placements, src_data_rank=None)
+                return distribute_tensor(value, param.device_mesh, param.placements, src_data_rank=root)
             return value
 
         state = {numbers[id(params[n])]: {k: placed(params[n], v) for k, v in values.items()} for n, values in optim_state_dict["state"].items()}

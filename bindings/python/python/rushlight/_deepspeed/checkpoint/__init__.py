@@ -1,0 +1,3 @@
+"""``deepspeed.checkpoint``."""
+
+from . import utils  # noqa: F401
