@@ -47,7 +47,9 @@ def complex_numbers():
     else:
         raise AssertionError("MAX of complex numbers")
     # The same group goes on.
-    dist.barrier()
+    x = torch.ones(2) * (RANK + 1)
+    dist.all_reduce(x, dist._make_nccl_premul_sum(2.0))
+    assert x.tolist() == [6.0, 6.0], x
     dist.destroy_process_group()
 
 

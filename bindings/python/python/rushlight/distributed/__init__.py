@@ -5,7 +5,7 @@ from . import _names
 
 if hasattr(_C, "_World"):
     from ._collectives import *  # noqa: F401,F403
-    from ._collectives import _all_gather_base, _reduce_scatter_base  # noqa: F401
+    from ._collectives import _all_gather_base, _make_nccl_premul_sum, _reduce_scatter_base  # noqa: F401
     from ._debug import *  # noqa: F401,F403
     from ._group import *  # noqa: F401,F403
     from ._group import _rank_not_in_group  # noqa: F401

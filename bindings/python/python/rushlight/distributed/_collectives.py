@@ -50,8 +50,15 @@ class ReduceOp(_RedOp):
         super().__init__(op.name)
 
 
-for _name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
+for _name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"):
     setattr(_RedOp, _name, _RedOp(_name))
+
+
+def _make_nccl_premul_sum(factor):
+    """A sum of what each rank has multiplied by a factor, for ``all_reduce``."""
+    made = ReduceOp(ReduceOp.PREMUL_SUM)
+    made.factor = factor
+    return made
 
 
 class _DeprecatedOps:
@@ -67,6 +74,8 @@ reduce_op = _DeprecatedOps()
 def _op(op):
     if not isinstance(op, _RedOp):
         raise TypeError(f"expected a ReduceOp, got {op!r}")
+    if op.name == "PREMUL_SUM":
+        raise NotImplementedError("ReduceOp.PREMUL_SUM is an op of all_reduce, made by _make_nccl_premul_sum; multiply before other collectives")
     return op.name.lower()
 
 
@@ -136,6 +145,9 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         return _not_member("all_reduce")
+    if hasattr(op, "factor"):
+        tensor.detach().mul_(op.factor)
+        op = ReduceOp.SUM
     _refuse_complex([tensor], op, "all_reduce")
     return _run(pg, "all_reduce", [tensor], [], async_op, _op(op))
 

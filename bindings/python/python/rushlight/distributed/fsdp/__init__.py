@@ -5,9 +5,9 @@ from ._fully_shard import (
 )
 from .api import *  # noqa: F401,F403
 from .api import __all__ as _options
-from .fully_sharded_data_parallel import FullyShardedDataParallel, OptimStateKeyType
+from .fully_sharded_data_parallel import FlatParameter, FullyShardedDataParallel, OptimStateKeyType
 
 __all__ = [
-    "CPUOffloadPolicy", "FSDPModule", "FullyShardedDataParallel", "MixedPrecisionPolicy", "OffloadPolicy", "OptimStateKeyType", "UnshardHandle", "fully_shard",
+    "CPUOffloadPolicy", "FSDPModule", "FlatParameter", "FullyShardedDataParallel", "MixedPrecisionPolicy", "OffloadPolicy", "OptimStateKeyType", "UnshardHandle", "fully_shard",
     "register_fsdp_forward_method", "share_comm_ctx", *_options,
 ]

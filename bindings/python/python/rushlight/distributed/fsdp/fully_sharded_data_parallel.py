@@ -4,7 +4,7 @@ import contextlib
 from enum import Enum, auto
 
 from ... import _C
-from ...nn import Module
+from ...nn import Module, Parameter
 from .. import _group, _objects, broadcast
 from ..device_mesh import DeviceMesh
 from ..tensor._api import DTensor, distribute_tensor
@@ -13,7 +13,11 @@ from .api import *  # noqa: F401,F403
 from .api import FullOptimStateDictConfig, FullStateDictConfig, ShardingStrategy, StateDictSettings, StateDictType
 from .wrap import _apply
 
-__all__ = ["FullyShardedDataParallel", "OptimStateKeyType"]
+__all__ = ["FlatParameter", "FullyShardedDataParallel", "OptimStateKeyType"]
+
+
+class FlatParameter(Parameter):
+    """PyTorch's class of parameters that are joined to one. Here each parameter stays its own, so none is of this class."""
 
 
 class OptimStateKeyType(Enum):
