@@ -69,6 +69,41 @@ def monitored():
     dist.destroy_process_group()
 
 
+def methods_of_groups():
+    """What communication hooks call: a group's own methods, with PyTorch's lists of lists."""
+    dist.init_process_group("gloo")
+    pg, x = dist.group.WORLD, torch.tensor([RANK + 1.0])
+    assert pg.allreduce([x.clone()]).get_future().then(lambda future: future.value()[0]).wait().tolist() == [3.0]
+    assert pg.allreduce(x.clone(), dist.ReduceOp.MAX).result()[0].tolist() == [2.0]
+    y = x.clone()
+    pg.broadcast([y], 1).wait()
+    assert y.tolist() == [2.0]
+    parts = [torch.empty(1), torch.empty(1)]
+    pg.allgather([parts], [x]).wait()
+    assert [part.item() for part in parts] == [1.0, 2.0]
+    pg.reduce_scatter([y], [[x, 10 * x]]).wait()
+    assert y.item() == (3.0 if RANK == 0 else 30.0)
+    whole = torch.empty(2)
+    pg._allgather_base(whole, x).wait()
+    assert whole.tolist() == [1.0, 2.0]
+    pg.gather([parts] if RANK == 0 else [], [-x], 0).wait()
+    assert RANK or [part.item() for part in parts] == [-1.0, -2.0]
+    pg.scatter([y], [[whole[:1], whole[1:]]] if RANK == 1 else [], 1).wait()
+    assert y.item() == RANK + 1.0
+    if RANK == 0:
+        pg.send([x], 1, 4).wait()
+    else:
+        pg.recv_anysource([y], 4).wait()
+        assert y.item() == 1.0
+    pg.barrier().wait()
+    # A hook of data parallelism that uses its group.
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1, bias=False))
+    ddp.register_comm_hook(pg, lambda group, bucket: group.allreduce([bucket.buffer() / SIZE]).get_future().then(lambda future: future.value()[0]))
+    ddp(x[None]).sum().backward()
+    assert ddp.module.weight.grad.item() == 1.5
+    dist.destroy_process_group()
+
+
 def any_source():
     """A receive without a source takes the next message of its tag from any rank, and says whose it was; two in a row take two."""
     dist.init_process_group("gloo")

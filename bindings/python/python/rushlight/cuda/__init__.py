@@ -74,6 +74,17 @@ def is_tf32_supported(including_emulation=True):
     return is_available() and get_device_capability() >= (8, 0)  # noqa: F405
 
 
+def _is_in_bad_fork():
+    """Whether this process is a fork of one that has used the device: the driver does not survive a fork."""
+    if not is_available():  # noqa: F405
+        return False
+    try:
+        _C._torch.empty(0, device="cuda")
+    except RuntimeError as error:
+        return "forked subprocess" in str(error)
+    return False
+
+
 def _lazy_call(callable, **kwargs):
     """Calls a function when the device is initialised, which it always is."""
     callable()

@@ -107,6 +107,20 @@ class BackendConfig:
         return self.device_backend_map
 
 
+def _single(tensors):
+    """The tensor of an argument that is one tensor or a list of one."""
+    if isinstance(tensors, (list, tuple)):
+        if len(tensors) != 1:
+            raise ValueError(f"expected a tensor or a list of one, got a list of {len(tensors)}")
+        return tensors[0]
+    return tensors
+
+
+def _reduction(op):
+    """The reduction of an argument: a ``ReduceOp``, or PyTorch's options with one."""
+    return () if op is None else (getattr(op, "reduceOp", op),)
+
+
 class ProcessGroup:
     """A group of ranks. ``init_process_group`` and ``new_group`` create it."""
 
@@ -134,6 +148,81 @@ class ProcessGroup:
 
     def _timeout(self):
         return self._group.timeout
+
+    def _start(self, call, *args, **kwargs):
+        """A function of ``torch.distributed`` on this group, as a handle."""
+        from . import _collectives, _p2p
+
+        function = getattr(_collectives, call, None) or getattr(_p2p, call)
+        return function(*args, group=self, **kwargs)
+
+    # The methods by which communication hooks and libraries call a group. They return handles at once; roots are ranks of the group.
+
+    def allreduce(self, tensors, op=None):
+        """``all_reduce`` of a tensor, or of each tensor of a list."""
+        return self._start("all_reduce_coalesced", tensors, *_reduction(op), async_op=True)
+
+    allreduce_coalesced = allreduce
+
+    def broadcast(self, tensors, root=0):
+        """``broadcast`` of a tensor, or of the one tensor of a list."""
+        return self._start("broadcast", _single(tensors), group_src=root, async_op=True)
+
+    def reduce(self, tensors, root=0, op=None):
+        """``reduce`` of a tensor, or of the one tensor of a list."""
+        return self._start("reduce", _single(tensors), None, *_reduction(op), group_dst=root, async_op=True)
+
+    def allgather(self, output_tensors, input_tensors):
+        """``all_gather`` of a tensor to a list of tensors, each given in a list of one or as it is."""
+        outputs = output_tensors[0] if isinstance(output_tensors[0], (list, tuple)) else output_tensors
+        return self._start("all_gather", list(outputs), _single(input_tensors), async_op=True)
+
+    def _allgather_base(self, output, input):
+        """``all_gather_into_tensor``."""
+        return self._start("all_gather_into_tensor", output, input, async_op=True)
+
+    def reduce_scatter(self, output_tensors, input_tensors, op=None):
+        """``reduce_scatter`` of a list of tensors, each given in a list of one or as it is."""
+        inputs = input_tensors[0] if isinstance(input_tensors[0], (list, tuple)) else input_tensors
+        return self._start("reduce_scatter", _single(output_tensors), list(inputs), *_reduction(op), async_op=True)
+
+    def _reduce_scatter_base(self, output, input, op=None):
+        """``reduce_scatter_tensor``."""
+        return self._start("reduce_scatter_tensor", output, input, *_reduction(op), async_op=True)
+
+    def gather(self, output_tensors, input_tensors, root=0):
+        """``gather``: the root's list of outputs, in a list of one; others pass an empty list."""
+        outputs = list(output_tensors[0]) if output_tensors else None
+        return self._start("gather", _single(input_tensors), outputs, group_dst=root, async_op=True)
+
+    def scatter(self, output_tensors, input_tensors, root=0):
+        """``scatter``: the root's list of inputs, in a list of one; others pass an empty list."""
+        inputs = list(input_tensors[0]) if input_tensors else None
+        return self._start("scatter", _single(output_tensors), inputs, group_src=root, async_op=True)
+
+    def alltoall(self, output_tensors, input_tensors):
+        """``all_to_all``."""
+        return self._start("all_to_all", list(output_tensors), list(input_tensors), async_op=True)
+
+    def alltoall_base(self, output, input, output_split_sizes=None, input_split_sizes=None):
+        """``all_to_all_single``."""
+        return self._start("all_to_all_single", output, input, output_split_sizes or None, input_split_sizes or None, async_op=True)
+
+    def send(self, tensors, dst, tag=0):
+        """``isend`` of a tensor, or of the one tensor of a list."""
+        return self._start("isend", _single(tensors), group_dst=dst, tag=tag)
+
+    def recv(self, tensors, src, tag=0):
+        """``irecv`` to a tensor, or to the one tensor of a list."""
+        return self._start("irecv", _single(tensors), group_src=src, tag=tag)
+
+    def recv_anysource(self, tensors, tag=0):
+        """``irecv`` from any rank."""
+        return self._start("irecv", _single(tensors), tag=tag)
+
+    def barrier(self):
+        """``barrier``."""
+        return self._start("barrier", async_op=True)
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """``torch.distributed.monitored_barrier`` of this group."""
