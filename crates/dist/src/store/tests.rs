@@ -133,7 +133,7 @@ fn a_file_store_is_its_owners_alone() {
     let target = path.with_extension("target");
     std::fs::write(&target, b"").unwrap();
     std::os::unix::fs::symlink(&target, &path).unwrap();
-    assert!(FileStore::open(&path, None).unwrap_err().to_string().contains("cannot be opened"));
+    assert!(FileStore::open(&path, None).err().unwrap().to_string().contains("cannot be opened"));
     assert_eq!(std::fs::read(&target).unwrap(), b"");
     for file in [path, target] {
         std::fs::remove_file(file).unwrap();

@@ -216,8 +216,8 @@ class FullyShardedDataParallel(Module):
         try:
             yield
         finally:
-            for part in FullyShardedDataParallel.fsdp_modules(module):
-                part._settings = before
+            if before is not None:
+                FullyShardedDataParallel.set_state_dict_type(module, before.state_dict_type, before.state_dict_config, before.optim_state_dict_config)
 
     @staticmethod
     def _whole(tensor, settings, config):
