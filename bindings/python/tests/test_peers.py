@@ -153,3 +153,21 @@ def test_variables_of_data_parallelism_are_printed(capsys, monkeypatch):
     torch.nn.parallel.distributed._dump_DDP_relevant_env_vars()
     lines = capsys.readouterr().out.splitlines()
     assert "env:MASTER_ADDR=somewhere" in lines and "env:NCCL_DEBUG=N/A" in lines
+
+
+def test_modes_see_initial_values():
+    """Lightning makes empty models by a mode that leaves ``torch.nn.init`` out."""
+    seen = []
+
+    class Empty(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if getattr(func, "__module__", "").endswith("nn.init"):
+                seen.append(func.__name__)
+                return args[0] if args else kwargs["tensor"]
+            return func(*args, **(kwargs or {}))
+
+    with Empty():
+        layer = torch.nn.Linear(2, 2)
+        torch.nn.init.ones_(layer.weight)
+    # PyTorch's answer.
+    assert seen == ["kaiming_uniform_", "uniform_"] and layer.weight.tolist() == [[1.0, 1.0], [1.0, 1.0]]

@@ -7,6 +7,7 @@ import math
 import warnings
 
 from .. import _C
+from ..overrides import _modes, handle_torch_function
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "sparse_",
@@ -19,13 +20,21 @@ Tensor = _C.Tensor
 _suspended: list = []
 
 
+#: Functions that modes of ``torch.overrides`` see, as in PyTorch: libraries make empty models by one that leaves these out.
+_SEEN = frozenset(("uniform_", "normal_", "constant_", "kaiming_uniform_"))
+
+
 def _fills(function):
     """A function that fills its first argument, without recording."""
+
+    name = function.__name__
 
     @functools.wraps(function)
     def fill(tensor, *args, **kwargs):
         if _suspended:
             return tensor
+        if _modes.stack and name in _SEEN and not _C._is_torch_function_all_disabled():
+            return handle_torch_function(fill, (tensor,), tensor, *args, **kwargs)
         recording = _C._set_grad_enabled(False)
         try:
             return function(tensor, *args, **kwargs)
