@@ -104,6 +104,69 @@ def methods_of_groups():
     dist.destroy_process_group()
 
 
+def optimizers_made_before(folder):
+    """FSDP's wrapper and ZeRO-3 take optimizers of the whole parameters, as accelerate passes them, and give whole weights and states to rank 0."""
+    from rushlight.distributed import fsdp
+
+    deepspeed = __import__("rushlight._deepspeed", fromlist=["_"])
+    wrapper = fsdp.FullyShardedDataParallel
+    dist.init_process_group("gloo")
+    x = torch.arange(12.0).reshape(4, 3) / 10
+
+    def made():
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+        return net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    def train(net, optimizer, rows, steps):
+        for _ in range(steps):
+            net(rows).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def same(found, expected):
+        assert set(found) == set(expected) and all(torch.allclose(found[k], v, atol=1e-6) for k, v in expected.items()), (found, expected)
+
+    plain, optimizer = made()
+    train(plain, optimizer, x, 3)
+    expected = {name: value.clone() for name, value in plain.state_dict().items()}
+    train(plain, optimizer, x, 1)
+
+    net, optimizer = made()
+    before = list(net.parameters())
+    wrapped = wrapper(net, use_orig_params=True)
+    assert all(p is q for p, q in zip(before, wrapped.parameters())) and before[0].shape == (4, 3)
+    train(wrapped, optimizer, x[RANK::2], 3)
+    same(wrapped.state_dict(), expected)
+    settings = fsdp.FullStateDictConfig(rank0_only=True), fsdp.FullOptimStateDictConfig(rank0_only=True)
+    with wrapper.state_dict_type(wrapped, fsdp.StateDictType.FULL_STATE_DICT, *settings):
+        states = wrapper.optim_state_dict(wrapped, optimizer)
+        assert bool(states) == (RANK == 0)
+        loaded = wrapper.optim_state_dict_to_load(wrapped, optimizer, states if RANK == 0 else None)
+    fresh = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9)
+    fresh.load_state_dict(loaded)
+    train(wrapped, fresh, x[RANK::2], 1)
+    same(wrapped.state_dict(), plain.state_dict())
+
+    net, optimizer = made()
+    zero = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+    engine, optimizer, _, _ = deepspeed.initialize(model=net, optimizer=optimizer, config={"train_batch_size": 4, "zero_optimization": zero})
+    for _ in range(3):
+        engine.backward(engine(x[RANK::2]).pow(2).mean())
+        engine.step()
+    weights = engine._zero3_consolidated_16bit_state_dict()
+    assert engine.zero_gather_16bit_weights_on_model_save() and (weights is None) == (RANK == 1)
+    assert engine.save_16bit_model(folder)
+    if RANK == 0:
+        same(weights, expected)
+        same(torch.load(f"{folder}/pytorch_model.bin"), expected)
+        part = torch.zeros(100)[:2]
+        copied = deepspeed.checkpoint.utils.clone_tensors_for_torch_save({"a": [part], "b": 1})
+        assert copied["b"] == 1 and copied["a"][0].untyped_storage().nbytes() == 8
+    engine.destroy()
+    dist.destroy_process_group()
+
+
 def any_source():
     """A receive without a source takes the next message of its tag from any rank, and says whose it was; two in a row take two."""
     dist.init_process_group("gloo")
@@ -202,4 +265,4 @@ def horovod():
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    globals()[sys.argv[1]](*sys.argv[2:])

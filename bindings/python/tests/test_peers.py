@@ -17,6 +17,10 @@ def test_ranks(what, size):
     launch(size, RANKS, what)
 
 
+def test_optimizers_made_before_sharding(tmp_path):
+    launch(2, RANKS, "optimizers_made_before", tmp_path)
+
+
 class Basic(dist.Store):
     """A store with the basic methods only."""
 

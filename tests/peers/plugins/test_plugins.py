@@ -19,7 +19,9 @@ def train(front, strategy, ranks, folder):
     folder.mkdir()
     launcher = ["-m", "rushlight.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     variables = {key: value for key, value in os.environ.items() if not key.startswith(("ACCELERATE_", "FSDP_"))}
-    done = subprocess.run([sys.executable, *launcher, str(JOB), front, strategy, str(folder)], env=variables, capture_output=True, text=True, timeout=240, check=False)
+    seconds = float(os.environ.get("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "240"))
+    command = [sys.executable, *launcher, str(JOB), front, strategy, str(folder)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=seconds, check=False)
     if done.returncode:
         lines = (done.stdout + done.stderr).splitlines()
         named = [line for line in lines if "Error" in line]
