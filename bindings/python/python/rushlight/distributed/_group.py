@@ -156,7 +156,8 @@ class ProcessGroup:
         function = getattr(_collectives, call, None) or getattr(_p2p, call)
         return function(*args, group=self, **kwargs)
 
-    # The methods by which communication hooks and libraries call a group. They return handles at once; roots are ranks of the group.
+    # The methods by which communication hooks and libraries call a group. They return handles at once. Roots are ranks
+    # of the group.
 
     def allreduce(self, tensors, op=None):
         """``all_reduce`` of a tensor, or of each tensor of a list."""

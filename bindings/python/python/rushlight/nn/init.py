@@ -20,7 +20,8 @@ Tensor = _C.Tensor
 _suspended: list = []
 
 
-#: Functions that modes of ``torch.overrides`` see, as in PyTorch: libraries make empty models by one that leaves these out.
+#: Functions that modes of ``torch.overrides`` see, as in PyTorch: libraries make empty models by a mode that leaves
+#: them out.
 _SEEN = frozenset(("uniform_", "normal_", "constant_", "kaiming_uniform_"))
 
 
