@@ -1,6 +1,6 @@
 """PyTorch's public names: records them, and checks that each can be imported here.
 
-    python bindings/python/public_names.py            # the check: every name of tests/public_names.txt can be imported under install()
+    python bindings/python/public_names.py            # the check: every name of tests/public_names.txt can be imported under install(); its counts
     python bindings/python/public_names.py --record   # with a Python that has torch: writes the list and the table of absent names
 
 A public module has no part that begins with an underscore. Its public names are those of ``__all__``; without one, the names without a leading underscore
@@ -70,7 +70,7 @@ from rushlight import _public
 if sys.argv[1] == "bare":
     _public.table = lambda: {}
 rushlight.install()
-listed, failed, modules = json.load(sys.stdin), {}, []
+listed, failed, modules, absent, silent = json.load(sys.stdin), {}, [], {}, {}
 for module, names in listed.items():
     try:
         importlib.import_module(module)
@@ -78,12 +78,24 @@ for module, names in listed.items():
         modules.append(module)
         continue
     for name in names:
+        found = {}
         try:
-            exec(f"from {module} import {name}", {})
+            exec(f"from {module} import {name} as found", found)
         except ImportError:
             failed.setdefault(module, []).append(name)
+            continue
+        if not getattr(found["found"], "_absent", False):
+            continue
+        absent.setdefault(module, []).append(name)
+        try:
+            answer = found["found"]()
+            if name != "is_available" or answer:
+                silent.setdefault(module, []).append(name)
+        except NotImplementedError as error:
+            if len(str(error).split(":", 1)[-1]) < 10:
+                silent.setdefault(module, []).append(name)
 plain = sorted(m for m in sys.modules if m.startswith("torch.") and not hasattr(sys.modules[m], "__path__"))
-print(json.dumps([modules, failed, plain]))
+print(json.dumps({"modules": modules, "failed": failed, "plain": plain, "absent": absent, "silent": silent}))
 """
 
 
@@ -94,7 +106,8 @@ def package():
 
 
 def imports(names, bare=False):
-    """Modules and names that cannot be imported here, and modules that are not packages."""
+    """What the names are here: modules and names that cannot be imported, modules that are no packages, names that are absent, and those of them that do not
+    say so when they are used."""
     run = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {package()!r})\n{PROGRAM}", "bare" if bare else "whole"], input=json.dumps(names),
         capture_output=True, text=True,
@@ -108,19 +121,33 @@ def main():
     if "--record" in sys.argv:
         listed = theirs()
         write(LIST, listed)
-        modules, failed, plain = imports(listed, bare=True)
+        found = imports(listed, bare=True)
+        modules, failed = found["modules"], found["failed"]
         write(TABLE, {**{name: listed[name] for name in modules}, **failed})
-        parents = sorted({name.rpartition(".")[0] for name in modules} & set(plain))
+        parents = sorted({name.rpartition(".")[0] for name in modules} & set(found["plain"]))
         print(f"{len(listed)} modules, {sum(map(len, listed.values()))} names; absent: {len(modules)} modules, {sum(map(len, failed.values()))} names of others")
         print("packages there, files here:", *parents)
         return 0
-    modules, failed, _ = imports(read(LIST))
-    print(f"{len(read(LIST))} modules, {sum(map(len, read(LIST).values()))} names; {len(modules)} modules and {sum(map(len, failed.values()))} names cannot be imported")
-    for name in modules:
+    listed = read(LIST)
+    found = imports(listed)
+    total, absent, failed, silent = (sum(map(len, names.values())) for names in (listed, found["absent"], found["failed"], found["silent"]))
+    print(f"{len(listed)} modules, {total} names: {total - absent - failed} exist, {absent} say on use what they lack")
+    print(f"{len(found['modules'])} modules and {failed} names cannot be imported; {silent} absent names do not say so on use")
+    for name in found["modules"]:
         print(f"  {name}")
-    for module, names in failed.items():
-        print(f"  {module}: {' '.join(names)}")
-    return 1 if modules or failed else 0
+    for names in (found["failed"], found["silent"]):
+        for module in names:
+            print(f"  {module}: {' '.join(names[module])}")
+    areas = {}
+    for module in listed:
+        area = areas.setdefault(".".join(module.split(".")[:2]), [0, 0])
+        area[0] += len(listed[module])
+        area[1] += len(found["absent"].get(module, ()))
+    print(f"{'area':<28} {'names':>6} {'exist':>6}")
+    for area, (names, lacking) in sorted(areas.items()):
+        if names:
+            print(f"{area:<28} {names:>6} {names - lacking:>6}")
+    return 1 if found["modules"] or failed or silent else 0
 
 
 if __name__ == "__main__":

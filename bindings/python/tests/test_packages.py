@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import types
 import warnings
+import zipfile
 
 import pytest
 
@@ -326,8 +328,42 @@ def test_files_may_name_what_is_declared_safe(tmp_path):
     assert seen == ["cpu", "cpu"]
     with pytest.raises(ValueError, match="mmap"), open(path, "rb") as file:
         torch.load(file, mmap=True)
-    with pytest.raises(NotImplementedError, match="pickle"):
+    with pytest.raises(AttributeError, match="Pickler"):
         torch.save(model, path, pickle_module=json)
+
+
+class _Counted(pickle.Pickler):
+    used = 0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        _Counted.used += 1
+
+
+class _CountedBack(pickle.Unpickler):
+    used = 0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        _CountedBack.used += 1
+
+
+def test_another_pickle_module_writes_and_reads(tmp_path):
+    path, module = tmp_path / "x.pt", types.SimpleNamespace(Pickler=_Counted, Unpickler=_CountedBack, __name__="counted")
+    shared = torch.arange(6.0).reshape(2, 3)
+    torch.save({"layer": torch.nn.Linear(3, 2), "row": shared[1], "whole": shared}, path, pickle_module=module)
+    found = torch.load(path, pickle_module=module)
+    assert _Counted.used == 1 and _CountedBack.used == 1
+    assert type(found["layer"]) is torch.nn.Linear and found["row"].tolist() == [3.0, 4.0, 5.0]
+    assert found["row"].untyped_storage().data_ptr() == found["whole"].untyped_storage().data_ptr()
+    # Names in the file are PyTorch's.
+    with zipfile.ZipFile(path) as archive:
+        body = archive.read("archive/data.pkl")
+    assert b"rushlight" not in body and b"torch\nFloatStorage\n" in body
+    with pytest.raises(RuntimeError, match="explicit pickle_module"):
+        torch.load(path, pickle_module=module, weights_only=True)
+    with pytest.raises(TypeError, match="nonsense"):
+        torch.load(path, weights_only=False, nonsense=1)
 
 
 def test_arguments_that_matter_have_an_effect():

@@ -1,4 +1,4 @@
-"""Distributions named torch and torchvision that stand for this package, in an environment of their own."""
+"""Distributions named torch, torchvision and torchaudio that stand for this package, in an environment of their own."""
 
 import pathlib
 import subprocess
@@ -41,7 +41,8 @@ import torch.nn.functional as F
 import torch, torchvision.transforms, torchvision
 from torch.utils.data import DataLoader
 import rushlight
-print(torch is rushlight, torchvision.__name__, F.relu(torch.tensor([-1.0, 2.0])).tolist())
+import torchaudio
+print(torch is rushlight, torchvision.__name__, importlib.metadata.version("torchaudio") == torchaudio.__version__, F.relu(torch.tensor([-1.0, 2.0])).tolist())
 """
 
 
@@ -49,7 +50,7 @@ def test_installed_and_removed(environment):
     environment.run("-m", "rushlight", "--install")
     versions, modules = environment.run("-c", PROBE).stdout.splitlines()
     assert versions == f"{_shims.SHIMS['torch']} {_shims.SHIMS['torchvision']} True"
-    assert modules == "True torchvision [0.0, 2.0]"
+    assert modules == "True torchvision True [0.0, 2.0]"
     # torchrun comes with the shim, not with the wheel, which must not replace a real PyTorch's.
     torchrun = environment.python.parent / "torchrun"
     assert "usage" in subprocess.run([str(torchrun), "--help"], capture_output=True, text=True, timeout=120).stdout.lower()
@@ -57,9 +58,9 @@ def test_installed_and_removed(environment):
     environment.run("-m", "rushlight", "--install")
     removed = environment.run("-m", "rushlight", "--uninstall").stdout
     assert not torchrun.exists() and environment.python.exists()
-    assert "torch and torchvision" in removed and not [p for p in environment.site.iterdir() if p.name.startswith("torch")]
+    assert "torch, torchvision, torchaudio" in removed and not [p for p in environment.site.iterdir() if p.name.startswith("torch")]
     assert environment.run("-c", "import torch", check=False).returncode != 0
-    assert "neither" in environment.run("-m", "rushlight", "--uninstall").stdout
+    assert "no torch" in environment.run("-m", "rushlight", "--uninstall").stdout
 
 
 def test_a_real_torch_is_left_alone(environment):

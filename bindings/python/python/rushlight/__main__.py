@@ -18,7 +18,7 @@ yes without one, and tensors are on the CPU all the same.
 
 --trace says where the time of a step went, from a trace that torch.profiler wrote, here or in PyTorch.
 
---install gives this environment distributions named torch and torchvision that are served by Rushlight, so that libraries built on PyTorch
+--install gives this environment distributions named torch, torchvision and torchaudio that are served by Rushlight, so that libraries built on PyTorch
 install and import as they are; --uninstall removes them. Both leave a real torch alone. --wheels writes the two as wheels."""
 
 
@@ -54,7 +54,7 @@ def shims(option, value, args):
         return 2
     if option == "--uninstall":
         removed = _shims.uninstall()
-        print(f"removed {' and '.join(removed)}" if removed else "neither torch nor torchvision of Rushlight is installed here")
+        print(f"removed {', '.join(removed)}" if removed else "no torch, torchvision or torchaudio of Rushlight is installed here")
         return 0
     try:
         _shims.install()

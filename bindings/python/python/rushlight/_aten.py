@@ -4,7 +4,7 @@ Reductions of losses are numbers, embeddings take the weight first, layers give 
 function and autograd.
 """
 
-from . import _C
+from . import _C, _dispatch_layers
 
 _torch, _nn, _linalg = _C._torch, _C._nn, _C._linalg
 Tensor = _C.Tensor
@@ -611,6 +611,8 @@ def find(name):
     """The function of this package that an op of ``aten`` is; None if there is none."""
     if name in ATEN:
         return ATEN[name]
+    if name in _dispatch_layers.OPS:
+        return _dispatch_layers.OPS[name]
     for space in (_C._torch, _C._nn, _C._linalg, _C._special):
         if hasattr(space, name):
             return getattr(space, name)

@@ -99,10 +99,19 @@ _NAMES.update(dict.fromkeys(
     _nothing,
 ))
 _NAMES.update(dict.fromkeys(
-    "_cuda_isInBadFork _jit_can_fuse_on_cpu _jit_can_fuse_on_gpu _jit_texpr_fuser_enabled _jit_nvfuser_enabled _is_tracing _get_tracing_state _is_xnnpack_enabled "
+    "_cuda_isInBadFork _jit_can_fuse_on_cpu _jit_can_fuse_on_gpu _jit_texpr_fuser_enabled _jit_nvfuser_enabled _is_xnnpack_enabled "
     "_get_cpu_allow_fp16_reduced_precision_reduction _has_mkldnn has_mkl _is_functorch_wrapped_tensor".split(),
     _no,
 ))
+
+
+def _get_tracing_state():
+    from .jit._traced_graph import tracing_state
+
+    return tracing_state()
+
+
+_NAMES.update({"_get_tracing_state": _get_tracing_state, "_is_tracing": lambda: _get_tracing_state() is not None})
 
 
 @functools.lru_cache(None)

@@ -4,7 +4,7 @@ PyTorch splits composed functions before a class or a mode sees them, and choose
 that handlers of libraries know: products, views, indices, conversions. All others keep their name, with the overload ``default``.
 """
 
-from . import _C
+from . import _C, _dispatch_layers
 from ._ops import OpOverloadPacket, ops
 
 Tensor = _C.Tensor
@@ -70,22 +70,39 @@ def _sum(call, name, input, dim=None, keepdim=False, *, dtype=None):
 
 def _matmul(call, a, b):
     ranks = a.dim(), b.dim()
-    name = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (3, 3): "bmm"}.get(ranks)
-    if name is not None and (ranks != (3, 3) or a.shape[0] == b.shape[0]):
+    name = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm"}.get(ranks)
+    if name is not None:
         return call(name, "default", (a, b), {})
     if ranks[0] > 2 and ranks[1] == 2:
         flat = call("view", "default", (a, [-1, a.shape[-1]]), {})
         return call("_unsafe_view", "default", (call("mm", "default", (flat, b), {}), [*a.shape[:-1], b.shape[-1]]), {})
-    return call("matmul", "default", (a, b), {})
+    if min(ranks) < 2:
+        return call("matmul", "default", (a, b), {})
+    batch = _batch(a.shape[:-2], b.shape[:-2])
+    count = 1
+    for n in batch:
+        count *= n
+    sides = []
+    for side in (a, b):
+        wide = call("expand", "default", (side, [*batch, *side.shape[-2:]]), {})
+        sides.append(_view(call, wide, [count, *side.shape[-2:]]))
+    return call("_unsafe_view", "default", (call("bmm", "default", tuple(sides), {}), [*batch, a.shape[-2], b.shape[-1]]), {})
+
+
+def _batch(a, b):
+    """Sizes of two operands together, by the rule of broadcasting."""
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
+    return [y if x == 1 else x for x, y in zip(a, b)]
 
 
 def _linear(call, input, weight, bias=None):
-    turned = call("t", "default", (weight,), {})
     if bias is None:
-        return _matmul(call, input, turned)
-    flat = input if input.dim() == 2 else call("view", "default", (input, [-1, input.shape[-1]]), {})
-    made = call("addmm", "default", (bias, flat, turned), {})
-    return made if input.dim() == 2 else call("view", "default", (made, [*input.shape[:-1], weight.shape[0]]), {})
+        return _matmul(call, input, call("t", "default", (weight,), {}))
+    rows = input.numel() // max(input.shape[-1], 1)
+    flat = input if input.dim() == 2 else call("view", "default", (input, [rows, input.shape[-1]]), {})
+    made = call("addmm", "default", (bias, flat, call("t", "default", (weight,), {})), {})
+    return made if input.dim() == 2 else call("_unsafe_view", "default", (made, [*input.shape[:-1], weight.shape[0]]), {})
 
 
 def _view(call, input, *size):
@@ -170,22 +187,22 @@ def _getitem(call, input, index):
         elif isinstance(i, int) and not isinstance(i, bool):
             input = call("select", "int", (input, dim, i), {})
         else:
-            arrays.append(i if isinstance(i, Tensor) else _C.tensor(i))
+            arrays.append(i if isinstance(i, Tensor) else call("lift_fresh", "default", (_C.tensor(i),), {}))
             dim += 1
     return input if all(a is None for a in arrays) else call("index", "Tensor", (input, arrays), {})
 
 
 def _setitem(call, input, index, value):
-    """Numbers and slices change a view; tensors and lists are one op ``index_put_``."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if all(i is None or i is Ellipsis or isinstance(i, (int, slice)) and not isinstance(i, bool) for i in parts):
-        part = _getitem(call, input, index)
-        if isinstance(value, Tensor):
-            return call("copy_", "default", (part, value), {})
-        return call("fill_", "Scalar", (part, value), {})
-    value = value if isinstance(value, Tensor) else _C.tensor(value, dtype=input.dtype)
-    indices = [i if isinstance(i, Tensor) or i is None else None if i == slice(None) else _C.tensor(i) for i in parts]
-    return call("index_put_", "default", (input, indices, value), {})
+    """Numbers, slices and None give views, which are filled or copied to; tensors and lists one op ``index_put_`` at the end."""
+    place = []
+    view = _getitem(lambda op, overload, args, kwargs: place.extend(args) if op == "index" else call(op, overload, args, kwargs), input, index)
+    if place:
+        value = value if isinstance(value, Tensor) else call("lift_fresh", "default", (_C.tensor(value, dtype=input.dtype),), {})
+        call("index_put_", "default", (place[0], place[1], value), {})
+    elif isinstance(value, Tensor):
+        call("copy_", "default", (view, value), {})
+    else:
+        call("fill_", "Scalar", (view, value), {})
 
 
 def _narrow(call, input, dim, start, length):
@@ -212,26 +229,25 @@ def _activation(name, count):
     return made
 
 
-def _embedding(call, input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    """The op takes the weight first, and -1 for no padding."""
-    further = (-1 if padding_idx is None else padding_idx % weight.shape[0], scale_grad_by_freq, sparse)
-    while further and further[-1] in (-1, False):
-        further = further[:-1]
-    return call("embedding", "default", (weight, input, *further), {})
-
-
 #: Functions that PyTorch composes of others, or gives other arguments.
 _COMPOSED = {
     "matmul": _matmul, "linear": _linear, "view": _view, "reshape": _view, "flatten": _flatten, "to": _to, "contiguous": _contiguous, "split": _split,
-    "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow, "embedding": _embedding,
-    "rtruediv": lambda call, input, other: call("mul", "Tensor", (call("reciprocal", "default", (input,), {}), other), {}),
+    "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow,
     "rpow": lambda call, input, other: call("pow", "Scalar", (other, input), {}),
     "expand": _sizes("expand"), "permute": _sizes("permute"), "repeat": _sizes("repeat"),
     "sum": lambda call, *args, **kwargs: _sum(call, "sum", *args, **kwargs), "mean": lambda call, *args, **kwargs: _sum(call, "mean", *args, **kwargs),
     "softmax": _softmax("_softmax"), "log_softmax": _softmax("_log_softmax"), "data": lambda call, input, *rest: call("detach", "default", (input,), {}),
     **{name: _activation(name, 1) for name in ("relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid")},
     **{name: _activation(name, 2) for name in ("celu", "elu", "leaky_relu")},
-    **{name: _activation(name, 3) for name in ("dropout", "hardtanh", "threshold")},
+    **{name: _activation(name, 3) for name in ("hardtanh", "threshold")},
+    "T": lambda call, input: call("permute", "default", (input, list(range(input.dim()))[::-1]), {}),
+    "mT": lambda call, input: call("transpose", "int", (input, -2, -1), {}),
+    **_dispatch_layers.COMPOSED,
+}
+#: Methods that convert to a dtype.
+_CONVERSIONS = {
+    "float": _C.float32, "double": _C.float64, "half": _C.float16, "bfloat16": _C.bfloat16, "long": _C.int64, "int": _C.int32, "short": _C.int16, "char": _C.int8,
+    "byte": _C.uint8, "bool": _C.bool,
 }
 #: Ops whose results carry no gradient.
 _WITHOUT_GRADIENT = frozenset("_local_scalar_dense isclose isnan isinf isfinite argmax argmin sign round floor ceil detach zeros_like ones_like empty_like full_like rand_like randn_like new_zeros new_ones new_empty eq ne lt le gt ge".split())
@@ -244,7 +260,10 @@ def as_aten(function, args, kwargs, handle):
     def call(op, overload, args, kwargs):
         return handle(getattr(getattr(ops.aten, op), overload), tuple(args), kwargs)
 
-    composed = _COMPOSED.get(name)
+    method = getattr(function, "__name__", "")
+    if method in _CONVERSIONS:
+        return _to(call, args[0], _CONVERSIONS[method])
+    composed = _dispatch_layers.READS.get(method) or _COMPOSED.get(name)
     if composed is not None:
         return composed(call, *args, **kwargs)
     return call(name, _overload(name, args, kwargs), args, kwargs)

@@ -652,7 +652,7 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     return save(obj, f, pickle_module, pickle_protocol)
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
     """Reads a file of ``save`` or of PyTorch's ``torch.save``."""
     from .serialization import load
 

@@ -80,6 +80,23 @@ class OpOverloadPacket:
         return f"{self._namespace}.{self.__name__}"
 
 
+def _enter(name, args=None):
+    """Begins a named part of the program; returns what ends it."""
+    from .profiler import record_function
+
+    return record_function(name, args).__enter__()
+
+
+def _exit(record):
+    record.__exit__(None, None, None)
+
+
+_PROFILER = {
+    name: OpOverloadPacket("profiler", name, function)
+    for name, function in (("_record_function_enter", _enter), ("_record_function_enter_new", _enter), ("_record_function_exit", _exit))
+}
+
+
 class _Namespace:
     """Ops of one namespace."""
 
@@ -89,7 +106,9 @@ class _Namespace:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._name not in ("aten", "prims"):
+        if self._name == "profiler" and name in _PROFILER:
+            return _PROFILER[name]
+        if self._name not in ("aten", "prims", "c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"):
             from ._library_ops import find
 
             made = find(self._name, name)

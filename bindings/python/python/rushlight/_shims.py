@@ -1,8 +1,8 @@
-"""Distributions named ``torch`` and ``torchvision`` that forward to this package.
+"""Distributions named ``torch``, ``torchvision`` and ``torchaudio`` that forward to this package.
 
 Libraries read torch's version from ``importlib.metadata``, and pip checks it before it installs them. A shim provides both: metadata that depends on
 rushlight, and a module that redirects imports to it. ``python -m rushlight --install`` writes them into this environment,
-``python -m rushlight --uninstall`` (or ``pip uninstall torch torchvision``) removes them.
+``python -m rushlight --uninstall`` (or ``pip uninstall torch torchvision torchaudio``) removes them.
 """
 
 import base64
@@ -13,10 +13,10 @@ import sys
 import sysconfig
 import zipfile
 
-from ._version import __version__, vision_version
+from ._version import __version__, audio_version, vision_version
 
 #: Distributions by name, with their versions.
-SHIMS = {"torch": __version__, "torchvision": vision_version}
+SHIMS = {"torch": __version__, "torchvision": vision_version, "torchaudio": audio_version}
 
 _SUMMARY = "Rushlight under the name of {name}"
 

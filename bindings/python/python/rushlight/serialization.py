@@ -8,6 +8,7 @@ their classes were named by ``add_safe_globals``.
 import io
 import os
 import pickle
+import pickletools
 import shutil
 import types
 import typing
@@ -24,8 +25,8 @@ Tensor = _C.Tensor
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
 
 
-class _Pickler(pickle._Pickler):
-    """Pickles tensors in PyTorch's format: rebuilt from storages outside the pickle. Our names are written as PyTorch's."""
+class _Storages:
+    """The part of a pickler that writes tensors in PyTorch's format: rebuilt from storages outside the pickle."""
 
     def __init__(self, file, protocol):
         super().__init__(file, protocol)
@@ -39,7 +40,8 @@ class _Pickler(pickle._Pickler):
 
     def reducer_override(self, obj):
         if not isinstance(obj, Tensor):
-            return NotImplemented
+            inner = getattr(super(), "reducer_override", None)
+            return NotImplemented if inner is None else inner(obj)
         attributes = vars(obj)
         if type(obj) is not Tensor and type(obj).__name__ == "Parameter":
             parts = obj.detach(), obj.requires_grad, OrderedDict()
@@ -48,6 +50,10 @@ class _Pickler(pickle._Pickler):
         if attributes:
             return _rebuild_from_type_v2, (_rebuild_tensor_v2, Tensor, parts, dict(attributes))
         return _rebuild_tensor_v2, parts
+
+
+class _Pickler(_Storages, pickle._Pickler):
+    """Python's own pickler. Our names are written as PyTorch's."""
 
     def save_global(self, obj, name=None):
         name = name or getattr(obj, "__qualname__", obj.__name__)
@@ -159,13 +165,29 @@ def _named(value):
     return f"{_theirs(pickle.whichmodule(value, name))}.{name}", value
 
 
-def _pickled(obj, protocol):
+def _their_globals(body):
+    """A pickle of protocol 2 in which names of this package are PyTorch's."""
+    found, end = [], 0
+    for op, name, at in pickletools.genops(body):
+        if op.name != "GLOBAL":
+            continue
+        module, _, name = name.partition(" ")
+        theirs = _theirs(module)
+        theirs = "torch" if theirs == "torch.storage" and name in _CLASSES else theirs
+        if theirs != module:
+            found += [body[end:at], pickle.GLOBAL + f"{theirs}\n{name}\n".encode()]
+            end = at + len(f"c{module}\n{name}\n".encode())
+    return b"".join([*found, body[end:]])
+
+
+def _pickled(obj, protocol, module=pickle):
     body = io.BytesIO()
-    pickler = _Pickler(body, min(protocol, 2) or 2)
+    own = module is pickle
+    pickler = (_Pickler if own else type("Pickler", (_Storages, module.Pickler), {}))(body, min(protocol, 2) or 2)
     pickler.dump(obj)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("archive/data.pkl", body.getvalue())
+        archive.writestr("archive/data.pkl", body.getvalue() if own else _their_globals(body.getvalue()))
         archive.writestr("archive/byteorder", "little")
         for key, storage in pickler.storages.values():
             archive.writestr(f"archive/data/{key}", _C._to_bytes(storage._bytes))
@@ -175,11 +197,6 @@ def _pickled(obj, protocol):
 
 def _as_path(f):
     return os.fspath(f) if isinstance(f, (str, os.PathLike)) else None
-
-
-def _own_pickle(pickle_module, call):
-    if pickle_module not in (None, pickle):
-        raise NotImplementedError(f"{call}: objects are pickled by Python's own pickle, not by {getattr(pickle_module, '__name__', pickle_module)}")
 
 
 def _holds_parameter(value, depth=0):
@@ -207,14 +224,17 @@ def _needs_python(source):
 
 
 def save(obj, f, pickle_module=None, pickle_protocol=2):
-    """Writes an object to a file (a path, or anything with ``write``) that ``load`` and PyTorch read."""
-    _own_pickle(pickle_module, "save")
+    """Writes an object to a file (a path, or anything with ``write``) that ``load`` and PyTorch read.
+
+    ``pickle_module`` (``cloudpickle``, ``dill``) pickles what its ``Pickler`` supports, functions of the program for example.
+    """
+    module = pickle if pickle_module is None else pickle_module
     path = _as_path(f)
-    plain = not _holds_parameter(obj)
+    plain = module is pickle and not _holds_parameter(obj)
     if path is not None:
         if plain and _C._save(obj, path):
             return
-        data = _pickled(obj, pickle_protocol)
+        data = _pickled(obj, pickle_protocol, module)
         beside = f"{path}.{os.getpid()}.tmp"
         try:
             with open(beside, "wb") as file:
@@ -228,10 +248,10 @@ def save(obj, f, pickle_module=None, pickle_protocol=2):
             raise
         return
     data = _C._save_bytes(obj) if plain else None
-    f.write(_pickled(obj, pickle_protocol) if data is None else data)
+    f.write(_pickled(obj, pickle_protocol, module) if data is None else data)
 
 
-def _unpickle(data, map_location, encoding="utf-8", reader=_Unpickler):
+def _unpickle(data, map_location, options, reader=_Unpickler):
     if not data.startswith(b"PK"):
         raise RuntimeError("load: objects beside tensors and plain values are read from files of the zip format (PyTorch 1.6 and later) only")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -240,47 +260,51 @@ def _unpickle(data, map_location, encoding="utf-8", reader=_Unpickler):
         if main is None:
             raise RuntimeError("load: the archive has no data.pkl; it was not written by torch.save")
         prefix = main[: -len("data.pkl")]
-        unpickler = reader(io.BytesIO(archive.read(main)), lambda key: archive.read(f"{prefix}data/{key}"), _placer(map_location), encoding=encoding)
+        unpickler = reader(io.BytesIO(archive.read(main)), lambda key: archive.read(f"{prefix}data/{key}"), _placer(map_location), **options)
         return unpickler.load()
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, encoding="utf-8", **pickle_load_args):
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, encoding="utf-8", **pickle_load_args):
     """Reads a file of ``save`` or of PyTorch. Tensors go to their original device, to the CPU if it is missing, or to ``map_location``.
 
-    With ``weights_only`` (the default) nothing in the file can run code, and only tensors and plain values are read, and objects of classes that
-    ``add_safe_globals`` names.
+    With ``weights_only`` (the default without a ``pickle_module``) nothing in the file can run code, and only tensors and plain values are read, and
+    objects of classes that ``add_safe_globals`` names. Otherwise ``pickle_module.Unpickler`` reads the file, with further arguments for it.
     """
-    _own_pickle(pickle_module, "load")
-    if pickle_load_args:
+    weights_only = pickle_module is None if weights_only is None else weights_only
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if weights_only and pickle_load_args:
         raise TypeError(f"load() got an unexpected keyword argument '{next(iter(pickle_load_args))}'")
+    options = {"encoding": encoding, **pickle_load_args}
     path = _as_path(f)
     if mmap and path is None:
         raise ValueError("f must be a file path in order to use the mmap argument")
-    if weights_only is False:
+    if not weights_only:
         if path is not None:
             with open(path, "rb") as file:
                 data = file.read()
         else:
             data = f.read()
-        if _needs_python(data):
-            return _unpickle(data, map_location, encoding)
+        reader = _Unpickler if pickle_module in (None, pickle) else type("Unpickler", (_Names, pickle_module.Unpickler), {})
+        if reader is not _Unpickler or pickle_load_args or _needs_python(data):
+            return _unpickle(data, map_location, options, reader)
         try:
             loaded = _C._load_bytes(data, _wants_gpus(map_location))
         except Exception:
-            return _unpickle(data, map_location, encoding)
+            return _unpickle(data, map_location, options)
     elif path is not None:
         if not os.path.exists(path):
             raise FileNotFoundError(2, "No such file or directory", path)
-        return _guarded(map_location, encoding, _C._load, path, bool(mmap), _wants_gpus(map_location))
+        return _guarded(map_location, options, _C._load, path, bool(mmap), _wants_gpus(map_location))
     else:
-        return _guarded(map_location, encoding, _C._load_bytes, bytes(f.read()), _wants_gpus(map_location))
+        return _guarded(map_location, options, _C._load_bytes, bytes(f.read()), _wants_gpus(map_location))
     return _moved(loaded, map_location)
 
 
-def _guarded(map_location, encoding, read, source, *args):
+def _guarded(map_location, options, read, source, *args):
     if args[:-1] != (True,) and _needs_python(source):
         try:
-            return _unpickle(_bytes_of(source), map_location, encoding, _SafeUnpickler)
+            return _unpickle(_bytes_of(source), map_location, options, _SafeUnpickler)
         except Exception:
             pass  # The reader in Rust supports more dtypes, and has clearer errors.
     try:
@@ -290,7 +314,7 @@ def _guarded(map_location, encoding, read, source, *args):
         if _safe or "the file holds a storage" in str(error):
             source = _bytes_of(source)
             if source.startswith(b"PK"):
-                return _unpickle(source, map_location, encoding, _SafeUnpickler)
+                return _unpickle(source, map_location, options, _SafeUnpickler)
         raise pickle.UnpicklingError(
             f"Weights only load failed. {error}. If you trust the file, load it with weights_only=False."
         ) from None

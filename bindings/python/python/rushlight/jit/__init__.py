@@ -206,7 +206,14 @@ def onednn_fusion_enabled():
     return False
 
 
-_absent.fill(globals(), "torch.jit", _NO_FILES, "_get_trace_graph CompilationUnit trace_module fork wait")
+_absent.fill(globals(), "torch.jit", _NO_FILES, "CompilationUnit trace_module fork wait")
+
+
+def _get_trace_graph(f, args=(), kwargs=None, *options, **more):
+    """Calls a function or module and returns the graph of its ops, for tools that count or draw them, and what it returned."""
+    from ._traced_graph import _get_trace_graph
+
+    return _get_trace_graph(f, args, kwargs, *options, **more)
 
 
 def __getattr__(name):

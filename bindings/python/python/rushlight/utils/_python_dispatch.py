@@ -1,8 +1,14 @@
 """``TorchDispatchMode``: a context that intercepts every function of ``torch`` as an op of ``torch.ops.aten``."""
 
 from .. import _C
-from .._dispatch import as_aten
+from .._dispatch import _METADATA, as_aten, name_of
 from ..overrides import TorchFunctionMode
+
+#: Methods that are no ops: they look at a tensor, or set something about it.
+_NO_OPS = _METADATA | frozenset(
+    "backward data_ptr dim get_device is_pinned is_shared len hash ndimension nelement register_hook repr format requires_grad_ retain_grad storage_offset "
+    "untyped_storage register_post_accumulate_grad_hook type".split()
+)
 
 __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 
@@ -14,7 +20,7 @@ class TorchDispatchMode(TorchFunctionMode):
         raise NotImplementedError(f"{type(self).__name__}: define __torch_dispatch__(self, func, types, args=(), kwargs=None)")
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if getattr(func, "__name__", "") == "__get__":
+        if getattr(func, "__name__", "") == "__get__" and getattr(func.__self__, "__name__", "") not in ("T", "mT") or name_of(func) in _NO_OPS:
             return func(*args, **(kwargs or {}))
         return as_aten(func, args, kwargs or {}, lambda op, args, kwargs: self.__torch_dispatch__(op, types, args, kwargs))
 
