@@ -61,7 +61,7 @@ rushlight._install.uninstall()
 print(rushlight.__name__, rushlight.Tensor.__module__, rushlight.nn.Linear.__module__)
 """)
     assert lines[0] == "torch torch torch.nn.modules.linear torch.backends.cudnn torchvision.transforms"
-    assert lines[1] == "<class 'torch.Tensor'> <class 'torch.nn.modules.linear.Linear'> <class 'torch.dtype'> <class 'torch.optim.adam.AdamW'> torch.distributions._gamma"
+    assert lines[1] == "<class 'torch.Tensor'> <class 'torch.nn.modules.linear.Linear'> <class 'torch.dtype'> <class 'torch.optim.adamw.AdamW'> torch.distributions.gamma"
     assert lines[2] == "True False"
     assert lines[4] == "rushlight rushlight rushlight.nn.modules.linear"
 

@@ -2,6 +2,8 @@
 
 import enum
 import functools
+import importlib
+import importlib.machinery
 import sys
 import types
 
@@ -142,35 +144,35 @@ for _name, _value in _NAMES.items():
     if not hasattr(_C, _name):
         setattr(_C, _name, _value)
 _absent.fill(vars(_C), "torch._C", _JIT, "CompilationUnit FileCheck Graph JitType Node PyTorchFileReader PyTorchFileWriter ScriptFunction ScriptModule Type Value")
-#: Transforms of functions wrap no tensors here.
-_C._DisableTorchDispatch, _C._disabled_torch_dispatch_impl = _dispatch.disabled, _C.Tensor.__torch_dispatch__
-_C._functorch = types.ModuleType(f"{__package__}._C._functorch")
-sys.modules[_C._functorch.__name__] = _C._functorch
-
-
-def reshape_dim_into(src, dst, x):
-    """A dimension merged into another, in front of its elements."""
-    src, dst = src % x.dim(), dst % (x.dim() - 1)
-    shape = [n for d, n in enumerate(x.shape) if d != src]
-    shape[dst] *= x.shape[src]
-    return x.movedim(src, dst).reshape(shape)
-
-
-def reshape_dim_outof(src, size1, x):
-    """A dimension as two, of which the first has a size."""
-    src = src % x.dim()
-    return x.reshape(*x.shape[:src], size1, x.shape[src] // size1, *x.shape[src + 1:])
-
-
-vars(_C._functorch).update(
-    reshape_dim_into=reshape_dim_into, reshape_dim_outof=reshape_dim_outof,
-    is_batchedtensor=_no, is_functorch_wrapped_tensor=_no, is_functionaltensor=_no, is_gradtrackingtensor=_no, is_legacy_batchedtensor=_no,
-    maybe_get_bdim=lambda tensor: -1, maybe_get_level=lambda tensor: -1, maybe_current_level=lambda: None, get_unwrapped=lambda tensor: tensor,
+_absent.fill(vars(_C), "torch._C", _JIT, "BoolType DeviceObjType DictType FloatType IntType ListType NoneType NumberType OptionalType StringType TensorType TupleType")
+_absent.fill(
+    vars(_C), "torch._C", "Triton's kernels run on PyTorch's own streams; write the op with torch.library.custom_op, or with ops of torch", "_cuda_getCurrentRawStream"
 )
+_C._DisableTorchDispatch, _C._disabled_torch_dispatch_impl = _dispatch.disabled, _C.Tensor.__torch_dispatch__
+
+
+def _part(name, home):
+    """A module below the compiled one, whose names are those of a module here, loaded on first use."""
+    made = types.ModuleType(f"{_C.__name__}.{name}", f"``torch._C.{name}``.")
+    made.__spec__ = importlib.machinery.ModuleSpec(made.__name__, None)
+
+    def find(wanted):
+        if wanted.startswith("__"):
+            raise AttributeError(wanted)
+        return getattr(importlib.import_module(home, __package__), wanted)
+
+    made.__getattr__ = find
+    sys.modules[made.__name__] = made
+    setattr(_C, name, made)
+
+
+# Statements `from torch._C._functorch import …` ask for a package.
+_C.__path__ = []
+_part("_functorch", "._functorch_c")
 
 
 class _Switch:
-    """A setting that PyTorch's own tests turn on and off. Rules of ``vmap`` cover its ops here, so there is nothing for it to change; it is only remembered."""
+    """A setting that PyTorch's own tests turn on and off. There is nothing here for it to change; it is only remembered."""
 
     def __init__(self, value):
         self.value = value
@@ -182,9 +184,8 @@ class _Switch:
         self.value = value
 
 
-_warnings, _fallback = _Switch(False), _Switch(True)
+_warnings = _Switch(False)
 _C._debug_only_are_vmap_fallback_warnings_enabled, _C._debug_only_display_vmap_fallback_warnings = _warnings.read, _warnings.write
-_C._functorch._is_vmap_fallback_enabled, _C._functorch._set_vmap_fallback_enabled = _fallback.read, _fallback.write
 #: Checked by libraries before they use remote procedure calls.
 _C._distributed_rpc = types.SimpleNamespace(_is_current_rpc_agent_set=_no)
 

@@ -4,8 +4,10 @@ PyTorch splits composed functions before a class or a mode sees them, and choose
 that handlers of libraries know: products, views, indices, conversions. All others keep their name, with the overload ``default``.
 """
 
+import functools
+
 from . import _C, _dispatch_layers
-from ._ops import OpOverloadPacket, ops
+from ._ops import OpOverloadPacket, known, ops
 
 Tensor = _C.Tensor
 
@@ -21,7 +23,8 @@ _NAMES = {
     "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
     "not_equal": "ne", "swapaxes": "transpose", "swapdims": "transpose", "negative": "neg", "absolute": "abs", "concat": "cat", "concatenate": "cat",
     "view_as": "view", "truediv": "div", "itruediv": "div_", "iadd": "add_", "isub": "sub_", "imul": "mul_", "radd": "add", "rmul": "mul", "rsub": "rsub",
-    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "rand": "bitwise_and", "ror": "bitwise_or", "rxor": "bitwise_xor", "invert": "bitwise_not",
+    "iand": "bitwise_and_", "ior": "bitwise_or_", "ixor": "bitwise_xor_", "floordiv": "floor_divide", "mod": "remainder", "ipow": "pow_",
 }
 
 
@@ -56,6 +59,8 @@ def _overload(name, args, kwargs):
         return "self"
     if name == "rsub":
         return "Scalar"
+    if name == "empty":
+        return "memory_format"
     return "default"
 
 
@@ -85,8 +90,19 @@ def _matmul(call, a, b):
     sides = []
     for side in (a, b):
         wide = call("expand", "default", (side, [*batch, *side.shape[-2:]]), {})
-        sides.append(_view(call, wide, [count, *side.shape[-2:]]))
+        sides.append(_reshaped(call, wide, [count, *side.shape[-2:]]))
     return call("_unsafe_view", "default", (call("bmm", "default", tuple(sides), {}), [*batch, a.shape[-2], b.shape[-1]]), {})
+
+
+def _reshaped(call, input, size):
+    """A view where the strides allow one."""
+    if type(input) is Tensor and not input.is_contiguous():
+        try:
+            input.view(size)
+            return call("view", "default", (input, size), {})
+        except RuntimeError:
+            pass
+    return _view(call, input, size)
 
 
 def _batch(a, b):
@@ -253,6 +269,11 @@ _CONVERSIONS = {
 _WITHOUT_GRADIENT = frozenset("_local_scalar_dense isclose isnan isinf isfinite argmax argmin sign round floor ceil detach zeros_like ones_like empty_like full_like rand_like randn_like new_zeros new_ones new_empty eq ne lt le gt ge".split())
 
 
+@functools.lru_cache(None)
+def _packet(name, function):
+    return OpOverloadPacket("aten", name, function)
+
+
 def as_aten(function, args, kwargs, handle):
     """Calls ``handle(op, args, kwargs)`` with the ops of ``aten`` that a call of a function of ``torch`` is made of. Returns the last result."""
     name = name_of(function)
@@ -266,7 +287,10 @@ def as_aten(function, args, kwargs, handle):
     composed = _dispatch_layers.READS.get(method) or _COMPOSED.get(name)
     if composed is not None:
         return composed(call, *args, **kwargs)
-    return call(name, _overload(name, args, kwargs), args, kwargs)
+    if known(name):
+        return call(name, _overload(name, args, kwargs), args, kwargs)
+    # A function of torch that aten has not, or has with other arguments.
+    return handle(_packet(name, function).default, tuple(args), kwargs)
 
 
 def _dispatching(args):

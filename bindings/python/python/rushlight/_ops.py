@@ -13,6 +13,13 @@ _RESULTS = frozenset("out0 out1 out2 values indices max max_values min eigenvalu
 _WRITING = frozenset("dim_max dim_min values dim_values values_stable e U X L n_min grid".split())
 
 
+def known(name):
+    """Whether an op of ``aten`` can be called by its name."""
+    from ._aten import find
+
+    return find(name) is not None
+
+
 class OpOverload:
     """One overload of an op. All overloads of an op are one function here, which dispatches on its arguments."""
 
@@ -42,6 +49,9 @@ class OpOverload:
         return self._overloadpacket._namespace
 
     overloadpacket = property(lambda self: self._overloadpacket)
+
+    def __deepcopy__(self, memo):
+        return self
 
     def name(self):
         suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
@@ -73,11 +83,31 @@ class OpOverloadPacket:
     def overloads(self):
         return ["default"]
 
+    def __deepcopy__(self, memo):
+        return self
+
     def __repr__(self):
         return f"<OpOverloadPacket(op='{self._namespace}.{self.__name__}')>"
 
     def __str__(self):
         return f"{self._namespace}.{self.__name__}"
+
+
+def _enter(name, args=None):
+    """Begins a named part of the program; returns what ends it."""
+    from .profiler import record_function
+
+    return record_function(name, args).__enter__()
+
+
+def _exit(record):
+    record.__exit__(None, None, None)
+
+
+_PROFILER = {
+    name: OpOverloadPacket("profiler", name, function)
+    for name, function in (("_record_function_enter", _enter), ("_record_function_enter_new", _enter), ("_record_function_exit", _exit))
+}
 
 
 def _enter(name, args=None):

@@ -585,3 +585,8 @@ for _module, _names in _MODULES.items():
 # Libraries walk this module's dictionary (pyro makes a class of each distribution): nothing waits for its first use.
 for _name in _PLACES:
     globals()[_name] = __getattr__(_name)
+
+# Pickles and messages name PyTorch's module of a class.
+for _module, _names in _MODULES.items():
+    for _name in _names.split():
+        globals()[_name].__module__ = f"{__name__}.{_module}"

@@ -17,6 +17,12 @@ __all__ = [
     "SGD", "SparseAdam", "lr_scheduler", "swa_utils",
 ]
 
+# Pickles and messages name PyTorch's module of a class.
+for _class in (Adadelta, Adagrad, Adamax, AdamW, NAdam, RAdam):
+    _class.__module__ = f"{__name__}.{_class.__name__.lower()}"
+for _class in (Adafactor, Muon):
+    _class.__module__ = __name__
+
 
 def __getattr__(name):
     if name in ("adadelta", "adagrad", "adamax", "adamw", "nadam", "radam", "swa_utils"):

@@ -27,6 +27,9 @@ from .sparse import *  # noqa: F401,F403
 from .transformer import *  # noqa: F401,F403
 from .upsampling import *  # noqa: F401,F403
 
+# Pickles name PyTorch's module of the class.
+activation.MultiheadAttention.__module__ = activation.__name__
+
 __all__ = ["Module"] + [
     name
     for family in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from ... import _C
+from .. import functional as F
 from .. import init as _init
 from ..parameter import Parameter
 from .attention import MultiheadAttention
@@ -17,7 +18,6 @@ __all__ = [
 ]
 
 Tensor = _C.Tensor
-_nn = _C._nn
 
 
 class _Plain(Module):
@@ -30,31 +30,31 @@ class _Plain(Module):
 class Sigmoid(_Plain):
     """``1 / (1 + exp(-x))``."""
 
-    _function = staticmethod(_nn.sigmoid)
+    _function = property(lambda self: F.sigmoid)
 
 
 class Tanh(_Plain):
     """Hyperbolic tangent."""
 
-    _function = staticmethod(_nn.tanh)
+    _function = property(lambda self: F.tanh)
 
 
 class LogSigmoid(_Plain):
     """The logarithm of the sigmoid."""
 
-    _function = staticmethod(_nn.logsigmoid)
+    _function = property(lambda self: F.logsigmoid)
 
 
 class Softsign(_Plain):
     """``x / (1 + |x|)``."""
 
-    _function = staticmethod(_nn.softsign)
+    _function = property(lambda self: F.softsign)
 
 
 class Tanhshrink(_Plain):
     """``x - tanh(x)``."""
 
-    _function = staticmethod(_nn.tanhshrink)
+    _function = property(lambda self: F.tanhshrink)
 
 
 class _InPlace(Module):
@@ -81,37 +81,37 @@ class ReLU(_InPlace):
     tensor([0., 2.])
     """
 
-    _function = staticmethod(_nn.relu)
+    _function = property(lambda self: F.relu)
 
 
 class SELU(_InPlace):
     """The exponential linear unit that keeps mean and variance."""
 
-    _function = staticmethod(_nn.selu)
+    _function = property(lambda self: F.selu)
 
 
 class SiLU(_InPlace):
     """``x * sigmoid(x)``."""
 
-    _function = staticmethod(_nn.silu)
+    _function = property(lambda self: F.silu)
 
 
 class Mish(_InPlace):
     """``x * tanh(softplus(x))``."""
 
-    _function = staticmethod(_nn.mish)
+    _function = property(lambda self: F.mish)
 
 
 class Hardswish(_InPlace):
     """``x * relu6(x + 3) / 6``."""
 
-    _function = staticmethod(_nn.hardswish)
+    _function = property(lambda self: F.hardswish)
 
 
 class Hardsigmoid(_InPlace):
     """``relu6(x + 3) / 6``."""
 
-    _function = staticmethod(_nn.hardsigmoid)
+    _function = property(lambda self: F.hardsigmoid)
 
 
 class Threshold(Module):
@@ -126,7 +126,7 @@ class Threshold(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.threshold(input, self.threshold, self.value, self.inplace)
+        return F.threshold(input, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
         return f"threshold={self.threshold}, value={self.value}" + (", inplace=True" if self.inplace else "")
@@ -144,7 +144,7 @@ class RReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
@@ -173,7 +173,7 @@ class Hardtanh(Module):
             raise AssertionError(f"max_val must be larger than min_val, got {max_val} and {min_val}")
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.hardtanh(input, self.min_val, self.max_val, self.inplace)
+        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
         return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")
@@ -193,7 +193,7 @@ class ELU(Module):
     """``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere."""
 
     __constants__ = ["alpha", "inplace"]
-    _function = staticmethod(_nn.elu)
+    _function = property(lambda self: F.elu)
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class ELU(Module):
 class CELU(ELU):
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``."""
 
-    _function = staticmethod(_nn.celu)
+    _function = property(lambda self: F.celu)
 
 
 class LeakyReLU(Module):
@@ -224,7 +224,7 @@ class LeakyReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.leaky_relu(input, self.negative_slope, self.inplace)
+        return F.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
         return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
@@ -246,7 +246,7 @@ class PReLU(Module):
         _init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.prelu(input, self.weight)
+        return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
@@ -262,7 +262,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.gelu(input, approximate=self.approximate)
+        return F.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
@@ -279,7 +279,7 @@ class Softplus(Module):
         self.threshold = threshold
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.softplus(input, self.beta, self.threshold)
+        return F.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, threshold={self.threshold}"
@@ -302,13 +302,13 @@ class _Shrink(Module):
 class Softshrink(_Shrink):
     """``x`` shrunk towards zero by ``lambd``, zero within it."""
 
-    _function = staticmethod(_nn.softshrink)
+    _function = property(lambda self: F.softshrink)
 
 
 class Hardshrink(_Shrink):
     """``x`` where it is further than ``lambd`` from zero, zero elsewhere."""
 
-    _function = staticmethod(_nn.hardshrink)
+    _function = property(lambda self: F.hardshrink)
 
 
 class GLU(Module):
@@ -321,7 +321,7 @@ class GLU(Module):
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        return _nn.glu(input, self.dim)
+        return F.glu(input, self.dim)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"
@@ -348,19 +348,19 @@ class _OverDim(Module):
 class Softmax(_OverDim):
     """Exponentials that sum to one."""
 
-    _function = staticmethod(_nn.softmax)
+    _function = property(lambda self: F.softmax)
 
 
 class LogSoftmax(_OverDim):
     """The logarithm of softmax."""
 
-    _function = staticmethod(_nn.log_softmax)
+    _function = property(lambda self: F.log_softmax)
 
 
 class Softmin(_OverDim):
     """Softmax of ``-x``."""
 
-    _function = staticmethod(_nn.softmin)
+    _function = property(lambda self: F.softmin)
 
 
 class Softmax2d(Module):
@@ -369,4 +369,4 @@ class Softmax2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
-        return _nn.softmax(input, -3, _stacklevel=5)
+        return F.softmax(input, -3, _stacklevel=5)

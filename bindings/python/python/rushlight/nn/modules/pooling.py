@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import _C
 from .. import _pooling
+from .. import functional as F
 from .module import Module
 from .utils import _pair, _settings, _single, _triple
 
@@ -40,19 +41,19 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """The largest element of each window of one dimension."""
 
-    _function = staticmethod(_C._nn.max_pool1d)
+    _function = property(lambda self: F.max_pool1d)
 
 
 class MaxPool2d(_MaxPoolNd):
     """The largest element of each window of two dimensions."""
 
-    _function = staticmethod(_C._nn.max_pool2d)
+    _function = property(lambda self: F.max_pool2d)
 
 
 class MaxPool3d(_MaxPoolNd):
     """The largest element of each window of three dimensions."""
 
-    _function = staticmethod(_C._nn.max_pool3d)
+    _function = property(lambda self: F.max_pool3d)
 
 
 class _MaxUnpoolNd(Module):
@@ -73,21 +74,21 @@ class MaxUnpool1d(_MaxUnpoolNd):
     """Writes pooled elements back to their positions in the input of ``MaxPool1d``."""
 
     _tuple = staticmethod(_single)
-    _function = staticmethod(_C._nn.max_unpool1d)
+    _function = property(lambda self: F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """Writes pooled elements back to their positions in the input of ``MaxPool2d``."""
 
     _tuple = staticmethod(_pair)
-    _function = staticmethod(_C._nn.max_unpool2d)
+    _function = property(lambda self: F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """Writes pooled elements back to their positions in the input of ``MaxPool3d``."""
 
     _tuple = staticmethod(_triple)
-    _function = staticmethod(_C._nn.max_unpool3d)
+    _function = property(lambda self: F.max_unpool3d)
 
 
 class _AvgPoolNd(Module):
@@ -109,14 +110,14 @@ class AvgPool1d(_AvgPoolNd):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return _C._nn.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class AvgPool2d(_AvgPoolNd):
     """The mean of each window of two dimensions."""
 
     __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
-    _function = staticmethod(_C._nn.avg_pool2d)
+    _function = property(lambda self: F.avg_pool2d)
 
     def __init__(
         self, kernel_size, stride=None, padding=0, ceil_mode: bool = False, count_include_pad: bool = True,
@@ -139,7 +140,7 @@ class AvgPool2d(_AvgPoolNd):
 class AvgPool3d(AvgPool2d):
     """The mean of each window of three dimensions."""
 
-    _function = staticmethod(_C._nn.avg_pool3d)
+    _function = property(lambda self: F.avg_pool3d)
 
 
 class _FractionalMaxPoolNd(Module):
@@ -198,19 +199,19 @@ class _LPPoolNd(Module):
 class LPPool1d(_LPPoolNd):
     """The p-norm of each window of one dimension."""
 
-    _function = staticmethod(_C._nn.lp_pool1d)
+    _function = property(lambda self: F.lp_pool1d)
 
 
 class LPPool2d(_LPPoolNd):
     """The p-norm of each window of two dimensions."""
 
-    _function = staticmethod(_C._nn.lp_pool2d)
+    _function = property(lambda self: F.lp_pool2d)
 
 
 class LPPool3d(_LPPoolNd):
     """The p-norm of each window of three dimensions."""
 
-    _function = staticmethod(_pooling.lp_pool3d)
+    _function = property(lambda self: F.lp_pool3d)
 
 
 class _AdaptiveAvgPoolNd(Module):
@@ -230,19 +231,19 @@ class _AdaptiveAvgPoolNd(Module):
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means of a given number of windows, over one dimension."""
 
-    _function = staticmethod(_C._nn.adaptive_avg_pool1d)
+    _function = property(lambda self: F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means of a given number of windows, over two dimensions; ``None`` keeps the input's size."""
 
-    _function = staticmethod(_C._nn.adaptive_avg_pool2d)
+    _function = property(lambda self: F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means of a given number of windows, over three dimensions."""
 
-    _function = staticmethod(_C._nn.adaptive_avg_pool3d)
+    _function = property(lambda self: F.adaptive_avg_pool3d)
 
 
 class _AdaptiveMaxPoolNd(Module):
@@ -263,16 +264,16 @@ class _AdaptiveMaxPoolNd(Module):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest elements of a given number of windows, over one dimension."""
 
-    _function = staticmethod(_C._nn.adaptive_max_pool1d)
+    _function = property(lambda self: F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest elements of a given number of windows, over two dimensions."""
 
-    _function = staticmethod(_C._nn.adaptive_max_pool2d)
+    _function = property(lambda self: F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Largest elements of a given number of windows, over three dimensions."""
 
-    _function = staticmethod(_pooling.adaptive_max_pool3d)
+    _function = property(lambda self: F.adaptive_max_pool3d)

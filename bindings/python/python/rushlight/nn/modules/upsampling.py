@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import _C
+from .. import functional as F
 from .module import Module
 from .utils import _settings
 
@@ -32,7 +33,7 @@ class Upsample(Module):
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        return _C._nn.interpolate(
+        return F.interpolate(
             input, self.size, self.scale_factor, self.mode, self.align_corners, recompute_scale_factor=self.recompute_scale_factor
         )
 

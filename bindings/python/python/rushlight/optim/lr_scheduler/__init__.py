@@ -24,3 +24,7 @@ __all__ = [
 
 #: The base class's older name.
 _LRScheduler = LRScheduler
+
+# Pickles and messages name PyTorch's module of a class.
+for _name in __all__:
+    globals()[_name].__module__ = __name__
