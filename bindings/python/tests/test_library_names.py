@@ -5,7 +5,8 @@ import io
 import pytest
 
 import rushlight as torch
-from rushlight import _functorch, fx
+from rushlight import _functorch_api as functorch
+from rushlight import fx
 from rushlight.vision import io as files
 from rushlight.vision import utils
 
@@ -32,11 +33,11 @@ def test_complex_parameters_step_as_pairs(kind):
 
 def test_functorch_makes_functions_of_modules():
     net = torch.nn.Linear(3, 2)
-    call, parameters = _functorch.make_functional(net)
+    call, parameters = functorch.make_functional(net)
     x = torch.randn(4, 3)
     assert torch.equal(call(parameters, x), net(x))
     with pytest.raises(RuntimeError, match="make_functional_with_buffers"):
-        _functorch.make_functional(torch.nn.BatchNorm1d(3))
+        functorch.make_functional(torch.nn.BatchNorm1d(3))
 
 
 def test_traced_einsum_has_its_operands_one_by_one():

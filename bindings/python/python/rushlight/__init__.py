@@ -93,10 +93,11 @@ def install():
 #: Names whose modules are imported on first use.
 _LAZY = {
     "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
-    "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops",
+    "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "Tag": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops",
     "TypedStorage": "storage", "UntypedStorage": "storage", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank", "vmap": "func",
     **dict.fromkeys(
-        "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type _check_value _check_with".split(), "_checks"
+        "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
+        "_has_compatible_shallow_copy_type".split(), "_checks"
     ),
     **dict.fromkeys(("_dirichlet_grad", "_sample_dirichlet", "_standard_gamma", "_standard_gamma_grad"), "distributions._implicit"),
     **dict.fromkeys(

@@ -59,6 +59,16 @@ class _DisableFuncTorch:
         return False
 
 
+#: Marks of ops, for compilers; ``torch.library`` accepts them, and nothing here depends on them.
+Tag = enum.Enum(
+    "Tag",
+    "core cudagraph_unsafe data_dependent_output dynamic_output_shape flexible_layout generated inplace_view maybe_aliasing_or_mutating "
+    "needs_contiguous_strides needs_exact_strides needs_fixed_stride_order nondeterministic_bitwise nondeterministic_seeded out_variant pointwise "
+    "pt2_compliant_tag reduction view_copy",
+    module=_C.__name__,
+)
+
+
 def _get_cpu_capability():
     from .backends import cpu
 
@@ -76,6 +86,7 @@ _NAMES = {
     "_get_cpu_capability": _get_cpu_capability,
     "_get_deterministic_fill_uninitialized_memory": lambda: _settings.fills_fresh_memory(),
     "_set_deterministic_fill_uninitialized_memory": lambda mode: _settings.fill_fresh_memory(mode),
+    "Tag": Tag,
     "_DisableFuncTorch": _DisableFuncTorch,
     "has_lapack": True,
     "has_spectral": True,

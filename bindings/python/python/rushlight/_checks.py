@@ -56,3 +56,8 @@ def _check_tensor_all_with(error_type, cond, message=None):
 def _check_tensor_all(cond, message=None):
     """Raises ``RuntimeError`` unless all elements of a tensor of bools are True."""
     _check_tensor_all_with(RuntimeError, cond, message)
+
+
+def _has_compatible_shallow_copy_type(input, from_):
+    """Whether ``input.data = from_`` keeps the kind of a tensor: its class and layout."""
+    return type(input) is type(from_) and input.layout == from_.layout

@@ -14,7 +14,7 @@ from . import _public as _absent_names
 #: Top-level names and the packages that serve them.
 _ROOTS = {
     "torch": "rushlight", "torchvision": "rushlight.vision", "torchaudio": "rushlight.audio",
-    "functorch": "rushlight._functorch", "intel_extension_for_pytorch": "rushlight._ipex",
+    "functorch": "rushlight._functorch_api", "intel_extension_for_pytorch": "rushlight._ipex",
     "oneccl_bindings_for_pytorch": "rushlight._oneccl", "horovod": "rushlight._horovod",
     "deepspeed": "rushlight._deepspeed",
 }

@@ -72,14 +72,24 @@ def is_expandable_to(shape, desired):
 
 
 def make_contiguous_strides_for(shape, row_major=True):
-    """The strides of a contiguous tensor."""
+    """The strides of a contiguous tensor; with ``row_major=False`` the last two dimensions are the other way round."""
     strides, step = [], 1
-    for n in reversed(shape):
-        strides.insert(0, step)
-        step *= max(n, 1)
-    if not row_major and len(shape) > 1:
-        strides[-1], strides[-2] = max(shape[-2], 1), 1
+    for size in reversed(tuple(shape)):
+        strides.append(step)
+        step *= max(size, 1)
+    strides.reverse()
+    if not row_major and len(strides) > 1:
+        return (*strides[:-2], 1, max(tuple(shape)[-2], 1))
     return tuple(strides)
+
+
+def suggest_memory_format(x):
+    """The memory format of a tensor's strides."""
+    if x.dim() == 4 and x.is_contiguous(memory_format=_C.channels_last) and not x.is_contiguous():
+        return _C.channels_last
+    if x.dim() == 5 and x.is_contiguous(memory_format=_C.channels_last_3d) and not x.is_contiguous():
+        return _C.channels_last_3d
+    return _C.contiguous_format
 
 
 def __getattr__(name):

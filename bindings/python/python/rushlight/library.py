@@ -261,11 +261,19 @@ def get_kernel(op, dispatch_key):
     return found._kernels.get(device, found._kernels.get(None))
 
 
-_SCHEMA = {int: "SymInt", float: "float", bool: "bool", str: "str", Tensor: "Tensor"}
+_SCHEMA = {int: "SymInt", float: "float", bool: "bool", str: "str", Tensor: "Tensor", _C.dtype: "ScalarType", _C.device: "Device"}
+
+
+def _default(value):
+    """A default as schemas write it."""
+    if isinstance(value, (str, _C.device)):
+        return f'"{value}"'
+    return str(value).removeprefix("torch.") if isinstance(value, _C.dtype) else value
 
 
 def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
     """A function's signature as a PyTorch schema."""
+    import types
     import typing
 
     hints = typing.get_type_hints(prototype_function)
@@ -274,8 +282,11 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
         origin, inner = typing.get_origin(kind), typing.get_args(kind)
         if kind in _SCHEMA:
             return _SCHEMA[kind]
-        if origin is typing.Union and type(None) in inner:
-            return word(next(i for i in inner if i is not type(None))) + "?"
+        if origin in (typing.Union, types.UnionType):
+            given = [i for i in inner if i is not type(None)]
+            one = "Scalar" if set(given) == {int, float, bool} else word(given[0]) if len(given) == 1 else None
+            if one is not None:
+                return one + "?" * (type(None) in inner)
         if origin in (list, tuple) or getattr(origin, "__name__", "") == "Sequence":
             return word(inner[0]) + "[]"
         raise ValueError(f"infer_schema: the type {kind} cannot be written as a schema")
@@ -283,7 +294,7 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
     parts = []
     for parameter in inspect.signature(prototype_function).parameters.values():
         text = f"{word(hints[parameter.name])} {parameter.name}"
-        parts.append(text if parameter.default is inspect.Parameter.empty else f"{text}={parameter.default}")
+        parts.append(text if parameter.default is inspect.Parameter.empty else f"{text}={_default(parameter.default)}")
     result = hints.get("return")
     returned = "()" if result in (None, type(None)) else word(result) if typing.get_origin(result) is not tuple else f"({', '.join(map(word, typing.get_args(result)))})"
     return f"{op_name or ''}({', '.join(parts)}) -> {returned}"

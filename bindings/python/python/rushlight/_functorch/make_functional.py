@@ -1,6 +1,6 @@
 """``torch._functorch.make_functional``: modules as functions of their state."""
 
-from . import FunctionalModule, FunctionalModuleWithBuffers, combine_state_for_ensemble, make_functional, make_functional_with_buffers  # noqa: F401
+from .._functorch_api import FunctionalModule, FunctionalModuleWithBuffers, combine_state_for_ensemble, make_functional, make_functional_with_buffers  # noqa: F401
 
 
 def functional_init_with_buffers(model_class, ensemble_shape=(), device="cpu"):

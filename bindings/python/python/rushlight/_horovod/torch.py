@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import warnings
 
 from .. import _C
@@ -18,6 +19,8 @@ from ._ops import (  # noqa: F401
 from ._sets import ProcessSet, _forget, _ready, add_process_set, global_process_set, remove_process_set  # noqa: F401
 
 _torch = _C._torch
+#: Where libraries look for reductions.
+mpi_ops = sys.modules[__name__]
 
 _started_here = False
 

@@ -10,6 +10,8 @@ __all__ = ["kl_divergence", "register_kl"]
 
 _torch, _nn = _C._torch, _C._nn
 _registry = {}
+#: The same under PyTorch's name.
+_KL_REGISTRY = _registry
 
 
 def register_kl(type_p, type_q):

@@ -8,7 +8,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .node import Node, _qualified_name, map_arg
+from .node import Argument, Node, _qualified_name, map_arg  # noqa: F401
 
 __all__ = ["Graph", "PythonCode"]
 

@@ -5,6 +5,9 @@ import linecache
 
 from .graph import Graph
 
+#: The key of a module's metadata that a copy keeps.
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
 __all__ = ["GraphModule"]
 
 

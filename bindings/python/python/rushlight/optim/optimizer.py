@@ -5,6 +5,7 @@ import functools
 import sys
 import warnings
 from collections import OrderedDict, defaultdict
+from typing import Any, Dict, Iterable, Tuple, Union
 
 from .. import _C
 from ..utils.hooks import RemovableHandle
@@ -12,6 +13,8 @@ from ..utils.hooks import RemovableHandle
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
 Tensor = _C.Tensor
+#: The type of an optimizer's parameters: tensors, groups, or tensors by name.
+ParamsT = Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[Tuple[str, Tensor]]]
 
 _SPARSE_MODULE = __name__.partition(".")[0] + ".sparse._gradients"
 _global_pre_hooks = OrderedDict()
