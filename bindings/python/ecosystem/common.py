@@ -17,10 +17,11 @@ def job(library, name=None):
     return register
 
 
-def fill(module, scale=0.05):
-    """Gives parameters and buffers the same values in both: a sine of their positions."""
+def fill(module, scale=0.05, buffers=True):
+    """Gives parameters and buffers the same values in both: a sine of their positions. Buffers that are no statistics (masks) are left out on request."""
     with torch.no_grad():
-        for at, (name, tensor) in enumerate(list(module.named_parameters()) + list(module.named_buffers())):
+        for at, (name, tensor) in enumerate(list(module.named_parameters()) + list(module.named_buffers() if buffers else ())):
+            tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
             if not tensor.is_floating_point() or tensor.numel() == 0:
                 continue
             if "running_var" in name or name.endswith(("norm.weight", "LayerNorm.weight", "layernorm.weight")):

@@ -19,7 +19,7 @@ def inference():
     data = numbers(20, step=0.7) + 1.0
 
     def model(data):
-        centre = pyro.sample("centre", dist.Delta(pyro.param("prior", torch.tensor(0.5))))
+        centre = pyro.sample("centre", dist.Normal(pyro.param("prior", torch.tensor(0.5)), 2.0))
         with pyro.plate("data", len(data)):
             pyro.sample("seen", dist.Normal(centre, 1.0), obs=data)
 
@@ -83,7 +83,7 @@ def operators():
 def flows():
     import zuko
 
-    flow = fill(zuko.flows.NSF(features=3, context=2, transforms=2, hidden_features=(16,)), 0.2)
+    flow = fill(zuko.flows.NSF(features=3, context=2, transforms=2, hidden_features=(16,)), 0.2, buffers=False)
     loss = -flow(numbers(5, 2)).log_prob(numbers(5, 3, step=0.5)).mean()
     return step(flow, loss)
 

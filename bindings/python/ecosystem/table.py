@@ -45,7 +45,7 @@ def difference(ours, theirs):
         if got is None or len(got) != len(expected):
             return float("inf"), name
         scale = max([abs(v) for v in expected] + [1e-6])
-        apart = max([abs(a - b) if a == a or b == b else 0.0 for a, b in zip(got, expected)] + [0.0]) / scale
+        apart = max([abs(a - b) if a != b and (a == a or b == b) else 0.0 for a, b in zip(got, expected)] + [0.0]) / scale
         worst = max(worst, (apart if apart == apart else float("inf"), name))
     return worst
 

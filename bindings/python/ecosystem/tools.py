@@ -232,7 +232,7 @@ def dictionaries():
     out = net(data)
     joined = torch.stack([out, out], 0)
     assert joined.batch_size == torch.Size([2, 5]) and joined[:, 1:3]["more", "y"].shape == (2, 2, 2)
-    return {"p": out["p"], "mean": joined.apply(lambda t: t.mean(0))["x"]}
+    return {"p": out["p"], "mean": joined.apply(lambda t: t.mean(0), batch_size=[5])["x"]}
 
 
 @job("torchrl")

@@ -19,6 +19,7 @@ MODULES = {
     "_export.error": (_EXPORT, "InternalError"),
     "_higher_order_ops.associative_scan": (_COMPILER, "associative_scan"),
     "_higher_order_ops.flex_attention": (_COMPILER, "flex_attention"),
+    "_higher_order_ops.inline_asm_elementwise": ("it runs assembly of GPUs", "inline_asm_elementwise"),
     "_inductor.constant_folding": (_COMPILER, "constant_fold"),
     "_inductor.custom_graph_pass": (_COMPILER, "CustomGraphPass get_hash_for_files"),
     "_inductor.freezing_utils": (_COMPILER, "maybe_set_is_frozen_param"),
