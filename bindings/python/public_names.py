@@ -84,7 +84,7 @@ for module, names in listed.items():
         except ImportError:
             failed.setdefault(module, []).append(name)
             continue
-        if not getattr(found["found"], "_absent", False):
+        if getattr(found["found"], "_absent", False) is not True:
             continue
         absent.setdefault(module, []).append(name)
         try:

@@ -1,0 +1,88 @@
+"""Parts of PyTorch that tools and libraries build on: modes that count ops, graphs of traces, grouped products. Answers are PyTorch 2.15's."""
+
+import copy
+import pickle
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.jit import _get_trace_graph
+from rushlight.utils._python_dispatch import TorchDispatchMode
+
+F = nn.functional
+
+
+class Names(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+X, IMAGE, WEIGHT = torch.ones(4, 4), torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3)
+
+
+@pytest.mark.parametrize("call, expected", [
+    (lambda: 1 / X, "aten.reciprocal.default aten.mul.Tensor"),
+    (lambda: F.linear(X[None], X, X[0]), "aten.unsqueeze.default aten.select.int aten.view.default aten.t.default aten.addmm.default aten._unsafe_view.default"),
+    (lambda: F.conv2d(IMAGE, WEIGHT, padding=1), "aten.convolution.default"),
+    (lambda: F.max_pool2d(IMAGE, 2), "aten.max_pool2d_with_indices.default"),
+    (lambda: F.adaptive_avg_pool2d(IMAGE, 1), "aten.mean.dim"),
+    (lambda: F.layer_norm(X, (4,)), "aten.native_layer_norm.default"),
+    (lambda: F.group_norm(IMAGE, 3), "aten.native_group_norm.default"),
+    (lambda: F.dropout(X, 0.5, False), ""),
+    (lambda: X.var(1), "aten.var.correction"),
+    (lambda: X.T, "aten.permute.default"),
+    (lambda: X.sum().item(), "aten.sum.default aten._local_scalar_dense.default"),
+    (lambda: (X > 0) & (X > 1), "aten.gt.Scalar aten.gt.Scalar aten.bitwise_and.Tensor"),
+    (lambda: X.float(), ""),
+    (lambda: (X.numel(), X.shape, X.size(0)), ""),
+])
+def test_a_mode_counts_ops_of_aten(call, expected):
+    with Names() as mode:
+        call()
+    assert mode.seen == expected.split()
+
+
+def test_ops_of_layers_compute():
+    target = torch.tensor([0, 1, 2, 3])
+    with Names() as mode:
+        losses = F.cross_entropy(X.tril(), target), F.batch_norm(IMAGE, torch.zeros(3), torch.ones(3))
+    assert "aten.nll_loss_forward.default" in mode.seen and "aten.native_batch_norm.default" in mode.seen
+    assert torch.allclose(losses[0], F.cross_entropy(X.tril(), target)) and torch.allclose(losses[1], IMAGE, atol=1e-4)
+    table = {torch.ops.aten.mm: 1, torch.ops.aten.mm.default: 2}
+    assert copy.deepcopy(table)[torch.ops.aten.mm] == 1
+
+
+def test_grouped_products():
+    a, w = torch.arange(32 * 16.0).reshape(32, 16).sin(), torch.arange(4 * 16 * 8.0).reshape(4, 16, 8).cos()
+    ends = torch.tensor([8, 8, 24, 32], dtype=torch.int32)
+    assert abs(F.grouped_mm(a, w, offs=ends).sum().item() - 1.0251) < 1e-3
+    assert abs(F.grouped_mm(a.t(), a, offs=ends).sum().item() - 67.8599) < 1e-2
+    assert abs(F.grouped_mm(w.transpose(1, 2), a.t(), offs=ends).sum().item() - 1.0251) < 1e-3
+    assert abs(F.grouped_mm(w, w.transpose(1, 2)).sum().item() - 23.6007) < 1e-2
+    x, y = a.clone().requires_grad_(), w.clone().requires_grad_()
+    F.grouped_mm(x, y, offs=ends).square().sum().backward()
+    assert abs(x.grad.sum().item() + 3.3019) < 1e-2 and abs(y.grad.sum().item() + 49.9409) < 1e-2 and y.grad[1].abs().sum() == 0
+    with pytest.raises(RuntimeError, match="int32"):
+        F.grouped_mm(a, w, offs=ends.long())
+
+
+def test_graphs_of_traces():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    graph, out = _get_trace_graph(net, (IMAGE,))
+    kinds = [node.kind() for node in graph.nodes() if node.kind().startswith("aten::")]
+    assert kinds == ["aten::_convolution", "aten::batch_norm", "aten::relu"] and out.shape == (1, 8, 6, 6)
+    convolution, norm = graph.findNode("aten::_convolution"), graph.findNode("aten::batch_norm")
+    assert convolution.inputsSize() == 13 and convolution.output().type().sizes() == [1, 8, 6, 6]
+    assert norm.inputsAt(5).toIValue() is False
+
+
+def test_pickles_name_their_modules():
+    for made in (nn.MultiheadAttention, torch.optim.AdamW, torch.optim.lr_scheduler.StepLR, torch.distributions.Gamma):
+        assert pickle.loads(pickle.dumps(made)) is made
+    assert nn.MultiheadAttention.__module__.endswith("nn.modules.activation") and torch.optim.lr_scheduler.StepLR.__module__.endswith("optim.lr_scheduler")
