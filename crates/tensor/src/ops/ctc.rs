@@ -1,5 +1,5 @@
-//! The losses of connectionist temporal classification by an engine's own kernels. `nn` has the loss, and computes it on
-//! the host for engines without.
+//! The losses of connectionist temporal classification by an engine's own kernels. `nn` has the loss, and computes it
+//! on the host for engines without.
 
 use crate::Tensor;
 use crate::autograd::{Saved, no_grad, record, recording};
@@ -21,8 +21,8 @@ pub struct CtcTargets<'a> {
 }
 
 impl CtcTargets<'_> {
-    /// States as the engine reads them, `[batch, longest, 3]`: class, next state of the same class or -1, and whether it
-    /// is the first of its class; and `[batch, 2]`: steps and states.
+    /// States as the engine reads them, `[batch, longest, 3]`: class, next state of the same class or -1, and whether
+    /// it is the first of its class; and `[batch, 2]`: steps and states.
     fn tables(&self) -> Result<[Tensor; 2]> {
         let longest = self.states.iter().map(Vec::len).max().unwrap_or(0);
         let mut table = vec![0i32; self.states.len() * longest * 3];

@@ -330,11 +330,11 @@ calls! {
         writes { dlogits: one }
     }
 
-    /// Losses of connectionist temporal classification, `[batch]`, from log-probabilities `[steps, batch, classes]`, and
-    /// what its gradient needs, `[batch, steps, most]`: one of `f32` and `f64`. `states` (`i32`, `[batch, most, 3]`) has
-    /// each state's class, the next state of this class or -1, and 1 for the first state of a class that is not blank;
-    /// `lengths` (`i32`, `[batch, 2]`) the steps and states of each sequence. All are contiguous. The host computes it for
-    /// engines that decline.
+    /// Losses of connectionist temporal classification, `[batch]`, from log-probabilities `[steps, batch, classes]`,
+    /// and what its gradient needs, `[batch, steps, most]`: one of `f32` and `f64`. `states` (`i32`, `[batch, most,
+    /// 3]`) has each state's class, the next state of this class or -1, and 1 for the first state of a class that is
+    /// not blank; `lengths` (`i32`, `[batch, 2]`) the steps and states of each sequence. All are contiguous. The host
+    /// computes it for engines that decline.
     ctc Ctc: Copy { reads { log_probs: one, states: one, lengths: one } writes { alphas: one, loss: one } }
 
     /// Gradient of [`Ctc`] with respect to the log-probabilities of a `log_softmax`.
