@@ -29,7 +29,7 @@ fn compile(cases: &[Case], arch: &str) -> Option<BTreeSet<String>> {
 fn libraries_are_listed() {
     let listed = crate::libraries();
     let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["driver", "NVRTC", "cuBLASLt", "cuDNN", "cuBLAS", "cuSOLVER", "CUPTI", "NCCL"]);
+    assert_eq!(names, ["driver", "NVRTC", "cuBLASLt", "cuDNN", "cuBLAS", "cuSOLVER", "cuFFT", "CUPTI", "NCCL"]);
     for (name, found) in listed {
         match found {
             // CUPTI tells no version that means anything to a user.

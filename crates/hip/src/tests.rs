@@ -58,7 +58,7 @@ fn compile(test: &str, arch: &str, units: MatrixUnits, turn: usize) {
 fn libraries_are_listed() {
     let listed = crate::libraries();
     let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["HIP", "hiprtc", "hipBLASLt", "rocBLAS", "rocSOLVER", "MIOpen", "RCCL", "ROCm SMI"]);
+    assert_eq!(names, ["HIP", "hiprtc", "hipBLASLt", "rocBLAS", "rocSOLVER", "hipFFT", "MIOpen", "RCCL", "ROCm SMI"]);
     for (name, found) in listed {
         match found {
             Ok(library) => assert!(library.version.contains('.') && !library.path.is_empty(), "{name}: {library:?}"),
