@@ -6,8 +6,8 @@ use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
 use rushlight_tensor::{
-    BatchNormOptions, ConvOptions, FftNorm, InterpolateMode, InterpolateOptions, SolveTriangular, Tensor, autocast,
-    set_autocast,
+    BatchNormOptions, ConvOptions, CtcTargets, FftNorm, InterpolateMode, InterpolateOptions, SolveTriangular, Tensor,
+    autocast, ctc_losses, set_autocast,
 };
 use std::sync::{Mutex, MutexGuard};
 
@@ -383,6 +383,20 @@ fn resized_planes() -> Result<()> {
             learn(&format!("{mode:?} to {size:?}"), 1e-5, &[&x], |t| t[0].interpolate(&options))?;
         }
     }
+    Ok(())
+}
+
+/// Two steps of three equally likely classes: "1" is spelt by `1 1`, `1 0` and `0 1`, the empty target by `0 0`.
+#[test]
+fn ctc_on_devices() -> Result<()> {
+    let _turn = turn();
+    let targets = CtcTargets { states: &[vec![0, 1, 0], vec![0]], steps: &[2, 2], blank: 0, zero_infinity: false };
+    let log_probs = Tensor::zeros([2, 2, 3])?.log_softmax(-1)?;
+    assert!(ctc_losses(&log_probs, &targets)?.is_none(), "the CPU leaves it to the host");
+    let Some(device) = device() else { return Ok(()) };
+    let losses = ctc_losses(&log_probs.to(device)?, &targets)?.expect("a kernel").to_vec::<f32>()?;
+    let expected = [3f32.ln(), 9f32.ln()];
+    assert!(losses.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{losses:?}");
     Ok(())
 }
 

@@ -35,3 +35,19 @@ fn wrong_pivots_are_errors() -> Result<()> {
     assert_eq!(kind(&pivots.sub(1)?), Some(ErrorKind::Value));
     Ok(())
 }
+
+/// Only the lower triangle is read; values and gradients are those of the whole matrix.
+#[test]
+fn pseudo_inverses_of_symmetric_matrices() -> Result<()> {
+    let half = Tensor::new_with([[2.0, 0.0, 0.0], [1.0, 3.0, 0.0], [-0.5, 0.25, 1.5]], DType::F64)?;
+    let whole = half.add(&half.tril(-1)?.mt()?)?;
+    let close = |a: &Tensor, b: &Tensor| -> Result<bool> { Ok(a.sub(b)?.abs()?.max(..)?.item::<f64>()? < 1e-12) };
+    assert!(close(&half.pinv_symmetric(None)?, &whole.pinv(None)?)?);
+    let gradient = |f: fn(&Tensor) -> Result<Tensor>| -> Result<Tensor> {
+        let x = whole.clone().detach().requires_grad_(true)?;
+        f(&x)?.mul(&Tensor::arange(0, 9, 1)?.reshape([3, 3])?)?.sum(..)?.backward()?;
+        Ok(x.grad().expect("a gradient"))
+    };
+    assert!(close(&gradient(|x| x.pinv_symmetric(None))?, &gradient(|x| x.pinv(None))?)?);
+    Ok(())
+}
