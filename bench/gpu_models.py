@@ -1,6 +1,6 @@
 """Times training steps of whole models on a GPU. The same file runs under PyTorch and, by `python -m rushlight`, under Rushlight; `bench/gpu_models` runs
 both and makes the table. Every line is `name mode milliseconds peak-MiB first-seconds`, or `failed` and why.
-Usage: gpu_models.py [WORD,WORD...] [--compile]. Only models whose name has one of the words. Rushlight runs a step op by op and captured;
+Usage: gpu_models.py [WORD,WORD...] [--compile] [--only MODE]. Only models whose name has one of the words. Rushlight runs a step op by op and captured;
 PyTorch op by op and as a CUDA graph, with --compile also by `torch.compile` in two modes (minutes). Image models in bfloat16 have their channels last."""
 
 import math
@@ -12,7 +12,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 OURS = "rushlight" in sys.modules
-WORDS = [word for word in sys.argv[1:] if not word.startswith("--")]
+ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else None
+WORDS = [word for word in sys.argv[1:] if not word.startswith("--") and word != ONLY]
 FILTERS = WORDS[0].split(",") if WORDS else [""]
 CUDA = "cuda"
 
@@ -404,12 +405,12 @@ def main():
     torch.backends.cudnn.benchmark = True
     modes = ["eager", "captured"] if OURS else ["eager", "graph"]
     if "--compile" in sys.argv and not OURS:
-        modes += ["compile:default", "compile:max-autotune-no-cudagraphs"] if "--autotune" in sys.argv else ["compile:default", "compile:reduce-overhead"]
+        modes += ["compile:default", "compile:reduce-overhead"]
     for name, (make, lower) in MODELS.items():
         if not any(word in name for word in FILTERS):
             continue
         for mode in modes:
-            if "--only" in sys.argv and mode not in sys.argv:
+            if ONLY and mode != ONLY:
                 continue
             try:
                 milliseconds, peak, first = measured(make, lower, mode)
