@@ -110,23 +110,6 @@ _PROFILER = {
 }
 
 
-def _enter(name, args=None):
-    """Begins a named part of the program; returns what ends it."""
-    from .profiler import record_function
-
-    return record_function(name, args).__enter__()
-
-
-def _exit(record):
-    record.__exit__(None, None, None)
-
-
-_PROFILER = {
-    name: OpOverloadPacket("profiler", name, function)
-    for name, function in (("_record_function_enter", _enter), ("_record_function_enter_new", _enter), ("_record_function_exit", _exit))
-}
-
-
 class _Namespace:
     """Ops of one namespace."""
 
