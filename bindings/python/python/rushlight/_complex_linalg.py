@@ -20,13 +20,13 @@ def adjoint(x):
 
 
 def _flat(a):
-    """A batch of matrices in double precision, as a copy."""
-    return a.detach().to(_C.complex128).reshape(math.prod(a.shape[:-2]), *a.shape[-2:]).clone()
+    """A batch of matrices in double precision, as a copy on the CPU, which factorises."""
+    return a.detach().to("cpu", _C.complex128).reshape(math.prod(a.shape[:-2]), *a.shape[-2:]).clone()
 
 
 def _back(x, like, *tail):
     dtype = like.dtype if x.is_complex() else _C.float32 if like.dtype == _C.complex64 else _C.float64
-    return x.to(dtype).reshape(*like.shape[:-2], *tail)
+    return x.to(like.device, dtype).reshape(*like.shape[:-2], *tail)
 
 
 def _eye(rows, columns, like):
@@ -115,7 +115,7 @@ def _lu_factor(a):
         work[:, j + 1:, j] = factors
         work[:, j + 1:, j + 1:] -= factors.unsqueeze(2) * work[:, j, j + 1:].clone().unsqueeze(1)
     lead = a.shape[:-2]
-    return _back(work, a, m, n), pivots.to(_C.int32).reshape(*lead, min(m, n)), info.to(_C.int32).reshape(lead)
+    return _back(work, a, m, n), pivots.to(a.device, _C.int32).reshape(*lead, min(m, n)), info.to(a.device, _C.int32).reshape(lead)
 
 
 def _permutation(pivots, m, dtype):
@@ -127,8 +127,8 @@ def _permutation(pivots, m, dtype):
         for i, with_ in enumerate(exchanges):
             order[i], order[with_ - 1] = order[with_ - 1], order[i]
         rows.append(order)
-    order = _C.tensor(rows, dtype=_C.int64).reshape(*pivots.shape[:-1], 1, m)
-    return (_torch.arange(m).reshape(m, 1) == order).to(dtype)
+    order = _C.tensor(rows, dtype=_C.int64, device=pivots.device).reshape(*pivots.shape[:-1], 1, m)
+    return (_torch.arange(m, device=pivots.device).reshape(m, 1) == order).to(dtype)
 
 
 class _Lu(Function):
@@ -188,7 +188,7 @@ def lu_factor_ex(a, *, pivot=True, check_errors=False):
 def lu_unpack(packed, pivots, unpack_data=True, unpack_pivots=True):
     m, n = packed.shape[-2:]
     k = min(m, n)
-    l = packed[..., :k].tril(-1) + _torch.eye(m, k, dtype=packed.dtype)
+    l = packed[..., :k].tril(-1) + _torch.eye(m, k, dtype=packed.dtype, device=packed.device)
     return _permutation(pivots, m, packed.dtype), l, packed[..., :k, :].triu()
 
 
@@ -294,7 +294,7 @@ def qr(a, mode="reduced"):
 
 def _gaps(values):
     """values[j] - values[i] at (i, j), and one on the diagonal."""
-    return values.unsqueeze(-2) - values.unsqueeze(-1) + _torch.eye(values.shape[-1], dtype=values.dtype)
+    return values.unsqueeze(-2) - values.unsqueeze(-1) + _torch.eye(values.shape[-1], dtype=values.dtype, device=values.device)
 
 
 class _Eigh(Function):
@@ -424,7 +424,7 @@ def slogdet(a):
     _check("linalg.slogdet", a, True)
     packed, pivots, _ = _Lu.apply(a)
     diagonal = _torch.diagonal(packed, 0, -2, -1)
-    exchanges = (pivots != _torch.arange(1, a.shape[-1] + 1).to(_C.int32)).sum(-1) % 2
+    exchanges = (pivots != _torch.arange(1, a.shape[-1] + 1, dtype=_C.int32, device=a.device)).sum(-1) % 2
     sign = _torch.where(exchanges == 1, -1.0, 1.0).to(a.dtype) * diagonal.sgn().prod(-1)
     return of("slogdet", "sign logabsdet")((sign, diagonal.abs().log().sum(-1)))
 
@@ -432,7 +432,7 @@ def slogdet(a):
 def det(a):
     _check("linalg.det", a, True)
     packed, pivots, _ = _Lu.apply(a)
-    exchanges = (pivots != _torch.arange(1, a.shape[-1] + 1).to(_C.int32)).sum(-1) % 2
+    exchanges = (pivots != _torch.arange(1, a.shape[-1] + 1, dtype=_C.int32, device=a.device)).sum(-1) % 2
     return _torch.where(exchanges == 1, -1.0, 1.0).to(a.dtype) * _torch.diagonal(packed, 0, -2, -1).prod(-1)
 
 
@@ -445,18 +445,18 @@ def _tolerance(a, values, atol, rtol, tol=None):
     """The smallest value that counts, for each matrix."""
     largest = values.amax(-1)
     if tol is not None:
-        return _C.as_tensor(tol, dtype=values.dtype)
+        return _C.as_tensor(tol, dtype=values.dtype, device=values.device)
     epsilon = 1.1920928955078125e-07 if a.dtype == _C.complex64 else 2.220446049250313e-16
-    atol = _C.as_tensor(0.0 if atol is None else atol, dtype=values.dtype)
+    atol = _C.as_tensor(0.0 if atol is None else atol, dtype=values.dtype, device=values.device)
     if rtol is None:
         rtol = _torch.where(atol > 0, 0.0, epsilon * max(a.shape[-2:])).to(values.dtype)
-    return _torch.maximum(atol, _C.as_tensor(rtol, dtype=values.dtype) * largest)
+    return _torch.maximum(atol, _C.as_tensor(rtol, dtype=values.dtype, device=values.device) * largest)
 
 
 def matrix_rank(a, tol=None, hermitian=False, *, atol=None, rtol=None):
     _check("linalg.matrix_rank", a)
     if a.numel() == 0:
-        return _torch.zeros(a.shape[:-2], dtype=_C.int64)
+        return _torch.zeros(a.shape[:-2], dtype=_C.int64, device=a.device)
     values = (eigvalsh(a).abs() if hermitian else svdvals(a)).detach()
     return (values > _tolerance(a, values, atol, rtol, tol).unsqueeze(-1)).sum(-1)
 
@@ -512,9 +512,9 @@ def lstsq(a, b, rcond=None, *, driver=None):
         q, r = qr(adjoint(a))
         solution = q @ _linalg.solve_triangular(adjoint(r), right, upper=False)
     real = _C.float32 if a.dtype == _C.complex64 else _C.float64
-    residuals = (right - a @ solution).abs().square().sum(-2) if m > n and driver not in (None, "gelsy") else _torch.zeros(0, dtype=real)
-    rank = _torch.zeros(0, dtype=_C.int64) if driver == "gels" else matrix_rank(a.detach(), rtol=rcond)
-    values = svdvals(a.detach()) if driver in ("gelss", "gelsd") else _torch.zeros(0, dtype=real)
+    residuals = (right - a @ solution).abs().square().sum(-2) if m > n and driver not in (None, "gelsy") else _torch.zeros(0, dtype=real, device=a.device)
+    rank = _torch.zeros(0, dtype=_C.int64, device=a.device) if driver == "gels" else matrix_rank(a.detach(), rtol=rcond)
+    values = svdvals(a.detach()) if driver in ("gelss", "gelsd") else _torch.zeros(0, dtype=real, device=a.device)
     return of("lstsq", "solution residuals rank singular_values")((solution.squeeze(-1) if vector else solution, residuals, rank, values))
 
 
