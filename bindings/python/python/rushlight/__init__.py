@@ -146,6 +146,12 @@ def __getattr__(name):
         if name in NAMES:
             globals()[name] = found = find(name)
             return found
+        if name.startswith("_"):
+            from ._aten import ATEN
+
+            if name in ATEN:
+                globals()[name] = found = ATEN[name]
+                return found
     return _missing(__name__, name)
 
 

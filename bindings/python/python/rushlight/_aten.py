@@ -531,7 +531,7 @@ _FURTHER = {
         list(sequences), batch_first, padding_value, padding_side), "_list_to_tensor": lambda values: _C.tensor(values), "_tensor_to_list": lambda input: input.tolist(),
     "_to_dense": lambda input, dtype=None, masked_grad=None: input.to_dense(dtype),
     "retains_grad": lambda input: input.retains_grad, "is_leaf": lambda input: input.is_leaf, "data": lambda input: input.detach(), "_version": lambda input: input._version,
-    "segment_reduce": lambda data, reduce, **kwargs: _package().segment_reduce(data, reduce, **kwargs),
+    "_segment_reduce": _torch.segment_reduce,
 }
 
 

@@ -3,7 +3,7 @@
 use crate::rows;
 use crate::value::{Out, size};
 use rushlight_core::{DType, Error, ErrorKind, Result, Scalar};
-use rushlight_tensor::{Arg, ScatterReduce, Tensor};
+use rushlight_tensor::{Arg, PadMode, ScatterReduce, Tensor};
 
 fn pair(found: (Tensor, Tensor)) -> Out {
     Out::Named("values indices", vec![found.0, found.1])
@@ -267,6 +267,10 @@ rows! { ROWS:
     index_reduce [Torch Method Inplace] "index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
         |input: &Tensor, dim: isize, index: &Tensor, source: &Tensor, reduce: &str, include_self: bool|
         index_reduce(input, dim, index, source, reduce, include_self);
+    /// Reduces consecutive segments of a dimension, given by their lengths or offsets.
+    segment_reduce [Torch] "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Number? initial=None)"
+        |data: &Tensor, reduce: &str, lengths: Option<&Tensor>, indices: Option<&Tensor>, offsets: Option<&Tensor>, axis: isize, unchecked: bool, initial: Option<Scalar>|
+        segment_reduce(data, reduce, [lengths, indices, offsets], axis, unchecked, initial);
     /// Elements where a mask is true.
     masked_select [Torch Method] "masked_select(Tensor input, Tensor mask)" |input: &Tensor, mask: &Tensor| input.masked_select(mask);
     /// Writes a number where a mask is true.
@@ -394,6 +398,43 @@ fn unique_consecutive(input: &Tensor, inverse: bool, counts: bool, dim: Option<i
         Some(_) if input.rank() == 1 => Ok(unique(input.unique_consecutive_full()?, inverse, counts)),
         Some(dim) => Ok(unique(input.unique_consecutive_dim_full(dim)?, inverse, counts)),
     }
+}
+
+fn segment_reduce(
+    data: &Tensor,
+    reduce: &str,
+    [lengths, indices, offsets]: [Option<&Tensor>; 3],
+    axis: isize,
+    unchecked: bool,
+    initial: Option<Scalar>,
+) -> Result<Tensor> {
+    let reduce = match reduce {
+        "max" => ScatterReduce::Amax,
+        "min" => ScatterReduce::Amin,
+        other => reduction(other)?,
+    };
+    if indices.is_some() {
+        return Err(Error::value("segment_reduce(): indices based reduction is not supported yet."));
+    }
+    if let Some(offsets) = offsets {
+        return data.segment_reduce(reduce, offsets, axis, initial);
+    }
+    let Some(lengths) = lengths else {
+        return Err(Error::value("segment_reduce(): Either lengths or offsets must be defined."));
+    };
+    if !unchecked && lengths.numel() > 0 {
+        if lengths.lt(0)?.any(..)?.item::<bool>()? {
+            return Err(Error::value("lengths contains negative value!"));
+        }
+        let whole = data.shape().get(lengths.rank() - 1).copied().unwrap_or(0) as i64;
+        if lengths.sum_dims(&[-1], false)?.ne(whole)?.any(..)?.item::<bool>()? {
+            return Err(Error::value(
+                "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.",
+            ));
+        }
+    }
+    let offsets = lengths.cumsum(-1)?.pad(&[1, 0], PadMode::default())?;
+    data.segment_reduce(reduce, &offsets, axis, initial)
 }
 
 fn scatter_reduce(

@@ -48,6 +48,7 @@ mod reduce;
 pub(crate) mod regions;
 mod scan;
 pub(crate) mod search;
+mod segment;
 pub(crate) mod sizes;
 mod softmax;
 mod sort;

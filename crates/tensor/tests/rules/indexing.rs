@@ -241,6 +241,32 @@ fn in_place_scatters_are_differentiated() -> Result<()> {
 }
 
 #[test]
+fn segments_are_reduced() -> Result<()> {
+    let offsets = index(&[0, 1, 3, 6, 6])?;
+    let cases = [
+        (ScatterReduce::Sum, 0.5, [2.5, 4.5, 15.5, 0.5], [1.0; 6]),
+        (ScatterReduce::Mean, 0.0, [2.0, 2.0, 5.0, 0.0], [1.0, 0.5, 0.5, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]),
+        (ScatterReduce::Amax, 3.0, [3.0, 4.0, 6.0, 3.0], [0.0, 0.0, 1.0, 0.0, 0.5, 0.5]),
+        (ScatterReduce::Amin, 2.0, [2.0, 0.0, 2.0, 2.0], [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+        (ScatterReduce::Prod, 2.0, [4.0, 0.0, 216.0, 2.0], [2.0, 8.0, 0.0, 72.0, 36.0, 36.0]),
+    ];
+    for (reduce, initial, expected, gradient) in cases {
+        let x = leaf(&[2.0, 0.0, 4.0, 3.0, 6.0, 6.0])?;
+        let y = x.segment_reduce(reduce, &offsets, 0, Some(initial.into()))?;
+        y.sum(..)?.backward()?;
+        assert_eq!(y.to_vec::<f32>()?, expected, "{reduce:?}");
+        assert_eq!(x.grad().unwrap().to_vec::<f32>()?, gradient, "{reduce:?}");
+    }
+    let rows = Tensor::new([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+    let each = Tensor::new([[0i64, 1, 3], [1, 1, 2]])?;
+    let y = rows.segment_reduce(ScatterReduce::Mean, &each, -1, None)?;
+    assert_eq!(y.nan_to_num(Some(-1.0), None, None)?.to_vec::<f32>()?, [1.0, 2.5, -1.0, 5.0]);
+    assert!(rows.segment_reduce(ScatterReduce::Sum, &offsets, 1, None).is_err());
+    assert!(index(&[1])?.segment_reduce(ScatterReduce::Sum, &offsets, 0, None).is_err());
+    Ok(())
+}
+
+#[test]
 fn wrong_scatters_are_errors() -> Result<()> {
     let x = Tensor::zeros([2, 3])?;
     let at = |rows: usize, columns: usize| Tensor::zeros_with([rows, columns], DType::I64);
