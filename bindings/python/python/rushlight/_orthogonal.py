@@ -5,8 +5,8 @@ import math
 from . import _C
 
 __all__ = [
-    "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
-    "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p", "modified_bessel_i0",
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v", "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p", "modified_bessel_i0",
     "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
     "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w",
     "spherical_bessel_j0",
@@ -200,6 +200,51 @@ def _bessel_k(order, scaled):
     return compute
 
 
+# Airy's function: its power series near zero, asymptotic series in ``zeta = 2/3 |x|^1.5`` far from it, and between them for positive x
+# the integral of a modified Bessel function, as the two parts of the power series cancel there.
+_AIRY_FAR = 8.0
+_AIRY_TERMS = [1.0]
+for _k in range(1, 22):
+    _AIRY_TERMS.append(_AIRY_TERMS[-1] * (6 * _k - 5) * (6 * _k - 3) * (6 * _k - 1) / (216.0 * _k * (2 * _k - 1)))
+
+
+def _airy_series(x):
+    cube, first, second = x * x * x, [1.0], [1.0]
+    for k in range(1, 60):
+        first.append(first[-1] / ((3 * k - 1) * (3 * k)))
+        second.append(second[-1] / ((3 * k) * (3 * k + 1)))
+    value, slope = 3 ** (-2 / 3) / math.gamma(2 / 3), 3 ** (-1 / 3) / math.gamma(1 / 3)
+    return value * _series(cube, first) - slope * x * _series(cube, second)
+
+
+def _airy_integral(x):
+    zeta = 2 / 3 * x * x.sqrt()
+    step, total = 0.0625, 0.5 * _torch.ones_like(x)
+    for i in range(1, 128):
+        t = i * step
+        total = total + (-zeta * (math.cosh(t) - 1)).exp() * math.cosh(t / 3)
+    return (x / 3).sqrt() / math.pi * (-zeta).exp() * total * step
+
+
+def _airy_far(x, negative):
+    zeta = 2 / 3 * x * x.sqrt()
+    if not negative:
+        return (-zeta).exp() / (2 * math.sqrt(math.pi) * x ** 0.25) * _series(-1 / zeta, _AIRY_TERMS)
+    inverse = -1 / (zeta * zeta)
+    even, odd = _series(inverse, _AIRY_TERMS[0::2]), _series(inverse, _AIRY_TERMS[1::2]) / zeta
+    angle = zeta + math.pi / 4
+    return (angle.sin() * even - angle.cos() * odd) / (math.sqrt(math.pi) * x ** 0.25)
+
+
+def _airy(x):
+    made = _airy_series(x.clamp(-_AIRY_FAR, 1.0))
+    made = _torch.where(x > 1, _airy_integral(x.clamp(1.0, _AIRY_FAR)), made)
+    made = _torch.where(x > _AIRY_FAR, _airy_far(x.clamp(min=_AIRY_FAR), False), made)
+    made = _torch.where(x < -_AIRY_FAR, _airy_far((-x).clamp(min=_AIRY_FAR), True), made)
+    # PyTorch gives NaN at both infinities.
+    return _torch.where(x.isinf() | x.isnan(), math.nan, made)
+
+
 def _spherical_j0(x):
     safe = _torch.where((x == 0) | x.isinf(), 1.0, x)
     return _torch.where(x == 0, 1.0, _torch.where(x.isinf(), 0.0, safe.sin() / safe))
@@ -215,6 +260,7 @@ def _modified_i(order):
 
 
 _FUNCTIONS = {
+    "airy_ai": _airy,
     "bessel_j0": _bessel_j(0), "bessel_j1": _bessel_j(1), "bessel_y0": _bessel_y(0), "bessel_y1": _bessel_y(1), "modified_bessel_i0": _modified_i(0),
     "modified_bessel_i1": _modified_i(1), "modified_bessel_k0": _bessel_k(0, False), "modified_bessel_k1": _bessel_k(1, False),
     "scaled_modified_bessel_k0": _bessel_k(0, True), "scaled_modified_bessel_k1": _bessel_k(1, True), "spherical_bessel_j0": _spherical_j0,
@@ -278,7 +324,7 @@ def _unary(name, compute):
             return _result(name, [input], compute, out)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {name.replace('_', ' ')[:-1]} of order {name[-1]}."
+    function.__doc__ = "Airy's function Ai." if name == "airy_ai" else f"The {name.replace('_', ' ')[:-1]} of order {name[-1]}."
     return function
 
 
