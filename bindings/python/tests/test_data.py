@@ -257,3 +257,43 @@ def test_a_job_of_another_size_reads_what_is_left_of_an_epoch(sizes):
         state = states[0]
     assert set(seen) == set(data)
     assert len(seen) - len(data) < max(sizes)
+
+
+def test_more_workers_than_processors_are_warned_of():
+    with pytest.warns(UserWarning, match="excessive worker creation"):
+        DataLoader(range(4), num_workers=10_000)
+
+
+def test_iterable_datasets_that_give_more_than_they_say_are_warned_of():
+    class Long(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(range(4))
+
+        def __len__(self):
+            return 2
+
+    loader = DataLoader(Long(), batch_size=None)
+    assert len(list(loader)) == 4  # No word before anyone has asked.
+    assert len(loader) == 2
+    with pytest.warns(UserWarning, match="reported to be 2 .* but 3 samples have been fetched"):
+        list(loader)
+
+
+def test_subsets_of_ones_own_have_both_ways_to_samples():
+    class Half(torch.utils.data.Subset):
+        def __getitem__(self, index):
+            return 2 * super().__getitem__(index)
+
+    with pytest.raises(NotImplementedError, match="Half overrides __getitem__ but not __getitems__"):
+        Half([1, 2], [0])
+
+
+def test_exceptions_of_others_are_raised_here():
+    from rushlight._utils import ExceptionWrapper
+
+    try:
+        {}["absent"]
+    except KeyError:
+        caught = ExceptionWrapper(where="in a thread")
+    with pytest.raises(KeyError, match="Caught KeyError in a thread"):
+        caught.reraise()

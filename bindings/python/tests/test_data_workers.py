@@ -75,7 +75,7 @@ def test_several_epochs_early_ends_and_persistence():
         seen = []
         for batch in loader:
             seen += batch["i"].tolist()
-            pids |= {p.pid for p in loader._iterator._processes}
+            pids |= {p.pid for p in loader._iterator._workers}
             if epoch == 1:
                 break
         assert seen == list(range(12 if epoch != 1 else 2))

@@ -1,6 +1,44 @@
-"""Functions that pickles name to rebuild tensors and parameters."""
+"""Functions that pickles name to rebuild tensors and parameters, exceptions of other processes, groups of tensors."""
+
+import pickle
+import sys
+import traceback
 
 from . import _C
+
+
+class KeyErrorMessage(str):
+    """A message whose line breaks are kept where KeyError would quote them."""
+
+    def __repr__(self):
+        return str(self)
+
+
+class ExceptionWrapper:
+    """An exception of another process or thread, to be raised here."""
+
+    def __init__(self, exc_info=None, where="in background"):
+        kind = (exc_info or sys.exc_info())[0]
+        self.exc_msg = "".join(traceback.format_exception(*(exc_info or sys.exc_info())))
+        self.exc_type, self.where = kind, where
+        try:
+            pickle.loads(pickle.dumps(kind))
+        except Exception:
+            # A class that exists only in the worker.
+            self.exc_type = RuntimeError
+        if issubclass(kind, StopIteration):
+            # Raised in the main process, it would end the loop as if all were well.
+            self.exc_type = RuntimeError
+
+    def reraise(self):
+        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            raise KeyError(KeyErrorMessage(message))
+        try:
+            error = self.exc_type(message)
+        except Exception:
+            raise RuntimeError(message) from None
+        raise error
 
 
 def _flatten_dense_tensors(tensors):

@@ -1,5 +1,6 @@
 """The loader: from a dataset to batches, in this process or in worker processes."""
 
+import warnings
 from typing import Any, Callable, Generic, List, TypeVar
 
 from ... import _C
@@ -107,6 +108,22 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers = persistent_workers
         self._iterator = None
         self.__initialized = True
+        #: The length that an iterable dataset reported to ``len(loader)``.
+        self._reported_length = None
+        self.check_worker_number_rationality()
+
+    def check_worker_number_rationality(self):
+        """Warns of more workers than this process may use processors."""
+        if self.num_workers == 0:
+            return
+        import os
+
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if processors is not None and self.num_workers > processors:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes, but {processors} processors are at hand: excessive worker creation might "
+                "get DataLoader running slow or even freeze; lower num_workers.", stacklevel=3,
+            )
 
     @staticmethod
     def _check_iterable(shuffle, sampler, batch_sampler):
@@ -175,7 +192,7 @@ class DataLoader(Generic[T_co]):
     def __len__(self):
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
-        length = len(self.dataset)
+        length = self._reported_length = len(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
@@ -183,6 +200,16 @@ class DataLoader(Generic[T_co]):
 
 class _BaseDataLoaderIter:
     """Base class of iterators over a loader."""
+
+    def _count(self):
+        """Counts a batch; warns where an iterable dataset gives more of them than it has said."""
+        self._yielded += 1
+        said = self._loader._reported_length
+        if said is not None and self._yielded > said:
+            text = f"The length of {self._loader.dataset} was reported to be {said} (by len() of its loader), but {self._yielded} samples have been fetched."
+            if self._loader.num_workers > 0:
+                text += " For multiprocessing data-loading, this happens where every worker reads the whole dataset: see get_worker_info()."
+            warnings.warn(text, stacklevel=3)
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
@@ -213,7 +240,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
                 batch = self._fetch(next(self._indices))
         else:
             batch = self._fetch(next(self._indices))
-        self._yielded += 1
+        self._count()
         return pin_memory(batch) if self._pin else batch
 
     def __len__(self):

@@ -62,7 +62,7 @@ class StackDataset(Dataset):
     def __init__(self, *args, **kwargs):
         if args:
             if kwargs:
-                raise ValueError("StackDataset takes datasets by position (samples are tuples) or by name (samples are dicts), not both")
+                raise ValueError("Supported either tuple-like (by position) or dict-like (by name) datasets of a StackDataset, not both")
             self.datasets = args
         elif kwargs:
             self.datasets = kwargs
@@ -151,6 +151,10 @@ class Subset(Dataset[T_co]):
     """A subset of a dataset's samples."""
 
     def __init__(self, dataset, indices):
+        kind = type(self)
+        if kind.__getitem__ is not Subset.__getitem__ and kind.__getitems__ is Subset.__getitems__:
+            # A loader asks for whole batches and would get past the subclass's samples.
+            raise NotImplementedError(f"{kind.__name__} overrides __getitem__ but not __getitems__, which loaders call for a batch; define both")
         self.dataset, self.indices = dataset, indices
 
     def __getitem__(self, idx):

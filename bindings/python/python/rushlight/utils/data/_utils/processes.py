@@ -16,7 +16,7 @@ from ..sampler import draw_seed
 from . import transport, worker
 from .pin_memory import pin_memory, wanted
 from .spans import profiled
-from .worker import Resume, StopWorker, WorkerError
+from .worker import ExceptionWrapper, Resume, StopWorker
 
 # Seconds that a worker may take to exit by itself.
 _GRACE = 5.0
@@ -40,8 +40,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         seed = draw_seed(loader.generator)
         context = loader.multiprocessing_context or multiprocessing.get_context()
         self._prefix = os.path.join(transport.directory(), f"rushlight_{os.getpid()}_{uuid.uuid4().hex[:12]}_")
-        self._queues, self._pipes, self._processes = [], [], []
-        self._finalizer = weakref.finalize(self, _shut_down, os.getpid(), self._queues, self._pipes, self._processes, self._prefix)
+        self._queues, self._pipes, self._workers = [], [], []
+        self._finalizer = weakref.finalize(self, _shut_down, os.getpid(), self._queues, self._pipes, self._workers, self._prefix)
         for i in range(loader.num_workers):
             queue = context.Queue()
             queue.cancel_join_thread()
@@ -60,16 +60,16 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             theirs.close()
             self._queues.append(queue)
             self._pipes.append(ours)
-            self._processes.append(process)
+            self._workers.append(process)
         self._start()
 
     def _start(self):
-        self._active = [True] * len(self._processes)
-        self._turn = itertools.cycle(range(len(self._processes)))
+        self._active = [True] * len(self._workers)
+        self._turn = itertools.cycle(range(len(self._workers)))
         # Requested batches: the worker, until the batch has arrived.
         self._asked, self._ready = {}, {}
-        self._sent = 0
-        for _ in range(self._prefetch * len(self._processes)):
+        self._sent = self._yielded = 0
+        for _ in range(self._prefetch * len(self._workers)):
             self._ask()
 
     def _reset(self, loader):
@@ -82,7 +82,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         seed = draw_seed(loader.generator)
         for queue in self._queues:
             queue.put(Resume(seed))
-        waiting = set(range(len(self._processes)))
+        waiting = set(range(len(self._workers)))
         while waiting:
             i, (_, message) = self._read()
             if isinstance(message, Resume):
@@ -93,7 +93,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _ask(self):
         """Requests the next batch from the next worker."""
-        for _ in self._processes:
+        for _ in self._workers:
             i = next(self._turn)
             if self._active[i]:
                 break
@@ -110,7 +110,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _read(self):
         """A worker's number and its message, or an error if one has died or none answers."""
         deadline = None if self._timeout == 0 else time.monotonic() + self._timeout
-        sentinels = {p.sentinel: p for p in self._processes}
+        sentinels = {p.sentinel: p for p in self._workers}
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             found = connection.wait([*self._pipes, *sentinels], left)
@@ -119,7 +119,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     try:
                         return i, pipe.recv()
                     except EOFError:
-                        self._died([self._processes[i]])
+                        self._died([self._workers[i]])
             if found:
                 self._died([sentinels[s] for s in found if s in sentinels])
             if deadline is not None and time.monotonic() >= deadline:
@@ -178,8 +178,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             if at is not None:
                 data = self._ready.pop(at)
                 self._ask()
-                if isinstance(data, WorkerError):
+                if isinstance(data, ExceptionWrapper):
                     data.reraise()
+                self._count()
                 return pin_memory(data) if self._pin else data
             if not self._asked:
                 if not self._persistent:

@@ -1,19 +1,16 @@
 """The worker process."""
 
 import os
-import pickle
 import random
 import signal
 import sys
-import traceback
 from queue import Empty
 
 from .... import _C
-from . import info, transport
+from ...._utils import ExceptionWrapper
+from . import MP_STATUS_CHECK_INTERVAL, info, transport
 from .fetch import IterableFetcher, MapFetcher
 
-# Seconds between checks that the parent is alive.
-PARENT_CHECK = 5.0
 
 
 def _generate_state(base_seed, worker_id):
@@ -38,40 +35,6 @@ class Resume:
         self.seed = seed
 
 
-class _KeyErrorMessage(str):
-    """A message whose line breaks are kept where KeyError would quote them."""
-
-    def __repr__(self):
-        return str(self)
-
-
-class WorkerError:
-    """An exception of a worker, to be raised in the main process."""
-
-    def __init__(self, where):
-        kind = sys.exc_info()[0]
-        self.kind, self.where = kind, where
-        self.text = traceback.format_exc()
-        try:
-            pickle.loads(pickle.dumps(kind))
-        except Exception:
-            # A class that exists only in the worker.
-            self.kind = RuntimeError
-        if issubclass(kind, StopIteration):
-            # Raised in the main process, it would end the loop as if all were well.
-            self.kind = RuntimeError
-
-    def reraise(self):
-        message = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
-        if self.kind is KeyError:
-            raise KeyError(_KeyErrorMessage(message))
-        try:
-            error = self.kind(message)
-        except Exception:
-            raise RuntimeError(message) from None
-        raise error
-
-
 def _seed_all(seed):
     from .... import manual_seed
 
@@ -85,7 +48,7 @@ def _messages(queue, parent):
     """Requests of the main process, until it ends them or dies."""
     while True:
         try:
-            message = queue.get(timeout=PARENT_CHECK)
+            message = queue.get(timeout=MP_STATUS_CHECK_INTERVAL)
         except Empty:
             if os.getppid() != parent:
                 return
@@ -112,7 +75,7 @@ def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_las
             init_fn(worker)
         fetcher = kind(dataset, auto_collation, collate_fn, drop_last)
     except Exception:
-        failure = WorkerError(where)
+        failure = ExceptionWrapper(where=where)
     ended = False
     try:
         for number, message in enumerate(_messages(indices, parent)):
@@ -124,7 +87,7 @@ def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_las
                 try:
                     fetcher = kind(dataset, auto_collation, collate_fn, drop_last)
                 except Exception:
-                    failure = WorkerError(where)
+                    failure = ExceptionWrapper(where=where)
                 results.send((None, message))
                 continue
             at, wanted = message
@@ -139,15 +102,21 @@ def run(worker, workers, dataset, iterable, auto_collation, collate_fn, drop_las
                     if iterable:
                         data, ended = StopWorker(worker), True
                     else:
-                        data = WorkerError(where)
+                        data = ExceptionWrapper(where=where)
                 except Exception:
-                    data = WorkerError(where)
+                    data = ExceptionWrapper(where=where)
             try:
                 packed = transport.pack(data, f"{prefix}{worker}_{number}")
             except Exception:
-                packed = transport.pack(WorkerError(where), None)
+                packed = transport.pack(ExceptionWrapper(where=where), None)
             results.send((at, packed))
             del data, packed
     except (BrokenPipeError, ConnectionResetError, EOFError):
         # The main process is gone.
         pass
+
+
+def __getattr__(name):
+    if name == "_worker_info":
+        return info.current
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
