@@ -51,8 +51,9 @@ fn in_every_image(rows: &[usize], images: usize, stride: usize) -> Vec<usize> {
 /// `out[c_rows[i]] = Σ_taps Σ_channels slab · panel`, in ranges short enough to keep the panel's rows cached.
 ///
 /// # Safety
-/// As the formula of [`Product`] says, with segments of `depth`.
+/// As the formula of [`Product`] says, with segments of `depth`. There is no epilogue.
 pub(super) unsafe fn contract<E: Compute>(p: &Product<E>) {
+    debug_assert!(p.epilogue.is_none());
     if p.segments.is_empty() || p.depth == 0 {
         for &row in p.c_rows {
             // SAFETY: a row of `c` is `PANEL` wide.
@@ -162,6 +163,7 @@ pub(super) unsafe fn forward<T: Storage>(c: &Conv, x: *const T, w: *const T, bia
                     c_rows: &c_rows,
                     lanes,
                     accumulate: false,
+                    epilogue: None,
                 });
                 let channel = group * outputs + panel * width;
                 let bias = if bias.get().is_null() { std::ptr::null() } else { bias.get().add(channel).cast_const() };
@@ -285,6 +287,7 @@ pub(super) unsafe fn backward_input<T: Storage>(c: &Conv, dy: *const T, w: *cons
                         c_rows,
                         lanes,
                         accumulate: false,
+                        epilogue: None,
                     });
                 }
                 let channel = group * inputs + panel * width;
@@ -381,6 +384,7 @@ unsafe fn add_products<E: Compute>(
                     c_rows: &c_rows,
                     lanes,
                     accumulate: true,
+                    epilogue: None,
                 });
             }
         }

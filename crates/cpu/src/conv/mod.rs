@@ -11,6 +11,8 @@ mod direct;
 mod element;
 mod narrow;
 mod narrow_kernel;
+mod packed;
+mod packed_points;
 mod planes;
 mod product;
 mod scratch;
@@ -26,6 +28,7 @@ mod winograd;
 mod winograd_transform;
 
 use element::Storage;
+pub use packed::{Image, Operands, Order, PackedConv};
 use rushlight_core::DType;
 use rushlight_core::half::{bf16, f16};
 use scratch::Scratch;

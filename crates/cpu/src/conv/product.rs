@@ -29,6 +29,20 @@ pub(super) struct Product<'a, E> {
     pub c_rows: &'a [usize],
     pub lanes: usize,
     pub accumulate: bool,
+    /// Applied to the finished sums.
+    pub epilogue: Option<&'a Epilogue<'a, E>>,
+}
+
+/// `relu(c[i][j] + bias[j] + addend[rows[i] + j])`, each part where it is there.
+#[derive(Clone, Copy)]
+pub(super) struct Epilogue<'a, E> {
+    /// A value for each lane, or null.
+    pub bias: *const E,
+    /// Null, or another tensor of the result's size.
+    pub addend: *const E,
+    /// The addend's row of each row.
+    pub rows: &'a [usize],
+    pub relu: bool,
 }
 
 /// # Safety
@@ -110,10 +124,78 @@ unsafe fn tile<E: Copy + Default, I: Simd<E>, const M: usize, const N: usize>(p:
                 let c = c.add(j * I::V::LANES);
                 // Adding the finished sum, instead of continuing from the old one, keeps the error of long sums small.
                 let total = if p.accumulate { I::V::load(c).add(acc[i][j]) } else { acc[i][j] };
-                total.store(c);
+                acc[i][j] = total;
+                if p.epilogue.is_none() {
+                    total.store(c);
+                }
+            }
+            if let Some(e) = p.epilogue {
+                finish(e, row + i, lane, acc[i], c.sub(lane));
             }
         }
     }
+}
+
+/// Finishes and stores a row of a tile.
+///
+/// # Safety
+/// The addend and the bias cover the row's lanes; `c` has room for them.
+#[inline(always)]
+unsafe fn finish<E: Copy + Default, V: Vector<Elem = E>, const N: usize>(
+    e: &Epilogue<E>,
+    row: usize,
+    lane: usize,
+    sums: [V; N],
+    c: *mut E,
+) {
+    for (j, mut total) in sums.into_iter().enumerate() {
+        let at = lane + j * V::LANES;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !e.bias.is_null() {
+                total = total.add(V::load(e.bias.add(at)));
+            }
+            if !e.addend.is_null() {
+                total = total.add(V::load(e.addend.add(*e.rows.get_unchecked(row) + at)));
+            }
+            if e.relu {
+                total = total.relu();
+            }
+            total.store(c.add(at));
+        }
+    }
+}
+
+/// `dst[i·dst_pitch + j] = epilogue(src[i·src_pitch + j])` for rows of `lanes`, a multiple of 16.
+pub(super) struct Finish<'a> {
+    pub src: *const f32,
+    pub src_pitch: usize,
+    pub dst: *mut f32,
+    pub dst_pitch: usize,
+    pub rows: usize,
+    pub lanes: usize,
+    pub epilogue: &'a Epilogue<'a, f32>,
+}
+
+#[inline(always)]
+unsafe fn finish_rows_kernel<I: Simd<f32>>(f: &Finish) {
+    for row in 0..f.rows {
+        for lane in (0..f.lanes).step_by(I::V::LANES) {
+            // SAFETY: the addresses are the formula's.
+            unsafe {
+                let sum = I::V::load(f.src.add(row * f.src_pitch + lane));
+                finish::<f32, I::V, 1>(f.epilogue, row, lane, [sum], f.dst.add(row * f.dst_pitch));
+            }
+        }
+    }
+}
+
+crate::multiversion! {
+    /// Finishes rows of sums.
+    ///
+    /// # Safety
+    /// As the formula of [`Finish`] says; `src` and `dst` may be the same rows.
+    pub(super) unsafe fn finish_rows(f: &Finish) = finish_rows_kernel;
 }
 
 #[inline(always)]

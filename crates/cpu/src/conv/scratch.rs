@@ -1,6 +1,7 @@
 //! Scratch memory that is reused across calls: fresh pages would cost more than the arithmetic.
 
 use std::cell::RefCell;
+use std::ptr::NonNull;
 
 /// Buffers start on a cache line.
 #[derive(Clone, Copy)]
@@ -38,6 +39,36 @@ impl Scratch {
     /// The start of the buffer.
     pub(super) fn ptr<E>(&mut self) -> *mut E {
         self.0.as_mut_ptr().cast()
+    }
+}
+
+/// Memory of `f32` that is written once and kept: on the engine's pages, which are large.
+pub(super) struct Kept {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: after it was written the memory is only read.
+unsafe impl Send for Kept {}
+// SAFETY: as above.
+unsafe impl Sync for Kept {}
+
+impl Kept {
+    /// Room for `len` elements; `None` without memory for them.
+    pub(super) fn new(len: usize) -> Option<Self> {
+        let bytes = (len * size_of::<f32>()).max(64);
+        Some(Self { start: crate::alloc::alloc(bytes).ok()?, bytes })
+    }
+
+    pub(super) fn ptr(&self) -> *mut f32 {
+        self.start.as_ptr().cast()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this size.
+        unsafe { crate::alloc::free(self.start, self.bytes) }
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(self, o: Self) -> Self;
     /// `self * o + acc`.
     unsafe fn mul_add(self, o: Self, acc: Self) -> Self;
+    /// `max(self, 0)`; NaN stays.
+    unsafe fn relu(self) -> Self;
     /// Copies fewer than `LANES` elements.
     #[inline(always)]
     unsafe fn copy_part(src: *const Self::Elem, dst: *mut Self::Elem, count: usize) {
@@ -78,6 +80,10 @@ macro_rules! plain {
                     if Portable::FMA { self.0[i].mul_add(o.0[i], acc.0[i]) } else { self.0[i] * o.0[i] + acc.0[i] }
                 }))
             }
+            #[inline(always)]
+            unsafe fn relu(self) -> Self {
+                Self(self.0.map(|v| if v < 0.0 { 0.0 } else { v }))
+            }
         }
         impl Simd<$e> for Portable {
             type V = Plain<$e, $n>;
@@ -96,7 +102,7 @@ mod x86 {
 
     macro_rules! register {
         ($e:ty, $v:ty, $isa:ty, $lanes:literal, $across:literal,
-         $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $fma:ident $(, { $($part:tt)* })?) => {
+         $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident $(, { $($part:tt)* })?) => {
             // SAFETY (all blocks): the trait's contract gives the features and the memory.
             impl Vector for $v {
                 type Elem = $e;
@@ -129,6 +135,11 @@ mod x86 {
                 unsafe fn mul_add(self, o: Self, acc: Self) -> Self {
                     unsafe { $fma(self, o, acc) }
                 }
+                #[inline(always)]
+                unsafe fn relu(self) -> Self {
+                    // Of operands with a NaN the second is the result.
+                    unsafe { $max($splat(0.0), self) }
+                }
                 $($($part)*)?
             }
             impl Simd<$e> for $isa {
@@ -150,6 +161,7 @@ mod x86 {
         _mm512_sub_ps,
         _mm512_mul_ps,
         _mm512_fmadd_ps,
+        _mm512_max_ps,
         {
             #[inline(always)]
             unsafe fn copy_part(src: *const f32, dst: *mut f32, count: usize) {
@@ -171,7 +183,8 @@ mod x86 {
         _mm512_add_pd,
         _mm512_sub_pd,
         _mm512_mul_pd,
-        _mm512_fmadd_pd
+        _mm512_fmadd_pd,
+        _mm512_max_pd
     );
     register!(
         f32,
@@ -185,7 +198,8 @@ mod x86 {
         _mm256_add_ps,
         _mm256_sub_ps,
         _mm256_mul_ps,
-        _mm256_fmadd_ps
+        _mm256_fmadd_ps,
+        _mm256_max_ps
     );
     register!(
         f64,
@@ -199,7 +213,8 @@ mod x86 {
         _mm256_add_pd,
         _mm256_sub_pd,
         _mm256_mul_pd,
-        _mm256_fmadd_pd
+        _mm256_fmadd_pd,
+        _mm256_max_pd
     );
 }
 
@@ -242,6 +257,10 @@ mod neon {
                 #[inline(always)]
                 unsafe fn mul_add(self, o: Self, acc: Self) -> Self {
                     Lanes::fma(self, o, acc)
+                }
+                #[inline(always)]
+                unsafe fn relu(self) -> Self {
+                    Lanes::max(Lanes::splat(0.0), self)
                 }
             }
             impl Simd<$e> for Neon {

@@ -77,12 +77,28 @@ pub(super) unsafe fn pack<T: Storage>(
 /// # Safety
 /// `w` is the weight of `c`.
 pub(super) unsafe fn pack_all<T: Storage>(c: &Conv, lanes: Lanes, w: *const T) -> Scratch {
+    let mut packed = Scratch::new::<T::Compute>(packed_len::<T>(c, lanes));
+    // SAFETY: `w` is the weight, and there is room for all panels.
+    unsafe { pack_to(c, lanes, w, packed.ptr()) };
+    packed
+}
+
+/// Elements of all panels.
+pub(super) fn packed_len<T: Storage>(c: &Conv, lanes: Lanes) -> usize {
+    let (across, rows) = lanes.channels(c);
+    c.groups * across.div_ceil(T::Compute::PANEL) * c.taps() * rows * T::Compute::PANEL
+}
+
+/// [`pack_all`] to memory of the caller.
+///
+/// # Safety
+/// `w` is the weight of `c`; `to` has room for all panels.
+pub(super) unsafe fn pack_to<T: Storage>(c: &Conv, lanes: Lanes, w: *const T, to: *mut T::Compute) {
     let (across, rows) = lanes.channels(c);
     let width = T::Compute::PANEL;
     let panels = across.div_ceil(width);
     let panel_len = c.taps() * rows * width;
-    let mut packed = Scratch::new::<T::Compute>(c.groups * panels * panel_len);
-    let (src, dst) = (SendPtr::of(w), SendPtr::new(packed.ptr::<T::Compute>()));
+    let (src, dst) = (SendPtr::of(w), SendPtr::new(to));
     // A piece is large enough for a task, and small enough that a single panel can be split.
     let piece = 64;
     let pieces = rows.div_ceil(piece);
@@ -95,5 +111,4 @@ pub(super) unsafe fn pack_all<T: Storage>(c: &Conv, lanes: Lanes, w: *const T) -
             pack(c, lanes, src.get().cast_const(), (index / panels, index % panels), range, dst, rows * width);
         }
     });
-    packed
 }

@@ -17,7 +17,7 @@ use rushlight_core::sync::SendPtr;
 use std::ops::Range;
 
 /// Outputs of a tile in each direction.
-const TILE: usize = 4;
+pub(super) const TILE: usize = 4;
 
 /// Tiles per group.
 const GROUP: usize = 48;
@@ -31,7 +31,7 @@ const PIECE: usize = 16;
 const WIDTH: usize = <f32 as Compute>::PANEL;
 
 /// Point stride: one cache line more than the data, because equal distances would use only a few cache sets.
-fn point_stride(len: usize) -> usize {
+pub(super) fn point_stride(len: usize) -> usize {
     len + 16
 }
 
@@ -186,15 +186,7 @@ unsafe impl<T> Sync for Operands<T> {}
 /// # Safety
 /// The pointers are the tensors `c` describes; `bias` may be null.
 pub(super) unsafe fn forward<T: Storage<Compute = f32>>(c: &Conv, x: *const T, w: *const T, bias: *const T, y: *mut T) {
-    let pass = Pass {
-        batch: c.batch,
-        from: c.in_channels,
-        to: c.out_channels,
-        from_size: [c.input[1], c.input[2]],
-        to_size: [c.output[1], c.output[2]],
-        pad: [c.padding[1] as isize, c.padding[2] as isize],
-        lanes: Lanes::Outputs,
-    };
+    let pass = Pass::forward(c);
     // SAFETY: the tensors of the pass.
     unsafe {
         let mut wide = c.widen_bias(bias);
@@ -221,7 +213,42 @@ pub(super) unsafe fn backward_input<T: Storage<Compute = f32>>(c: &Conv, dy: *co
     }
 }
 
+/// Elements of all transformed weights.
+pub(super) fn points_len(c: &Conv) -> usize {
+    c.out_channels.div_ceil(WIDTH) * POINTS * c.in_channels * WIDTH
+}
+
+/// Transforms all weights to points, `[panel][point][channel][lane]`.
+///
+/// # Safety
+/// `w` is the weight of `c`; `to` has room for all points.
+pub(super) unsafe fn points(c: &Conv, w: *const f32, to: *mut f32) {
+    let pass = Pass::forward(c);
+    let (w, to) = (SendPtr::of(w), SendPtr::new(to));
+    let pieces = pass.from.div_ceil(PIECE);
+    pool::parallel_for(pass.to.div_ceil(WIDTH) * pieces, |task| {
+        let (panel, start) = (task / pieces, task % pieces * PIECE);
+        // SAFETY: these channels of this panel are the task's.
+        unsafe {
+            let points = to.get().add(panel * POINTS * pass.from * WIDTH);
+            pass.weights(c, w.get().cast_const(), panel, start..(start + PIECE).min(pass.from), points);
+        }
+    });
+}
+
 impl Pass {
+    fn forward(c: &Conv) -> Self {
+        Pass {
+            batch: c.batch,
+            from: c.in_channels,
+            to: c.out_channels,
+            from_size: [c.input[1], c.input[2]],
+            to_size: [c.output[1], c.output[2]],
+            pad: [c.padding[1] as isize, c.padding[2] as isize],
+            lanes: Lanes::Outputs,
+        }
+    }
+
     /// # Safety
     /// `src` and `dst` are the images of the pass, `w` the weight of `c`, `bias` null or a value for each channel.
     unsafe fn run<T: Storage<Compute = f32>>(
@@ -345,6 +372,7 @@ impl Pass {
                         c_rows: &c_rows,
                         lanes,
                         accumulate: false,
+                        epilogue: None,
                     });
                 }
                 let bias = operands.bias;
@@ -420,6 +448,7 @@ pub(super) unsafe fn backward_weight<T: Storage<Compute = f32>>(c: &Conv, x: *co
                         c_rows: &c_rows,
                         lanes,
                         accumulate: part > start,
+                        epilogue: None,
                     });
                 }
             }
