@@ -102,6 +102,10 @@ impl Backend for Cpu {
         product::pack_weight(weight, rows)
     }
 
+    fn pack_conv(&self, spec: &Conv, weight: View) -> Result<Option<Packed>> {
+        product::pack_conv(spec, weight)
+    }
+
     unsafe fn run(&self, call: &Call<View>) -> Result<Outcome> {
         // Small tensors pay for the registers that the other families' calls save.
         match call {
@@ -156,6 +160,7 @@ impl Cpu {
             Call::MatMul(c) => product::matmul(c)?,
             Call::PackedMatMul(c) => product::packed_matmul(c)?,
             Call::ConvForward(c) => product::conv_forward(&c.spec, c.x, c.w, c.bias, c.y)?,
+            Call::ConvPacked(c) => product::conv_packed(c)?,
             Call::ConvBackwardInput(c) if c.accumulate => return Ok(Outcome::Declined),
             Call::ConvBackwardInput(c) => product::conv_backward_input(&c.spec, c.dy, c.w, c.dx)?,
             Call::ConvBackwardWeight(c) => product::conv_backward_weight(&c.spec, c.x, c.dy, c.dw)?,

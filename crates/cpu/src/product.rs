@@ -1,9 +1,9 @@
 //! Matrix products and convolutions of views: passes addresses and strides to the kernels.
 
-use crate::conv;
+use crate::conv::{self, Image, Operands, Order, PackedConv};
 use crate::gemm::{self, Bias, BiasAxis, Gemm, PackedLeft};
 use rushlight_core::backend::{Activation, Conv, MatMul, Packed, View, call};
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Layout, Result};
 use std::sync::Arc;
 
 fn strides(view: View) -> [isize; 3] {
@@ -123,6 +123,55 @@ pub fn conv_forward(spec: &Conv, x: View, w: View, bias: Option<View>, y: View) 
     let bias = bias.map_or(std::ptr::null(), |b| b.ptr().cast_const());
     // SAFETY: contiguous views of the sizes in `spec`, checked by the tensor layer.
     unsafe { conv::forward(&kernel, x.ptr(), w.ptr(), bias, y.ptr()) };
+    Ok(())
+}
+
+/// See `Backend::pack_conv`.
+pub fn pack_conv(spec: &Conv, weight: View) -> Result<Option<Packed>> {
+    if weight.dtype() != DType::F32 || !weight.layout().is_contiguous() {
+        return Ok(None);
+    }
+    let kernel = kernel_spec(spec, DType::F32)?;
+    // SAFETY: a contiguous weight of the sizes in `spec`, checked by the tensor layer.
+    let packed = unsafe { PackedConv::new(&kernel, weight.ptr().cast_const().cast()) };
+    Ok(packed.map(|packed| Packed(Arc::new(packed))))
+}
+
+/// The memory of images, contiguous or with their channels last.
+fn images(what: &str, view: View) -> Result<(*mut f32, Order)> {
+    let is_last = || Layout::channels_last(view.shape()).is_ok_and(|l| l.strides() == view.strides());
+    let order = match () {
+        _ if view.dtype() != DType::F32 => None,
+        _ if view.layout().is_contiguous() => Some(Order::First),
+        _ if is_last() => Some(Order::Last),
+        _ => None,
+    };
+    let fault = || format!("conv_packed: {what} is {} {:?} in another order", view.dtype(), view.shape());
+    Ok((view.ptr().cast(), order.ok_or_else(|| Error::shape(fault()))?))
+}
+
+/// See `call::ConvPacked`.
+pub fn conv_packed(c: &call::ConvPacked<View>) -> Result<()> {
+    let Some(packed) = c.packed.0.downcast_ref::<PackedConv>() else {
+        return Err(Error::value("conv_packed: the weight was packed by another engine"));
+    };
+    let spec = packed.spec();
+    let fits = |v: View, channels: usize, size: usize| v.numel() == spec.batch * channels * size;
+    let (inputs, outputs) = ((spec.in_channels, spec.input_size()), (spec.out_channels, spec.output_size()));
+    if !fits(c.x, inputs.0, inputs.1) || ![Some(c.y), c.addend].iter().flatten().all(|v| fits(*v, outputs.0, outputs.1))
+    {
+        return Err(Error::shape(format!(
+            "conv_packed: the weight was packed for images of another size than {:?}",
+            c.x.shape()
+        )));
+    }
+    let image = |(ptr, order): (*mut f32, Order)| Image { ptr: ptr.cast_const(), order };
+    let (x, y) = (images("x", c.x)?, images("y", c.y)?);
+    let addend = c.addend.map(|v| images("the addend", v)).transpose()?.map(image);
+    let bias = c.bias.map_or(std::ptr::null(), |b| b.ptr().cast_const().cast());
+    let operands = Operands { x: image(x), bias, addend, relu: c.relu, y: Image { ptr: y.0, order: y.1 } };
+    // SAFETY: sizes and orders were checked; the bias has a value for each channel, and the output overlaps no input.
+    unsafe { packed.run(&operands) };
     Ok(())
 }
 

@@ -278,7 +278,8 @@ impl Backend for GpuBackend {
             | Call::Distances(_)
             | Call::Euclidean(_)
             | Call::Complex(_)
-            | Call::PackedMatMul(_) => return Ok(Outcome::Declined),
+            | Call::PackedMatMul(_)
+            | Call::ConvPacked(_) => return Ok(Outcome::Declined),
         }
         Ok(Outcome::Done)
     }

@@ -9,8 +9,14 @@ use std::sync::{Mutex, TryLockError};
 type Tensors = SmallVec<[Tensor; 2]>;
 
 /// The recordings of a model's calls, one for each kind of inputs.
-#[derive(Default)]
 pub struct Recorded(Mutex<Compile>);
+
+/// A frozen model's weights do not change.
+impl Default for Recorded {
+    fn default() -> Self {
+        Self(Mutex::new(Compile::default().constant(true)))
+    }
+}
 
 /// A result. Its form is the same value with empty tensors.
 struct Output(IValue);

@@ -41,12 +41,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Compile {
     max: usize,
     enabled: bool,
+    constant: bool,
     kinds: Recordings<Placed, State>,
 }
 
 impl Default for Compile {
     fn default() -> Self {
-        Self { max: 8, enabled: true, kinds: Recordings::default() }
+        Self { max: 8, enabled: true, constant: false, kinds: Recordings::default() }
     }
 }
 
@@ -60,6 +61,13 @@ impl Compile {
     /// Most recordings; inputs of further kinds run the function. 8 by default.
     pub fn max_recordings(mut self, count: usize) -> Self {
         self.max = count;
+        self
+    }
+
+    /// Whether memory that the function uses besides its inputs stays as it is: engines then keep weights in their own
+    /// layout. A change makes a new recording. No by default.
+    pub fn constant(mut self, constant: bool) -> Self {
+        self.constant = constant;
         self
     }
 
@@ -152,7 +160,7 @@ impl Compile {
             self.kinds.add(kind, inputs, State::Plain("two inputs share memory".into()));
             return f(inputs);
         }
-        let (joint, outputs, form) = record(inputs, f)?;
+        let (joint, outputs, form) = record(inputs, self.constant, f)?;
         let output = O::from_parts(outputs, &form);
         let state = match joint {
             Ok(joint) => State::Recorded(joint, Box::new(form)),
@@ -209,6 +217,8 @@ struct Joint {
     held: Vec<(usize, Arc<Storage>)>,
     /// Of the held memory, that which was made before the recording: a tensor outside refers to it.
     foreign: Vec<Arc<Storage>>,
+    /// Of the held memory, that whose changes make the recording void: its version, if it is such.
+    versions: Vec<Option<u32>>,
     outputs: Vec<Slot>,
     /// Forward's own buffers that backward reads.
     saved: Vec<usize>,
@@ -230,6 +240,7 @@ type Held = std::result::Result<Arc<Joint>, String>;
 /// Runs a function, notes its calls and makes programs of them.
 fn record<O: StepOutput>(
     inputs: &[Tensor],
+    constant: bool,
     f: impl FnOnce(&[Tensor]) -> Result<O>,
 ) -> Result<(Held, Tensors, O::Form)> {
     let grad = mode::is_grad_enabled();
@@ -336,19 +347,23 @@ fn record<O: StepOutput>(
         saved.iter().for_each(|b| backward.set_outside(*b));
         backward.with_results(results.iter().flatten().map(|slot| slot.buffer)).unplaced()
     });
-    let runner = |program: Program| Ok::<_, Error>(Runner::optimized(&program)?.random_from(start));
+    let bound = |b: &usize| input_buffers.contains(&Some(*b)) || gradient_buffers.contains(&Some(*b));
+    let held: Vec<(usize, Arc<Storage>)> = noted.held.into_iter().filter(|(b, _)| !bound(b)).collect();
+    // Where a backward pass follows, weights are trained.
+    let is_constant = |b: &usize| constant && made_backward.is_none() && !changed.contains(b);
+    let constants: Vec<(usize, Arc<Storage>)> = held.iter().filter(|(b, _)| is_constant(b)).cloned().collect();
+    let versions = held.iter().map(|(b, s)| is_constant(b).then(|| s.version())).collect();
+    let runner = |program: Program| Ok::<_, Error>(Runner::with_constants(&program, &constants)?.random_from(start));
     let runners = runner(forward).and_then(|f| Ok((f, made_backward.map(runner).transpose()?)));
     let (forward, backward) = match runners {
         Ok(runners) => runners,
         Err(e) => return plain(e.to_string(), &outputs, form),
     };
-    let bound = |b: &usize| input_buffers.contains(&Some(*b)) || gradient_buffers.contains(&Some(*b));
-    let held: Vec<(usize, Arc<Storage>)> = noted.held.into_iter().filter(|(b, _)| !bound(b)).collect();
     let memory: Vec<Arc<Storage>> = saved.iter().filter_map(|b| noted.alive.get(b).cloned()).collect();
     if memory.len() != saved.len() {
         return plain("backward uses memory that was freed".into(), &outputs, form);
     }
-    drop((found, gradients, noted.alive));
+    drop((found, gradients, noted.alive, constants));
     // What only the recording refers to is a constant; the rest belongs to somebody who may replace it.
     let foreign = held.iter().map(|(_, s)| s).filter(|s| Arc::strong_count(s) > 1).cloned().collect();
     let joint = Arc::new(Joint {
@@ -359,6 +374,7 @@ fn record<O: StepOutput>(
         leaves,
         held,
         foreign,
+        versions,
         outputs: slots,
         saved,
         watched,
@@ -416,8 +432,12 @@ impl Joint {
     /// Whether somebody else still refers to the memory that was there before the recording.
     fn is_current(&self) -> bool {
         let same = |leaf: &Tensor| leaf.requires_grad() && Arc::strong_count(&leaf.0) > 1;
+        let unchanged =
+            |((_, s), version): (&(usize, Arc<Storage>), &Option<u32>)| version.is_none_or(|v| v == s.version());
         // Two references are ours: in `held` and in `foreign`.
-        self.foreign.iter().all(|s| Arc::strong_count(s) > 2) && self.leaves.iter().all(same)
+        self.foreign.iter().all(|s| Arc::strong_count(s) > 2)
+            && self.leaves.iter().all(same)
+            && self.held.iter().zip(&self.versions).all(unchanged)
     }
 
     /// Memory from outside, with the inputs'.

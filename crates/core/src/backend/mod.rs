@@ -174,6 +174,13 @@ pub trait Backend: Send + Sync + 'static {
         let _ = (weight, rows);
         Ok(None)
     }
+
+    /// A copy of a convolution's contiguous weight for many calls ([`ConvPacked`](call::ConvPacked)). `None` if
+    /// [`ConvForward`](call::ConvForward) is as fast.
+    fn pack_conv(&self, spec: &Conv, weight: View) -> Result<Option<Packed>> {
+        let _ = (spec, weight);
+        Ok(None)
+    }
 }
 
 /// Runs a call on an engine. A declined call runs as its default body.

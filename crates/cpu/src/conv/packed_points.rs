@@ -33,8 +33,7 @@ pub(super) unsafe fn run(conv: &PackedConv, o: &Operands, addend: *const f32) {
     let rounds = lines.div_ceil(most);
     let most = lines.div_ceil(rounds);
     let (left_stride, out_stride) = (point_stride(most * tiles[1] * from), point_stride(most * tiles[1] * to));
-    let (mut left, mut product) =
-        (Scratch::new::<f32>(POINTS * left_stride), Scratch::new::<f32>(POINTS * out_stride));
+    let (mut left, mut product) = (Scratch::new::<f32>(POINTS * left_stride), Scratch::new::<f32>(POINTS * out_stride));
     let (left, product) = (SendPtr::new(left.ptr::<f32>()), SendPtr::new(product.ptr::<f32>()));
     let (x, weights, y) = (SendPtr::of(input.data), SendPtr::of(conv.weights.ptr()), SendPtr::new(o.y.ptr));
     let (bias, addend) = (SendPtr::of(o.bias), SendPtr::of(addend));
@@ -49,12 +48,7 @@ pub(super) unsafe fn run(conv: &PackedConv, o: &Operands, addend: *const f32) {
             let (line, chunk) = (task / chunks, task % chunks * WIDTH);
             let at = (start + line) / tiles[0] * image + (start + line) % tiles[0] * TILE * pitch;
             let squares: Vec<Square> = (0..tiles[1])
-                .map(|t| Square {
-                    src: at + t * TILE * from,
-                    dst: (line * tiles[1] + t) * from,
-                    rows: 6,
-                    cols: 6,
-                })
+                .map(|t| Square { src: at + t * TILE * from, dst: (line * tiles[1] + t) * from, rows: 6, cols: 6 })
                 .collect();
             // SAFETY: the padded input covers every tile; these channels of these tiles are the task's.
             unsafe {

@@ -232,6 +232,85 @@ fn every_level_and_dtype_agrees_with_a_plain_loop() {
     isa::force(isa::detected());
 }
 
+/// `v` with the channels of its images behind their pixels.
+fn channels_last(v: &[f32], batch: usize, channels: usize) -> Vec<f32> {
+    let pixels = v.len() / batch / channels;
+    let at = |i: usize| (i / pixels / channels, i % channels, i / channels % pixels);
+    (0..v.len()).map(at).map(|(image, c, p)| v[(image * channels + c) * pixels + p]).collect()
+}
+
+#[test]
+fn packed_weights_give_the_same_in_every_order() {
+    let _turn = crate::testing::turn();
+    let _guard = lock(&PROCESS);
+    let mut more = vec![
+        square(1, (32, 96), 14, 3, 1, 1),
+        square(1, (32, 48), 30, 3, 1, 1),
+        square(2, (3, 80), 17, 7, 2, 3),
+        square(3, (130, 64), 7, 1, 1, 0),
+    ];
+    let mut dilated = square(2, (24, 32), 12, 3, 1, 2).expect("the kernel fits");
+    dilated.dilation = [1, 2, 2];
+    dilated.output = [1, 12, 12];
+    more.push(Some(dilated));
+    let shapes = shapes().into_iter().chain(more.into_iter().map(|c| c.expect("the kernel fits")));
+    for (seed, c) in shapes.enumerate() {
+        let case = Case::new(Conv { dtype: DType::F32, ..c }, seed as u64);
+        let cast = |v: &[f64]| -> Vec<f32> { v.iter().map(|&v| v as f32).collect() };
+        let (x, w, bias, addend) = (cast(&case.x), cast(&case.w), cast(&case.bias), cast(&case.dy));
+        let (x_last, addend_last) =
+            (channels_last(&x, c.batch, c.in_channels), channels_last(&addend, c.batch, c.out_channels));
+        let plain = &case.expected()[0];
+        let scale = (plain.iter().map(|v| v * v).sum::<f64>() / plain.len() as f64).sqrt();
+        for level in isa::Level::ALL {
+            isa::force(level);
+            // SAFETY: `w` is the weight of the case.
+            let Some(packed) = (unsafe { PackedConv::new(&case.c, w.as_ptr()) }) else {
+                assert!(c.out_channels % 16 != 0, "{c:?}");
+                continue;
+            };
+            for kind in 0..16 {
+                let [x_order, y_order, add_order] =
+                    [1, 2, 4].map(|bit| if kind & bit == 0 { Order::First } else { Order::Last });
+                let (with_addend, relu) = (kind & 12 != 8, kind & 8 != 0);
+                let pick = |order, first: &[f32], last: &[f32]| match order {
+                    Order::First => first.as_ptr(),
+                    Order::Last => last.as_ptr(),
+                };
+                let mut y = vec![7.5f32; addend.len()];
+                let operands = Operands {
+                    x: Image { ptr: pick(x_order, &x, &x_last), order: x_order },
+                    bias: if relu { bias.as_ptr() } else { std::ptr::null() },
+                    addend: with_addend
+                        .then(|| Image { ptr: pick(add_order, &addend, &addend_last), order: add_order }),
+                    relu,
+                    y: Image { ptr: y.as_mut_ptr(), order: y_order },
+                };
+                // SAFETY: tensors of the case's sizes.
+                unsafe { packed.run(&operands) };
+                let want: Vec<f32> = plain
+                    .iter()
+                    .enumerate()
+                    .map(|(i, v)| {
+                        let b = if relu { 0.0 } else { case.bias[i / c.output_size() % c.out_channels] };
+                        let sum = v - b + if with_addend { case.dy[i] } else { 0.0 };
+                        (if relu { sum.max(0.0) } else { sum }) as f32
+                    })
+                    .collect();
+                let want = match y_order {
+                    Order::First => want,
+                    Order::Last => channels_last(&want, c.batch, c.out_channels),
+                };
+                for (i, (want, got)) in want.iter().zip(&y).enumerate() {
+                    let error = f64::from((want - got).abs()) / scale.max(f64::from(want.abs()));
+                    assert!(error < 1e-5, "y[{i}]: {got} should be {want}, {c:?}, {}, {kind}", level.name());
+                }
+            }
+        }
+    }
+    isa::force(isa::detected());
+}
+
 /// Convolutions that use AMX tiles if the machine has them: every remainder of channels, rows and columns.
 fn tile_shapes() -> Vec<Conv> {
     let mut r = Random(5);

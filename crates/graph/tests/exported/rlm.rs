@@ -112,3 +112,35 @@ fn frozen_programs_are_recorded() {
         }
     });
 }
+
+#[test]
+fn frozen_convolutions_agree() {
+    // A residual network in small: a stem, a pooling that keeps channels first, a block with a projection.
+    let text = "def forward(x: float32[n, 3, h, w]):\n  \
+                a = nn.functional.relu(nn.functional.conv2d(x, weight(\"stem\"), weight(\"b\"), [2, 2], [3, 3]), True)\n  \
+                p = nn.functional.max_pool2d(a, [3, 3], [2, 2], [1, 1])\n  \
+                c = nn.functional.relu(nn.functional.conv2d(p, weight(\"u\"), weight(\"b\")))\n  \
+                d = nn.functional.conv2d(c, weight(\"v\"), None, [1, 1], [1, 1])\n  \
+                e = nn.functional.conv2d(p, weight(\"u\"))\n  \
+                f = nn.functional.relu(torch.add(d, e))\n  \
+                return torch.mean(f, [2, 3])\n";
+    let weight = |shape: [usize; 4]| Tensor::randn(shape).unwrap().mul(0.1).unwrap();
+    let weights = StateDict::from_iter([
+        ("stem".to_string(), weight([32, 3, 7, 7])),
+        ("b".to_string(), Tensor::randn([32]).unwrap()),
+        ("u".to_string(), weight([32, 32, 1, 1])),
+        ("v".to_string(), weight([32, 32, 3, 3])),
+    ]);
+    let model = Model::from_text(text, weights).unwrap();
+    let frozen = model.freeze().unwrap();
+    let run = |model: &Model, x: &Tensor| {
+        let mut all = Vec::new();
+        model.forward(&[x.clone().into()]).unwrap().tensors(&mut all);
+        all[0].to_vec::<f32>().unwrap()
+    };
+    for size in [40, 40, 64, 40] {
+        let x = Tensor::randn([2, 3, size, size]).unwrap();
+        let (plain, fast) = (run(&model, &x), run(&frozen, &x));
+        plain.iter().zip(&fast).for_each(|(a, b)| assert!((a - b).abs() < 1e-4 * (1.0 + a.abs()), "{a} {b}"));
+    }
+}

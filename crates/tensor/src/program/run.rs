@@ -5,7 +5,7 @@ use super::{Program, Slot, passes};
 use crate::Tensor;
 use crate::autograd::Meta;
 use crate::engine::{allocate, run};
-use rushlight_core::backend::{Call, Storage, View};
+use rushlight_core::backend::{Call, Conv, Storage, View};
 use rushlight_core::{DType, Error, Philox, Result};
 use std::sync::Arc;
 
@@ -61,6 +61,19 @@ impl Runner {
     /// and standard error names the pass and the call after which they differ.
     pub fn optimized(program: &Program) -> Result<Self> {
         let mut runner = Self::new(passes::optimize(program)?)?;
+        runner.recorded = bisect::is_on().then(|| program.clone().unplaced());
+        Ok(runner)
+    }
+
+    /// [`optimized`](Runner::optimized) for a program whose memory in `constants` never changes: engines keep the
+    /// weights of its convolutions in their own layout.
+    pub fn with_constants(program: &Program, constants: &[(usize, Arc<Storage>)]) -> Result<Self> {
+        let packed = |spec: &Conv, w: &Slot| {
+            let (_, storage) = constants.iter().find(|(buffer, _)| *buffer == w.buffer)?;
+            let view = View::new(storage, &w.layout, w.dtype).ok()?;
+            rushlight_engines::backend(storage.device()).ok()?.pack_conv(spec, view).ok()?
+        };
+        let mut runner = Self::new(passes::optimize_with(program, packed)?)?;
         runner.recorded = bisect::is_on().then(|| program.clone().unplaced());
         Ok(runner)
     }

@@ -229,6 +229,11 @@ impl<V: Shaped> Call<V> {
                 convolution(&c.spec, &c.x, &c.w, &c.y)?;
                 maybe_holds("bias", &c.bias, c.spec.out_channels)
             }
+            Call::ConvPacked(c) => {
+                convolution(&c.spec, &c.x, &c.w, &c.y)?;
+                maybe_holds("bias", &c.bias, c.spec.out_channels)?;
+                maybe_holds("addend", &c.addend, count(&c.y))
+            }
             Call::ConvBackwardInput(c) => convolution(&c.spec, &c.dx, &c.w, &c.dy),
             Call::ConvBackwardWeight(c) => convolution(&c.spec, &c.x, &c.dw, &c.dy),
             Call::MaxPool(c) => {

@@ -58,6 +58,7 @@ impl<V: Shaped> Call<V> {
             Call::MatMulGelu(c) => product(c.product.a.sizes().last(), &c.product.out),
             Call::MatMulGeluBackward(c) => product(c.product.a.sizes().last(), &c.product.out),
             Call::ConvForward(c) => convolution(&c.spec),
+            Call::ConvPacked(c) => convolution(&c.spec),
             Call::ConvBackwardInput(c) => convolution(&c.spec),
             Call::ConvBackwardWeight(c) => convolution(&c.spec),
             Call::Attention(c) => attention(&c.of),

@@ -208,6 +208,20 @@ calls! {
     /// `bias` is `[out_channels]`.
     conv_forward ConvForward: Copy { params { spec: Conv } reads { x: one, w: one, bias: maybe } writes { y: one } }
 
+    /// `y = relu(x ⋆ w + bias + addend)` in `f32`, the ReLU with `relu`, with `w` in the engine's own layout
+    /// ([`Backend::pack_conv`](crate::Backend::pack_conv)). Each image is contiguous or has its channels innermost.
+    conv_packed ConvPacked {
+        params { spec: Conv, packed: Packed, relu: bool }
+        reads {
+            x: one,
+            w: one,
+            bias: maybe,
+            /// Of the shape of `y`.
+            addend: maybe,
+        }
+        writes { y: one }
+    }
+
     /// Gradient of the convolution with respect to the input, added to `dx` with `accumulate`; also the forward pass of
     /// the transposed convolution.
     conv_backward_input ConvBackwardInput: Copy {

@@ -97,6 +97,7 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         | Call::Scatter(_)
         | Call::MatMul(_)
         | Call::PackedMatMul(_)
+        | Call::ConvPacked(_)
         | Call::Fft(_)
         | Call::Ctc(_)
         | Call::CtcBackward(_)

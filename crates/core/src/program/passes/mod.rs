@@ -7,6 +7,7 @@ mod common;
 mod constants;
 mod dead;
 mod fuse;
+mod pack;
 #[cfg(test)]
 mod tests;
 
@@ -14,11 +15,12 @@ pub use common::common;
 pub use constants::constants;
 pub use dead::dead;
 pub use fuse::fuse;
+pub use pack::pack;
 
 use super::{Program, Slot};
 use crate::Result;
-use crate::backend::Call;
 use crate::backend::call::Access;
+use crate::backend::{Call, Conv, Packed};
 
 /// The variable that turns [`fuse`] off: `RUSHLIGHT_FUSE=0`.
 pub const FUSE: &str = "RUSHLIGHT_FUSE";
@@ -37,11 +39,21 @@ pub const PASSES: &[Pass] =
 
 /// Runs all passes and verifies the program after each; an error names the pass.
 pub fn optimize(program: &Program) -> Result<Program> {
+    optimize_with(program, |_, _| None)
+}
+
+/// [`optimize`] for a program with constant weights: `packed` brings those of a convolution into its engine's layout
+/// ([`pack`]).
+pub fn optimize_with(program: &Program, mut packed: impl FnMut(&Conv, &Slot) -> Option<Packed>) -> Result<Program> {
     let mut program = program.clone();
     if program.foreign().is_some() {
         return Ok(program);
     }
     for (name, pass) in PASSES {
+        if *name == "fuse" {
+            program = pack(&program, &mut packed);
+            program.verify().map_err(|e| e.within("pass pack"))?;
+        }
         if *name == "fuse" && !is_fusing() {
             continue;
         }
