@@ -11,6 +11,7 @@ import sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.compat.proto import graph_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
+from tensorboard.util.tensor_util import make_ndarray
 
 events = EventAccumulator(sys.argv[1], size_guidance={name: 0 for name in ("scalars", "histograms", "images", "tensors")})
 events.Reload()
@@ -20,6 +21,8 @@ found = {
     "scalars": {tag: [[e.step, finite(e.value)] for e in events.Scalars(tag)] for tag in tags["scalars"]},
     "histograms": {},
     "images": {},
+    "audio": {},
+    "pr_curves": {},
     "text": {},
     "graph": [],
     "hparams": {},
@@ -34,7 +37,13 @@ for tag in tags["images"]:
     # Width and height of the PNG itself.
     size = struct.unpack(">II", image.encoded_image_string[16:24])
     found["images"][tag] = {"step": image.step, "width": image.width, "height": image.height, "png": size}
+for tag in tags["audio"]:
+    sound = events.Audio(tag)[-1]
+    found["audio"][tag] = [sound.step, sound.sample_rate, sound.length_frames, sound.content_type, sound.encoded_audio_string[:4].decode()]
 for tag in tags["tensors"]:
+    if events.SummaryMetadata(tag).plugin_data.plugin_name == "pr_curves":
+        found["pr_curves"][tag] = make_ndarray(events.Tensors(tag)[-1].tensor_proto).tolist()
+        continue
     found["text"][tag] = [[e.step, e.tensor_proto.string_val[0].decode()] for e in events.Tensors(tag) if e.tensor_proto.string_val]
 if tags["graph"]:
     graph = graph_pb2.GraphDef()

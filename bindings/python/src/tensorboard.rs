@@ -3,7 +3,7 @@
 use crate::error::{IntoPyResult, value_error};
 use pyo3::prelude::*;
 use rushlight_core::sync::lock;
-use rushlight_train::loggers::tensorboard::{EventWriter, Node};
+use rushlight_train::loggers::tensorboard::{EventWriter, Node, PrCurve};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
@@ -64,6 +64,37 @@ impl PyEventWriter {
 
     fn image(&self, tag: &str, pixels: &[u8], size: [usize; 3], step: u64, walltime: Option<f64>) -> PyResult<()> {
         self.with(walltime, |events| events.image(tag, pixels, size, step))
+    }
+
+    /// Samples from -1 to 1 of one channel.
+    fn audio(
+        &self,
+        tag: &str,
+        samples: Vec<f32>,
+        sample_rate: u32,
+        step: u64,
+        walltime: Option<f64>,
+    ) -> PyResult<()> {
+        self.with(walltime, |events| events.audio(tag, &samples, 1, sample_rate, step))
+    }
+
+    fn pr_curve(
+        &self,
+        tag: &str,
+        labels: Vec<f64>,
+        predictions: Vec<f64>,
+        thresholds: usize,
+        weights: Option<Vec<f64>>,
+        step: u64,
+        walltime: Option<f64>,
+    ) -> PyResult<()> {
+        let curve = PrCurve::new(&labels, &predictions, thresholds, weights.as_deref()).py()?;
+        self.with(walltime, |events| events.pr_curve(tag, &curve, step))
+    }
+
+    fn pr_curve_raw(&self, tag: &str, rows: [Vec<f64>; 6], step: u64, walltime: Option<f64>) -> PyResult<()> {
+        let curve = PrCurve::from_rows(rows).py()?;
+        self.with(walltime, |events| events.pr_curve(tag, &curve, step))
     }
 
     fn text(&self, tag: &str, text: &str, step: u64, walltime: Option<f64>) -> PyResult<()> {

@@ -53,6 +53,25 @@ def test_everything_is_read_back(tmp_path):
     assert hparams["hparams"] == {"lr": 0.1, "name": "x", "deep": True} and hparams["scalars"]["best"] == [[0, 0.5]]
 
 
+def test_sound_and_curves(tmp_path):
+    labels, predictions = torch.tensor([1, 0, 1, 0, 1]), torch.tensor([0.9, 0.2, 0.4, 0.6, 0.7])
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_audio("tone", torch.tensor([[0.0, 0.5, -1.0]]), 3, sample_rate=8000)
+        writer.add_pr_curve("cats", labels, predictions, 4, num_thresholds=5)
+        writer.add_pr_curve_raw("raw", [2, 1], [1, 0], [0, 1], [0, 1], [0.5, 1.0], [1.0, 0.5], 4)
+        with pytest.raises(AssertionError, match="1 dimensional"):
+            writer.add_audio("tone", torch.zeros(2, 3))
+        with pytest.raises(ValueError, match="from 0 to 1"):
+            writer.add_pr_curve("cats", labels, predictions + 1)
+    found = read(tmp_path)
+    assert found["audio"]["tone"] == [3, 8000.0, 3, "audio/wav", "RIFF"]
+    # PyTorch's own curve of the same values.
+    tp, fp = [3, 3, 2, 1, 0], [2, 1, 1, 0, 0]
+    assert found["pr_curves"]["cats"][:2] == [tp, fp]
+    assert found["pr_curves"]["cats"][5] == pytest.approx([1, 1, 2 / 3, 1 / 3, 0])
+    assert found["pr_curves"]["raw"] == [[2, 1], [1, 0], [0, 1], [0, 1], [0.5, 1.0], [1.0, 0.5]]
+
+
 def test_misuse_is_told(tmp_path):
     writer = SummaryWriter(log_dir=tmp_path)
     with pytest.raises(ValueError, match="negative"):

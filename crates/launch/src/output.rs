@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,10 +19,17 @@ const MAX_LINE: usize = 1 << 20;
 const LAST_LINES: usize = 20;
 const LAST_LINE: usize = 1000;
 
+/// What a rank prints before it has named its run's directory; the rest of more is dropped.
+const MAX_KEPT: usize = 1 << 18;
+/// The line by which a rank names its run's directory on standard error: an escape sequence that terminals ignore.
+const RUN_NAMED: (&[u8], &[u8]) = (b"\x1b]rushlight-run;", b"\x07");
+
 /// One stream of one rank.
 pub struct Source {
     /// The rank's index on this node.
     pub local_rank: usize,
+    /// The rank.
+    pub rank: usize,
     /// The read end.
     pub pipe: OwnedFd,
     /// The prefix of each line.
@@ -66,12 +74,48 @@ struct State {
     tails: Vec<VecDeque<String>>,
     /// Streams of each local rank that are still open.
     open: Vec<usize>,
+    /// Copies of each local rank's lines, for its run's directory.
+    copies: Vec<Copy>,
+}
+
+/// Both streams of a rank as `logs/console-rank-N.log` of the run's directory, where `rushlight ui` shows them.
+enum Copy {
+    /// Lines of a rank that has not named a directory yet.
+    Kept(Vec<u8>),
+    /// The file; `None` if it cannot be written.
+    File(Option<File>),
+}
+
+impl Copy {
+    fn take(&mut self, lines: &[u8]) {
+        match self {
+            Self::Kept(kept) => kept.extend(&lines[..lines.len().min(MAX_KEPT - kept.len())]),
+            Self::File(Some(file)) => {
+                if file.write_all(lines).is_err() {
+                    *self = Self::File(None);
+                }
+            }
+            Self::File(None) => {}
+        }
+    }
+
+    /// Starts the file of a run.
+    fn open(&mut self, directory: &Path, rank: usize) {
+        let logs = directory.join("logs");
+        let path = logs.join(format!("console-rank-{rank}.log"));
+        let file = std::fs::create_dir_all(&logs).and_then(|()| File::options().append(true).create(true).open(path));
+        let former = std::mem::replace(self, Self::File(file.ok()));
+        if let Self::Kept(lines) = former {
+            self.take(&lines);
+        }
+    }
 }
 
 impl Output {
     /// Starts to read the streams of `ranks` local ranks.
     pub fn start(sources: Vec<Source>, ranks: usize) -> Result<Self> {
-        let mut state = State { tails: vec![VecDeque::new(); ranks], open: vec![0; ranks] };
+        let mut state = State { tails: vec![VecDeque::new(); ranks], open: vec![0; ranks], copies: Vec::new() };
+        state.copies.resize_with(ranks, || Copy::Kept(Vec::new()));
         for source in &sources {
             state.open[source.local_rank] += 1;
             // SAFETY: sets a flag of a descriptor that the source owns.
@@ -152,6 +196,7 @@ fn read_all(sources: Vec<Source>, woken: &OwnedFd, shared: &Shared) {
 /// A stream and its current incomplete line.
 struct Lines {
     local_rank: usize,
+    rank: usize,
     pipe: File,
     prefix: String,
     console: Option<Stream>,
@@ -167,6 +212,7 @@ impl Lines {
     fn new(source: Source) -> Self {
         Self {
             local_rank: source.local_rank,
+            rank: source.rank,
             pipe: source.pipe.into(),
             prefix: source.prefix,
             console: source.console,
@@ -246,6 +292,21 @@ impl Lines {
     }
 
     fn show(&mut self, lines: &[u8], shared: &Shared) {
+        if !contains(lines, RUN_NAMED.0) {
+            return self.show_all(lines, shared);
+        }
+        for line in split_lines(lines) {
+            let named = line.strip_prefix(RUN_NAMED.0).and_then(|rest| rest.trim_ascii_end().strip_suffix(RUN_NAMED.1));
+            match named.map(std::str::from_utf8) {
+                Some(Ok(directory)) => {
+                    lock(&shared.state).copies[self.local_rank].open(Path::new(directory), self.rank);
+                }
+                _ => self.show_all(line, shared),
+            }
+        }
+    }
+
+    fn show_all(&mut self, lines: &[u8], shared: &Shared) {
         if let Some(stream) = self.console {
             console::write(stream, &prefixed(lines, &self.prefix));
         }
@@ -260,6 +321,7 @@ impl Lines {
             }
         }
         let mut state = lock(&shared.state);
+        state.copies[self.local_rank].take(lines);
         let tail = &mut state.tails[self.local_rank];
         for line in split_lines(lines) {
             let text = String::from_utf8_lossy(&line[..line.len().min(LAST_LINE)]);
@@ -385,6 +447,21 @@ mod tests {
     }
 
     #[test]
+    fn a_run_gets_a_copy_of_what_its_rank_prints() {
+        let run = std::env::temp_dir().join(format!("rushlight-console-{}", std::process::id()));
+        let (read, write) = signals::pipe().unwrap();
+        let output = Output::start(vec![source(read, None)], 1).unwrap();
+        let mut write = File::from(write);
+        write.write_all(format!("before\n\x1b]rushlight-run;{}\x07\nafter\n", run.display()).as_bytes()).unwrap();
+        drop(write);
+        assert_eq!(output.tail(0, Duration::from_secs(10)), ["before", "after"]);
+        output.finish(Duration::from_secs(10));
+        let copy = std::fs::read_to_string(run.join("logs/console-rank-3.log")).unwrap();
+        std::fs::remove_dir_all(&run).unwrap();
+        assert_eq!(copy, "before\nafter\n");
+    }
+
+    #[test]
     fn a_process_that_holds_the_stream_does_not_hold_the_launcher() {
         let (read, _write) = signals::pipe().unwrap();
         let source = source(read, None);
@@ -396,6 +473,7 @@ mod tests {
     fn source(pipe: OwnedFd, file: Option<File>) -> Source {
         Source {
             local_rank: 0,
+            rank: 3,
             pipe,
             prefix: String::new(),
             console: None,

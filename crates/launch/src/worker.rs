@@ -64,6 +64,10 @@ pub struct Job<'a> {
 /// Tells a rank that its standard error, a pipe, ends at a terminal: it may redraw a progress bar.
 const TERMINAL_VARIABLE: &str = "RUSHLIGHT_TERMINAL";
 
+/// Tells a rank that its standard error is a pipe to the launcher, which copies the rank's output to the run's directory
+/// once the rank has named it.
+const CONSOLE_VARIABLE: &str = "RUSHLIGHT_CONSOLE";
+
 /// A rank that was started.
 #[derive(Debug)]
 pub struct Worker {
@@ -250,6 +254,9 @@ fn start_one(job: &Job, place: &Place, local_rank: usize) -> Result<(Worker, Vec
             if source.redrawn == Redrawn::Bar && stream == Stream::Err {
                 command.env(TERMINAL_VARIABLE, "1").env("COLUMNS", console::columns().to_string());
             }
+            if stream == Stream::Err {
+                command.env(CONSOLE_VARIABLE, "1");
+            }
             sources.push(source);
         }
     }
@@ -341,7 +348,8 @@ fn stream_of(
         true if place.first_rank + local_rank == 0 => Redrawn::Bar,
         true => Redrawn::Hidden,
     };
-    Ok(Some((theirs, Source { local_rank, pipe, prefix, console, redrawn, file, filtered })))
+    let rank = place.first_rank + local_rank;
+    Ok(Some((theirs, Source { local_rank, rank, pipe, prefix, console, redrawn, file, filtered })))
 }
 
 /// The prefix of each line of a rank.

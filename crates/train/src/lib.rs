@@ -30,7 +30,8 @@
 //!   ([`Checkpoints`]); parts `model`, `extra`, `optimizers`, `schedules`, `scaler`, `loader`, `trainer`.
 //! - `profile/`, with [`TrainerBuilder::profiler`]: the time of its actions, or a trace.
 //! - `status.json`: whether it runs, by which process, or how it ended.
-//! - `logs/rank-N.log`: log lines of each process: one per epoch, and one every 30 seconds.
+//! - `logs/rank-N.log`: log lines of each process: one per epoch, and one every 30 seconds. Under `rushlight run` with
+//!   several ranks also `logs/console-rank-N.log`: everything that the process prints.
 
 pub mod callbacks;
 pub mod loggers;
@@ -58,7 +59,10 @@ mod trainer;
 
 pub use batch::Batch;
 pub use callbacks::{Callback, EarlyStopping, Mode, ModelCheckpoint};
-pub use checkpoint::{Best, Checkpoints, CheckpointsBuilder, Position, Restored, SaveOptions, load_checkpoint};
+pub use checkpoint::{
+    Best, CheckpointInfo, Checkpoints, CheckpointsBuilder, Position, Restored, SaveOptions, checkpoint_info,
+    load_checkpoint,
+};
 pub use module::TrainModule;
 pub use optimizers::{Interval, Optimizers};
 pub use precision::Precision;

@@ -232,6 +232,18 @@ fn every_view_is_drawn() {
     page.until("document.querySelectorAll('.ridges path').length === 10");
     page.open(&server, "tab=images", desktop, "light");
     page.until("[...document.querySelectorAll('.gallery img')].some(i => i.complete && i.naturalWidth === 8)");
+    page.open(&server, "tab=audio", desktop, "light");
+    page.until("[...document.querySelectorAll('.gallery audio')].some(a => Math.abs(a.duration - 0.1) < 0.01)");
+    page.open(&server, "tab=prCurves", desktop, "dark");
+    page.until("document.querySelectorAll('[data-chart=\"cats\"] path.curve').length === 1 && !!document.querySelector('.under input')");
+    page.value("var slider = document.querySelector('.under input'); slider.value = 0; slider.dispatchEvent(new Event('input')); 0");
+    page.until("document.querySelector('.under').textContent.endsWith('step 0')");
+    page.open(&server, "tab=checkpoints", desktop, "light");
+    page.until("document.querySelectorAll('#checkpoints tbody tr').length === 3");
+    let rows = page.value("[...document.querySelectorAll('#checkpoints tbody tr')].map(r => [...r.cells].slice(2, 6).map(c => c.textContent).join(' '))");
+    assert_eq!(rows, json!(["150 3 val_loss 0.125 0.1", "100 2 0.25 0.1", "50 1 0.5 0.1"]));
+    page.value("document.querySelectorAll('#checkpoints th')[4].click()");
+    page.until("document.querySelector('#checkpoints tbody tr').cells[2].textContent === '150'");
     page.open(&server, "tab=texts", desktop, "light");
     page.until("document.querySelectorAll('.text .markdown p').length === 10 && document.querySelector('.text .markdown').textContent.startsWith('<script>')");
     page.open(&server, "tab=logs", desktop, "dark");
@@ -254,13 +266,14 @@ fn every_view_is_drawn() {
         "window.saved = []; URL.createObjectURL = (blob) => { blob.text().then((text) => saved.push(text)); return '#saved'; }; \
          document.querySelectorAll('[data-chart=\"val/loss\"] [data-save]').forEach((button) => button.click())",
     );
-    page.until("saved.length === 2");
+    page.until("saved.length === 3");
     let saved = page.value("saved");
     assert!(saved[0].as_str().is_some_and(|text| text.starts_with("run,step,value\nrun-0,1,0.1\n")), "{saved}");
     assert!(saved[1].as_str().is_some_and(|text| text.starts_with("<svg") && text.contains("run-2")), "{saved}");
+    assert!(saved[2].as_str().is_some_and(|text| text[..8].contains("PNG")), "{saved}");
 
     // A phone: nothing is wider than the screen, and the list of runs is folded.
-    for tab in ["curves", "compare", "system", "ranks", "distributions", "images", "texts", "logs"] {
+    for tab in ["curves", "compare", "system", "ranks", "distributions", "images", "audio", "prCurves", "checkpoints", "texts", "logs"] {
         page.open(&server, &format!("tab={tab}"), phone, "light");
         assert_eq!(page.value("document.getElementById('runs-panel').open"), false);
         // The chosen tab is in sight.

@@ -1,6 +1,7 @@
 //! A directory of runs, a server on it, and requests.
 
-use rushlight::train::loggers::tensorboard::EventWriter;
+use rushlight::train::loggers::tensorboard::{EventWriter, PrCurve};
+use rushlight::train::{Checkpoints, Position, SaveOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,9 @@ pub fn make_runs(root: &Path) {
             if i == 1 { "adam" } else { "sgd" }
         );
         write(&run.join("config.json"), &config);
+        if i == 0 {
+            make_checkpoints(&run);
+        }
         write(&run.join("environment.json"), "{\"device\":\"cpu\",\"world_size\":4}");
         for rank in 0..4 {
             let row = |step: i32| {
@@ -76,9 +80,27 @@ pub fn make_runs(root: &Path) {
             events.histogram("weights", &values, None, step).expect("a histogram");
             let pixels: Vec<u8> = (0..8 * 8 * 3).map(|i| (i * 7 + step as usize) as u8).collect();
             events.image("samples", &pixels, [8, 8, 3], step).expect("an image");
+            let tone: Vec<f32> = (0..800).map(|i| (i as f32 * 0.1 * (step + 1) as f32).sin()).collect();
+            events.audio("tone", &tone, 1, 8000, step).expect("a sound");
+            let labels: Vec<f64> = (0..100).map(|i| f64::from(i % 2)).collect();
+            let predictions: Vec<f64> = labels.iter().zip(0..).map(|(l, i)| 0.3 * l + 0.007 * f64::from(i)).collect();
+            let curve = PrCurve::new(&labels, &predictions, 50, None).expect("a curve");
+            events.pr_curve("cats", &curve, step).expect("a curve");
             events.text("note", "<script>document.pwned = 1</script> plain", step).expect("a text");
         }
     }
+}
+
+/// Two checkpoints of the Trainer's form with their metrics, and one with a name of Lightning's.
+fn make_checkpoints(run: &Path) {
+    let mut checkpoints =
+        Checkpoints::new(run.join("checkpoints")).background(false).build().expect("a folder of checkpoints");
+    let layer = rushlight::nn::Linear::new(2, 1).build().expect("a layer");
+    for (step, metric) in [(50, 0.5), (100, 0.25)] {
+        let position = Position { epoch: step / 50, step };
+        checkpoints.save_with(position, &[("model", &layer)], SaveOptions::new().metric(metric)).expect("a checkpoint");
+    }
+    write(&run.join("checkpoints/epoch=3-step=150-val_loss=0.125.ckpt"), "x");
 }
 
 /// A running `rushlight ui`.

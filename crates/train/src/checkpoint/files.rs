@@ -1,6 +1,6 @@
 //! A directory of checkpoints: single files, and directories of shards with a manifest.
 
-use super::{Best, Position};
+use super::{Best, CheckpointInfo, Position};
 use rushlight_core::{Error, Philox, Result};
 use rushlight_io::atomic::AtomicFile;
 use rushlight_io::{LoadOptions, pt};
@@ -173,6 +173,17 @@ pub fn load(entry: &Entry, verify: bool) -> Result<Loaded> {
     }
     let state = super::shards::join(&skeleton.unwrap_or(Value::None), &tensors)?;
     Ok(Loaded { position: manifest.position, metric: manifest.metric, random, state })
+}
+
+/// Position and metric of a checkpoint.
+pub fn info(entry: &Entry) -> Result<CheckpointInfo> {
+    if entry.is_folder {
+        let manifest = Manifest::read(&entry.path)?;
+        return Ok(CheckpointInfo { position: manifest.position, metric: manifest.metric });
+    }
+    let state = read_file(&entry.path, false)?;
+    let position = Position { epoch: number(&state, "epoch")?, step: number(&state, "step")? };
+    Ok(CheckpointInfo { position, metric: file_metric(&state) })
 }
 
 fn read_file(path: &Path, verify: bool) -> Result<Value> {

@@ -491,6 +491,22 @@ pub fn load_checkpoint(path: impl AsRef<Path>) -> Result<Value> {
     files::verify(&entry, 0, 1).and_then(|()| files::load(&entry, false)).map(|loaded| loaded.state).map_err(within)
 }
 
+/// Where a checkpoint was saved, and with which metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckpointInfo {
+    /// Epochs and steps done.
+    pub position: Position,
+    /// The metric saved with it.
+    pub metric: Option<f64>,
+}
+
+/// Reads position and metric of a checkpoint: a file, or a directory of shards. Its tensors are not read.
+pub fn checkpoint_info(path: impl AsRef<Path>) -> Result<CheckpointInfo> {
+    let path = path.as_ref();
+    let entry = Entry { step: 0, path: path.to_path_buf(), is_folder: path.is_dir() };
+    files::info(&entry).map_err(|e| e.within(&format!("checkpoint_info '{}'", path.display())))
+}
+
 /// The newest complete checkpoint, and the damaged ones before it.
 fn find(directory: &Path) -> Result<(Option<Entry>, Vec<(Entry, Error)>)> {
     let mut skipped = Vec::new();

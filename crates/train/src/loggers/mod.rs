@@ -72,6 +72,17 @@ pub trait Logger: Send {
         Ok(())
     }
 
+    /// Sound of shape `[C, L]` or `[L]`, from -1 to 1. Loggers that cannot play it skip it.
+    fn audio(&mut self, name: &str, samples: &Tensor, sample_rate: u32, step: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Labels (0 or 1) and predictions (from 0 to 1) of a binary classifier, for a curve of precision and recall.
+    /// Loggers that cannot show one skip it.
+    fn pr_curve(&mut self, name: &str, labels: &Tensor, predictions: &Tensor, step: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// A text. Loggers that cannot show one skip it.
     fn text(&mut self, name: &str, text: &str, step: u64) -> Result<()> {
         Ok(())
@@ -139,6 +150,18 @@ impl Loggers {
     #[doc(alias("log_image", "add_image"))]
     pub fn image(&mut self, name: &str, image: &Tensor, step: u64) {
         self.each(|logger| logger.image(name, image, step));
+    }
+
+    /// Logs sound of shape `[C, L]` or `[L]`, from -1 to 1.
+    #[doc(alias("log_audio", "add_audio"))]
+    pub fn audio(&mut self, name: &str, samples: &Tensor, sample_rate: u32, step: u64) {
+        self.each(|logger| logger.audio(name, samples, sample_rate, step));
+    }
+
+    /// Logs a curve of precision and recall: labels (0 or 1) and predictions (from 0 to 1) of one class.
+    #[doc(alias("log_pr_curve", "add_pr_curve"))]
+    pub fn pr_curve(&mut self, name: &str, labels: &Tensor, predictions: &Tensor, step: u64) {
+        self.each(|logger| logger.pr_curve(name, labels, predictions, step));
     }
 
     /// Logs a text.

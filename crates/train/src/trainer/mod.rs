@@ -247,6 +247,7 @@ impl Trainer {
                 self.run.directory = Some(path.into());
                 let log = Path::new(path).join("logs").join(format!("rank-{}.log", self.ranks.rank()));
                 self.progress.log_to(&log);
+                name_to_launcher(path);
                 Ok(())
             }
             None => Err(Error::io(told.trim_start_matches('!').to_owned())),
@@ -307,6 +308,14 @@ impl Trainer {
             device: run.device,
             stage,
         }
+    }
+}
+
+/// Names the run's directory to `rushlight run`, which copies what this process prints to `logs/console-rank-N.log`.
+fn name_to_launcher(directory: &str) {
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.into());
+    if std::env::var("RUSHLIGHT_CONSOLE").as_deref() == Ok("1") && crate::progress::is_pipe(2) {
+        eprintln!("\x1b]rushlight-run;{}\x07", directory.display());
     }
 }
 

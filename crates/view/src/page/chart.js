@@ -130,7 +130,7 @@ export class Chart {
     this.wideButton = h('button', { type: 'button', title: 'larger or smaller', 'aria-label': `enlarge ${title}`, onclick: () => this.toggle() }, '⤢');
     const save = (kind, what) => h('button', { type: 'button', title: `save ${what} as a file`, 'aria-label': `save ${what} of ${title}`, 'data-save': kind, onclick: () => this.save(kind) }, kind);
     this.pin = h('button', { type: 'button', class: 'pin', title: 'keep this chart at the top', 'aria-label': `pin ${title}`, onclick: () => this.options.onPin && this.options.onPin(title) }, '☆');
-    this.element = h('div', { class: 'card', 'data-chart': title }, h('h3', {}, h('span', { title }, title), this.pin, h('span', { class: 'saves' }, save('csv', 'the values'), save('svg', 'the picture')), this.wideButton), this.plot);
+    this.element = h('div', { class: 'card', 'data-chart': title }, h('h3', {}, h('span', { title }, title), this.pin, h('span', { class: 'saves' }, save('csv', 'the values'), save('svg', 'the picture'), save('png', 'the picture')), this.wideButton), this.plot);
     this.visible = false;
     this.stale = true;
     Chart.observer.observe(this.element);
@@ -162,7 +162,11 @@ export class Chart {
   save(kind) {
     const name = `${this.title.replace(/[^\w.-]+/g, '_')}.${kind}`;
     if (kind === 'csv') download(name, 'text/csv', csv(this.lines, this.options.xKind || 'step'));
-    else if (this.frame) download(name, 'image/svg+xml', standalone(this.plot.querySelector('svg'), this.lines));
+    else if (this.frame) {
+      const picture = standalone(this.plot.querySelector('svg'), this.lines);
+      if (kind === 'svg') download(name, 'image/svg+xml', picture);
+      else pixels(picture, (blob) => download(name, 'image/png', blob));
+    }
   }
 
   /** Values as drawn: on a logarithmic axis their logarithms. */
@@ -384,6 +388,17 @@ function standalone(svg, lines) {
   lines.forEach((line, i) => copy.append(s('text', { x: 24, y: height + 16 * i + 11, 'font-size': 12, 'font-family': 'sans-serif', fill: style.color }, line.name),
     s('rect', { x: 8, y: height + 16 * i + 2, width: 10, height: 10, fill: line.color })));
   return new XMLSerializer().serializeToString(copy);
+}
+
+/** A picture as PNG, with twice as many pixels as it has on the page. */
+function pixels(picture, done) {
+  const image = new Image();
+  image.onload = () => {
+    const canvas = h('canvas', { width: image.width * 2, height: image.height * 2 });
+    canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob(done, 'image/png');
+  };
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`;
 }
 
 function download(name, type, text) {

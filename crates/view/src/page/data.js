@@ -146,7 +146,7 @@ export async function loadSome(runs, loaders) {
   return left.length > 0;
 }
 
-/** Histograms, images or texts of a run; fetched again when the run has changed. */
+/** Histograms, images, sounds, texts, curves of precision and recall or checkpoints of a run; fetched again when the run has changed. */
 export async function load(run, what) {
   const cached = run.cache.get(what);
   if (cached && cached.seq >= run.seq) return cached.value;
@@ -157,7 +157,9 @@ export async function load(run, what) {
 }
 
 export const loadLog = (run, file, from) => get('log', from === undefined ? { run: run.id, file } : { run: run.id, file, from });
-export const imageUrl = (run, tag, step) => (saved ? saved[`image ${run.id} ${step} ${tag}`] || '' : `/api/image?${new URLSearchParams({ run: run.id, tag, step })}`);
+const mediaUrl = (what) => (run, tag, step) => (saved ? saved[`${what} ${run.id} ${step} ${tag}`] || '' : `/api/${what}?${new URLSearchParams({ run: run.id, tag, step })}`);
+export const imageUrl = mediaUrl('image');
+export const soundUrl = mediaUrl('sound');
 /** Whether the page is a file: it is not followed, and nothing is written. */
 export const isSaved = Boolean(saved);
 

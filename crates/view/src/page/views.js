@@ -1,6 +1,7 @@
-// The views: curves, comparison of runs, system, ranks, distributions, images, texts, logs.
+// The views: curves, comparison of runs, system, ranks, distributions, texts, logs. Others are in media.js.
 
-import { state, shownRuns, shownTrials, loadScalars, loadRanks, loadSome, load, loadLog, imageUrl } from './data.js';
+import { state, shownRuns, shownTrials, loadScalars, loadRanks, loadSome, load, loadLog } from './data.js';
+import { images, sounds, prCurves, checkpoints } from './media.js';
 import { markdown } from './text.js';
 import { grouped, groupNames } from './group.js';
 import { Chart, h, s, short, count, bytes, duration, showTooltip, hideTooltip } from './chart.js';
@@ -28,7 +29,7 @@ export function formatOf(tag) {
   return short;
 }
 
-function matcher(text) {
+export function matcher(text) {
   try { const regex = new RegExp(text, 'i'); return (t) => regex.test(t); } catch { return (t) => t.includes(text); }
 }
 
@@ -218,7 +219,7 @@ export function defaultMetric() {
   return tags.find((t) => /val.*loss|loss.*val/i.test(t)) || tags.find((t) => /val|test/i.test(t)) || tags.find((t) => /loss/i.test(t)) || tags[0] || '';
 }
 
-const shown = (v) => (v === undefined || v === null ? '' : typeof v === 'object' ? JSON.stringify(v) : typeof v === 'number' ? short(v) : String(v));
+export const shown = (v) => (v === undefined || v === null ? '' : typeof v === 'object' ? JSON.stringify(v) : typeof v === 'number' ? short(v) : String(v));
 let sort = { key: 'metric', down: false };
 
 async function compare(view) {
@@ -415,33 +416,6 @@ function ridges(rows, color) {
   return svg;
 }
 
-const imageSteps = new Map();
-
-async function images(view) {
-  const runs = shownRuns().filter((run) => run.images.length);
-  if (!runs.length) { view.replaceChildren(empty('images')); return; }
-  const match = matcher(settings.tags), cards = [];
-  for (const run of runs) {
-    const all = await load(run, 'images');
-    for (const [tag, rows] of Object.entries(all)) {
-      if (!match(tag) || !rows.length) continue;
-      const key = `${run.id} ${tag}`;
-      const at = imageSteps.has(key) ? Math.min(imageSteps.get(key), rows.length - 1) : rows.length - 1;
-      const img = h('img', { alt: `${tag}, step ${rows[at].step}`, src: imageUrl(run, tag, rows[at].step), loading: 'lazy' });
-      const label = h('span', { class: 'dim' }, `step ${count(rows[at].step)}`);
-      const slider = h('input', { type: 'range', min: 0, max: rows.length - 1, value: at, 'aria-label': `step of ${tag}`, oninput: (e) => {
-        const row = rows[Number(e.target.value)];
-        imageSteps.set(key, Number(e.target.value));
-        img.src = imageUrl(run, tag, row.step);
-        img.alt = `${tag}, step ${row.step}`;
-        label.textContent = `step ${count(row.step)}`;
-      } });
-      cards.push(h('div', { class: 'card' }, h('h3', {}, h('span', { title: tag }, tag), label), img, rows.length > 1 ? slider : '', h('p', { class: 'dim' }, run.name)));
-    }
-  }
-  view.replaceChildren(h('div', { class: 'gallery' }, cards));
-}
-
 async function texts(view) {
   const runs = shownRuns().filter((run) => run.texts.length);
   if (!runs.length) { view.replaceChildren(empty('texts')); return; }
@@ -490,7 +464,7 @@ async function logs(view) {
 }
 
 /** What to do where there is nothing to see. */
-function empty(what) {
+export function empty(what) {
   if (!state.loaded) return note('Reading the runs…');
   if (!state.runs.size) return note('There are no runs here yet. A run is a directory with metrics.jsonl (the Trainer writes it), TensorBoard event files or metrics.csv; new ones appear by themselves.');
   if (!shownRuns().length) return note('No run is selected.');
@@ -500,8 +474,11 @@ function empty(what) {
     ranks: 'The selected runs have no figures of ranks: the Trainer writes system/rank-N.jsonl.',
     histograms: 'No histograms were logged: Loggers::histogram, or SummaryWriter.add_histogram, does.',
     images: 'No images were logged: Loggers::image, or SummaryWriter.add_image, does.',
+    audio: 'No sounds were logged: Loggers::audio, or SummaryWriter.add_audio, does.',
+    prCurves: 'No curves of precision and recall were logged: Loggers::pr_curve, or SummaryWriter.add_pr_curve, does.',
+    checkpoints: 'The selected runs have no checkpoints: checkpoints/checkpoint-N.pt and Lightning’s *.ckpt are shown here.',
     texts: 'No texts were logged: Loggers::text, or SummaryWriter.add_text, does.',
-    logs: 'The selected runs have no logs: logs/*.log of a run’s directory is shown here.',
+    logs: 'The selected runs have no logs: files below logs in a run’s directory are shown here; rushlight run writes what each rank prints to logs/console-rank-N.log.',
     runs: 'No run is selected.',
   }[what]);
 }
@@ -513,6 +490,9 @@ export const views = {
   ranks: { title: 'Ranks', draw: ranks, tools: ['run', 'x', 'smoothing', 'tags'], has: (r) => r.rankList.length, size: (r) => r.rankList.length, count: () => Math.max(0, ...shownRuns().map((r) => r.rankList.length)) },
   distributions: { title: 'Distributions', draw: distributions, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.histograms)).size },
   images: { title: 'Images', draw: images, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.images)).size },
+  audio: { title: 'Audio', draw: sounds, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.audio)).size },
+  prCurves: { title: 'PR curves', draw: prCurves, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.pr_curves)).size },
+  checkpoints: { title: 'Checkpoints', draw: checkpoints, tools: ['metric'], count: () => shownRuns().reduce((n, r) => n + r.checkpoints, 0) },
   texts: { title: 'Text', draw: texts, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.texts)).size },
   logs: { title: 'Logs', draw: logs, tools: ['run', 'file', 'lines'], has: (r) => r.logs.length, count: () => shownRuns().reduce((n, r) => n + r.logs.length, 0) },
 };

@@ -12,6 +12,7 @@
 //! | `store` | all runs, and a thread that keeps them current |
 
 mod beneath;
+mod checkpoints;
 mod run;
 mod scan;
 mod series;
@@ -22,7 +23,7 @@ mod tail;
 
 #[cfg(test)]
 pub use run::Source;
-pub use run::{Image, Run};
+pub use run::{Encoded, Run};
 pub use series::Series;
 pub use store::Store;
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! All data of one run.
 
+use super::checkpoints::Checkpoint;
 use super::series::Series;
 use super::tables::Row;
-use rushlight_train::loggers::tensorboard::{Buckets, EventContent, EventValue};
+use rushlight_train::loggers::tensorboard::{Buckets, EventContent, EventValue, PrCurve};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Limits of a run's data, so that no directory can exhaust memory.
 const MAX_SERIES: usize = 5_000;
 const MAX_RANKS: usize = 4_096;
 const MAX_TAGS: usize = 500;
 const MAX_HISTOGRAMS: usize = 60;
-const MAX_IMAGES: usize = 60;
+const MAX_MEDIA: usize = 60;
 const MAX_TEXTS: usize = 60;
 const MAX_TEXT: usize = 64 << 10;
 const MAX_HPARAMS: usize = 1_000;
@@ -39,9 +40,9 @@ pub struct Histogram {
     pub buckets: Buckets,
 }
 
-/// An image of a step: its bytes stay in the file.
+/// An image or a sound of a step: its bytes stay in the file.
 #[derive(Clone, Debug)]
-pub struct Image {
+pub struct Encoded {
     /// The step.
     pub step: i64,
     /// Seconds since 1970.
@@ -52,6 +53,17 @@ pub struct Image {
     pub offset: u64,
     /// Their number.
     pub len: usize,
+}
+
+/// A curve of precision and recall of a step.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// The step.
+    pub step: i64,
+    /// Seconds since 1970.
+    pub time: f64,
+    /// The curve.
+    pub curve: PrCurve,
 }
 
 /// A text of a step.
@@ -81,7 +93,11 @@ pub struct Run {
     /// Distributions by name.
     pub histograms: BTreeMap<String, Vec<Histogram>>,
     /// Images by name.
-    pub images: BTreeMap<String, Vec<Image>>,
+    pub images: BTreeMap<String, Vec<Encoded>>,
+    /// Sounds by name.
+    pub audio: BTreeMap<String, Vec<Encoded>>,
+    /// Curves of precision and recall by name.
+    pub pr_curves: BTreeMap<String, Vec<Curve>>,
     /// Texts by name.
     pub texts: BTreeMap<String, Vec<Text>>,
     /// Hyperparameters by name.
@@ -96,6 +112,8 @@ pub struct Run {
     pub state: &'static str,
     /// `notes.json`: the user's notes and tags.
     pub notes: Json,
+    /// Checkpoints, in the order of their names.
+    pub checkpoints: Vec<Checkpoint>,
     /// Logs: name and file.
     pub logs: Vec<(String, PathBuf)>,
     /// Time of the first and of the newest value, in seconds since 1970.
@@ -164,7 +182,7 @@ impl Run {
     }
 
     /// Adds a value of an event file.
-    pub fn event(&mut self, file: &std::path::Path, value: EventValue) {
+    pub fn event(&mut self, file: &Path, value: EventValue) {
         let EventValue { wall_time: time, step, tag, content } = value;
         self.saw(time);
         match content {
@@ -173,12 +191,11 @@ impl Run {
                 keep(&mut self.histograms, tag, Histogram { step, time, buckets }, MAX_HISTOGRAMS);
             }
             EventContent::Images(images) => {
-                for (i, image) in images.into_iter().enumerate().take(16) {
-                    let tag = if i == 0 { tag.clone() } else { format!("{tag}/{i}") };
-                    let file = file.to_owned();
-                    let image = Image { step, time, file, offset: image.offset, len: image.len };
-                    keep(&mut self.images, tag, image, MAX_IMAGES);
-                }
+                keep_encoded(&mut self.images, &tag, file, (step, time), images);
+            }
+            EventContent::Audio(sounds) => keep_encoded(&mut self.audio, &tag, file, (step, time), sounds),
+            EventContent::PrCurve(curve) => {
+                keep(&mut self.pr_curves, tag, Curve { step, time, curve }, MAX_HISTOGRAMS);
             }
             EventContent::Text(texts) => {
                 let mut text = texts.join("\n\n");
@@ -199,6 +216,8 @@ impl Run {
                 }
                 self.histograms.values_mut().for_each(|all| all.retain(|h| h.step < step));
                 self.images.values_mut().for_each(|all| all.retain(|i| i.step < step));
+                self.audio.values_mut().for_each(|all| all.retain(|a| a.step < step));
+                self.pr_curves.values_mut().for_each(|all| all.retain(|c| c.step < step));
                 self.texts.values_mut().for_each(|all| all.retain(|t| t.step < step));
             }
         }
@@ -224,6 +243,8 @@ impl Run {
         if source == Source::Events {
             self.histograms.clear();
             self.images.clear();
+            self.audio.clear();
+            self.pr_curves.clear();
             self.texts.clear();
         }
     }
@@ -234,6 +255,21 @@ impl Run {
         for series in self.ranks.get_mut(&rank).into_iter().flat_map(BTreeMap::values_mut) {
             series.purge(i64::MIN, seq);
         }
+    }
+}
+
+/// Adds images or sounds of a name; further ones of the same event get a number.
+fn keep_encoded(
+    all: &mut BTreeMap<String, Vec<Encoded>>,
+    tag: &str,
+    file: &Path,
+    (step, time): (i64, f64),
+    items: Vec<rushlight_train::loggers::tensorboard::Encoded>,
+) {
+    for (i, item) in items.into_iter().enumerate().take(16) {
+        let tag = if i == 0 { tag.to_owned() } else { format!("{tag}/{i}") };
+        let item = Encoded { step, time, file: file.to_owned(), offset: item.offset, len: item.len };
+        keep(all, tag, item, MAX_MEDIA);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Finding run directories and their files.
 
+use super::checkpoints::{Found, MAX_CHECKPOINTS, is_checkpoint};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,8 @@ pub struct Files {
     pub ranks: BTreeMap<u32, PathBuf>,
     /// Logs by name.
     pub logs: BTreeMap<String, PathBuf>,
+    /// Checkpoints.
+    pub checkpoints: Vec<Found>,
 }
 
 impl Files {
@@ -88,12 +91,41 @@ impl Walk {
         found
     }
 
+    /// The files below a run's `logs`: its own, and those of `rushlight run --log-dir` (`attempt_N/RANK/stdout.log`).
+    fn logs(&mut self, name: &str, path: &Path, logs: &mut BTreeMap<String, PathBuf>, depth: usize) {
+        for (file, path, is_directory) in self.entries(path) {
+            let name = format!("{name}/{file}");
+            if !is_directory && logs.len() < MAX_FILES {
+                logs.insert(name, path);
+            } else if is_directory && depth < 3 {
+                self.logs(&name, &path, logs, depth + 1);
+            }
+        }
+    }
+
+    /// The checkpoints of a directory: files, or directories of shards, which a manifest completes.
+    fn checkpoints(&mut self, folder: &str, path: &Path, checkpoints: &mut Vec<Found>) {
+        for (file, path, is_directory) in self.entries(path) {
+            if !is_checkpoint(&file, is_directory) || checkpoints.len() >= MAX_CHECKPOINTS {
+                continue;
+            }
+            let parts = if is_directory { self.entries(&path) } else { Vec::new() };
+            let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            let size = if is_directory { parts.iter().map(|(_, part, _)| bytes(part)).sum() } else { bytes(&path) };
+            let saved = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
+            checkpoints.push(Found { name: format!("{folder}/{file}"), path, saved, bytes: size });
+        }
+    }
+
     fn directory(&mut self, path: &Path, name: &str, depth: usize) {
         let mut files = Files::default();
         let mut below = Vec::new();
         for (entry, path, is_directory) in self.entries(path) {
             match (entry.as_str(), is_directory) {
-                (".git" | "checkpoints" | "node_modules" | "target" | "__pycache__", true) => {}
+                (".git" | "node_modules" | "target" | "__pycache__", true) => {}
+                (folder, true) if folder == "checkpoints" || folder.starts_with("checkpoints-") => {
+                    self.checkpoints(folder, &path, &mut files.checkpoints);
+                }
                 ("system", true) => {
                     for (file, path, is_directory) in self.entries(&path) {
                         let rank = file.strip_prefix("rank-").and_then(|rest| rest.strip_suffix(".jsonl"));
@@ -128,11 +160,7 @@ impl Walk {
             // Logs of its ranks are the run's.
             if let Some((_, logs)) = below.iter().find(|(entry, _)| entry == "logs") {
                 let logs = logs.clone();
-                for (file, path, is_directory) in self.entries(&logs) {
-                    if !is_directory && files.logs.len() < MAX_FILES {
-                        files.logs.insert(format!("logs/{file}"), path);
-                    }
-                }
+                self.logs("logs", &logs, &mut files.logs, 0);
             }
             if self.found.len() >= MAX_RUNS {
                 self.cut = true;
@@ -166,6 +194,11 @@ mod tests {
         };
         file("runs/a/metrics.jsonl");
         file("runs/a/logs/rank-0.log");
+        file("runs/a/logs/attempt_0/1/stderr.log");
+        file("runs/a/checkpoints/checkpoint-12.pt");
+        file("runs/a/checkpoints/checkpoint-13/manifest.json");
+        file("runs/a/checkpoints/other.txt");
+        file("runs/a/checkpoints-2/last.ckpt");
         file("runs/a/system/rank-1.jsonl");
         file("runs/b/deep/events.out.tfevents.1.host.1.0");
         file("secret.log");
@@ -178,7 +211,11 @@ mod tests {
         let (found, cut) = scan(&root.join("runs"));
         assert!(!cut);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["a", "b/deep"]);
-        assert_eq!(found["a"].logs.keys().collect::<Vec<_>>(), ["logs/rank-0.log"]);
+        assert_eq!(found["a"].logs.keys().collect::<Vec<_>>(), ["logs/attempt_0/1/stderr.log", "logs/rank-0.log"]);
+        let checkpoints: Vec<&str> = found["a"].checkpoints.iter().map(|c| c.name.as_str()).collect();
+        let wanted =
+            ["checkpoints/checkpoint-12.pt", "checkpoints/checkpoint-13", "checkpoints-2/last.ckpt"];
+        assert_eq!((checkpoints, found["a"].checkpoints[1].bytes), (wanted.to_vec(), 1));
         assert_eq!(found["a"].ranks.len(), 1);
         assert_eq!(found["b/deep"].events.len(), 1);
         std::fs::remove_dir_all(root).unwrap();

@@ -1,6 +1,7 @@
 //! All runs, and the thread that keeps them current.
 
 use super::beneath::Root;
+use super::checkpoints::{Checkpoint, describe};
 use super::run::{Run, Source};
 use super::scan::{Files, scan};
 use super::status;
@@ -174,6 +175,13 @@ impl Watcher {
     fn walk(&mut self, store: &Store) {
         let (found, cut) = scan(store.root());
         self.walked = Some(Instant::now());
+        // Checkpoints are read before the page has to wait for the lock.
+        let known = |name: &str| self.runs.get(name).map_or(&[][..], |(_, reading)| &reading.files.checkpoints);
+        let mut checkpoints: BTreeMap<String, Vec<Checkpoint>> = found
+            .iter()
+            .filter(|(name, files)| known(name) != files.checkpoints)
+            .map(|(name, files)| (name.clone(), files.checkpoints.iter().map(describe).collect()))
+            .collect();
         let gone: Vec<String> = self.runs.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
         let mut state = store.lock();
         let mut changed = state.cut != cut || !gone.is_empty();
@@ -193,6 +201,10 @@ impl Watcher {
             if reading.files != files {
                 reading.take(&store.beneath, &files);
                 if let Some(run) = state.runs.get_mut(id) {
+                    if let Some(checkpoints) = checkpoints.remove(&run.name) {
+                        run.checkpoints = checkpoints;
+                        run.seq += 1;
+                    }
                     run.logs = files.logs.iter().map(|(name, path)| (name.clone(), path.clone())).collect();
                 }
                 reading.files = files;

@@ -2,15 +2,16 @@
 
 use super::export::base64;
 use super::http::{Request, Response};
-use crate::runs::{Image, Run, Series, Store};
+use crate::runs::{Encoded, Run, Series, Store};
 use serde_json::{Map, Number, Value as Json, json};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 /// Maximum points of a curve in one response.
 const MAX_POINTS: usize = 2_000;
-/// Maximum size of an image, and maximum bytes of a log per response.
-const MAX_IMAGE: usize = 32 << 20;
+/// Maximum size of an image or a sound, and maximum bytes of a log per response.
+const MAX_MEDIA: usize = 32 << 20;
 const MAX_LOG: u64 = 256 << 10;
 
 /// Answers `/api/WHAT`.
@@ -21,8 +22,12 @@ pub fn answer(store: &Store, what: &str, request: &Request) -> Response {
         "ranks" => with_run(store, request, |run| Response::json(&ranks(run, since(request)))),
         "histograms" => with_run(store, request, |run| Response::json(&histograms(run))),
         "texts" => with_run(store, request, |run| Response::json(&texts(run))),
-        "images" => with_run(store, request, |run| Response::json(&images(run))),
-        "image" => image(store, request),
+        "images" => with_run(store, request, |run| Response::json(&encoded(run, "images", &run.images))),
+        "audio" => with_run(store, request, |run| Response::json(&encoded(run, "audio", &run.audio))),
+        "pr_curves" => with_run(store, request, |run| Response::json(&pr_curves(run))),
+        "checkpoints" => with_run(store, request, |run| Response::json(&checkpoints(run))),
+        "image" => media(store, request, |run| &run.images),
+        "sound" => media(store, request, |run| &run.audio),
         "log" => log(store, request),
         "notes" => notes(store, request),
         _ => None,
@@ -36,7 +41,7 @@ pub fn everything(store: &Store) -> Json {
     answers.insert("runs".into(), runs(store));
     let ids: Vec<u64> = store.lock().runs.keys().copied().collect();
     for id in ids {
-        let (pictures, files) = {
+        let (media, files) = {
             let state = store.lock();
             let Some(run) = state.runs.get(&id) else { continue };
             for (what, value) in [
@@ -44,18 +49,23 @@ pub fn everything(store: &Store) -> Json {
                 ("ranks", ranks(run, 0)),
                 ("histograms", histograms(run)),
                 ("texts", texts(run)),
-                ("images", images(run)),
+                ("images", encoded(run, "images", &run.images)),
+                ("audio", encoded(run, "audio", &run.audio)),
+                ("pr_curves", pr_curves(run)),
+                ("checkpoints", checkpoints(run)),
             ] {
                 answers.insert(format!("{what} {id}"), value);
             }
-            let pictures: Vec<(String, Image)> =
-                run.images.iter().flat_map(|(tag, all)| all.iter().map(move |i| (tag.clone(), i.clone()))).collect();
-            (pictures, run.logs.clone())
+            let kinds = [("image", &run.images), ("sound", &run.audio)];
+            let all = kinds.into_iter().flat_map(|(what, all)| all.iter().map(move |(tag, items)| (what, tag, items)));
+            let media: Vec<(&str, String, Encoded)> =
+                all.flat_map(|(what, tag, items)| items.iter().map(move |i| (what, tag.clone(), i.clone()))).collect();
+            (media, run.logs.clone())
         };
-        for (tag, image) in pictures {
-            if let Some((kind, bytes)) = read_image(store, &image).ok().flatten() {
+        for (what, tag, item) in media {
+            if let Some((kind, bytes)) = read_media(store, &item).ok().flatten() {
                 let address = format!("data:{kind};base64,{}", base64(&bytes));
-                answers.insert(format!("image {id} {} {tag}", image.step), address.into());
+                answers.insert(format!("{what} {id} {} {tag}", item.step), address.into());
             }
         }
         for (name, path) in files {
@@ -114,7 +124,8 @@ fn summary(run: &Run) -> Json {
         "state": run.state, "reason": run.status.get("reason"), "notes": run.notes,
         "first_time": run.first_time, "last_time": run.last_time,
         "histograms": run.histograms.keys().collect::<Vec<_>>(), "images": run.images.keys().collect::<Vec<_>>(),
-        "texts": run.texts.keys().collect::<Vec<_>>(), "ranks": run.ranks.keys().collect::<Vec<_>>(),
+        "audio": run.audio.keys().collect::<Vec<_>>(), "pr_curves": run.pr_curves.keys().collect::<Vec<_>>(),
+        "checkpoints": run.checkpoints.len(), "texts": run.texts.keys().collect::<Vec<_>>(), "ranks": run.ranks.keys().collect::<Vec<_>>(),
         "logs": run.logs.iter().map(|(name, _)| name).collect::<Vec<_>>(), "problems": run.problems,
     })
 }
@@ -174,46 +185,82 @@ fn texts(run: &Run) -> Json {
     json!({ "run": run.id, "seq": run.seq, "texts": all })
 }
 
-fn images(run: &Run) -> Json {
-    let all: Map<String, Json> = run
-        .images
+/// Steps of images or sounds.
+fn encoded(run: &Run, what: &str, all: &BTreeMap<String, Vec<Encoded>>) -> Json {
+    let all: Map<String, Json> = all
         .iter()
         .map(|(tag, all)| {
             let rows = all.iter().map(|i| json!({"step": i.step, "time": number(i.time)}));
             (tag.clone(), rows.collect::<Vec<Json>>().into())
         })
         .collect();
-    json!({ "run": run.id, "seq": run.seq, "images": all })
+    json!({ "run": run.id, "seq": run.seq, what: all })
 }
 
-/// The image of a name and step.
-fn image(store: &Store, request: &Request) -> Option<Response> {
+fn pr_curves(run: &Run) -> Json {
+    let all: Map<String, Json> = run
+        .pr_curves
+        .iter()
+        .map(|(tag, all)| {
+            let rows = all.iter().map(|c| {
+                let [tp, fp, tn, fal] = c.curve.counts();
+                json!({
+                    "step": c.step, "time": number(c.time), "precision": c.curve.precision(), "recall": c.curve.recall(),
+                    "tp": tp, "fp": fp, "tn": tn, "fn": fal,
+                })
+            });
+            (tag.clone(), rows.collect::<Vec<Json>>().into())
+        })
+        .collect();
+    json!({ "run": run.id, "seq": run.seq, "pr_curves": all })
+}
+
+fn checkpoints(run: &Run) -> Json {
+    let rows = run.checkpoints.iter().map(|c| {
+        json!({
+            "name": c.name, "time": number(c.time), "bytes": c.bytes, "step": c.step, "epoch": c.epoch,
+            "metric": c.metric.map(number), "metric_name": c.metric_name,
+        })
+    });
+    json!({ "run": run.id, "seq": run.seq, "checkpoints": rows.collect::<Vec<Json>>() })
+}
+
+/// The image or sound of a name and step.
+fn media(
+    store: &Store,
+    request: &Request,
+    of: impl Fn(&Run) -> &BTreeMap<String, Vec<Encoded>>,
+) -> Option<Response> {
     let id: u64 = request.query("run")?.parse().ok()?;
     let (tag, step) = (request.query("tag")?, request.query("step")?.parse::<i64>().ok()?);
-    let image = store.lock().runs.get(&id)?.images.get(tag)?.iter().rev().find(|image| image.step == step)?.clone();
-    if image.len > MAX_IMAGE {
-        return Some(Response::text(410, "the image is too large to be shown"));
+    let item = of(store.lock().runs.get(&id)?).get(tag)?.iter().rev().find(|item| item.step == step)?.clone();
+    if item.len > MAX_MEDIA {
+        return Some(Response::text(410, "it is too large to be shown"));
     }
-    Some(match read_image(store, &image) {
+    Some(match read_media(store, &item) {
         Ok(Some((kind, bytes))) => Response::new(200, kind, bytes),
         _ => Response::text(410, "the file has changed since; reload the page"),
     })
 }
 
-/// The bytes of an image and their kind; `None` if they are no image: an SVG could hold scripts.
-fn read_image(store: &Store, image: &Image) -> std::io::Result<Option<(&'static str, Vec<u8>)>> {
-    let mut bytes = vec![0; image.len.min(MAX_IMAGE)];
-    let mut file = store.open(&image.file)?;
-    file.seek(SeekFrom::Start(image.offset))?;
+/// The bytes of an image or a sound and their kind; `None` if they are neither: an SVG could hold scripts.
+fn read_media(store: &Store, item: &Encoded) -> std::io::Result<Option<(&'static str, Vec<u8>)>> {
+    let mut bytes = vec![0; item.len.min(MAX_MEDIA)];
+    let mut file = store.open(&item.file)?;
+    file.seek(SeekFrom::Start(item.offset))?;
     file.read_exact(&mut bytes)?;
-    Ok(image_kind(&bytes).map(|kind| (kind, bytes)))
+    Ok(media_kind(&bytes).map(|kind| (kind, bytes)))
 }
 
-fn image_kind(bytes: &[u8]) -> Option<&'static str> {
+fn media_kind(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
         [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Some("audio/wav"),
+        [b'f', b'L', b'a', b'C', ..] => Some("audio/flac"),
+        [b'O', b'g', b'g', b'S', ..] => Some("audio/ogg"),
+        [b'I', b'D', b'3', ..] | [0xff, 0xfb | 0xf3 | 0xf2, ..] => Some("audio/mpeg"),
         _ => None,
     }
 }

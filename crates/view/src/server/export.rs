@@ -4,11 +4,12 @@ use super::answers;
 use crate::runs::Store;
 
 /// The modules of the page, by the names under which they import each other.
-const MODULES: [(&str, &str); 6] = [
+const MODULES: [(&str, &str); 7] = [
     ("data", include_str!("../page/data.js")),
     ("chart", include_str!("../page/chart.js")),
     ("text", include_str!("../page/text.js")),
     ("group", include_str!("../page/group.js")),
+    ("media", include_str!("../page/media.js")),
     ("views", include_str!("../page/views.js")),
     ("app", include_str!("../page/app.js")),
 ];
@@ -79,7 +80,7 @@ mod tests {
         assert!(text.contains("\\u003c/script>\\u003cb>") && text.contains("\"loss\""));
         let imports = text.split("importmap\">").nth(1).unwrap();
         assert!(
-            ["data", "chart", "text", "group", "views", "app"].iter().all(|m| imports.contains(&format!("\"{m}\":")))
+            ["data", "chart", "text", "group", "media", "views", "app"].iter().all(|m| imports.contains(&format!("\"{m}\":")))
         );
     }
 }

@@ -110,6 +110,7 @@ impl Response {
             head += &format!("{name}: {value}\r\n");
         }
         head += "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                 media-src 'self' data:; \
                  connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'\r\n\
                  X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n\
                  Cross-Origin-Resource-Policy: same-origin\r\nConnection: close\r\n\r\n";

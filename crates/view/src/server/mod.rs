@@ -100,6 +100,7 @@ impl Server {
             "/chart.js" => Response::new(200, SCRIPT, include_str!("../page/chart.js")),
             "/text.js" => Response::new(200, SCRIPT, include_str!("../page/text.js")),
             "/group.js" => Response::new(200, SCRIPT, include_str!("../page/group.js")),
+            "/media.js" => Response::new(200, SCRIPT, include_str!("../page/media.js")),
             "/views.js" => Response::new(200, SCRIPT, include_str!("../page/views.js")),
             "/app.js" => Response::new(200, SCRIPT, include_str!("../page/app.js")),
             "/favicon.svg" => Response::new(200, "image/svg+xml", include_str!("../page/favicon.svg")),

@@ -1,16 +1,19 @@
-//! TensorBoard event files: scalars, histograms, images, text, graphs, hyperparameters.
+//! TensorBoard event files: scalars, histograms, images, sound, text, curves of precision and recall, graphs,
+//! hyperparameters.
 //!
 //! An event file is a sequence of checksummed records (`record.rs`), each a protocol buffer (`proto.rs`).
 //! [`EventWriter`] writes one, [`EventParser`] reads one; [`TensorBoardLogger`] writes a run's.
 
 mod histogram;
+mod media;
 mod proto;
 mod read;
 mod record;
 
+pub use media::PrCurve;
 pub(crate) use proto::Message;
 pub use proto::Node;
-pub use read::{Buckets, EncodedImage, EventContent, EventParser, EventValue, Parsed};
+pub use read::{Buckets, Encoded, EventContent, EventParser, EventValue, Parsed};
 
 use super::{Hparams, Logger, Row, Start, cannot, now};
 use rushlight_core::{DType, Error, Result};
@@ -168,6 +171,17 @@ impl EventWriter {
         self.summary(&proto::image(tag, width, height, channels, &png), step)
     }
 
+    /// Sound: samples from -1 to 1, interleaved if there are several channels. Samples beyond are clipped.
+    pub fn audio(&mut self, tag: &str, samples: &[f32], channels: usize, sample_rate: u32, step: u64) -> Result<()> {
+        let wav = media::wav(samples, channels, sample_rate)?;
+        self.summary(&proto::audio(tag, sample_rate, channels, samples.len() / channels, &wav), step)
+    }
+
+    /// A curve of precision and recall.
+    pub fn pr_curve(&mut self, tag: &str, curve: &PrCurve, step: u64) -> Result<()> {
+        self.summary(&proto::pr_curve(tag, &curve.rows), step)
+    }
+
     /// A text; TensorBoard shows it as Markdown.
     pub fn text(&mut self, tag: &str, text: &str, step: u64) -> Result<()> {
         self.summary(&proto::text(tag, text), step)
@@ -309,6 +323,21 @@ impl Logger for TensorBoardLogger {
     fn image(&mut self, name: &str, image: &Tensor, step: u64) -> Result<()> {
         let (bytes, size) = pixels(image)?;
         self.events()?.image(name, &bytes, size, step)
+    }
+
+    fn audio(&mut self, name: &str, samples: &Tensor, sample_rate: u32, step: u64) -> Result<()> {
+        let samples = if samples.rank() == 1 { samples.unsqueeze(0)? } else { samples.clone() };
+        let &[channels, _] = samples.shape() else {
+            return Err(Error::shape(format!("audio: a tensor of shape {:?}; [C, L] is needed", samples.shape())));
+        };
+        let frames = samples.detach().to_dtype(DType::F32)?.transpose(0, 1)?.to_vec::<f32>()?;
+        self.events()?.audio(name, &frames, channels, sample_rate, step)
+    }
+
+    fn pr_curve(&mut self, name: &str, labels: &Tensor, predictions: &Tensor, step: u64) -> Result<()> {
+        let numbers = |t: &Tensor| t.detach().to_dtype(DType::F64)?.to_vec::<f64>();
+        let curve = PrCurve::new(&numbers(labels)?, &numbers(predictions)?, media::MAX_THRESHOLDS, None)?;
+        self.events()?.pr_curve(name, &curve, step)
     }
 
     fn text(&mut self, name: &str, text: &str, step: u64) -> Result<()> {

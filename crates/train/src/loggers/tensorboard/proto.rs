@@ -123,6 +123,24 @@ pub fn image(tag: &str, width: usize, height: usize, channels: usize, png: &[u8]
     Message::new().text(1, tag).message(4, &image)
 }
 
+/// `Summary.Value.audio`: a WAV file with its rate, channels and length.
+pub fn audio(tag: &str, sample_rate: u32, channels: usize, frames: usize, wav: &[u8]) -> Message {
+    let audio = Message::new().float(1, sample_rate as f32).int(2, channels as i64).int(3, frames as i64);
+    Message::new().text(1, tag).message(6, &audio.data(4, wav).text(5, "audio/wav"))
+}
+
+/// A curve in the format of the plugin of precision and recall: a tensor of six rows.
+pub fn pr_curve(tag: &str, rows: &[Vec<f64>; 6]) -> Message {
+    const DT_FLOAT: i64 = 1;
+    let thresholds = rows[0].len() as i64;
+    let size = |n: i64| Message::new().int(1, n);
+    let shape = Message::new().message(2, &size(6)).message(2, &size(thresholds));
+    let values: Vec<u8> = rows.iter().flatten().flat_map(|v| (*v as f32).to_le_bytes()).collect();
+    let tensor = Message::new().int(1, DT_FLOAT).message(2, &shape).data(5, &values);
+    let content = Message::new().int(1, 0).int(2, thresholds);
+    Message::new().text(1, tag).message(8, &tensor).message(9, &plugin("pr_curves", content.bytes()))
+}
+
 /// `Summary.Value.metadata` of a plugin.
 fn plugin(name: &str, content: &[u8]) -> Message {
     Message::new().message(1, &Message::new().text(1, name).data(2, content))

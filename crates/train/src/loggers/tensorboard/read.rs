@@ -3,6 +3,7 @@
 //! [`EventParser`] takes the bytes of a file piece by piece and never trusts them: lengths are bounded, checksums
 //! compared, and a message that does not parse is skipped and counted.
 
+use super::media::PrCurve;
 use super::record::is_masked_checksum;
 use serde_json::{Map, Number, Value as Json};
 use std::collections::HashMap;
@@ -22,9 +23,9 @@ pub struct Buckets {
     pub counts: Vec<f64>,
 }
 
-/// An encoded image (PNG, JPEG or GIF) and its position in the file.
+/// Position of an encoded image (PNG, JPEG or GIF) or sound (WAV and others) in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EncodedImage {
+pub struct Encoded {
     /// Offset of the encoded bytes from the beginning of the file.
     pub offset: u64,
     /// Their number.
@@ -39,7 +40,11 @@ pub enum EventContent {
     /// A distribution.
     Histogram(Buckets),
     /// Images.
-    Images(Vec<EncodedImage>),
+    Images(Vec<Encoded>),
+    /// Sounds.
+    Audio(Vec<Encoded>),
+    /// Precision and recall at rising thresholds.
+    PrCurve(PrCurve),
     /// Texts.
     Text(Vec<String>),
     /// Hyperparameters of the run.
@@ -182,7 +187,15 @@ impl EventParser {
                     for field in Fields(image) {
                         if let (4, Wire::Bytes(encoded)) = field? {
                             let offset = offset + position(data, encoded);
-                            content = Some(EventContent::Images(vec![EncodedImage { offset, len: encoded.len() }]));
+                            content = Some(EventContent::Images(vec![Encoded { offset, len: encoded.len() }]));
+                        }
+                    }
+                }
+                (6, Wire::Bytes(audio)) => {
+                    for field in Fields(audio) {
+                        if let (4, Wire::Bytes(encoded)) = field? {
+                            let offset = offset + position(data, encoded);
+                            content = Some(EventContent::Audio(vec![Encoded { offset, len: encoded.len() }]));
                         }
                     }
                 }
@@ -213,13 +226,23 @@ impl EventParser {
                     tensor.strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect(),
                 )),
                 Some("histograms") => buckets_of_rows(&tensor.numbers()?).map(EventContent::Histogram),
+                Some("pr_curves") => tensor.numbers().and_then(curve_of).map(EventContent::PrCurve),
+                // Pairs of a sound and its label.
+                Some("audio") => Some(EventContent::Audio(
+                    tensor
+                        .strings
+                        .iter()
+                        .step_by(2)
+                        .map(|s| Encoded { offset: offset + position(data, s), len: s.len() })
+                        .collect(),
+                )),
                 // Width, height, then the images.
                 Some("images") => Some(EventContent::Images(
                     tensor
                         .strings
                         .iter()
                         .skip(2)
-                        .map(|s| EncodedImage { offset: offset + position(data, s), len: s.len() })
+                        .map(|s| Encoded { offset: offset + position(data, s), len: s.len() })
                         .collect(),
                 )),
                 _ => None,
@@ -232,6 +255,15 @@ impl EventParser {
         }
         Some(content.map(|content| (tag, content)))
     }
+}
+
+/// The curve of a tensor of six rows.
+fn curve_of(numbers: Vec<f64>) -> Option<PrCurve> {
+    let length = numbers.len() / 6;
+    if length == 0 || !numbers.len().is_multiple_of(6) || numbers.iter().any(|v| !v.is_finite()) {
+        return None;
+    }
+    PrCurve::from_rows(std::array::from_fn(|i| numbers[i * length..(i + 1) * length].to_vec())).ok()
 }
 
 /// Offset of a part in `whole`.
@@ -496,6 +528,9 @@ mod tests {
             bytes.extend(record(proto::summary(2.0, 7, value).bytes()));
         }
         bytes.extend(record(proto::summary(2.0, 8, &proto::image("p", 2, 2, 3, b"\x89PNGdata")).bytes()));
+        bytes.extend(record(proto::summary(2.0, 8, &proto::audio("s", 8000, 1, 2, b"RIFFdata")).bytes()));
+        let rows = std::array::from_fn(|i| vec![i as f64, 0.5]);
+        bytes.extend(record(proto::summary(2.0, 8, &proto::pr_curve("c", &rows)).bytes()));
         bytes.extend(record(proto::session_start(3.0, 5).bytes()));
         bytes
     }
@@ -506,7 +541,7 @@ mod tests {
         let parsed = EventParser::new().parse(&bytes, 0);
         assert_eq!((parsed.consumed, &parsed.fault), (bytes.len(), &None));
         let tags: Vec<&str> = parsed.values.iter().map(|v| v.tag.as_str()).collect();
-        assert_eq!(tags, ["loss", "note", "w", "_hparams_/session_start_info", "p", ""]);
+        assert_eq!(tags, ["loss", "note", "w", "_hparams_/session_start_info", "p", "s", "c", ""]);
         assert_eq!(parsed.values[1].content, EventContent::Text(vec!["ünï <script>".into()]));
         let buckets = Buckets { edges: vec![-1.0, 0.0, 2.5], counts: vec![1.0, 2.0] };
         assert_eq!(parsed.values[2].content, EventContent::Histogram(buckets));
@@ -515,7 +550,12 @@ mod tests {
         let EventContent::Images(images) = &parsed.values[4].content else { panic!("{:?}", parsed.values[4]) };
         let at = images[0].offset as usize;
         assert_eq!(&bytes[at..at + images[0].len], b"\x89PNGdata");
-        assert_eq!((parsed.values[5].step, &parsed.values[5].content), (5, &EventContent::Restart));
+        let EventContent::Audio(sounds) = &parsed.values[5].content else { panic!("{:?}", parsed.values[5]) };
+        let at = sounds[0].offset as usize;
+        assert_eq!(&bytes[at..at + sounds[0].len], b"RIFFdata");
+        let EventContent::PrCurve(curve) = &parsed.values[6].content else { panic!("{:?}", parsed.values[6]) };
+        assert_eq!((curve.precision(), curve.recall()), (&[4.0, 0.5][..], &[5.0, 0.5][..]));
+        assert_eq!((parsed.values[7].step, &parsed.values[7].content), (5, &EventContent::Restart));
     }
 
     /// A tensor of TensorFlow 2, whose plugin is named once.

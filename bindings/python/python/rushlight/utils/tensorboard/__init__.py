@@ -69,7 +69,7 @@ def _plain(hparam_dict, hparam_domain_discrete=None):
 
 
 class SummaryWriter:
-    """Writes scalars, histograms, images, text, graphs and hyperparameters to an event file in ``log_dir``.
+    """Writes scalars, histograms, images, sound, text, graphs and hyperparameters to an event file in ``log_dir``.
 
     Events reach the file within a second or at `flush` and `close`; ``max_queue`` and ``flush_secs`` are taken for compatibility, as nothing
     waits longer than either would allow.
@@ -174,6 +174,30 @@ class SummaryWriter:
             self.add_image(tag, drawn[0].copy(), global_step, walltime, "HWC")
         else:
             self.add_image(tag, numpy.stack(drawn), global_step, walltime, "NHWC")
+
+    def add_audio(self, tag, snd_tensor, global_step=None, sample_rate=44100, walltime=None):
+        """Sound of one channel, with values from -1 to 1."""
+        import rushlight as torch
+
+        sound = torch.as_tensor(snd_tensor).detach().cpu().float().squeeze()
+        if sound.numel() and sound.abs().max() > 1:
+            print("warning: audio amplitude out of range, auto clipped.")
+        if sound.dim() != 1:
+            raise AssertionError("input tensor should be 1 dimensional.")
+        self._events.audio(tag, sound.tolist(), int(sample_rate), _step(global_step), walltime)
+
+    def add_pr_curve(self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None):
+        """Precision and recall of a binary classifier: labels (0 or 1) and predictions (from 0 to 1)."""
+        weights = None if weights is None else _numbers(weights)
+        self._events.pr_curve(tag, _numbers(labels), _numbers(predictions), min(num_thresholds, 127), weights, _step(global_step), walltime)
+
+    def add_pr_curve_raw(
+        self, tag, true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts, precision, recall,
+        global_step=None, num_thresholds=127, weights=None, walltime=None,
+    ):  # fmt: skip
+        """A curve by its counts. As in PyTorch, ``num_thresholds`` and ``weights`` are not needed: the curve has the rows' length."""
+        rows = true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts, precision, recall
+        self._events.pr_curve_raw(tag, [_numbers(row)[:127] for row in rows], _step(global_step), walltime)
 
     def add_text(self, tag, text_string, global_step=None, walltime=None):
         self._events.text(tag, text_string, _step(global_step), walltime)
