@@ -35,8 +35,8 @@ pub fn prepare(name: &str) -> Result<Option<Case>> {
     let lower = if name.ends_with("bf16") { Some(DType::BF16) } else { None };
     Ok(Some(match name.rsplit_once('_').map_or(name, |(start, _)| start) {
         "train_transformer" => transformer(lower)?,
-        "train_chargpt" => gpt(Gpt::new(65).n_layer(6).n_head(6).n_embd(384).block_size(256).build()?, 16, lower)?,
-        "train_gpt768" => gpt(Gpt::new(65).block_size(128).build()?, 4, lower)?,
+        "train_chargpt" => gpt(Gpt::builder(65).n_layer(6).n_head(6).n_embd(384).block_size(256).build()?, 16, lower)?,
+        "train_gpt768" => gpt(Gpt::builder(65).block_size(128).build()?, 4, lower)?,
         "train_cnn" => images(Net::new()?, 512, lower)?,
         "train_resnet18" => images(resnet18_cifar(10)?, 64, lower)?,
         "train_linear" => linear()?,
@@ -65,15 +65,15 @@ fn step(optimizer: &mut dyn Optimizer, lower: Option<DType>, loss: impl FnOnce()
 
 fn transformer(lower: Option<DType>) -> Result<Case> {
     let (src, tgt) = (Tensor::rand([32, 1, 512])?, Tensor::rand([32, 20, 512])?);
-    let model = Transformer::new().batch_first(true).build()?;
-    let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+    let model = Transformer::builder().batch_first(true).build()?;
+    let mut optimizer = Adam::new(model.parameters(), 1e-3)?;
     Ok(Box::new(move || step(&mut optimizer, lower, || model.forward(&src, &tgt)?.cross_entropy(&tgt))))
 }
 
 fn gpt(model: Gpt, batch: usize, lower: Option<DType>) -> Result<Case> {
     let shape = [batch, model.block_size()];
     let (x, y) = (Tensor::randint(0, 65, shape)?, Tensor::randint(0, 65, shape)?.flatten(0, 1)?);
-    let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
+    let mut optimizer = AdamW::new(model.parameters(), 3e-4)?;
     Ok(Box::new(move || step(&mut optimizer, lower, || model.forward(&x)?.flatten(0, 1)?.cross_entropy(&y))))
 }
 
@@ -90,11 +90,11 @@ struct Net {
 impl Net {
     fn new() -> Result<Self> {
         Ok(Self {
-            conv1: Conv2d::new(3, 6, 5).build()?,
-            conv2: Conv2d::new(6, 16, 5).build()?,
-            fc1: Linear::new(400, 120).build()?,
-            fc2: Linear::new(120, 84).build()?,
-            fc3: Linear::new(84, 10).build()?,
+            conv1: Conv2d::new(3, 6, 5)?,
+            conv2: Conv2d::new(6, 16, 5)?,
+            fc1: Linear::new(400, 120)?,
+            fc2: Linear::new(120, 84)?,
+            fc3: Linear::new(84, 10)?,
         })
     }
 }
@@ -109,14 +109,14 @@ impl Forward for Net {
 
 fn images(model: impl Forward, batch: usize, lower: Option<DType>) -> Result<Case> {
     let (x, y) = (Tensor::randn([batch, 3, 32, 32])?, Tensor::randint(0, 10, [batch])?);
-    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).momentum(0.9).build()?;
+    let mut optimizer = Sgd::builder(model.parameters()).lr(1e-3).momentum(0.9).build()?;
     Ok(Box::new(move || step(&mut optimizer, lower, || model.forward(&x)?.cross_entropy(&y))))
 }
 
 fn linear() -> Result<Case> {
     let (x, y) = (Tensor::rand([32, 20])?, Tensor::rand([32, 1])?);
-    let model = Linear::new(20, 1).build()?;
-    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+    let model = Linear::new(20, 1)?;
+    let mut optimizer = Sgd::new(model.parameters(), 1e-3)?;
     Ok(Box::new(move || {
         optimizer.zero_grad();
         model.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
@@ -132,10 +132,10 @@ fn recurrent(name: &str) -> Result<Case> {
     };
     let x = Tensor::randn([steps, batch, features])?;
     let forward: Box<dyn Fn() -> Result<(Tensor, Vec<Tensor>)>> = if name.starts_with("lstm") {
-        let model = LSTM::new(features, features).num_layers(2).build()?;
+        let model = LSTM::builder(features, features).num_layers(2).build()?;
         Box::new(move || Ok((model.forward(&x, None)?.0, model.parameters())))
     } else {
-        let model = GRU::new(features, features).num_layers(2).build()?;
+        let model = GRU::builder(features, features).num_layers(2).build()?;
         Box::new(move || Ok((model.forward(&x, None)?.0, model.parameters())))
     };
     if name.contains("forward") {
@@ -150,18 +150,18 @@ fn recurrent(name: &str) -> Result<Case> {
 
 /// An update of the transformer's parameters.
 fn adam() -> Result<Case> {
-    let model = Transformer::new().build()?;
+    let model = Transformer::new()?;
     for p in model.parameters() {
         p.set_grad(Some(p.detach().mul(1e-3)?))?;
     }
-    let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+    let mut optimizer = Adam::new(model.parameters(), 1e-3)?;
     Ok(Box::new(move || optimizer.step()))
 }
 
 /// One epoch over the transformer's data, shuffled, in batches of 32.
 fn loader(workers: usize) -> Result<Case> {
     let data = TensorDataset::new((Tensor::rand([2048, 1, 512])?, Tensor::rand([2048, 20, 512])?))?;
-    let loader = DataLoader::new(data).batch_size(32).shuffle(true).workers(workers).build()?;
+    let loader = DataLoader::builder(data).batch_size(32).shuffle(true).workers(workers).build()?;
     Ok(Box::new(move || loader.epoch(0).try_for_each(|batch| batch.map(|_| ()))))
 }
 

@@ -27,22 +27,22 @@ mod rank {
         }
         manual_seed(0);
         let (x, y) = (Tensor::randn([32, 20])?, Tensor::randn([32, 1])?);
-        let plain = Linear::new(20, 1).build()?;
-        let mut optimizer = Sgd::new(plain.parameters()).lr(1e-3).build()?;
+        let plain = Linear::new(20, 1)?;
+        let mut optimizer = Sgd::new(plain.parameters(), 1e-3)?;
         measure(&world, "linear_plain", 1000, || {
             optimizer.zero_grad();
             plain.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
             optimizer.step()
         })?;
-        let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
-        let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+        let model = DistributedDataParallel::new(Linear::new(20, 1)?, world.group().clone())?;
+        let mut optimizer = Sgd::new(model.parameters(), 1e-3)?;
         measure(&world, "linear_ddp", 1000, || {
             optimizer.zero_grad();
             model.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
             optimizer.step()
         })?;
         let plain = transformer()?;
-        let mut optimizer = Adam::new(plain.parameters()).lr(1e-3).build()?;
+        let mut optimizer = Adam::new(plain.parameters(), 1e-3)?;
         let (src, tgt) = (Tensor::rand([32, 1, 512])?, Tensor::rand([32, 20, 512])?);
         measure(&world, "transformer_plain", 5, || {
             optimizer.zero_grad();
@@ -50,8 +50,8 @@ mod rank {
             optimizer.step()
         })?;
         drop((plain, optimizer));
-        let model = DistributedDataParallel::new(transformer()?, world.group().clone()).build()?;
-        let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+        let model = DistributedDataParallel::new(transformer()?, world.group().clone())?;
+        let mut optimizer = Adam::new(model.parameters(), 1e-3)?;
         measure(&world, "transformer_ddp", 5, || {
             optimizer.zero_grad();
             model.call(|m| m.forward(&src, &tgt))?.cross_entropy(&tgt)?.backward()?;
@@ -61,7 +61,7 @@ mod rank {
     }
 
     fn transformer() -> Result<Transformer> {
-        Transformer::new().batch_first(true).build()
+        Transformer::builder().batch_first(true).build()
     }
 
     fn measure(world: &World, name: &str, repetitions: usize, mut step: impl FnMut() -> Result<()>) -> Result<()> {

@@ -105,12 +105,12 @@ mod rank {
         let capture = Capture::new().device(device);
         let call: Box<dyn FnMut(&Batch) -> Result<Tensor>> = match world {
             None => {
-                let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+                let mut optimizer = Adam::new(model.parameters(), 1e-3)?;
                 Box::new(move |batch: &Batch| step(&mut optimizer, lower, || loss(&model, batch)))
             }
             Some(world) => {
-                let model = DistributedDataParallel::new(model, world.group().clone()).build()?;
-                let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+                let model = DistributedDataParallel::new(model, world.group().clone())?;
+                let mut optimizer = Adam::new(model.parameters(), 1e-3)?;
                 Box::new(move |batch: &Batch| step(&mut optimizer, lower, || model.call(|model| loss(model, batch))))
             }
         };
@@ -171,13 +171,13 @@ mod rank {
         both("linear", &|world| {
             let batch = [rand(&[32, 20])?, rand(&[32, 1])?];
             let loss = |m: &Linear, [x, y]: &Batch| m.forward(x)?.mse_loss(y, Reduction::Mean);
-            make(world, device, batch, || Linear::new(20, 1).build(), None, loss)
+            make(world, device, batch, || Linear::new(20, 1), None, loss)
         })?;
         for (name, lower) in [("transformer_f32", None), ("transformer_bf16", Some(DType::BF16))] {
             both(name, &|world| {
                 let batch = [rand(&[32, 1, 512])?, rand(&[32, 20, 512])?];
                 let loss = |m: &Transformer, [src, tgt]: &Batch| m.forward(src, tgt)?.cross_entropy(tgt);
-                make(world, device, batch, || Transformer::new().batch_first(true).build(), lower, loss)
+                make(world, device, batch, || Transformer::builder().batch_first(true).build(), lower, loss)
             })?;
         }
         for (name, vocabulary, length) in [("chargpt_bf16", 65, 128), ("gpt2_bf16", 50_304, 1024)] {
@@ -185,7 +185,7 @@ mod rank {
                 let tokens = || Tensor::randint_with(0, vocabulary, [16, length], (DType::I64, device));
                 let batch = [tokens()?, tokens()?.reshape([16 * length])?];
                 let build = || {
-                    let shape = Gpt::new(vocabulary as usize).n_layer(12).n_head(12).n_embd(768).block_size(length);
+                    let shape = Gpt::builder(vocabulary as usize).n_layer(12).n_head(12).n_embd(768).block_size(length);
                     shape.tie_weights(true).build()
                 };
                 let loss = |m: &Gpt, [x, y]: &Batch| m.forward(x)?.flatten(0, 1)?.cross_entropy(y);

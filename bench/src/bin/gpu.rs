@@ -200,8 +200,8 @@ fn transformer(lower: Option<DType>) -> Result<(Batch, impl FnMut(&Batch) -> Res
         Tensor::rand_with([32, 1, 512], (DType::F32, DEVICE))?,
         Tensor::rand_with([32, 20, 512], (DType::F32, DEVICE))?,
     ];
-    let model = Transformer::new().batch_first(true).build()?.to(DEVICE)?;
-    let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+    let model = Transformer::builder().batch_first(true).build()?.to(DEVICE)?;
+    let mut optimizer = Adam::new(model.parameters(), 1e-3)?;
     Ok((batch, move |[src, tgt]: &Batch| step(&mut optimizer, lower, || model.forward(src, tgt)?.cross_entropy(tgt))))
 }
 
@@ -211,9 +211,9 @@ fn gpt(
     batch: usize,
     lower: Option<DType>,
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
-    let shape = Gpt::new(vocabulary).n_layer(12).n_head(12).n_embd(768).block_size(length);
+    let shape = Gpt::builder(vocabulary).n_layer(12).n_head(12).n_embd(768).block_size(length);
     let model = shape.tie_weights(true).build()?.to(DEVICE)?;
-    let mut optimizer = AdamW::new(model.parameters()).lr(3e-4).build()?;
+    let mut optimizer = AdamW::new(model.parameters(), 3e-4)?;
     let tokens = || Tensor::randint_with(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
     let batch = [tokens()?, tokens()?.reshape([batch * length])?];
     let step = move |[x, y]: &Batch| {
@@ -243,7 +243,7 @@ fn images(
         Tensor::rand_with([batch, 3, size, size], (DType::F32, DEVICE))?
     };
     let batch = [images, Tensor::randint_with(0, 10, [batch], (DType::I64, DEVICE))?];
-    let mut optimizer = Sgd::new(model.parameters()).lr(0.01).momentum(0.9).build()?;
+    let mut optimizer = Sgd::builder(model.parameters()).lr(0.01).momentum(0.9).build()?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, lower, || model.forward(x)?.cross_entropy(y))))
 }
 
@@ -259,9 +259,9 @@ impl Bottleneck {
     fn new(inputs: usize, width: usize, stride: usize) -> Result<Self> {
         let outputs = 4 * width;
         let conv = |inputs, outputs, kernel: usize, stride: usize| {
-            Conv2d::new(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false).build()
+            Conv2d::builder(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false).build()
         };
-        let norm = |channels| BatchNorm2d::new(channels).build();
+        let norm = |channels| BatchNorm2d::new(channels);
         let shortcut = match stride == 1 && inputs == outputs {
             true => None,
             false => Some(Sequential::new().append(conv(inputs, outputs, 1, stride)?).append(norm(outputs)?)),
@@ -300,8 +300,8 @@ impl ResNet50 {
                 inputs = 4 * width;
             }
         }
-        let conv = Conv2d::new(3, 64, 7).stride(2).padding(3).bias(false).build()?;
-        Self { conv, norm: BatchNorm2d::new(64).build()?, blocks, head: Linear::new(2048, 1000).build()? }.to(DEVICE)
+        let conv = Conv2d::builder(3, 64, 7).stride(2).padding(3).bias(false).build()?;
+        Self { conv, norm: BatchNorm2d::new(64)?, blocks, head: Linear::new(2048, 1000)? }.to(DEVICE)
     }
 }
 
@@ -324,12 +324,12 @@ struct LanguageModel {
 fn language() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     const WORDS: usize = 10_000;
     let model = LanguageModel {
-        embedding: Embedding::new(WORDS, 650).build()?,
-        lstm: LSTM::new(650, 650).num_layers(2).dropout(0.5).build()?,
-        head: Linear::new(650, WORDS).build()?,
+        embedding: Embedding::new(WORDS, 650)?,
+        lstm: LSTM::builder(650, 650).num_layers(2).dropout(0.5).build()?,
+        head: Linear::new(650, WORDS)?,
     };
     let model = model.to(DEVICE)?;
-    let mut optimizer = Sgd::new(model.parameters()).lr(1.0).build()?;
+    let mut optimizer = Sgd::new(model.parameters(), 1.0)?;
     let tokens = || Tensor::randint_with(0, WORDS as i64, [35, 32], (DType::I64, DEVICE));
     let batch = [tokens()?, tokens()?.reshape([35 * 32])?];
     let step = move |[x, y]: &Batch| {
@@ -353,10 +353,10 @@ struct Classifier {
 }
 
 fn encoder() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
-    let layer = TransformerEncoderLayer::new(256, 4).dim_feedforward(1024).batch_first(true).build()?;
-    let model = Classifier { encoder: TransformerEncoder::new(layer, 4).build()?, head: Linear::new(256, 10).build()? };
+    let layer = TransformerEncoderLayer::builder(256, 4).dim_feedforward(1024).batch_first(true).build()?;
+    let model = Classifier { encoder: TransformerEncoder::new(layer, 4)?, head: Linear::new(256, 10)? };
     let model = model.to(DEVICE)?;
-    let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
+    let mut optimizer = AdamW::new(model.parameters(), 1e-3)?;
     let batch = [randn(&[16, 64, 256], DType::F32)?, Tensor::randint_with(0, 10, [16], (DType::I64, DEVICE))?];
     let step = move |[x, y]: &Batch| {
         step(&mut optimizer, None, || model.head.forward(&model.encoder.forward(x)?.mean(1)?)?.cross_entropy(y))
@@ -377,13 +377,13 @@ struct WrittenBlock {
 
 impl WrittenBlock {
     fn new(width: usize, heads: usize) -> Result<Self> {
-        let norm = || LayerNorm::new([width]).build();
+        let norm = || LayerNorm::new([width]);
         Ok(Self {
             norms: vec![norm()?, norm()?],
-            qkv: Linear::new(width, 3 * width).build()?,
-            projection: Linear::new(width, width).build()?,
-            up: Linear::new(width, 4 * width).build()?,
-            down: Linear::new(4 * width, width).build()?,
+            qkv: Linear::new(width, 3 * width)?,
+            projection: Linear::new(width, width)?,
+            up: Linear::new(width, 4 * width)?,
+            down: Linear::new(4 * width, width)?,
             heads,
         })
     }
@@ -422,14 +422,14 @@ fn written(
     [layers, heads, width, vocabulary, length, batch]: [usize; 6],
 ) -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
     let model = WrittenGpt {
-        tokens: Embedding::new(vocabulary, width).build()?,
-        positions: Embedding::new(length, width).build()?,
+        tokens: Embedding::new(vocabulary, width)?,
+        positions: Embedding::new(length, width)?,
         blocks: (0..layers).map(|_| WrittenBlock::new(width, heads)).collect::<Result<_>>()?,
-        norm: LayerNorm::new([width]).build()?,
-        head: Linear::new(width, vocabulary).bias(false).build()?,
+        norm: LayerNorm::new([width])?,
+        head: Linear::builder(width, vocabulary).bias(false).build()?,
     };
     let model = model.to(DEVICE)?;
-    let mut optimizer = AdamW::new(model.parameters()).lr(5e-4).betas((0.9, 0.95)).weight_decay(0.1).build()?;
+    let mut optimizer = AdamW::builder(model.parameters()).lr(5e-4).betas((0.9, 0.95)).weight_decay(0.1).build()?;
     let hidden = Tensor::ones_with([length, length], (DType::F32, DEVICE))?.tril(0)?.eq(0.0)?;
     let hidden = hidden.view([1, 1, length, length])?;
     let tokens = || Tensor::randint_with(0, vocabulary as i64, [batch, length], (DType::I64, DEVICE));
@@ -452,19 +452,19 @@ fn written(
 
 fn net() -> Result<Net> {
     Net {
-        conv1: Conv2d::new(3, 6, 5).build()?,
-        conv2: Conv2d::new(6, 16, 5).build()?,
-        fc1: Linear::new(400, 120).build()?,
-        fc2: Linear::new(120, 84).build()?,
-        fc3: Linear::new(84, 10).build()?,
+        conv1: Conv2d::new(3, 6, 5)?,
+        conv2: Conv2d::new(6, 16, 5)?,
+        fc1: Linear::new(400, 120)?,
+        fc2: Linear::new(120, 84)?,
+        fc3: Linear::new(84, 10)?,
     }
     .to(DEVICE)
 }
 
 fn linear() -> Result<(Batch, impl FnMut(&Batch) -> Result<Tensor>)> {
-    let model = Linear::new(20, 1).device(DEVICE).build()?;
+    let model = Linear::builder(20, 1).device(DEVICE).build()?;
     let batch = [Tensor::rand_with([32, 20], (DType::F32, DEVICE))?, Tensor::rand_with([32, 1], (DType::F32, DEVICE))?];
-    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+    let mut optimizer = Sgd::new(model.parameters(), 1e-3)?;
     Ok((batch, move |[x, y]: &Batch| step(&mut optimizer, None, || model.forward(x)?.mse_loss(y, Reduction::Mean))))
 }
 

@@ -38,7 +38,7 @@ impl Case {
     fn loader(self) -> Result<DataLoader<(Tensor, Tensor)>> {
         let (count, length) = (self.steps * 16 * self.length(), self.length() as i64);
         let tokens = |seed: i64| Tensor::arange(0, count as i64, 1)?.mul(seed)?.remainder(65)?.reshape([-1, length]);
-        DataLoader::new(TensorDataset::new((tokens(7)?, tokens(11)?))?).batch_size(16).seed(1).shuffle(true).build()
+        DataLoader::builder(TensorDataset::new((tokens(7)?, tokens(11)?))?).batch_size(16).seed(1).shuffle(true).build()
     }
 }
 
@@ -50,7 +50,7 @@ struct Model {
 impl Model {
     fn new(case: Case) -> Result<Self> {
         manual_seed(0);
-        let gpt = Gpt::new(65).block_size(case.length());
+        let gpt = Gpt::builder(65).block_size(case.length());
         let gpt = match case.chargpt {
             true => gpt.n_layer(6).n_head(6).n_embd(384),
             false => gpt.n_layer(2).n_head(4).n_embd(128),
@@ -65,7 +65,7 @@ impl Model {
     }
 
     fn optimizer(&self) -> Result<AdamW> {
-        AdamW::new(self.parameters()).lr(1e-3).build()
+        AdamW::new(self.parameters(), 1e-3)
     }
 }
 
@@ -143,7 +143,7 @@ fn by_trainer(case: Case, root: &Path) -> Result<Times> {
     let (mut model, mut loader) = (Model::new(case)?, case.loader()?);
     let seconds = Arc::new(Mutex::new(0.0));
     let start = Instant::now();
-    let mut trainer = Trainer::new()
+    let mut trainer = Trainer::builder()
         .device(case.device)
         .capture(case.capture)
         .max_epochs(case.epochs)

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 fn main() -> Result<()> {
     let (x, y) = (Tensor::randn([32, 64])?, Tensor::randn([32, 10])?);
-    let (first, second) = (Linear::new(64, 64).build()?, Linear::new(64, 10).build()?);
+    let (first, second) = (Linear::new(64, 64)?, Linear::new(64, 10)?);
     let params: Vec<Tensor> = first.parameters().into_iter().chain(second.parameters()).collect();
-    let mut optimizer = Sgd::new(params).lr(0.01).momentum(0.9).build()?;
+    let mut optimizer = Sgd::builder(params).lr(0.01).momentum(0.9).build()?;
     let mut step = || -> Result<()> {
         optimizer.zero_grad();
         let out = second.forward(&first.forward(&x)?.relu()?)?;

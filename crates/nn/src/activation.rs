@@ -12,6 +12,13 @@ macro_rules! plain {
         #[derive(Clone, Copy, Default, Module)]
         pub struct $name;
 
+        impl $name {
+            #[doc = concat!("The layer, which is also the value `", stringify!($name), "`.")]
+            pub fn new() -> Self {
+                Self
+            }
+        }
+
         impl Forward for $name {
             fn forward(&self, input: &Tensor) -> Result<Tensor> {
                 input.$op()
@@ -279,6 +286,13 @@ along_dim! {
 #[derive(Clone, Copy, Default, Module)]
 pub struct Softmax2d;
 
+impl Softmax2d {
+    /// The layer, which is also the value `Softmax2d`.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
 impl Forward for Softmax2d {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         if !matches!(input.rank(), 3 | 4) {
@@ -353,7 +367,12 @@ pub struct PReLUBuilder {
 
 impl PReLU {
     /// One slope, 0.25 at first, by default.
-    pub fn new() -> PReLUBuilder {
+    pub fn new() -> Result<Self> {
+        Self::builder().build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](PReLUBuilder::build).
+    pub fn builder() -> PReLUBuilder {
         PReLUBuilder { num_parameters: 1, init: 0.25, options: Options::default() }
     }
 

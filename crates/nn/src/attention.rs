@@ -12,7 +12,7 @@ use rushlight_tensor::{AttentionOptions, Options, PadMode, Tensor, cat};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{MultiheadAttention, MultiheadAttentionOptions};
 /// use rushlight::Tensor;
-/// let attention = MultiheadAttention::new(8, 2).batch_first(true).build()?;
+/// let attention = MultiheadAttention::builder(8, 2).batch_first(true).build()?;
 /// let x = Tensor::ones([3, 5, 8])?;
 /// let (y, weights) = attention.forward(&x, &x, &x, &MultiheadAttentionOptions::default())?;
 /// assert_eq!(y.shape(), [3, 5, 8]);
@@ -133,7 +133,12 @@ impl<'a> MultiheadAttentionOptions<'a> {
 
 impl MultiheadAttention {
     /// `num_heads` heads of `embed_dim / num_heads` features each.
-    pub fn new(embed_dim: usize, num_heads: usize) -> MultiheadAttentionBuilder {
+    pub fn new(embed_dim: usize, num_heads: usize) -> Result<Self> {
+        Self::builder(embed_dim, num_heads).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](MultiheadAttentionBuilder::build).
+    pub fn builder(embed_dim: usize, num_heads: usize) -> MultiheadAttentionBuilder {
         MultiheadAttentionBuilder {
             embed_dim,
             num_heads,
@@ -412,7 +417,7 @@ impl MultiheadAttentionBuilder {
         };
         let in_proj_bias =
             self.bias.then(|| Parameter::new(&Tensor::zeros_with([packed], self.options)?)).transpose()?;
-        let out_proj = Linear::new(e, e).bias(self.bias).options(self.options).build()?;
+        let out_proj = Linear::builder(e, e).bias(self.bias).options(self.options).build()?;
         if let Some(bias) = &out_proj.bias {
             init::zeros_(bias)?;
         }

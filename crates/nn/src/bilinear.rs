@@ -29,7 +29,12 @@ pub struct BilinearBuilder {
 
 impl Bilinear {
     /// A layer from two inputs to `out_features`, with a bias by default.
-    pub fn new(in1_features: usize, in2_features: usize, out_features: usize) -> BilinearBuilder {
+    pub fn new(in1_features: usize, in2_features: usize, out_features: usize) -> Result<Self> {
+        Self::builder(in1_features, in2_features, out_features).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](BilinearBuilder::build).
+    pub fn builder(in1_features: usize, in2_features: usize, out_features: usize) -> BilinearBuilder {
         BilinearBuilder { in1_features, in2_features, out_features, bias: true, options: Options::default() }
     }
 

@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 /// ```
 /// # mod rushlight { pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, Linear, Module, ModuleList};
-/// let blocks = (0..3).map(|_| Linear::new(4, 4).build()).collect::<Result<ModuleList<_>, _>>()?;
+/// let blocks = (0..3).map(|_| Linear::new(4, 4)).collect::<Result<ModuleList<_>, _>>()?;
 /// assert_eq!(blocks.len(), 3);
 /// assert_eq!(blocks.named_parameters()[4].0, "2.weight");
 /// # Ok::<(), rushlight_core::Error>(())
@@ -129,7 +129,7 @@ fn parameter_line(name: &str, parameter: &Parameter) -> String {
 /// ```
 /// # mod rushlight { pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Linear, Module, ModuleDict};
-/// let heads = ModuleDict::try_from([("policy", Linear::new(8, 4).build()?), ("value", Linear::new(8, 1).build()?)])?;
+/// let heads = ModuleDict::try_from([("policy", Linear::new(8, 4)?), ("value", Linear::new(8, 1)?)])?;
 /// assert_eq!(heads.get("value")?.weight.shape(), [1, 8]);
 /// assert_eq!(heads.named_parameters()[0].0, "policy.weight");
 /// # Ok::<(), rushlight_core::Error>(())

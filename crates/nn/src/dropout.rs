@@ -24,7 +24,12 @@ macro_rules! dropouts {
 
         impl $name {
             /// Drops with probability `p`; PyTorch's default is 0.5.
-            pub fn new(p: f64) -> $builder {
+            pub fn new(p: f64) -> Result<Self> {
+                Self::builder(p).build()
+            }
+
+            /// [`new`](Self::new) with options, to be followed by `build`.
+            pub fn builder(p: f64) -> $builder {
                 $builder { p }
             }
 

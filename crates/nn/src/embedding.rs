@@ -12,7 +12,7 @@ use rushlight_tensor::{Options, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Embedding, Forward};
 /// use rushlight::Tensor;
-/// let table = Embedding::new(10, 4).padding_idx(0).build()?;
+/// let table = Embedding::builder(10, 4).padding_idx(0).build()?;
 /// assert_eq!(table.forward(&Tensor::new([[1i64, 2, 0]])?)?.shape(), [1, 3, 4]);
 /// assert_eq!(table.weight.i(0)?.sum(..)?.item::<f32>()?, 0.0);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -119,7 +119,12 @@ pub(crate) fn renormalize_rows(weight: &Tensor, indices: &Tensor, max_norm: f64,
 
 impl Embedding {
     /// A table of `num_embeddings` vectors of length `embedding_dim`.
-    pub fn new(num_embeddings: usize, embedding_dim: usize) -> EmbeddingBuilder {
+    pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<Self> {
+        Self::builder(num_embeddings, embedding_dim).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](EmbeddingBuilder::build).
+    pub fn builder(num_embeddings: usize, embedding_dim: usize) -> EmbeddingBuilder {
         EmbeddingBuilder::of(Table::Random { num_embeddings, embedding_dim }, false)
     }
 

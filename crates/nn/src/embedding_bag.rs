@@ -62,7 +62,12 @@ pub struct EmbeddingBagBuilder {
 
 impl EmbeddingBag {
     /// A table of `num_embeddings` vectors of length `embedding_dim`.
-    pub fn new(num_embeddings: usize, embedding_dim: usize) -> EmbeddingBagBuilder {
+    pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<Self> {
+        Self::builder(num_embeddings, embedding_dim).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](EmbeddingBagBuilder::build).
+    pub fn builder(num_embeddings: usize, embedding_dim: usize) -> EmbeddingBagBuilder {
         EmbeddingBagBuilder::of(Table::Random { num_embeddings, embedding_dim }, false)
     }
 

@@ -37,7 +37,7 @@ type Hooks<M> = Mutex<Vec<(u64, Hook<M>)>>;
 /// use rushlight::nn::{Forward, Hooked, Linear, Module, ReLU, Sequential};
 /// use rushlight::Tensor;
 /// use std::sync::{Arc, Mutex};
-/// let layer = Hooked::new(Linear::new(4, 8).build()?);
+/// let layer = Hooked::new(Linear::new(4, 8)?);
 /// let seen = Arc::new(Mutex::new(Vec::new()));
 /// let keep = seen.clone();
 /// let handle = layer.register_forward_hook(move |_layer, _input, output| {

@@ -4,7 +4,7 @@
 //! PyTorch's, so state dicts load in both directions.
 //!
 //! Layers that hold parameters or check settings have a builder with PyTorch's names and defaults:
-//! `Conv2d::new(3, 8, 3).padding(1).build()?`. Other layers need no `build`: `ReLU`,
+//! `Conv2d::builder(3, 8, 3).padding(1).build()?`. Other layers need no `build`: `ReLU`,
 //! `MaxPool2d::new(2).stride(1)`, `CrossEntropyLoss::new().label_smoothing(0.1)`.
 //!
 //! ```
@@ -25,7 +25,7 @@
 //!     }
 //! }
 //!
-//! let net = Net { fc1: Linear::new(4, 8).build()?, fc2: Linear::new(8, 2).bias(false).build()? };
+//! let net = Net { fc1: Linear::new(4, 8)?, fc2: Linear::builder(8, 2).bias(false).build()? };
 //! let names: Vec<String> = net.named_parameters().into_iter().map(|(name, _)| name).collect();
 //! assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight"]);
 //! assert_eq!(net.forward(&Tensor::zeros([3, 4])?)?.shape(), [3, 2]);

@@ -11,7 +11,7 @@ use rushlight_tensor::{Options, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, Linear, Module};
 /// use rushlight::Tensor;
-/// let layer = Linear::new(20, 1).build()?;
+/// let layer = Linear::new(20, 1)?;
 /// assert_eq!(layer.forward(&Tensor::ones([8, 20])?)?.shape(), [8, 1]);
 /// assert_eq!(layer.repr(), "Linear(in_features=20, out_features=1, bias=True)");
 /// # Ok::<(), rushlight_core::Error>(())
@@ -38,7 +38,12 @@ pub struct LinearBuilder {
 
 impl Linear {
     /// A layer from `in_features` to `out_features`, with a bias by default.
-    pub fn new(in_features: usize, out_features: usize) -> LinearBuilder {
+    pub fn new(in_features: usize, out_features: usize) -> Result<Self> {
+        Self::builder(in_features, out_features).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](LinearBuilder::build).
+    pub fn builder(in_features: usize, out_features: usize) -> LinearBuilder {
         LinearBuilder { in_features, out_features, bias: true, options: Options::default() }
     }
 

@@ -21,7 +21,7 @@ pub trait Parametrization: Module {
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, Linear, Module, weight_norm};
 /// use rushlight::Tensor;
-/// let layer = weight_norm(Linear::new(4, 3).build()?, "weight", 0)?;
+/// let layer = weight_norm(Linear::new(4, 3)?, "weight", 0)?;
 /// let names: Vec<String> = layer.state_dict().into_keys().collect();
 /// assert_eq!(names, ["bias", "parametrizations.weight.original0", "parametrizations.weight.original1"]);
 /// assert_eq!(layer.forward(&Tensor::ones([2, 4])?)?.shape(), [2, 3]);

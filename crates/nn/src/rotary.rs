@@ -11,7 +11,7 @@ use rushlight_tensor::{Options, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::RotaryEmbedding;
 /// use rushlight::Tensor;
-/// let rope = RotaryEmbedding::new(8, 32).build()?;
+/// let rope = RotaryEmbedding::new(8, 32)?;
 /// let q = Tensor::ones([1, 2, 4, 8])?; // batch, heads, length, features
 /// assert_eq!(rope.forward(&q, 0)?.shape(), [1, 2, 4, 8]);
 /// // The token at position 3, alone, as a cache of keys wants it.
@@ -135,7 +135,12 @@ impl RotaryEmbeddingBuilder {
 
 impl RotaryEmbedding {
     /// For heads of `dim` features and positions below `max_positions`.
-    pub fn new(dim: usize, max_positions: usize) -> RotaryEmbeddingBuilder {
+    pub fn new(dim: usize, max_positions: usize) -> Result<Self> {
+        Self::builder(dim, max_positions).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](RotaryEmbeddingBuilder::build).
+    pub fn builder(dim: usize, max_positions: usize) -> RotaryEmbeddingBuilder {
         let options = Options::default();
         RotaryEmbeddingBuilder { dim, max_positions, base: 10000.0, scaling: None, interleaved: false, options }
     }

@@ -12,7 +12,7 @@ use std::any::Any;
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, Linear, Module, ReLU, Sequential};
 /// use rushlight::Tensor;
-/// let net = Sequential::from((Linear::new(4, 8).build()?, ReLU, Linear::new(8, 2).build()?));
+/// let net = Sequential::from((Linear::new(4, 8)?, ReLU, Linear::new(8, 2)?));
 /// assert_eq!(net.forward(&Tensor::zeros([3, 4])?)?.shape(), [3, 2]);
 /// assert_eq!(net.layer::<Linear>("2")?.weight.shape(), [2, 8]);
 /// assert_eq!(net.state_dict().keys().collect::<Vec<_>>(), ["0.weight", "0.bias", "2.weight", "2.bias"]);
@@ -79,7 +79,7 @@ impl Sequential {
     /// use rushlight::nn::{Linear, ReLU, Sequential};
     /// let mut net = Sequential::new();
     /// for _ in 0..3 {
-    ///     net.push(Linear::new(8, 8).build()?);
+    ///     net.push(Linear::new(8, 8)?);
     ///     net.push(ReLU);
     /// }
     /// assert_eq!(net.len(), 6);

@@ -9,6 +9,13 @@ use rushlight_tensor::Tensor;
 #[derive(Clone, Copy, Default, Module)]
 pub struct Identity;
 
+impl Identity {
+    /// The layer, which is also the value `Identity`.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
 impl Forward for Identity {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         Ok(input.clone())

@@ -9,7 +9,7 @@ use rushlight_tensor::{Tensor, cat};
 /// ```
 /// # mod rushlight { pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Linear, Module, parameters_to_vector, vector_to_parameters};
-/// let layer = Linear::new(3, 2).build()?;
+/// let layer = Linear::new(3, 2)?;
 /// let vector = parameters_to_vector(&layer.parameters())?;
 /// assert_eq!(vector.shape(), [8]);
 /// vector_to_parameters(&vector.mul(2.0)?, &layer.parameters())?;

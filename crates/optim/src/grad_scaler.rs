@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// use rushlight::optim::{GradScaler, Optimizer, Sgd};
 /// use rushlight::{Tensor, clip_grad_norm_};
 /// let w = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
-/// let mut optimizer = Sgd::new([w.clone()]).lr(0.1).build()?;
+/// let mut optimizer = Sgd::new([w.clone()], 0.1)?;
 /// let mut scaler = GradScaler::new();
 /// let loss = (&w * &w).sum(..)?;
 /// scaler.scale(&loss)?.backward()?;

@@ -161,8 +161,8 @@ impl<A: Algorithm> Params<A> {
     }
 }
 
-/// An optimizer with PyTorch's options and state, made by [`new`](GroupOptimizer::new) or
-/// [`groups`](GroupOptimizer::groups).
+/// An optimizer with PyTorch's options and state, made by [`new`](GroupOptimizer::new), or by
+/// [`builder`](GroupOptimizer::builder) and [`groups`](GroupOptimizer::groups) with options.
 pub struct GroupOptimizer<A: Algorithm> {
     groups: Vec<Params<A>>,
     defaults: A,
@@ -181,8 +181,15 @@ impl<A: Options> Builder<A> {
 }
 
 impl<A: Algorithm> GroupOptimizer<A> {
-    /// One group of parameters.
-    pub fn new(params: impl IntoIterator<Item = Tensor>) -> Builder<A> {
+    /// An optimizer of one group of parameters with a learning rate, and PyTorch's defaults for the other options.
+    pub fn new(params: impl IntoIterator<Item = Tensor>, lr: f64) -> Result<Self> {
+        let mut builder = Self::builder(params);
+        builder.options.set_lr(lr);
+        builder.build()
+    }
+
+    /// Options for one group of parameters, to be followed by [`build`](Builder::build).
+    pub fn builder(params: impl IntoIterator<Item = Tensor>) -> Builder<A> {
         Builder::new(vec![ParamGroup::new(params)])
     }
 

@@ -8,7 +8,7 @@
 //! use rushlight::optim::{AdamW, Optimizer};
 //! use rushlight::{Tensor, clip_grad_norm_};
 //! let w = Tensor::new([[1.0f32, -2.0]])?.requires_grad_(true)?;
-//! let mut optimizer = AdamW::new([w.clone()]).lr(3e-4).weight_decay(0.1).build()?;
+//! let mut optimizer = AdamW::builder([w.clone()]).lr(3e-4).weight_decay(0.1).build()?;
 //! (&w * &w).sum(..)?.backward()?;
 //! clip_grad_norm_([&w], 1.0)?;
 //! optimizer.step()?;

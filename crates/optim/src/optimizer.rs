@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// use rushlight::optim::{Optimizer, Sgd};
 /// use rushlight::Tensor;
 /// let w = Tensor::new([1.0f32])?.requires_grad_(true)?;
-/// let mut optimizer = Sgd::new([w.clone()]).lr(0.1).momentum(0.9).build()?;
+/// let mut optimizer = Sgd::builder([w.clone()]).lr(0.1).momentum(0.9).build()?;
 /// for _ in 0..100 {
 ///     let loss = (&w * &w).sum(..)?;
 ///     optimizer.zero_grad();

@@ -44,11 +44,11 @@ struct Net {
 impl Net {
     fn new() -> Result<Self> {
         Ok(Self {
-            conv1: Conv2d::new(3, 6, 5).build()?,
-            conv2: Conv2d::new(6, 16, 5).build()?,
-            fc1: Linear::new(16 * 5 * 5, 120).build()?,
-            fc2: Linear::new(120, 84).build()?,
-            fc3: Linear::new(84, 10).build()?,
+            conv1: Conv2d::new(3, 6, 5)?,
+            conv2: Conv2d::new(6, 16, 5)?,
+            fc1: Linear::new(16 * 5 * 5, 120)?,
+            fc2: Linear::new(120, 84)?,
+            fc3: Linear::new(84, 10)?,
         })
     }
 }
@@ -84,9 +84,9 @@ impl TrainModule for Classifier {
     }
 
     fn configure_optimizers(&self, run: &Run) -> Result<Optimizers> {
-        let mut optimizer = Sgd::new(self.parameters()).lr(self.lr).momentum(0.9).weight_decay(5e-4).build()?;
+        let mut optimizer = Sgd::builder(self.parameters()).lr(self.lr).momentum(0.9).weight_decay(5e-4).build()?;
         let epochs = run.max_epochs().unwrap_or(1).max(1) as usize;
-        let schedule = CosineAnnealingLR::new(epochs).build(&mut optimizer)?;
+        let schedule = CosineAnnealingLR::new(&mut optimizer, epochs)?;
         Ok(Optimizers::new(optimizer).schedule(schedule, Interval::Epoch))
     }
 }
@@ -122,8 +122,8 @@ fn main() -> Result<()> {
     let plain = Compose::new().then(ToTensor::default()).then(normalize()?);
     let size = get(&arguments, "batch-size");
     let mut loader =
-        DataLoader::new(train.transform(augment)).batch_size(size).shuffle(true).workers(workers).build()?;
-    let mut held_out = DataLoader::new(test.transform(plain)).batch_size(size).workers(workers).build()?;
+        DataLoader::builder(train.transform(augment)).batch_size(size).shuffle(true).workers(workers).build()?;
+    let mut held_out = DataLoader::builder(test.transform(plain)).batch_size(size).workers(workers).build()?;
 
     let net: Box<dyn Forward> = if name == "cnn" { Box::new(Net::new()?) } else { Box::new(resnet18_cifar(10)?) };
     let mut model = Classifier { net, lr: get(&arguments, "lr"), accuracy: Accuracy::new() };

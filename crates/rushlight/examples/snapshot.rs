@@ -39,14 +39,14 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
     ))?;
     let lr = world.scale_lr(1e-3, get::<String>(arguments, "lr-scaling").parse::<LrScaling>()?);
     let mut model =
-        DistributedDataParallel::new(Linear::new(20, 1).device(device).build()?, world.group().clone()).build()?;
-    let mut optimizer = Sgd::new(model.parameters()).lr(lr).build()?;
-    let mut loader = DataLoader::new(data).batch_size(batch_size).distributed(world.rank(), world.size()).build()?;
+        DistributedDataParallel::new(Linear::builder(20, 1).device(device).build()?, world.group().clone())?;
+    let mut optimizer = Sgd::new(model.parameters(), lr)?;
+    let mut loader = DataLoader::builder(data).batch_size(batch_size).distributed(world.rank(), world.size()).build()?;
     // This program captures the step of a lone rank only.
     let mut capture =
         machine::capture(arguments, device).enabled(world.size() == 1 && !arguments.get_flag("no-capture"));
     let folder: String = get(arguments, "snapshot-path");
-    let mut checkpoints = Checkpoints::new(&folder).world(&world).background(true).tolerate(3).build()?;
+    let mut checkpoints = Checkpoints::builder(&folder).world(&world).background(true).tolerate(3).build()?;
     let mut preemption = Preemption::watch(&world)?.or_interrupt()?;
 
     let mut position = Position::default();

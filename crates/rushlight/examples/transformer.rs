@@ -22,7 +22,7 @@ impl TrainModule for Model {
     }
 
     fn configure_optimizers(&self, _: &Run) -> Result<Optimizers> {
-        Ok(Optimizers::new(Adam::new(self.parameters()).lr(1e-3).build()?))
+        Ok(Optimizers::new(Adam::new(self.parameters(), 1e-3)?))
     }
 }
 
@@ -42,8 +42,8 @@ fn main() -> Result<()> {
         Tensor::rand_with([samples, 1, 512], (DType::F32, device))?,
         Tensor::rand_with([samples, 20, 512], (DType::F32, device))?,
     ))?;
-    let mut loader = DataLoader::new(data).batch_size(get(&arguments, "batch-size")).shuffle(true).build()?;
-    let mut model = Model { transformer: Transformer::new().batch_first(true).build()? };
+    let mut loader = DataLoader::builder(data).batch_size(get(&arguments, "batch-size")).shuffle(true).build()?;
+    let mut model = Model { transformer: Transformer::builder().batch_first(true).build()? };
     say!("{} parameters on {device}, {} threads", model.num_parameters(), rushlight::num_threads());
 
     // A checkpoint has half a gigabyte: only a run that is to be resumed saves them.

@@ -7,8 +7,8 @@
 //! use rushlight::prelude::*;
 //!
 //! let x = Tensor::randn([64, 3])?;
-//! let model = Linear::new(3, 1).build()?;
-//! let mut optimizer = Sgd::new(model.parameters()).lr(0.1).build()?;
+//! let model = Linear::new(3, 1)?;
+//! let mut optimizer = Sgd::new(model.parameters(), 0.1)?;
 //! let loss = model.forward(&x)?.square()?.mean(..)?;
 //! loss.backward()?;
 //! optimizer.step()?;
@@ -46,7 +46,7 @@ pub use rushlight_train as train;
 /// use rushlight::prelude::*;
 ///
 /// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
-/// let layer = Linear::new(2, 1).build()?;
+/// let layer = Linear::new(2, 1)?;
 /// let copy = layer.deepcopy()?;
 /// let difference = (layer.forward(&x)? - copy.forward(&x)?).abs()?.sum(..)?;
 /// assert_eq!(difference.item::<f32>()?, 0.0);

@@ -47,15 +47,15 @@ use rushlight_tensor::state::Value;
 ///     }
 ///
 ///     fn configure_optimizers(&self, _: &Run) -> Result<Optimizers> {
-///         Ok(Optimizers::new(Sgd::new(self.parameters()).lr(0.1).build()?))
+///         Ok(Optimizers::new(Sgd::new(self.parameters(), 0.1)?))
 ///     }
 /// }
 ///
 /// let x = Tensor::randn([64, 3])?;
 /// let y = x.matmul(&Tensor::new([[1.0f32], [-2.0], [0.5]])?)?;
-/// let loader = || DataLoader::new(TensorDataset::new((x.clone(), y.clone()))?).batch_size(16).build();
-/// let mut model = Line { layer: Linear::new(3, 1).build()? };
-/// let mut trainer = Trainer::new().max_epochs(30).run_directory(None).progress(false).build()?;
+/// let loader = || DataLoader::new(TensorDataset::new((x.clone(), y.clone()))?, 16);
+/// let mut model = Line { layer: Linear::new(3, 1)? };
+/// let mut trainer = Trainer::builder().max_epochs(30).run_directory(None).progress(false).build()?;
 /// trainer.fit(&mut model, &mut loader()?, Some(&mut loader()?))?;
 /// assert!(trainer.metrics()["val_loss"] < 1e-3);
 /// # Ok::<(), rushlight_core::Error>(())

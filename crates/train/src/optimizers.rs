@@ -40,10 +40,10 @@ struct Entry {
 /// use rushlight::train::{Interval, Optimizers};
 /// # use rushlight_tensor::Tensor;
 /// # let (w, b) = (Tensor::ones([2])?.requires_grad_(true)?, Tensor::ones([2])?.requires_grad_(true)?);
-/// let mut adam = AdamW::new([w]).lr(1e-3).build()?;
-/// let cosine = CosineAnnealingLR::new(1000).build(&mut adam)?;
-/// let mut sgd = Sgd::new([b]).lr(0.1).build()?;
-/// let plateau = ReduceLROnPlateau::new().build(&mut sgd)?;
+/// let mut adam = AdamW::new([w], 1e-3)?;
+/// let cosine = CosineAnnealingLR::new(&mut adam, 1000)?;
+/// let mut sgd = Sgd::new([b], 0.1)?;
+/// let plateau = ReduceLROnPlateau::new(&mut sgd)?;
 /// let optimizers = Optimizers::new(adam).schedule(cosine, Interval::Step).and(sgd).plateau(plateau, "val_loss");
 /// # assert_eq!(optimizers.len(), 2);
 /// # Ok::<(), rushlight_core::Error>(())

@@ -42,8 +42,8 @@ extern "C" fn note(signal: libc::c_int) {
 /// # use rushlight_nn::Linear;
 /// use rushlight::train::{Checkpoints, Position, Preemption};
 /// let world = rushlight::dist::init()?;
-/// # let (model, mut position) = (Linear::new(20, 1).build()?, Position::default());
-/// let mut checkpoints = Checkpoints::new("run1").world(&world).background(true).build()?;
+/// # let (model, mut position) = (Linear::new(20, 1)?, Position::default());
+/// let mut checkpoints = Checkpoints::builder("run1").world(&world).background(true).build()?;
 /// let mut preemption = Preemption::watch(&world)?;
 /// loop {
 ///     // … a step …

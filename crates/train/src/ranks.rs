@@ -156,7 +156,7 @@ impl Ranks {
             }
             let shadow = Shadow::of(model);
             let group: Arc<dyn ProcessGroup> = world.group().clone();
-            let ddp = DistributedDataParallel::new(shadow, group).find_unused_parameters(find_unused).build()?;
+            let ddp = DistributedDataParallel::builder(shadow, group).find_unused_parameters(find_unused).build()?;
             return Ok(Parallel { ddp: Some(ddp), sharding: None });
         }
         let _ = (model, strategy, find_unused);

@@ -34,15 +34,15 @@ fn train(directory: &Path, background: bool) -> Result<Vec<u8>> {
     manual_seed(7);
     let (x, y) = (Tensor::randn([96, 8])?, Tensor::randn([96, 1])?);
     let mut net = Net {
-        first: Linear::new(8, 64).build()?,
-        drop: Dropout::new(0.2).build()?,
-        second: Linear::new(64, 1).build()?,
+        first: Linear::new(8, 64)?,
+        drop: Dropout::new(0.2)?,
+        second: Linear::new(64, 1)?,
     };
-    let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
-    let mut schedule = StepLR::new(5).gamma(0.9).build(&mut optimizer)?;
+    let mut optimizer = AdamW::new(net.parameters(), 1e-2)?;
+    let mut schedule = StepLR::builder(5).gamma(0.9).build(&mut optimizer)?;
     let mut scaler = GradScaler::new();
-    let mut loader = DataLoader::new(TensorDataset::new((x, y))?).batch_size(8).shuffle(true).seed(3).build()?;
-    let mut checkpoints = Checkpoints::new(directory).keep(2).background(background).build()?;
+    let mut loader = DataLoader::builder(TensorDataset::new((x, y))?).batch_size(8).shuffle(true).seed(3).build()?;
+    let mut checkpoints = Checkpoints::builder(directory).keep(2).background(background).build()?;
     let restored = checkpoints.restore(&mut [
         ("model", &mut net),
         ("optimizer", &mut optimizer),
@@ -178,7 +178,7 @@ fn save_three(checkpoints: &mut Checkpoints) -> Result<()> {
 #[test]
 fn damaged_files_are_passed_over_and_reported() -> Result<()> {
     let directory = scratch("damage");
-    let mut checkpoints = Checkpoints::new(&directory).build()?;
+    let mut checkpoints = Checkpoints::new(&directory)?;
     save_three(&mut checkpoints)?;
     let files = checkpoints.list()?;
     // The newest is truncated, the previous has a byte changed.
@@ -194,7 +194,7 @@ fn damaged_files_are_passed_over_and_reported() -> Result<()> {
     assert_eq!(restored.path, files[0]);
     // The damaged ones are renamed: the run's next save is the newest.
     assert!(directory.join("checkpoint-000000000003.pt.damaged").exists());
-    let mut one = Checkpoints::new(&directory).keep(1).build()?;
+    let mut one = Checkpoints::builder(&directory).keep(1).build()?;
     one.save(Position { epoch: 0, step: 2 }, &[("number", &Number(20))])?;
     assert_eq!(one.restore(&mut [("number", &mut number)])?.unwrap().position.step, 2);
     // If every file is damaged, the run must not silently start over.
@@ -210,7 +210,7 @@ fn damaged_files_are_passed_over_and_reported() -> Result<()> {
 #[cfg(unix)]
 fn a_checkpoint_that_cannot_be_read_stays() -> Result<()> {
     let directory = scratch("unreadable");
-    let mut checkpoints = Checkpoints::new(&directory).build()?;
+    let mut checkpoints = Checkpoints::new(&directory)?;
     save_three(&mut checkpoints)?;
     let newest = checkpoints.list()?.remove(2);
     // A link to itself fails to open with an error of the system, as a file server that is away for a moment.
@@ -238,19 +238,19 @@ fn a_checkpoint_that_cannot_be_read_stays() -> Result<()> {
 #[test]
 fn a_reader_leaves_a_running_jobs_files_alone() -> Result<()> {
     let directory = scratch("reader");
-    let mut job = Checkpoints::new(&directory).keep(10).build()?;
+    let mut job = Checkpoints::builder(&directory).keep(10).build()?;
     (1..=5).try_for_each(|step| job.save(Position { epoch: 0, step }, &[("number", &Number(step as i64))]))?;
     // A sharded save that is under way: shards, and no manifest yet.
     let unfinished = directory.join("checkpoint-000000000006");
     std::fs::create_dir(&unfinished)?;
     std::fs::write(unfinished.join("shard-00000-of-00002-x.pt"), b"bytes")?;
     let mut number = Number::default();
-    let mut reader = Checkpoints::new(&directory).build()?;
+    let mut reader = Checkpoints::new(&directory)?;
     assert_eq!(reader.restore(&mut [("number", &mut number)])?.unwrap().position.step, 5);
     assert!(unfinished.join("shard-00000-of-00002-x.pt").exists());
     assert_eq!(reader.list()?.len(), 5);
     // A run that saves there owns the directory: it removes what a killed one has left.
-    Checkpoints::new(&directory).keep(10).build()?.save(Position { epoch: 0, step: 7 }, &[("number", &Number(7))])?;
+    Checkpoints::builder(&directory).keep(10).build()?.save(Position { epoch: 0, step: 7 }, &[("number", &Number(7))])?;
     assert!(!unfinished.exists());
     std::fs::remove_dir_all(directory)?;
     Ok(())
@@ -259,7 +259,7 @@ fn a_reader_leaves_a_running_jobs_files_alone() -> Result<()> {
 #[test]
 fn only_the_last_are_kept() -> Result<()> {
     let directory = scratch("keep");
-    let mut checkpoints = Checkpoints::new(&directory).keep(2).background(true).build()?;
+    let mut checkpoints = Checkpoints::builder(&directory).keep(2).background(true).build()?;
     save_three(&mut checkpoints)?;
     checkpoints.finish()?;
     let names: Vec<String> =
@@ -272,9 +272,9 @@ fn only_the_last_are_kept() -> Result<()> {
 #[test]
 fn the_background_writes_what_was_there_when_asked() -> Result<()> {
     let directory = scratch("snapshot");
-    let mut layer = Linear::new(4, 4).build()?;
+    let mut layer = Linear::new(4, 4)?;
     rushlight_nn::init::ones_(&layer.weight)?;
-    let mut checkpoints = Checkpoints::new(&directory).background(true).build()?;
+    let mut checkpoints = Checkpoints::builder(&directory).background(true).build()?;
     checkpoints.save(Position::default(), &[("model", &layer)])?;
     rushlight_nn::init::zeros_(&layer.weight)?;
     checkpoints.restore(&mut [("model", &mut layer)])?;
@@ -286,21 +286,21 @@ fn the_background_writes_what_was_there_when_asked() -> Result<()> {
 #[test]
 fn misuse_is_told() -> Result<()> {
     let directory = scratch("misuse");
-    assert!(Checkpoints::new(&directory).keep(0).build().is_err());
-    let mut checkpoints = Checkpoints::new(&directory).build()?;
+    assert!(Checkpoints::builder(&directory).keep(0).build().is_err());
+    let mut checkpoints = Checkpoints::new(&directory)?;
     let mut number = Number(1);
     assert!(checkpoints.restore(&mut [("number", &mut number)])?.is_none());
     let taken = checkpoints.save(Position::default(), &[("epoch", &number)]).unwrap_err().to_string();
     assert!(taken.contains("'epoch'"), "{taken}");
     checkpoints.save(Position::default(), &[("number", &number)])?;
-    let mut layer = Linear::new(2, 2).build()?;
+    let mut layer = Linear::new(2, 2)?;
     let missing = checkpoints.restore(&mut [("model", &mut layer)]).unwrap_err().to_string();
     assert!(missing.contains("no entry 'model'"), "{missing}");
     let wrong = checkpoints.restore(&mut [("number", &mut layer)]).unwrap_err().to_string();
     assert!(wrong.contains("part 'number'"), "{wrong}");
     let file = directory.join("a file");
     std::fs::write(&file, b"")?;
-    assert!(Checkpoints::new(file.join("below")).build().is_err());
+    assert!(Checkpoints::new(file.join("below")).is_err());
     std::fs::remove_dir_all(directory)?;
     Ok(())
 }
@@ -308,7 +308,7 @@ fn misuse_is_told() -> Result<()> {
 #[test]
 fn the_files_are_dictionaries_that_others_read() -> Result<()> {
     let directory = scratch("format");
-    let mut checkpoints = Checkpoints::new(&directory).build()?;
+    let mut checkpoints = Checkpoints::new(&directory)?;
     checkpoints.save(Position { epoch: 2, step: 5 }, &[("number", &Number(4))])?;
     let state = rushlight_io::load(&checkpoints.list()?[0])?;
     let dict: &Dict = state.as_dict()?;

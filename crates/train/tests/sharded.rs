@@ -52,7 +52,7 @@ impl Stateful for Number {
 }
 
 fn model(value: f64) -> Linear {
-    let layer = Linear::new(30, 20).build().unwrap();
+    let layer = Linear::new(30, 20).unwrap();
     for p in layer.parameters() {
         rushlight_nn::init::constant_(&p, value).unwrap();
     }
@@ -69,7 +69,7 @@ fn a_checkpoint_of_three_ranks_is_restored_by_any_number() {
     for background in [false, true] {
         let step = 4 + u64::from(background);
         ranks(3, |world| {
-            let checkpoints = Checkpoints::new(&directory).world(world).background(background);
+            let checkpoints = Checkpoints::builder(&directory).world(world).background(background);
             let mut checkpoints = checkpoints.build().unwrap();
             let layer = model(step as f64);
             let own = Number(100 + world.rank() as i64);
@@ -86,7 +86,7 @@ fn a_checkpoint_of_three_ranks_is_restored_by_any_number() {
         assert_eq!(files.len(), 4, "three shards and a manifest");
         for size in [3, 2, 1, 5] {
             ranks(size, |world| {
-                let mut checkpoints = Checkpoints::new(&directory).world(world).build().unwrap();
+                let mut checkpoints = Checkpoints::builder(&directory).world(world).build().unwrap();
                 let mut layer = model(0.0);
                 let restored = checkpoints.restore(&mut [("model", &mut layer)]).unwrap().unwrap();
                 assert_eq!((restored.position, restored.world_size), (Position { epoch: 1, step }, 3));
@@ -94,7 +94,7 @@ fn a_checkpoint_of_three_ranks_is_restored_by_any_number() {
                 assert!(is_filled(&layer, step as f32));
             });
             ranks(size, |world| {
-                let mut checkpoints = Checkpoints::new(&directory).world(world).build().unwrap();
+                let mut checkpoints = Checkpoints::builder(&directory).world(world).build().unwrap();
                 let restored = checkpoints.restore(&mut []).unwrap().unwrap();
                 let mut own = Number::default();
                 let loaded = restored.load_sharded("own", &mut own);
@@ -120,7 +120,7 @@ fn shards_without_a_manifest_are_no_checkpoint() {
     let directory = scratch("manifest");
     let save = |step: u64| {
         ranks(2, |world| {
-            let mut checkpoints = Checkpoints::new(&directory).world(world).build().unwrap();
+            let mut checkpoints = Checkpoints::builder(&directory).world(world).build().unwrap();
             checkpoints.save(Position { epoch: 0, step }, &[("model", &model(step as f64))]).unwrap();
         });
     };
@@ -131,7 +131,7 @@ fn shards_without_a_manifest_are_no_checkpoint() {
     let restored_step = || {
         let found = std::sync::Mutex::new(Vec::new());
         ranks(2, |world| {
-            let mut checkpoints = Checkpoints::new(&directory).world(world).build().unwrap();
+            let mut checkpoints = Checkpoints::builder(&directory).world(world).build().unwrap();
             let mut layer = model(0.0);
             let restored = checkpoints.restore(&mut [("model", &mut layer)]).unwrap().unwrap();
             assert!(is_filled(&layer, restored.position.step as f32));
@@ -164,7 +164,7 @@ fn shards_without_a_manifest_are_no_checkpoint() {
 #[test]
 fn the_newest_and_the_best_are_kept() {
     let steps = |directory: &Path| -> Vec<u64> {
-        let checkpoints = Checkpoints::new(directory).build().unwrap();
+        let checkpoints = Checkpoints::new(directory).unwrap();
         let name = |p: &PathBuf| p.file_stem().unwrap().to_string_lossy().replace("checkpoint-", "").parse().unwrap();
         checkpoints.list().unwrap().iter().map(name).collect()
     };
@@ -174,7 +174,7 @@ fn the_newest_and_the_best_are_kept() {
     {
         let directory = scratch(&format!("best-{best:?}-{size}"));
         ranks(size, |world| {
-            let checkpoints = Checkpoints::new(&directory).world(world).keep(2).keep_best(2, best);
+            let checkpoints = Checkpoints::builder(&directory).world(world).keep(2).keep_best(2, best);
             let mut checkpoints = checkpoints.build().unwrap();
             for (i, loss) in losses.into_iter().enumerate() {
                 // Infinity is the maximum, but must not be kept as the best.
@@ -189,7 +189,7 @@ fn the_newest_and_the_best_are_kept() {
             }
         });
         assert_eq!(steps(&directory), expected, "{best:?} of {size} ranks");
-        let found = Checkpoints::new(&directory).build().unwrap().best(best).unwrap().unwrap();
+        let found = Checkpoints::new(&directory).unwrap().best(best).unwrap().unwrap();
         assert!(found.to_string_lossy().contains(if best == Best::Lowest { "0002" } else { "0001" }));
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -199,7 +199,7 @@ fn the_newest_and_the_best_are_kept() {
 fn a_failed_save_leaves_the_one_before_on_every_rank() {
     let directory = scratch("failing");
     ranks(2, |world| {
-        let mut checkpoints = Checkpoints::new(&directory).world(world).background(true).tolerate(1).build().unwrap();
+        let mut checkpoints = Checkpoints::builder(&directory).world(world).background(true).tolerate(1).build().unwrap();
         let save = |checkpoints: &mut Checkpoints, step: u64| {
             checkpoints.save(Position { epoch: 0, step }, &[("number", &Number(step as i64))])
         };
@@ -223,7 +223,7 @@ fn a_failed_save_leaves_the_one_before_on_every_rank() {
         save(&mut checkpoints, 3).unwrap();
         checkpoints.finish().unwrap();
         // A part that is not the same on all ranks is named.
-        let odd = Linear::new(2 + world.rank(), 2).build().unwrap();
+        let odd = Linear::new(2 + world.rank(), 2).unwrap();
         checkpoints.save(Position { epoch: 0, step: 4 }, &[("model", &odd)]).unwrap();
         let message = checkpoints.finish().unwrap_err().to_string();
         assert!(message.contains("rank 1's state") && message.contains("sharded"), "{message}");
@@ -236,14 +236,14 @@ fn a_failed_save_leaves_the_one_before_on_every_rank() {
 fn child_on_a_small_disk() {
     let Ok(directory) = std::env::var("RUSHLIGHT_TEST_SMALL_DISK") else { return };
     ranks(2, |world| {
-        let mut checkpoints = Checkpoints::new(&directory).world(world).keep(9).build().unwrap();
-        let layer = Linear::new(300, 300).build().unwrap();
+        let mut checkpoints = Checkpoints::builder(&directory).world(world).keep(9).build().unwrap();
+        let layer = Linear::new(300, 300).unwrap();
         let save =
             |checkpoints: &mut Checkpoints, step| checkpoints.save(Position { epoch: 0, step }, &[("model", &layer)]);
         save(&mut checkpoints, 1).unwrap();
         let message = save(&mut checkpoints, 2).unwrap_err().to_string();
         assert!(message.contains("No space left"), "{message}");
-        let mut layer = Linear::new(300, 300).build().unwrap();
+        let mut layer = Linear::new(300, 300).unwrap();
         assert_eq!(checkpoints.restore(&mut [("model", &mut layer)]).unwrap().unwrap().position.step, 1);
     });
     // The files of the failed save are gone.
@@ -280,9 +280,9 @@ fn child_rank() {
     let world = rushlight_dist::init().unwrap();
     let (x, y) = (Tensor::randn([64, 8]).unwrap(), Tensor::randn([64, 1]).unwrap());
     let mut model =
-        DistributedDataParallel::new(Linear::new(8, 1).build().unwrap(), world.group().clone()).build().unwrap();
-    let mut optimizer = AdamW::new(model.parameters()).lr(1e-2).build().unwrap();
-    let mut checkpoints = Checkpoints::new(directory).world(&world).background(true).keep(2).build().unwrap();
+        DistributedDataParallel::new(Linear::new(8, 1).unwrap(), world.group().clone()).unwrap();
+    let mut optimizer = AdamW::new(model.parameters(), 1e-2).unwrap();
+    let mut checkpoints = Checkpoints::builder(directory).world(&world).background(true).keep(2).build().unwrap();
     let restored = checkpoints.restore(&mut [("model", &mut model), ("optimizer", &mut optimizer)]).unwrap();
     let first = restored.map_or(0, |r| r.position.step);
     for step in first..30 {

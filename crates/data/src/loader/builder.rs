@@ -101,7 +101,7 @@ macro_rules! common_options {
     };
 }
 
-/// Options of a loader for a [`Dataset`]; see [`DataLoader::new`].
+/// Options of a loader for a [`Dataset`]; see [`DataLoader::builder`].
 pub struct DataLoaderBuilder<D, B> {
     dataset: Arc<D>,
     fetch: Fetch<B>,
@@ -114,8 +114,18 @@ pub struct DataLoaderBuilder<D, B> {
 }
 
 impl DataLoader<()> {
-    /// A loader for a dataset whose samples [`Collate`] can put together. Pass an `Arc` to keep the dataset at hand.
-    pub fn new<D>(dataset: D) -> DataLoaderBuilder<D, <D::Item as Collate>::Batch>
+    /// A loader of batches, in order, for a dataset whose samples [`Collate`] can put together. Pass an `Arc` to keep
+    /// the dataset at hand.
+    pub fn new<D>(dataset: D, batch_size: usize) -> Result<DataLoader<<D::Item as Collate>::Batch>>
+    where
+        D: Dataset + 'static,
+        D::Item: Collate,
+    {
+        Self::builder(dataset).batch_size(batch_size).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](DataLoaderBuilder::build).
+    pub fn builder<D>(dataset: D) -> DataLoaderBuilder<D, <D::Item as Collate>::Batch>
     where
         D: Dataset + 'static,
         D::Item: Collate,

@@ -34,7 +34,7 @@ use workers::WorkerPool;
 /// use rushlight::data::{DataLoader, TensorDataset};
 /// use rushlight::Tensor;
 /// let data = TensorDataset::new((Tensor::randn([100, 8])?, Tensor::arange(0, 100, 1)?))?;
-/// let loader = DataLoader::new(data).batch_size(32).shuffle(true).workers(2).seed(1).build()?;
+/// let loader = DataLoader::builder(data).batch_size(32).shuffle(true).workers(2).seed(1).build()?;
 /// assert_eq!(loader.len(), Some(4));
 /// for epoch in 0..2 {
 ///     for batch in loader.epoch(epoch) {

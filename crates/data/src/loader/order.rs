@@ -66,7 +66,7 @@ impl<B> DataLoader<B> {
     /// use rushlight::data::{DataLoader, TensorDataset};
     /// # use rushlight_tensor::Tensor;
     /// let data = TensorDataset::new((Tensor::arange(0, 5, 1)?, Tensor::arange(0, 5, 1)?))?;
-    /// let mut loader = DataLoader::new(data).batch_size(2).build()?;
+    /// let mut loader = DataLoader::new(data, 2)?;
     /// loader.distribute(1, 2, 0, false)?;
     /// let (x, _) = loader.iter().next().unwrap()?;
     /// assert_eq!(x.to_vec::<i64>()?, [1, 3]);

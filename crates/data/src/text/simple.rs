@@ -8,6 +8,13 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByteTokenizer;
 
+impl ByteTokenizer {
+    /// The tokenizer, which is also the value `ByteTokenizer`.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
 impl Tokenizer for ByteTokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         Ok(text.bytes().map(u32::from).collect())

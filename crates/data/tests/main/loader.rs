@@ -37,7 +37,7 @@ fn read(loader: &DataLoader<(Tensor, Tensor)>, epoch: u64) -> Vec<(Vec<i64>, Vec
 #[test]
 fn any_number_of_workers_gives_the_same_batches() {
     let loader = |workers| {
-        DataLoader::new(Random(50)).batch_size(7).shuffle(true).seed(3).workers(workers).prefetch(3).build().unwrap()
+        DataLoader::builder(Random(50)).batch_size(7).shuffle(true).seed(3).workers(workers).prefetch(3).build().unwrap()
     };
     let (alone, several) = (loader(0), [loader(1), loader(2), loader(5)]);
     for epoch in 0..3 {
@@ -55,7 +55,7 @@ fn tensor_rows_in_order() {
     let x = Tensor::arange(0, 20, 1).unwrap().reshape([10, 2]).unwrap();
     for workers in [0, 2] {
         let data = TensorDataset::new((x.clone(), Tensor::arange(0, 10, 1).unwrap())).unwrap();
-        let loader = DataLoader::new(data).batch_size(4).drop_last(true).workers(workers).build().unwrap();
+        let loader = DataLoader::builder(data).batch_size(4).drop_last(true).workers(workers).build().unwrap();
         let batches: Vec<(Tensor, Tensor)> = loader.iter().collect::<Result<_>>().unwrap();
         assert_eq!((batches.len(), loader.len()), (2, Some(2)));
         assert_eq!(batches[1].0.to_vec::<i64>().unwrap(), (8..16).collect::<Vec<_>>());
@@ -72,17 +72,17 @@ fn own_collate_and_samplers() {
         .build()
         .unwrap();
     assert_eq!(loader.iter().collect::<Result<Vec<_>>>().unwrap(), ["ab"]);
-    let joined = DataLoader::new(data.clone()).collate(|items| Ok(items.len())).batch_size(2).build().unwrap();
+    let joined = DataLoader::builder(data.clone()).collate(|items| Ok(items.len())).batch_size(2).build().unwrap();
     assert_eq!(joined.iter().collect::<Result<Vec<_>>>().unwrap(), [2, 1]);
     let [part, _] = random_split(data, [2usize, 1], None).unwrap();
-    assert_eq!(DataLoader::new(part).build().unwrap().iter().count(), 2);
+    assert_eq!(DataLoader::builder(part).build().unwrap().iter().count(), 2);
 }
 
 #[test]
 fn processes_share_the_samples() {
     let mut seen: Vec<i64> = Vec::new();
     for rank in 0..2 {
-        let loader = DataLoader::new(Random(8)).batch_size(4).shuffle(true).distributed(rank, 2).build().unwrap();
+        let loader = DataLoader::builder(Random(8)).batch_size(4).shuffle(true).distributed(rank, 2).build().unwrap();
         seen.extend(read(&loader, 1).into_iter().flat_map(|(indices, _)| indices));
     }
     seen.sort();
@@ -91,7 +91,7 @@ fn processes_share_the_samples() {
 
 #[test]
 fn options_that_exclude_each_other() {
-    let loader = || DataLoader::new(VecDataset::new(vec![1i64]));
+    let loader = || DataLoader::builder(VecDataset::new(vec![1i64]));
     let sampler = || SequentialSampler::new(1);
     let batches = || rushlight_data::sampler::BatchSampler::new(sampler(), 1, false).unwrap();
     assert!(loader().batch_size(0).build().is_err());
@@ -126,14 +126,14 @@ impl Dataset for Faulty {
 #[test]
 fn errors_and_panics_name_the_sample() {
     for workers in [0, 3] {
-        let loader = DataLoader::new(Faulty).batch_size(4).workers(workers).build().unwrap();
+        let loader = DataLoader::builder(Faulty).batch_size(4).workers(workers).build().unwrap();
         let batches: Vec<Result<Tensor>> = loader.iter().collect();
         assert!(batches[0].is_ok());
         assert_eq!(batches[1].as_ref().err().unwrap().to_string(), "DataLoader: sample 5: disk on fire");
         assert_eq!(batches[2].as_ref().err().unwrap().to_string(), "DataLoader: sample 9: panicked: out of cheese");
         assert_eq!(batches.len(), 3);
         let collate = |_: Vec<i64>| -> Result<()> { std::panic::resume_unwind(Box::new(String::from("no"))) };
-        let loader = DataLoader::new(Faulty).collate(collate).batch_size(2).workers(workers).build().unwrap();
+        let loader = DataLoader::builder(Faulty).collate(collate).batch_size(2).workers(workers).build().unwrap();
         let error = loader.iter().next().unwrap().err().unwrap().to_string();
         assert_eq!(error, "DataLoader: samples [0, 1]: panicked: no");
     }
@@ -157,7 +157,7 @@ impl Dataset for Counted {
 fn leaving_early_stops_the_workers() {
     for taken in [0, 1, 5] {
         let count = Arc::new(AtomicUsize::new(0));
-        let loader = DataLoader::new(Counted(count.clone())).batch_size(10).workers(2).prefetch(2).build().unwrap();
+        let loader = DataLoader::builder(Counted(count.clone())).batch_size(10).workers(2).prefetch(2).build().unwrap();
         assert_eq!(loader.iter().take(taken).filter(|b| b.is_ok()).count(), taken);
         // The iterator is dropped, and with it the workers, which were at most four batches ahead.
         let read = count.load(Ordering::Relaxed);
@@ -210,7 +210,7 @@ fn streams_in_turn() {
 
 #[test]
 fn progress_passes_items_on() {
-    let loader = DataLoader::new(VecDataset::new(vec![1i64, 2, 3])).build().unwrap();
+    let loader = DataLoader::builder(VecDataset::new(vec![1i64, 2, 3])).build().unwrap();
     let bar = loader.epoch(0).progress();
     let handle = bar.handle();
     assert_eq!(bar.inspect(|_| handle.message("loss 0")).count(), 3);
@@ -227,7 +227,7 @@ fn read_share(
     let (mut samples, mut states) = (Vec::new(), Vec::new());
     for rank in 0..replicas {
         let data = TensorDataset::new(Tensor::arange(0, 50, 1).unwrap()).unwrap();
-        let loader = DataLoader::new(data).batch_size(batch).shuffle(true).seed(7).drop_last(drop_last);
+        let loader = DataLoader::builder(data).batch_size(batch).shuffle(true).seed(7).drop_last(drop_last);
         let mut loader = loader.distributed(rank, replicas).build().unwrap();
         if let Some(saved) = saved {
             loader.load_state(saved).unwrap();
@@ -274,7 +274,7 @@ fn a_job_of_another_size_reads_what_is_left_of_an_epoch() {
     assert_eq!(rest[..12], whole[12..24]);
     // Another dataset is refused.
     let data = TensorDataset::new(Tensor::arange(0, 49, 1).unwrap()).unwrap();
-    let mut other = DataLoader::new(data).batch_size(4).distributed(0, 2).build().unwrap();
+    let mut other = DataLoader::builder(data).batch_size(4).distributed(0, 2).build().unwrap();
     let message = other.load_state(&saved).unwrap_err().to_string();
     assert!(message.contains("50 samples") && message.contains("49"), "{message}");
 }

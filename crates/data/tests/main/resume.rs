@@ -24,7 +24,7 @@ impl Dataset for Noise {
 type Loader = DataLoader<(Tensor, Tensor)>;
 
 fn loader(workers: usize, generator: &Generator) -> Loader {
-    DataLoader::new(Noise).batch_size(3).shuffle(true).generator(generator).workers(workers).build().unwrap()
+    DataLoader::builder(Noise).batch_size(3).shuffle(true).generator(generator).workers(workers).build().unwrap()
 }
 
 fn parts(batch: Result<(Tensor, Tensor)>) -> (Vec<i64>, Vec<f64>) {
@@ -84,7 +84,7 @@ fn only_the_latest_iteration_counts() {
 #[test]
 fn a_batch_that_failed_is_not_consumed() {
     let data = Noise.map(|(i, _)| if i == 7 { Err(rushlight_core::Error::io("gone")) } else { Ok(i) });
-    let loader = DataLoader::new(data).batch_size(3).build().unwrap();
+    let loader = DataLoader::new(data, 3).unwrap();
     assert!(loader.iter().any(|batch| batch.is_err()));
     assert_eq!(loader.state().unwrap().get("batches").unwrap().as_int().unwrap(), 2);
 }
@@ -94,7 +94,7 @@ fn states_that_do_not_fit() {
     let mut loader = loader(0, &Generator::new(1));
     loader.iter().take(3).for_each(drop);
     let saved = loader.state().unwrap();
-    let mut other = DataLoader::new(Noise).batch_size(4).build().unwrap();
+    let mut other = DataLoader::new(Noise, 4).unwrap();
     let error = other.load_state(&saved).unwrap_err().to_string();
     assert!(error.contains("3 of 7 batches"), "{error}");
     assert_eq!(other.next_epoch(), 0);
@@ -106,7 +106,7 @@ fn states_that_do_not_fit() {
 
 #[test]
 fn own_samplers_keep_their_seed() {
-    let make = || DataLoader::new(Noise).sampler(RandomSampler::new(20)).batch_size(5).build().unwrap();
+    let make = || DataLoader::builder(Noise).sampler(RandomSampler::new(20)).batch_size(5).build().unwrap();
     let (first, mut second) = (make(), make());
     first.iter().take(1).for_each(drop);
     second.load_state(&first.state().unwrap()).unwrap();

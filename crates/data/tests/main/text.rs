@@ -88,7 +88,7 @@ fn windows() {
     assert!(data.get(7).is_err());
     let apart = data.clone().stride(4).unwrap();
     assert_eq!((apart.len(), apart.get(1).unwrap().0.to_vec::<i64>().unwrap()), (2, vec![4, 5, 6]));
-    let (x, y) = DataLoader::new(data.clone()).batch_size(4).build().unwrap().iter().next().unwrap().unwrap();
+    let (x, y) = DataLoader::new(data.clone(), 4).unwrap().iter().next().unwrap().unwrap();
     assert_eq!((x.shape(), y.to_vec::<i64>().unwrap()[9..].to_vec()), (&[4, 3][..], vec![4, 5, 6]));
     assert!(TokenWindows::new(vec![1u32, 2], 2).is_err() && TokenWindows::new(vec![1u32], 0).is_err());
     assert!(data.stride(0).is_err());

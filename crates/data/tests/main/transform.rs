@@ -27,7 +27,7 @@ fn augment() -> Compose {
 fn batches_do_not_depend_on_workers() {
     let batches = |workers| -> Vec<Vec<f32>> {
         let data = Cifar10::synthetic(12, 1).unwrap().transform(augment());
-        let loader = DataLoader::new(data).batch_size(5).shuffle(true).seed(2).workers(workers).build().unwrap();
+        let loader = DataLoader::builder(data).batch_size(5).shuffle(true).seed(2).workers(workers).build().unwrap();
         loader.epoch(0).map(|batch| batch.unwrap().0.to_vec().unwrap()).collect()
     };
     let alone = batches(0);

@@ -36,7 +36,7 @@ fn cifar10() {
     let (image, label) = train.get(2).unwrap();
     assert_eq!((label, &train.classes()[2][..]), (2, "bird"));
     assert_eq!(image.to_vec::<u8>().unwrap()[1024..1027], [20, 21, 22]);
-    let (x, y) = DataLoader::new(train).batch_size(4).build().unwrap().iter().next().unwrap().unwrap();
+    let (x, y) = DataLoader::new(train, 4).unwrap().iter().next().unwrap().unwrap();
     assert_eq!((x.shape(), y.to_vec::<i64>().unwrap()), (&[4, 3, 32, 32][..], vec![1, 9, 2, 9]));
     assert_eq!(Cifar10::test(folder.path()).unwrap().len(), 1);
     assert_eq!(Cifar10::test(folder.path().join("cifar-10-batches-bin")).unwrap().len(), 1);

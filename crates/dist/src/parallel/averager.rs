@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// use rushlight::dist::PeriodicModelAverager;
 /// use rushlight::nn::{Linear, Module};
 /// let world = rushlight::dist::init()?;
-/// let model = Linear::new(20, 1).build()?;
+/// let model = Linear::new(20, 1)?;
 /// let mut averager = PeriodicModelAverager::new(world.group().clone(), 4)?.warmup_steps(100);
 /// // After each step of the optimizer:
 /// averager.average_parameters(&model.parameters())?;

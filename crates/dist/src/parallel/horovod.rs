@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # mod rushlight { pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
 /// use rushlight::nn::{Linear, Module};
 /// let world = rushlight::dist::init()?;
-/// let model = Linear::new(20, 1).build()?;
+/// let model = Linear::new(20, 1)?;
 /// rushlight::dist::broadcast_parameters(&model.parameters(), &**world.group(), 0)?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
@@ -63,9 +63,9 @@ pub fn allreduce(tensor: &Tensor, group: &dyn ProcessGroup, op: ReduceOp) -> Res
 /// # struct Sgd(Vec<Tensor>);
 /// # impl Sgd { fn step(&mut self) -> rushlight_core::Result<()> { Ok(()) } }
 /// let world = rushlight::dist::init()?;
-/// let model = Linear::new(20, 1).build()?;
+/// let model = Linear::new(20, 1)?;
 /// let sgd = Sgd(model.parameters());
-/// let mut optimizer = DistributedOptimizer::new(sgd, model.named_parameters(), world.group().clone()).build()?;
+/// let mut optimizer = DistributedOptimizer::new(sgd, model.named_parameters(), world.group().clone())?;
 /// model.forward(&Tensor::ones([4, 20])?)?.sum(..)?.backward()?;
 /// optimizer.step_with(|sgd| sgd.step())?;
 /// # Ok::<(), rushlight_core::Error>(())
@@ -105,7 +105,12 @@ struct State {
 
 impl<O> DistributedOptimizer<O> {
     /// Options for an optimizer of these parameters.
-    pub fn new(
+    pub fn new(optimizer: O, named_parameters: Vec<(String, Tensor)>, group: Arc<dyn ProcessGroup>) -> Result<Self> {
+        Self::builder(optimizer, named_parameters, group).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](DistributedOptimizerBuilder::build).
+    pub fn builder(
         optimizer: O,
         named_parameters: Vec<(String, Tensor)>,
         group: Arc<dyn ProcessGroup>,

@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// use rushlight::dist::DistributedDataParallel;
 /// use rushlight::nn::{Forward, Linear, Module};
 /// let world = rushlight::dist::init()?;
-/// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
+/// let model = DistributedDataParallel::new(Linear::new(20, 1)?, world.group().clone())?;
 /// let loss = model.forward(&rushlight::Tensor::ones([4, 20])?)?.sum(..)?;
 /// loss.backward()?;
 /// assert!(model.parameters().iter().all(|p| p.grad().is_some()));
@@ -124,7 +124,12 @@ impl<M: Module> Builder<M> {
 
 impl<M: Module> DistributedDataParallel<M> {
     /// Options for a module and the group whose ranks train it.
-    pub fn new(module: M, group: Arc<dyn ProcessGroup>) -> Builder<M> {
+    pub fn new(module: M, group: Arc<dyn ProcessGroup>) -> Result<Self> {
+        Self::builder(module, group).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](Builder::build).
+    pub fn builder(module: M, group: Arc<dyn ProcessGroup>) -> Builder<M> {
         Builder { module, group, settings: Settings::default(), broadcast_buffers: true }
     }
 
@@ -170,7 +175,7 @@ impl<M: Module> DistributedDataParallel<M> {
     /// # use rushlight_nn::{Forward, Linear};
     /// # let world = rushlight_dist::init()?;
     /// # let x = rushlight_tensor::Tensor::ones([4, 20])?;
-    /// let model = DistributedDataParallel::new(Linear::new(20, 1).build()?, world.group().clone()).build()?;
+    /// let model = DistributedDataParallel::new(Linear::new(20, 1)?, world.group().clone())?;
     /// {
     ///     let _local = model.no_sync();
     ///     model.forward(&x)?.sum(..)?.backward()?;

@@ -24,7 +24,7 @@ use std::ops::Deref;
 /// use rushlight::dist::DataParallel;
 /// use rushlight::nn::{Forward, Linear, Module};
 /// use rushlight::Tensor;
-/// let model = DataParallel::new(&[Device::Cpu, Device::Cpu], |device| Linear::new(3, 1).build()?.to(device))?;
+/// let model = DataParallel::new(&[Device::Cpu, Device::Cpu], |device| Linear::new(3, 1)?.to(device))?;
 /// let y = model.forward(&Tensor::ones([5, 3])?)?;
 /// y.sum(..)?.backward()?;
 /// assert_eq!(y.shape(), [5, 1]);

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 /// let world = rushlight::dist::init()?;
 /// let mesh = DeviceMesh::new(&world, &[1], &["dp"])?;
 /// let shard = FullyShard::new(&mesh)?.stage(ZeroStage::Three);
-/// let (first, last) = (Linear::new(4, 8).build()?, Linear::new(8, 2).build()?);
+/// let (first, last) = (Linear::new(4, 8)?, Linear::new(8, 2)?);
 /// let net = Sequential::from((shard.apply(first)?, ReLU, shard.apply(last)?));
 /// net.forward(&rushlight::Tensor::ones([3, 4])?)?.sum(..)?.backward()?;
 /// assert!(net.parameters().iter().all(|p| p.grad().is_some()));

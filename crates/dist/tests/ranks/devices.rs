@@ -16,7 +16,7 @@ fn rows(step: usize, from: usize, count: usize) -> Tensor {
 
 fn layer() -> Linear {
     manual_seed(7);
-    Linear::new(6, 3).build().unwrap().to(device()).unwrap()
+    Linear::new(6, 3).unwrap().to(device()).unwrap()
 }
 
 fn descend(parameters: &[Tensor]) -> Result<()> {
@@ -41,7 +41,7 @@ fn alone(ranks: usize, steps: usize) -> Result<Vec<Vec<f32>>> {
 
 fn captured(world: &World, hook: CommHook, tolerance: f32) {
     let (rank, size) = (world.rank(), world.size());
-    let ddp = DistributedDataParallel::new(layer(), world.group().clone()).comm_hook(hook).build().unwrap();
+    let ddp = DistributedDataParallel::builder(layer(), world.group().clone()).comm_hook(hook).build().unwrap();
     let mut capture = Capture::new().device(device());
     for s in 0..8 {
         let loss = capture

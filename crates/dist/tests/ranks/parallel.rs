@@ -19,7 +19,7 @@ struct Net {
 impl Net {
     fn new() -> Result<Self> {
         let spare = Parameter::new(&Tensor::ones_with([3], (DType::F64, device()))?)?;
-        let layer = |i, o| Linear::new(i, o).build()?.to((DType::F64, device()));
+        let layer = |i, o| Linear::new(i, o)?.to((DType::F64, device()));
         Ok(Self { first: layer(6, 8)?, second: layer(8, 1)?, spare })
     }
 
@@ -111,7 +111,7 @@ fn trained(world: &World, ddp: &DistributedDataParallel<Net>, both: bool) -> Res
 
 fn equal_to_one_process(world: World) {
     let rank = world.rank();
-    let wrap = || DistributedDataParallel::new(model(rank), world.group().clone());
+    let wrap = || DistributedDataParallel::builder(model(rank), world.group().clone());
     // The spare parameter is unused: without `find_unused_parameters` the error names it.
     let ddp = wrap().build().unwrap();
     let loss = ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum(..).unwrap();
@@ -130,7 +130,7 @@ fn equal_to_one_process(world: World) {
     trained(&world, &wrap().static_graph(true).build().unwrap(), true).unwrap();
     let frozen = model(rank);
     frozen.spare.tensor().clone().requires_grad_(false).unwrap();
-    let ddp = DistributedDataParallel::new(frozen, world.group().clone()).bucket_cap_mb(1e-4).build().unwrap();
+    let ddp = DistributedDataParallel::builder(frozen, world.group().clone()).bucket_cap_mb(1e-4).build().unwrap();
     trained(&world, &ddp, true).unwrap();
     // Gradients are views of the buckets: the two of a layer are adjacent in memory.
     ddp.call(|net| net.run(&batch(0, 0, 2), true)).unwrap().sum(..).unwrap().backward().unwrap();
@@ -154,10 +154,10 @@ fn accumulation_hooks_and_buffers() {
     Ranks::new("parallel::accumulation_hooks_and_buffers", 2).run(|world| {
         let (rank, size) = (world.rank(), world.size());
         manual_seed(rank as u64);
-        let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
+        let layer = Linear::new(6, 1).unwrap().to(device()).unwrap();
         let x = |s: usize, r: usize| batch(s, 4 * r, 4).to_dtype(DType::F32).unwrap();
         // Two local passes, then one with communication: the mean of the sums.
-        let ddp = DistributedDataParallel::new(layer, world.group().clone()).build().unwrap();
+        let ddp = DistributedDataParallel::new(layer, world.group().clone()).unwrap();
         for s in 0..3 {
             let guard = (s < 2).then(|| ddp.no_sync());
             let y = ddp.forward(&x(s, rank)).unwrap();
@@ -172,21 +172,21 @@ fn accumulation_hooks_and_buffers() {
             |ddp: &DistributedDataParallel<Linear>| ddp.weight.grad().unwrap().sum(..).unwrap().item::<f64>().unwrap();
         assert!((grad(&ddp) - total / size as f64).abs() < 1e-4);
         for hook in [CommHook::Fp16, CommHook::Bf16] {
-            let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
-            let ddp = DistributedDataParallel::new(layer, world.group().clone()).comm_hook(hook).build().unwrap();
+            let layer = Linear::new(6, 1).unwrap().to(device()).unwrap();
+            let ddp = DistributedDataParallel::builder(layer, world.group().clone()).comm_hook(hook).build().unwrap();
             ddp.forward(&x(0, rank)).unwrap().sum(..).unwrap().backward().unwrap();
             let total: f64 = (0..size).map(|r| x(0, r).sum(..).unwrap().item::<f64>().unwrap()).sum();
             assert!((grad(&ddp) - total / size as f64).abs() < 0.1, "{hook:?}");
         }
         // Divided before they are summed: the sum of 40,000 and 40,000 is infinite in half precision.
-        let layer = Linear::new(6, 1).build().unwrap().to(device()).unwrap();
-        let ddp = DistributedDataParallel::new(layer, world.group().clone()).comm_hook(CommHook::Fp16).build().unwrap();
+        let layer = Linear::new(6, 1).unwrap().to(device()).unwrap();
+        let ddp = DistributedDataParallel::builder(layer, world.group().clone()).comm_hook(CommHook::Fp16).build().unwrap();
         let large = Tensor::full_with([1, 6], 40_000.0, (DType::F32, device())).unwrap();
         ddp.forward(&large).unwrap().sum(..).unwrap().backward().unwrap();
         assert!((grad(&ddp) - 240_000.0).abs() < 200.0, "{}", grad(&ddp));
         // Rank 0's running statistics are broadcast at the next forward pass.
-        let norm = BatchNorm1d::new(6).build().unwrap().to(device()).unwrap();
-        let ddp = DistributedDataParallel::new(norm, world.group().clone()).build().unwrap();
+        let norm = BatchNorm1d::new(6).unwrap().to(device()).unwrap();
+        let ddp = DistributedDataParallel::new(norm, world.group().clone()).unwrap();
         ddp.forward(&x(0, rank)).unwrap().sum(..).unwrap().backward().unwrap();
         ddp.eval();
         ddp.forward(&x(1, rank)).unwrap().sum(..).unwrap().backward().unwrap();
@@ -219,7 +219,7 @@ fn unused_parameters_and_accumulation() {
         let rank = world.rank();
         let scalar = |_| Parameter::new(&Tensor::ones_with([1], (DType::F64, device())).unwrap()).unwrap();
         let module = Choice((0..4).map(scalar).collect());
-        let ddp = DistributedDataParallel::new(module, world.group().clone()).find_unused_parameters(true);
+        let ddp = DistributedDataParallel::builder(module, world.group().clone()).find_unused_parameters(true);
         let ddp = ddp.build().unwrap();
         let pass = |which: usize| {
             ddp.call(|m| m.0[which].tensor().mul(1.0)).unwrap().sum(..).unwrap().backward().unwrap();
@@ -245,8 +245,8 @@ fn unused_parameters_and_accumulation() {
 fn different_modules_are_named() {
     Ranks::new("parallel::different_modules_are_named", 3).run(|world| {
         let features = if world.rank() == 1 { 5 } else { 6 };
-        let layer = Linear::new(features, 1).build().unwrap();
-        let message = DistributedDataParallel::new(layer, world.group().clone()).build().err().unwrap().to_string();
+        let layer = Linear::new(features, 1).unwrap();
+        let message = DistributedDataParallel::new(layer, world.group().clone()).err().unwrap().to_string();
         assert!(message.contains("rank 0 has parameter weight: float32 [1, 6]"), "{message}");
         assert!(message.contains("rank 1 has parameter weight: float32 [1, 5]"), "{message}");
     });
@@ -257,8 +257,8 @@ fn uneven_inputs_join() {
     Ranks::new("parallel::uneven_inputs_join", 3).run(|world| {
         let rank = world.rank();
         manual_seed(rank as u64);
-        let layer = Linear::new(6, 1).build().unwrap().to((DType::F64, device())).unwrap();
-        let ddp = DistributedDataParallel::new(layer, world.group().clone()).build().unwrap();
+        let layer = Linear::new(6, 1).unwrap().to((DType::F64, device())).unwrap();
+        let ddp = DistributedDataParallel::new(layer, world.group().clone()).unwrap();
         // Rank 0 has no data at all, rank 2 the most.
         let seen = ddp
             .join(|ddp| {
@@ -292,11 +292,11 @@ fn low_rank_gradients() {
         let rank = world.rank();
         let layer = || {
             manual_seed(3);
-            Linear::new(6, 20).build().unwrap().to((DType::F64, device())).unwrap()
+            Linear::new(6, 20).unwrap().to((DType::F64, device())).unwrap()
         };
         let hook = CommHook::PowerSgd { rank: 1, start_iteration: 1 };
-        let ddp = DistributedDataParallel::new(layer(), world.group().clone()).comm_hook(hook).build().unwrap();
-        let plain = DistributedDataParallel::new(layer(), world.group().clone()).build().unwrap();
+        let ddp = DistributedDataParallel::builder(layer(), world.group().clone()).comm_hook(hook).build().unwrap();
+        let plain = DistributedDataParallel::new(layer(), world.group().clone()).unwrap();
         for s in 0..4 {
             for model in [&ddp, &plain] {
                 model.parameters().iter().for_each(Tensor::zero_grad);
@@ -334,8 +334,8 @@ fn models_that_train_apart() {
     Ranks::new("parallel::models_that_train_apart", 2).run(|world| {
         let rank = world.rank();
         manual_seed(1);
-        let layer = Linear::new(6, 1).build().unwrap().to((DType::F64, device())).unwrap();
-        let ddp = DistributedDataParallel::new(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
+        let layer = Linear::new(6, 1).unwrap().to((DType::F64, device())).unwrap();
+        let ddp = DistributedDataParallel::builder(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
         let mut averager = PeriodicModelAverager::new(world.group().clone(), 3).unwrap().warmup_steps(2);
         for s in 0..6 {
             ddp.forward(&batch(s, 4 * rank, 4)).unwrap().pow(2).unwrap().mean(..).unwrap().backward().unwrap();
@@ -360,7 +360,7 @@ fn batch_norm_over_all_ranks() {
         let (rank, size) = (world.rank(), world.size());
         let kind = (DType::F64, device());
         let norm = SyncBatchNorm::new(6, world.group().clone()).unwrap().to(kind).unwrap();
-        let whole = BatchNorm1d::new(6).build().unwrap().to(kind).unwrap();
+        let whole = BatchNorm1d::new(6).unwrap().to(kind).unwrap();
         // Rank r has r + 2 rows.
         let rows = |r: usize| (0..r).map(|r| r + 2).sum::<usize>();
         let all = batch(0, 0, rows(size)).requires_grad_(true).unwrap();
@@ -397,7 +397,7 @@ fn an_optimizer_that_averages() {
         broadcast_parameters(&net.parameters(), &**world.group(), 0).unwrap();
         let (_, end) = alone(size, 4, true).unwrap();
         let wrap = |passes| {
-            DistributedOptimizer::new(Descent(net.parameters()), net.named_parameters(), world.group().clone())
+            DistributedOptimizer::builder(Descent(net.parameters()), net.named_parameters(), world.group().clone())
                 .backward_passes_per_step(passes)
         };
         let mut optimizer = wrap(1).build().unwrap();
@@ -431,7 +431,7 @@ fn devices_of_one_process() {
     let devices = [device(), device(), device()];
     let make = |device| {
         manual_seed(5);
-        Linear::new(6, 2).build()?.to((DType::F64, device))
+        Linear::new(6, 2)?.to((DType::F64, device))
     };
     let (parallel, plain) = (DataParallel::new(&devices, make).unwrap(), make(device()).unwrap());
     for s in 0..3 {

@@ -12,7 +12,7 @@ const ROWS: usize = 24;
 /// A layer for each stage, with the same values on every rank.
 fn layers(stages: usize) -> Result<Vec<Linear>> {
     manual_seed(3);
-    (0..stages).map(|_| Linear::new(6, 6).build()?.to((DType::F32, device()))).collect()
+    (0..stages).map(|_| Linear::new(6, 6)?.to((DType::F32, device()))).collect()
 }
 
 fn apply(layer: &Linear, inputs: &[Tensor]) -> Result<Vec<Tensor>> {

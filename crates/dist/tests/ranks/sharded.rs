@@ -13,7 +13,7 @@ fn batch(step: usize, from: usize, rows: usize) -> Tensor {
 }
 
 fn layer(inputs: usize, outputs: usize) -> Linear {
-    Linear::new(inputs, outputs).build().unwrap().to(device()).unwrap()
+    Linear::new(inputs, outputs).unwrap().to(device()).unwrap()
 }
 
 fn update(parameters: &[Tensor]) -> Result<()> {

@@ -38,7 +38,7 @@ impl PaddingMode {
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Conv2d, Forward, Module};
 /// use rushlight::Tensor;
-/// let conv = Conv2d::new(3, 8, 3).stride(2).padding(1).build()?;
+/// let conv = Conv2d::builder(3, 8, 3).stride(2).padding(1).build()?;
 /// assert_eq!(conv.forward(&Tensor::ones([4, 3, 32, 32])?)?.shape(), [4, 8, 16, 16]);
 /// assert_eq!(conv.repr(), "Conv2d(3, 8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1))");
 /// # Ok::<(), rushlight_core::Error>(())
@@ -93,7 +93,12 @@ pub struct ConvNdBuilder<const D: usize> {
 
 impl<const D: usize> ConvNd<D> {
     /// A convolution from `in_channels` to `out_channels`; `kernel_size` is one number or one per dimension.
-    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<Sizes>) -> ConvNdBuilder<D> {
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<Sizes>) -> Result<Self> {
+        Self::builder(in_channels, out_channels, kernel_size).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](ConvNdBuilder::build).
+    pub fn builder(in_channels: usize, out_channels: usize, kernel_size: impl Into<Sizes>) -> ConvNdBuilder<D> {
         ConvNdBuilder {
             in_channels,
             out_channels,

@@ -13,7 +13,7 @@ use rushlight_tensor::{ConvTransposeOptions, Options, Sizes, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{ConvTranspose2d, Forward};
 /// use rushlight::Tensor;
-/// let up = ConvTranspose2d::new(8, 3, 3).stride(2).padding(1).output_padding(1).build()?;
+/// let up = ConvTranspose2d::builder(8, 3, 3).stride(2).padding(1).output_padding(1).build()?;
 /// assert_eq!(up.forward(&Tensor::ones([4, 8, 16, 16])?)?.shape(), [4, 3, 32, 32]);
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
@@ -65,7 +65,12 @@ pub struct ConvTransposeNdBuilder<const D: usize> {
 
 impl<const D: usize> ConvTransposeNd<D> {
     /// From `in_channels` to `out_channels`; `kernel_size` is one number or one per dimension.
-    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<Sizes>) -> ConvTransposeNdBuilder<D> {
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<Sizes>) -> Result<Self> {
+        Self::builder(in_channels, out_channels, kernel_size).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](ConvTransposeNdBuilder::build).
+    pub fn builder(in_channels: usize, out_channels: usize, kernel_size: impl Into<Sizes>) -> ConvTransposeNdBuilder<D> {
         ConvTransposeNdBuilder {
             in_channels,
             out_channels,

@@ -11,7 +11,7 @@ use rushlight_tensor::{AttentionOptions, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, Module, models::{Gpt, KvCache}};
 /// use rushlight::{Tensor, autograd::no_grad};
-/// let gpt = Gpt::new(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
+/// let gpt = Gpt::builder(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
 /// let tokens = Tensor::new([[1, 2, 3]])?;
 /// let mut cache = KvCache::new();
 /// let logits = no_grad(|| {
@@ -173,7 +173,7 @@ pub fn causal_attention(q: &Tensor, k: &Tensor, v: &Tensor, options: AttentionOp
 ///     }
 /// }
 ///
-/// let model = Bigram(Embedding::new(10, 10).build()?);
+/// let model = Bigram(Embedding::new(10, 10)?);
 /// let text = Generate::new(5).temperature(0.8).run(&model, &Tensor::new([[1, 2]])?)?;
 /// assert_eq!(text.shape(), [1, 7]);
 /// # Ok::<(), rushlight_core::Error>(())

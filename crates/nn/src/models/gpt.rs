@@ -12,7 +12,7 @@ use rushlight_tensor::{AttentionOptions, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, Module, models::Gpt};
 /// use rushlight::Tensor;
-/// let gpt = Gpt::new(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
+/// let gpt = Gpt::builder(65).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
 /// let tokens = Tensor::new([[1i64, 2, 3]])?;
 /// assert_eq!(gpt.forward(&tokens)?.shape(), [1, 3, 65]);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -139,31 +139,31 @@ impl GptBuilder {
         }
         let block = || -> Result<Block> {
             Ok(Block {
-                ln_1: LayerNorm::new([n_embd]).build()?,
+                ln_1: LayerNorm::new([n_embd])?,
                 attn: CausalSelfAttention {
-                    c_attn: Linear::new(n_embd, 3 * n_embd).build()?,
-                    c_proj: Linear::new(n_embd, n_embd).build()?,
-                    resid_dropout: Dropout::new(dropout).build()?,
+                    c_attn: Linear::new(n_embd, 3 * n_embd)?,
+                    c_proj: Linear::new(n_embd, n_embd)?,
+                    resid_dropout: Dropout::new(dropout)?,
                     n_head,
                     dropout,
                     training: Training::default(),
                 },
-                ln_2: LayerNorm::new([n_embd]).build()?,
+                ln_2: LayerNorm::new([n_embd])?,
                 mlp: Mlp {
-                    c_fc: Linear::new(n_embd, 4 * n_embd).build()?,
-                    c_proj: Linear::new(4 * n_embd, n_embd).build()?,
-                    dropout: Dropout::new(dropout).build()?,
+                    c_fc: Linear::new(n_embd, 4 * n_embd)?,
+                    c_proj: Linear::new(4 * n_embd, n_embd)?,
+                    dropout: Dropout::new(dropout)?,
                 },
             })
         };
         let transformer = Body {
-            wte: Embedding::new(vocab_size, n_embd).build()?,
-            wpe: Embedding::new(block_size, n_embd).build()?,
-            drop: Dropout::new(dropout).build()?,
+            wte: Embedding::new(vocab_size, n_embd)?,
+            wpe: Embedding::new(block_size, n_embd)?,
+            drop: Dropout::new(dropout)?,
             h: (0..n_layer).map(|_| block()).collect::<Result<_>>()?,
-            ln_f: LayerNorm::new([n_embd]).build()?,
+            ln_f: LayerNorm::new([n_embd])?,
         };
-        let mut lm_head = Linear::new(n_embd, vocab_size).bias(false).build()?;
+        let mut lm_head = Linear::builder(n_embd, vocab_size).bias(false).build()?;
         if tie_weights {
             lm_head.weight = transformer.wte.weight.tie();
         }
@@ -175,7 +175,12 @@ impl GptBuilder {
 
 impl Gpt {
     /// A model over `vocab_size` tokens.
-    pub fn new(vocab_size: usize) -> GptBuilder {
+    pub fn new(vocab_size: usize) -> Result<Self> {
+        Self::builder(vocab_size).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](GptBuilder::build).
+    pub fn builder(vocab_size: usize) -> GptBuilder {
         GptBuilder {
             vocab_size,
             n_layer: 12,

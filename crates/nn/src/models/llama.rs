@@ -12,7 +12,7 @@ use rushlight_tensor::{AttentionOptions, Options, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, models::{Generate, Llama}};
 /// use rushlight::Tensor;
-/// let llama = Llama::new(65)
+/// let llama = Llama::builder(65)
 ///     .hidden_size(16)
 ///     .intermediate_size(32)
 ///     .num_hidden_layers(2)
@@ -180,8 +180,8 @@ impl LlamaBuilder {
         }
         let head_dim = self.head_dim.unwrap_or(hidden / heads);
         let linear =
-            |from: usize, to: usize, bias: bool| Linear::new(from, to).bias(bias).options(self.options).build();
-        let norm = || RMSNorm::new([hidden]).eps(self.rms_norm_eps).options(self.options).build();
+            |from: usize, to: usize, bias: bool| Linear::builder(from, to).bias(bias).options(self.options).build();
+        let norm = || RMSNorm::builder([hidden]).eps(self.rms_norm_eps).options(self.options).build();
         let layer = || -> Result<DecoderLayer> {
             Ok(DecoderLayer {
                 self_attn: Attention {
@@ -201,10 +201,10 @@ impl LlamaBuilder {
             })
         };
         let model = Body {
-            embed_tokens: Embedding::new(self.vocab_size, hidden).options(self.options).build()?,
+            embed_tokens: Embedding::builder(self.vocab_size, hidden).options(self.options).build()?,
             layers: (0..self.num_hidden_layers).map(|_| layer()).collect::<Result<_>>()?,
             norm: norm()?,
-            rotary_emb: RotaryEmbedding::new(head_dim, self.max_position_embeddings)
+            rotary_emb: RotaryEmbedding::builder(head_dim, self.max_position_embeddings)
                 .base(self.rope_theta)
                 .scaling(self.rope_scaling)
                 .options(self.options)
@@ -228,7 +228,12 @@ impl LlamaBuilder {
 
 impl Llama {
     /// A model over `vocab_size` tokens.
-    pub fn new(vocab_size: usize) -> LlamaBuilder {
+    pub fn new(vocab_size: usize) -> Result<Self> {
+        Self::builder(vocab_size).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](LlamaBuilder::build).
+    pub fn builder(vocab_size: usize) -> LlamaBuilder {
         LlamaBuilder {
             vocab_size,
             hidden_size: 4096,

@@ -17,18 +17,18 @@ pub struct BasicBlock {
 
 impl BasicBlock {
     fn new(inputs: usize, outputs: usize, stride: usize) -> Result<Self> {
-        let conv = |inputs, stride| Conv2d::new(inputs, outputs, 3).stride(stride).padding(1).bias(false).build();
+        let conv = |inputs, stride| Conv2d::builder(inputs, outputs, 3).stride(stride).padding(1).bias(false).build();
         let downsample = if stride == 1 && inputs == outputs {
             None
         } else {
-            let shortcut = Conv2d::new(inputs, outputs, 1).stride(stride).bias(false).build()?;
-            Some(Sequential::new().append(shortcut).append(BatchNorm2d::new(outputs).build()?))
+            let shortcut = Conv2d::builder(inputs, outputs, 1).stride(stride).bias(false).build()?;
+            Some(Sequential::new().append(shortcut).append(BatchNorm2d::new(outputs)?))
         };
         Ok(Self {
             conv1: conv(inputs, stride)?,
-            bn1: BatchNorm2d::new(outputs).build()?,
+            bn1: BatchNorm2d::new(outputs)?,
             conv2: conv(outputs, 1)?,
-            bn2: BatchNorm2d::new(outputs).build()?,
+            bn2: BatchNorm2d::new(outputs)?,
             downsample,
         })
     }
@@ -71,7 +71,12 @@ pub struct ResNetBuilder {
 
 impl ResNet {
     /// A network whose four stages have `layers` blocks.
-    pub fn new(layers: [usize; 4]) -> ResNetBuilder {
+    pub fn new(layers: [usize; 4]) -> Result<Self> {
+        Self::builder(layers).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](ResNetBuilder::build).
+    pub fn builder(layers: [usize; 4]) -> ResNetBuilder {
         ResNetBuilder { layers, num_classes: 1000, width: 64, large_images: true }
     }
 }
@@ -97,9 +102,9 @@ impl ResNetBuilder {
             )));
         };
         let conv1 = if large_images {
-            Conv2d::new(3, width, 7).stride(2).padding(3).bias(false).build()?
+            Conv2d::builder(3, width, 7).stride(2).padding(3).bias(false).build()?
         } else {
-            Conv2d::new(3, width, 3).padding(1).bias(false).build()?
+            Conv2d::builder(3, width, 3).padding(1).bias(false).build()?
         };
         let stage = |inputs: usize, outputs: usize, blocks: usize, stride: usize| -> Result<Sequential> {
             let mut stage = Sequential::new().append(BasicBlock::new(inputs, outputs, stride)?);
@@ -110,12 +115,12 @@ impl ResNetBuilder {
         };
         let net = ResNet {
             conv1,
-            bn1: BatchNorm2d::new(width).build()?,
+            bn1: BatchNorm2d::new(width)?,
             layer1: stage(width, width, layers[0], 1)?,
             layer2: stage(width, 2 * width, layers[1], 2)?,
             layer3: stage(2 * width, 4 * width, layers[2], 2)?,
             layer4: stage(4 * width, widest, layers[3], 2)?,
-            fc: Linear::new(widest, num_classes).build()?,
+            fc: Linear::new(widest, num_classes)?,
             large_images,
         };
         (&net as &dyn Module).apply(&mut |m| match m.downcast_ref::<Conv2d>() {
@@ -143,15 +148,15 @@ impl Forward for ResNet {
 
 /// torchvision's ResNet-18, for images of about 224×224.
 pub fn resnet18(num_classes: usize) -> Result<ResNet> {
-    ResNet::new([2, 2, 2, 2]).num_classes(num_classes).build()
+    ResNet::builder([2, 2, 2, 2]).num_classes(num_classes).build()
 }
 
 /// torchvision's ResNet-34.
 pub fn resnet34(num_classes: usize) -> Result<ResNet> {
-    ResNet::new([3, 4, 6, 3]).num_classes(num_classes).build()
+    ResNet::builder([3, 4, 6, 3]).num_classes(num_classes).build()
 }
 
 /// ResNet-18 for 32×32 images: a 3×3 first convolution and no pooling after it.
 pub fn resnet18_cifar(num_classes: usize) -> Result<ResNet> {
-    ResNet::new([2, 2, 2, 2]).num_classes(num_classes).large_images(false).build()
+    ResNet::builder([2, 2, 2, 2]).num_classes(num_classes).large_images(false).build()
 }

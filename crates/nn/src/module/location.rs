@@ -54,7 +54,7 @@ impl Location {
 ///     blocks: Vec<Block>,
 /// }
 ///
-/// let net = Net { blocks: vec![Block { proj: Linear::new(3, 1).build()? }, Block { proj: Linear::new(4, 1).build()? }]
+/// let net = Net { blocks: vec![Block { proj: Linear::new(3, 1)? }, Block { proj: Linear::new(4, 1)? }]
 /// }; net.eval();
 /// let in_block = net.blocks[0].forward(&Tensor::ones([5])?).unwrap_err();
 /// assert_eq!(in_block.module(), Some("blocks.0"));

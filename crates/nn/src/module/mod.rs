@@ -199,7 +199,7 @@ pub trait Module: Any + Send + Sync {
     /// ```
     /// # mod rushlight { pub use rushlight_nn as nn; }
     /// use rushlight::nn::{Linear, Module, init};
-    /// let layer = Linear::new(2, 3).build()?;
+    /// let layer = Linear::new(2, 3)?;
     /// let copy = layer.deepcopy()?;
     /// init::zeros_(&layer.weight)?;
     /// assert_ne!(copy.weight.abs()?.sum(..)?.item::<f32>()?, 0.0);
@@ -310,7 +310,7 @@ impl dyn Module {
     /// ```
     /// # mod rushlight { pub use rushlight_nn as nn; }
     /// use rushlight::nn::{Linear, Module, init};
-    /// let layer = Linear::new(2, 3).build()?;
+    /// let layer = Linear::new(2, 3)?;
     /// (&layer as &dyn Module).apply(&mut |m| match m.downcast_ref::<Linear>() {
     ///     Some(linear) => init::ones_(&linear.weight),
     ///     None => Ok(()),

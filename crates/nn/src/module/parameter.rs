@@ -31,8 +31,8 @@ impl Parameter {
     /// ```
     /// # mod rushlight { pub use rushlight_nn as nn; }
     /// use rushlight::nn::{Embedding, Linear};
-    /// let wte = Embedding::new(100, 8).build()?;
-    /// let mut head = Linear::new(8, 100).bias(false).build()?;
+    /// let wte = Embedding::new(100, 8)?;
+    /// let mut head = Linear::builder(8, 100).bias(false).build()?;
     /// head.weight = wte.weight.tie();
     /// assert!(head.weight.is_same(&wte.weight));
     /// # Ok::<(), rushlight_core::Error>(())

@@ -15,7 +15,7 @@ use rushlight_tensor::{BatchNormOptions, Options, Tensor};
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{BatchNorm2d, Forward, Module};
 /// use rushlight::Tensor;
-/// let norm = BatchNorm2d::new(3).build()?;
+/// let norm = BatchNorm2d::new(3)?;
 /// norm.forward(&Tensor::ones([4, 3, 8, 8])?)?;
 /// assert_eq!(norm.num_batches_tracked.as_ref().unwrap().item::<i64>()?, 1);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -60,7 +60,12 @@ pub struct BatchNormNdBuilder<const D: usize> {
 
 impl<const D: usize> BatchNormNd<D> {
     /// A norm of `num_features` channels.
-    pub fn new(num_features: usize) -> BatchNormNdBuilder<D> {
+    pub fn new(num_features: usize) -> Result<Self> {
+        Self::builder(num_features).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](BatchNormNdBuilder::build).
+    pub fn builder(num_features: usize) -> BatchNormNdBuilder<D> {
         BatchNormNdBuilder {
             num_features,
             eps: 1e-5,

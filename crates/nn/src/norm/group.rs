@@ -32,7 +32,12 @@ pub struct GroupNormBuilder {
 
 impl GroupNorm {
     /// A norm of `num_channels` channels in `num_groups` groups.
-    pub fn new(num_groups: usize, num_channels: usize) -> GroupNormBuilder {
+    pub fn new(num_groups: usize, num_channels: usize) -> Result<Self> {
+        Self::builder(num_groups, num_channels).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](GroupNormBuilder::build).
+    pub fn builder(num_groups: usize, num_channels: usize) -> GroupNormBuilder {
         GroupNormBuilder { num_groups, num_channels, eps: 1e-5, affine: true, bias: true, options: Options::default() }
     }
 

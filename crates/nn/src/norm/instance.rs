@@ -47,7 +47,12 @@ pub struct InstanceNormNdBuilder<const D: usize> {
 
 impl<const D: usize> InstanceNormNd<D> {
     /// A norm of `num_features` channels.
-    pub fn new(num_features: usize) -> InstanceNormNdBuilder<D> {
+    pub fn new(num_features: usize) -> Result<Self> {
+        Self::builder(num_features).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](InstanceNormNdBuilder::build).
+    pub fn builder(num_features: usize) -> InstanceNormNdBuilder<D> {
         InstanceNormNdBuilder {
             num_features,
             eps: 1e-5,

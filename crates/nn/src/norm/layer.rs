@@ -34,7 +34,7 @@ impl From<&[usize]> for NormalizedShape {
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{Forward, LayerNorm, Module};
 /// use rushlight::Tensor;
-/// let norm = LayerNorm::new(16).build()?;
+/// let norm = LayerNorm::new(16)?;
 /// assert_eq!(norm.forward(&Tensor::ones([2, 5, 16])?)?.shape(), [2, 5, 16]);
 /// assert_eq!(norm.repr(), "LayerNorm((16,), eps=1e-05, elementwise_affine=True, bias=True)");
 /// # Ok::<(), rushlight_core::Error>(())
@@ -62,7 +62,12 @@ pub struct LayerNormBuilder {
 
 impl LayerNorm {
     /// A norm over last dimensions of these sizes.
-    pub fn new(normalized_shape: impl Into<NormalizedShape>) -> LayerNormBuilder {
+    pub fn new(normalized_shape: impl Into<NormalizedShape>) -> Result<Self> {
+        Self::builder(normalized_shape).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](LayerNormBuilder::build).
+    pub fn builder(normalized_shape: impl Into<NormalizedShape>) -> LayerNormBuilder {
         LayerNormBuilder {
             normalized_shape: normalized_shape.into().0,
             eps: 1e-5,
@@ -130,7 +135,12 @@ pub struct RMSNormBuilder {
 
 impl RMSNorm {
     /// A norm over last dimensions of these sizes.
-    pub fn new(normalized_shape: impl Into<NormalizedShape>) -> RMSNormBuilder {
+    pub fn new(normalized_shape: impl Into<NormalizedShape>) -> Result<Self> {
+        Self::builder(normalized_shape).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](RMSNormBuilder::build).
+    pub fn builder(normalized_shape: impl Into<NormalizedShape>) -> RMSNormBuilder {
         RMSNormBuilder {
             normalized_shape: normalized_shape.into().0,
             eps: None,

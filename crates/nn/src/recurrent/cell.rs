@@ -33,7 +33,12 @@ macro_rules! cells {
 
         impl $name {
             /// A cell from `input_size` features to a state of `hidden_size`.
-            pub fn new(input_size: usize, hidden_size: usize) -> $builder {
+            pub fn new(input_size: usize, hidden_size: usize) -> Result<Self> {
+                Self::builder(input_size, hidden_size).build()
+            }
+
+            /// [`new`](Self::new) with options, to be followed by `build`.
+            pub fn builder(input_size: usize, hidden_size: usize) -> $builder {
                 $builder { input_size, hidden_size, bias: true, kind: $kind, options: Options::default() }
             }
 

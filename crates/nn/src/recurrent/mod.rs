@@ -42,7 +42,12 @@ macro_rules! layers {
         impl $name {
             /// From `input_size` features to states of `hidden_size`; one layer, in one direction, unless said
             /// otherwise.
-            pub fn new(input_size: usize, hidden_size: usize) -> $builder {
+            pub fn new(input_size: usize, hidden_size: usize) -> Result<Self> {
+                Self::builder(input_size, hidden_size).build()
+            }
+
+            /// [`new`](Self::new) with options, to be followed by `build`.
+            pub fn builder(input_size: usize, hidden_size: usize) -> $builder {
                 let config = Config {
                     kind: $kind,
                     sizes: Sizes { input: input_size, hidden: hidden_size, proj: 0 },
@@ -112,7 +117,7 @@ layers! {
     /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
     /// use rushlight::nn::LSTM;
     /// use rushlight::Tensor;
-    /// let lstm = LSTM::new(3, 4).num_layers(2).bidirectional(true).batch_first(true).build()?;
+    /// let lstm = LSTM::builder(3, 4).num_layers(2).bidirectional(true).batch_first(true).build()?;
     /// let (outputs, (h, c)) = lstm.forward(&Tensor::ones([5, 7, 3])?, None)?;
     /// assert_eq!(outputs.shape(), [5, 7, 8]);
     /// assert_eq!((h.shape(), c.shape()), (&[4, 5, 4][..], &[4, 5, 4][..]));

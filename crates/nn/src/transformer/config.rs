@@ -43,7 +43,7 @@ impl LayerConfig {
     }
 
     pub(super) fn attention(&self, options: Options) -> Result<MultiheadAttention> {
-        MultiheadAttention::new(self.d_model, self.nhead)
+        MultiheadAttention::builder(self.d_model, self.nhead)
             .dropout(self.dropout)
             .bias(self.bias)
             .batch_first(self.batch_first)
@@ -52,15 +52,15 @@ impl LayerConfig {
     }
 
     pub(super) fn linear(&self, in_features: usize, out_features: usize, options: Options) -> Result<Linear> {
-        Linear::new(in_features, out_features).bias(self.bias).options(options).build()
+        Linear::builder(in_features, out_features).bias(self.bias).options(options).build()
     }
 
     pub(super) fn norm(&self, options: Options) -> Result<LayerNorm> {
-        LayerNorm::new([self.d_model]).eps(self.layer_norm_eps).bias(self.bias).options(options).build()
+        LayerNorm::builder([self.d_model]).eps(self.layer_norm_eps).bias(self.bias).options(options).build()
     }
 
     pub(super) fn dropout(&self) -> Result<Dropout> {
-        Dropout::new(self.dropout).build()
+        Dropout::new(self.dropout)
     }
 }
 

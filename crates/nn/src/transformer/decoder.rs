@@ -76,7 +76,12 @@ pub struct TransformerDecoderLayerBuilder {
 
 impl TransformerDecoderLayer {
     /// A layer over `d_model` features with `nhead` attention heads.
-    pub fn new(d_model: usize, nhead: usize) -> TransformerDecoderLayerBuilder {
+    pub fn new(d_model: usize, nhead: usize) -> Result<Self> {
+        Self::builder(d_model, nhead).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](TransformerDecoderLayerBuilder::build).
+    pub fn builder(d_model: usize, nhead: usize) -> TransformerDecoderLayerBuilder {
         TransformerDecoderLayerBuilder { config: LayerConfig::new(d_model, nhead), options: Options::default() }
     }
 
@@ -169,7 +174,12 @@ pub struct TransformerDecoderBuilder {
 
 impl TransformerDecoder {
     /// `num_layers` copies of a layer, with equal values at first and parameters of their own.
-    pub fn new(decoder_layer: TransformerDecoderLayer, num_layers: usize) -> TransformerDecoderBuilder {
+    pub fn new(decoder_layer: TransformerDecoderLayer, num_layers: usize) -> Result<Self> {
+        Self::builder(decoder_layer, num_layers).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](TransformerDecoderBuilder::build).
+    pub fn builder(decoder_layer: TransformerDecoderLayer, num_layers: usize) -> TransformerDecoderBuilder {
         TransformerDecoderBuilder { decoder_layer, num_layers, norm: None }
     }
 

@@ -60,7 +60,12 @@ pub struct TransformerEncoderLayerBuilder {
 
 impl TransformerEncoderLayer {
     /// A layer over `d_model` features with `nhead` attention heads.
-    pub fn new(d_model: usize, nhead: usize) -> TransformerEncoderLayerBuilder {
+    pub fn new(d_model: usize, nhead: usize) -> Result<Self> {
+        Self::builder(d_model, nhead).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](TransformerEncoderLayerBuilder::build).
+    pub fn builder(d_model: usize, nhead: usize) -> TransformerEncoderLayerBuilder {
         TransformerEncoderLayerBuilder { config: LayerConfig::new(d_model, nhead), options: Options::default() }
     }
 
@@ -140,7 +145,12 @@ pub struct TransformerEncoderBuilder {
 
 impl TransformerEncoder {
     /// `num_layers` copies of a layer, with equal values at first and parameters of their own.
-    pub fn new(encoder_layer: TransformerEncoderLayer, num_layers: usize) -> TransformerEncoderBuilder {
+    pub fn new(encoder_layer: TransformerEncoderLayer, num_layers: usize) -> Result<Self> {
+        Self::builder(encoder_layer, num_layers).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](TransformerEncoderBuilder::build).
+    pub fn builder(encoder_layer: TransformerEncoderLayer, num_layers: usize) -> TransformerEncoderBuilder {
         TransformerEncoderBuilder { encoder_layer, num_layers, norm: None }
     }
 

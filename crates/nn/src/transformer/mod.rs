@@ -35,7 +35,7 @@ pub struct TransformerMasks<'a> {
 /// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; }
 /// use rushlight::nn::{DecoderMasks, Transformer, TransformerMasks};
 /// use rushlight::Tensor;
-/// let model = Transformer::new()
+/// let model = Transformer::builder()
 ///     .d_model(16)
 ///     .nhead(2)
 ///     .num_encoder_layers(1)
@@ -71,7 +71,12 @@ pub struct TransformerBuilder {
 
 impl Transformer {
     /// 512 features, 8 heads and 6 layers on each side, by default.
-    pub fn new() -> TransformerBuilder {
+    pub fn new() -> Result<Self> {
+        Self::builder().build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](TransformerBuilder::build).
+    pub fn builder() -> TransformerBuilder {
         TransformerBuilder {
             config: LayerConfig::new(512, 8),
             num_encoder_layers: 6,
@@ -150,14 +155,14 @@ impl TransformerBuilder {
             Some(encoder) => encoder,
             None => {
                 let layer = TransformerEncoderLayerBuilder::from_config(config, options).build()?;
-                TransformerEncoder::new(layer, self.num_encoder_layers).norm(config.norm(options)?).build()?
+                TransformerEncoder::builder(layer, self.num_encoder_layers).norm(config.norm(options)?).build()?
             }
         };
         let decoder = match self.custom_decoder {
             Some(decoder) => decoder,
             None => {
                 let layer = TransformerDecoderLayerBuilder::from_config(config, options).build()?;
-                TransformerDecoder::new(layer, self.num_decoder_layers).norm(config.norm(options)?).build()?
+                TransformerDecoder::builder(layer, self.num_decoder_layers).norm(config.norm(options)?).build()?
             }
         };
         let model = Transformer { encoder, decoder, d_model: config.d_model, batch_first: config.batch_first };

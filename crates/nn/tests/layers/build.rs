@@ -86,7 +86,7 @@ fn conv<const D: usize>(o: &Options) -> Result<Built> {
         Some("circular") => PaddingMode::Circular,
         Some(other) => panic!("padding_mode {other}"),
     };
-    let builder = ConvNd::<D>::new(o.count("in_channels"), o.count("out_channels"), o.sizes("kernel_size").unwrap());
+    let builder = ConvNd::<D>::builder(o.count("in_channels"), o.count("out_channels"), o.sizes("kernel_size").unwrap());
     let builder = set!(builder, o, sizes: stride dilation);
     let builder = builder.padding(padding(o)).padding_mode(mode).bias(o.flag("bias", true));
     layer(builder.groups(o.integer("groups").unwrap_or(1) as usize).build()?)
@@ -94,7 +94,7 @@ fn conv<const D: usize>(o: &Options) -> Result<Built> {
 
 fn conv_transpose<const D: usize>(o: &Options, output_size: Option<Vec<usize>>) -> Result<Built> {
     let kernel_size = o.sizes("kernel_size").unwrap();
-    let builder = ConvTransposeNd::<D>::new(o.count("in_channels"), o.count("out_channels"), kernel_size);
+    let builder = ConvTransposeNd::<D>::builder(o.count("in_channels"), o.count("out_channels"), kernel_size);
     let builder = set!(builder, o, sizes: stride padding output_padding dilation).bias(o.flag("bias", true));
     let conv = builder.groups(o.integer("groups").unwrap_or(1) as usize).build()?;
     called(conv, move |conv, x| match &output_size {
@@ -127,21 +127,21 @@ fn avg_pool<const D: usize>(o: &Options) -> Result<Built> {
 }
 
 fn batch_norm<const D: usize>(o: &Options) -> Result<Built> {
-    let builder = set!(BatchNormNd::<D>::new(o.count("num_features")), o, number: eps);
+    let builder = set!(BatchNormNd::<D>::builder(o.count("num_features")), o, number: eps);
     let builder = builder.momentum(o.optional("momentum", Some(0.1))).affine(o.flag("affine", true));
     let track = o.flag("track_running_stats", true);
     layer(builder.bias(o.flag("bias", true)).track_running_stats(track).build()?)
 }
 
 fn instance_norm<const D: usize>(o: &Options) -> Result<Built> {
-    let builder = set!(InstanceNormNd::<D>::new(o.count("num_features")), o, number: eps);
+    let builder = set!(InstanceNormNd::<D>::builder(o.count("num_features")), o, number: eps);
     let builder = builder.momentum(o.optional("momentum", Some(0.1))).affine(o.flag("affine", false));
     let track = o.flag("track_running_stats", false);
     layer(builder.bias(o.flag("bias", true)).track_running_stats(track).build()?)
 }
 
 fn embedding(o: &Options) -> Result<Built> {
-    let builder = Embedding::new(o.count("num_embeddings"), o.count("embedding_dim"));
+    let builder = Embedding::builder(o.count("num_embeddings"), o.count("embedding_dim"));
     let builder = set!(builder, o, integer: padding_idx, number: max_norm norm_type);
     layer(builder.scale_grad_by_freq(o.flag("scale_grad_by_freq", false)).build()?)
 }
@@ -152,7 +152,7 @@ fn embedding_bag(o: &Options) -> Result<Built> {
         Some("max") => BagMode::Max,
         _ => BagMode::Mean,
     };
-    let builder = EmbeddingBag::new(o.count("num_embeddings"), o.count("embedding_dim")).mode(mode);
+    let builder = EmbeddingBag::builder(o.count("num_embeddings"), o.count("embedding_dim")).mode(mode);
     let builder = set!(builder, o, integer: padding_idx, number: max_norm);
     let builder = builder.include_last_offset(o.flag("include_last_offset", false));
     let bag = builder.scale_grad_by_freq(o.flag("scale_grad_by_freq", false)).build()?;
@@ -233,7 +233,7 @@ fn activations(name: &str, o: &Options) -> Option<Result<Built>> {
             _ => GELU::new(),
         }),
         "PReLU" => {
-            let builder = set!(PReLU::new(), o, number: init);
+            let builder = set!(PReLU::builder(), o, number: init);
             let count = o.integer("num_parameters").unwrap_or(1) as usize;
             builder.num_parameters(count).build().and_then(layer)
         }
@@ -297,7 +297,7 @@ fn dropouts(name: &str, o: &Options) -> Option<Result<Built>> {
     macro_rules! dropouts {
         ($($layer:ident)*) => {
             match name {
-                $(stringify!($layer) => $layer::new(o.number("p").unwrap()).build().and_then(layer),)*
+                $(stringify!($layer) => $layer::new(o.number("p").unwrap()).and_then(layer),)*
                 _ => return None,
             }
         };
@@ -317,9 +317,9 @@ pub fn build(name: &str, o: &Options, output_size: Option<Vec<usize>>) -> Result
     let bias = || o.flag("bias", true);
     let blocks = || o.sizes("kernel_size").unwrap();
     match name {
-        "Linear" => layer(Linear::new(o.count("in_features"), o.count("out_features")).bias(bias()).build()?),
+        "Linear" => layer(Linear::builder(o.count("in_features"), o.count("out_features")).bias(bias()).build()?),
         "Bilinear" => {
-            let builder = Bilinear::new(o.count("in1_features"), o.count("in2_features"), o.count("out_features"));
+            let builder = Bilinear::builder(o.count("in1_features"), o.count("in2_features"), o.count("out_features"));
             called(builder.bias(bias()).build()?, |b, x| Ok(vec![b.forward(&x[0], &x[1])?]))
         }
         "Flatten" => layer(set!(Flatten::new(), o, integer: start_dim end_dim)),
@@ -357,16 +357,16 @@ pub fn build(name: &str, o: &Options, output_size: Option<Vec<usize>>) -> Result
             with_indices(AdaptiveMaxPool3d::new(o.output_size()), indices, AdaptiveMaxPool3d::forward_with_indices)
         }
         "weight_norm(Linear)" | "spectral_norm(Linear)" => {
-            let linear = Linear::new(o.count("in_features"), o.count("out_features")).bias(bias()).build()?;
+            let linear = Linear::builder(o.count("in_features"), o.count("out_features")).bias(bias()).build()?;
             normed(name, o, linear)
         }
         "weight_norm(Conv2d)" | "spectral_norm(Conv2d)" => {
             let sizes = (o.count("in_channels"), o.count("out_channels"), o.count("kernel_size"));
-            normed(name, o, Conv2d::new(sizes.0, sizes.1, sizes.2).build()?)
+            normed(name, o, Conv2d::new(sizes.0, sizes.1, sizes.2)?)
         }
         "spectral_norm(ConvTranspose2d)" => {
             let sizes = (o.count("in_channels"), o.count("out_channels"), o.count("kernel_size"));
-            normed(name, o, ConvTranspose2d::new(sizes.0, sizes.1, sizes.2).build()?)
+            normed(name, o, ConvTranspose2d::new(sizes.0, sizes.1, sizes.2)?)
         }
         "BatchNorm1d" => batch_norm::<1>(o),
         "BatchNorm2d" => batch_norm::<2>(o),
@@ -375,16 +375,16 @@ pub fn build(name: &str, o: &Options, output_size: Option<Vec<usize>>) -> Result
         "InstanceNorm2d" => instance_norm::<2>(o),
         "InstanceNorm3d" => instance_norm::<3>(o),
         "LayerNorm" => {
-            let builder = LayerNorm::new(o.counts("normalized_shape").unwrap().as_slice());
+            let builder = LayerNorm::builder(o.counts("normalized_shape").unwrap().as_slice());
             let builder = set!(builder, o, number: eps).bias(bias());
             layer(builder.elementwise_affine(o.flag("elementwise_affine", true)).build()?)
         }
         "RMSNorm" => {
-            let builder = RMSNorm::new(o.counts("normalized_shape").unwrap().as_slice()).eps(o.number("eps"));
+            let builder = RMSNorm::builder(o.counts("normalized_shape").unwrap().as_slice()).eps(o.number("eps"));
             layer(builder.elementwise_affine(o.flag("elementwise_affine", true)).build()?)
         }
         "GroupNorm" => {
-            let builder = GroupNorm::new(o.count("num_groups"), o.count("num_channels"));
+            let builder = GroupNorm::builder(o.count("num_groups"), o.count("num_channels"));
             layer(set!(builder, o, number: eps).affine(affine()).bias(bias()).build()?)
         }
         "Embedding" => embedding(o),

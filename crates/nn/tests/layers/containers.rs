@@ -7,7 +7,7 @@ use rushlight_nn::{
 use rushlight_tensor::Tensor;
 
 fn linear() -> Result<Linear> {
-    Linear::new(2, 2).bias(false).build()
+    Linear::builder(2, 2).bias(false).build()
 }
 
 fn keys(module: &impl Module) -> Vec<String> {

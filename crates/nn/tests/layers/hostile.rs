@@ -13,21 +13,21 @@ fn says<T>(result: Result<T>, parts: &[&str]) {
 
 #[test]
 fn convolutions_check_their_settings() -> Result<()> {
-    says(Conv2d::new(3, 4, 3).groups(2).build(), &["Conv2d", "in_channels 3", "groups 2"]);
-    says(Conv2d::new(4, 3, 3).groups(2).build(), &["out_channels 3"]);
-    says(Conv2d::new(4, 4, 3).groups(0).build(), &["groups must be a positive"]);
-    says(Conv1d::new(1, 1, [3, 3]).build(), &["Conv1d", "kernel_size", "2 were given"]);
-    says(Conv2d::new(1, 1, 3).stride([1, 1, 1]).build(), &["stride", "3 were given"]);
-    says(Conv2d::new(1, 1, 3).padding([1, 1, 1]).build(), &["padding"]);
-    says(Conv2d::new(1, 1, [3, 3, 3, 3]).build(), &["4 were given"]);
-    says(Conv2d::new(1, 1, 0).build(), &["kernel_size must not be zero"]);
-    says(Conv2d::new(1, 1, 3).stride(0).build(), &["stride must not be zero"]);
-    says(Conv2d::new(1, 1, 3).padding(Padding::Same).stride(2).build(), &["'same'", "strided"]);
-    says(Conv2d::new(usize::MAX, 1, 3).build(), &[]);
-    let conv = Conv2d::new(1, 1, 3).padding(usize::MAX).padding_mode(PaddingMode::Reflect).build()?;
+    says(Conv2d::builder(3, 4, 3).groups(2).build(), &["Conv2d", "in_channels 3", "groups 2"]);
+    says(Conv2d::builder(4, 3, 3).groups(2).build(), &["out_channels 3"]);
+    says(Conv2d::builder(4, 4, 3).groups(0).build(), &["groups must be a positive"]);
+    says(Conv1d::new(1, 1, [3, 3]), &["Conv1d", "kernel_size", "2 were given"]);
+    says(Conv2d::builder(1, 1, 3).stride([1, 1, 1]).build(), &["stride", "3 were given"]);
+    says(Conv2d::builder(1, 1, 3).padding([1, 1, 1]).build(), &["padding"]);
+    says(Conv2d::new(1, 1, [3, 3, 3, 3]), &["4 were given"]);
+    says(Conv2d::new(1, 1, 0), &["kernel_size must not be zero"]);
+    says(Conv2d::builder(1, 1, 3).stride(0).build(), &["stride must not be zero"]);
+    says(Conv2d::builder(1, 1, 3).padding(Padding::Same).stride(2).build(), &["'same'", "strided"]);
+    says(Conv2d::new(usize::MAX, 1, 3), &[]);
+    let conv = Conv2d::builder(1, 1, 3).padding(usize::MAX).padding_mode(PaddingMode::Reflect).build()?;
     says(conv.forward(&Tensor::ones([1, 1, 4, 4])?), &["Conv2d"]);
-    says(Conv2d::new(3, 4, 3).build()?.forward(&Tensor::ones([1, 2, 5, 5])?), &["conv2d"]);
-    let up = ConvTranspose2d::new(1, 1, 3).stride(2).build()?;
+    says(Conv2d::new(3, 4, 3)?.forward(&Tensor::ones([1, 2, 5, 5])?), &["conv2d"]);
+    let up = ConvTranspose2d::builder(1, 1, 3).stride(2).build()?;
     says(up.forward_to(&Tensor::ones([1, 1, 3, 3])?, &[20, 7]), &["ConvTranspose2d", "7 to 8"]);
     says(up.forward_to(&Tensor::ones([1, 1, 3, 3])?, &[7]), &["output_size takes 2 numbers"]);
     Ok(())
@@ -36,31 +36,31 @@ fn convolutions_check_their_settings() -> Result<()> {
 #[test]
 fn norms_check_their_inputs() -> Result<()> {
     let x = Tensor::ones([2, 4, 3])?;
-    says(BatchNorm2d::new(4).build()?.forward(&x), &["BatchNorm2d", "expected 4D input", "[2, 4, 3]"]);
-    says(BatchNorm1d::new(4).build()?.forward(&Tensor::ones([2, 4, 3, 3])?), &["expected 2D or 3D input"]);
-    let norm = BatchNorm1d::new(5).build()?;
+    says(BatchNorm2d::new(4)?.forward(&x), &["BatchNorm2d", "expected 4D input", "[2, 4, 3]"]);
+    says(BatchNorm1d::new(4)?.forward(&Tensor::ones([2, 4, 3, 3])?), &["expected 2D or 3D input"]);
+    let norm = BatchNorm1d::new(5)?;
     says(norm.forward(&x), &["batch_norm", "4"]);
     assert_eq!(norm.num_batches_tracked.as_ref().unwrap().item::<i64>()?, 0, "a failed batch is not counted");
-    says(InstanceNorm1d::new(4).build()?.forward(&Tensor::ones([3])?), &["InstanceNorm1d", "2D or 3D"]);
-    says(InstanceNorm1d::new(3).affine(true).build()?.forward(&x), &["expected 3 channels"]);
-    says(GroupNorm::new(3, 4).build(), &["num_channels (4) must be divisible by num_groups (3)"]);
-    says(GroupNorm::new(0, 4).build(), &["num_groups (0)"]);
-    says(LayerNorm::new([4]).build()?.forward(&x), &["layer_norm", "[4]"]);
+    says(InstanceNorm1d::new(4)?.forward(&Tensor::ones([3])?), &["InstanceNorm1d", "2D or 3D"]);
+    says(InstanceNorm1d::builder(3).affine(true).build()?.forward(&x), &["expected 3 channels"]);
+    says(GroupNorm::new(3, 4), &["num_channels (4) must be divisible by num_groups (3)"]);
+    says(GroupNorm::new(0, 4), &["num_groups (0)"]);
+    says(LayerNorm::new([4])?.forward(&x), &["layer_norm", "[4]"]);
     Ok(())
 }
 
 #[test]
 fn embeddings_check_indices_and_offsets() -> Result<()> {
-    says(Embedding::new(3, 2).padding_idx(3).build(), &["padding_idx 3", "num_embeddings 3"]);
-    says(Embedding::new(3, 2).padding_idx(-4).build(), &["padding_idx -4"]);
-    says(Embedding::new(3, 2).sparse(true).build(), &["sparse gradients are not supported"]);
+    says(Embedding::builder(3, 2).padding_idx(3).build(), &["padding_idx 3", "num_embeddings 3"]);
+    says(Embedding::builder(3, 2).padding_idx(-4).build(), &["padding_idx -4"]);
+    says(Embedding::builder(3, 2).sparse(true).build(), &["sparse gradients are not supported"]);
     says(Embedding::from_pretrained(&Tensor::ones([3])?).build(), &["2-dimensional"]);
-    let table = Embedding::new(3, 2).max_norm(1.0).build()?;
+    let table = Embedding::builder(3, 2).max_norm(1.0).build()?;
     says(table.forward(&Tensor::new([3i64])?), &[]);
     says(table.forward(&Tensor::new([-1i64])?), &[]);
     says(table.forward(&Tensor::new([0.5f32])?), &[]);
 
-    let bag = EmbeddingBag::new(4, 2).build()?;
+    let bag = EmbeddingBag::new(4, 2)?;
     let (indices, offsets) = (Tensor::new([0i64, 1, 2])?, |o: &[i64]| Tensor::new(o).unwrap());
     says(bag.forward(&indices), &["offsets"]);
     says(bag.forward_with(&indices, Some(&offsets(&[1, 2])), None), &["begin with 0"]);
@@ -71,13 +71,13 @@ fn embeddings_check_indices_and_offsets() -> Result<()> {
         bag.forward_with(&indices, Some(&Tensor::zeros_with([0], rushlight_core::DType::I64)?), None),
         &["begin with 0"],
     );
-    let ends = EmbeddingBag::new(4, 2).include_last_offset(true).build()?;
+    let ends = EmbeddingBag::builder(4, 2).include_last_offset(true).build()?;
     says(ends.forward_with(&indices, Some(&offsets(&[0, 2])), None), &["include_last_offset", "3"]);
     says(bag.forward_with(&indices, Some(&offsets(&[0])), Some(&Tensor::ones([3])?)), &["mode sum"]);
     says(bag.forward(&Tensor::new([[0i64, 9]])?), &["EmbeddingBag"]);
-    let sum = EmbeddingBag::new(4, 2).mode(BagMode::Sum).build()?;
+    let sum = EmbeddingBag::builder(4, 2).mode(BagMode::Sum).build()?;
     says(sum.forward_with(&indices, Some(&offsets(&[0])), Some(&Tensor::ones([2])?)), &["per_sample_weights"]);
-    says(EmbeddingBag::new(4, 2).mode(BagMode::Max).scale_grad_by_freq(true).build(), &["scale_grad_by_freq"]);
+    says(EmbeddingBag::builder(4, 2).mode(BagMode::Max).scale_grad_by_freq(true).build(), &["scale_grad_by_freq"]);
     // No bags, and bags without indices.
     let none = Tensor::zeros_with([0], rushlight_core::DType::I64)?;
     assert_eq!(bag.forward_with(&none, Some(&none), None)?.shape(), [0, 2]);

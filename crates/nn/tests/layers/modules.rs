@@ -38,7 +38,7 @@ struct Kinds {
 }
 
 fn kinds() -> Result<Kinds> {
-    let linear = || Linear::new(2, 2).bias(false).build();
+    let linear = || Linear::builder(2, 2).bias(false).build();
     Ok(Kinds {
         weight: parameter(&[1.0]),
         table: Buffer::new(Tensor::new([2.0f32])?),
@@ -109,13 +109,13 @@ struct Empty;
 
 #[test]
 fn generic_tuple_and_unit_structs_are_modules() -> Result<()> {
-    let pair = Pair(Linear::new(1, 1).build()?, Residual { inner: LayerNorm::new(2).build()? });
+    let pair = Pair(Linear::new(1, 1)?, Residual { inner: LayerNorm::new(2)? });
     assert_eq!(names(&pair), ["0.weight", "0.bias", "1.inner.weight", "1.inner.bias"]);
-    let fixed = Fixed { layers: [Linear::new(1, 1).build()?, Linear::new(1, 1).build()?] };
+    let fixed = Fixed { layers: [Linear::new(1, 1)?, Linear::new(1, 1)?] };
     assert_eq!(names(&fixed).len(), 4);
     assert!(names(&Empty).is_empty());
     assert_eq!(Empty.repr(), "Empty()");
-    let net = Sequential::from((Residual { inner: ReLU }, Residual { inner: Linear::new(2, 2).build()? }));
+    let net = Sequential::from((Residual { inner: ReLU }, Residual { inner: Linear::new(2, 2)? }));
     assert_eq!(net.forward(&Tensor::ones([1, 2])?)?.shape(), [1, 2]);
     Ok(())
 }
@@ -128,8 +128,8 @@ struct Tied {
 }
 
 fn tied() -> Result<Tied> {
-    let embed = Linear::new(3, 3).bias(false).build()?;
-    let mut head = Linear::new(3, 3).bias(false).build()?;
+    let embed = Linear::builder(3, 3).bias(false).build()?;
+    let mut head = Linear::builder(3, 3).bias(false).build()?;
     head.weight = embed.weight.tie();
     Ok(Tied { head, embed })
 }
@@ -151,7 +151,7 @@ fn tied_weights_are_one_parameter_with_two_names() -> Result<()> {
 
 #[test]
 fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
-    let norm = BatchNorm1d::new(2).build()?;
+    let norm = BatchNorm1d::new(2)?;
     norm.bias.as_ref().unwrap().tensor().clone().requires_grad_(false)?;
     let norm = norm.to(DType::BF16)?;
     let state = norm.state_dict();
@@ -160,7 +160,7 @@ fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
     let frozen: Vec<bool> = norm.parameters().iter().map(|p| p.requires_grad()).collect();
     assert_eq!(frozen, [true, false]);
     // Gradients are converted too.
-    let layer = Linear::new(2, 1).bias(false).build()?;
+    let layer = Linear::builder(2, 1).bias(false).build()?;
     layer.forward(&Tensor::ones([1, 2])?)?.sum(..)?.backward()?;
     let grad = layer.to(DType::F64)?.weight.grad().unwrap();
     assert_eq!((grad.dtype(), grad.to_vec::<f64>()?), (DType::F64, vec![1.0; 2]));
@@ -173,7 +173,7 @@ fn conversions_leave_integers_and_frozen_parameters() -> Result<()> {
 
 #[test]
 fn frozen_parameters_get_no_gradient() -> Result<()> {
-    let net = Sequential::from((Linear::new(2, 2).build()?, Linear::new(2, 1).build()?));
+    let net = Sequential::from((Linear::new(2, 2)?, Linear::new(2, 1)?));
     net.layer::<Linear>("0")?.requires_grad_(false)?;
     net.forward(&Tensor::ones([1, 2])?)?.sum(..)?.backward()?;
     let has: Vec<bool> = net.parameters().iter().map(|p| p.grad().is_some()).collect();
@@ -191,7 +191,7 @@ fn ones_like(state: &StateDict) -> Result<StateDict> {
 
 #[test]
 fn loading_checks_everything_first_and_then_copies() -> Result<()> {
-    let net = Sequential::from((Linear::new(2, 3).build()?, Linear::new(3, 1).build()?));
+    let net = Sequential::from((Linear::new(2, 3)?, Linear::new(3, 1)?));
     let before: Vec<Vec<f32>> = net.parameters().iter().map(|p| p.to_vec().unwrap()).collect();
     let good = ones_like(&net.state_dict())?;
 
@@ -229,7 +229,7 @@ fn loading_checks_everything_first_and_then_copies() -> Result<()> {
 
 #[test]
 fn a_state_dict_shares_the_modules_values() -> Result<()> {
-    let layer = Linear::new(2, 2).build()?;
+    let layer = Linear::new(2, 2)?;
     let state = layer.state_dict();
     init::ones_(&layer.weight)?;
     assert_eq!(state["weight"].to_vec::<f32>()?, [1.0; 4]);
@@ -245,7 +245,7 @@ struct Switch {
 
 #[test]
 fn training_and_evaluation_reach_every_part() -> Result<()> {
-    let dropout = Dropout::new(0.5).build()?;
+    let dropout = Dropout::new(0.5)?;
     let net = Switch { training: Training::default(), inside: Sequential::from((Sequential::from((dropout,)),)) };
     let inner = |net: &Switch| net.inside.layer::<Sequential>("0").unwrap().layer::<Dropout>("0").unwrap().training();
     assert!(net.training.get() && inner(&net));
@@ -260,7 +260,7 @@ fn training_and_evaluation_reach_every_part() -> Result<()> {
 
 #[test]
 fn apply_goes_from_the_leaves_up() -> Result<()> {
-    let net = Sequential::from((Linear::new(2, 2).build()?, Sequential::from((ReLU, Linear::new(2, 1).build()?))));
+    let net = Sequential::from((Linear::new(2, 2)?, Sequential::from((ReLU, Linear::new(2, 1)?))));
     let mut seen = Vec::new();
     let module: &dyn Module = &net;
     module.apply(&mut |m| {
@@ -276,10 +276,10 @@ fn apply_goes_from_the_leaves_up() -> Result<()> {
 
 #[test]
 fn boxes_are_the_modules_they_hold() -> Result<()> {
-    let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 1).build()?);
+    let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 1)?);
     let net = Sequential::from(vec![boxed, Box::new(ReLU)]);
     assert!(net.layer::<Linear>("0").is_ok());
-    let module: Box<dyn Module> = Box::new(Linear::new(2, 1).build()?);
+    let module: Box<dyn Module> = Box::new(Linear::new(2, 1)?);
     assert!((&module as &dyn Module).downcast_ref::<Linear>().is_some());
     assert!((&module as &dyn Module).downcast_ref::<ReLU>().is_none());
     assert_eq!(module.type_name(), "Linear");
@@ -296,9 +296,9 @@ struct Net {
 
 #[test]
 fn models_print_as_in_pytorch_and_have_a_table() -> Result<()> {
-    let linear = |i, o| Linear::new(i, o).build();
+    let linear = |i, o| Linear::new(i, o);
     let net = Net {
-        conv: Conv2d::new(1, 4, 3).build()?,
+        conv: Conv2d::new(1, 4, 3)?,
         layers: vec![linear(2, 2)?, linear(2, 2)?, linear(2, 3)?],
         head: Sequential::new().append(ReLU).add_module("out", linear(3, 1000)?)?,
     };
@@ -336,7 +336,7 @@ Size with buffers: 0.02 MiB";
 
 #[test]
 fn parametrizations_come_off_and_change_dtype() -> Result<()> {
-    let linear = Linear::new(3, 4).build()?;
+    let linear = Linear::new(3, 4)?;
     let (x, weight) = (Tensor::randn([2, 3])?, linear.weight.copy()?.detach());
     let expected = linear.forward(&x)?;
     let normed = weight_norm(linear.deepcopy()?, "weight", 0)?;
@@ -368,10 +368,10 @@ struct Blocks {
 }
 
 fn blocks() -> Result<Blocks> {
-    let block = |n: usize| Ok(Residual { inner: Linear::new(n, n).build()? });
+    let block = |n: usize| Ok(Residual { inner: Linear::new(n, n)? });
     Ok(Blocks {
         blocks: [4, 4, 5].into_iter().map(block).collect::<Result<_>>()?,
-        tail: Sequential::from((ReLU, Flatten::new().start_dim(3), Linear::new(7, 1).build()?)),
+        tail: Sequential::from((ReLU, Flatten::new().start_dim(3), Linear::new(7, 1)?)),
     })
 }
 
@@ -401,7 +401,7 @@ fn errors_say_in_which_module_they_happened() -> Result<()> {
     let error = net.tail.layer::<Linear>("2")?.forward(&Tensor::ones([1, 4])?).unwrap_err();
     assert_eq!(error.module(), Some("tail.2"));
     assert_eq!(
-        Linear::new(2, 2).build()?.to(DType::F32)?.forward(&Tensor::ones([1, 4])?).unwrap_err().module(),
+        Linear::new(2, 2)?.to(DType::F32)?.forward(&Tensor::ones([1, 4])?).unwrap_err().module(),
         Some("Linear")
     );
     Ok(())
@@ -420,7 +420,7 @@ fn deep_copies_have_tensors_of_their_own() -> Result<()> {
     // Ties, buffers, switches, frozen parameters and boxed layers.
     let tied = tied()?.deepcopy()?;
     assert!(tied.head.weight.is_same(&tied.embed.weight));
-    let norm = BatchNorm1d::new(3).build()?;
+    let norm = BatchNorm1d::new(3)?;
     norm.eval();
     norm.requires_grad_(false)?;
     let copy = norm.deepcopy()?;
@@ -428,15 +428,15 @@ fn deep_copies_have_tensors_of_their_own() -> Result<()> {
     norm.forward(&Tensor::randn([8, 3])?)?;
     assert_eq!(copy.running_mean.as_ref().unwrap().to_vec::<f32>()?, [0.0; 3]);
     assert!(!copy.weight.as_ref().unwrap().requires_grad());
-    let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 3).build()?);
+    let boxed: Box<dyn Forward> = Box::new(Linear::new(2, 3)?);
     let copied = boxed.deepcopy()?;
     let weight = |layer: &dyn Forward| layer.parameters()[0].clone();
     assert!(!weight(&*copied).shares_storage(&weight(&*boxed)));
     let x = Tensor::randn([1, 2])?;
     assert_eq!(copied.forward(&x)?.to_vec::<f32>()?, boxed.forward(&x)?.to_vec::<f32>()?);
-    let rnn = LSTM::new(2, 3).num_layers(2).build()?;
+    let rnn = LSTM::builder(2, 3).num_layers(2).build()?;
     assert_eq!(names(&rnn.deepcopy()?), names(&rnn));
-    let attention = MultiheadAttention::new(4, 2).build()?;
+    let attention = MultiheadAttention::new(4, 2)?;
     assert_eq!(names(&attention.deepcopy()?), names(&attention));
     Ok(())
 }
@@ -453,7 +453,7 @@ struct WithHandle {
 
 #[test]
 fn what_cannot_be_copied_is_named() -> Result<()> {
-    let module = WithHandle { layer: Linear::new(1, 1).build()?, handle: Handle };
+    let module = WithHandle { layer: Linear::new(1, 1)?, handle: Handle };
     let error = module.deepcopy().err().unwrap().to_string();
     assert!(error.contains("field handle of WithHandle"), "{error}");
     let _ = &module.handle;
@@ -462,7 +462,7 @@ fn what_cannot_be_copied_is_named() -> Result<()> {
 
 #[test]
 fn hooks_see_and_change_forward_passes() -> Result<()> {
-    let layer = Hooked::new(Linear::new(2, 2).bias(false).build()?);
+    let layer = Hooked::new(Linear::builder(2, 2).bias(false).build()?);
     init::ones_(&layer.weight)?;
     let x = Tensor::new([[1.0, 2.0]])?;
     let doubled = layer.register_forward_pre_hook(|_, input| (input * 2.0).eval().map(Some));

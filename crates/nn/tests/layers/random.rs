@@ -13,17 +13,17 @@ fn zeros(t: &Tensor) -> Result<f64> {
 
 #[test]
 fn dropout_zeroes_and_scales() -> Result<()> {
-    let layer = Dropout::new(0.25).build()?;
+    let layer = Dropout::new(0.25)?;
     let x = Tensor::ones([100, 100])?.requires_grad_(true)?;
     let y = layer.forward(&x)?;
     assert!((zeros(&y)? - 0.25).abs() < 0.03);
     assert!((y.max(..)?.item::<f32>()? - 4.0 / 3.0).abs() < 1e-6);
     y.sum(..)?.backward()?;
     assert!(x.grad().unwrap().equal(&y.detach())?, "the gradient passes where the value did");
-    assert_eq!(Dropout::new(1.0).build()?.forward(&x)?.max(..)?.item::<f32>()?, 0.0);
-    assert!(Dropout::new(0.0).build()?.forward(&x)?.is_same(&x));
+    assert_eq!(Dropout::new(1.0)?.forward(&x)?.max(..)?.item::<f32>()?, 0.0);
+    assert!(Dropout::new(0.0)?.forward(&x)?.is_same(&x));
     for p in [-0.1, 1.1, f64::NAN] {
-        assert!(Dropout::new(p).build().err().unwrap().to_string().contains("between 0 and 1"));
+        assert!(Dropout::new(p).err().unwrap().to_string().contains("between 0 and 1"));
     }
     Ok(())
 }
@@ -32,12 +32,12 @@ fn dropout_zeroes_and_scales() -> Result<()> {
 fn channel_dropout_drops_whole_channels() -> Result<()> {
     // Layer, input, and the number of leading dimensions that are dropped independently.
     let cases: [(Box<dyn Forward>, Vec<usize>, usize); 6] = [
-        (Box::new(Dropout1d::new(0.5).build()?), vec![20, 20, 5], 2),
-        (Box::new(Dropout1d::new(0.5).build()?), vec![400, 5], 1),
-        (Box::new(Dropout2d::new(0.5).build()?), vec![20, 20, 3, 2], 2),
-        (Box::new(Dropout2d::new(0.5).build()?), vec![20, 20, 5], 2),
-        (Box::new(Dropout3d::new(0.5).build()?), vec![20, 20, 2, 2, 2], 2),
-        (Box::new(Dropout3d::new(0.5).build()?), vec![400, 2, 2, 2], 1),
+        (Box::new(Dropout1d::new(0.5)?), vec![20, 20, 5], 2),
+        (Box::new(Dropout1d::new(0.5)?), vec![400, 5], 1),
+        (Box::new(Dropout2d::new(0.5)?), vec![20, 20, 3, 2], 2),
+        (Box::new(Dropout2d::new(0.5)?), vec![20, 20, 5], 2),
+        (Box::new(Dropout3d::new(0.5)?), vec![20, 20, 2, 2, 2], 2),
+        (Box::new(Dropout3d::new(0.5)?), vec![400, 2, 2, 2], 1),
     ];
     for (layer, shape, lead) in cases {
         let y = layer.forward(&Tensor::ones(&shape)?)?.flatten(lead as isize, -1)?;
@@ -54,7 +54,7 @@ fn channel_dropout_drops_whole_channels() -> Result<()> {
 fn alpha_dropout_keeps_mean_and_variance() -> Result<()> {
     let x = Tensor::randn([200, 200])?;
     let layers: [Box<dyn Forward>; 2] =
-        [Box::new(AlphaDropout::new(0.3).build()?), Box::new(FeatureAlphaDropout::new(0.3).build()?)];
+        [Box::new(AlphaDropout::new(0.3)?), Box::new(FeatureAlphaDropout::new(0.3)?)];
     for layer in layers {
         let y = layer.forward(&x)?;
         assert!(y.mean(..)?.item::<f32>()?.abs() < 0.05, "{}", layer.type_name());
@@ -62,7 +62,7 @@ fn alpha_dropout_keeps_mean_and_variance() -> Result<()> {
         layer.eval();
         assert!(layer.forward(&x)?.is_same(&x));
     }
-    assert_eq!(AlphaDropout::new(1.0).build()?.forward(&Tensor::ones([3])?)?.to_vec::<f32>()?, [0.0; 3]);
+    assert_eq!(AlphaDropout::new(1.0)?.forward(&Tensor::ones([3])?)?.to_vec::<f32>()?, [0.0; 3]);
     Ok(())
 }
 

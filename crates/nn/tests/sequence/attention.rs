@@ -8,7 +8,7 @@ fn multihead_attention_is_pytorchs() {
     let goldens = Goldens::read("attention");
     for case in &goldens.cases {
         let config = Config::of(case);
-        let module = MultiheadAttention::new(config.required("embed_dim"), config.required("num_heads"))
+        let module = MultiheadAttention::builder(config.required("embed_dim"), config.required("num_heads"))
             .bias(config.flag("bias", true))
             .add_bias_kv(config.flag("add_bias_kv", false))
             .add_zero_attn(config.flag("add_zero_attn", false))
@@ -41,7 +41,7 @@ fn causal_without_a_mask_is_causal_with_one() {
     let padding = Tensor::new([[false, false, false, true], [false; 4]]).unwrap();
     for extra in [false, true] {
         let module =
-            MultiheadAttention::new(8, 2).batch_first(true).add_bias_kv(extra).dtype(DType::F64).build().unwrap();
+            MultiheadAttention::builder(8, 2).batch_first(true).add_bias_kv(extra).dtype(DType::F64).build().unwrap();
         for need_weights in [false, true] {
             for padding in [None, Some(&padding)] {
                 let options = MultiheadAttentionOptions::default().need_weights(need_weights).key_padding_mask(padding);
@@ -55,7 +55,7 @@ fn causal_without_a_mask_is_causal_with_one() {
 
 #[test]
 fn dropout_is_for_training_only() {
-    let module = MultiheadAttention::new(8, 2).dropout(0.5).build().unwrap();
+    let module = MultiheadAttention::builder(8, 2).dropout(0.5).build().unwrap();
     let x = Tensor::randn([5, 2, 8]).unwrap();
     for need_weights in [false, true] {
         let options = MultiheadAttentionOptions::default().need_weights(need_weights);
@@ -69,11 +69,11 @@ fn dropout_is_for_training_only() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    assert!(MultiheadAttention::new(8, 3).build().is_err());
-    assert!(MultiheadAttention::new(8, 0).build().is_err());
-    assert!(MultiheadAttention::new(0, 1).build().is_err());
-    assert!(MultiheadAttention::new(8, 2).dropout(1.5).build().is_err());
-    let module = MultiheadAttention::new(8, 2).batch_first(true).build().unwrap();
+    assert!(MultiheadAttention::new(8, 3).is_err());
+    assert!(MultiheadAttention::new(8, 0).is_err());
+    assert!(MultiheadAttention::new(0, 1).is_err());
+    assert!(MultiheadAttention::builder(8, 2).dropout(1.5).build().is_err());
+    let module = MultiheadAttention::builder(8, 2).batch_first(true).build().unwrap();
     let ones = |shape: &[usize]| Tensor::ones(shape).unwrap();
     let x = ones(&[2, 3, 8]);
     let plain = MultiheadAttentionOptions::default();

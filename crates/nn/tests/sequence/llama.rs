@@ -39,7 +39,7 @@ fn scaling(config: &Value) -> Option<RopeScaling> {
 
 fn built(case: &Value) -> Result<Llama> {
     let config = Config::of(case);
-    let llama = Llama::new(config.required("vocab_size"))
+    let llama = Llama::builder(config.required("vocab_size"))
         .hidden_size(config.required("hidden_size"))
         .intermediate_size(config.required("intermediate_size"))
         .num_hidden_layers(config.required("num_hidden_layers"))
@@ -92,7 +92,7 @@ fn llama_computes_and_generates_as_hugging_faces() -> Result<()> {
 #[test]
 fn caches_change_no_answer() -> Result<()> {
     rushlight_core::rng::manual_seed(3);
-    let gpt = Gpt::new(17).n_layer(2).n_head(2).n_embd(8).block_size(12).build()?;
+    let gpt = Gpt::builder(17).n_layer(2).n_head(2).n_embd(8).block_size(12).build()?;
     let tokens = Tensor::randint(0, 17, [2, 9])?;
     let whole = gpt.forward(&tokens)?;
     no_grad(|| {
@@ -125,7 +125,7 @@ fn caches_change_no_answer() -> Result<()> {
 
 #[test]
 fn nucleus_sampling_keeps_the_likeliest() -> Result<()> {
-    let gpt = Gpt::new(50).n_layer(1).n_head(2).n_embd(8).block_size(16).build()?;
+    let gpt = Gpt::builder(50).n_layer(1).n_head(2).n_embd(8).block_size(16).build()?;
     let tokens = Tensor::zeros_with([4, 1], DType::I64)?;
     let likeliest = gpt.generate(&tokens, &Generate::new(6).do_sample(false))?;
     // So small a fraction that the first token alone fills it.
@@ -142,7 +142,7 @@ fn nucleus_sampling_keeps_the_likeliest() -> Result<()> {
 fn rotary_embedding_turns_by_the_distance() -> Result<()> {
     rushlight_core::rng::manual_seed(5);
     for interleaved in [false, true] {
-        let rope = RotaryEmbedding::new(6, 40).interleaved(interleaved).dtype(DType::F64).build()?;
+        let rope = RotaryEmbedding::builder(6, 40).interleaved(interleaved).dtype(DType::F64).build()?;
         let (q, k) = (Tensor::randn_with([1, 6], DType::F64)?, Tensor::randn_with([1, 6], DType::F64)?);
         let product = |a: usize, b: usize| (rope.forward(&q, a)? * rope.forward(&k, b)?).sum(..)?.item::<f64>();
         assert!((product(3, 1)? - product(30, 28)?).abs() < 1e-12);
@@ -151,7 +151,7 @@ fn rotary_embedding_turns_by_the_distance() -> Result<()> {
         assert!(rope.forward(&q, usize::MAX).is_err());
         assert!(rope.forward(&Tensor::ones([2, 8])?, 0).is_err());
     }
-    assert!(RotaryEmbedding::new(7, 4).build().is_err());
-    assert!(RotaryEmbedding::new(8, 4).scaling(RopeScaling::Linear(0.0)).build().is_err());
+    assert!(RotaryEmbedding::new(7, 4).is_err());
+    assert!(RotaryEmbedding::builder(8, 4).scaling(RopeScaling::Linear(0.0)).build().is_err());
     Ok(())
 }

@@ -60,18 +60,18 @@ fn recurrent_layers_and_cells_are_pytorchs() {
         }
         match case["module"].as_str().unwrap() {
             "RNN" => layer!(
-                configured!(RNN::new(sizes.0, sizes.1).nonlinearity(nonlinearity(&config)), config),
+                configured!(RNN::builder(sizes.0, sizes.1).nonlinearity(nonlinearity(&config)), config),
                 |x| x.get(1),
                 |state| [state]
             ),
-            "GRU" => layer!(configured!(GRU::new(sizes.0, sizes.1), config), |x| x.get(1), |state| [state]),
+            "GRU" => layer!(configured!(GRU::builder(sizes.0, sizes.1), config), |x| x.get(1), |state| [state]),
             "LSTM" => layer!(
-                configured!(LSTM::new(sizes.0, sizes.1).proj_size(config.size("proj_size").unwrap_or(0)), config),
+                configured!(LSTM::builder(sizes.0, sizes.1).proj_size(config.size("proj_size").unwrap_or(0)), config),
                 |x| x.get(1).zip(x.get(2)),
                 |state| [state.0, state.1]
             ),
             "RNNCell" => {
-                let module = RNNCell::new(sizes.0, sizes.1)
+                let module = RNNCell::builder(sizes.0, sizes.1)
                     .nonlinearity(nonlinearity(&config))
                     .bias(config.flag("bias", true))
                     .dtype(config.dtype())
@@ -82,13 +82,13 @@ fn recurrent_layers_and_cells_are_pytorchs() {
                 check(&goldens, case, &module, |x| vec![Some(module.forward(&x[0], x.get(1)).unwrap())]);
             }
             "GRUCell" => {
-                let module = GRUCell::new(sizes.0, sizes.1);
+                let module = GRUCell::builder(sizes.0, sizes.1);
                 let module = module.bias(config.flag("bias", true)).dtype(config.dtype()).build().unwrap();
                 let module = module.to(device()).unwrap();
                 check(&goldens, case, &module, |x| vec![Some(module.forward(&x[0], x.get(1)).unwrap())]);
             }
             _ => {
-                let module = LSTMCell::new(sizes.0, sizes.1);
+                let module = LSTMCell::builder(sizes.0, sizes.1);
                 let module = module.bias(config.flag("bias", true)).dtype(config.dtype()).build().unwrap();
                 let module = module.to(device()).unwrap();
                 check(&goldens, case, &module, |x| {
@@ -153,17 +153,17 @@ fn layers_can_be_differentiated_twice() {
         gradgradcheck(forward, inputs).unwrap();
     };
     // Squares: the incoming gradient depends on the layer's input too.
-    let lstm = LSTM::new(2, 2).bidirectional(true).dtype(DType::F64).build().unwrap();
+    let lstm = LSTM::builder(2, 2).bidirectional(true).dtype(DType::F64).build().unwrap();
     let run = |x: &[Tensor]| {
         let (out, (h, c)) = lstm.forward(&x[0], Some((&x[1], &x[2])))?;
         Ok(vec![out.square()?, h, c.square()?])
     };
     twice(&run, &[leaf([3, 1, 2]), leaf([2, 1, 2]), leaf([2, 1, 2])]);
-    let gru = GRU::new(2, 2).bidirectional(true).dtype(DType::F64).build().unwrap();
+    let gru = GRU::builder(2, 2).bidirectional(true).dtype(DType::F64).build().unwrap();
     let run = |x: &[Tensor]| gru.forward(&x[0], Some(&x[1])).and_then(|(out, h)| Ok(vec![out.square()?, h]));
     twice(&run, &[leaf([3, 1, 2]), leaf([2, 1, 2])]);
     for nonlinearity in [RNNNonlinearity::Tanh, RNNNonlinearity::Relu] {
-        let rnn = RNN::new(2, 2).nonlinearity(nonlinearity).dtype(DType::F64).build().unwrap();
+        let rnn = RNN::builder(2, 2).nonlinearity(nonlinearity).dtype(DType::F64).build().unwrap();
         let run = |x: &[Tensor]| rnn.forward(&x[0], Some(&x[1])).and_then(|(out, h)| Ok(vec![out.square()?, h]));
         twice(&run, &[leaf([3, 1, 2]), leaf([1, 1, 2])]);
     }
@@ -173,9 +173,9 @@ fn layers_can_be_differentiated_twice() {
 fn dropout_is_between_layers_and_for_training_only() {
     let x = Tensor::randn([4, 2, 3]).unwrap();
     let run = |layer: &GRU| layer.forward(&x, None).unwrap().0;
-    let one = GRU::new(3, 4).dropout(0.5).build().unwrap();
+    let one = GRU::builder(3, 4).dropout(0.5).build().unwrap();
     assert!(run(&one).equal(&run(&one)).unwrap());
-    let two = GRU::new(3, 4).num_layers(2).dropout(0.5).build().unwrap();
+    let two = GRU::builder(3, 4).num_layers(2).dropout(0.5).build().unwrap();
     assert!(!run(&two).equal(&run(&two)).unwrap());
     two.eval();
     assert!(run(&two).equal(&run(&two)).unwrap());
@@ -185,7 +185,7 @@ fn dropout_is_between_layers_and_for_training_only() {
 fn long_batches_agree_with_double_precision() {
     // The CPU engine packs the weight of `f32` batches; `f64` is computed step by step from other ops.
     for (steps, batch, hidden) in [(5, 4, 33), (7, 40, 20), (4, 17, 130)] {
-        let wide = LSTM::new(6, hidden).bidirectional(true).dtype(DType::F64).build().unwrap();
+        let wide = LSTM::builder(6, hidden).bidirectional(true).dtype(DType::F64).build().unwrap();
         let x = Tensor::randn_with([steps, batch, 6], DType::F64).unwrap();
         let results = [DType::F64, DType::F32].map(|dtype| {
             let lstm = wide.deepcopy().unwrap().to(dtype).unwrap().to(device()).unwrap();
@@ -208,7 +208,7 @@ fn long_batches_agree_with_double_precision() {
 fn without_a_backward_the_numbers_are_the_same() {
     // Without one, the gates overwrite the product with the input: of an engine that has a kernel for the dtype.
     for dtype in [DType::F32, DType::F64] {
-        let lstm = LSTM::new(3, 5).num_layers(2).bidirectional(true).dtype(dtype).build().unwrap();
+        let lstm = LSTM::builder(3, 5).num_layers(2).bidirectional(true).dtype(dtype).build().unwrap();
         let x = Tensor::randn_with([4, 2, 3], dtype).unwrap();
         let lstm = lstm.to(device()).unwrap();
         let x = x.to(device()).unwrap();
@@ -222,11 +222,11 @@ fn without_a_backward_the_numbers_are_the_same() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    assert!(LSTM::new(3, 0).build().is_err());
-    assert!(LSTM::new(3, 4).num_layers(0).build().is_err());
-    assert!(LSTM::new(3, 4).proj_size(4).build().is_err());
-    assert!(RNN::new(3, 4).dropout(1.1).build().is_err());
-    let gru = GRU::new(3, 4).build().unwrap();
+    assert!(LSTM::new(3, 0).is_err());
+    assert!(LSTM::builder(3, 4).num_layers(0).build().is_err());
+    assert!(LSTM::builder(3, 4).proj_size(4).build().is_err());
+    assert!(RNN::builder(3, 4).dropout(1.1).build().is_err());
+    let gru = GRU::new(3, 4).unwrap();
     let ones = |shape: &[usize]| Tensor::ones(shape).unwrap();
     for shape in [&[5, 2, 4][..], &[3], &[0, 2, 3], &[1, 5, 2, 3]] {
         assert!(gru.forward(&ones(shape), None).is_err(), "{shape:?}");
@@ -235,11 +235,11 @@ fn what_does_not_fit_is_an_error() {
     assert!(gru.forward(&ones(&[5, 3]), Some(&ones(&[1, 2, 4]))).is_err());
     let packed = pack_padded_sequence(&ones(&[5, 2]), &[5, 3], false, true).unwrap();
     assert!(gru.forward_packed(&packed, None).is_err());
-    let cell = LSTMCell::new(3, 4).build().unwrap();
+    let cell = LSTMCell::new(3, 4).unwrap();
     assert!(cell.forward(&ones(&[2, 4]), None).is_err());
     assert!(cell.forward(&ones(&[2, 3]), Some((&ones(&[2, 4]), &ones(&[3, 4])))).is_err());
     assert_eq!(
-        LSTM::new(3, 4).num_layers(2).dropout(0.1).batch_first(true).build().unwrap().repr(),
+        LSTM::builder(3, 4).num_layers(2).dropout(0.1).batch_first(true).build().unwrap().repr(),
         "LSTM(3, 4, num_layers=2, batch_first=True, dropout=0.1)"
     );
 }

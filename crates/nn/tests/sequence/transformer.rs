@@ -50,36 +50,36 @@ fn transformers_are_pytorchs() {
         let norm = || {
             config
                 .flag("norm", false)
-                .then(|| LayerNorm::new([d_model]).dtype(config.dtype()).build().unwrap().to(device()).unwrap())
+                .then(|| LayerNorm::builder([d_model]).dtype(config.dtype()).build().unwrap().to(device()).unwrap())
         };
         match case["module"].as_str().unwrap() {
             "TransformerEncoderLayer" => {
-                let module = configured!(TransformerEncoderLayer::new(d_model, nhead), config);
+                let module = configured!(TransformerEncoderLayer::builder(d_model, nhead), config);
                 check(&goldens, case, &module, |x| vec![Some(module.forward_with(&x[0], &encoder_masks).unwrap())]);
             }
             "TransformerDecoderLayer" => {
-                let module = configured!(TransformerDecoderLayer::new(d_model, nhead), config);
+                let module = configured!(TransformerDecoderLayer::builder(d_model, nhead), config);
                 check(&goldens, case, &module, |x| {
                     vec![Some(module.forward_with(&x[0], &x[1], &decoder_masks).unwrap())]
                 });
             }
             "TransformerEncoder" => {
-                let layer = configured!(TransformerEncoderLayer::new(d_model, nhead), config);
+                let layer = configured!(TransformerEncoderLayer::builder(d_model, nhead), config);
                 let module =
-                    TransformerEncoder::new(layer, config.required("num_layers")).norm(norm()).build().unwrap();
+                    TransformerEncoder::builder(layer, config.required("num_layers")).norm(norm()).build().unwrap();
                 check(&goldens, case, &module, |x| vec![Some(module.forward_with(&x[0], &encoder_masks).unwrap())]);
             }
             "TransformerDecoder" => {
-                let layer = configured!(TransformerDecoderLayer::new(d_model, nhead), config);
+                let layer = configured!(TransformerDecoderLayer::builder(d_model, nhead), config);
                 let module =
-                    TransformerDecoder::new(layer, config.required("num_layers")).norm(norm()).build().unwrap();
+                    TransformerDecoder::builder(layer, config.required("num_layers")).norm(norm()).build().unwrap();
                 check(&goldens, case, &module, |x| {
                     vec![Some(module.forward_with(&x[0], &x[1], &decoder_masks).unwrap())]
                 });
             }
             _ => {
                 let module = configured!(
-                    Transformer::new()
+                    Transformer::builder()
                         .d_model(d_model)
                         .nhead(nhead)
                         .num_encoder_layers(config.required("num_encoder_layers"))
@@ -95,9 +95,9 @@ fn transformers_are_pytorchs() {
 
 #[test]
 fn layers_start_equal_and_learn_apart() {
-    let layer = TransformerEncoderLayer::new(8, 2).dim_feedforward(16).dropout(0.0).build().unwrap();
+    let layer = TransformerEncoderLayer::builder(8, 2).dim_feedforward(16).dropout(0.0).build().unwrap();
     layer.linear1.weight.tensor().clone().requires_grad_(false).unwrap();
-    let encoder = TransformerEncoder::new(layer, 3).build().unwrap();
+    let encoder = TransformerEncoder::new(layer, 3).unwrap();
     let [first, .., last] = &encoder.layers[..] else { panic!("three layers") };
     assert!(first.linear2.weight.equal(&last.linear2.weight).unwrap());
     assert!(!first.linear2.weight.shares_storage(&last.linear2.weight));
@@ -111,7 +111,7 @@ fn layers_start_equal_and_learn_apart() {
 #[test]
 fn a_transformer_starts_as_pytorchs() {
     let small =
-        || Transformer::new().d_model(8).nhead(2).num_encoder_layers(2).num_decoder_layers(1).dim_feedforward(16);
+        || Transformer::builder().d_model(8).nhead(2).num_encoder_layers(2).num_decoder_layers(1).dim_feedforward(16);
     let model = small().build().unwrap();
     let [a, b] = &model.encoder.layers[..] else { panic!("two layers") };
     assert!(!a.linear1.weight.equal(&b.linear1.weight).unwrap());
@@ -120,8 +120,8 @@ fn a_transformer_starts_as_pytorchs() {
     assert!(a.linear1.weight.abs().unwrap().max(..).unwrap().item::<f64>().unwrap() <= bound);
     assert!(model.encoder.norm.is_some() && model.decoder.norm.is_some());
 
-    let layer = TransformerEncoderLayer::new(8, 2).dim_feedforward(4).build().unwrap();
-    let custom = TransformerEncoder::new(layer, 1).build().unwrap();
+    let layer = TransformerEncoderLayer::builder(8, 2).dim_feedforward(4).build().unwrap();
+    let custom = TransformerEncoder::new(layer, 1).unwrap();
     let model = small().custom_encoder(custom).build().unwrap();
     assert_eq!(model.encoder.layers.len(), 1);
     let (src, tgt) = (Tensor::ones([5, 2, 8]).unwrap(), Tensor::ones([3, 2, 8]).unwrap());

@@ -61,7 +61,7 @@ options! {
 /// use rushlight::optim::{Lbfgs, LineSearch, Optimizer};
 /// use rushlight::Tensor;
 /// let x = Tensor::new([3.0f32, -4.0])?.requires_grad_(true)?;
-/// let mut optimizer = Lbfgs::new([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build()?;
+/// let mut optimizer = Lbfgs::builder([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build()?;
 /// optimizer.step_closure(&mut || {
 ///     x.zero_grad();
 ///     let loss = (&x * &x).sum(..)?;
@@ -115,7 +115,12 @@ fn largest(a: &Tensor) -> Result<f64> {
 
 impl Lbfgs {
     /// All parameters as one vector.
-    pub fn new(params: impl IntoIterator<Item = Tensor>) -> Builder<LbfgsOptions> {
+    pub fn new(params: impl IntoIterator<Item = Tensor>, lr: f64) -> Result<Self> {
+        Self::builder(params).lr(lr).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](Builder::build).
+    pub fn builder(params: impl IntoIterator<Item = Tensor>) -> Builder<LbfgsOptions> {
         Builder::new(vec![ParamGroup::new(params)])
     }
 }

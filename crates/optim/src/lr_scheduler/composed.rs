@@ -38,9 +38,9 @@ fn load_all(schedulers: &mut [Box<dyn LrScheduler>], state: &Value) -> Result<()
 /// use rushlight::optim::lr_scheduler::{CosineAnnealingLR, LinearLR, SequentialLR};
 /// use rushlight::optim::{Optimizer, Sgd};
 /// use rushlight::Tensor;
-/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(0.1).build()?;
-/// let rise = LinearLR::new().start_factor(0.1).total_iters(10).build(&mut optimizer)?;
-/// let fall = CosineAnnealingLR::new(90).build(&mut optimizer)?;
+/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?], 0.1)?;
+/// let rise = LinearLR::builder().start_factor(0.1).total_iters(10).build(&mut optimizer)?;
+/// let fall = CosineAnnealingLR::new(&mut optimizer, 90)?;
 /// let scheduler = SequentialLR::new(&mut optimizer, vec![Box::new(rise), Box::new(fall)], vec![10])?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
@@ -84,15 +84,15 @@ impl SequentialLR {
     /// use rushlight::optim::lr_scheduler::{CosineAnnealingLR, SequentialLR};
     /// use rushlight::optim::{Optimizer, Sgd};
     /// use rushlight::Tensor;
-    /// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(1.0).build()?;
-    /// let cosine = CosineAnnealingLR::new(90).build(&mut optimizer)?;
+    /// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?], 1.0)?;
+    /// let cosine = CosineAnnealingLR::new(&mut optimizer, 90)?;
     /// let scheduler = SequentialLR::warmup(&mut optimizer, 10, Box::new(cosine))?;
     /// assert_eq!(optimizer.lr(), 0.1);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn warmup(optimizer: &mut dyn Optimizer, steps: usize, then: Box<dyn LrScheduler>) -> Result<Self> {
         let steps = steps.max(1);
-        let rise = LinearLR::new().start_factor(1.0 / steps as f64).total_iters((steps - 1).max(1)).build(optimizer)?;
+        let rise = LinearLR::builder().start_factor(1.0 / steps as f64).total_iters((steps - 1).max(1)).build(optimizer)?;
         Self::new(optimizer, vec![Box::new(rise), then], vec![steps])
     }
 

@@ -2,6 +2,7 @@
 
 use super::formula::{self, Anneal};
 use super::{At, Group, Plan, Policy, Scheduler, number};
+use crate::Optimizer;
 use crate::options::Field;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::{Dict, Value};
@@ -102,7 +103,12 @@ struct Phase {
 impl Scheduler<OneCycleLROptions> {
     /// A cycle of `total_steps` steps (`epochs * steps_per_epoch`) with the highest rate `max_lr`, for all groups or
     /// for each.
-    pub fn new(max_lr: impl Into<PerGroup>, total_steps: usize) -> Plan<OneCycleLROptions> {
+    pub fn new(optimizer: &mut dyn Optimizer, max_lr: impl Into<PerGroup>, total_steps: usize) -> Result<Self> {
+        Self::builder(max_lr, total_steps).build(optimizer)
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](Plan::build).
+    pub fn builder(max_lr: impl Into<PerGroup>, total_steps: usize) -> Plan<OneCycleLROptions> {
         Plan(OneCycleLROptions {
             max_lr: max_lr.into(),
             total_steps,
@@ -355,7 +361,16 @@ struct Cycle {
 
 impl Scheduler<CyclicLROptions> {
     /// Cycles between `base_lr` and `max_lr`, for all groups or for each.
-    pub fn new(base_lr: impl Into<PerGroup>, max_lr: impl Into<PerGroup>) -> Plan<CyclicLROptions> {
+    pub fn new(
+        optimizer: &mut dyn Optimizer,
+        base_lr: impl Into<PerGroup>,
+        max_lr: impl Into<PerGroup>,
+    ) -> Result<Self> {
+        Self::builder(base_lr, max_lr).build(optimizer)
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](Plan::build).
+    pub fn builder(base_lr: impl Into<PerGroup>, max_lr: impl Into<PerGroup>) -> Plan<CyclicLROptions> {
         Plan(CyclicLROptions {
             base_lr: base_lr.into(),
             max_lr: max_lr.into(),

@@ -1,6 +1,7 @@
 //! Schedules by a function of the number of steps.
 
 use super::{At, Group, Plan, Policy, Scheduler};
+use crate::Optimizer;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::{Dict, Value};
 
@@ -14,8 +15,8 @@ type Lambda = Box<dyn Fn(usize) -> f64 + Send>;
 /// use rushlight::optim::lr_scheduler::{LambdaLR, LrScheduler};
 /// use rushlight::optim::{Optimizer, Sgd};
 /// use rushlight::Tensor;
-/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(0.1).build()?;
-/// let mut scheduler = LambdaLR::new(|step| 1.0 / (1.0 + step as f64)).build(&mut optimizer)?;
+/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?], 0.1)?;
+/// let mut scheduler = LambdaLR::new(&mut optimizer, |step| 1.0 / (1.0 + step as f64))?;
 /// scheduler.step(&mut optimizer)?;
 /// assert_eq!(optimizer.lr(), 0.05);
 /// # Ok::<(), rushlight_core::Error>(())
@@ -60,7 +61,15 @@ macro_rules! by_lambda {
 
         impl Scheduler<$options> {
             /// One function for all groups.
-            pub fn new(lr_lambda: impl Fn(usize) -> f64 + Send + 'static) -> Plan<$options> {
+            pub fn new(
+                optimizer: &mut dyn Optimizer,
+                lr_lambda: impl Fn(usize) -> f64 + Send + 'static,
+            ) -> Result<Self> {
+                Self::builder(lr_lambda).build(optimizer)
+            }
+
+            /// [`new`](Self::new), to be followed by [`build`](Plan::build).
+            pub fn builder(lr_lambda: impl Fn(usize) -> f64 + Send + 'static) -> Plan<$options> {
                 Plan($options { lambdas: Lambdas::Shared(Box::new(lr_lambda)), groups: 0 })
             }
 

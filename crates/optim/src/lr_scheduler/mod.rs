@@ -7,8 +7,8 @@
 //! use rushlight::optim::lr_scheduler::{LrScheduler, StepLR};
 //! use rushlight::optim::{Optimizer, Sgd};
 //! use rushlight::Tensor;
-//! let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(1.0).build()?;
-//! let mut scheduler = StepLR::new(2).gamma(0.5).build(&mut optimizer)?;
+//! let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?], 1.0)?;
+//! let mut scheduler = StepLR::builder(2).gamma(0.5).build(&mut optimizer)?;
 //! for _epoch in 0..4 {
 //!     optimizer.step()?;
 //!     scheduler.step(&mut optimizer)?;
@@ -114,7 +114,7 @@ pub trait Policy: Send + 'static {
     fn load(&mut self, state: &Value) -> Result<()>;
 }
 
-/// A schedule by formula, made by its `new` and [`build`](Plan::build).
+/// A schedule by formula, made by its `new`, or by its `builder` and [`build`](Plan::build).
 pub struct Scheduler<P> {
     policy: P,
     base_lrs: Vec<f64>,
@@ -272,9 +272,16 @@ macro_rules! schedule {
         }
 
         impl $crate::lr_scheduler::Scheduler<$options> {
+            /// The schedule for an optimizer, with PyTorch's defaults.
+            pub fn new(
+                optimizer: &mut dyn $crate::Optimizer,
+                $($need: $arg)?
+            ) -> rushlight_core::Result<Self> {
+                Self::builder($($need)?).build(optimizer)
+            }
+
             /// The schedule's options, to be followed by [`build`]($crate::lr_scheduler::Plan::build).
-            #[allow(clippy::new_without_default)]
-            pub fn new($($need: $arg)?) -> $crate::lr_scheduler::Plan<$options> {
+            pub fn builder($($need: $arg)?) -> $crate::lr_scheduler::Plan<$options> {
                 $crate::lr_scheduler::Plan($options {
                     $($need: <$need_type>::from($need),)?
                     $($field: $default,)*

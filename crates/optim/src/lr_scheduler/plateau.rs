@@ -35,8 +35,8 @@ pub enum ThresholdMode {
 /// use rushlight::optim::lr_scheduler::ReduceLROnPlateau;
 /// use rushlight::optim::{Optimizer, Sgd};
 /// use rushlight::Tensor;
-/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(1.0).build()?;
-/// let mut scheduler = ReduceLROnPlateau::new().patience(1).build(&mut optimizer)?;
+/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?], 1.0)?;
+/// let mut scheduler = ReduceLROnPlateau::builder().patience(1).build(&mut optimizer)?;
 /// for loss in [1.0, 1.0, 1.0] {
 ///     scheduler.step(loss, &mut optimizer)?;
 /// }
@@ -111,8 +111,13 @@ impl ReduceLROnPlateauBuilder {
 }
 
 impl ReduceLROnPlateau {
+    /// A schedule with PyTorch's defaults.
+    pub fn new(optimizer: &mut dyn Optimizer) -> Result<Self> {
+        Self::builder().build(optimizer)
+    }
+
     /// The schedule's options, to be followed by [`build`](ReduceLROnPlateauBuilder::build).
-    pub fn new() -> ReduceLROnPlateauBuilder {
+    pub fn builder() -> ReduceLROnPlateauBuilder {
         ReduceLROnPlateauBuilder {
             mode: PlateauMode::Min,
             factor: 0.1,

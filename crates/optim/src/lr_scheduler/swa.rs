@@ -3,6 +3,7 @@
 use super::cycle::PerGroup;
 use super::formula::{self, Anneal};
 use super::{At, Group, Plan, Policy, Scheduler, number};
+use crate::Optimizer;
 use rushlight_core::{Error, Result};
 use rushlight_tensor::state::{Dict, Value};
 
@@ -14,8 +15,8 @@ use rushlight_tensor::state::{Dict, Value};
 /// use rushlight::optim::lr_scheduler::{Anneal, LrScheduler, SWALR};
 /// use rushlight::optim::{Optimizer, Sgd};
 /// use rushlight::Tensor;
-/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?]).lr(0.5).build()?;
-/// let mut scheduler = SWALR::new(0.1).anneal_epochs(2).anneal_strategy(Anneal::Linear).build(&mut optimizer)?;
+/// let mut optimizer = Sgd::new([Tensor::ones([2])?.requires_grad_(true)?], 0.5)?;
+/// let mut scheduler = SWALR::builder(0.1).anneal_epochs(2).anneal_strategy(Anneal::Linear).build(&mut optimizer)?;
 /// scheduler.step(&mut optimizer)?;
 /// assert!((optimizer.lr() - 0.3).abs() < 1e-12);
 /// scheduler.step(&mut optimizer)?;
@@ -34,8 +35,13 @@ pub struct SWALROptions {
 }
 
 impl SWALR {
-    /// A schedule that ends at `swa_lr`, one rate for all groups or one for each; follow with [`build`](Plan::build).
-    pub fn new(swa_lr: impl Into<PerGroup>) -> Plan<SWALROptions> {
+    /// A schedule that ends at `swa_lr`, one rate for all groups or one for each.
+    pub fn new(optimizer: &mut dyn Optimizer, swa_lr: impl Into<PerGroup>) -> Result<Self> {
+        Self::builder(swa_lr).build(optimizer)
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](Plan::build).
+    pub fn builder(swa_lr: impl Into<PerGroup>) -> Plan<SWALROptions> {
         Plan(SWALROptions { swa_lr: swa_lr.into(), anneal_epochs: 10, anneal_strategy: Anneal::Cos })
     }
 }

@@ -78,10 +78,10 @@ fn composed_optimizers_step_as_pytorchs() -> Result<()> {
 #[test]
 fn options_are_checked() -> Result<()> {
     let params = || params().unwrap();
-    assert!(Rprop::new(params()).etas((1.5, 1.2)).build().is_err());
-    assert!(Adafactor::new(params()).d(0.5).build().is_err());
-    assert!(Asgd::new(params()).weight_decay(-1.0).build().is_err());
-    let mut optimizer = Adafactor::new(params()).eps((Some(1e-6), 1e-2)).build()?;
+    assert!(Rprop::builder(params()).etas((1.5, 1.2)).build().is_err());
+    assert!(Adafactor::builder(params()).d(0.5).build().is_err());
+    assert!(Asgd::builder(params()).weight_decay(-1.0).build().is_err());
+    let mut optimizer = Adafactor::builder(params()).eps((Some(1e-6), 1e-2)).build()?;
     optimizer.step()?;
     Ok(())
 }

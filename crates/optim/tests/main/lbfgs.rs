@@ -34,7 +34,7 @@ impl Sign for Tensor {
 }
 
 fn build(options: &Json, params: [Tensor; 2]) -> Lbfgs {
-    let mut builder = Lbfgs::new(params);
+    let mut builder = Lbfgs::builder(params);
     for (name, v) in options.as_object().unwrap() {
         builder = match name.as_str() {
             "lr" => builder.lr(v.as_f64().unwrap()),
@@ -92,7 +92,7 @@ fn steps_are_pytorchs() {
 #[test]
 fn a_failing_closure_leaves_the_parameters_where_they_were() {
     let x = Tensor::new_with([3.0, 4.0], rushlight_core::DType::F64).unwrap().requires_grad_(true).unwrap();
-    let mut optimizer = Lbfgs::new([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build().unwrap();
+    let mut optimizer = Lbfgs::builder([x.clone()]).line_search_fn(Some(LineSearch::StrongWolfe)).build().unwrap();
     let mut calls = 0;
     let failed = optimizer.step_closure(&mut || {
         calls += 1;

@@ -162,24 +162,24 @@ fn message<T>(result: Result<T>) -> String {
 #[test]
 fn options_are_checked_with_pytorchs_words() {
     let p = || [ones(&[2])];
-    assert_eq!(message(Sgd::new(p()).lr(-1.0).build()), "Invalid learning rate: -1");
+    assert_eq!(message(Sgd::new(p(), -1.0)), "Invalid learning rate: -1");
     assert_eq!(
-        message(Sgd::new(p()).nesterov(true).build()),
+        message(Sgd::builder(p()).nesterov(true).build()),
         "Nesterov momentum requires a momentum and zero dampening"
     );
-    assert_eq!(message(Adam::new(p()).betas((1.0, 0.9)).build()), "Invalid beta parameter at index 0: 1");
-    assert_eq!(message(Adam::new(p()).eps(f64::NAN).build()), "Invalid epsilon value: NaN");
-    assert_eq!(message(Adam::new([]).build()), "optimizer got an empty parameter list");
+    assert_eq!(message(Adam::builder(p()).betas((1.0, 0.9)).build()), "Invalid beta parameter at index 0: 1");
+    assert_eq!(message(Adam::builder(p()).eps(f64::NAN).build()), "Invalid epsilon value: NaN");
+    assert_eq!(message(Adam::builder([]).build()), "optimizer got an empty parameter list");
     assert_eq!(message(AdamW::groups([ParamGroup::new(p()).momentum(0.9)]).build()), "AdamW has no option 'momentum'");
-    assert_eq!(message(Adam::new([ones(&[2]).mul(2.0).unwrap()]).build()), "can't optimize a non-leaf Tensor");
+    assert_eq!(message(Adam::builder([ones(&[2]).mul(2.0).unwrap()]).build()), "can't optimize a non-leaf Tensor");
     let twice = ones(&[2]);
     assert_eq!(
-        message(Adam::new([twice.clone(), twice.clone()]).build()),
+        message(Adam::builder([twice.clone(), twice.clone()]).build()),
         "a parameter group contains a parameter twice"
     );
     let groups = [ParamGroup::new([twice.clone()]), ParamGroup::new([twice])];
     assert_eq!(message(Adam::groups(groups).build()), "some parameters appear in more than one parameter group");
-    let mut optimizer = Adam::new(p()).build().unwrap();
+    let mut optimizer = Adam::builder(p()).build().unwrap();
     assert_eq!(message(optimizer.set_lr(-2.0)), "Invalid learning rate: -2");
     assert_eq!(optimizer.lr(), 1e-3);
 }
@@ -188,18 +188,18 @@ fn options_are_checked_with_pytorchs_words() {
 fn a_state_that_does_not_fit_changes_nothing() {
     let p = ones(&[2]);
     p.set_grad(Some(Tensor::ones([2]).unwrap())).unwrap();
-    let mut adam = Adam::new([p.clone()]).build().unwrap();
+    let mut adam = Adam::builder([p.clone()]).build().unwrap();
     adam.step().unwrap();
     let state = adam.state_dict().unwrap();
-    let mut two = Adam::new([ones(&[2]), ones(&[2])]).build().unwrap();
+    let mut two = Adam::builder([ones(&[2]), ones(&[2])]).build().unwrap();
     assert!(message(two.load_state_dict(&state)).contains("doesn't match the size of optimizer's group"));
-    let mut other = Adam::new([ones(&[3])]).build().unwrap();
+    let mut other = Adam::builder([ones(&[3])]).build().unwrap();
     assert!(
         message(other.load_state_dict(&state))
             .contains("'exp_avg' has shape [2], its parameter of shape [3] needs [3]")
     );
     assert!(other.state_dict().unwrap().get("state").unwrap().as_dict().unwrap().is_empty());
-    let mut sgd = Sgd::new([ones(&[2])]).build().unwrap();
+    let mut sgd = Sgd::builder([ones(&[2])]).build().unwrap();
     assert!(message(sgd.load_state_dict(&state)).contains("SGD keeps no 'step'"));
     for broken in [Value::None, Value::from(3), Value::Dict(Default::default())] {
         assert!(adam.load_state_dict(&broken).is_err());
@@ -215,7 +215,7 @@ fn layouts_do_not_matter() {
         assert_eq!(param.is_contiguous(), !transposed);
         let param = param.requires_grad_(true).unwrap();
         param.set_grad(Some(Tensor::ones([1]).unwrap().expand([3, 4]).unwrap())).unwrap();
-        let mut optimizer = AdamW::new([param.clone()]).lr(0.1).build().unwrap();
+        let mut optimizer = AdamW::new([param.clone()], 0.1).unwrap();
         optimizer.step().unwrap();
         optimizer.step().unwrap();
         flat([&param])
@@ -229,7 +229,7 @@ fn a_scaled_step_is_a_step_with_scaled_gradients() {
         let param = ones(&[5]);
         let grad = Tensor::new([1.0f32, -2.0, 3.0, 0.5, 0.25]).unwrap();
         let factor = Tensor::new(0.125f32).unwrap();
-        let mut optimizer = Sgd::new([param.clone()]).lr(0.5).momentum(0.9).build().unwrap();
+        let mut optimizer = Sgd::builder([param.clone()]).lr(0.5).momentum(0.9).build().unwrap();
         for _ in 0..3 {
             if scaled {
                 param.set_grad(Some(grad.clone())).unwrap();
@@ -249,14 +249,14 @@ fn a_changed_parameter_is_noticed_by_a_pending_backward() {
     let w = ones(&[2]);
     let loss = (&w * &w).eval().unwrap().sum(..).unwrap();
     w.set_grad(Some(Tensor::ones([2]).unwrap())).unwrap();
-    Sgd::new([w.clone()]).build().unwrap().step().unwrap();
+    Sgd::builder([w.clone()]).build().unwrap().step().unwrap();
     assert!(message(loss.backward()).contains("modified by an inplace operation"));
 }
 
 #[test]
 fn groups_can_be_changed_and_added() {
     let (a, b) = (ones(&[1]), ones(&[1]));
-    let mut optimizer = Sgd::new([a.clone()]).lr(0.5).build().unwrap();
+    let mut optimizer = Sgd::new([a.clone()], 0.5).unwrap();
     optimizer.add_param_group(ParamGroup::new([b.clone()]).lr(0.25)).unwrap();
     optimizer.param_groups_mut()[0].set("momentum", 0.9.into()).unwrap();
     optimizer.param_groups_mut()[1].set("name", "bias".into()).unwrap();

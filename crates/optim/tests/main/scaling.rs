@@ -16,7 +16,7 @@ fn a_scaler_steps_skips_and_grows_as_pytorchs() {
     let infinite: Vec<u64> = golden["infinite"].as_array().unwrap().iter().map(|i| i.as_u64().unwrap()).collect();
     for unscale_first in [false, true] {
         let p = param(&[0.0; 3]);
-        let mut optimizer = Sgd::new([p.clone()]).lr(1.0).build().unwrap();
+        let mut optimizer = Sgd::new([p.clone()], 1.0).unwrap();
         let scaler = GradScaler::new().init_scale(8.0).growth_interval(3);
         let mut scaler = scaler.growth_factor(2.0).unwrap().backoff_factor(0.25).unwrap();
         for (step, row) in golden["rows"].as_array().unwrap().iter().enumerate() {
@@ -52,7 +52,7 @@ fn a_scaler_steps_skips_and_grows_as_pytorchs() {
 #[test]
 fn misused_scalers_say_so() {
     let p = param(&[0.0]);
-    let mut optimizer = Sgd::new([p.clone()]).build().unwrap();
+    let mut optimizer = Sgd::builder([p.clone()]).build().unwrap();
     let mut scaler = GradScaler::new();
     assert!(scaler.update().unwrap_err().to_string().contains("No inf checks"));
     assert!(scaler.step(&mut optimizer).is_err());
@@ -61,7 +61,7 @@ fn misused_scalers_say_so() {
     assert!(scaler.load_state(&Value::Dict(Default::default())).is_err());
     let half = Tensor::zeros_with([2], DType::F16).unwrap().requires_grad_(true).unwrap();
     half.set_grad(Some(half.zeros_like().unwrap())).unwrap();
-    let mut optimizer = Sgd::new([half]).build().unwrap();
+    let mut optimizer = Sgd::builder([half]).build().unwrap();
     assert!(scaler.unscale_(&mut optimizer).unwrap_err().to_string().contains("FP16"));
     // Disabled, it has no effect.
     let mut off = GradScaler::new().enabled(false);

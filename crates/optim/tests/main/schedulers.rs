@@ -69,32 +69,32 @@ fn build(spec: &Json, opt: &mut dyn Optimizer) -> Any {
     let yes = |j: &Json| j.as_bool().unwrap();
     let boxed: Box<dyn LrScheduler> = match spec["scheduler"].as_str().unwrap() {
         "StepLR" => {
-            Box::new(with!(StepLR::new(count(&spec["step_size"])), spec, gamma: |j| float(j)).build(opt).unwrap())
+            Box::new(with!(StepLR::builder(count(&spec["step_size"])), spec, gamma: |j| float(j)).build(opt).unwrap())
         }
         "MultiStepLR" => {
             let milestones = spec["milestones"].as_array().unwrap().iter().map(count);
-            Box::new(with!(MultiStepLR::new(milestones), spec, gamma: |j| float(j)).build(opt).unwrap())
+            Box::new(with!(MultiStepLR::builder(milestones), spec, gamma: |j| float(j)).build(opt).unwrap())
         }
         "ConstantLR" => Box::new(
-            with!(ConstantLR::new(), spec, factor: |j| float(j), total_iters: |j| count(j)).build(opt).unwrap(),
+            with!(ConstantLR::builder(), spec, factor: |j| float(j), total_iters: |j| count(j)).build(opt).unwrap(),
         ),
         "LinearLR" => {
             let plan = with!(
-                LinearLR::new(), spec,
+                LinearLR::builder(), spec,
                 start_factor: |j| float(j), end_factor: |j| float(j), total_iters: |j| count(j)
             );
             Box::new(plan.build(opt).unwrap())
         }
-        "ExponentialLR" => Box::new(ExponentialLR::new(float(&spec["gamma"])).build(opt).unwrap()),
+        "ExponentialLR" => Box::new(ExponentialLR::new(opt, float(&spec["gamma"])).unwrap()),
         "PolynomialLR" => Box::new(
-            with!(PolynomialLR::new(), spec, total_iters: |j| count(j), power: |j| float(j)).build(opt).unwrap(),
+            with!(PolynomialLR::builder(), spec, total_iters: |j| count(j), power: |j| float(j)).build(opt).unwrap(),
         ),
         "CosineAnnealingLR" => {
-            let plan = with!(CosineAnnealingLR::new(count(&spec["T_max"])), spec, eta_min: |j| float(j));
+            let plan = with!(CosineAnnealingLR::builder(count(&spec["T_max"])), spec, eta_min: |j| float(j));
             Box::new(plan.build(opt).unwrap())
         }
         "CosineAnnealingWarmRestarts" => {
-            let mut plan = with!(CosineAnnealingWarmRestarts::new(count(&spec["T_0"])), spec, eta_min: |j| float(j));
+            let mut plan = with!(CosineAnnealingWarmRestarts::builder(count(&spec["T_0"])), spec, eta_min: |j| float(j));
             if let Some(t_mult) = spec.get("T_mult") {
                 plan = plan.t_mult(count(t_mult));
             }
@@ -107,7 +107,7 @@ fn build(spec: &Json, opt: &mut dyn Optimizer) -> Any {
             };
             let linear = |j: &Json| if j.as_str().unwrap() == "linear" { Anneal::Linear } else { Anneal::Cos };
             let plan = with!(
-                OneCycleLR::new(per_group(&spec["max_lr"]), steps), spec,
+                OneCycleLR::builder(per_group(&spec["max_lr"]), steps), spec,
                 pct_start: |j| float(j), anneal_strategy: |j| linear(j), cycle_momentum: |j| yes(j),
                 base_momentum: |j| per_group(j), max_momentum: |j| per_group(j), div_factor: |j| float(j),
                 final_div_factor: |j| float(j), three_phase: |j| yes(j),
@@ -116,7 +116,7 @@ fn build(spec: &Json, opt: &mut dyn Optimizer) -> Any {
         }
         "SWALR" => {
             let plan = with!(
-                SWALR::new(per_group(&spec["swa_lr"])), spec,
+                SWALR::builder(per_group(&spec["swa_lr"])), spec,
                 anneal_epochs: |j| count(j), anneal_strategy: |j| Anneal::named(j.as_str().unwrap()).unwrap(),
             );
             Box::new(plan.build(opt).unwrap())
@@ -128,27 +128,27 @@ fn build(spec: &Json, opt: &mut dyn Optimizer) -> Any {
                 _ => CyclicMode::Triangular,
             };
             let plan = with!(
-                CyclicLR::new(per_group(&spec["base_lr"]), per_group(&spec["max_lr"])), spec,
+                CyclicLR::builder(per_group(&spec["base_lr"]), per_group(&spec["max_lr"])), spec,
                 step_size_up: |j| count(j), step_size_down: |j| count(j), mode: |j| mode(j), gamma: |j| float(j),
                 cycle_momentum: |j| yes(j),
             );
             Box::new(plan.build(opt).unwrap())
         }
-        "LambdaLR" => Box::new(LambdaLR::new(|e| 0.95f64.powf(e as f64)).build(opt).unwrap()),
+        "LambdaLR" => Box::new(LambdaLR::new(opt, |e| 0.95f64.powf(e as f64)).unwrap()),
         "MultiplicativeLR" => {
             let halve: fn(usize) -> f64 = |e| 1.0 / (1.0 + 0.1 * e as f64);
             Box::new(MultiplicativeLR::each([Box::new(halve) as _, Box::new(halve) as _]).build(opt).unwrap())
         }
         "SequentialLR" => {
-            let rise = LinearLR::new().start_factor(0.1).total_iters(5).build(opt).unwrap();
-            let fall = CosineAnnealingLR::new(20).build(opt).unwrap();
-            let last = ExponentialLR::new(0.9).build(opt).unwrap();
+            let rise = LinearLR::builder().start_factor(0.1).total_iters(5).build(opt).unwrap();
+            let fall = CosineAnnealingLR::new(opt, 20).unwrap();
+            let last = ExponentialLR::new(opt, 0.9).unwrap();
             let all: Vec<Box<dyn LrScheduler>> = vec![Box::new(rise), Box::new(fall), Box::new(last)];
             Box::new(SequentialLR::new(opt, all, vec![5, 30]).unwrap())
         }
         "ChainedScheduler" => {
-            let low = ConstantLR::new().factor(0.1).total_iters(8).build(opt).unwrap();
-            let fall = ExponentialLR::new(0.95).build(opt).unwrap();
+            let low = ConstantLR::builder().factor(0.1).total_iters(8).build(opt).unwrap();
+            let fall = ExponentialLR::new(opt, 0.95).unwrap();
             Box::new(ChainedScheduler::new(opt, vec![Box::new(low), Box::new(fall)]).unwrap())
         }
         "ReduceLROnPlateau" => {
@@ -156,7 +156,7 @@ fn build(spec: &Json, opt: &mut dyn Optimizer) -> Any {
             let threshold =
                 |j: &Json| if j.as_str().unwrap() == "abs" { ThresholdMode::Abs } else { ThresholdMode::Rel };
             let plan = with!(
-                ReduceLROnPlateau::new(), spec,
+                ReduceLROnPlateau::builder(), spec,
                 mode: |j| mode(j), factor: |j| float(j), patience: |j| count(j), threshold: |j| float(j),
                 threshold_mode: |j| threshold(j), cooldown: |j| count(j), min_lr: |j| per_group(j),
             );
@@ -220,13 +220,13 @@ fn rates_and_states_are_pytorchs() {
 #[test]
 fn a_warm_up_rises_in_even_steps() {
     let mut opt = optimizer("SGD");
-    let then = ExponentialLR::new(0.5).build(&mut *opt).unwrap();
+    let then = ExponentialLR::new(&mut *opt, 0.5).unwrap();
     let mut scheduler = SequentialLR::warmup(&mut *opt, 4, Box::new(then)).unwrap();
     for want in [0.125, 0.25, 0.375, 0.5, 0.5, 0.25] {
         near("warm-up", opt.lr(), want, 1e-12);
         scheduler.step(&mut *opt).unwrap();
     }
-    let then = ExponentialLR::new(0.5).build(&mut *opt).unwrap();
+    let then = ExponentialLR::new(&mut *opt, 0.5).unwrap();
     let mut scheduler = SequentialLR::warmup(&mut *opt, 1, Box::new(then)).unwrap();
     near("no warm-up", opt.lr(), 0.5, 1e-12);
     scheduler.step(&mut *opt).unwrap();
@@ -237,33 +237,33 @@ fn a_warm_up_rises_in_even_steps() {
 fn nonsense_is_an_error() {
     let opt = &mut *optimizer("SGD");
     let message = |e: rushlight_core::Error| e.to_string();
-    assert!(StepLR::new(0).build(opt).is_err());
-    assert!(CosineAnnealingLR::new(0).build(opt).is_err());
+    assert!(StepLR::new(opt, 0).is_err());
+    assert!(CosineAnnealingLR::new(opt, 0).is_err());
     assert_eq!(
-        LinearLR::new().start_factor(0.0).build(opt).err().map(message).unwrap(),
+        LinearLR::builder().start_factor(0.0).build(opt).err().map(message).unwrap(),
         "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
     );
     assert_eq!(
-        ConstantLR::new().factor(1.5).build(opt).err().map(message).unwrap(),
+        ConstantLR::builder().factor(1.5).build(opt).err().map(message).unwrap(),
         "Constant multiplicative factor expected to be between 0 and 1."
     );
-    assert!(CosineAnnealingWarmRestarts::new(0).build(opt).is_err());
-    assert!(OneCycleLR::new(0.1, 0).build(opt).is_err());
-    assert!(OneCycleLR::new(vec![0.1], 10).build(opt).is_err());
-    assert_eq!(ReduceLROnPlateau::new().factor(1.0).build(opt).err().map(message).unwrap(), "Factor should be < 1.0.");
+    assert!(CosineAnnealingWarmRestarts::new(opt, 0).is_err());
+    assert!(OneCycleLR::new(opt, 0.1, 0).is_err());
+    assert!(OneCycleLR::new(opt, vec![0.1], 10).is_err());
+    assert_eq!(ReduceLROnPlateau::builder().factor(1.0).build(opt).err().map(message).unwrap(), "Factor should be < 1.0.");
     assert!(SequentialLR::new(opt, vec![], vec![]).is_err());
     assert!(ChainedScheduler::new(opt, vec![]).is_err());
     assert!(LambdaLR::each([]).build(opt).is_err());
-    let mut cycle = OneCycleLR::new(0.1, 2).build(opt).unwrap();
+    let mut cycle = OneCycleLR::new(opt, 0.1, 2).unwrap();
     cycle.step(opt).unwrap();
     cycle.step(opt).unwrap();
     let last = cycle.state_dict().unwrap();
     assert!(cycle.step(opt).err().map(message).unwrap().contains("Tried to step 3 times"));
     same("after a failed step", &cycle.state_dict().unwrap(), &last);
     // A schedule for other groups.
-    let one = &mut Sgd::new([Tensor::zeros([1]).unwrap()]).build().unwrap();
-    let mut scheduler = StepLR::new(1).build(opt).unwrap();
+    let one = &mut Sgd::builder([Tensor::zeros([1]).unwrap()]).build().unwrap();
+    let mut scheduler = StepLR::new(opt, 1).unwrap();
     scheduler.step(one).unwrap();
-    let mut scheduler = LambdaLR::new(|_| 1.0).build(opt).unwrap();
+    let mut scheduler = LambdaLR::new(opt, |_| 1.0).unwrap();
     assert!(scheduler.step(one).is_err());
 }

@@ -86,7 +86,7 @@ pub fn get<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -
 /// A Trainer as the options say; of a program's name.
 pub fn trainer(matches: &ArgMatches, name: &str, device: Device) -> Result<TrainerBuilder> {
     let runs: String = get(matches, "runs");
-    let builder = Trainer::new()
+    let builder = Trainer::builder()
         .device(device)
         .precision(get::<String>(matches, "precision").parse()?)
         .capture(!matches.get_flag("no-capture"))

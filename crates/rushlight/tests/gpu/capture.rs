@@ -20,11 +20,11 @@ struct Net {
 impl Net {
     fn new(device: Device) -> Result<Self> {
         Self {
-            embedding: Embedding::new(11, 24).build()?,
-            first: Linear::new(24, 32).build()?,
-            norm: BatchNorm1d::new(32).build()?,
-            dropout: Dropout::new(0.3).build()?,
-            last: Linear::new(32, 5).build()?,
+            embedding: Embedding::new(11, 24)?,
+            first: Linear::new(24, 32)?,
+            norm: BatchNorm1d::new(32)?,
+            dropout: Dropout::new(0.3)?,
+            last: Linear::new(32, 5)?,
         }
         .to(device)
     }
@@ -84,7 +84,7 @@ pub fn train(device: Device, make: Make, lower: Option<DType>, enabled: bool, ex
     manual_seed(5);
     let net = Net::new(device)?;
     let mut optimizer = make(net.parameters())?;
-    let mut schedule = CosineAnnealingLR::new(20).build(&mut *optimizer)?;
+    let mut schedule = CosineAnnealingLR::new(&mut *optimizer, 20)?;
     let mut capture = Capture::new().enabled(enabled);
     let mut losses = Vec::new();
     for step in 0..20 {
@@ -112,13 +112,13 @@ fn captured_steps_are_like_others() -> Result<()> {
     let _turn = turn();
     let device = device();
     let optimizers: [(&str, Make); 8] = [
-        ("AdamW", |p| Ok(Box::new(AdamW::new(p).lr(1e-2).build()?))),
-        ("SGD", |p| Ok(Box::new(Sgd::new(p).lr(1e-2).build()?))),
-        ("SGD with momentum", |p| Ok(Box::new(Sgd::new(p).lr(1e-2).momentum(0.9).nesterov(true).build()?))),
-        ("NAdam", |p| Ok(Box::new(NAdam::new(p).lr(1e-2).build()?))),
-        ("RAdam", |p| Ok(Box::new(RAdam::new(p).lr(1e-2).build()?))),
-        ("Adagrad", |p| Ok(Box::new(Adagrad::new(p).lr(1e-2).build()?))),
-        ("RMSprop", |p| Ok(Box::new(RmsProp::new(p).lr(1e-3).momentum(0.5).centered(true).build()?))),
+        ("AdamW", |p| Ok(Box::new(AdamW::new(p, 1e-2)?))),
+        ("SGD", |p| Ok(Box::new(Sgd::new(p, 1e-2)?))),
+        ("SGD with momentum", |p| Ok(Box::new(Sgd::builder(p).lr(1e-2).momentum(0.9).nesterov(true).build()?))),
+        ("NAdam", |p| Ok(Box::new(NAdam::new(p, 1e-2)?))),
+        ("RAdam", |p| Ok(Box::new(RAdam::new(p, 1e-2)?))),
+        ("Adagrad", |p| Ok(Box::new(Adagrad::new(p, 1e-2)?))),
+        ("RMSprop", |p| Ok(Box::new(RmsProp::builder(p).lr(1e-3).momentum(0.5).centered(true).build()?))),
         ("groups", |p| {
             let (a, b) = p.split_at(p.len() / 2);
             let groups = [ParamGroup::new(a.to_vec()), ParamGroup::new(b.to_vec()).lr(3e-3).weight_decay(0.0)];
@@ -142,7 +142,7 @@ fn shapes_are_captured_apart() -> Result<()> {
     let run = |enabled: bool| -> Result<Trace> {
         manual_seed(6);
         let net = Net::new(device)?;
-        let mut optimizer = Adam::new(net.parameters()).lr(1e-2).build()?;
+        let mut optimizer = Adam::new(net.parameters(), 1e-2)?;
         let mut step = capture(|[tokens, classes]: &[Tensor; 2]| {
             optimizer.zero_grad();
             let loss = net.loss(tokens, classes)?;
@@ -172,7 +172,7 @@ fn attention_is_captured() -> Result<()> {
     let run = |enabled: bool, causal: bool, size: usize| -> Result<Vec<Vec<f32>>> {
         manual_seed(3);
         let joint = Tensor::randn_with([2, 256, 3, 4, size], (DType::F32, device))?.requires_grad_(true)?;
-        let mut optimizer = Sgd::new([joint.clone()]).lr(0.5).build()?;
+        let mut optimizer = Sgd::new([joint.clone()], 0.5)?;
         let mut capture = Capture::new().enabled(enabled);
         let mut seen = Vec::new();
         for i in 0..6 {
@@ -206,7 +206,7 @@ fn gradients_add_up_and_can_be_read() -> Result<()> {
     let run = |enabled: bool| -> Result<(Trace, Vec<Vec<f32>>)> {
         manual_seed(7);
         let net = Net::new(device)?;
-        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let mut optimizer = AdamW::new(net.parameters(), 1e-2)?;
         let mut capture = Capture::new().enabled(enabled);
         let (mut losses, mut grads) = (Vec::new(), Vec::new());
         for i in 0..12 {
@@ -237,7 +237,7 @@ fn what_cannot_be_captured_is_named_and_harmless() -> Result<()> {
     let run = |reading: bool| -> Result<Trace> {
         manual_seed(8);
         let net = Net::new(device)?;
-        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let mut optimizer = AdamW::new(net.parameters(), 1e-2)?;
         let mut capture = Capture::new();
         let mut losses = Vec::new();
         for i in 0..8 {
@@ -292,7 +292,7 @@ fn loaded_optimizers_are_captured_anew() -> Result<()> {
     let run = |enabled: bool| -> Result<Trace> {
         manual_seed(9);
         let net = Net::new(device)?;
-        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let mut optimizer = AdamW::new(net.parameters(), 1e-2)?;
         let mut capture = Capture::new().enabled(enabled);
         let mut losses = Vec::new();
         for i in 0..14 {
@@ -332,7 +332,7 @@ fn graphs_are_recorded_between_two_calls() -> Result<()> {
     let run = |graphed: bool| -> Result<Trace> {
         manual_seed(12);
         let net = Net::new(device)?;
-        let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+        let mut optimizer = AdamW::new(net.parameters(), 1e-2)?;
         let inputs = batch(0, 16, device)?;
         let mut step = |inputs: &[Tensor; 2]| {
             optimizer.zero_grad();
@@ -404,7 +404,7 @@ fn scaled_steps_are_left_out_by_the_device_itself() -> Result<()> {
         let run = |enabled: bool| -> Result<(Trace, Vec<f64>)> {
             manual_seed(10);
             let net = Net::new(device)?;
-            let mut optimizer = AdamW::new(net.parameters()).lr(1e-2).build()?;
+            let mut optimizer = AdamW::new(net.parameters(), 1e-2)?;
             let mut scaler = GradScaler::new().init_scale(2f64.powi(23)).growth_interval(3);
             let mut capture = Capture::new().enabled(enabled);
             let (mut losses, mut scales) = (Vec::new(), Vec::new());
@@ -450,7 +450,7 @@ fn whole_model<M: Module>(
     let run = |enabled: bool| -> Result<Vec<f32>> {
         manual_seed(11);
         let model = make()?.to(device)?;
-        let mut optimizer = AdamW::new(model.parameters()).lr(1e-3).build()?;
+        let mut optimizer = AdamW::new(model.parameters(), 1e-3)?;
         let mut capture = Capture::new().enabled(enabled);
         let mut losses = Vec::new();
         for i in 0..7 {
@@ -485,10 +485,10 @@ fn whole_models_are_captured() -> Result<()> {
         Tensor::from_iter((0..count).map(|j| ((j * 31 + i * 17) % 19) as i64))?.reshape(shape)?.to(device)
     };
     for lower in [None, Some(DType::BF16)] {
-        let gpt = || Gpt::new(19).n_layer(2).n_head(2).n_embd(64).block_size(32).dropout(0.2).build();
+        let gpt = || Gpt::builder(19).n_layer(2).n_head(2).n_embd(64).block_size(32).dropout(0.2).build();
         let batch = |i: usize| Ok([tokens(i, &[3, 32])?, tokens(i + 1, &[96])?]);
         whole_model("GPT", device, lower, gpt, batch, |m, [x, y]| m.forward(x)?.flatten(0, 1)?.cross_entropy(y))?;
-        let transformer = || Transformer::new().d_model(32).nhead(4).dim_feedforward(64).batch_first(true).build();
+        let transformer = || Transformer::builder().d_model(32).nhead(4).dim_feedforward(64).batch_first(true).build();
         let batch = |i: usize| {
             let x =
                 Tensor::arange(0, 4 * 6 * 32, 1)?.add(i as i64)?.to_dtype(DType::F32)?.sin()?.reshape([4, 6, 32])?;

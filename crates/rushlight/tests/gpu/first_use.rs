@@ -30,7 +30,7 @@ fn alone(test: &str) -> Option<Device> {
 }
 
 fn adamw(parameters: Vec<Tensor>) -> Result<Box<dyn Optimizer>> {
-    Ok(Box::new(AdamW::new(parameters).build()?))
+    Ok(Box::new(AdamW::builder(parameters).build()?))
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn bytes(device: Device, enabled: bool, clears: Clears, lower: Option<DType>) ->
     manual_seed(1);
     let weights: Vec<Tensor> =
         (0..LAYERS).map(|_| Tensor::randn_with([ELEMENTS], device)?.requires_grad_(true)).collect::<Result<_>>()?;
-    let mut optimizer = AdamW::new(weights.clone()).lr(1e-3).build()?;
+    let mut optimizer = AdamW::new(weights.clone(), 1e-3)?;
     let mut capture = Capture::new().enabled(enabled);
     let x = Tensor::ones_with([ELEMENTS], device)?;
     for _ in 0..6 {

@@ -6,7 +6,7 @@ use rushlight::prelude::*;
 /// The output of two layers over 7 steps, and the gradients of input and parameters.
 fn train(device: Device, dtype: DType) -> Result<Vec<Vec<f64>>> {
     manual_seed(3);
-    let model = LSTM::new(5, 6).num_layers(2).dtype(dtype).build()?;
+    let model = LSTM::builder(5, 6).num_layers(2).dtype(dtype).build()?;
     let x = Tensor::randn([7, 3, 5])?;
     for p in model.parameters() {
         no_grad(|| p.copy_(&p.mul(1.5)?))?;

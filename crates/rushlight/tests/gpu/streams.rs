@@ -132,7 +132,7 @@ fn pinned_memory_copies_without_waiting() -> Result<()> {
     assert!(other.to(device)?.sum(..)?.item::<i64>()? == 0);
     assert!(there.pin_memory().is_err());
     let data = TensorDataset::new((Tensor::ones([8, 4])?, Tensor::arange(0, 8, 1)?))?;
-    let loader = DataLoader::new(data).batch_size(4).workers(1).pin_memory().build()?;
+    let loader = DataLoader::builder(data).batch_size(4).workers(1).pin_memory().build()?;
     for batch in &loader {
         let (x, y) = batch?;
         assert!(x.is_pinned() && y.is_pinned());
@@ -162,8 +162,8 @@ fn copies_between_devices() -> Result<()> {
 fn full_memory_is_an_error_after_which_training_goes_on() -> Result<()> {
     let _turn = turn();
     let Some(device) = gpu() else { return Ok(()) };
-    let model = Linear::new(64, 64).device(device).build()?;
-    let mut optimizer = AdamW::new(model.parameters()).build()?;
+    let model = Linear::builder(64, 64).device(device).build()?;
+    let mut optimizer = AdamW::builder(model.parameters()).build()?;
     let mut capture = Capture::new();
     let mut step = |rows: usize| -> Result<f32> {
         let x = Tensor::ones_with([rows, 64], device)?;

@@ -18,11 +18,11 @@ fn train(text: &str) -> Result<i32> {
     manual_seed(3);
     let world = rushlight_dist::init()?;
     let data = TensorDataset::new((Tensor::randn([96, 8])?, Tensor::randn([96, 1])?))?;
-    let mut model = DistributedDataParallel::new(Linear::new(8, 1).build()?, world.group().clone()).build()?;
-    let mut optimizer = AdamW::new(model.parameters()).lr(1e-2).build()?;
-    let loader = DataLoader::new(data).batch_size(4).shuffle(true).seed(1).distributed(world.rank(), world.size());
+    let mut model = DistributedDataParallel::new(Linear::new(8, 1)?, world.group().clone())?;
+    let mut optimizer = AdamW::new(model.parameters(), 1e-2)?;
+    let loader = DataLoader::builder(data).batch_size(4).shuffle(true).seed(1).distributed(world.rank(), world.size());
     let mut loader = loader.build()?;
-    let mut checkpoints = Checkpoints::new(folder).world(&world).background(true).build()?;
+    let mut checkpoints = Checkpoints::builder(folder).world(&world).background(true).build()?;
     let mut preemption = Preemption::watch(&world)?;
     let mut position = Position::default();
     let found =

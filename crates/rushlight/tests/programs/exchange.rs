@@ -40,20 +40,20 @@ fn build(name: &str) -> Result<(Model, Box<dyn Optimizer>, Vec<Tensor>)> {
     let random = |shape: &[usize]| Tensor::randn(shape);
     let (model, inputs) = match name {
         "transformer" => {
-            let builder = Transformer::new().d_model(16).nhead(2).num_encoder_layers(2).num_decoder_layers(2);
+            let builder = Transformer::builder().d_model(16).nhead(2).num_encoder_layers(2).num_decoder_layers(2);
             let model = builder.dim_feedforward(24).dropout(0.0).batch_first(true).build()?;
             (Model::new(model, |m, x| m.forward(&x[0], &x[1])), vec![random(&[2, 3, 16])?, random(&[2, 4, 16])?])
         }
         "lstm" => {
-            let model = LSTM::new(5, 6).num_layers(2).bidirectional(true).build()?;
+            let model = LSTM::builder(5, 6).num_layers(2).bidirectional(true).build()?;
             (Model::new(model, |m, x| Ok(m.forward(&x[0], None)?.0)), vec![random(&[7, 2, 5])?])
         }
         "resnet18" => {
-            let model = ResNet::new([2; 4]).num_classes(10).width(2).large_images(false).build()?;
+            let model = ResNet::builder([2; 4]).num_classes(10).width(2).large_images(false).build()?;
             (Model::new(model, |m, x| m.forward(&x[0])), vec![random(&[4, 3, 16, 16])?])
         }
         "gpt" => {
-            let model = Gpt::new(19).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
+            let model = Gpt::builder(19).n_layer(2).n_head(2).n_embd(16).block_size(8).build()?;
             (Model::new(model, |m, x| m.forward(&x[0])), vec![Tensor::randint(0, 19, [2, 8])?])
         }
         _ => return Err(Error::value(format!("no model '{name}'"))),
@@ -83,7 +83,7 @@ fn optimizer(name: &str, params: &[Tensor]) -> Result<Box<dyn Optimizer>> {
         "Adadelta" => Box::new(Adadelta::groups(groups).lr(0.5).build()?),
         "RMSprop" => Box::new(RmsProp::groups(groups).lr(0.02).centered(true).build()?),
         "Muon" => Box::new(Muon::groups(groups).lr(0.02).build()?),
-        "LBFGS" => Box::new(Lbfgs::new(params.to_vec()).lr(0.5).max_iter(3).history_size(4).build()?),
+        "LBFGS" => Box::new(Lbfgs::builder(params.to_vec()).lr(0.5).max_iter(3).history_size(4).build()?),
         _ => return Err(Error::value(format!("no optimizer '{name}'"))),
     })
 }

@@ -109,7 +109,7 @@ fn compare(
 
 #[test]
 fn transformer() -> Result<()> {
-    let model = Transformer::new()
+    let model = Transformer::builder()
         .d_model(32)
         .nhead(4)
         .num_encoder_layers(2)
@@ -121,7 +121,7 @@ fn transformer() -> Result<()> {
         .to(device())?;
     fill(&model)?;
     let (src, tgt) = (positive(1, &[8, 1, 32])?, positive(2, &[8, 5, 32])?);
-    let mut optimizer = Adam::new(model.parameters()).lr(1e-3).build()?;
+    let mut optimizer = Adam::new(model.parameters(), 1e-3)?;
     compare("transformer", &model, &mut optimizer, |_| model.forward(&src, &tgt)?.cross_entropy(&tgt))
 }
 
@@ -146,18 +146,18 @@ impl Forward for Net {
 fn images(name: &str, model: &dyn Forward, batch: usize, lr: f64) -> Result<()> {
     fill(model)?;
     let (x, y) = (hashed(1, &[batch, 3, 32, 32])?, tokens(2, &[batch], 10)?);
-    let mut optimizer = Sgd::new(model.parameters()).lr(lr).momentum(0.9).build()?;
+    let mut optimizer = Sgd::builder(model.parameters()).lr(lr).momentum(0.9).build()?;
     compare(name, model, &mut optimizer, |_| model.forward(&x)?.cross_entropy(&y))
 }
 
 #[test]
 fn cifar10_cnn() -> Result<()> {
     let net = Net {
-        conv1: Conv2d::new(3, 6, 5).build()?,
-        conv2: Conv2d::new(6, 16, 5).build()?,
-        fc1: Linear::new(400, 120).build()?,
-        fc2: Linear::new(120, 84).build()?,
-        fc3: Linear::new(84, 10).build()?,
+        conv1: Conv2d::new(3, 6, 5)?,
+        conv2: Conv2d::new(6, 16, 5)?,
+        fc1: Linear::new(400, 120)?,
+        fc2: Linear::new(120, 84)?,
+        fc3: Linear::new(84, 10)?,
     }
     .to(device())?;
     images("cifar10_cnn", &net, 16, 1e-2)
@@ -170,18 +170,18 @@ fn cifar10_resnet18() -> Result<()> {
 
 #[test]
 fn snapshot() -> Result<()> {
-    let model = Linear::new(20, 1).build()?.to(device())?;
+    let model = Linear::new(20, 1)?.to(device())?;
     fill(&model)?;
     let (x, y) = (positive(1, &[32, 20])?, positive(2, &[32, 1])?);
-    let mut optimizer = Sgd::new(model.parameters()).lr(1e-3).build()?;
+    let mut optimizer = Sgd::new(model.parameters(), 1e-3)?;
     compare("snapshot", &model, &mut optimizer, |_| model.forward(&x)?.mse_loss(&y, Reduction::Mean))
 }
 
 #[test]
 fn chargpt() -> Result<()> {
-    let model = Gpt::new(65).n_layer(2).n_head(2).n_embd(32).block_size(16).build()?.to(device())?;
+    let model = Gpt::builder(65).n_layer(2).n_head(2).n_embd(32).block_size(16).build()?.to(device())?;
     fill(&model)?;
-    let mut optimizer = AdamW::new(model.parameters()).lr(3e-3).weight_decay(0.1).betas((0.9, 0.95)).build()?;
+    let mut optimizer = AdamW::builder(model.parameters()).lr(3e-3).weight_decay(0.1).betas((0.9, 0.95)).build()?;
     compare("chargpt", &model, &mut optimizer, |step| {
         let x = tokens(10 + step as u32 % 5, &[4, 17], 65)?;
         let logits = model.forward(&x.narrow(1, 0, 16)?)?.flatten(0, 1)?;

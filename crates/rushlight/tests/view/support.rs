@@ -94,8 +94,8 @@ pub fn make_runs(root: &Path) {
 /// Two checkpoints of the Trainer's form with their metrics, and one with a name of Lightning's.
 fn make_checkpoints(run: &Path) {
     let mut checkpoints =
-        Checkpoints::new(run.join("checkpoints")).background(false).build().expect("a folder of checkpoints");
-    let layer = rushlight::nn::Linear::new(2, 1).build().expect("a layer");
+        Checkpoints::builder(run.join("checkpoints")).background(false).build().expect("a folder of checkpoints");
+    let layer = rushlight::nn::Linear::new(2, 1).expect("a layer");
     for (step, metric) in [(50, 0.5), (100, 0.25)] {
         let position = Position { epoch: step / 50, step };
         checkpoints.save_with(position, &[("model", &layer)], SaveOptions::new().metric(metric)).expect("a checkpoint");

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// # mod rushlight { pub use rushlight_train as train; }
 /// use rushlight::train::{ModelCheckpoint, Mode, Trainer};
 /// let best = ModelCheckpoint::new().monitor("val_accuracy", Mode::Max).save_top_k(2);
-/// let trainer = Trainer::new().checkpoint(best.every_n_train_steps(500));
+/// let trainer = Trainer::builder().checkpoint(best.every_n_train_steps(500));
 /// ```
 #[derive(Clone, Debug)]
 pub struct ModelCheckpoint {
@@ -121,7 +121,7 @@ impl ModelCheckpoint {
     pub(crate) fn builder(&self, directory: PathBuf) -> CheckpointsBuilder {
         let newest = self.keep_last.unwrap_or(if self.only_best() { 1 } else { 3 });
         let builder =
-            crate::Checkpoints::new(directory).keep(newest).background(self.background).tolerate(self.tolerate);
+            crate::Checkpoints::builder(directory).keep(newest).background(self.background).tolerate(self.tolerate);
         match &self.monitor {
             Some((_, mode)) => builder.keep_best(self.top_k.unwrap_or(1), super::best_of(*mode)),
             None => builder,

@@ -61,7 +61,7 @@ impl ModelSummary {
     /// use rushlight::nn::{Forward, Linear};
     /// use rushlight::Tensor;
     /// use rushlight::train::callbacks::ModelSummary;
-    /// let model = Linear::new(8, 4).build()?;
+    /// let model = Linear::new(8, 4)?;
     /// let summary = ModelSummary::new().traced(&model, 16, || model.forward(&Tensor::ones([16, 8])?))?;
     /// assert!(summary.table(&model).ends_with("64 FLOPs forward, counted"));
     /// # Ok::<(), rushlight_core::Error>(())

@@ -119,8 +119,8 @@ impl Restored {
 /// use rushlight::Tensor;
 /// use rushlight::train::{Checkpoints, Position};
 /// # let directory = std::env::temp_dir().join(format!("rushlight-doc-checkpoints-{}", std::process::id()));
-/// let mut model = Linear::new(20, 1).build()?;
-/// let mut checkpoints = Checkpoints::new(&directory).keep(2).build()?;
+/// let mut model = Linear::new(20, 1)?;
+/// let mut checkpoints = Checkpoints::builder(&directory).keep(2).build()?;
 /// let start = match checkpoints.restore(&mut [("model", &mut model)])? {
 ///     Some(restored) => restored.position,
 ///     None => Position::default(),
@@ -149,8 +149,8 @@ impl Restored {
 /// # use rushlight_nn::Linear;
 /// # use rushlight_train::{Best, Checkpoints, Position, SaveOptions};
 /// let world = rushlight::dist::init()?;
-/// let mut model = Linear::new(20, 1).build()?;
-/// let mut checkpoints = Checkpoints::new("run1")
+/// let mut model = Linear::new(20, 1)?;
+/// let mut checkpoints = Checkpoints::builder("run1")
 ///     .world(&world)
 ///     .background(true)
 ///     .keep(2)
@@ -264,7 +264,12 @@ impl CheckpointsBuilder {
 
 impl Checkpoints {
     /// Checkpoints in a directory.
-    pub fn new(directory: impl Into<PathBuf>) -> CheckpointsBuilder {
+    pub fn new(directory: impl Into<PathBuf>) -> Result<Self> {
+        Self::builder(directory).build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](CheckpointsBuilder::build).
+    pub fn builder(directory: impl Into<PathBuf>) -> CheckpointsBuilder {
         let keep = Keep { newest: 3, best: None };
         CheckpointsBuilder { directory: directory.into(), keep, background: false, tolerate: 0, ranks: None }
     }

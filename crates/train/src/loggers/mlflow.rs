@@ -20,7 +20,7 @@ const RUN_FILE: &str = "mlflow-run";
 /// ```no_run
 /// # mod rushlight { pub use rushlight_train as train; }
 /// use rushlight::train::{Trainer, loggers::MlflowLogger};
-/// let trainer = Trainer::new().logger(MlflowLogger::new("mlruns").experiment("digits")).build()?;
+/// let trainer = Trainer::builder().logger(MlflowLogger::new("mlruns").experiment("digits")).build()?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub struct MlflowLogger {

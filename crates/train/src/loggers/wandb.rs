@@ -24,7 +24,7 @@ const PART_HEAD: usize = 7;
 /// ```no_run
 /// # mod rushlight { pub use rushlight_train as train; }
 /// use rushlight::train::{Trainer, loggers::WandbLogger};
-/// let trainer = Trainer::new().logger(WandbLogger::new("digits").entity("my-team")).build()?;
+/// let trainer = Trainer::builder().logger(WandbLogger::new("digits").entity("my-team")).build()?;
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 pub struct WandbLogger {

@@ -533,7 +533,7 @@ impl Trainer {
                 continue;
             }
             let folder = self.checkpoints[which].directory().join("exception");
-            let opened = crate::Checkpoints::new(folder).keep(1).build();
+            let opened = crate::Checkpoints::builder(folder).keep(1).build();
             let saved = opened.and_then(|other| {
                 let own = std::mem::replace(&mut self.checkpoints[which], other);
                 let saved = self.save(which, &*fit.model, &fit.parallel, &fit.optimizers, fit.train);

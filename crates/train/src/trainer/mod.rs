@@ -73,7 +73,12 @@ pub struct Trainer {
 
 impl Trainer {
     /// A Trainer's options.
-    pub fn new() -> TrainerBuilder {
+    pub fn new() -> Result<Self> {
+        Self::builder().build()
+    }
+
+    /// [`new`](Self::new) with options, to be followed by [`build`](TrainerBuilder::build).
+    pub fn builder() -> TrainerBuilder {
         TrainerBuilder::new()
     }
 
@@ -172,7 +177,7 @@ impl Trainer {
     /// started again. With [`Resume::Auto`] a Trainer watches for SIGTERM and SIGUSR1.
     ///
     /// ```no_run
-    /// # let trainer = rushlight_train::Trainer::new().build().unwrap();
+    /// # let trainer = rushlight_train::Trainer::new().unwrap();
     /// // … trainer.fit(…)?; …
     /// if let Some(code) = trainer.preempted() {
     ///     drop(trainer);
@@ -314,7 +319,7 @@ impl Trainer {
 /// Names the run's directory to `rushlight run`, which copies what this process prints to `logs/console-rank-N.log`.
 fn name_to_launcher(directory: &str) {
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.into());
-    if std::env::var("RUSHLIGHT_CONSOLE").as_deref() == Ok("1") && crate::progress::is_pipe(2) {
+    if std::env::var("RUSHLIGHT_CONSOLE").as_deref() == Ok("1") && crate::system::is_pipe(2) {
         eprintln!("\x1b]rushlight-run;{}\x07", directory.display());
     }
 }

@@ -128,7 +128,7 @@ fn profilers_write_what_they_measured() -> Result<()> {
 #[test]
 fn a_summary_counts_operations_of_each_part() -> Result<()> {
     let _turn = alone();
-    let model = rushlight_nn::models::Gpt::new(32).n_layer(1).n_head(2).n_embd(16).block_size(8).build()?;
+    let model = rushlight_nn::models::Gpt::builder(32).n_layer(1).n_head(2).n_embd(16).block_size(8).build()?;
     let x = rushlight_tensor::Tensor::zeros_with([4, 8], rushlight_core::DType::I64)?;
     let table = ModelSummary::new().depth(5).traced(&model, 4, || model.forward(&x))?.table(&model);
     let flops = |name: &str| -> String {

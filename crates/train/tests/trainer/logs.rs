@@ -11,7 +11,7 @@ fn a_run_has_a_directory() -> Result<()> {
     let _turn = alone();
     let root = scratch("files");
     let mut net = Net::new()?;
-    let mut trainer = Trainer::new()
+    let mut trainer = Trainer::builder()
         .device(device())
         .max_epochs(3)
         .log_every_n_steps(4)
@@ -66,7 +66,7 @@ fn a_run_has_a_directory() -> Result<()> {
     assert!(trainer.best_checkpoint()?.is_some());
 
     // Another run of the same name has a directory of its own.
-    let mut again = Trainer::new()
+    let mut again = Trainer::builder()
         .run_directory(Some(root.clone()))
         .run_name("first")
         .progress(false)

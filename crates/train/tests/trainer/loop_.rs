@@ -179,9 +179,9 @@ struct Two;
 impl Two {
     fn optimizers(net: &Net) -> Result<Optimizers> {
         let all = net.parameters();
-        let first = Sgd::new(all[..2].to_vec()).lr(0.1).build()?;
-        let mut second = Sgd::new(all[2..].to_vec()).lr(0.1).build()?;
-        let plateau = ReduceLROnPlateau::new().patience(0).threshold(1e9).build(&mut second)?;
+        let first = Sgd::new(all[..2].to_vec(), 0.1)?;
+        let mut second = Sgd::new(all[2..].to_vec(), 0.1)?;
+        let plateau = ReduceLROnPlateau::builder().patience(0).threshold(1e9).build(&mut second)?;
         Ok(Optimizers::new(first).and(second).plateau(plateau, "val_loss"))
     }
 }

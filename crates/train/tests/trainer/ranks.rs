@@ -45,17 +45,17 @@ impl TrainModule for Line {
     }
 
     fn configure_optimizers(&self, _: &Run) -> Result<Optimizers> {
-        Ok(Optimizers::new(Sgd::new(self.parameters()).lr(0.05).momentum(0.9).build()?))
+        Ok(Optimizers::new(Sgd::builder(self.parameters()).lr(0.05).momentum(0.9).build()?))
     }
 }
 
 /// Batches of `size` for each process; 21 samples to validate on, which two processes cannot share evenly.
 fn train(root: &Path, size: usize, resume: bool, epochs: u64, strategy: &str) -> Result<()> {
     manual_seed(7);
-    let layer = Linear::new(8, 1).build()?;
+    let layer = Linear::new(8, 1)?;
     let mut model = Line { layer, mse: MeanSquaredError::new(), r2: R2Score::new(), auroc: Auroc::binary() };
-    let loader = |samples: usize, size: usize| DataLoader::new(data(samples)?).batch_size(size).seed(3).build();
-    let mut builder = Trainer::new()
+    let loader = |samples: usize, size: usize| DataLoader::builder(data(samples)?).batch_size(size).seed(3).build();
+    let mut builder = Trainer::builder()
         .device(device())
         .max_epochs(epochs)
         .strategy(strategy)

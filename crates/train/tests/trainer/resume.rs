@@ -61,7 +61,7 @@ impl Callback for Die {
 fn train(root: &Path, moment: &str, background: bool) -> Result<()> {
     manual_seed(7);
     let mut net = Net::new()?;
-    let mut trainer = Trainer::new()
+    let mut trainer = Trainer::builder()
         .device(device())
         .max_epochs(3)
         .accumulate_grad_batches(2)

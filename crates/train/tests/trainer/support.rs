@@ -27,9 +27,9 @@ pub struct Net {
 impl Net {
     pub fn new() -> Result<Self> {
         Ok(Self {
-            first: Linear::new(8, 32).build()?,
-            drop: Dropout::new(0.2).build()?,
-            second: Linear::new(32, 1).build()?,
+            first: Linear::new(8, 32)?,
+            drop: Dropout::new(0.2)?,
+            second: Linear::new(32, 1)?,
             events: Mutex::default(),
         })
     }
@@ -51,8 +51,8 @@ impl Net {
     }
 
     pub fn optimizer(&self) -> Result<(impl Optimizer + use<>, StepLR)> {
-        let mut optimizer = AdamW::new(self.parameters()).lr(1e-2).build()?;
-        let schedule = StepLR::new(5).gamma(0.9).build(&mut optimizer)?;
+        let mut optimizer = AdamW::new(self.parameters(), 1e-2)?;
+        let schedule = StepLR::builder(5).gamma(0.9).build(&mut optimizer)?;
         Ok((optimizer, schedule))
     }
 
@@ -121,7 +121,7 @@ pub fn data(samples: usize) -> Result<TensorDataset<(Tensor, Tensor)>> {
 }
 
 pub fn loader(samples: usize, shuffle: bool) -> Result<Loader> {
-    DataLoader::new(data(samples)?).batch_size(8).shuffle(shuffle).seed(3).build()
+    DataLoader::builder(data(samples)?).batch_size(8).shuffle(shuffle).seed(3).build()
 }
 
 /// Tests of one process share the random generator: those that compare bits take turns.
@@ -140,5 +140,5 @@ pub fn device() -> Device {
 
 /// A Trainer without output.
 pub fn quiet() -> TrainerBuilder {
-    Trainer::new().run_directory(None).progress(false).device(device())
+    Trainer::builder().run_directory(None).progress(false).device(device())
 }
