@@ -12,6 +12,7 @@
 //! | `autograd` | modes, differentiation, hooks, functions written in Python |
 //! | `dtype`, `device`, `generator` | the small classes |
 //! | `stream`, `capture` | streams and events; steps recorded and replayed |
+//! | `kernel` | kernels that users write |
 //! | `dist` | process groups, stores, launch detection |
 //! | `sharded` | meshes, distributed tensors, sharded parameters |
 //! | `long` | attention over split sequences, dispatch to experts |
@@ -49,6 +50,7 @@ mod grad_scaler;
 mod graph;
 mod index;
 #[cfg(target_os = "linux")]
+mod kernel;
 mod launch;
 mod lbfgs;
 mod loggers;
@@ -123,6 +125,7 @@ fn python_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::add_to(module)?;
     stream::add_to(module)?;
     capture::add_to(module)?;
+    kernel::add_to(module)?;
     program::add_to(module)?;
     extension::add_to(module)?;
     compile::add_to(module)?;

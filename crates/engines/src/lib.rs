@@ -1,12 +1,15 @@
-//! The engines that are compiled in: the one place that names them.
+//! The engines that are compiled in: the one place that names them. The features `cuda`, `hip` and `xpu` add those of
+//! GPUs.
 //!
 //! Higher layers look up the engine of a [`Device`] here and use it through the traits of
 //! [`rushlight_core::backend`]. A new engine is a crate with a static [`Engine`] and a line in [`ENGINES`].
 
 mod carried;
+mod kernel;
 mod meta;
 
 pub use carried::run_carried;
+pub use kernel::{DeviceKernel, KernelArg, Language};
 
 use rushlight_core::backend::{Engine, PinnedMemory};
 use rushlight_core::{Backend, Device, Error, Result};
@@ -14,8 +17,16 @@ use std::sync::OnceLock;
 
 /// Compiled-in engines: the CPU, accelerators in the order [`accelerator`] prefers them, and the meta
 /// engine, whose tensors have no elements.
-pub static ENGINES: &[&dyn Engine] =
-    &[&rushlight_cpu::ENGINE, &rushlight_cuda::ENGINE, &rushlight_hip::ENGINE, &rushlight_xpu::ENGINE, &meta::ENGINE];
+pub static ENGINES: &[&dyn Engine] = &[
+    &rushlight_cpu::ENGINE,
+    #[cfg(feature = "cuda")]
+    &rushlight_cuda::ENGINE,
+    #[cfg(feature = "hip")]
+    &rushlight_hip::ENGINE,
+    #[cfg(feature = "xpu")]
+    &rushlight_xpu::ENGINE,
+    &meta::ENGINE,
+];
 
 /// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can
 /// is taken.
@@ -45,7 +56,9 @@ pub fn backend(device: Device) -> Result<&'static dyn Backend> {
         (0, Some(name)) => {
             Err(Error::device(format!("{device}: {CHOICE} names {name}, which is no engine for this device")))
         }
-        (0, None) => Err(Error::device(format!("{device}: no engine for this device is compiled in"))),
+        (0, None) => Err(Error::device(format!(
+            "{device}: no engine for this device is compiled in; the features `cuda`, `hip` and `xpu` of the crate have them"
+        ))),
         (1, _) => Err(why.remove(0)),
         _ => Err(Error::device(why.iter().map(Error::to_string).collect::<Vec<_>>().join("\n"))),
     }
@@ -84,12 +97,14 @@ pub fn accelerators() -> impl Iterator<Item = &'static dyn Engine> {
 /// driver.
 pub fn toolkit() -> Option<(&'static str, String)> {
     type Version = fn() -> Result<String>;
-    let known: [(&'static dyn Engine, Version); 2] = [
+    let known: &[(&'static dyn Engine, Version)] = &[
+        #[cfg(feature = "cuda")]
         (&rushlight_cuda::ENGINE, rushlight_cuda::toolkit_version),
+        #[cfg(feature = "hip")]
         (&rushlight_hip::ENGINE, rushlight_hip::toolkit_version),
     ];
     known
-        .into_iter()
+        .iter()
         .filter(|(engine, _)| may_be_used(engine))
         .find_map(|(engine, version)| Some((engine.name(), version().ok()?)))
 }

@@ -32,4 +32,5 @@ pub use device::{Gpu, Scratch, Temporary};
 pub use families::attention::hopper_attentions;
 pub use families::conv::{Order, Pass};
 pub use families::matmul::{Gelu, Gemm};
+pub use launch::kernel::UserKernel;
 pub use launch::recent::Recent;

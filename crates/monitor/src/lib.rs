@@ -1,7 +1,8 @@
 //! Figures of GPUs and processors: utilisation, memory, power, temperature, clocks, processes.
 //!
 //! GPUs are queried through the vendor's management library, which is opened at run time: NVML, ROCm SMI or Level Zero
-//! Sysman. A figure that a library or a device does not provide is `None`.
+//! Sysman. A figure that a library or a device does not provide is `None`. Without the feature `devices` there are no
+//! GPUs.
 //!
 //! ```
 //! let mut monitor = rushlight_monitor::Monitor::new();
@@ -12,13 +13,21 @@
 //! println!("{} cores", sample.host.cores.len());
 //! ```
 
+#[cfg(not(feature = "devices"))]
+mod absent;
 mod host;
 mod json;
+#[cfg(feature = "devices")]
 mod nvml;
+#[cfg(feature = "devices")]
 mod rocm;
+#[cfg(feature = "devices")]
 mod sysman;
 
+#[cfg(not(feature = "devices"))]
+use absent::{nvml, rocm, sysman};
 pub use host::{Host, HostProcess, process_name};
+#[cfg(feature = "devices")]
 pub use nvml::visible_index;
 
 use host::HostReader;
@@ -158,6 +167,7 @@ impl Monitor {
 }
 
 /// Text up to the first zero.
+#[cfg(feature = "devices")]
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

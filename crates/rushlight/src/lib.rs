@@ -3,6 +3,9 @@
 //! Programs start with `use rushlight::prelude::*;`. The book in `docs/book` of the repository has a guide; this is the
 //! reference.
 //!
+//! Features, all on by default but `cpu`, which names what is always there: `cuda`, `hip`, `xpu` (engines of GPUs), `dist`
+//! (several ranks), `graph` (exported models), `command` (the command `rushlight` with its page).
+//!
 //! ```
 //! use rushlight::prelude::*;
 //!
@@ -23,12 +26,15 @@ pub use rushlight_tensor::*;
 
 #[doc(inline)]
 pub use rushlight_data as data;
+#[cfg(feature = "dist")]
 #[doc(inline)]
 pub use rushlight_dist as dist;
 #[doc(inline)]
 pub use rushlight_engines as engines;
+#[cfg(feature = "graph")]
 #[doc(inline)]
 pub use rushlight_graph as graph;
+#[cfg(feature = "graph")]
 #[doc(inline)]
 pub use rushlight_graph::jit;
 #[doc(inline)]
@@ -78,6 +84,7 @@ mod book {
         getting_started_rust "docs/book/src/getting-started-rust.md"
         coming_from_pytorch "docs/book/src/coming-from-pytorch.md"
         how_do_i "docs/book/src/how-do-i.md"
+        own_kernel "docs/book/src/own-kernel.md"
         own_optimizer "docs/book/src/own-optimizer.md"
         captured_steps "docs/book/src/captured-steps.md"
         profiling "docs/book/src/profiling.md"

@@ -14,6 +14,7 @@ mod display;
 mod engine;
 mod expr;
 pub mod foreach;
+pub mod kernel;
 mod memory;
 mod meta;
 mod ops;

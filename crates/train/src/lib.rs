@@ -42,7 +42,7 @@ mod checkpoint;
 mod module;
 mod optimizers;
 mod precision;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "dist"))]
 mod preemption;
 mod profiling;
 mod progress;
@@ -50,7 +50,7 @@ mod ranks;
 mod results;
 mod run;
 mod run_dir;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "dist"))]
 mod sharding;
 mod step;
 mod system;
@@ -66,7 +66,7 @@ pub use checkpoint::{
 pub use module::TrainModule;
 pub use optimizers::{Interval, Optimizers};
 pub use precision::Precision;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "dist"))]
 pub use preemption::{Preemption, REQUEUE_CODE};
 pub use profiling::RunProfiler;
 pub use ranks::Ranks;

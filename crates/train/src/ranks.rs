@@ -2,7 +2,7 @@
 
 use crate::checkpoint::CheckpointsBuilder;
 use crate::optimizers::Optimizers;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "dist"))]
 use crate::sharding::Sharding;
 use crate::step::ReduceFx;
 use rushlight_core::{Device, Error, Result};
@@ -10,15 +10,15 @@ use rushlight_nn::{Member, MemberMut, Module, Parameter};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::state::{StateDict, Value};
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "dist"))]
 use rushlight_dist::{DistributedDataParallel, NoSync, ProcessGroup, ReduceOp, World};
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "dist"))]
 use std::sync::Arc;
 
 /// This process's position among the processes of its run.
 #[derive(Default)]
 pub struct Ranks {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     world: Option<World>,
 }
 
@@ -29,20 +29,20 @@ impl Ranks {
     }
 
     /// Joins the other processes as the launcher specifies.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     pub(crate) fn launched() -> Result<Self> {
         Ok(Self { world: Some(rushlight_dist::init()?) })
     }
 
     /// Joins the other processes as the launcher specifies.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", feature = "dist")))]
     pub(crate) fn launched() -> Result<Self> {
         Ok(Self::alone())
     }
 
     /// The rank of this process.
     pub fn rank(&self) -> usize {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             return world.rank();
         }
@@ -51,7 +51,7 @@ impl Ranks {
 
     /// Number of processes.
     pub fn size(&self) -> usize {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             return world.size();
         }
@@ -60,7 +60,7 @@ impl Ranks {
 
     /// The accelerator of this process, or the CPU.
     pub(crate) fn device(&self) -> Device {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             return world.device();
         }
@@ -72,7 +72,7 @@ impl Ranks {
         if values.is_empty() || self.size() == 1 {
             return Ok(());
         }
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             let op = match fx {
                 ReduceFx::Mean | ReduceFx::Sum => ReduceOp::Sum,
@@ -89,7 +89,7 @@ impl Ranks {
 
     /// The bytes of every process, by rank.
     pub(crate) fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             return rushlight_dist::Objects::all_gather_object(&**world.group(), bytes);
         }
@@ -105,7 +105,7 @@ impl Ranks {
 
     /// Broadcasts the first process's number.
     pub(crate) fn first(&self, number: u64) -> Result<u64> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             let tensor = Tensor::from_slice(&[number as i64], [1])?;
             world.broadcast(&tensor, 0)?;
@@ -115,7 +115,7 @@ impl Ranks {
     }
 
     /// Watches for the signals of schedulers that take a job's nodes (`scheduler`) and for Ctrl-C (`interrupt`).
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     pub(crate) fn watch(&self, scheduler: bool, interrupt: bool) -> Result<Watch> {
         use crate::Preemption;
         let world = self.world.as_ref();
@@ -128,14 +128,14 @@ impl Ranks {
     }
 
     /// There are no signals to watch for.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", feature = "dist")))]
     pub(crate) fn watch(&self, _scheduler: bool, _interrupt: bool) -> Result<Watch> {
         Ok(Watch::default())
     }
 
     /// Makes all processes save checkpoints together.
     pub(crate) fn share(&self, builder: CheckpointsBuilder) -> CheckpointsBuilder {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             return builder.world(world);
         }
@@ -145,7 +145,7 @@ impl Ranks {
     /// Synchronises a model across processes and averages its gradients from now on. With a strategy that shards, its
     /// parameters become shards.
     pub(crate) fn parallel<M: Module>(&self, model: &mut M, strategy: &str, find_unused: bool) -> Result<Parallel> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
             if world.size() == 1 {
                 return Ok(Parallel::default());
@@ -167,14 +167,14 @@ impl Ranks {
 /// Watches for signals that end a run.
 #[derive(Default)]
 pub(crate) struct Watch {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     preemption: Option<crate::Preemption>,
 }
 
 impl Watch {
     /// Whether all processes must save and end; checked at the end of each step.
     pub(crate) fn agreed(&mut self) -> Result<bool> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(preemption) = &mut self.preemption {
             return preemption.agreed();
         }
@@ -183,17 +183,17 @@ impl Watch {
 
     /// Whether Ctrl-C ended the run.
     pub(crate) fn is_interrupted(&self) -> bool {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         return self.preemption.as_ref().is_some_and(crate::Preemption::is_interrupt);
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(all(target_os = "linux", feature = "dist")))]
         false
     }
 
     /// The exit code that requests another job.
     pub(crate) fn requeue(&self) -> Option<i32> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         return self.preemption.as_ref().map(crate::Preemption::requeue);
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(all(target_os = "linux", feature = "dist")))]
         None
     }
 }
@@ -201,24 +201,24 @@ impl Watch {
 /// Averages gradients over processes while it lives; shards parameters if the strategy says so.
 #[derive(Default)]
 pub(crate) struct Parallel {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     ddp: Option<DistributedDataParallel<Shadow>>,
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     sharding: Option<Sharding>,
 }
 
 /// While it lives, gradients stay on their rank.
 pub(crate) struct Local<'a> {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     _guard: Option<NoSync>,
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     sharding: Option<&'a Sharding>,
     _parallel: std::marker::PhantomData<&'a Parallel>,
 }
 
 impl Drop for Local<'_> {
     fn drop(&mut self) {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = self.sharding {
             sharding.parameters().group().set_sync(true);
         }
@@ -228,19 +228,19 @@ impl Drop for Local<'_> {
 impl Parallel {
     /// Whether parameters are sharded.
     pub(crate) fn is_sharded(&self) -> bool {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         return self.sharding.is_some();
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(all(target_os = "linux", feature = "dist")))]
         false
     }
 
     /// A forward pass whose gradients will be averaged.
     pub(crate) fn call<M: Module>(&self, model: &mut M, forward: impl FnOnce(&M) -> Result<Tensor>) -> Result<Tensor> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             return sharding.parameters().call(model, forward);
         }
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(ddp) = &self.ddp {
             return ddp.call(|_| forward(model));
         }
@@ -249,14 +249,14 @@ impl Parallel {
 
     /// Skips the gradients' reduction until the guard is dropped.
     pub(crate) fn local(&self) -> Local<'_> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             sharding.parameters().group().set_sync(false);
         }
         Local {
-            #[cfg(target_os = "linux")]
+            #[cfg(all(target_os = "linux", feature = "dist"))]
             _guard: self.ddp.as_ref().map(DistributedDataParallel::no_sync),
-            #[cfg(target_os = "linux")]
+            #[cfg(all(target_os = "linux", feature = "dist"))]
             sharding: self.sharding.as_ref(),
             _parallel: std::marker::PhantomData,
         }
@@ -264,7 +264,7 @@ impl Parallel {
 
     /// Runs something with the whole parameters in the model; changes of them are kept.
     pub(crate) fn whole<M: Module, T>(&self, model: &mut M, body: impl FnOnce(&mut M) -> Result<T>) -> Result<T> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             sharding.parameters().open(model)?;
             let result = body(model);
@@ -276,7 +276,7 @@ impl Parallel {
 
     /// Clips gradients by their norm over the whole model.
     pub(crate) fn clip_norm(&self, params: Vec<Tensor>, max_norm: f64) -> Result<()> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             return sharding.clip(&params, max_norm).map(drop);
         }
@@ -285,7 +285,7 @@ impl Parallel {
 
     /// Before a step that gradients which overflowed skip: all processes skip it.
     pub(crate) fn share_overflow(&self, params: &[Tensor]) -> Result<()> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             return sharding.share_overflow(params);
         }
@@ -295,7 +295,7 @@ impl Parallel {
 
     /// The model's state with whole parameters.
     pub(crate) fn state_dict(&self, model: &dyn Module) -> Result<StateDict> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             return sharding.state_dict(model);
         }
@@ -304,7 +304,7 @@ impl Parallel {
 
     /// The states of optimizers with whole tensors.
     pub(crate) fn assembled(&self, states: Value, optimizers: &Optimizers, ranks: &Ranks) -> Result<Value> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             return sharding.assembled(&states, optimizers, ranks);
         }
@@ -314,7 +314,7 @@ impl Parallel {
 
     /// This process's part of the states of optimizers.
     pub(crate) fn cut(&self, states: &Value, optimizers: &Optimizers) -> Result<Value> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = &self.sharding {
             return sharding.cut(states, optimizers);
         }
@@ -324,7 +324,7 @@ impl Parallel {
 
     /// Gives the model its whole parameters for good.
     pub(crate) fn finish<M: Module>(&mut self, model: &mut M) -> Result<()> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(sharding) = self.sharding.take() {
             return sharding.into_parameters().restore(model);
         }
@@ -334,13 +334,13 @@ impl Parallel {
 }
 
 /// A model's parameters and buffers as a separate module: the model itself stays with its user.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg_attr(not(all(target_os = "linux", feature = "dist")), allow(dead_code))]
 struct Shadow {
     parameters: Vec<(String, Parameter)>,
     buffers: Vec<(String, rushlight_nn::Buffer)>,
 }
 
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg_attr(not(all(target_os = "linux", feature = "dist")), allow(dead_code))]
 impl Shadow {
     fn of<M: Module>(model: &M) -> Self {
         let mut shadow = Self { parameters: Vec::new(), buffers: Vec::new() };
@@ -391,7 +391,7 @@ pub(crate) fn zero_stage(strategy: &str) -> Option<usize> {
 pub(crate) fn check_strategy(name: &str) -> Result<()> {
     match name {
         "auto" | "ddp" | "single_device" => Ok(()),
-        name if zero_stage(name).is_some() => match cfg!(target_os = "linux") {
+        name if zero_stage(name).is_some() => match cfg!(all(target_os = "linux", feature = "dist")) {
             true => Ok(()),
             false => Err(Error::unsupported(format!("Trainer: strategy '{name}' needs Linux; use 'ddp'"))),
         },

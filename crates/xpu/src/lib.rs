@@ -37,9 +37,11 @@ mod row_text;
 mod rows;
 mod stream;
 mod update;
+mod user;
 
 use backend::XpuBackend;
 pub use limits::Limits;
+pub use user::{UserArg, UserKernel};
 use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
 use rushlight_core::sync::lock;
 use rushlight_core::{Backend, Device, Error, ErrorKind, Result};
@@ -77,6 +79,11 @@ pub fn backend(index: usize) -> Result<&'static dyn Backend> {
 /// ```
 pub fn limits(index: usize) -> Result<Limits> {
     started(index)?.0.limits().map_err(|e| e.within(&format!("xpu:{index}")))
+}
+
+/// Compiles a text of the user's on device `index`.
+pub fn user_kernel(index: usize, source: &str, entry: &str) -> Result<UserKernel> {
+    UserKernel::compile(&started(index)?.0, source, entry).map_err(|e| e.within(&format!("xpu:{index}")))
 }
 
 fn started(index: usize) -> Result<&'static XpuBackend> {

@@ -4,6 +4,10 @@
 //! it is for. It is compiled on first use, in parallel with others (`compiler`) while its launch waits (`queue`), and
 //! kept for the process and on disk (`cache`).
 
+mod user;
+
+pub use user::UserKernel;
+
 use super::{cache, compiler};
 use crate::device::{Gpu, Place};
 use crate::hash::Map;

@@ -34,6 +34,17 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
+/// Every page with a program in Rust is among those that run as doc tests.
+#[test]
+fn programs_are_run() {
+    let listed = include_str!("../../src/lib.rs");
+    for page in pages() {
+        let name = page.strip_prefix(root()).unwrap().display().to_string();
+        let has_program = fs::read_to_string(&page).unwrap().lines().any(|line| line.trim_start().starts_with("```rust"));
+        assert!(!has_program || listed.contains(&format!("{name:?}")), "{name} has programs and is not in crates/rushlight/src/lib.rs");
+    }
+}
+
 /// Every `rushlight job` of the book writes a script, and every `rushlight` command is one.
 #[test]
 fn commands_work() {

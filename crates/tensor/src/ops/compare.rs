@@ -1,6 +1,7 @@
 //! Comparison, logic and choice element by element: names and arguments over rows of the op table.
 
 use super::number::fitting;
+use super::operators::{forward, forward_operand};
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
@@ -17,6 +18,8 @@ macro_rules! compare {
                 pointwise(Pointwise::$op, &[Arg::Tensor(self), other.into()], &[])
             }
         )*}
+
+        forward_operand! { $($name)* }
     };
 }
 
@@ -43,6 +46,8 @@ macro_rules! tests {
                 pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[])
             }
         )*}
+
+        forward! { $($name();)* }
     };
 }
 

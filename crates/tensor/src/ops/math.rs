@@ -1,6 +1,7 @@
 //! Pointwise functions: names and arguments over rows of the op table.
 
 use super::operands::{alike, any, float, no_zero_divisor, not_bools, number, underivable};
+use super::operators::{forward, forward_operand};
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
@@ -21,6 +22,8 @@ macro_rules! unary {
                 Ok(self)
             }
         )*}
+
+        forward! { $($name();)* }
     };
 }
 
@@ -102,6 +105,8 @@ macro_rules! unary_of_floats {
                 Ok(self)
             }
         )*}
+
+        forward! { $($name();)* }
     };
 }
 
@@ -147,6 +152,8 @@ macro_rules! rounding {
                 Ok(self)
             }
         )*}
+
+        forward! { $($name();)* }
     };
 }
 
@@ -170,6 +177,8 @@ macro_rules! unary_with_params {
                 pointwise(Pointwise::$op, &[Arg::Tensor(self)], &[$($p),*])
             }
         )*}
+
+        forward! { $($name($($p: f64),*);)* }
     };
 }
 
@@ -202,6 +211,8 @@ macro_rules! binary {
                 Ok(self)
             }
         )*}
+
+        forward_operand! { $($name)* }
     };
 }
 
@@ -280,6 +291,8 @@ macro_rules! without_derivative {
                 Ok(self)
             }
         )*}
+
+        forward_operand! { $($name)* }
     };
 }
 

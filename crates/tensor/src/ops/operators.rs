@@ -32,6 +32,17 @@ use std::ops::{AddAssign, DivAssign, MulAssign, RemAssign, SubAssign};
 /// # Ok::<(), rushlight_core::Error>(())
 /// ```
 ///
+/// A formula has the pointwise methods and the usual reductions of a tensor, so that it needs no `eval` before them.
+///
+/// ```
+/// # use rushlight_tensor as rushlight;
+/// use rushlight::Tensor;
+/// let (a, b) = (Tensor::new([1.0f32, 2.0])?, Tensor::new([3.0f32, 1.0])?);
+/// assert_eq!((&a - &b).maximum(&b / 2.0)?.to_vec::<f32>()?, [1.5, 1.0]);
+/// assert_eq!((&a * 2.0).leaky_relu(0.1)?.gt(3)?.to_vec::<bool>()?, [false, true]);
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+///
 /// `+=`, `-=`, `*=` and `/=` replace the value and do not change the operands. PyTorch's in-place `x += y` on a
 /// tensor is [`x.add_(&y)?`](Tensor::add_).
 ///
@@ -121,28 +132,69 @@ impl Expr {
         self.0
     }
 
-    fn get(&self) -> Result<&Tensor> {
+    pub(crate) fn get(&self) -> Result<&Tensor> {
         self.0.as_ref().map_err(Clone::clone)
     }
 }
 
-/// Methods of [`Tensor`] on the value of a formula, so that it needs no `eval` before them.
+/// Methods of [`Tensor`] on the value of a formula, so that it needs no `eval` before them. The macros that define
+/// methods for rows of the op table call this too.
 macro_rules! forward {
     ($($name:ident $(<$generic:ident: $bound:ident>)? ($($arg:ident: $ty:ty),*) $(-> $out:ty)?;)*) => {
-        impl Expr {$(
+        impl $crate::Expr {$(
             #[doc = concat!("[`Tensor::", stringify!($name), "`] of the value.")]
-            pub fn $name $(<$generic: $bound>)? (&self, $($arg: $ty),*) -> forward!(@out $($out)?) {
+            pub fn $name $(<$generic: $bound>)? (&self, $($arg: $ty),*) -> $crate::ops::operators::forward!(@out $($out)?) {
                 self.get()?.$name($($arg),*)
             }
         )*}
     };
-    (@out) => { Result<Tensor> };
+    (@out) => { rushlight_core::Result<Tensor> };
     (@out $out:ty) => { $out };
 }
+pub(crate) use forward;
+
+/// [`forward`] for methods that take another operand: a tensor, a number or a formula.
+macro_rules! forward_operand {
+    ($($name:ident)*) => {
+        impl $crate::Expr {$(
+            #[doc = concat!("[`Tensor::", stringify!($name), "`] of the value.")]
+            pub fn $name(&self, other: impl $crate::Operand) -> rushlight_core::Result<Tensor> {
+                let value = self.get()?;
+                other.with(|other| value.$name(other))
+            }
+        )*}
+    };
+}
+pub(crate) use forward_operand;
 
 forward! {
-    abs(); exp(); log(); sqrt(); rsqrt(); square(); reciprocal(); sin(); cos(); tanh(); sigmoid();
-    relu(); silu(); gelu(); sign(); floor(); round();
+    abs(); neg(); sign(); square(); relu(); relu6(); softsign(); tanhshrink();
+    i0(); i0e(); i1(); i1e(); erfcx(); log_ndtr();
+    logical_not(); bitwise_not();
+    polygamma(n: i64);
+    logit(eps: Option<f64>);
+    round_decimals(decimals: i32);
+    nan_to_num(nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>);
+    prelu(weight: &Tensor);
+    celu(alpha: f64);
+    softshrink(lambda: f64);
+    hardtanh(min_val: impl Into<Scalar>, max_val: impl Into<Scalar>);
+    threshold(threshold: impl Into<Scalar>, value: impl Into<Scalar>);
+    rpow(base: impl Into<Scalar>);
+    rsub(a: impl Into<Scalar>);
+    rdiv(a: impl Into<Scalar>);
+    rremainder(a: impl Into<Scalar>);
+    rxlogy(a: impl Into<Scalar>);
+    zeta(q: &Tensor);
+    gammainc(x: &Tensor);
+    gammaincc(x: &Tensor);
+    nextafter(other: &Tensor);
+    logical_and(other: &Tensor);
+    logical_or(other: &Tensor);
+    logical_xor(other: &Tensor);
+    add_scaled(other: &Tensor, alpha: impl Into<Scalar>);
+    addcmul(a: &Tensor, b: &Tensor, value: impl Into<Scalar>);
+    addcdiv(a: &Tensor, b: &Tensor, value: impl Into<Scalar>);
     sum(dims: impl AsDims); mean(dims: impl AsDims); any(dims: impl AsDims); all(dims: impl AsDims);
     sum_dims(dims: impl AsDims, keepdim: bool);
     mean_dims(dims: impl AsDims, keepdim: bool);
@@ -159,6 +211,28 @@ forward! {
     item<T: Element>() -> Result<T>;
     to_vec<T: Element>() -> Result<Vec<T>>;
     backward() -> Result<()>;
+}
+
+forward_operand! { pow clamp_min clamp_max }
+
+impl Expr {
+    /// [`Tensor::clamp`] of the value.
+    pub fn clamp(&self, min: impl Operand, max: impl Operand) -> Result<Tensor> {
+        let value = self.get()?;
+        min.with(|min| max.with(|max| value.clamp(min, max)))
+    }
+
+    /// [`Tensor::lerp`] of the value.
+    pub fn lerp(&self, end: &Tensor, weight: impl Operand) -> Result<Tensor> {
+        let value = self.get()?;
+        weight.with(|weight| value.lerp(end, weight))
+    }
+
+    /// [`Tensor::masked_fill`] of the value.
+    pub fn masked_fill(&self, mask: &Tensor, fill: impl Operand) -> Result<Tensor> {
+        let value = self.get()?;
+        fill.with(|fill| value.masked_fill(mask, fill))
+    }
 }
 
 impl From<Tensor> for Expr {

@@ -10,4 +10,5 @@ mod device_sums;
 mod goldens;
 mod gradcheck;
 mod hostile;
+mod kernels;
 mod support;

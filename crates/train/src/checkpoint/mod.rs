@@ -228,7 +228,7 @@ impl CheckpointsBuilder {
 
     /// The ranks that save together: all ranks of a world. In a world of one this has no effect. Ranks that have
     /// several `Checkpoints` must build them in the same order.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "dist"))]
     pub fn world(mut self, world: &rushlight_dist::World) -> Self {
         use std::sync::Arc;
         if world.size() > 1 {

@@ -103,6 +103,10 @@ def __getattr__(name):
         from . import graphs
 
         return getattr(graphs, name)
+    if name == "_compile_kernel":
+        from ..kernels import compile_kernel
+
+        return compile_kernel
     if name == "_initialized":
         return is_initialized()  # noqa: F405
     if name == "ExternalStream":
