@@ -67,14 +67,7 @@ impl PyEventWriter {
     }
 
     /// Samples from -1 to 1 of one channel.
-    fn audio(
-        &self,
-        tag: &str,
-        samples: Vec<f32>,
-        sample_rate: u32,
-        step: u64,
-        walltime: Option<f64>,
-    ) -> PyResult<()> {
+    fn audio(&self, tag: &str, samples: Vec<f32>, sample_rate: u32, step: u64, walltime: Option<f64>) -> PyResult<()> {
         self.with(walltime, |events| events.audio(tag, &samples, 1, sample_rate, step))
     }
 

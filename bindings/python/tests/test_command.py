@@ -21,7 +21,7 @@ def test_commands_are_those_of_the_program():
     done = run("-m", "rushlight._command", "docter")
     assert done.returncode == 2 and done.stderr == "rushlight: there is no command docter; did you mean doctor?\n"
     done = run("-m", "rushlight._command", "ui", "--prot", "1")
-    assert done.returncode == 2 and done.stderr == "rushlight ui: --prot is no option; did you mean --port?; see rushlight ui --help\n"
+    assert done.returncode == 2 and done.stderr == "rushlight ui: --prot is no option (did you mean --port?); see rushlight ui --help\n"
     done = run("-m", "rushlight._command", "job", "--scheduler", "slurm", "--nodse", "2", "a.py")
     assert done.returncode == 2 and "did you mean --nodes?" in done.stderr
     assert run("-m", "rushlight._command", "doctor").returncode == 0

@@ -111,7 +111,9 @@ impl DeviceKernel {
             Compiled::Xpu(kernel) => {
                 use rushlight_xpu::UserArg;
                 if shared > 0 {
-                    return Err(Error::unsupported("kernel: OpenCL has no dynamic shared memory; declare a local array"));
+                    return Err(Error::unsupported(
+                        "kernel: OpenCL has no dynamic shared memory; declare a local array",
+                    ));
                 }
                 let arg = |arg: &KernelArg| match *arg {
                     KernelArg::Memory(address) => UserArg::Memory(address),

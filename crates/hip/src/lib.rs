@@ -1,6 +1,6 @@
 //! AMD's part of Rushlight's GPU engine: HIP's runtime, its run-time compiler and ROCm's libraries, opened at run time.
 //!
-//! Building needs no part of ROCm. If a library is missing at run time, the error names it, lists the paths tried and
+//! Building needs no part of ROCm. If a library is missing at run time, the error names it and
 //! says what to do. The engine itself is in [`rushlight_gpu`]. As in PyTorch, the device of an AMD GPU is called
 //! `cuda`.
 //!
@@ -59,7 +59,7 @@ use api;
 
 static FLEET: Fleet = Fleet::new(device::open);
 
-/// The engine of GPU `index`, started on first use. The error names the missing library, the paths tried and the
+/// The engine of GPU `index`, started on first use. The error names the missing library and the
 /// remedy.
 ///
 /// ```

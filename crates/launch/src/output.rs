@@ -74,19 +74,19 @@ struct State {
     tails: Vec<VecDeque<String>>,
     /// Streams of each local rank that are still open.
     open: Vec<usize>,
-    /// Copies of each local rank's lines, for its run's directory.
-    copies: Vec<Copy>,
+    /// Transcripts of each local rank, for its run's directory.
+    transcripts: Vec<Transcript>,
 }
 
 /// Both streams of a rank as `logs/console-rank-N.log` of the run's directory, where `rushlight ui` shows them.
-enum Copy {
+enum Transcript {
     /// Lines of a rank that has not named a directory yet.
     Kept(Vec<u8>),
     /// The file; `None` if it cannot be written.
     File(Option<File>),
 }
 
-impl Copy {
+impl Transcript {
     fn take(&mut self, lines: &[u8]) {
         match self {
             Self::Kept(kept) => kept.extend(&lines[..lines.len().min(MAX_KEPT - kept.len())]),
@@ -114,8 +114,8 @@ impl Copy {
 impl Output {
     /// Starts to read the streams of `ranks` local ranks.
     pub fn start(sources: Vec<Source>, ranks: usize) -> Result<Self> {
-        let mut state = State { tails: vec![VecDeque::new(); ranks], open: vec![0; ranks], copies: Vec::new() };
-        state.copies.resize_with(ranks, || Copy::Kept(Vec::new()));
+        let mut state = State { tails: vec![VecDeque::new(); ranks], open: vec![0; ranks], transcripts: Vec::new() };
+        state.transcripts.resize_with(ranks, || Transcript::Kept(Vec::new()));
         for source in &sources {
             state.open[source.local_rank] += 1;
             // SAFETY: sets a flag of a descriptor that the source owns.
@@ -299,7 +299,7 @@ impl Lines {
             let named = line.strip_prefix(RUN_NAMED.0).and_then(|rest| rest.trim_ascii_end().strip_suffix(RUN_NAMED.1));
             match named.map(std::str::from_utf8) {
                 Some(Ok(directory)) => {
-                    lock(&shared.state).copies[self.local_rank].open(Path::new(directory), self.rank);
+                    lock(&shared.state).transcripts[self.local_rank].open(Path::new(directory), self.rank);
                 }
                 _ => self.show_all(line, shared),
             }
@@ -321,7 +321,7 @@ impl Lines {
             }
         }
         let mut state = lock(&shared.state);
-        state.copies[self.local_rank].take(lines);
+        state.transcripts[self.local_rank].take(lines);
         let tail = &mut state.tails[self.local_rank];
         for line in split_lines(lines) {
             let text = String::from_utf8_lossy(&line[..line.len().min(LAST_LINE)]);

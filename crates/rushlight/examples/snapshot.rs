@@ -41,7 +41,8 @@ fn train(arguments: &ArgMatches) -> Result<i32> {
     let mut model =
         DistributedDataParallel::new(Linear::builder(20, 1).device(device).build()?, world.group().clone())?;
     let mut optimizer = Sgd::new(model.parameters(), lr)?;
-    let mut loader = DataLoader::builder(data).batch_size(batch_size).distributed(world.rank(), world.size()).build()?;
+    let mut loader =
+        DataLoader::builder(data).batch_size(batch_size).distributed(world.rank(), world.size()).build()?;
     // This program captures the step of a lone rank only.
     let mut capture =
         machine::capture(arguments, device).enabled(world.size() == 1 && !arguments.get_flag("no-capture"));

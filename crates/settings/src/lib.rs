@@ -106,13 +106,13 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     distances.min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
 }
 
-/// `; did you mean --nodes?`, or nothing: the option among those that a text of usage names.
+/// ` (did you mean --nodes?)`, or nothing: the option among those that a text of usage names.
 pub fn did_you_mean(option: &str, usage: &str) -> String {
     let name = option.split('=').next().unwrap_or_default();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let known = usage.split(|c: char| !is_part(c)).filter(|word| word.starts_with("--") && word.len() > 2);
     match nearest(name, known).filter(|_| name.starts_with("--")) {
-        Some(known) => format!("; did you mean {known}?"),
+        Some(known) => format!(" (did you mean {known}?)"),
         None => String::new(),
     }
 }
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(nearest("--nproc_per_nodes", known), Some("--nproc-per-node"));
         assert_eq!(nearest("--nproc", known), Some("--nproc-per-node"));
         assert_eq!(nearest("--frobnicate", known), None);
-        assert_eq!(did_you_mean("--hots=1", "  --host ADDR  Address\n  --port P"), "; did you mean --host?");
+        assert_eq!(did_you_mean("--hots=1", "  --host ADDR  Address\n  --port P"), " (did you mean --host?)");
         assert_eq!(did_you_mean("x", "--host"), "");
     }
 

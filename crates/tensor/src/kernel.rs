@@ -153,7 +153,7 @@ impl Kernel {
             (Some(text), _) => self.launch(call, device, text),
             (None, Some(cpu)) => {
                 let outputs = cpu(call).map_err(|e| e.within(&format!("kernel {}", parts.name)))?;
-                outputs.into_iter().map(|t| if t.device() == device { Ok(t) } else { t.to_device(device) }).collect()
+                outputs.into_iter().map(|t| if t.device() == device { Ok(t) } else { t.to(device) }).collect()
             }
             (None, None) => Err(Error::unsupported(format!(
                 "kernel {}: it has neither a text for {device} nor a function for the CPU",
@@ -171,7 +171,7 @@ impl Kernel {
         };
         let outputs = specs
             .iter()
-            .map(|(shape, dtype)| Tensor::empty_with(shape.clone(), Options::from((*dtype, device))))
+            .map(|(shape, dtype)| Tensor::empty_with(shape, Options::from((*dtype, device))))
             .collect::<Result<Vec<_>>>()?;
         let Some(first) = outputs.first() else {
             return Err(Error::value(format!("kernel {}: it has no output", parts.name)));
@@ -187,8 +187,7 @@ impl Kernel {
                 *lock(&parts.compiled).entry(device).or_insert(kernel)
             }
         };
-        let mut args: Vec<KernelArg> =
-            inputs.iter().chain(&outputs).map(|t| KernelArg::Memory(address(t))).collect();
+        let mut args: Vec<KernelArg> = inputs.iter().chain(&outputs).map(|t| KernelArg::Memory(address(t))).collect();
         args.extend(&call.numbers);
         args.push(KernelArg::I64(first.numel() as i64));
         program::note_foreign("a kernel of the user's");
@@ -235,7 +234,10 @@ impl KernelBuilder {
     }
 
     /// Shapes and dtypes of the outputs; by default one like the first input.
-    pub fn outputs(mut self, outputs: impl Fn(&Call) -> Result<Vec<(Vec<usize>, DType)>> + Send + Sync + 'static) -> Self {
+    pub fn outputs(
+        mut self,
+        outputs: impl Fn(&Call) -> Result<Vec<(Vec<usize>, DType)>> + Send + Sync + 'static,
+    ) -> Self {
         self.0.outputs = Some(Box::new(outputs));
         self
     }

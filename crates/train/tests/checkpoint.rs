@@ -33,11 +33,7 @@ impl Forward for Net {
 fn train(directory: &Path, background: bool) -> Result<Vec<u8>> {
     manual_seed(7);
     let (x, y) = (Tensor::randn([96, 8])?, Tensor::randn([96, 1])?);
-    let mut net = Net {
-        first: Linear::new(8, 64)?,
-        drop: Dropout::new(0.2)?,
-        second: Linear::new(64, 1)?,
-    };
+    let mut net = Net { first: Linear::new(8, 64)?, drop: Dropout::new(0.2)?, second: Linear::new(64, 1)? };
     let mut optimizer = AdamW::new(net.parameters(), 1e-2)?;
     let mut schedule = StepLR::builder(5).gamma(0.9).build(&mut optimizer)?;
     let mut scaler = GradScaler::new();
@@ -250,7 +246,10 @@ fn a_reader_leaves_a_running_jobs_files_alone() -> Result<()> {
     assert!(unfinished.join("shard-00000-of-00002-x.pt").exists());
     assert_eq!(reader.list()?.len(), 5);
     // A run that saves there owns the directory: it removes what a killed one has left.
-    Checkpoints::builder(&directory).keep(10).build()?.save(Position { epoch: 0, step: 7 }, &[("number", &Number(7))])?;
+    Checkpoints::builder(&directory)
+        .keep(10)
+        .build()?
+        .save(Position { epoch: 0, step: 7 }, &[("number", &Number(7))])?;
     assert!(!unfinished.exists());
     std::fs::remove_dir_all(directory)?;
     Ok(())

@@ -199,7 +199,8 @@ fn the_newest_and_the_best_are_kept() {
 fn a_failed_save_leaves_the_one_before_on_every_rank() {
     let directory = scratch("failing");
     ranks(2, |world| {
-        let mut checkpoints = Checkpoints::builder(&directory).world(world).background(true).tolerate(1).build().unwrap();
+        let mut checkpoints =
+            Checkpoints::builder(&directory).world(world).background(true).tolerate(1).build().unwrap();
         let save = |checkpoints: &mut Checkpoints, step: u64| {
             checkpoints.save(Position { epoch: 0, step }, &[("number", &Number(step as i64))])
         };
@@ -279,8 +280,7 @@ fn child_rank() {
     manual_seed(5);
     let world = rushlight_dist::init().unwrap();
     let (x, y) = (Tensor::randn([64, 8]).unwrap(), Tensor::randn([64, 1]).unwrap());
-    let mut model =
-        DistributedDataParallel::new(Linear::new(8, 1).unwrap(), world.group().clone()).unwrap();
+    let mut model = DistributedDataParallel::new(Linear::new(8, 1).unwrap(), world.group().clone()).unwrap();
     let mut optimizer = AdamW::new(model.parameters(), 1e-2).unwrap();
     let mut checkpoints = Checkpoints::builder(directory).world(&world).background(true).keep(2).build().unwrap();
     let restored = checkpoints.restore(&mut [("model", &mut model), ("optimizer", &mut optimizer)]).unwrap();

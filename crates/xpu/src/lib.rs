@@ -1,7 +1,7 @@
 //! Rushlight's engine for Intel GPUs, over OpenCL, which is opened at run time.
 //!
-//! Building needs no part of Intel's software or OpenCL. If a driver is missing, the error lists the paths tried and
-//! says what to do. Any OpenCL device with addresses (unified or shared virtual memory) is supported, so the engine
+//! Building needs no part of Intel's software or OpenCL. If a driver is missing, the error says what
+//! to do. Any OpenCL device with addresses (unified or shared virtual memory) is supported, so the engine
 //! runs, and is tested, on CPUs too: `RUSHLIGHT_XPU_PLATFORM=pocl` makes PoCL's device `xpu`.
 //!
 //! | module | what |
@@ -41,11 +41,11 @@ mod user;
 
 use backend::XpuBackend;
 pub use limits::Limits;
-pub use user::{UserArg, UserKernel};
 use rushlight_core::backend::{Engine, Library, PinnedMemory, Properties};
 use rushlight_core::sync::lock;
 use rushlight_core::{Backend, Device, Error, ErrorKind, Result};
 use std::sync::{Mutex, OnceLock};
+pub use user::{UserArg, UserKernel};
 
 /// Maximum number of devices in a process.
 const MAX_DEVICES: usize = 64;

@@ -136,7 +136,7 @@ pub const PATH: &str = "RUSHLIGHT_OPENCL_PATH";
 /// Names of drivers in a directory of [`PATH`].
 const DRIVERS: [&str; 4] = ["libigdrcl.so", "libintelocl.so", "libpocl.so.2", "libpocl.so"];
 
-/// The platforms of this machine. The error lists what was tried.
+/// The platforms of this machine. The error says what to do.
 pub fn platforms() -> Result<&'static [Platform]> {
     static FOUND: OnceLock<Result<Vec<Platform>>> = OnceLock::new();
     FOUND.get_or_init(find).as_deref().map_err(Clone::clone)
@@ -168,11 +168,13 @@ fn find() -> Result<Vec<Platform>> {
     let mut seen = std::collections::HashSet::new();
     found.retain(|p| seen.insert((p.name.clone(), p.version.clone())));
     if found.is_empty() {
-        return Err(Error::device(format!(
-            "no OpenCL driver was found (tried {}). Install the one for Intel GPUs (Debian: intel-opencl-icd; it brings libOpenCL.so.1), or name \
-             its directory in {PATH}. (A program looks once: start it again afterwards.)",
-            if tried.is_empty() { "libOpenCL.so.1, which knows none".to_string() } else { tried.join("; ") }
-        )));
+        if tried.is_empty() {
+            tried.push("libOpenCL.so.1, which knows no driver".into());
+        }
+        let remedy = format!(
+            "Install the one for Intel GPUs (Debian: intel-opencl-icd; it brings libOpenCL.so.1), or name its directory in {PATH}."
+        );
+        return Err(rushlight_gpu::vendor::library::not_found("An OpenCL driver", "", &remedy, tried));
     }
     Ok(found)
 }

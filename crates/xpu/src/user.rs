@@ -23,7 +23,7 @@ pub struct UserKernel {
 
 impl UserKernel {
     pub(crate) fn compile(xpu: &'static Xpu, source: &str, entry: &str) -> Result<Self> {
-        let name = cache::hash(&[b"user", source.as_bytes(), xpu.driver.abilities().fingerprint.as_bytes()]);
+        let name = cache::hash(&[&b"user"[..], source.as_bytes(), xpu.driver.abilities().fingerprint.as_bytes()]);
         let kept = cache::read(name).and_then(|image| xpu.driver.load(&image).ok());
         let program = match kept {
             Some(program) => program,
@@ -35,9 +35,10 @@ impl UserKernel {
                 program
             }
         };
-        let kernel = xpu.driver.kernel(program, entry).map_err(|e| {
-            Error::new(e.kind(), format!("{e}; the text must declare `__kernel void {entry}(…)`"))
-        })?;
+        let kernel = xpu
+            .driver
+            .kernel(program, entry)
+            .map_err(|e| Error::new(e.kind(), format!("{e}; the text must declare `__kernel void {entry}(…)`")))?;
         Ok(Self { xpu, kernel: Box::leak(Box::new(kernel)) })
     }
 

@@ -119,6 +119,9 @@ pub fn doctor(arguments: &[OsString]) -> u8 {
         report.finding(text, "the book's page Settings lists all variables");
     }
     rushlight_engines::accelerators().for_each(|engine| accelerators(engine, &mut report));
+    for (what, tried) in rushlight_gpu::vendor::library::searched() {
+        report.fact("  searched", format!("{what}: {}", tried.join(", ")));
+    }
     #[cfg(target_os = "linux")]
     {
         checks::run(&mut report);
@@ -206,7 +209,7 @@ fn accelerators(engine: &dyn Engine, report: &mut Report) {
             Ok(library) => report.fact(name, format!("{} ({})", library.version, library.path)),
             Err(e) if has_devices => {
                 report.finding(format!("{name} is missing"), brief(&e));
-                report.fact(name, format!("missing. {e}"));
+                report.fact(name, format!("missing. {}", brief(&e)));
             }
             // Libraries of a vendor that has no device here are no news.
             Err(_) => {}
@@ -214,14 +217,11 @@ fn accelerators(engine: &dyn Engine, report: &mut Report) {
     }
 }
 
-/// An error of a library without the list of the places where it was looked for.
+/// An error of a library on one line, without the advice to ask this command.
 fn brief(error: &Error) -> String {
     let text = error.to_string();
-    let Some((what, rest)) = text.split_once(" Tried: ") else { return text };
-    // Names of files have dots, but no space after them.
-    let advice = rest.split_once(". ").map_or("", |(_, advice)| advice);
-    let advice = advice.split(" (A program looks once").next().unwrap_or_default();
-    format!("{what} {advice}").trim_end().to_owned()
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains("rushlight doctor -v")).collect();
+    lines.join(" ")
 }
 
 /// The launcher's properties, line by line.

@@ -37,7 +37,14 @@ fn read(loader: &DataLoader<(Tensor, Tensor)>, epoch: u64) -> Vec<(Vec<i64>, Vec
 #[test]
 fn any_number_of_workers_gives_the_same_batches() {
     let loader = |workers| {
-        DataLoader::builder(Random(50)).batch_size(7).shuffle(true).seed(3).workers(workers).prefetch(3).build().unwrap()
+        DataLoader::builder(Random(50))
+            .batch_size(7)
+            .shuffle(true)
+            .seed(3)
+            .workers(workers)
+            .prefetch(3)
+            .build()
+            .unwrap()
     };
     let (alone, several) = (loader(0), [loader(1), loader(2), loader(5)]);
     for epoch in 0..3 {

@@ -180,7 +180,8 @@ fn accumulation_hooks_and_buffers() {
         }
         // Divided before they are summed: the sum of 40,000 and 40,000 is infinite in half precision.
         let layer = Linear::new(6, 1).unwrap().to(device()).unwrap();
-        let ddp = DistributedDataParallel::builder(layer, world.group().clone()).comm_hook(CommHook::Fp16).build().unwrap();
+        let ddp =
+            DistributedDataParallel::builder(layer, world.group().clone()).comm_hook(CommHook::Fp16).build().unwrap();
         let large = Tensor::full_with([1, 6], 40_000.0, (DType::F32, device())).unwrap();
         ddp.forward(&large).unwrap().sum(..).unwrap().backward().unwrap();
         assert!((grad(&ddp) - 240_000.0).abs() < 200.0, "{}", grad(&ddp));
@@ -335,7 +336,8 @@ fn models_that_train_apart() {
         let rank = world.rank();
         manual_seed(1);
         let layer = Linear::new(6, 1).unwrap().to((DType::F64, device())).unwrap();
-        let ddp = DistributedDataParallel::builder(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
+        let ddp =
+            DistributedDataParallel::builder(layer, world.group().clone()).post_local_sgd(2, None).build().unwrap();
         let mut averager = PeriodicModelAverager::new(world.group().clone(), 3).unwrap().warmup_steps(2);
         for s in 0..6 {
             ddp.forward(&batch(s, 4 * rank, 4)).unwrap().pow(2).unwrap().mean(..).unwrap().backward().unwrap();

@@ -1,8 +1,10 @@
 //! Finding and opening a vendor's libraries at run time. Building needs none of them.
 
 use libloading::Library;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// Search path of a vendor's libraries.
 pub struct Search {
@@ -40,7 +42,7 @@ impl Search {
     }
 
     /// Opens the first available library of `names`: in the directories of the variable, then on the system loader's
-    /// path, then in the toolkits' default directories. The error lists the attempts.
+    /// path, then in the toolkits' default directories. [`searched`] lists the attempts.
     pub fn open(&self, what: &str, names: &[&str], remedy: &str) -> Result<Opened> {
         let mut candidates = Vec::new();
         if let Some(paths) = std::env::var_os(self.variable) {
@@ -62,11 +64,7 @@ impl Search {
                 Err(_) => {}
             }
         }
-        let tried: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
-        Err(Error::device(format!(
-            "{what} was not found{why}. Tried: {}. {remedy} (Restart the program afterwards: it searches once.)",
-            tried.join(", ")
-        )))
+        Err(not_found(what, &why, remedy, candidates.iter().map(|p| p.display().to_string()).collect()))
     }
 
     /// Opens a library's siblings outside the loader's path, which it loads by name.
@@ -87,6 +85,25 @@ impl Search {
             }
         }
     }
+}
+
+/// Libraries that were not found, and where they were looked for.
+static SEARCHED: Mutex<Vec<(String, Vec<String>)>> = Mutex::new(Vec::new());
+
+/// The error of a library that is missing: what it is, what to do, where to read more.
+pub fn not_found(what: &str, why: &str, remedy: &str, tried: Vec<String>) -> Error {
+    let mut searched = lock(&SEARCHED);
+    if !searched.iter().any(|(known, _)| known == what) {
+        searched.push((what.to_owned(), tried));
+    }
+    Error::device(format!(
+        "{what} was not found{why}.\n{remedy}\nStart the program again afterwards; `rushlight doctor -v` lists the places that were searched."
+    ))
+}
+
+/// Libraries that this process has not found, and where it has looked for them.
+pub fn searched() -> Vec<(String, Vec<String>)> {
+    lock(&SEARCHED).clone()
 }
 
 fn children(directory: &Path) -> Vec<PathBuf> {

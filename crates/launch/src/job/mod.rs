@@ -204,6 +204,11 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         })
     };
     let list = |name: &str| matches.get_many::<String>(name).into_iter().flatten().cloned().collect::<Vec<_>>();
+    let program: Vec<String> = list("program");
+    if program[0].starts_with('-') {
+        let advice = did_you_mean(&program[0], &command().render_long_help().to_string());
+        return Err(Error::value(format!("there is no option {}{advice}; see rushlight job --help", program[0])));
+    }
     let machine = text("machine").and_then(|name| MACHINES.iter().find(|machine| machine.name == name));
     let named = text("scheduler").and_then(|name| Scheduler::NAMES.iter().find(|(n, _)| *n == name).map(|(_, s)| *s));
     let scheduler = match (named, machine) {
@@ -217,11 +222,6 @@ fn read(matches: &ArgMatches) -> Result<Job> {
         (None, Some(machine)) => machine.scheduler,
         (None, None) => return Err(Error::value("give --scheduler slurm|pbs|flux|kubernetes, or a --machine")),
     };
-    let program: Vec<String> = list("program");
-    if program[0].starts_with('-') {
-        let advice = did_you_mean(&program[0], &command().render_long_help().to_string());
-        return Err(Error::value(format!("there is no option {}{advice}; see rushlight job --help", program[0])));
-    }
     let default_name =
         PathBuf::from(&program[0]).file_stem().map_or("job".into(), |n| n.to_string_lossy().into_owned());
     let name = text("name").unwrap_or(default_name);

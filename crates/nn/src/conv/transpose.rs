@@ -70,7 +70,11 @@ impl<const D: usize> ConvTransposeNd<D> {
     }
 
     /// [`new`](Self::new) with options, to be followed by [`build`](ConvTransposeNdBuilder::build).
-    pub fn builder(in_channels: usize, out_channels: usize, kernel_size: impl Into<Sizes>) -> ConvTransposeNdBuilder<D> {
+    pub fn builder(
+        in_channels: usize,
+        out_channels: usize,
+        kernel_size: impl Into<Sizes>,
+    ) -> ConvTransposeNdBuilder<D> {
         ConvTransposeNdBuilder {
             in_channels,
             out_channels,

@@ -86,7 +86,8 @@ fn conv<const D: usize>(o: &Options) -> Result<Built> {
         Some("circular") => PaddingMode::Circular,
         Some(other) => panic!("padding_mode {other}"),
     };
-    let builder = ConvNd::<D>::builder(o.count("in_channels"), o.count("out_channels"), o.sizes("kernel_size").unwrap());
+    let builder =
+        ConvNd::<D>::builder(o.count("in_channels"), o.count("out_channels"), o.sizes("kernel_size").unwrap());
     let builder = set!(builder, o, sizes: stride dilation);
     let builder = builder.padding(padding(o)).padding_mode(mode).bias(o.flag("bias", true));
     layer(builder.groups(o.integer("groups").unwrap_or(1) as usize).build()?)

@@ -53,8 +53,7 @@ fn channel_dropout_drops_whole_channels() -> Result<()> {
 #[test]
 fn alpha_dropout_keeps_mean_and_variance() -> Result<()> {
     let x = Tensor::randn([200, 200])?;
-    let layers: [Box<dyn Forward>; 2] =
-        [Box::new(AlphaDropout::new(0.3)?), Box::new(FeatureAlphaDropout::new(0.3)?)];
+    let layers: [Box<dyn Forward>; 2] = [Box::new(AlphaDropout::new(0.3)?), Box::new(FeatureAlphaDropout::new(0.3)?)];
     for layer in layers {
         let y = layer.forward(&x)?;
         assert!(y.mean(..)?.item::<f32>()?.abs() < 0.05, "{}", layer.type_name());

@@ -92,7 +92,8 @@ impl SequentialLR {
     /// ```
     pub fn warmup(optimizer: &mut dyn Optimizer, steps: usize, then: Box<dyn LrScheduler>) -> Result<Self> {
         let steps = steps.max(1);
-        let rise = LinearLR::builder().start_factor(1.0 / steps as f64).total_iters((steps - 1).max(1)).build(optimizer)?;
+        let rise =
+            LinearLR::builder().start_factor(1.0 / steps as f64).total_iters((steps - 1).max(1)).build(optimizer)?;
         Self::new(optimizer, vec![Box::new(rise), then], vec![steps])
     }
 

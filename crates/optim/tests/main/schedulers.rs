@@ -94,7 +94,8 @@ fn build(spec: &Json, opt: &mut dyn Optimizer) -> Any {
             Box::new(plan.build(opt).unwrap())
         }
         "CosineAnnealingWarmRestarts" => {
-            let mut plan = with!(CosineAnnealingWarmRestarts::builder(count(&spec["T_0"])), spec, eta_min: |j| float(j));
+            let mut plan =
+                with!(CosineAnnealingWarmRestarts::builder(count(&spec["T_0"])), spec, eta_min: |j| float(j));
             if let Some(t_mult) = spec.get("T_mult") {
                 plan = plan.t_mult(count(t_mult));
             }
@@ -250,7 +251,10 @@ fn nonsense_is_an_error() {
     assert!(CosineAnnealingWarmRestarts::new(opt, 0).is_err());
     assert!(OneCycleLR::new(opt, 0.1, 0).is_err());
     assert!(OneCycleLR::new(opt, vec![0.1], 10).is_err());
-    assert_eq!(ReduceLROnPlateau::builder().factor(1.0).build(opt).err().map(message).unwrap(), "Factor should be < 1.0.");
+    assert_eq!(
+        ReduceLROnPlateau::builder().factor(1.0).build(opt).err().map(message).unwrap(),
+        "Factor should be < 1.0."
+    );
     assert!(SequentialLR::new(opt, vec![], vec![]).is_err());
     assert!(ChainedScheduler::new(opt, vec![]).is_err());
     assert!(LambdaLR::each([]).build(opt).is_err());

@@ -73,7 +73,8 @@ fn main() -> Result<()> {
     };
     let tokenizer = CharTokenizer::new(&text);
     let windows = TokenWindows::new(tokenizer.encode(&text)?, size("block-size"))?.stride(size("block-size"))?;
-    let mut loader = DataLoader::builder(windows).batch_size(size("batch-size")).shuffle(true).drop_last(true).build()?;
+    let mut loader =
+        DataLoader::builder(windows).batch_size(size("batch-size")).shuffle(true).drop_last(true).build()?;
 
     let gpt = Gpt::builder(tokenizer.vocab_size())
         .n_layer(size("n-layer"))
@@ -112,7 +113,8 @@ fn main() -> Result<()> {
 fn warm_up_then_decay(optimizer: &mut AdamW, steps: usize) -> Result<SequentialLR> {
     let warm_up = (steps / 20).clamp(1, 200);
     let up = LinearLR::builder().start_factor(0.1).total_iters(warm_up).build(optimizer)?;
-    let down =
-        CosineAnnealingLR::builder(steps.saturating_sub(warm_up).max(1)).eta_min(optimizer.lr() / 20.0).build(optimizer)?;
+    let down = CosineAnnealingLR::builder(steps.saturating_sub(warm_up).max(1))
+        .eta_min(optimizer.lr() / 20.0)
+        .build(optimizer)?;
     SequentialLR::new(optimizer, vec![Box::new(up), Box::new(down)], vec![warm_up])
 }

@@ -7,6 +7,9 @@ use rushlight::train::{Preemption, REQUEUE_CODE};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// Names the folder of [`console_of_every_rank`]'s program.
+const CONSOLE: &str = "RUSHLIGHT_TEST_CONSOLE";
+
 /// Names the folder and the steps of [`job`].
 const VARIABLE: &str = "RUSHLIGHT_TEST_TRAINING";
 
@@ -193,5 +196,54 @@ fn kubernetes_takes_the_documents() {
 fn a_link_is_cut_and_mended() {
     if let Some(text) = run_script("cut-link", &[env!("CARGO_BIN_EXE_rushlight")], 150, 20) {
         assert!(text.lines().any(|line| line == "passed"), "{text}");
+    }
+}
+
+#[derive(Module)]
+struct Line {
+    layer: Linear,
+}
+
+impl TrainModule for Line {
+    type Batch = (Tensor, Tensor);
+
+    fn training_step(&self, (x, y): &Self::Batch, _: &mut StepContext) -> Result<Tensor> {
+        self.layer.forward(x)?.mse_loss(y, Reduction::Mean)
+    }
+
+    fn configure_optimizers(&self, _: &Run) -> Result<Optimizers> {
+        Ok(Optimizers::new(Sgd::new(self.parameters(), 0.1)?))
+    }
+}
+
+/// Not a test: the program of [`console_of_every_rank`].
+#[test]
+fn console_job() -> Result<()> {
+    let Ok(folder) = std::env::var(CONSOLE) else { return Ok(()) };
+    println!("before the run");
+    let data = TensorDataset::new((Tensor::ones([8, 2])?, Tensor::ones([8, 1])?))?;
+    let mut trainer =
+        Trainer::builder().max_epochs(1).run_directory(Some(folder.into())).run_name("run").progress(false).build()?;
+    trainer.fit(&mut Line { layer: Linear::new(2, 1)? }, &mut DataLoader::new(data, 4)?, None)?;
+    println!("after the run");
+    eprintln!("an error of rank {}", trainer.run().rank());
+    std::process::exit(0)
+}
+
+/// What each rank prints is in the run's directory, where the page shows it.
+#[test]
+fn console_of_every_rank() {
+    let folder = Folder::new("console");
+    let exe = std::env::current_exe().unwrap();
+    let variable = format!("{CONSOLE}={}", folder.path("runs").display());
+    let words = ["env", &variable, exe.to_str().unwrap(), "--exact", "training::console_job", "--nocapture"];
+    let (code, out, err) = Launcher::start_program(&["--nproc-per-node=2"], &words, &folder).finish();
+    assert_eq!(code, Some(0), "{out} {err}");
+    assert!(!out.contains("rushlight-run;") && !err.contains("rushlight-run;"), "{out} {err}");
+    for rank in 0..2 {
+        let file = folder.path(&format!("runs/run/logs/console-rank-{rank}.log"));
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let lines = ["before the run", "after the run", &format!("an error of rank {rank}")];
+        assert!(lines.iter().all(|line| text.contains(line)), "{text}");
     }
 }

@@ -40,8 +40,12 @@ fn programs_are_run() {
     let listed = include_str!("../../src/lib.rs");
     for page in pages() {
         let name = page.strip_prefix(root()).unwrap().display().to_string();
-        let has_program = fs::read_to_string(&page).unwrap().lines().any(|line| line.trim_start().starts_with("```rust"));
-        assert!(!has_program || listed.contains(&format!("{name:?}")), "{name} has programs and is not in crates/rushlight/src/lib.rs");
+        let has_program =
+            fs::read_to_string(&page).unwrap().lines().any(|line| line.trim_start().starts_with("```rust"));
+        assert!(
+            !has_program || listed.contains(&format!("{name:?}")),
+            "{name} has programs and is not in crates/rushlight/src/lib.rs"
+        );
     }
 }
 

@@ -273,7 +273,19 @@ fn every_view_is_drawn() {
     assert!(saved[2].as_str().is_some_and(|text| text[..8].contains("PNG")), "{saved}");
 
     // A phone: nothing is wider than the screen, and the list of runs is folded.
-    for tab in ["curves", "compare", "system", "ranks", "distributions", "images", "audio", "prCurves", "checkpoints", "texts", "logs"] {
+    for tab in [
+        "curves",
+        "compare",
+        "system",
+        "ranks",
+        "distributions",
+        "images",
+        "audio",
+        "prCurves",
+        "checkpoints",
+        "texts",
+        "logs",
+    ] {
         page.open(&server, &format!("tab={tab}"), phone, "light");
         assert_eq!(page.value("document.getElementById('runs-panel').open"), false);
         // The chosen tab is in sight.

@@ -148,7 +148,7 @@ macro_rules! forward {
             }
         )*}
     };
-    (@out) => { rushlight_core::Result<Tensor> };
+    (@out) => { rushlight_core::Result<$crate::Tensor> };
     (@out $out:ty) => { $out };
 }
 pub(crate) use forward;
@@ -158,7 +158,7 @@ macro_rules! forward_operand {
     ($($name:ident)*) => {
         impl $crate::Expr {$(
             #[doc = concat!("[`Tensor::", stringify!($name), "`] of the value.")]
-            pub fn $name(&self, other: impl $crate::Operand) -> rushlight_core::Result<Tensor> {
+            pub fn $name(&self, other: impl $crate::Operand) -> rushlight_core::Result<$crate::Tensor> {
                 let value = self.get()?;
                 other.with(|other| value.$name(other))
             }

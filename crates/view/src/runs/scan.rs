@@ -213,8 +213,7 @@ mod tests {
         assert_eq!(found.keys().collect::<Vec<_>>(), ["a", "b/deep"]);
         assert_eq!(found["a"].logs.keys().collect::<Vec<_>>(), ["logs/attempt_0/1/stderr.log", "logs/rank-0.log"]);
         let checkpoints: Vec<&str> = found["a"].checkpoints.iter().map(|c| c.name.as_str()).collect();
-        let wanted =
-            ["checkpoints/checkpoint-12.pt", "checkpoints/checkpoint-13", "checkpoints-2/last.ckpt"];
+        let wanted = ["checkpoints/checkpoint-12.pt", "checkpoints/checkpoint-13", "checkpoints-2/last.ckpt"];
         assert_eq!((checkpoints, found["a"].checkpoints[1].bytes), (wanted.to_vec(), 1));
         assert_eq!(found["a"].ranks.len(), 1);
         assert_eq!(found["b/deep"].events.len(), 1);

@@ -226,11 +226,7 @@ fn checkpoints(run: &Run) -> Json {
 }
 
 /// The image or sound of a name and step.
-fn media(
-    store: &Store,
-    request: &Request,
-    of: impl Fn(&Run) -> &BTreeMap<String, Vec<Encoded>>,
-) -> Option<Response> {
+fn media(store: &Store, request: &Request, of: impl Fn(&Run) -> &BTreeMap<String, Vec<Encoded>>) -> Option<Response> {
     let id: u64 = request.query("run")?.parse().ok()?;
     let (tag, step) = (request.query("tag")?, request.query("step")?.parse::<i64>().ok()?);
     let item = of(store.lock().runs.get(&id)?).get(tag)?.iter().rev().find(|item| item.step == step)?.clone();

@@ -80,7 +80,9 @@ mod tests {
         assert!(text.contains("\\u003c/script>\\u003cb>") && text.contains("\"loss\""));
         let imports = text.split("importmap\">").nth(1).unwrap();
         assert!(
-            ["data", "chart", "text", "group", "media", "views", "app"].iter().all(|m| imports.contains(&format!("\"{m}\":")))
+            ["data", "chart", "text", "group", "media", "views", "app"]
+                .iter()
+                .all(|m| imports.contains(&format!("\"{m}\":")))
         );
     }
 }

@@ -81,7 +81,11 @@ impl UserKernel {
             // SAFETY: the caller's.
             unsafe { gpu.driver.launch(&mut launch) }
         };
-        if gpu.is_timed() { gpu.timed(self.name, grid, block, work)? } else { gpu.submit(work)? }
+        if gpu.is_timed() {
+            gpu.timed(self.name, grid, block, work)?
+        } else {
+            gpu.submit(work)?
+        }
         if super::sync_each_call() && !gpu.lane().recording { gpu.synchronize() } else { Ok(()) }
     }
 }
