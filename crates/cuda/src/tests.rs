@@ -37,7 +37,9 @@ fn libraries_are_listed() {
                 (name == "CUPTI" || library.version.contains('.')) && !library.path.is_empty(),
                 "{name}: {library:?}"
             ),
-            Err(e) => assert!(e.to_string().contains("\nInstall ") && e.to_string().lines().count() == 3, "{name}: {e}"),
+            Err(e) => {
+                assert!(e.to_string().contains("\nInstall ") && e.to_string().lines().count() == 3, "{name}: {e}")
+            }
         }
     }
     assert_eq!([22707, 2708, 91002, 8902].map(crate::triple), ["2.27.7", "2.7.8", "9.10.2", "8.9.2"]);

@@ -69,7 +69,9 @@ fn libraries_are_listed() {
     for (name, found) in listed {
         match found {
             Ok(library) => assert!(library.version.contains('.') && !library.path.is_empty(), "{name}: {library:?}"),
-            Err(e) => assert!(e.to_string().contains("\nInstall ") && e.to_string().lines().count() == 3, "{name}: {e}"),
+            Err(e) => {
+                assert!(e.to_string().contains("\nInstall ") && e.to_string().lines().count() == 3, "{name}: {e}")
+            }
         }
     }
     assert_eq!(crate::hip_version(60_342_134), "6.3.42134");

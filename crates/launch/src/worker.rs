@@ -64,8 +64,8 @@ pub struct Job<'a> {
 /// Tells a rank that its standard error, a pipe, ends at a terminal: it may redraw a progress bar.
 const TERMINAL_VARIABLE: &str = "RUSHLIGHT_TERMINAL";
 
-/// Tells a rank that its standard error is a pipe to the launcher, which copies the rank's output to the run's directory
-/// once the rank has named it.
+/// Tells a rank that its standard error is a pipe to the launcher, which copies the rank's output to the run's
+/// directory once the rank has named it.
 const CONSOLE_VARIABLE: &str = "RUSHLIGHT_CONSOLE";
 
 /// A rank that was started.

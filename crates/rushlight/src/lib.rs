@@ -3,8 +3,8 @@
 //! Programs start with `use rushlight::prelude::*;`. The book in `docs/book` of the repository has a guide; this is the
 //! reference.
 //!
-//! Features, all on by default but `cpu`, which names what is always there: `cuda`, `hip`, `xpu` (engines of GPUs), `dist`
-//! (several ranks), `graph` (exported models), `command` (the command `rushlight` with its page).
+//! Features, all on by default but `cpu`, which names what is always there: `cuda`, `hip`, `xpu` (engines of GPUs),
+//! `dist` (several ranks), `graph` (exported models), `command` (the command `rushlight` with its page).
 //!
 //! ```
 //! use rushlight::prelude::*;
