@@ -361,7 +361,8 @@ pub enum Complex {
 /// Discrete Fourier transforms of the rows of a matrix. Complex rows have a last dimension of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fft {
-    /// `[rows, n, 2]` to the same size; the exponent is positive for an inverse transform.
+    /// `[rows, n, 2]` to the same size; the exponent is positive for an inverse transform. The CPU also transforms the
+    /// second dimension of `[rows, n, side, 2]`.
     Complex {
         /// Whether the exponent is positive.
         inverse: bool,

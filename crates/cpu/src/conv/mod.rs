@@ -31,7 +31,7 @@ use element::Storage;
 pub use packed::{Image, Operands, Order, PackedConv};
 use rushlight_core::DType;
 use rushlight_core::half::{bf16, f16};
-use scratch::Scratch;
+pub(crate) use scratch::Scratch;
 
 /// A convolution over up to three spatial dimensions. All tensors are contiguous, channels before space, and of one
 /// dtype.

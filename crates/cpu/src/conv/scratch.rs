@@ -15,11 +15,11 @@ thread_local! {
 }
 
 /// A buffer with initialised but arbitrary bytes, returned to its thread when dropped.
-pub(super) struct Scratch(Vec<Line>);
+pub(crate) struct Scratch(Vec<Line>);
 
 impl Scratch {
     /// Room for `len` elements of `E`, one of the float types.
-    pub(super) fn new<E: Copy>(len: usize) -> Self {
+    pub(crate) fn new<E: Copy>(len: usize) -> Self {
         let lines = (len * size_of::<E>()).div_ceil(64);
         let reused = FREE.with_borrow_mut(|free| {
             // Takes the smallest buffer that fits; if none does, replaces the largest by a larger one.
@@ -37,7 +37,7 @@ impl Scratch {
     }
 
     /// The start of the buffer.
-    pub(super) fn ptr<E>(&mut self) -> *mut E {
+    pub(crate) fn ptr<E>(&mut self) -> *mut E {
         self.0.as_mut_ptr().cast()
     }
 }

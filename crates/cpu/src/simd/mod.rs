@@ -191,6 +191,73 @@ pub trait Simd:
             }
         }
     }
+    /// `2 N` numbers of two vectors: those at even places and those at odd ones.
+    #[inline(always)]
+    fn unzip(self, b: Self) -> (Self, Self) {
+        let (mut from, mut even, mut odd) = ([Self::Elem::ZERO; 64], [Self::Elem::ZERO; 32], [Self::Elem::ZERO; 32]);
+        // SAFETY: the arrays hold two of the widest vectors.
+        unsafe {
+            self.store(from.as_mut_ptr());
+            b.store(from.as_mut_ptr().add(Self::N));
+            for i in 0..Self::N {
+                even[i] = from[2 * i];
+                odd[i] = from[2 * i + 1];
+            }
+            (Self::load(even.as_ptr()), Self::load(odd.as_ptr()))
+        }
+    }
+    /// The inverse of [`Simd::unzip`].
+    #[inline(always)]
+    fn zip(self, b: Self) -> (Self, Self) {
+        let (mut even, mut odd, mut to) = ([Self::Elem::ZERO; 32], [Self::Elem::ZERO; 32], [Self::Elem::ZERO; 64]);
+        // SAFETY: as above.
+        unsafe {
+            self.store(even.as_mut_ptr());
+            b.store(odd.as_mut_ptr());
+            for i in 0..Self::N {
+                to[2 * i] = even[i];
+                to[2 * i + 1] = odd[i];
+            }
+            (Self::load(to.as_ptr()), Self::load(to.as_ptr().add(Self::N)))
+        }
+    }
+    /// From each of `N` rows, `row` apart, the two pairs at its start: a vector for each of the four numbers.
+    ///
+    /// # Safety
+    /// The rows may be read.
+    #[inline(always)]
+    unsafe fn load_across(p: *const Self::Elem, row: usize) -> [Self; 4] {
+        let mut lanes = [[Self::Elem::ZERO; 32]; 4];
+        // SAFETY: the caller's promise; no vector has more lanes.
+        unsafe {
+            for lane in 0..Self::N {
+                for i in 0..4 {
+                    lanes[i][lane] = *p.add(lane * row + i);
+                }
+            }
+            let [a, b, c, d] = &lanes;
+            [Self::load(a.as_ptr()), Self::load(b.as_ptr()), Self::load(c.as_ptr()), Self::load(d.as_ptr())]
+        }
+    }
+    /// The inverse of [`Simd::load_across`].
+    ///
+    /// # Safety
+    /// The rows may be written.
+    #[inline(always)]
+    unsafe fn store_across(v: [Self; 4], p: *mut Self::Elem, row: usize) {
+        let mut lanes = [[Self::Elem::ZERO; 32]; 4];
+        // SAFETY: as above.
+        unsafe {
+            for i in 0..4 {
+                v[i].store(lanes[i].as_mut_ptr());
+            }
+            for lane in 0..Self::N {
+                for i in 0..4 {
+                    *p.add(lane * row + i) = lanes[i][lane];
+                }
+            }
+        }
+    }
     /// Sum of the lanes.
     fn sum(self) -> Self::Elem;
     /// Largest of the lanes.

@@ -33,6 +33,38 @@ macro_rules! operators {
 operators! { F32x8: Add add _mm256_add_ps; Sub sub _mm256_sub_ps; Mul mul _mm256_mul_ps; Div div _mm256_div_ps; }
 operators! { F32x16: Add add _mm512_add_ps; Sub sub _mm512_sub_ps; Mul mul _mm512_mul_ps; Div div _mm512_div_ps; }
 
+/// Transposes the squares of four that registers have in each quarter.
+#[inline(always)]
+unsafe fn quarters512([a, b, c, d]: [__m512; 4]) -> [__m512; 4] {
+    // SAFETY: the caller has the level.
+    unsafe {
+        let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
+        let (ab_high, cd_high) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
+        [
+            _mm512_shuffle_ps::<0x44>(ab, cd),
+            _mm512_shuffle_ps::<0xee>(ab, cd),
+            _mm512_shuffle_ps::<0x44>(ab_high, cd_high),
+            _mm512_shuffle_ps::<0xee>(ab_high, cd_high),
+        ]
+    }
+}
+
+/// The same in each half.
+#[inline(always)]
+unsafe fn quarters256([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
+    // SAFETY: the caller has the level.
+    unsafe {
+        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+        let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+        [
+            _mm256_shuffle_ps::<0x44>(ab, cd),
+            _mm256_shuffle_ps::<0xee>(ab, cd),
+            _mm256_shuffle_ps::<0x44>(ab_high, cd_high),
+            _mm256_shuffle_ps::<0xee>(ab_high, cd_high),
+        ]
+    }
+}
+
 /// Mask of the first `n` of sixteen lanes.
 #[inline(always)]
 fn mask16(n: usize) -> __mmask16 {
@@ -140,6 +172,55 @@ impl Simd for F32x16 {
                 _mm512_storeu_ps(to.add((4 + c) * to_row), _mm512_shuffle_f32x4::<0x88>(odd, odd_high));
                 _mm512_storeu_ps(to.add((8 + c) * to_row), _mm512_shuffle_f32x4::<0xdd>(even, even_high));
                 _mm512_storeu_ps(to.add((12 + c) * to_row), _mm512_shuffle_f32x4::<0xdd>(odd, odd_high));
+            }
+        }
+    }
+    #[inline(always)]
+    fn unzip(self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            (Self(_mm512_permutex2var_ps(self.0, even, b.0)), Self(_mm512_permutex2var_ps(self.0, odd, b.0)))
+        }
+    }
+    #[inline(always)]
+    fn zip(self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            (Self(_mm512_permutex2var_ps(self.0, low, b.0)), Self(_mm512_permutex2var_ps(self.0, high, b.0)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_across(p: *const f32, row: usize) -> [Self; 4] {
+        // SAFETY: four numbers of sixteen rows.
+        unsafe {
+            // Register `i` has rows `i`, `4 + i`, `8 + i`, `12 + i` in its quarters.
+            let mut r = [_mm512_setzero_ps(); 4];
+            for i in 0..4 {
+                let p = p.add(i * row);
+                let v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+                let v = _mm512_insertf32x4::<1>(v, _mm_loadu_ps(p.add(4 * row)));
+                let v = _mm512_insertf32x4::<2>(v, _mm_loadu_ps(p.add(8 * row)));
+                r[i] = _mm512_insertf32x4::<3>(v, _mm_loadu_ps(p.add(12 * row)));
+            }
+            let [a, b, c, d] = quarters512(r);
+            [Self(a), Self(b), Self(c), Self(d)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_across([a, b, c, d]: [Self; 4], p: *mut f32, row: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let r = quarters512([a.0, b.0, c.0, d.0]);
+            for i in 0..4 {
+                let p = p.add(i * row);
+                _mm_storeu_ps(p, _mm512_castps512_ps128(r[i]));
+                _mm_storeu_ps(p.add(4 * row), _mm512_extractf32x4_ps::<1>(r[i]));
+                _mm_storeu_ps(p.add(8 * row), _mm512_extractf32x4_ps::<2>(r[i]));
+                _mm_storeu_ps(p.add(12 * row), _mm512_extractf32x4_ps::<3>(r[i]));
             }
         }
     }
@@ -268,6 +349,50 @@ impl Simd for F32x8 {
             for c in 0..4 {
                 _mm256_storeu_ps(to.add(c * to_row), _mm256_permute2f128_ps::<0x20>(u[c], u[4 + c]));
                 _mm256_storeu_ps(to.add((4 + c) * to_row), _mm256_permute2f128_ps::<0x31>(u[c], u[4 + c]));
+            }
+        }
+    }
+    #[inline(always)]
+    fn unzip(self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            // Halves are exchanged first: shuffles work within them.
+            let low = _mm256_permute2f128_ps::<0x20>(self.0, b.0);
+            let high = _mm256_permute2f128_ps::<0x31>(self.0, b.0);
+            (Self(_mm256_shuffle_ps::<0x88>(low, high)), Self(_mm256_shuffle_ps::<0xdd>(low, high)))
+        }
+    }
+    #[inline(always)]
+    fn zip(self, b: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            let (low, high) = (_mm256_unpacklo_ps(self.0, b.0), _mm256_unpackhi_ps(self.0, b.0));
+            (Self(_mm256_permute2f128_ps::<0x20>(low, high)), Self(_mm256_permute2f128_ps::<0x31>(low, high)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_across(p: *const f32, row: usize) -> [Self; 4] {
+        // SAFETY: four numbers of eight rows.
+        unsafe {
+            // Register `i` has rows `i` and `4 + i` in its halves.
+            let mut r = [_mm256_setzero_ps(); 4];
+            for i in 0..4 {
+                let p = p.add(i * row);
+                r[i] = _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p.add(4 * row)));
+            }
+            let [a, b, c, d] = quarters256(r);
+            [Self(a), Self(b), Self(c), Self(d)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_across([a, b, c, d]: [Self; 4], p: *mut f32, row: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let r = quarters256([a.0, b.0, c.0, d.0]);
+            for i in 0..4 {
+                let p = p.add(i * row);
+                _mm_storeu_ps(p, _mm256_castps256_ps128(r[i]));
+                _mm_storeu_ps(p.add(4 * row), _mm256_extractf128_ps::<1>(r[i]));
             }
         }
     }

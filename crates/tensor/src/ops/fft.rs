@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms, with `torch.fft`'s names.
 //!
-//! Three transforms of the last dimension are recorded; each is the other's derivative, or its own. Everything else
-//! permutes, pads and conjugates around them.
+//! Three transforms of a dimension are recorded; each is the other's derivative, or its own. Everything else permutes,
+//! pads and conjugates around them.
 
 use crate::Tensor;
 use crate::autograd::{no_grad, record, recording};
@@ -31,22 +31,23 @@ impl FftNorm {
     }
 }
 
-/// The engine's transform of the rows of `x`, not recorded. The CPU computes what an engine declines.
-fn execute(op: Fft, x: &Tensor, n: usize, scale: f64) -> Result<Tensor> {
+/// The engine's transform along dimension `at` of `x`, not recorded. The CPU computes what an engine declines; only it
+/// takes a complex transform of another dimension than the last.
+fn execute(op: Fft, x: &Tensor, at: usize, n: usize, scale: f64) -> Result<Tensor> {
     no_grad(|| {
         let source = x.detach().contiguous()?;
         let mut shape = Dims::from_slice(x.shape());
-        let last = shape.len() - 1;
-        shape[last] = if op == Fft::Real { n / 2 + 1 } else { n };
+        shape[at] = if op == Fft::Real { n / 2 + 1 } else { n };
         let dtype = if op == Fft::Hermitian { x.dtype().real() } else { x.dtype().complex() };
         let out = x.uninit_like(&shape, dtype)?;
         if out.numel() == 0 {
             return Ok(out);
         }
-        let rows: usize = shape[..last].iter().product();
+        let (rows, side): (usize, usize) = (shape[..at].iter().product(), shape[at + 1..].iter().product());
         let matrix = |t: &Tensor| match t.is_complex() {
-            true => t.pairs()?.reshape([rows, t.size(-1)?, 2]),
-            false => t.reshape([rows, t.size(-1)?]),
+            true if side > 1 => t.pairs()?.reshape([rows, t.shape()[at], side, 2]),
+            true => t.pairs()?.reshape([rows, t.shape()[at], 2]),
+            false => t.reshape([rows, t.shape()[at]]),
         };
         let run = |source: &Tensor, out: &Tensor| {
             let (from, to) = (matrix(source)?, matrix(out)?);
@@ -63,11 +64,17 @@ fn execute(op: Fft, x: &Tensor, n: usize, scale: f64) -> Result<Tensor> {
     })
 }
 
-/// The transform of complex rows.
-fn complex_rows(x: &Tensor, inverse: bool, scale: f64) -> Result<Tensor> {
-    let out = execute(Fft::Complex { inverse }, x, x.size(-1)?, scale)?;
+/// The transform of complex numbers along a dimension.
+fn complex_along(x: &Tensor, dim: isize, inverse: bool, scale: f64) -> Result<Tensor> {
+    let at = x.wrap_dim("fft", dim)?;
+    if at + 1 < x.rank() && !x.device().is_cpu() {
+        return complex_along(&x.movedim(dim, -1)?, -1, inverse, scale)?.movedim(-1, dim);
+    }
+    let out = execute(Fft::Complex { inverse }, x, at, x.size(dim)?, scale)?;
     if recording(&[x]) {
-        record("fft_c2c", &[x], &out, move |_, dy| Ok(smallvec![Some(complex_rows(dy, !inverse, scale)?)]))?;
+        record("fft_c2c", &[x], &out, move |_, dy| {
+            Ok(smallvec![Some(complex_along(dy, at as isize, !inverse, scale)?)])
+        })?;
     }
     Ok(out)
 }
@@ -75,10 +82,10 @@ fn complex_rows(x: &Tensor, inverse: bool, scale: f64) -> Result<Tensor> {
 /// The first half of the transform of real rows.
 fn real_rows(x: &Tensor, scale: f64) -> Result<Tensor> {
     let n = x.size(-1)?;
-    let out = execute(Fft::Real, x, n, scale)?;
+    let out = execute(Fft::Real, x, x.rank() - 1, n, scale)?;
     if recording(&[x]) {
         record("fft_r2c", &[x], &out, move |_, dy| {
-            Ok(smallvec![Some(complex_rows(&resized(dy, -1, n)?, true, scale)?.real()?)])
+            Ok(smallvec![Some(complex_along(&resized(dy, -1, n)?, -1, true, scale)?.real()?)])
         })?;
     }
     Ok(out)
@@ -86,7 +93,7 @@ fn real_rows(x: &Tensor, scale: f64) -> Result<Tensor> {
 
 /// Real rows of `n` from the first half of their transform.
 fn hermitian_rows(x: &Tensor, n: usize, scale: f64) -> Result<Tensor> {
-    let out = execute(Fft::Hermitian, x, n, scale)?;
+    let out = execute(Fft::Hermitian, x, x.rank() - 1, n, scale)?;
     if recording(&[x]) {
         record("fft_c2r", &[x], &out, move |_, dy| {
             // All numbers but the first, and the middle one, stand for two.
@@ -189,7 +196,7 @@ impl Plan {
         let mut x = x.clone();
         for (&d, &n) in self.dims.iter().zip(&self.sizes) {
             let scale = norm.scale(n, inverse);
-            x = along(&resized(&x, d, n)?, d, |x| complex_rows(x, inverse, scale))?;
+            x = complex_along(&resized(&x, d, n)?, d, inverse, scale)?;
         }
         Ok(x)
     }
@@ -216,7 +223,7 @@ impl Tensor {
         let x = promoted(name, self, true)?;
         let n = checked(name, n.map_or_else(|| x.size_along(name, dim), Ok)?)?;
         let dim = x.wrap_dim(name, dim)? as isize;
-        along(&resized(&x, dim, n)?, dim, |x| complex_rows(x, inverse, norm.scale(n, inverse)))
+        complex_along(&resized(&x, dim, n)?, dim, inverse, norm.scale(n, inverse))
     }
 
     /// The discrete Fourier transform of `n` numbers along a dimension, cut off or continued with zeros.

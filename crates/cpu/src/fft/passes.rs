@@ -1,0 +1,298 @@
+//! Passes of Stockham's algorithm over tiles.
+//!
+//! A tile holds a number of each of `N` transforms, the lanes of a vector, side by side: element `e` is a vector of real
+//! parts at `2 N e` and one of imaginary parts behind it. Every pass of every radix then works on whole vectors.
+
+use super::plan::{Pass, Passes};
+use crate::simd::{Real, Simd, Vectors};
+use std::ops::{Add, Range, Sub};
+
+/// A vector of complex numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Pair<V> {
+    pub re: V,
+    pub im: V,
+}
+
+impl<V: Simd> Add for Pair<V> {
+    type Output = Self;
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        Self { re: self.re + b.re, im: self.im + b.im }
+    }
+}
+
+impl<V: Simd> Sub for Pair<V> {
+    type Output = Self;
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        Self { re: self.re - b.re, im: self.im - b.im }
+    }
+}
+
+impl<V: Simd> Pair<V> {
+    #[inline(always)]
+    pub(super) fn zero() -> Self {
+        let zero = V::splat(V::Elem::ZERO);
+        Self { re: zero, im: zero }
+    }
+
+    /// Element `e` of a tile.
+    ///
+    /// # Safety
+    /// The tile has the element.
+    #[inline(always)]
+    pub(super) unsafe fn load(tile: *const V::Elem, e: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = tile.add(2 * V::N * e);
+            Self { re: V::load(at), im: V::load(at.add(V::N)) }
+        }
+    }
+
+    /// # Safety
+    /// As for `load`.
+    #[inline(always)]
+    pub(super) unsafe fn store(self, tile: *mut V::Elem, e: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = tile.add(2 * V::N * e);
+            self.re.store(at);
+            self.im.store(at.add(V::N));
+        }
+    }
+
+    /// The product with a number given as its real part, its imaginary part, and that with its sign changed.
+    #[inline(always)]
+    pub(super) fn turn(self, w: &[V::Elem; 3]) -> Self {
+        let (re, im, minus) = (V::splat(w[0]), V::splat(w[1]), V::splat(w[2]));
+        Self { re: self.re.fma(re, self.im * minus), im: self.re.fma(im, self.im * re) }
+    }
+
+    #[inline(always)]
+    pub(super) fn scaled(self, by: V) -> Self {
+        Self { re: self.re * by, im: self.im * by }
+    }
+
+    #[inline(always)]
+    pub(super) fn times(self, w: Self) -> Self {
+        let minus = V::splat(V::Elem::ZERO) - w.im;
+        Self { re: self.re.fma(w.re, self.im * minus), im: self.re.fma(w.im, self.im * w.re) }
+    }
+
+    /// Times `-i`.
+    #[inline(always)]
+    fn quarter(self) -> Self {
+        Self { re: self.im, im: V::splat(V::Elem::ZERO) - self.re }
+    }
+}
+
+/// Some passes, of `passes.list`, over the tile at `from` with the help of the one at `to`; the one of both that has the
+/// result. `s` is the product of the radices before them.
+///
+/// # Safety
+/// Both have `passes.n` elements; the CPU has the level.
+#[inline(always)]
+pub(super) unsafe fn execute<T: Real, I: Vectors>(
+    passes: &Passes<T>,
+    range: Range<usize>,
+    mut from: *mut T,
+    mut to: *mut T,
+) -> *mut T {
+    let mut s: usize = passes.list[..range.start].iter().map(|pass| pass.radix).product();
+    for pass in &passes.list[range] {
+        let m = passes.n / (s * pass.radix);
+        // SAFETY: `radix * m * s` is the tile's size.
+        unsafe {
+            match pass.radix {
+                2 => run::<T, I, 2>(pass, m, s, from, to),
+                3 => run::<T, I, 3>(pass, m, s, from, to),
+                4 => run::<T, I, 4>(pass, m, s, from, to),
+                5 => run::<T, I, 5>(pass, m, s, from, to),
+                7 => run::<T, I, 7>(pass, m, s, from, to),
+                8 => run::<T, I, 8>(pass, m, s, from, to),
+                11 => run::<T, I, 11>(pass, m, s, from, to),
+                _ => run::<T, I, 13>(pass, m, s, from, to),
+            }
+        }
+        std::mem::swap(&mut from, &mut to);
+        s *= pass.radix;
+    }
+    from
+}
+
+/// Where the elements of a first pass come from.
+pub(super) trait Source<T: Real, I: Vectors> {
+    /// Element `e`.
+    ///
+    /// # Safety
+    /// There is one; the CPU has the level.
+    unsafe fn get(&self, e: usize) -> Pair<T::V<I>>;
+}
+
+/// Where those of a last pass go.
+pub(super) trait Sink<T: Real, I: Vectors> {
+    /// # Safety
+    /// As for `Source::get`.
+    unsafe fn put(&self, e: usize, v: Pair<T::V<I>>);
+}
+
+/// The first pass straight from where the numbers are, for the radices in which most sizes begin; whether it was one.
+///
+/// # Safety
+/// As for `execute`.
+#[inline(always)]
+pub(super) unsafe fn first<T: Real, I: Vectors>(passes: &Passes<T>, from: &impl Source<T, I>, to: *mut T) -> bool {
+    let [pass, _, ..] = &passes.list[..] else { return false };
+    let m = passes.n / pass.radix;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match pass.radix {
+            4 => open::<T, I, 4>(pass, m, from, to),
+            5 => open::<T, I, 5>(pass, m, from, to),
+            8 => open::<T, I, 8>(pass, m, from, to),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The last pass straight to where the numbers go, likewise.
+///
+/// # Safety
+/// As for `execute`.
+#[inline(always)]
+pub(super) unsafe fn last<T: Real, I: Vectors>(passes: &Passes<T>, from: *const T, to: &impl Sink<T, I>) {
+    let Some(pass) = passes.list.last() else { return };
+    let s = passes.n / pass.radix;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match pass.radix {
+            4 => close::<T, I, 4>(pass, s, from, to),
+            5 => close::<T, I, 5>(pass, s, from, to),
+            _ => close::<T, I, 8>(pass, s, from, to),
+        }
+    }
+}
+
+/// Whether [`last`] has the radix of the last of several passes.
+pub(super) fn closes<T>(passes: &Passes<T>) -> bool {
+    matches!(&passes.list[..], [_, .., last] if matches!(last.radix, 4 | 5 | 8))
+}
+
+#[inline(always)]
+unsafe fn open<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, from: &impl Source<T, I>, y: *mut T) {
+    // SAFETY: the caller's promise; there are `R - 1` factors for each block.
+    unsafe {
+        for p in 0..m {
+            let factors = pass.twiddles.as_ptr().add(p * (R - 1));
+            let mut v = [Pair::<T::V<I>>::zero(); R];
+            for k in 0..R {
+                v[k] = from.get(p + m * k);
+            }
+            butterfly::<T, I, R>(&mut v, &pass.roots);
+            v[0].store(y, R * p);
+            for k in 1..R {
+                v[k].turn(&*factors.add(k - 1)).store(y, R * p + k);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn close<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, s: usize, x: *const T, to: &impl Sink<T, I>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for q in 0..s {
+            let mut v = [Pair::<T::V<I>>::zero(); R];
+            for k in 0..R {
+                v[k] = Pair::load(x, q + s * k);
+            }
+            butterfly::<T, I, R>(&mut v, &pass.roots);
+            for k in 0..R {
+                to.put(q + s * k, v[k]);
+            }
+        }
+    }
+}
+
+/// One pass: `R` parts of `m` blocks of `s` elements become `m` blocks of `R` times `s`.
+#[inline(always)]
+unsafe fn run<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, s: usize, x: *const T, y: *mut T) {
+    // SAFETY: the caller's promise; there are `R - 1` factors for each block.
+    unsafe {
+        for p in 0..m {
+            let factors = pass.twiddles.as_ptr().add(p * (R - 1));
+            for q in 0..s {
+                let mut v = [Pair::<T::V<I>>::zero(); R];
+                for k in 0..R {
+                    v[k] = Pair::load(x, q + s * (p + m * k));
+                }
+                butterfly::<T, I, R>(&mut v, &pass.roots);
+                v[0].store(y, q + s * R * p);
+                for k in 1..R {
+                    // The first block's factors are all one, and the last pass has no other.
+                    let v = if p == 0 { v[k] } else { v[k].turn(&*factors.add(k - 1)) };
+                    v.store(y, q + s * (R * p + k));
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn butterfly<T: Real, I: Vectors, const R: usize>(v: &mut [Pair<T::V<I>>; R], roots: &[[T; 2]]) {
+    match R {
+        2 => (v[0], v[1]) = (v[0] + v[1], v[0] - v[1]),
+        4 => [v[0], v[1], v[2], v[3]] = four([v[0], v[1], v[2], v[3]]),
+        8 => {
+            let half = T::V::<I>::splat(T::lit(std::f64::consts::FRAC_1_SQRT_2));
+            let [a, b, c, d] = four([v[0] + v[4], v[1] + v[5], v[2] + v[6], v[3] + v[7]]);
+            let (p, q) = (v[1] - v[5], v[3] - v[7]);
+            // Eighths of a turn: by -1/8 and by -3/8.
+            let p = Pair { re: (p.re + p.im) * half, im: (p.im - p.re) * half };
+            let q = Pair { re: (q.im - q.re) * half, im: (T::V::<I>::splat(T::ZERO) - q.re - q.im) * half };
+            let [e, f, g, h] = four([v[0] - v[4], p, (v[2] - v[6]).quarter(), q]);
+            [v[0], v[2], v[4], v[6]] = [a, b, c, d];
+            [v[1], v[3], v[5], v[7]] = [e, f, g, h];
+        }
+        _ => odd::<T, I, R>(v, roots),
+    }
+}
+
+#[inline(always)]
+fn four<V: Simd>([a, b, c, d]: [Pair<V>; 4]) -> [Pair<V>; 4] {
+    let (sum, gap, odd, turn) = (a + c, a - c, b + d, b - d);
+    // (b - d) times -i is (im, -re).
+    [
+        sum + odd,
+        Pair { re: gap.re + turn.im, im: gap.im - turn.re },
+        sum - odd,
+        Pair { re: gap.re - turn.im, im: gap.im + turn.re },
+    ]
+}
+
+/// An odd radix: numbers `j` and `R - j` have the same cosines, and sines of opposite sign.
+#[inline(always)]
+fn odd<T: Real, I: Vectors, const R: usize>(v: &mut [Pair<T::V<I>>; R], roots: &[[T; 2]]) {
+    let half = R / 2;
+    let first = v[0];
+    for j in 1..=half {
+        let (a, b) = (v[j], v[R - j]);
+        (v[j], v[R - j]) = (a + b, a - b);
+        v[0] = v[0] + v[j];
+    }
+    let mut out = *v;
+    for k in 1..=half {
+        let (mut u, mut w) = (first, Pair::zero());
+        for j in 1..=half {
+            let root = &roots[(k - 1) * half + j - 1];
+            let (cos, sin) = (T::V::<I>::splat(root[0]), T::V::<I>::splat(root[1]));
+            u = Pair { re: v[j].re.fma(cos, u.re), im: v[j].im.fma(cos, u.im) };
+            w = Pair { re: v[R - j].re.fma(sin, w.re), im: v[R - j].im.fma(sin, w.im) };
+        }
+        out[k] = Pair { re: u.re + w.im, im: u.im - w.re };
+        out[R - k] = Pair { re: u.re - w.im, im: u.im + w.re };
+    }
+    *v = out;
+}
