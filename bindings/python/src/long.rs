@@ -1,10 +1,12 @@
-//! Attention over split sequences and dispatch to experts, for `torch.distributed.tensor.experimental` and
-//! `torch.distributed.expert_parallel`.
+//! Attention over split sequences, dispatch to experts, and products that overlap their communication, for
+//! `torch.distributed.tensor.experimental`, `torch.distributed.expert_parallel` and
+//! `torch.distributed._symmetric_memory`.
 
-use crate::dist::PyGroup;
+use crate::dist::{PyGroup, reduce_op};
 use crate::error::{IntoPyResult, value_error};
 use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
+use rushlight_dist::async_tp;
 use rushlight_dist::context_parallel::{self, Order, RingOptions};
 use rushlight_dist::expert_parallel::{self, Dispatch};
 
@@ -78,9 +80,60 @@ fn _dispatch<'py>(
     Ok((wrap(py, rows)?, PyDispatch(way)))
 }
 
+/// The whole of a tensor that is split along a dimension, if it is asked for, and its products with matrices.
+#[pyfunction]
+fn _all_gather_matmul<'py>(
+    py: Python<'py>,
+    shard: &Bound<'py, PyTensor>,
+    matrices: Vec<Bound<'py, PyTensor>>,
+    dim: isize,
+    with_whole: bool,
+    group: &PyGroup,
+) -> PyResult<(Option<Bound<'py, PyTensor>>, Vec<Bound<'py, PyTensor>>)> {
+    let shard = shard.get().tensor();
+    let matrices: Vec<_> = matrices.iter().map(|m| m.get().tensor()).collect();
+    let matrices: Vec<_> = matrices.iter().collect();
+    let (whole, products) =
+        py.detach(|| async_tp::all_gather_matmul(&shard, &matrices, dim, with_whole, &*group.0)).py()?;
+    let whole = whole.map(|t| wrap(py, t)).transpose()?;
+    Ok((whole, products.into_iter().map(|t| wrap(py, t)).collect::<PyResult<_>>()?))
+}
+
+/// This rank's part of the ranks' summed products.
+#[pyfunction]
+fn _matmul_reduce_scatter<'py>(
+    py: Python<'py>,
+    a: &Bound<'py, PyTensor>,
+    b: &Bound<'py, PyTensor>,
+    op: &str,
+    dim: isize,
+    group: &PyGroup,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let (a, b, op) = (a.get().tensor(), b.get().tensor(), reduce_op(op)?);
+    wrap(py, py.detach(|| async_tp::matmul_reduce_scatter(&a, &b, op, dim, &*group.0)).py()?)
+}
+
+/// A layer whose input is gathered along a dimension (`gathers`), or whose output is scattered along it.
+#[pyfunction]
+fn _overlapped_linear<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyTensor>,
+    weight: &Bound<'py, PyTensor>,
+    dim: isize,
+    gathers: bool,
+    group: &PyGroup,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let (x, weight) = (x.get().tensor(), weight.get().tensor());
+    let layer = if gathers { async_tp::gathered_linear } else { async_tp::scattered_linear };
+    wrap(py, py.detach(|| layer(&x, &weight, dim, &group.0)).py()?)
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyDispatch>()?;
     module.add_function(wrap_pyfunction!(_ring_attention, module)?)?;
     module.add_function(wrap_pyfunction!(_all_to_all_dims, module)?)?;
-    module.add_function(wrap_pyfunction!(_dispatch, module)?)
+    module.add_function(wrap_pyfunction!(_dispatch, module)?)?;
+    module.add_function(wrap_pyfunction!(_all_gather_matmul, module)?)?;
+    module.add_function(wrap_pyfunction!(_matmul_reduce_scatter, module)?)?;
+    module.add_function(wrap_pyfunction!(_overlapped_linear, module)?)
 }

@@ -350,6 +350,67 @@ def tensor_parallelism():
     dist.destroy_process_group()
 
 
+def overlapped_products():
+    """Asynchronous tensor parallelism: products that overlap their communication give the same losses, and are used."""
+    dist.init_process_group("gloo")
+    mesh = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("tp",))
+    symmetric = importlib.import_module(f"{PEER}.distributed._symmetric_memory")
+    group = mesh.get_group()
+    seen = []
+    compiled = importlib.import_module(f"{PEER}._C")
+    plain = compiled._overlapped_linear
+    compiled._overlapped_linear = lambda x, w, dim, gathers, g: (seen.append(gathers), plain(x, w, dim, gathers, g))[1]
+    layers = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+    with torch.no_grad():
+        for i, p in enumerate(layers.parameters()):
+            p.copy_(values(*p.shape, seed=i) * 0.3)
+    x, dy = values(2, 2 * SIZE, WIDTH, seed=9), values(2, 2 * SIZE, WIDTH, seed=11)
+    mine = lambda t: t.detach().chunk(SIZE, 1)[RANK].contiguous()
+    alone = x.clone().requires_grad_()
+    expected = layers(alone)
+    (expected * dy).sum().backward()
+    wanted = {name: p.grad.clone() for name, p in layers.named_parameters()}
+    split = {"0": parallel.ColwiseParallel(input_layouts=Shard(1)), "2": parallel.RowwiseParallel(output_layouts=Shard(1))}
+    layers = parallel.parallelize_module(layers, mesh, split)
+
+    def step():
+        layers.zero_grad()
+        own = mine(x).requires_grad_()
+        out = layers(own)
+        (out * mine(dy)).sum().backward()
+        same(out, mine(expected), "output")
+        same(own.grad, mine(alone.grad), "input's gradient")
+        for name, p in layers.named_parameters():
+            same(p.grad.full_tensor(), wanted[name], f"gradient of {name}")
+
+    step()
+    assert not seen and not symmetric.is_symm_mem_enabled_for_group(group.group_name)
+    symmetric.enable_symm_mem_for_group(group.group_name)
+    assert symmetric.is_symm_mem_enabled_for_group(group.group_name)
+    step()
+    assert seen == [True, False], seen
+    # Lengths that do not split evenly go the usual way, as do layers whose tokens are not split.
+    odd = layers(DTensor.from_local(values(2, 3, WIDTH), mesh, [Replicate()], run_check=False))
+    assert odd.shape[1] <= 3 and seen == [True, False], seen
+    # The products by their names, with any dtype that can be multiplied.
+    for dtype in (torch.float32, torch.bfloat16):
+        a, b = values(2, 4 * SIZE, 8).to(dtype), values(8, 6, seed=3).to(dtype)
+        whole, (product, second) = torch.ops.symm_mem.fused_all_gather_matmul(mine(a), [b, b[:, :2]], 1, group.group_name)
+        assert torch.equal(whole, a)
+        same(product.float(), (a @ b).float(), "gathered product", 2e-2)
+        same(second.float(), (a @ b[:, :2]).float(), "second product", 2e-2)
+        none, _ = torch.ops.symm_mem.fused_all_gather_matmul(mine(a), [b], 1, group.group_name, return_A=False)
+        assert none is None
+        mean = torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b, "avg", 1, group.group_name)
+        same(mean.float(), mine(a @ b).float(), "mean of products", 5e-2)
+    try:
+        torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b, "max", 1, group.group_name)
+        raise AssertionError("a reduction by max")
+    except ValueError as error:
+        assert "sum or avg" in str(error)
+    dist.destroy_process_group()
+
+
 def memory():
     """ZeRO-3 holds 1/N of parameters, gradients and states, and one block at a time."""
     dist.init_process_group("gloo")

@@ -7,6 +7,7 @@
 
 #![cfg(target_os = "linux")]
 
+pub mod async_tp;
 mod comm;
 pub mod context_parallel;
 pub mod dtensor;

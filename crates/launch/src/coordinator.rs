@@ -640,4 +640,4 @@ impl Command {
 
 #[cfg(test)]
 #[path = "coordinator_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,6 @@
 use super::*;
 
-fn rules(nodes: (usize, usize), max_restarts: usize) -> Rules {
+pub(crate) fn rules(nodes: (usize, usize), max_restarts: usize) -> Rules {
     Rules {
         nodes,
         max_restarts,
@@ -12,7 +12,7 @@ fn rules(nodes: (usize, usize), max_restarts: usize) -> Rules {
     }
 }
 
-fn info(name: &str) -> NodeInfo {
+pub(crate) fn info(name: &str) -> NodeInfo {
     NodeInfo {
         launcher: name.into(),
         host: name.into(),

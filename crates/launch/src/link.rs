@@ -255,3 +255,29 @@ pub fn free_port() -> Result<u16> {
         Error::io("rushlight run: none of 16 ports between 15000 and 32767 is free on this node; give --master-port")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordinator::tests as tests_of_coordinator;
+
+    /// An agent learns that the coordinator in its own process has failed, while the job runs.
+    #[test]
+    fn an_error_of_the_coordinator_is_told_at_once() {
+        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        let served = serve(store.clone(), tests_of_coordinator::rules((1, 1), 0)).unwrap();
+        let link = Link::join(store.clone(), store, None, Some(served), tests_of_coordinator::info("1")).unwrap();
+        assert!(matches!(link.commands.recv_timeout(Duration::from_secs(20)), Ok(Ok(Command::Round(_)))));
+        assert!(link.coordinator_error().is_none());
+        link.store.append(EVENTS, b"nonsense\n").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let error = loop {
+            match link.coordinator_error() {
+                Some(error) => break error,
+                None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+                None => panic!("the coordinator's error is not told"),
+            }
+        };
+        assert!(error.to_string().contains("not understood"), "{error}");
+    }
+}

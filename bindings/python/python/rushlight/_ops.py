@@ -121,6 +121,12 @@ class _Namespace:
             raise AttributeError(name)
         if self._name == "profiler" and name in _PROFILER:
             return _PROFILER[name]
+        if self._name == "symm_mem":
+            from .distributed._symmetric_memory import _OPS
+
+            if name in _OPS:
+                setattr(self, name, OpOverloadPacket("symm_mem", name, _OPS[name]))
+                return self.__dict__[name]
         if self._name not in ("aten", "prims", "c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"):
             from ._library_ops import find
 

@@ -118,6 +118,16 @@ def _get_available_device_type():
     return "cuda" if cuda.is_available() else "xpu" if xpu.is_available() else None
 
 
+def _get_device_module(device_type):
+    """The module of a type of device: ``torch.cuda``."""
+    import sys
+
+    module = getattr(sys.modules[__package__], device_type, None)
+    if module is None:
+        raise RuntimeError(f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'.")
+    return module
+
+
 def _rebuild_tensor(storage, storage_offset, size, stride):
     return _C._over_storage(storage._bytes, storage.dtype, storage_offset, list(size), list(stride))
 

@@ -236,8 +236,38 @@ fn messages(world: &World) -> Result<()> {
         world.send(&out, next, 0)?;
         world.recv(&into, before, 0)?;
     }
+    if device() == Device::Cpu {
+        messages_of_any_rank(world)?;
+    }
     world.send_object(b"hello", next, 3)?;
     assert_eq!(world.recv_object(before, 3)?, b"hello");
+    Ok(())
+}
+
+/// Rank 0 receives from whoever sends, in any order; messages of another tag wait.
+fn messages_of_any_rank(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    for n in [3, 200_000] {
+        if rank != 0 {
+            world.send(&tensor(DType::F32, rank + 7, n + 1), 0, 12)?;
+            world.send(&tensor(DType::F32, rank, n), 0, 11)?;
+            continue;
+        }
+        let mut senders = Vec::new();
+        for _ in 1..size {
+            let got = zeros(DType::F32, n)?;
+            let from = world.recv_any(&got, 11)?;
+            same(&got, &tensor(DType::F32, from, n), "a message of any rank");
+            senders.push(from);
+        }
+        senders.sort_unstable();
+        assert_eq!(senders, (1..size).collect::<Vec<_>>());
+        for from in (1..size).rev() {
+            let got = zeros(DType::F32, n + 1)?;
+            world.recv(&got, from, 12)?;
+            same(&got, &tensor(DType::F32, from + 7, n + 1), "a message of another tag");
+        }
+    }
     Ok(())
 }
 

@@ -1,10 +1,11 @@
-//! Context and expert parallelism against one process.
+//! Context and expert parallelism and products that overlap their communication, against one process.
 
 use crate::support::{Ranks, device};
 use rushlight_core::{DType, Result, rng::manual_seed};
-use rushlight_dist::World;
+use rushlight_dist::async_tp::{all_gather_matmul, gathered_linear, matmul_reduce_scatter, scattered_linear};
 use rushlight_dist::context_parallel::{Order, RingOptions, ring_attention, ulysses_attention};
 use rushlight_dist::expert_parallel::dispatch;
+use rushlight_dist::{ReduceOp, World};
 use rushlight_tensor::{AttentionOptions, Tensor};
 
 fn near(a: &Tensor, b: &Tensor, what: &str) {
@@ -87,6 +88,68 @@ fn experts(world: World) -> Result<()> {
     assert!(dispatch(&own, &wrong, count, world.group()).err().unwrap().to_string().contains("expert 99"));
     assert!(dispatch(&own, &index, count + 1, world.group()).is_err());
     Ok(())
+}
+
+fn overlapped(world: World) -> Result<()> {
+    let (rank, ranks) = (world.rank(), world.size());
+    let (rows, inner, out) = (3, 4 * ranks, 2 * ranks);
+    manual_seed(23);
+    let make = |shape: &[usize]| Tensor::randn(shape)?.to(device());
+    let (x, w1, w2) = (make(&[2, rows * ranks, inner])?, make(&[out, inner])?, make(&[inner, out])?);
+    let dy = make(&[2, rows * ranks, inner])?;
+    let mine = |t: &Tensor, dim: isize| -> Result<Tensor> {
+        let size = t.size(dim)? / ranks;
+        t.detach().narrow(dim, (rank * size) as isize, size)?.copy()
+    };
+    // Two layers, the first split by its outputs and the second by its inputs; tokens are split before and after.
+    let alone = [&x, &w1, &w2].map(|t| t.copy().and_then(|t| t.requires_grad_(true)));
+    let [ax, aw1, aw2] = alone;
+    let (ax, aw1, aw2) = (ax?, aw1?, aw2?);
+    let expected = ax.linear(&aw1, None)?.tanh()?.linear(&aw2, None)?;
+    expected.mul(&dy)?.sum(..)?.backward()?;
+    let (own, own1, own2) = (mine(&x, 1)?.requires_grad_(true)?, mine(&w1, 0)?.requires_grad_(true)?, mine(&w2, 1)?);
+    let own2 = own2.requires_grad_(true)?;
+    let hidden = gathered_linear(&own, &own1, 1, world.group())?;
+    assert_eq!(hidden.shape(), [2, rows * ranks, out / ranks]);
+    let y = scattered_linear(&hidden.tanh()?, &own2, -2, world.group())?;
+    near(&y, &mine(&expected, 1)?, "two layers");
+    y.mul(&mine(&dy, 1)?)?.sum(..)?.backward()?;
+    near(&own.grad().unwrap(), &mine(&ax.grad().unwrap(), 1)?, "gradient of the input");
+    near(&own1.grad().unwrap(), &mine(&aw1.grad().unwrap(), 0)?, "gradient of the first weight");
+    near(&own2.grad().unwrap(), &mine(&aw2.grad().unwrap(), 1)?, "gradient of the second weight");
+
+    // Several products of one gather, and the mean.
+    let flat = x.flatten(0, 1)?;
+    let (a, b) = (w1.t()?, make(&[inner, 3])?);
+    let (whole, products) = all_gather_matmul(&mine(&flat, 0)?, &[&a, &b], 0, true, &**world.group())?;
+    near(&whole.unwrap(), &flat, "the whole");
+    near(&products[0], &flat.matmul(&a)?, "the first product");
+    near(&products[1], &flat.matmul(&b)?, "the second product");
+    let each = flat.mul(rank as f64 + 1.0)?;
+    let mean = matmul_reduce_scatter(&each, &a, ReduceOp::Mean, 0, &**world.group())?;
+    let factor = (ranks + 1) as f64 / 2.0;
+    near(&mean.div(factor)?, &mine(&flat.matmul(&a)?, 0)?, "the mean of products");
+
+    let told = |result: Result<Tensor>, words: &str| {
+        let message = result.err().unwrap().to_string();
+        assert!(message.contains(words), "{message}");
+    };
+    told(gathered_linear(&own, &own1, 2, world.group()), "before the last");
+    told(gathered_linear(&own, &own2.t()?, 1, world.group()), "cannot be multiplied");
+    told(matmul_reduce_scatter(&flat, &a, ReduceOp::Max, 0, &**world.group()), "sum and mean");
+    let odd = make(&[ranks + 1, inner])?;
+    told(matmul_reduce_scatter(&odd, &a, ReduceOp::Sum, 0, &**world.group()), "does not split");
+    Ok(())
+}
+
+#[test]
+fn overlapped_products_on_two_ranks() {
+    Ranks::new("long::overlapped_products_on_two_ranks", 2).run(|world| overlapped(world).unwrap());
+}
+
+#[test]
+fn overlapped_products_on_four_ranks() {
+    Ranks::new("long::overlapped_products_on_four_ranks", 4).run(|world| overlapped(world).unwrap());
 }
 
 #[test]

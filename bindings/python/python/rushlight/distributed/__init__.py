@@ -33,7 +33,7 @@ _absent.add_modules(__name__, _names.REASON, _names.MODULES)
 
 #: Modules that are imported on first use.
 _LAZY = frozenset(
-    "_composable _tensor algorithms checkpoint distributed_c10d device_mesh elastic fsdp launch launcher nn optim pipelining run tensor utils".split()
+    "_composable _functional_collectives _symmetric_memory _tensor algorithms checkpoint distributed_c10d device_mesh elastic fsdp launch launcher nn optim pipelining run tensor utils".split()
 )
 
 

@@ -15,7 +15,8 @@ broadcast_object_list destroy_process_group get_backend get_rank get_world_size 
 
 #: Names of its modules.
 MODULES = {
-    "_functional_collectives": "AsyncCollectiveTensor all_gather_tensor all_reduce all_to_all_single all_to_all_single_autograd reduce_scatter_tensor wait_tensor",
+    "_composable.replicate": "replicate",
+    "_local_tensor": "LocalTensorMode",
     "_shard": "",
     "_shard.sharded_tensor": "ShardedTensor",
     "_shard.sharded_tensor.api": "ShardedTensor",
@@ -23,7 +24,7 @@ MODULES = {
     "algorithms._checkpoint": "",
     "algorithms._checkpoint.checkpoint_wrapper": "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
     "c10d_logger": "",
-    "checkpoint._consolidate_hf_safetensors": "consolidate_safetensors_files",
+    "checkpoint._consolidate_hf_safetensors": "consolidate_safetensors_files consolidate_safetensors_files_on_every_rank",
     "checkpoint.hf_storage": "HuggingFaceStorageReader HuggingFaceStorageWriter",
     "checkpoint.optimizer": "load_sharded_optimizer_state_dict",
     "fsdp._runtime_utils": "",

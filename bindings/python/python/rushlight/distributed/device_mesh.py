@@ -81,6 +81,26 @@ class DeviceMesh:
                 known[name] = DeviceMesh(self.device_type, self.mesh.flatten(), mesh_dim_names=(name,), _groups=own)
         return known[name]
 
+    def _unflatten(self, dim, mesh_sizes, mesh_dim_names, backend_override=None):
+        """The mesh with one dimension made into several. Every rank of the world must call this. Names of backends are taken: all groups use the best engine."""
+        dim, sizes, names = self._dim(dim), tuple(mesh_sizes), tuple(mesh_dim_names)
+        if len(sizes) != len(names):
+            raise RuntimeError(f"DeviceMesh._unflatten: {len(names)} names for {len(sizes)} dimensions")
+        unknown = [name for name in backend_override or () if name not in names and name not in range(len(names))]
+        if unknown:
+            raise RuntimeError(f"DeviceMesh._unflatten: backend_override has {unknown[0]!r}, which is none of {names}")
+        count = 1
+        for size in sizes:
+            count *= size
+        if count != self.mesh.shape[dim]:
+            raise ValueError(f"DeviceMesh._unflatten: {sizes} are {count} ranks; dimension {dim} has {self.mesh.shape[dim]}")
+        whole = self.mesh.reshape(*self.mesh.shape[:dim], *sizes, *self.mesh.shape[dim + 1 :])
+        if whole.numel() != _group.get_world_size():
+            raise NotImplementedError("DeviceMesh._unflatten: a part of a mesh cannot be unflattened; unflatten the mesh of all ranks")
+        named = self.mesh_dim_names or tuple(f"dim_{i}" for i in range(self.ndim))
+        made = DeviceMesh(self.device_type, whole, mesh_dim_names=(*named[:dim], *names, *named[dim + 1 :]))
+        return made
+
     @staticmethod
     def from_group(group, device_type, mesh=None, *, mesh_dim_names=None):
         """The mesh of an existing group, or of one group for each dimension of ``mesh``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import NamedTuple
 
-from ... import _C
+from ... import _C, _absent
 from ...autograd import grad_mode
 from .. import _group, _p2p
 from .microbatch import merge_chunks, split_args_kwargs_into_chunks
@@ -372,3 +372,9 @@ def get_schedule_class(schedule_name):
     if plain not in lower:
         raise ValueError(f"Unknown schedule name '{schedule_name}'. The valid options are {list(classes)}")
     return lower[plain]
+
+
+# Programs of one's own for a schedule (``register_custom_function``) and lists of actions from files are PyTorch's runtime.
+_absent.fill(globals(), "torch.distributed.pipelining.schedules", "schedules come from the compiled part; choose one by get_schedule_class", """
+OVERLAP_F_B _PipelineContext _PipelineScheduleRuntime _wait_batch_p2p
+""")

@@ -1,6 +1,7 @@
 """Ops on ``DTensor``: each names its sharding rule; the compiled part chooses placements, the op itself runs on local parts."""
 
 from ... import _C
+from . import _overlap
 from ._api import DTensor
 from .placement_types import Replicate, Shard, _codes, _placement
 
@@ -191,6 +192,14 @@ def _permutation(name, args, kwargs):
     return order
 
 
+def _linear(func, args, kwargs):
+    made = _overlap.linear(_argument(args, kwargs, 0, "input"), _argument(args, kwargs, 1, "weight"))
+    if made is None:
+        return _run(func, "linear", ("linear", "", [], False), args, kwargs)
+    bias = _argument(args, kwargs, 2, "bias")
+    return made if bias is None else _add(made, bias)
+
+
 def _embedding(func, args, kwargs):
     ids, weight = _argument(args, kwargs, 0, "input"), _argument(args, kwargs, 1, "weight")
     if not isinstance(ids, DTensor):
@@ -331,7 +340,7 @@ def _dispatch(func, name, args, kwargs, tensors):
     if name == "addmm" and not kwargs:
         return _add(args[0], _run(_C._torch.matmul, name, ("matmul", "", [], False), args[1:3], {}))
     if name == "linear":
-        return _run(func, name, ("linear", "", [], False), args, kwargs)
+        return _linear(func, args, kwargs)
     if name in ("embedding",):
         return _embedding(func, args, kwargs)
     if name in ("softmax", "log_softmax"):

@@ -6,7 +6,8 @@ The functions are called once, with tensors of indices that broadcast to all sco
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ... import _C
 
@@ -19,6 +20,10 @@ Tensor, _torch, _nn = _C.Tensor, _C._torch, _C._nn
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
 FlexKernelOptions = dict
+
+#: The types of functions that change scores, and that mask them.
+_score_mod_signature = Callable[..., Any]
+_mask_mod_signature = Callable[..., Any]
 
 
 class AuxRequest(NamedTuple):

@@ -6,7 +6,7 @@ Attention is compiled (``crates/dist/src/context_parallel.rs``): keys and values
 import enum
 from contextlib import contextmanager
 
-from .... import _C
+from .... import _C, _absent
 from ....nn import functional as F
 from ... import all_gather
 from .._api import DTensor
@@ -232,3 +232,6 @@ class _ContextParallel(ParallelStyle):
         module.register_forward_pre_hook(before)
         module.register_forward_hook(lambda *_: _leave(), always_call=True)
         return module
+
+
+_absent.fill(globals(), "torch.distributed.tensor.experimental._attention", "masks of flex_attention are not split over ranks; use is_causal", "_PTRRLoadBalancer")

@@ -5,6 +5,7 @@ from functools import partial
 
 from .... import _C
 from ....nn import Embedding, Linear, Parameter
+from .. import _overlap
 from .._api import DTensor, distribute_module, distribute_tensor
 from ..placement_types import Placement, Replicate, Shard
 
@@ -52,9 +53,16 @@ class _LayerStyle(ParallelStyle):
 
     def _hooked(self, module, mesh, partition):
         def before(_, inputs, mesh):
-            return (_distributed(inputs[0], mesh, self.input_layouts[0], self.desired_input_layouts[0]), *inputs[1:])
+            desired = self.desired_input_layouts[0]
+            overlaps = isinstance(module, Linear) and _overlap.overlaps(mesh)
+            if overlaps and desired.is_replicate() and _overlap.rows(inputs[0], mesh, self.input_layouts[0]) is not None:
+                # The layer gathers its input itself.
+                desired = self.input_layouts[0]
+            _overlap.want(self.output_layouts[0] if overlaps else None)
+            return (_distributed(inputs[0], mesh, self.input_layouts[0], desired), *inputs[1:])
 
         def after(_, output, mesh):
+            _overlap.want(None)
             return _given(output, mesh, self.output_layouts[0], self.use_local_output)
 
         return distribute_module(module, mesh, partition, before, after)
