@@ -1,6 +1,6 @@
 """PyTorch's operator database (OpInfo, in its wheel), run by PyTorch and by Rushlight in one process.
 
-    python tests/differential/opinfo.py [--dtype float32 ...] [--samples 8] [--only PREFIX] [--device cuda] [--least 0.98] [--list]
+    python tests/differential/opinfo.py [--dtype float32 ...] [--samples 8] [--only PREFIX] [--part 0/4] [--device cuda] [--least 0.98] [--list]
 
 with a Python that has torch, numpy and scipy; the extension built. Every entry of the database gives sample inputs. Both libraries get the
 same values; results and gradients must agree. An op agrees if all of its samples do. ``opinfo_left_out.txt`` names ops that are not run, and
@@ -18,7 +18,8 @@ import unittest
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "bindings" / "python" / "python")]
+FRONT = sys.argv[sys.argv.index("--front") + 1] if "--front" in sys.argv[:-1] else HERE.parents[1] / "bindings" / "python" / "python"
+sys.path[:0] = [str(FRONT)]
 
 # The database imports a package of PyTorch's test suite, for one class.
 try:
@@ -253,6 +254,8 @@ def main():
     parser.add_argument("--dtype", nargs="+", default=DTYPES)
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--only", default="", help="ops whose name starts so")
+    parser.add_argument("--part", default="0/1", help="every N-th op from the K-th on, as K/N")
+    parser.add_argument("--front", help="the folder of the package rushlight")
     parser.add_argument("--device", default="cpu", help="the device of Rushlight's tensors; PyTorch stays on the CPU")
     parser.add_argument("--least", type=float, default=0.0)
     parser.add_argument("--list", action="store_true", help="print what is left out")
@@ -270,9 +273,10 @@ def main():
     signal.signal(signal.SIGALRM, stop)
     warnings.simplefilter("ignore")
     convert, failed = Converter(options.device), False
+    part, parts = map(int, options.part.split("/"))
     for name in options.dtype:
         dtype = getattr(torch, name)
-        wanted = [i for i in op_db if dtype in i.dtypes and entry_name(i).startswith(options.only)]
+        wanted = [i for i in op_db if dtype in i.dtypes and entry_name(i).startswith(options.only)][part::parts]
         entries = [i for i in wanted if "skip" not in kinds_of(entry_name(i), rules)]
         agree = 0
         for info in entries:

@@ -1,12 +1,13 @@
 """PyTorch's own test files, run on Rushlight.
 
-    python tests/differential/suite.py SOURCES [FILE ...] [--least 0.85] [--jobs 2] [--work FOLDER] [--verbose]
+    python tests/differential/suite.py SOURCES [FILE ...] [--least 0.85] [--jobs 2] [--whole] [--work FOLDER] [--verbose]
 
 with a Python that has torch, numpy, scipy, pytest, expecttest and hypothesis; the extension built. SOURCES is a checkout of PyTorch or a git
 directory of it (bare or not); tests and harness are unpacked from there, and nothing of them is part of this project. ``suite_files.txt`` lists the
 files with their samples and limits, ``suite_left_out.txt`` the tests that are not run and why. Failures are repeated on PyTorch, and those that fail
 there do not count. The rest is grouped by ``suite_clusters.txt``; what no line of it names is listed by itself. ``--least`` is the share of tests
-below which the command fails.
+below which the command fails. ``--whole`` takes no samples and splits large files, for machines of many cores. Records of another machine's run are
+counted with ``--recorded --work FOLDER``: only failures are repeated, on this machine's PyTorch.
 """
 
 import argparse
@@ -76,22 +77,22 @@ def read(path):
 class Run:
     """One file on one library, in as many processes as crashes make necessary."""
 
-    def __init__(self, options, sources, work, file, rules, only=None):
-        self.options, self.sources, self.file, self.only = options, sources, file, only
+    def __init__(self, options, sources, work, file, rules, part=(0, 1), only=None):
+        self.options, self.sources, self.file, self.part, self.only = options, sources, file, part, only
         self.real = only is not None
-        stem = file[0].replace("/", ".") + (".real" if self.real else "")
+        stem = file[0].replace("/", ".") + (".real" if self.real else f".{part[0]}-{part[1]}")
         self.records, self.selection, self.log = (work / f"{stem}.{end}" for end in ("jsonl", "json", "log"))
         self.left_out = [] if self.real else [(pattern, reason) for where, pattern, reason in rules if re.fullmatch(where, file[0])]
 
     def start(self, seconds):
         done = list(read(self.records)[0])
-        selection = {"left out": self.left_out, "only": self.only, "sample": 0 if self.real else int(self.file[1]), "done": done}
+        selection = {"left out": self.left_out, "only": self.only, "sample": 0 if self.real else int(self.file[1]), "part": self.part, "done": done}
         self.selection.write_text(json.dumps(selection))
         path = self.sources / "test" / f"{self.file[0]}.py"
         environment = {
             **os.environ, "SUITE_SOURCES": str(self.sources), "SUITE_FILE": str(path), "SUITE_RECORDS": str(self.records),
             "SUITE_SELECTION": str(self.selection), "SUITE_REAL": str(int(self.real)), "SUITE_FILE_SECONDS": str(seconds),
-            "PYTHONPATH": os.pathsep.join([str(HERE), str(FRONT)]), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONPATH": os.pathsep.join([str(HERE), str(self.options.front), *filter(None, [os.environ.get("PYTHONPATH")])]), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "1", "RUSHLIGHT_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
             "PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu", "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
         }
@@ -101,14 +102,17 @@ class Run:
             try:
                 return subprocess.run(
                     [sys.executable, *front, *pytest], cwd=self.sources / "test", env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                    timeout=seconds + 120,
+                    timeout=seconds + 60,
                 ).returncode
             except subprocess.TimeoutExpired:
                 return 99
 
     def __call__(self):
+        if self.options.recorded and not self.real:
+            return read(self.records)
         self.records.unlink(missing_ok=True)
         end = time.time() + int(self.file[2])
+        end = end if self.real else min(end, self.options.end)
         for _ in range(RESTARTS):
             left = end - time.time()
             # 0 and 1: pytest ran to its end; 5: no tests.
@@ -117,12 +121,24 @@ class Run:
         return read(self.records)
 
 
-def run_file(options, sources, work, file, rules):
-    """What came of a file: tests, notes, and the failures that count."""
-    run = Run(options, sources, work, file, rules)
-    tests, notes = run()
+def run_parts(runs):
+    """What came of a file on Rushlight: tests and notes, and the last lines of a run that imported nothing."""
+    tests, notes, error = {}, collections.defaultdict(list), ""
+    for run, future in runs:
+        found, kinds = future.result()
+        tests.update(found)
+        for kind, entries in kinds.items():
+            notes[kind] += entries[:1] if kind in ("imported", "collected") else entries
+        if "imported" not in kinds:
+            error = run.log.read_text()[-600:].strip().rpartition("\n")[2] if run.log.exists() else "no time left"
+    return tests, notes, error
+
+
+def summary(options, sources, work, file, rules, parts):
+    """The failures that count, and how many of the others there are."""
+    tests, notes, error = run_parts(parts)
     if "imported" not in notes:
-        return {"file": file[0], "error": run.log.read_text()[-600:].strip().rpartition("\n")[2]}
+        return {"file": file[0], "error": error}
     for entry in tests.values():
         # PyTorch's list says that it fails; here it does not.
         if entry["outcome"] == "failed" and entry.get("message") == "Unexpected success":
@@ -134,7 +150,7 @@ def run_file(options, sources, work, file, rules):
         "file": file[0], "passed": sum(t["outcome"] == "passed" for t in tests.values()),
         "skipped": sum(t["outcome"] == "skipped" for t in tests.values()), "failures": {n: f for n, f in failures.items() if n not in excused},
         "excused": len(excused), "left out": notes["collected"][0]["left_out"] if notes["collected"] else {},
-        "selected": notes["collected"][0]["selected"] if notes["collected"] else 0, "absent": notes["imported"][0]["absent"],
+        "selected": sum(note["selected"] for note in notes["collected"]), "absent": notes["imported"][0]["absent"],
     }
 
 
@@ -162,21 +178,31 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--work", type=pathlib.Path, help="keeps unpacked sources and records here")
     parser.add_argument("--no-real", action="store_true", help="do not repeat failures on PyTorch")
+    parser.add_argument("--whole", action="store_true", help="all tests of every file; large files in parts, side by side")
+    parser.add_argument("--within", type=float, default=1e9, help="seconds after which no test on Rushlight is started")
+    parser.add_argument("--recorded", action="store_true", help="run nothing on Rushlight: count the records that --work has")
+    parser.add_argument("--front", type=pathlib.Path, default=FRONT, help="the folder of the package rushlight")
     parser.add_argument("--verbose", action="store_true", help="list the tests of every cluster")
     options = parser.parse_intermixed_args()
-    known = {row[0]: row for row in table("suite_files.txt", 3)}
+    options.end = time.time() + options.within
+    known = {row[0]: row for row in table("suite_files.txt", 4)}
     files = []
     for given in options.files or known:
         name, *limits = given.split(":")
-        files.append([name, *limits] if len(limits) == 2 else known.get(name, [name, "0", "300"]))
+        row = known.get(name, [name, "0", "300", "1"])
+        files.append([name, *limits, "1"] if len(limits) == 2 else [name, "0", *row[2:]] if options.whole else [*row[:3], "1"])
     rules, clusters = table("suite_left_out.txt", 3), table("suite_clusters.txt", 2)
     with tempfile.TemporaryDirectory() as temporary:
         work = (options.work or pathlib.Path(temporary)).resolve()
         work.mkdir(parents=True, exist_ok=True)
         sources = unpack(options.sources.resolve(), work)
         results = []
-        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            futures = [pool.submit(run_file, options, sources, work, file, rules) for file in files]
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, concurrent.futures.ThreadPoolExecutor(options.jobs) as repeats:
+            runs = {file[0]: [Run(options, sources, work, file, rules, (part, int(file[3]))) for part in range(int(file[3]))] for file in files}
+            # What takes long begins first.
+            waiting = {run: pool.submit(run) for run in sorted(sum(runs.values(), []), key=lambda run: -int(run.file[2]))}
+            parts = {name: [(run, waiting[run]) for run in group] for name, group in runs.items()}
+            futures = [repeats.submit(summary, options, sources, work, file, rules, parts[file[0]]) for file in files]
             print("passed  failed  fails in PyTorch  skipped  left out  not reached  file", flush=True)
             for future in futures:
                 result = future.result()

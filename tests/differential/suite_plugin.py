@@ -344,6 +344,8 @@ def pytest_collection_modifyitems(config, items):
     if selection["sample"] and len(kept) > selection["sample"]:
         picked = set(random.Random(0).sample(range(len(kept)), selection["sample"]))
         kept = [item for number, item in enumerate(kept) if number in picked]
+    number, parts = selection["part"]
+    kept = kept[number::parts]
     done = set(selection["done"])
     record(info="collected", total=len(items), left_out=counts, selected=len(kept))
     items[:] = [item for item in kept if name_of(item.nodeid) not in done]
