@@ -4,7 +4,7 @@ Reductions of losses are numbers, embeddings take the weight first, layers give 
 function and autograd.
 """
 
-from . import _C, _dispatch_layers
+from . import _C
 
 _torch, _nn, _linalg = _C._torch, _C._nn, _C._linalg
 Tensor = _C.Tensor
@@ -535,6 +535,10 @@ _FURTHER = {
 }
 
 
+def _antialiased(mode):
+    return lambda input, size, align_corners, *scales: _nn.interpolate(input, size=list(size), mode=mode, align_corners=align_corners, antialias=True)
+
+
 _COPIES = "expand permute squeeze t transpose unsqueeze view unfold diagonal split split_with_sizes unbind detach select view_as_real view_as_complex".split()
 
 #: The ops of ``aten``, by name.
@@ -585,6 +589,8 @@ ATEN = {
     "uniform": lambda input, low=0.0, high=1.0, *, generator=None: input.clone().uniform_(low, high, generator=generator),
     "silu": _activation("silu"), "mish": _activation("mish"), "elu": lambda input, alpha=1, scale=1, input_scale=1: _elu(input, alpha, scale, input_scale),
     "hardtanh": _activation("hardtanh"), "hardswish": _activation("hardswish"), "hardsigmoid": _activation("hardsigmoid"), "leaky_relu": _activation("leaky_relu"),
+    "_upsample_bilinear2d_aa": _antialiased("bilinear"), "_upsample_bicubic2d_aa": _antialiased("bicubic"),
+    "linalg_vector_norm": lambda input, ord=2, dim=None, keepdim=False, *, dtype=None: _linalg.vector_norm(input, ord, dim, keepdim, dtype=dtype),
     "log_sigmoid": _activation("logsigmoid"), "scaled_dot_product_attention": _activation("scaled_dot_product_attention"), **_FURTHER,
 }
 
@@ -611,8 +617,6 @@ def find(name):
     """The function of this package that an op of ``aten`` is; None if there is none."""
     if name in ATEN:
         return ATEN[name]
-    if name in _dispatch_layers.OPS:
-        return _dispatch_layers.OPS[name]
     for space in (_C._torch, _C._nn, _C._linalg, _C._special):
         if hasattr(space, name):
             return getattr(space, name)

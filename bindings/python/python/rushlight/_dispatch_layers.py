@@ -1,6 +1,6 @@
 """Layers as ops of ``aten``: what PyTorch's dispatcher splits ``conv2d``, ``batch_norm``, ``cross_entropy`` and others into before a mode or a class sees them.
 
-``COMPOSED`` has the parts of each function, for ``_dispatch.as_aten``; ``OPS`` the ops among them that are no functions of ``torch`` by themselves.
+``COMPOSED`` has the parts of each function, for ``_dispatch.as_aten``. ``_aten`` has the ops among them that are no functions of ``torch`` by themselves.
 """
 
 import math
@@ -219,87 +219,4 @@ COMPOSED = {
 READS = {
     "item": _item(lambda value: value), "__bool__": _item(bool), "__float__": _item(float), "__int__": _item(int), "__index__": _item(int),
     "is_nonzero": _item(bool), "__complex__": _item(complex),
-}
-
-
-# The ops.
-
-
-def _native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
-    dims = [d for d in range(input.dim()) if d != 1]
-    if training:
-        kept = input.detach()
-        mean, deviation = kept.mean(dims), (kept.var(dims, correction=0) + eps).rsqrt()
-    else:
-        mean = deviation = input.new_empty(0)
-    return _C._nn.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps), mean, deviation
-
-
-def _native_layer_norm(input, normalized_shape, weight, bias, eps):
-    dims = list(range(input.dim() - len(normalized_shape), input.dim()))
-    kept = input.detach()
-    mean, deviation = kept.mean(dims, keepdim=True), (kept.var(dims, correction=0, keepdim=True) + eps).rsqrt()
-    return _C._nn.layer_norm(input, list(normalized_shape), weight, bias, eps), mean, deviation
-
-
-def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
-    kept = input.detach().reshape(N, group, -1)
-    mean, deviation = kept.mean(-1), (kept.var(-1, correction=0) + eps).rsqrt()
-    return _C._nn.group_norm(input, group, weight, bias, eps), mean, deviation
-
-
-def _nll_loss_forward(input, target, weight, reduction, ignore_index):
-    names = {number: name for name, number in _REDUCTIONS.items()}
-    counted = target != ignore_index
-    total = counted.sum().to(input.dtype) if weight is None else (weight[target.clamp(min=0)] * counted).sum()
-    found = _C._nn.nll_loss(input, target, weight=weight, ignore_index=ignore_index, reduction=names[reduction])
-    return found, total if reduction else input.new_zeros(())
-
-
-def _native_dropout(input, p, train):
-    if not train or p == 0:
-        return input.clone(), _C._torch.ones_like(input, dtype=_C.bool)
-    mask = _C._torch.empty_like(input).bernoulli_(1 - p)
-    return input * mask / (1 - p), mask.to(_C.bool)
-
-
-def _flash(query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
-    out = _C._nn.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
-    query, key = query.detach(), key.detach()
-    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        scores = scores.masked_fill(_C._torch.ones_like(scores, dtype=_C.bool).triu(1), -math.inf)
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == _C.bool else scores + attn_mask.detach()
-    return out, scores.logsumexp(-1)
-
-
-def _upsample(mode, antialias=False):
-    def made(input, size, *rest):
-        aligned = {} if "nearest" in mode else {"align_corners": rest[0] if antialias or rest[0] else False}
-        return _C._nn.interpolate(input, size=list(size), mode=mode, **aligned, **({"antialias": True} if antialias else {}))
-
-    return made
-
-
-def _reflected(mode):
-    return lambda input, padding: _C._nn.pad(input, list(padding), mode)
-
-
-#: Ops of ``aten`` by name.
-OPS = {
-    "native_batch_norm": _native_batch_norm, "native_layer_norm": _native_layer_norm, "native_group_norm": _native_group_norm,
-    "nll_loss_forward": _nll_loss_forward, "nll_loss2d_forward": _nll_loss_forward, "native_dropout": _native_dropout,
-    "_scaled_dot_product_flash_attention_for_cpu": _flash, "_local_scalar_dense": lambda input: Tensor.item(input),
-    "linalg_vector_norm": lambda input, ord=2, dim=None, keepdim=False, *, dtype=None: _C._linalg.vector_norm(input, ord, dim, keepdim, dtype=dtype),
-    "constant_pad_nd": lambda input, pad, value=0.0: _C._nn.pad(input, list(pad), "constant", value),
-    "embedding": lambda weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False: _C._nn.embedding(
-        indices, weight, None if padding_idx < 0 else padding_idx, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
-    ),
-    "mse_loss": lambda input, target, reduction=1: _C._nn.mse_loss(input, target, reduction={0: "none", 1: "mean", 2: "sum"}[reduction]),
-    **{f"_adaptive_avg_pool{d}d": (lambda name: lambda input, size: getattr(_C._nn, name)(input, list(size)))(f"adaptive_avg_pool{d}d") for d in (2, 3)},
-    **{f"reflection_pad{d}d": _reflected("reflect") for d in (1, 2, 3)}, **{f"replication_pad{d}d": _reflected("replicate") for d in (1, 2, 3)},
-    **{f"upsample_nearest{d}d": _upsample("nearest") for d in (1, 2, 3)}, **{f"_upsample_nearest_exact{d}d": _upsample("nearest-exact") for d in (1, 2, 3)},
-    "upsample_linear1d": _upsample("linear"), "upsample_bilinear2d": _upsample("bilinear"), "upsample_trilinear3d": _upsample("trilinear"),
-    "upsample_bicubic2d": _upsample("bicubic"), "_upsample_bilinear2d_aa": _upsample("bilinear", True), "_upsample_bicubic2d_aa": _upsample("bicubic", True),
 }
