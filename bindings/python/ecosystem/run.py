@@ -1,6 +1,7 @@
 """Runs jobs: ``python run.py [--repeat N] [LIBRARY[:JOB] …]`` prints a line of JSON for each. ``--list`` names them.
 
-The first run of a job imports its library. Further runs, N of them, are timed apart: the seconds are those of the fastest.
+The first run of a job imports its library. Further runs, N of them, are timed apart: the seconds are those of the fastest. They are seconds of CPU time, so
+that a busy machine gives the same; set OMP_NUM_THREADS and RUSHLIGHT_NUM_THREADS to 1 to compare with another Python.
 """
 
 import importlib
@@ -17,7 +18,7 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from common import JOBS  # noqa: E402
 
-for _file in ("models", "others", "blocks", "mathematics", "tools"):
+for _file in ("models", "architectures", "others", "blocks", "mathematics", "tools"):
     if (pathlib.Path(__file__).parent / f"{_file}.py").exists():
         importlib.import_module(_file)
 
@@ -31,11 +32,11 @@ def flat(values):
 
 
 def timed(job):
-    """What a job gives, from the same seed each time, and its seconds."""
+    """What a job gives, from the same seed each time, and the seconds that its threads computed."""
     torch.manual_seed(0)
-    started = time.perf_counter()
+    started = time.process_time()
     values = job()
-    return values, time.perf_counter() - started
+    return values, time.process_time() - started
 
 
 def run(library, name, repeat=0):

@@ -1,7 +1,7 @@
 """Runs the jobs of libraries and prints a table: ``python table.py [--reference PYTHON] [LIBRARY[:JOB] …]``.
 
-Each library runs in a process of its own. With a reference, a Python that has PyTorch and the same libraries, numbers and times of both are compared.
-Exits with 1 if a job fails or numbers differ.
+Each library runs in a process of its own. With a reference, a Python that has PyTorch and the same libraries, numbers and CPU times of both are compared;
+a file of what ``run.py`` printed with such a Python does as well. Exits with 1 if a job fails or numbers differ.
 """
 
 import argparse
@@ -17,8 +17,19 @@ TOLERANCE = 2e-4
 #: Names of distributions where they are not the modules'.
 DISTRIBUTIONS = {
     "ignite": "pytorch-ignite", "sentence_transformers": "sentence-transformers", "pyro": "pyro-ppl", "laplace": "laplace-torch", "neuralop": "neuraloperator",
-    "avalanche": "avalanche-lib", "open_clip": "open-clip-torch",
+    "architectures": "transformers", "avalanche": "avalanche-lib", "open_clip": "open-clip-torch",
 }
+
+
+def lines(text):
+    """The results among the lines that ``run.py`` printed."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith('{"library"')]
+
+
+def recorded(path, wanted):
+    """What a file of results has of a library, or of one of its jobs."""
+    library, _, job = wanted.partition(":")
+    return {r["job"]: r for r in lines(path.read_text()) if r["library"] == library and job in ("", r["job"])}
 
 
 def results(python, wanted, seconds, repeat):
@@ -27,11 +38,7 @@ def results(python, wanted, seconds, repeat):
         done = subprocess.run([python, str(HERE / "run.py"), "--repeat", str(repeat), wanted], capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         return {"*": {"error": f"took more than {seconds} s"}}
-    found = {}
-    for line in done.stdout.splitlines():
-        if line.startswith('{"library"'):
-            result = json.loads(line)
-            found[result["job"]] = result
+    found = {result["job"]: result for result in lines(done.stdout)}
     if done.returncode or not found:
         found["*"] = {"error": f"the process ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"}
     return found
@@ -59,19 +66,20 @@ def version(library):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--reference", help="a Python that has PyTorch and the same libraries")
+    parser.add_argument("--reference", help="a Python that has PyTorch and the same libraries, or a file of its results")
     parser.add_argument("--repeat", type=int, default=0, help="further runs of each job, of which the fastest is the time: without, times include imports")
     parser.add_argument("--seconds", type=float, default=900, help="time for a library")
     parser.add_argument("wanted", nargs="*", help="libraries, or single jobs as library:job")
     args = parser.parse_args()
     listed = subprocess.run([sys.executable, str(HERE / "run.py"), "--list"], capture_output=True, text=True, check=True).stdout.split("\n")
     wanted = args.wanted or [line.split()[0] for line in listed if line.strip()]
-    failed = 0
+    failed, verdicts, slower = 0, {}, []
+    file = pathlib.Path(args.reference) if args.reference and args.reference.endswith((".json", ".jsonl", ".txt")) else None
     print(f"{'library':<22} {'version':<9} {'job':<28} {'seconds':>8} {'PyTorch':>8}  result")
     for one in wanted:
         library = one.partition(":")[0]
         ours = results(sys.executable, one, args.seconds, args.repeat)
-        theirs = results(args.reference, one, args.seconds, args.repeat) if args.reference else {}
+        theirs = recorded(file, one) if file else results(args.reference, one, args.seconds, args.repeat) if args.reference else {}
         for name, result in ours.items():
             reference = theirs.get(name, {})
             seconds, other = (f"{r['seconds']:.2f}" if "seconds" in r else "" for r in (result, reference))
@@ -84,7 +92,13 @@ def main():
                 failed += apart > TOLERANCE
             else:
                 text = "works" if not args.reference else f"works; PyTorch: {reference.get('error', 'no result')}"
+            verdicts[library] = verdicts.get(library, True) and text.startswith(("agrees", "works"))
+            if args.repeat and seconds and other and result["seconds"] > reference["seconds"]:
+                slower.append(f"{library}:{name} {result['seconds'] / reference['seconds']:.2f}")
             print(f"{library:<22} {version(library):<9} {name:<28} {seconds:>8} {other:>8}  {text}", flush=True)
+    print(f"\n{sum(verdicts.values())} of {len(verdicts)} libraries; not: {', '.join(n for n, good in verdicts.items() if not good) or 'none'}")
+    if args.repeat and args.reference:
+        print(f"CPU time above PyTorch's: {', '.join(slower) or 'none'}")
     return 1 if failed else 0
 
 
