@@ -190,6 +190,7 @@ impl Cpu {
             Call::ForeachScale(c) => update::foreach_scale(c.factor, &c.xs, c.found_inf)?,
             Call::Linalg(c) => linalg::linalg(c.op, &c.inputs, &c.outputs)?,
             Call::FusedReduce(_)
+            | Call::FusedRows(_)
             | Call::MatMulGelu(_)
             | Call::MatMulGeluBackward(_)
             | Call::BatchNormRunning(_)

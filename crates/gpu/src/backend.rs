@@ -163,8 +163,13 @@ impl Backend for GpuBackend {
         match call {
             Call::Fused(c) => self.0.prepare_fused(c),
             Call::FusedReduce(c) => self.0.prepare_fused_reduce(c),
+            Call::FusedRows(c) => self.0.prepare_fused_rows(c),
             _ => Ok(true),
         }
+    }
+
+    fn unneeded(&self, storage: &Storage) {
+        self.0.forget_in_chain(storage.ptr() as u64);
     }
 
     fn allocator(&self) -> Option<&dyn CachingAllocator> {
@@ -208,6 +213,7 @@ impl Backend for GpuBackend {
             Call::Select(c) => gpu.select(c.condition, c.a, c.b, c.out)?,
             Call::Fused(c) => return gpu.fused(c).map(Outcome::from),
             Call::FusedReduce(c) => return gpu.fused_reduce(c).map(Outcome::from),
+            Call::FusedRows(c) => return gpu.fused_rows(c).map(Outcome::from),
             Call::Dropout(c) => gpu.dropout(c.x, c.p, c.stream, c.out)?,
             Call::Reduce(c) => gpu.reduce(c.op, c.x, &c.reduced, c.out)?,
             Call::ArgReduce(c) => gpu.arg_reduce(c.op, c.x, c.dim, c.values, c.indices)?,

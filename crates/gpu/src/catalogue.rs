@@ -7,8 +7,8 @@ use crate::families::attention::{self, flash, flash_hopper, flash_mfma};
 use crate::families::conv::{self, depthwise as conv_depthwise, few as conv_few};
 use crate::families::pointwise::{Form, Formula, Lanes};
 use crate::families::{
-    batch_norm, copy, cross_entropy, ctc, foreach, fused, fused_reduce, index, linalg, matmul, pooling, recurrent,
-    reduce, resample, row_norm, scan, softmax, sort,
+    batch_norm, copy, cross_entropy, ctc, foreach, fused, fused_reduce, fused_rows, index, linalg, matmul, pooling,
+    recurrent, reduce, resample, row_norm, scan, softmax, sort,
 };
 use crate::launch::kernel::{Defines, Family, entries};
 use crate::launch::rows::Rows;
@@ -114,6 +114,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             let name = format!("fused sum, {lanes} lanes, along {along}");
             cases.push(case(name, Family::FusedReduce, fused_reduce::example(along, lanes)));
         }
+        cases.push(case(format!("fused rows, {lanes} lanes"), Family::FusedRows, fused_rows::example(lanes)));
     }
     let mut add = |name: String, family: Family, defines: Defines| cases.push(case(name, family, defines));
     for dtype in FLOATS {

@@ -1,6 +1,7 @@
 //! Pointwise steps that run in one pass over memory: the parameters of the call `fused`.
 
 use super::call::Numbers;
+use super::spec;
 use crate::{DType, Pointwise, Scalar};
 use smallvec::SmallVec;
 use std::fmt;
@@ -11,6 +12,42 @@ pub const MAX_INPUTS: usize = 16;
 pub const MAX_OUTPUTS: usize = 8;
 /// Most steps of a fused call.
 pub const MAX_STEPS: usize = 48;
+
+/// A reduction of a row to one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowReduce {
+    /// The sum.
+    Sum,
+    /// The sum over the count.
+    Mean,
+    /// The largest; NaN wins.
+    Max,
+    /// The smallest; NaN wins.
+    Min,
+}
+
+impl RowReduce {
+    /// The reduction that a call makes, if rows have it.
+    pub fn of(op: spec::Reduce) -> Option<Self> {
+        Some(match op {
+            spec::Reduce::Sum => Self::Sum,
+            spec::Reduce::Mean => Self::Mean,
+            spec::Reduce::Max => Self::Max,
+            spec::Reduce::Min => Self::Min,
+            _ => return None,
+        })
+    }
+
+    /// The same as a call's.
+    pub fn op(self) -> spec::Reduce {
+        match self {
+            Self::Sum => spec::Reduce::Sum,
+            Self::Mean => spec::Reduce::Mean,
+            Self::Max => spec::Reduce::Max,
+            Self::Min => spec::Reduce::Min,
+        }
+    }
+}
 
 /// The computation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +60,8 @@ pub enum StepOp {
     Select,
     /// The argument, converted.
     Copy,
+    /// One value for each row of the argument: only in the call `fused_rows`.
+    Reduced(RowReduce),
 }
 
 /// An argument of a step.
@@ -68,6 +107,26 @@ impl Steps {
         let names: Vec<String> = self.steps.iter().map(|step| step.op.to_string()).collect();
         names.join(", ")
     }
+
+    /// For each step whether it has one value per row, where `inputs` says which inputs do: the result of a reduction,
+    /// and what is computed of such values alone.
+    pub fn per_row(&self, inputs: &[bool]) -> Vec<bool> {
+        let mut per_row: Vec<bool> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let one = |arg: &StepArg| match arg {
+                StepArg::Input(x) => inputs.get(*x as usize).copied().unwrap_or(false),
+                StepArg::Step(t) => per_row.get(*t as usize).copied().unwrap_or(false),
+                StepArg::Number(_) | StepArg::Unused => true,
+            };
+            per_row.push(matches!(step.op, StepOp::Reduced(_)) || step.args.iter().all(one));
+        }
+        per_row
+    }
+
+    /// Whether rows are reduced.
+    pub fn reduces(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.op, StepOp::Reduced(_)))
+    }
 }
 
 impl fmt::Display for StepOp {
@@ -77,6 +136,12 @@ impl fmt::Display for StepOp {
             StepOp::Derivative(op, wrt) => write!(f, "{}_backward_{wrt}", op.name()),
             StepOp::Select => f.write_str("select"),
             StepOp::Copy => f.write_str("copy"),
+            StepOp::Reduced(op) => f.write_str(match op {
+                RowReduce::Sum => "row_sum",
+                RowReduce::Mean => "row_mean",
+                RowReduce::Max => "row_max",
+                RowReduce::Min => "row_min",
+            }),
         }
     }
 }

@@ -17,7 +17,7 @@ pub use call::Call;
 pub use capture::{Capture, Graph, Readback, Recording, StepPool};
 pub use collectives::{Collectives, DeviceComm, DeviceOp, DeviceWork, MemoryOffer, ReduceOp};
 pub use engine::{Engine, Library, Pinned, PinnedMemory, Properties};
-pub use fused::{MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Step, StepArg, StepOp, Steps};
+pub use fused::{MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, RowReduce, Step, StepArg, StepOp, Steps};
 pub use precision::{
     allow_tf32, allow_tf32_conv, in_recurrent_layer, is_in_recurrent_layer, set_allow_tf32, set_allow_tf32_conv,
 };
@@ -138,6 +138,10 @@ pub trait Backend: Send + Sync + 'static {
     fn prepare(&self, call: &Call<View>) -> Result<bool> {
         let _ = call;
         Ok(true)
+    }
+    /// Says that nobody reads the values in this memory any more. An engine that joins calls need not write them.
+    fn unneeded(&self, storage: &Storage) {
+        let _ = storage;
     }
     /// Streams and events, if the device works asynchronously.
     fn streams(&self) -> Option<&dyn Streams> {

@@ -152,6 +152,16 @@ impl Program {
         self.foreign
     }
 
+    /// Another buffer in the memory of one whose values have ended. Returns its number.
+    pub(crate) fn again(&mut self, buffer: usize) -> usize {
+        let number = self.buffers.len();
+        self.buffers.push(self.buffers[buffer].clone());
+        if let Some(&place) = self.places.get(buffer) {
+            self.places.push(place);
+        }
+        number
+    }
+
     /// Whether two buffers may have memory in common.
     pub fn alias(&self, a: usize, b: usize) -> bool {
         if a == b {

@@ -141,6 +141,7 @@ fn kernel_of(step: &Step) -> Result<Option<(Kernel, DType)>> {
             step.out,
         )),
         StepOp::Copy => None,
+        StepOp::Reduced(_) => return Err(Error::unsupported("fused: a reduction of rows is no pointwise step")),
     })
 }
 
@@ -149,7 +150,7 @@ fn read_dtype(step: &Step, k: usize) -> DType {
     match step.op {
         StepOp::Row(_) | StepOp::Derivative(..) => step.compute,
         StepOp::Select if k == 0 => DType::Bool,
-        StepOp::Select | StepOp::Copy => step.out,
+        StepOp::Select | StepOp::Copy | StepOp::Reduced(_) => step.out,
     }
 }
 

@@ -399,6 +399,15 @@ impl Gpu {
         }
     }
 
+    /// Records that nobody reads the memory that starts here any more.
+    pub fn forget_in_chain(&self, block: u64) {
+        self.with_held(|held| {
+            if let Held::Norm(chain) = held {
+                chain.forget(block);
+            }
+        });
+    }
+
     /// Memory kept for work that has been issued since.
     pub fn no_longer_kept(&self) -> Vec<u64> {
         let mut kept = lock(&self.kept);

@@ -57,7 +57,10 @@ impl Arguments {
 pub(super) struct Text {
     pub rows: String,
     pub parameters: String,
-    pub steps: String,
+    /// The declaration of each step's value.
+    pub steps: Vec<String>,
+    /// The expressions of inputs that are not lane `v` of `x0`, `x1`…
+    inputs: Vec<String>,
     numbers: Vec<(Scalar, DType)>,
     params: Vec<f64>,
 }
@@ -68,12 +71,32 @@ pub(super) fn compute(of: &Steps) -> DType {
     of.steps.iter().find(row).map_or(DType::F32, |step| step.compute)
 }
 
+/// The types that a kernel computes in.
+pub(super) fn typed(of: &Steps) -> Defines {
+    let compute = compute(of);
+    let register = match compute {
+        DType::I16 | DType::I8 | DType::U8 | DType::Bool => "i32",
+        other => c_type(other),
+    };
+    Defines::default()
+        .define("C", c_type(compute))
+        .define("R", register)
+        .define("REAL", compute.is_float() as u8)
+        .define("INTEGER", !compute.is_float() as u8)
+}
+
 impl Text {
     pub fn new(of: &Steps) -> Self {
+        Self::with_inputs(of, Vec::new())
+    }
+
+    /// With these expressions of the inputs.
+    pub fn with_inputs(of: &Steps, inputs: Vec<String>) -> Self {
         let mut text = Self {
             rows: String::new(),
             parameters: String::new(),
-            steps: String::new(),
+            steps: Vec::new(),
+            inputs,
             numbers: Vec::new(),
             params: Vec::new(),
         };
@@ -95,23 +118,42 @@ impl Text {
                 StepOp::Select => {
                     let [a, b] = [1, 2].map(|k| text.argument(step.args.get(k), step.out));
                     let condition = match step.args.first() {
-                        Some(StepArg::Input(x)) => format!("x{x}[v]"),
+                        Some(StepArg::Input(x)) => text.input(*x),
                         Some(StepArg::Step(t)) => format!("t{t}"),
                         _ => "1".into(),
                     };
                     format!("plain({condition}) != 0 ? convert<{out}>({a}) : convert<{out}>({b})")
                 }
                 StepOp::Copy => format!("convert<{out}>({})", text.argument(step.args.first(), step.out)),
+                StepOp::Reduced(_) => {
+                    // Declared by the kernel that reduces; this is what it reduces.
+                    let value = text.argument(step.args.first(), step.out);
+                    text.steps.push(value);
+                    continue;
+                }
             };
-            _ = write!(text.steps, "const {out} t{t} = {value}; ");
+            text.steps.push(format!("const {out} t{t} = {value}; "));
         }
         text
+    }
+
+    fn input(&self, x: u16) -> String {
+        self.inputs.get(x as usize).cloned().unwrap_or_else(|| format!("x{x}[v]"))
+    }
+
+    /// A hash of the text and of what else decides about the kernel.
+    pub fn tags(&self, more: &[&str]) -> [u16; 8] {
+        let steps = self.steps.concat();
+        let own = [&self.rows[..], &self.parameters, &steps];
+        let parts: Vec<&[u8]> = own.iter().chain(more).map(|part| part.as_bytes()).collect();
+        let hash = cache::hash(&parts);
+        std::array::from_fn(|i| (hash >> (16 * i)) as u16)
     }
 
     /// An argument as an expression; a number is one of `dtype`.
     fn argument(&mut self, arg: Option<&StepArg>, dtype: DType) -> String {
         match arg {
-            Some(StepArg::Input(x)) => format!("x{x}[v]"),
+            Some(StepArg::Input(x)) => self.input(*x),
             Some(StepArg::Step(t)) => format!("t{t}"),
             Some(StepArg::Number(value)) => {
                 let n = self.numbers.len();
@@ -135,8 +177,9 @@ impl Text {
             parameters.join(", "),
             returning(body)
         );
-        let mut args: Vec<String> =
-            (0..names.len()).map(|k| format!("(R)convert<C>({})", self.argument(step.args.get(k), compute))).collect();
+        let mut args: Vec<String> = (0..names.len())
+            .map(|k| format!("(R)plain(convert<C>({}))", self.argument(step.args.get(k), compute)))
+            .collect();
         for k in 0..op.params().len() {
             let p = self.params.len();
             self.params.push(step.params.get(k).copied().unwrap_or(0.0));
@@ -163,7 +206,7 @@ struct Walk {
 fn defines(of: &Steps, text: &Text, inputs: &[DType], walk: &Walk) -> Defines {
     let outputs = of.stores.len();
     let (mut loads, mut results, mut stores) = (String::new(), String::new(), String::new());
-    let mut steps = text.steps.clone();
+    let mut steps = text.steps.concat();
     for (i, dtype) in inputs.iter().enumerate() {
         let (c, k, mode) = (c_type(*dtype), outputs + i, walk.modes[i] as u8);
         _ = write!(
@@ -178,12 +221,7 @@ fn defines(of: &Steps, text: &Text, inputs: &[DType], walk: &Walk) -> Defines {
         _ = write!(steps, "y{k}.v[v] = t{t}; ");
         _ = write!(stores, "*(Vec<{c}, LANES>*)(({c}*)in.outputs[{k}] + offsets[{k}]) = y{k}; ");
     }
-    let c = c_type(compute(of));
-    let mut defines = Defines::default()
-        .define("C", c)
-        .define("R", c)
-        .define("REAL", 1)
-        .define("INTEGER", 0)
+    let mut defines = typed(of)
         .define("OPERANDS", walk.operands)
         .define("LANES", walk.lanes)
         .define("THREADS", THREADS)
@@ -263,10 +301,7 @@ fn kernel(gpu: &Gpu, of: &Steps, text: &Text, inputs: &[DType], walk: &Walk) -> 
     let modes: Vec<u8> = walk.modes.iter().map(|mode| *mode as u8).collect();
     let form = format!("{inputs:?} {modes:?} {} {} {} {}", walk.lanes, walk.one_loop, walk.wide, walk.operands);
     let stores = format!("{:?} {}", of.stores, compute(of));
-    let parts = [&text.rows, &text.parameters, &text.steps, &form, &stores].map(|part| part.as_bytes());
-    let hash = cache::hash(&parts);
-    let tags: [u16; 8] = std::array::from_fn(|i| (hash >> (16 * i)) as u16);
-    gpu.function(Key::new(Family::Fused, "fused", tags), || defines(of, text, inputs, walk))
+    gpu.function(Key::new(Family::Fused, "fused", text.tags(&[&form, &stores])), || defines(of, text, inputs, walk))
 }
 
 /// Calls `$f` with the number of operands that a nest is compiled for.

@@ -2,9 +2,8 @@
 //! kernel is compiled.
 
 use crate::device::Gpu;
-use crate::families::fused::{Arguments, Text, compute};
+use crate::families::fused::{Arguments, Text, compute, typed};
 use crate::families::pointwise::Lanes;
-use crate::launch::cache;
 use crate::launch::kernel::{Defines, Family, Function, Grid, Key, c_type, launch, wide_type};
 use crate::launch::nest::{Loops, Nest, is_wide, loops, merged};
 use rushlight_core::backend::{Reduce, Step, StepArg, StepOp, Steps, call};
@@ -45,12 +44,7 @@ fn defines(of: &Steps, text: &Text, inputs: &[DType], walk: &Walk) -> Defines {
              fused_load<{c}, {mode}>(in.inputs[{i}], offsets[{k}], (idx)({nest}.strides[{k}][0] / LANES), x{i}); "
         );
     }
-    let c = c_type(compute(of));
-    let defines = Defines::default()
-        .define("C", c)
-        .define("R", c)
-        .define("REAL", 1)
-        .define("INTEGER", 0)
+    let defines = typed(of)
         .define("OPERANDS", walk.operands)
         .define("LANES", walk.lanes)
         .define("ALONG", walk.along as u8)
@@ -62,7 +56,7 @@ fn defines(of: &Steps, text: &Text, inputs: &[DType], walk: &Walk) -> Defines {
         .define("ROW", &text.rows)
         .define("PARAMETERS", &text.parameters)
         .define("LOADS", loads)
-        .define("STEPS", &text.steps);
+        .define("STEPS", text.steps.concat());
     if walk.wide { defines.define("WIDE", 1) } else { defines }
 }
 
@@ -72,9 +66,7 @@ fn kernel(gpu: &Gpu, of: &Steps, text: &Text, inputs: &[DType], walk: &Walk) -> 
     let Walk { along, lanes, threads_in, wide, operands, out, .. } = walk;
     let form = format!("{inputs:?} {modes:?} {along} {lanes} {threads_in} {wide} {operands} {out}");
     let stores = format!("{:?} {}", of.stores, compute(of));
-    let parts = [&text.rows, &text.parameters, &text.steps, &form, &stores].map(|part| part.as_bytes());
-    let hash = cache::hash(&parts);
-    let tags: [u16; 8] = std::array::from_fn(|i| (hash >> (16 * i)) as u16);
+    let tags = text.tags(&[&form, &stores]);
     gpu.function(Key::new(Family::FusedReduce, "fused_reduce", tags), || defines(of, text, inputs, walk))
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod ctc;
 pub(crate) mod foreach;
 pub(crate) mod fused;
 pub(crate) mod fused_reduce;
+pub(crate) mod fused_rows;
 pub(crate) mod index;
 pub(crate) mod linalg;
 pub(crate) mod matmul;

@@ -52,6 +52,11 @@ families! {
         include_str!("../../kernels/fused_parts.cu"),
         include_str!("../../kernels/fused_reduce.cu"),
     ),
+    FusedRows => concat!(
+        include_str!("../../kernels/row_functions.cu"),
+        include_str!("../../kernels/fused_parts.cu"),
+        include_str!("../../kernels/fused_rows.cu"),
+    ),
     Copy => include_str!("../../kernels/copy.cu"),
     Random => include_str!("../../kernels/random.cu"),
     Reduce => include_str!("../../kernels/reduce.cu"),

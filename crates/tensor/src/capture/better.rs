@@ -23,15 +23,13 @@ impl Better {
             rushlight_core::info!("capture: the step is not fused: it contains {what}");
             return None;
         }
-        // A batch norm's kernels are joined with the ops after them when memory is freed, which a program does not say.
-        let normed = |call: &Call<Slot>| matches!(call, Call::BatchNorm(_) | Call::BatchNormBackward(_));
-        if program.calls().iter().any(normed) || program.buffers().iter().any(|b| b.device != backend.device()) {
-            rushlight_core::info!("capture: the step is not fused: it has batch norms, or memory of other devices");
+        if program.buffers().iter().any(|b| b.device != backend.device()) {
+            rushlight_core::info!("capture: the step is not fused: it has memory of other devices");
             return None;
         }
         let failed = |e: &_| rushlight_core::info!("capture: the step is not fused: {e}");
         let better = passes::optimize(program).inspect_err(failed).ok()?;
-        if !better.calls().iter().any(|call| matches!(call, Call::Fused(_) | Call::FusedReduce(_))) {
+        if !better.calls().iter().any(is_fused) {
             return None;
         }
         let storage = |buffer: usize| {
@@ -46,7 +44,7 @@ impl Better {
     /// Whether all kernels are compiled; starts their compilation.
     pub fn is_ready(&self, backend: &'static dyn Backend) -> Result<bool> {
         let mut ready = true;
-        for call in self.program.calls().iter().filter(|call| matches!(call, Call::Fused(_) | Call::FusedReduce(_))) {
+        for call in self.program.calls().iter().filter(|call| is_fused(call)) {
             ready &= backend.prepare(&self.views(call))?;
         }
         Ok(ready)
@@ -61,8 +59,13 @@ impl Better {
 
     /// Records the step anew and returns the program that it replays from now on.
     pub fn record(self, backend: &'static dyn Backend, graph: &mut dyn Graph) -> Result<Program> {
+        let mut last = vec![None; self.memory.len()];
+        for (i, call) in self.program.calls().iter().enumerate() {
+            call.visit(&mut |_, slot| last[slot.buffer] = Some(i));
+        }
+        let ends = |i: usize, buffer: usize| last[buffer] == Some(i) && !self.program.is_result(buffer);
         graph.rerecord(&mut || {
-            for call in self.program.calls() {
+            for (i, call) in self.program.calls().iter().enumerate() {
                 let mut dtype = DType::F32;
                 call.visit(&mut |_, slot| {
                     if slot.dtype.is_carried() {
@@ -70,9 +73,20 @@ impl Better {
                     }
                 });
                 run(backend, dtype, &self.views(call))?;
+                // Where values end lets the engine join a batch norm with the calls after it.
+                call.visit(&mut |_, slot| {
+                    if ends(i, slot.buffer) {
+                        backend.unneeded(&self.memory[slot.buffer]);
+                    }
+                });
             }
             Ok(())
         })?;
         Ok(self.program)
     }
+}
+
+/// Whether a call's kernel is compiled in the background.
+fn is_fused(call: &Call<Slot>) -> bool {
+    matches!(call, Call::Fused(_) | Call::FusedReduce(_) | Call::FusedRows(_))
 }

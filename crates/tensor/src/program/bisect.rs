@@ -136,6 +136,7 @@ fn name<V>(call: &Call<V>) -> String {
     match call {
         Call::Fused(c) => format!("fused ({})", c.of.names()),
         Call::FusedReduce(c) => format!("fused_reduce ({})", c.of.names()),
+        Call::FusedRows(c) => format!("fused_rows ({})", c.of.names()),
         _ => call.op_name().into_owned(),
     }
 }

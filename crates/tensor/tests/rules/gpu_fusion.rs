@@ -25,9 +25,9 @@ fn ramp(shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
 }
 
 fn is_fused(capture: &Capture) -> bool {
-    capture
-        .programs()
-        .any(|program| program.calls().iter().any(|call| matches!(call, Call::Fused(_) | Call::FusedReduce(_))))
+    capture.programs().any(|program| {
+        program.calls().iter().any(|call| matches!(call, Call::Fused(_) | Call::FusedReduce(_) | Call::FusedRows(_)))
+    })
 }
 
 /// An adaptive norm and a gate, written out as models do: `x + g * silu(y * (1 + b) + a)`, with its backward.
@@ -74,7 +74,8 @@ fn captured_steps_are_fused() -> Result<()> {
                 }
             }
         }
-        let sums = |p: &Program| p.calls().iter().filter(|call| matches!(call, Call::FusedReduce(_))).count();
+        let sum = |call: &&Call<_>| matches!(call, Call::FusedReduce(_) | Call::FusedRows(_));
+        let sums = |p: &Program| p.calls().iter().filter(sum).count();
         assert!(capture.programs().map(sums).sum::<usize>() >= 2, "sums are not fused");
         println!("{dtype}: fused after {:.0} ms", began.elapsed().as_secs_f64() * 1e3);
         for _ in 0..20 {
@@ -92,6 +93,61 @@ fn captured_steps_are_fused() -> Result<()> {
             assert!(found.iter().zip(&expected?).all(|(a, b)| (a - b).abs() <= tolerance), "{dtype}");
         }
         println!("{dtype} [{rows}, {width}]: {:?} op by op, {:?} fused", times[0], times[1]);
+    }
+    Ok(())
+}
+
+/// Norms and a softmax, written out: rows are reduced forward and backward.
+fn rows(x: &Tensor, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
+    [w, b].iter().for_each(|p| p.zero_grad());
+    let low = x.mul(b)?;
+    let y = low.to_dtype(DType::F32)?;
+    let rms = y.mul(&y.mul(&y)?.mean_dims(-1, true)?.add(1e-5)?.rsqrt()?)?.to_dtype(x.dtype())?.mul(w)?;
+    let middle = rms.sub(&rms.mean_dims(-1, true)?)?;
+    let layer = middle.div(&middle.mul(&middle)?.mean_dims(-1, true)?.add(1e-3)?.sqrt()?)?;
+    let e = layer.sub(&layer.amax(-1, true)?.detach())?.exp()?;
+    let soft = e.div(&e.sum_dims(-1, true)?)?;
+    let loss = soft.mul(&low)?.to_dtype(DType::F32)?.sum(..)?;
+    loss.backward()?;
+    Ok(loss)
+}
+
+#[test]
+fn rows_are_reduced_in_one_pass() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    // Vectors and odd lengths; several rows of a warp, one of a block, and rows that do not stay in registers.
+    for (dtype, shape) in [
+        (DType::F32, vec![9, 8, 64]),
+        (DType::F32, vec![40, 37]),
+        (DType::BF16, vec![4, 33, 768]),
+        (DType::BF16, vec![48, 3001]),
+        (DType::F32, vec![33, 8192]),
+    ] {
+        let x = ramp(&shape, dtype, device)?;
+        let width = *shape.last().unwrap();
+        let leaf = |shape: &[usize]| ramp(shape, dtype, device)?.add(1.5)?.detach().requires_grad_(true);
+        let p = [&leaf(&[width])?, &leaf(&shape)?];
+        let expected = rows(&x, p)?.item::<f32>()?;
+        let grads = p.map(|p| p.grad().expect("a gradient").to_vec::<f32>());
+        let mut capture = Capture::new().device(device);
+        let began = Instant::now();
+        while !is_fused(&capture) {
+            capture.run(std::array::from_ref(&x), |[x]| rows(x, p))?;
+            assert!(began.elapsed() < Duration::from_secs(120), "the kernels are not compiled");
+        }
+        let count = |wanted: fn(&Call<_>) -> bool| {
+            capture.programs().map(|p| p.calls().iter().filter(|call| wanted(call)).count()).sum::<usize>()
+        };
+        assert!(count(|call| matches!(call, Call::FusedRows(_))) >= 2, "rows are not fused");
+        let loss = capture.run(std::array::from_ref(&x), |[x]| rows(x, p))?.item::<f32>()?;
+        let close = if dtype == DType::F32 { 1e-4 } else { 2e-2 };
+        assert!((loss - expected).abs() <= close * expected.abs(), "{dtype} {shape:?}: {loss}, not {expected}");
+        for (p, expected) in p.iter().zip(grads) {
+            let (found, expected) = (p.grad().expect("a gradient").to_vec::<f32>()?, expected?);
+            let scale = expected.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+            let worst = found.iter().zip(&expected).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+            assert!(worst <= close * scale, "{dtype} {shape:?}: gradients are off by {worst} of {scale}");
+        }
     }
     Ok(())
 }

@@ -70,6 +70,11 @@ calls! {
         writes { out: one }
     }
 
+    /// Pointwise steps and reductions of rows in one pass. Inputs have one shape; the dimensions marked in `reduced`,
+    /// the last ones, are a row. An output has that shape, or, where its step has one value per row, the shape with
+    /// those dimensions at size 1. An output may lie exactly over an input of its shape.
+    fused_rows FusedRows { params { of: Arc<Steps>, reduced: Marks } reads { inputs: list } writes { outs: list } }
+
     // ---- reductions
 
     /// Reduces the dimensions marked in `reduced` (as long as `x`'s shape); `out` has those at size 1.
@@ -159,7 +164,7 @@ calls! {
         changes { out: one }
     }
 
-    /// Coordinates of the nonzero elements, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
+    /// Coordinates of the nonzero elements, in row-major order: `out` is `[count, rank]`, `i64`, in any order.
     nonzero NonZero: Copy { reads { x: one } writes { out: one } }
 
     // ---- products

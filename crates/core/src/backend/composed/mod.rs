@@ -42,6 +42,7 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         Call::Dropout(c) => random::dropout(c),
         Call::Fused(c) => fused::fused(c),
         Call::FusedReduce(c) => fused::fused_reduce(c),
+        Call::FusedRows(c) => fused::fused_rows(c),
         Call::ArgReduce(c) => order::arg_reduce(c),
         Call::Scan(c) => scan::scan(c),
         Call::Sort(c) => order::sort(c),

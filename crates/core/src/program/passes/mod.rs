@@ -8,6 +8,7 @@ mod constants;
 mod dead;
 mod fuse;
 mod pack;
+mod recompute;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ pub use constants::constants;
 pub use dead::dead;
 pub use fuse::fuse;
 pub use pack::pack;
+pub use recompute::recompute;
 
 use super::{Program, Slot};
 use crate::Result;
@@ -34,8 +36,14 @@ pub fn is_fusing() -> bool {
 pub type Pass = (&'static str, fn(&Program) -> Program);
 
 /// All passes, in order.
-pub const PASSES: &[Pass] =
-    &[("constants", constants), ("common", common), ("dead", dead), ("fuse", fuse), ("dead", dead)];
+pub const PASSES: &[Pass] = &[
+    ("constants", constants),
+    ("common", common),
+    ("dead", dead),
+    ("recompute", recompute),
+    ("fuse", fuse),
+    ("dead", dead),
+];
 
 /// Runs all passes and verifies the program after each; an error names the pass.
 pub fn optimize(program: &Program) -> Result<Program> {

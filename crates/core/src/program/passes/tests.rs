@@ -25,6 +25,7 @@ fn names(program: &Program) -> Vec<String> {
         .map(|call| match call {
             Call::Fused(c) => format!("fused {}", c.of.names()),
             Call::FusedReduce(c) => format!("fused_reduce {}", c.of.names()),
+            Call::FusedRows(c) => format!("fused_rows {}", c.of.names()),
             _ => call.op_name().into_owned(),
         })
         .collect()
@@ -234,6 +235,150 @@ fn sums_before_changes_in_place() {
     let better = fuse(&program);
     assert_eq!(names(&better), ["fused_reduce exp", "fused neg, abs"]);
     better.verify().unwrap();
+}
+
+/// A reduction of the last dimension.
+fn row_reduce(op: crate::backend::Reduce, x: Slot, out: usize) -> Call<Slot> {
+    let shape = x.layout.shape().to_vec();
+    let reduced = (0..shape.len()).map(|d| d + 1 == shape.len()).collect();
+    let mut to = shape.clone();
+    to[shape.len() - 1] = 1;
+    call::Reduce { op, reduced, x, out: slot(out, &to) }.into()
+}
+
+/// One value per row for each of `columns` elements.
+fn expanded(buffer: usize, rows: &[usize], columns: usize) -> Slot {
+    let layout = Layout::contiguous(&[rows, &[1]].concat()).unwrap();
+    Slot { buffer, layout: layout.expand(&[rows, &[columns]].concat()).unwrap(), dtype: DType::F32 }
+}
+
+#[test]
+fn norms_are_one_pass() {
+    // %0 x, %1 weight; x * rsqrt(mean(x * x) + 1) * weight, whose reciprocal root is saved.
+    const X: &[usize] = &[8, 8, 16];
+    let x = |buffer| slot(buffer, X);
+    let weight = Slot { layout: Layout::contiguous(&[16]).unwrap().expand(X).unwrap(), ..slot(1, &[16]) };
+    let mean = crate::backend::Reduce::Mean;
+    let calls = vec![
+        row(Pointwise::Mul, &[x(0), x(0)], x(2)),
+        row_reduce(mean, x(2), 3),
+        row(Pointwise::Rsqrt, &[slot(3, &[64])], slot(4, &[64])),
+        row(Pointwise::Mul, &[x(0), expanded(4, &[8, 8], 16)], x(5)),
+        row(Pointwise::Mul, &[x(5), weight], x(6)),
+    ];
+    let program = Program::new(on_gpu(2, 5, 4096), calls.clone()).with_results([4, 6]);
+    let better = fuse(&program);
+    assert_eq!(names(&better), ["fused_rows mul, row_mean, rsqrt, mul, mul"]);
+    better.verify().unwrap();
+    let Call::FusedRows(c) = &better.calls()[0] else { panic!("{better}") };
+    assert_eq!((c.inputs.len(), &c.reduced[..]), (2, &[false, false, true][..]));
+    let outs: Vec<(usize, &[usize])> = c.outs.iter().map(|out| (out.buffer, out.layout.shape())).collect();
+    assert_eq!(outs, [(4, &[8, 8, 1][..]), (6, X)]);
+    assert!(better.peak() < program.peak());
+    // CPUs have no such kernel, and few rows are left to reductions.
+    let cpu = Program::new(buffers(2, 5, 4096), calls).with_results([4, 6]);
+    assert_eq!(names(&fuse(&cpu)), ["mul", "reduce_mean", "rsqrt", "fused mul, mul"]);
+}
+
+#[test]
+fn reductions_open_groups() {
+    // A softmax that is written out, over a product's result.
+    const X: &[usize] = &[64, 32];
+    let (max, sum) = (crate::backend::Reduce::Max, crate::backend::Reduce::Sum);
+    let calls = vec![
+        row_reduce(max, slot(0, X), 1),
+        row(Pointwise::Sub, &[slot(0, X), expanded(1, &[64], 32)], slot(2, X)),
+        row(Pointwise::Exp, &[slot(2, X)], slot(3, X)),
+        row_reduce(sum, slot(3, X), 4),
+        row(Pointwise::Div, &[slot(3, X), expanded(4, &[64], 32)], slot(5, X)),
+    ];
+    let program = Program::new(on_gpu(1, 5, 8192), calls).with_results([5]);
+    let better = fuse(&program);
+    assert_eq!(names(&better), ["fused_rows row_max, sub, exp, row_sum, div"]);
+    better.verify().unwrap();
+    // A reduction alone stays what it is.
+    let alone = Program::new(on_gpu(1, 1, 8192), vec![row_reduce(sum, slot(0, X), 1)]).with_results([1]);
+    assert_eq!(names(&fuse(&alone)), ["reduce_sum"]);
+}
+
+#[test]
+fn sums_of_columns_need_no_reduced_rows() {
+    // The weight's gradient reads what a reduction of rows gives: its value is stored.
+    const X: &[usize] = &[64, 32];
+    let column_sum = |x: Slot, out: usize| -> Call<Slot> {
+        let reduced = [true, false].into_iter().collect();
+        call::Reduce { op: crate::backend::Reduce::Sum, reduced, x, out: slot(out, &[1, 32]) }.into()
+    };
+    let calls = vec![
+        row(Pointwise::Exp, &[slot(0, X)], slot(1, X)),
+        row_reduce(crate::backend::Reduce::Sum, slot(1, X), 2),
+        row(Pointwise::Mul, &[slot(1, X), expanded(2, &[64], 32)], slot(3, X)),
+        column_sum(slot(3, X), 4),
+        row(Pointwise::Neg, &[slot(1, X)], slot(5, X)),
+    ];
+    let program = Program::new(on_gpu(1, 5, 8192), calls).with_results([4, 5]);
+    let better = fuse(&program);
+    assert_eq!(names(&better), ["fused_rows exp, row_sum, mul", "reduce_sum", "neg"]);
+    better.verify().unwrap();
+}
+
+#[test]
+fn integers_fuse_on_gpus() {
+    let int = |buffer| Slot { dtype: DType::I64, ..s(buffer) };
+    let of = |op, inputs: [Slot; 2], out: Slot| -> Call<Slot> {
+        let inputs = Operands::first([inputs[0].clone(), inputs[1].clone(), inputs[1].clone()].map(Operand::Tensor), 2);
+        call::Pointwise { op, compute: DType::I64, params: Numbers::default(), inputs, out }.into()
+    };
+    let truth = Slot { dtype: DType::Bool, ..s(4) };
+    let calls = vec![
+        of(Pointwise::Mul, [int(0), int(1)], int(2)),
+        of(Pointwise::Add, [int(2), int(1)], int(3)),
+        of(Pointwise::Lt, [int(3), int(0)], truth.clone()),
+        call::Select { condition: truth, a: Operand::Tensor(int(3)), b: Operand::Scalar(Scalar::Int(7)), out: int(5) }
+            .into(),
+    ];
+    let program = Program::new(on_gpu(2, 4, 48), calls.clone()).with_results([5]);
+    assert_eq!(names(&fuse(&program)), ["fused mul, add, lt, select"]);
+    let cpu = Program::new(buffers(2, 4, 48), calls).with_results([5]);
+    assert_eq!(names(&fuse(&cpu)).len(), 4);
+}
+
+#[test]
+fn late_readers_compute_values_again() {
+    // %0 x, %1 weight: y = exp(x), z = neg(y), a product of z, and backward a product of dz with y.
+    const X: &[usize] = &[512, 512];
+    let x = |buffer| slot(buffer, X);
+    let matrix = |buffer| slot(buffer, &[1, 512, 512]);
+    let product = |a: usize, b: usize, out: usize| -> Call<Slot> {
+        let plain = call::MatMul {
+            alpha: 1.0,
+            beta: 0.0,
+            activation: Default::default(),
+            a: matrix(a),
+            b: matrix(b),
+            bias: None,
+            out: matrix(out),
+        };
+        plain.into()
+    };
+    let calls = vec![
+        row(Pointwise::Exp, &[x(0)], x(2)),
+        row(Pointwise::Neg, &[x(2)], x(3)),
+        product(3, 1, 4),
+        row(Pointwise::Mul, &[x(4), x(2)], x(5)),
+    ];
+    let program = Program::new(on_gpu(2, 4, 1 << 20), calls).with_results([5]);
+    let better = recompute(&program);
+    better.verify().unwrap();
+    assert_eq!(names(&better), ["exp", "neg", "matmul", "exp", "mul"]);
+    assert_eq!(names(&fuse(&better)), ["fused exp, neg", "matmul", "fused exp, mul"]);
+    assert!(fuse(&better).bytes() < fuse(&program).bytes());
+    // Not if the input has changed meanwhile, nor if the value is read after the program.
+    let mut changed = program.calls().to_vec();
+    changed.insert(3, row(Pointwise::Neg, &[x(0)], x(0)));
+    let changed = Program::new(on_gpu(2, 4, 1 << 20), changed).with_results([5]);
+    assert_eq!(names(&recompute(&changed)), ["exp", "neg", "matmul", "neg", "mul"]);
+    assert_eq!(recompute(&program.with_results([2, 5])).calls().len(), 4);
 }
 
 #[test]
