@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 
-THREADS = 2
+#: Set by --threads; children inherit it.
+THREADS = int(os.environ.get("BENCH_THREADS", 2))
 
 
 def torch_cases():
@@ -254,17 +255,21 @@ def human(seconds):
 
 
 def main():
+    global THREADS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="example: bench/run --only matmul --rounds 5")
     parser.add_argument("--binary", help="the built rushlight-bench (bench/run passes it)")
     parser.add_argument("--only", default="", help="run only cases whose name contains this; several separated by commas")
     parser.add_argument("--rounds", type=int, default=7, help="how often each side is timed (default 7)")
+    parser.add_argument("--threads", type=int, default=THREADS, help="threads of both sides (default 2); single ops run on one")
     parser.add_argument("--json", help="also write the results to this file")
     parser.add_argument("--peak-child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak_child:
         return peak_child(args.peak_child)
 
+    THREADS = args.threads
+    os.environ["BENCH_THREADS"] = str(THREADS)
     import torch
 
     ours = Ours(args.binary)
