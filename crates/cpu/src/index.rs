@@ -436,7 +436,7 @@ const PIECE: usize = 32 << 10;
 /// Coordinates of the nonzero elements, in row-major order: `out` is `[count, rank]`, `i64`, contiguous.
 pub fn nonzero(x: View, out: View) -> Result<()> {
     let rows = out.shape().first().copied().unwrap_or(0);
-    let found = with_item!(x.dtype(), T => find::<T>(x, rows, out.ptr().cast()));
+    let found = with_item!(x.dtype(), T => find::<T>(x, rows, out));
     if found != rows {
         return Err(Error::value(format!(
             "nonzero: {found} elements are not zero, but {rows} were counted; the tensor was changed meanwhile"
@@ -446,11 +446,12 @@ pub fn nonzero(x: View, out: View) -> Result<()> {
 }
 
 /// Writes at most `rows` rows of coordinates and returns the number of nonzero elements.
-fn find<T: Item>(x: View, rows: usize, out: *mut i64) -> usize {
+fn find<T: Item>(x: View, rows: usize, to: View) -> usize {
     use crate::reduce::item::Wide;
     let (shape, n) = (x.shape(), x.numel());
     let nest = Nest::new(shape, [x.strides()]);
-    let (src, out) = (SendPtr::new(x.ptr().cast::<T>()), SendPtr::new(out));
+    let (src, out) = (SendPtr::new(x.ptr().cast::<T>()), SendPtr::new(to.ptr().cast::<i64>()));
+    let (row_step, step_of) = (to.strides()[0], to.strides()[1]);
     // Calls `f` with each nonzero position of a piece.
     let scan = |piece: usize, f: &mut dyn FnMut(usize)| {
         let (inner, step) = innermost(&nest);
@@ -489,7 +490,7 @@ fn find<T: Item>(x: View, rows: usize, out: *mut i64) -> usize {
             if row < limit {
                 for d in (0..rank).rev() {
                     // SAFETY: `row < rows`, and rows of different pieces are different.
-                    unsafe { *out.at(row * rank + d) = (position % shape[d]) as i64 };
+                    unsafe { *out.at(row * row_step + d * step_of) = (position % shape[d]) as i64 };
                     position /= shape[d];
                 }
                 row += 1;

@@ -222,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(256) nonzero_count(Nest<1> nest, co
 struct Shape { u32 rank; u64 sizes[MAX_RANK]; };
 
 // Writes the coordinates of nonzero elements; sums[b] is the count of the blocks up to b.
-extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape shape, const T* x, u64 count, const i64* sums, i64* out) {
+extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape shape, const T* x, u64 count, const i64* sums, i64* out, u64 row_step, u64 step) {
     __shared__ u32 before[256];
     u32 mine = 0, marks = 0;
     u64 first = blockIdx.x * (u64)PER_BLOCK + threadIdx.x * 4;
@@ -248,8 +248,10 @@ extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape sh
         if (marks >> k & 1) {
             u64 rest = first + k;
             for (int d = (int)shape.rank - 1; d >= 0; d--) {
-                out[row * shape.rank + d] = (i64)(rest % shape.sizes[d]);
-                rest /= shape.sizes[d];
+                // Divisions of 32 bits are much faster.
+                u64 size = shape.sizes[d], whole = (rest | size) >> 32 ? rest / size : (u64)((u32)rest / (u32)size);
+                out[row * row_step + d * step] = (i64)(rest - whole * size);
+                rest = whole;
             }
             row++;
         }

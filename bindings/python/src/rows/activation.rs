@@ -48,18 +48,7 @@ fn gelu(input: &Tensor, approximate: &str) -> Result<Tensor> {
 }
 
 fn glu(input: &Tensor, dim: isize) -> Result<Tensor> {
-    if input.rank() == 0 {
-        return Err(Error::shape("glu does not support scalars because halving size must be even"));
-    }
-    let n = input.size(dim)?;
-    if n % 2 != 0 {
-        return Err(Error::shape(format!("Halving dimension must be even, but dimension {dim} is size {n}")));
-    }
-    let halves = input.split(n / 2, dim)?;
-    match &halves[..] {
-        [a, b] => a.mul(&b.sigmoid()?),
-        _ => input.copy(),
-    }
+    input.glu(dim)
 }
 
 fn probability(call: &str, p: f64) -> Result<()> {

@@ -287,8 +287,7 @@ fn signbit(input: &Tensor) -> Result<Tensor> {
         // Carried unsigned dtypes have no comparisons and no negative numbers.
         return if input.dtype().is_carried() { input.ne(input) } else { input.lt(0) };
     }
-    // Minus zero is not below zero, but its reciprocal is.
-    input.lt(0)?.logical_or(&input.eq(0)?.logical_and(&input.reciprocal()?.lt(0)?)?)
+    input.signbit()
 }
 
 /// The factor has the promoted dtype, so that an integer exponent does not widen a half.

@@ -96,6 +96,12 @@ rows! {
     compare Gt gt(a, b) { gt(a, b) }
     /// Greater or equal.
     compare Ge ge(a, b) { ge(a, b) }
+    /// Both are non-zero.
+    compare LogicalAnd logical_and(a, b) { ne(select(eq(a, ZERO), a, b), ZERO) }
+    /// Either is non-zero.
+    compare LogicalOr logical_or(a, b) { ne(select(eq(a, ZERO), b, a), ZERO) }
+    /// One of the two is non-zero.
+    compare LogicalXor logical_xor(a, b) { ne(select(eq(a, ZERO), ZERO, ONE), select(eq(b, ZERO), ZERO, ONE)) }
     /// Not a number.
     test Isnan isnan(x) { ne(x, x) }
     /// Infinite.

@@ -356,7 +356,8 @@ impl Gpu {
             *size = s as u64;
         }
         let (sums, to) = (sums.view().ptr() as u64, out.ptr() as u64);
-        launch!(self, writer, grid; nest, shape, from, count, sums, to)
+        let (row_step, step) = (out.strides()[0], out.strides()[1]);
+        launch!(self, writer, grid; nest, shape, from, count, sums, to, row_step, step)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::device::Gpu;
 use crate::families::conv::channels_last;
 use crate::families::softmax::float;
 use crate::launch::kernel::{Defines, Family, Grid, Key, wide_type};
-use rushlight_core::backend::{Pool, Window};
+use rushlight_core::backend::{Pool, Reduce, Window};
 use rushlight_core::{DType, Error, Result, View};
 use std::ffi::c_void;
 
@@ -185,6 +185,16 @@ impl Gpu {
     }
 
     pub fn avg_pool(&self, spec: &Pool, x: View, y: View) -> Result<()> {
+        let ends = |v: View, sizes: [usize; 2]| v.shape().ends_with(&sizes);
+        if spec.window == Window::Adaptive
+            && ends(y, [1, 1])
+            && ends(x, spec.input)
+            && x.shape().len() == y.shape().len()
+        {
+            // A window per plane: few outputs of many elements.
+            let marks: Vec<bool> = (0..x.shape().len()).map(|d| d + 2 >= x.shape().len()).collect();
+            return self.reduce(Reduce::Mean, x, &marks, y);
+        }
         self.run_pool("avg_pool", spec, y, [x, y])
     }
 

@@ -6,6 +6,7 @@ use super::pointwise::{pointwise, select};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{no_grad, record, recording};
+use crate::program::recipe;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Pointwise, Result, Scalar};
@@ -107,19 +108,28 @@ impl Tensor {
         self.eq(0)
     }
 
+    /// A row of two truths; `bits` is that of `bool`, and of dtypes that engines do not compute in.
+    fn logic(&self, other: &Tensor, row: Pointwise, bits: Pointwise) -> Result<Tensor> {
+        let plain = |t: &Tensor| t.dtype() == DType::Bool || t.dtype().is_carried();
+        if plain(self) || plain(other) {
+            return pointwise(bits, &[Arg::Tensor(&self.truth()?), Arg::Tensor(&other.truth()?)], &[]);
+        }
+        pointwise(row, &[Arg::Tensor(self), Arg::Tensor(other)], &[])
+    }
+
     /// Where both are non-zero.
     pub fn logical_and(&self, other: &Tensor) -> Result<Tensor> {
-        self.truth()?.bitwise_and(&other.truth()?)
+        self.logic(other, Pointwise::LogicalAnd, Pointwise::BitwiseAnd)
     }
 
     /// Where either is non-zero.
     pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
-        self.truth()?.bitwise_or(&other.truth()?)
+        self.logic(other, Pointwise::LogicalOr, Pointwise::BitwiseOr)
     }
 
     /// Where exactly one is non-zero.
     pub fn logical_xor(&self, other: &Tensor) -> Result<Tensor> {
-        self.truth()?.bitwise_xor(&other.truth()?)
+        self.logic(other, Pointwise::LogicalXor, Pointwise::BitwiseXor)
     }
 
     /// All bits flipped; logical not for bool.
@@ -222,9 +232,9 @@ impl Tensor {
             DType::BF16 | DType::F16 => DType::I16,
             _ => return Err(Error::dtype(format!("nextafter: not implemented for {dtype}"))),
         };
-        let out = no_grad(|| {
-            let shape = broadcast_shapes(self.shape(), other.shape()).map_err(|e| e.within("nextafter"))?;
-            let (x, y) = (self.to_dtype(dtype)?.expand(&shape)?, other.to_dtype(dtype)?);
+        let shape = broadcast_shapes(self.shape(), other.shape()).map_err(|e| e.within("nextafter"))?;
+        let out = recipe("nextafter", &[], [self, other], |[x, y]| {
+            let (x, y) = (x.to_dtype(dtype)?.expand(&shape)?, y.to_dtype(dtype)?);
             let upward = y.gt(&x)?;
             // Bits grow with the magnitude.
             let outward = upward.eq(&x.gt(0)?)?;

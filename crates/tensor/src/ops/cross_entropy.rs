@@ -4,6 +4,7 @@ use super::compare::where_;
 use super::loss::Reduction;
 use super::norm::wide;
 use crate::autograd::{Saved, no_grad, record, recording};
+use crate::program::recipe;
 use crate::{Tensor, amp};
 use rushlight_core::backend::{CrossEntropy, call};
 use rushlight_core::smallvec::smallvec;
@@ -299,6 +300,20 @@ impl Tensor {
             return Err(Error::value(format!("{name}: takes no label_smoothing; use cross_entropy_with")));
         }
         check_weight(name, self, classes, options.weight)?;
+        if recording(&[self]) {
+            return self.composed_nll(target, classes, options);
+        }
+        let numbers = [options.ignore_index, options.reduction as i64];
+        match options.weight {
+            Some(weight) => recipe(name, &numbers, [self, target, weight], |[x, target, weight]| {
+                x.composed_nll(target, classes, &options.weight(weight))
+            }),
+            None => recipe(name, &numbers, [self, target], |[x, target]| x.composed_nll(target, classes, options)),
+        }
+    }
+
+    fn composed_nll(&self, target: &Tensor, classes: usize, options: &CrossEntropyOptions) -> Result<Tensor> {
+        let name = "nll_loss";
         let flat = class_targets(name, self, target)?;
         let rows = class_rows(self)?;
         let (index, counts) = no_grad(|| -> Result<_> {

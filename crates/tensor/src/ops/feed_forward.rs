@@ -2,6 +2,7 @@
 
 use super::matmul::{gradient_columns, gradient_dtype, gradient_product};
 use crate::autograd::{Backward, Ctx, Grads, Saved, grad, no_grad, record, recording};
+use crate::program::recipe;
 use crate::{Tensor, amp};
 use rushlight_core::backend::{MatMul, call};
 use rushlight_core::smallvec::smallvec;
@@ -129,5 +130,29 @@ impl Tensor {
         let block = Block { inputs: kept, before, hidden };
         record("feed_forward", &inputs, &out, move |ctx, dy| block.backward(ctx, dy))?;
         Ok(Some(out))
+    }
+}
+
+impl Tensor {
+    /// The first half along a dimension, times the sigmoid of the second.
+    ///
+    /// ```
+    /// # use rushlight_tensor::Tensor;
+    /// assert_eq!(Tensor::new([3.0f32, 0.0])?.glu(0)?.to_vec::<f32>()?, [1.5]);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn glu(&self, dim: isize) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return Err(Error::shape("glu does not support scalars because halving size must be even"));
+        }
+        let n = self.size(dim)?;
+        if n % 2 != 0 {
+            return Err(Error::shape(format!("Halving dimension must be even, but dimension {dim} is size {n}")));
+        }
+        let gated = |[x]: [&Tensor; 1]| match &x.split(n / 2, dim)?[..] {
+            [a, b] => a.mul(&b.sigmoid()?),
+            _ => x.copy(),
+        };
+        if recording(&[self]) { gated([self]) } else { recipe("glu", &[dim as i64], [self], gated) }
     }
 }

@@ -6,7 +6,7 @@ use crate::autograd::{Saved, record, recording};
 use rushlight_core::backend::call;
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Device, Error, Layout, Result};
+use rushlight_core::{DType, Device, Error, Result};
 use std::sync::Arc;
 
 fn check_mask(name: &str, mask: &Tensor) -> Result<()> {
@@ -32,16 +32,19 @@ impl Tensor {
             return self.ne(0)?.nonzero();
         }
         let count = if self.numel() == 0 { 0 } else { self.count_nonzero(..)?.item::<i64>()? as usize };
-        let out = self.uninit_like(&[count, self.rank()], DType::I64)?;
+        // A dimension's indices are contiguous, as in PyTorch: nonzero_tuple returns contiguous vectors.
+        let out = match self.rank() {
+            0 | 1 => self.uninit_like(&[count, self.rank()], DType::I64)?,
+            rank => {
+                let by_dimension = self.uninit_like(&[rank, count], DType::I64)?;
+                let turned = by_dimension.layout().transpose(0, 1);
+                Tensor::from_parts(by_dimension.storage().clone(), turned, DType::I64, Default::default())
+            }
+        };
         if out.numel() > 0 {
             self.run(call::NonZero { x: self.engine_view(), out: out.engine_view() })?;
         }
-        // A dimension's indices are contiguous, as in PyTorch: nonzero_tuple returns contiguous vectors.
-        if self.rank() > 1 {
-            out.in_layout(&Layout::contiguous(&[self.rank(), count])?.transpose(0, 1))
-        } else {
-            Ok(out)
-        }
+        Ok(out)
     }
 
     /// [`Tensor::nonzero`] as one vector per dimension, ready to index with: PyTorch's `nonzero(as_tuple=True)`.

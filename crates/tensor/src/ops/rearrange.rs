@@ -4,6 +4,7 @@ use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{record, recording};
 use crate::ops::sizes::AsDims;
+use crate::program::recipe;
 use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
@@ -203,23 +204,29 @@ impl Tensor {
     }
 
     /// The elements of the last two dimensions on one side of a diagonal, zeros elsewhere.
-    fn triangle(&self, name: &str, diagonal: i64, lower: bool) -> Result<Tensor> {
+    fn triangle(&self, name: &'static str, diagonal: i64, lower: bool) -> Result<Tensor> {
         let Some(split) = self.rank().checked_sub(2) else {
             return Err(Error::shape(format!("{name}: input tensor must have at least 2 dimensions")));
         };
         let (rows, columns) = (self.shape()[split], self.shape()[split + 1]);
-        let options = (DType::I64, self.device());
         // Beyond the corners every diagonal is the same.
         let diagonal = diagonal.clamp(-(rows as i64) - 1, columns as i64 + 1);
-        let limit = Tensor::arange_with(diagonal, diagonal + rows as i64, 1, options)?.unsqueeze(1)?;
-        let column = Tensor::arange_with(0, columns, 1, options)?;
-        let keep = if lower { column.le(&limit)? } else { column.ge(&limit)? };
-        let zero = match self.dtype() {
-            DType::Bool => Scalar::Bool(false),
-            d if d.is_float() => Scalar::Float(0.0),
-            _ => Scalar::Int(0),
-        };
-        crate::where_(&keep, self, zero)?.contiguous()
+        let out = recipe(name, &[diagonal], [self], |[x]| {
+            let options = (DType::I64, x.device());
+            let limit = Tensor::arange_with(diagonal, diagonal + rows as i64, 1, options)?.unsqueeze(1)?;
+            let column = Tensor::arange_with(0, columns, 1, options)?;
+            let keep = if lower { column.le(&limit)? } else { column.ge(&limit)? };
+            let zero = match x.dtype() {
+                DType::Bool => Scalar::Bool(false),
+                d if d.is_float() => Scalar::Float(0.0),
+                _ => Scalar::Int(0),
+            };
+            crate::where_(&keep, x, zero)?.contiguous()
+        })?;
+        if recording(&[self]) {
+            record(name, &[self], &out, move |_, dy| Ok(smallvec![Some(dy.triangle(name, diagonal, lower)?)]))?;
+        }
+        Ok(out)
     }
 
     /// The lower triangle of the last two dimensions, up to `diagonal` above the main one; zeros elsewhere.

@@ -3,6 +3,7 @@
 use crate::autograd::{Saved, record, recording};
 use crate::ops::complex::conjugate_product;
 use crate::ops::sizes::AsDims;
+use crate::program::recipe;
 use crate::{Tensor, amp};
 use rushlight_core::backend::{Reduce, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -201,8 +202,11 @@ impl Tensor {
             return self.sum_dims(dims, keepdim);
         }
         let mask = self.reduced("nansum", dims)?;
-        let clean = self.detach().masked_fill(&self.isnan()?, 0.0)?;
-        let out = clean.reduce(Reduce::Sum, &mask, keepdim, self.dtype())?;
+        let numbers: SmallVec<[i64; 8]> = mask.iter().map(|&m| m as i64).chain([keepdim as i64]).collect();
+        let out = recipe("nansum", &numbers, [self], |[x]| {
+            let clean = x.detach().masked_fill(&x.isnan()?, 0.0)?;
+            clean.reduce(Reduce::Sum, &mask, keepdim, x.dtype())
+        })?;
         if recording(&[self]) {
             let (kept, x) = (self.kept_shape(&mask), Saved::input(self));
             record("nansum", &[self], &out, move |ctx, dy| {

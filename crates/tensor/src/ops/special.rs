@@ -3,7 +3,8 @@
 //! They are sums of tensors in double precision: right to the last digits of `f32`, and no faster than their number of
 //! terms allows.
 
-use crate::autograd::{Saved, no_grad, record, recording};
+use crate::autograd::{Saved, record, recording};
+use crate::program::recipe;
 use crate::{Tensor, where_};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Error, Result};
@@ -21,13 +22,14 @@ fn elementwise<const N: usize>(
         floats.push(if t.dtype().is_float() { t.clone() } else { t.to_dtype(DType::F32)? });
     }
     let dtype = floats.iter().skip(1).fold(floats[0].dtype(), |dtype, t| dtype.promote(t.dtype()));
-    let wide = |i: usize| floats[i].detach().to_dtype(DType::F64);
-    let mut doubles: SmallVec<[Tensor; 2]> = SmallVec::new();
-    for i in 0..N {
-        doubles.push(wide(i)?);
-    }
-    let out = no_grad(|| compute(std::array::from_fn(|i| doubles[i].clone()))?.to_dtype(dtype))?;
     let of: [&Tensor; N] = std::array::from_fn(|i| &floats[i]);
+    let out = recipe(name, &[], of, |floats| {
+        let mut doubles: SmallVec<[Tensor; 2]> = SmallVec::new();
+        for t in floats {
+            doubles.push(t.detach().to_dtype(DType::F64)?);
+        }
+        compute(std::array::from_fn(|i| doubles[i].clone()))?.to_dtype(dtype)
+    })?;
     if !recording(&of) {
         return Ok(out);
     }

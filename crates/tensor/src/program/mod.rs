@@ -13,9 +13,11 @@
 //! ```
 
 mod bisect;
+mod recipe;
 mod run;
 
 pub use bisect::{BISECT, Difference};
+pub(crate) use recipe::recipe;
 pub use run::Runner;
 pub use rushlight_core::program::{Buffer, Program, Slot, passes};
 

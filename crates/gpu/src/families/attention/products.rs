@@ -54,11 +54,16 @@ impl Gpu {
         fits.then(|| (MAX_SCORES / bytes.max(1)).clamp(1, spec.batch.max(1)))
     }
 
-    /// Whether the heads of these views are not adjacent, as in a joint projection, so that products would need a
-    /// launch per image. Packing them first makes it one launch.
+    /// Whether views should be packed first: where heads are not adjacent, as in a joint projection, products would need
+    /// a launch per image; libraries take no matrices whose elements repeat, such as the gradient of a sum.
     pub fn are_uneven(spec: &Spec, form: &Form, views: &[View]) -> bool {
-        let even = |v: &View| Heads { ptr: 0, strides: strides(*v) }.is_even(v.shape()[1]);
-        spec.batch > 1 && Self::images_at_once(spec, form, 1).is_some() && !views.iter().all(even)
+        let even = |v: &View| {
+            let heads = Heads { ptr: 0, strides: strides(*v) };
+            let (rows, columns) = (v.shape()[2], v.shape()[3]);
+            let repeats = rows > 1 && heads.strides[2] == 0 || columns > 1 && heads.strides[3] == 0;
+            !repeats && (spec.batch == 1 || heads.is_even(v.shape()[1]))
+        };
+        Self::images_at_once(spec, form, 1).is_some() && !views.iter().all(even)
     }
 
     /// `out = a @ b` for every head of some images.
