@@ -60,9 +60,7 @@ impl Runner {
     /// A program after all passes. With `RUSHLIGHT_BISECT=1` every run is compared with one of the program as it is,
     /// and standard error names the pass and the call after which they differ.
     pub fn optimized(program: &Program) -> Result<Self> {
-        let mut runner = Self::new(passes::optimize(program)?)?;
-        runner.recorded = bisect::is_on().then(|| program.clone().unplaced());
-        Ok(runner)
+        Self::with_constants(program, &[])
     }
 
     /// [`optimized`](Runner::optimized) for a program whose memory in `constants` never changes: engines keep the

@@ -6,33 +6,49 @@
 namespace torch {
 namespace nn {
 
+namespace detail {
+// What holders have in common. Their pointer is one to a Module: a pointer type for each of the library's modules would
+// take a good part of a program's compile time.
+class Holder {
+ public:
+  explicit operator bool() const noexcept { return impl_ != nullptr; }
+  bool is_empty() const noexcept { return !impl_; }
+
+ protected:
+  Holder() = default;
+  Holder(std::shared_ptr<Module> module) : impl_(std::move(module)) {}
+  const std::shared_ptr<Module>& held() const {
+    TORCH_CHECK(impl_, "Accessing empty ModuleHolder");
+    return impl_;
+  }
+
+ private:
+  std::shared_ptr<Module> impl_;
+};
+}  // namespace detail
+
 // A module by reference: `Linear` holds a `LinearImpl`.
 template <class Contained>
-class ModuleHolder {
+class ModuleHolder : public detail::Holder {
  public:
   using ContainedType = Contained;
 
-  ModuleHolder() : impl_(make()) {}
+  ModuleHolder() : Holder(make()) {}
   ModuleHolder(std::nullptr_t) {}
-  ModuleHolder(std::shared_ptr<Contained> module) : impl_(std::move(module)) {}
+  ModuleHolder(std::shared_ptr<Contained> module) : Holder(std::move(module)) {}
   template <class Head, class... Tail,
             std::enable_if_t<!(sizeof...(Tail) == 0 && (std::is_base_of_v<ModuleHolder, std::decay_t<Head>> ||
                                                         std::is_convertible_v<Head, std::shared_ptr<Contained>>)), int> = 0>
   explicit ModuleHolder(Head&& head, Tail&&... tail)
-      : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
+      : Holder(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
 
-  explicit operator bool() const noexcept { return impl_ != nullptr; }
   Contained* operator->() { return get(); }
   const Contained* operator->() const { return get(); }
   Contained& operator*() { return *get(); }
   const Contained& operator*() const { return *get(); }
-  const std::shared_ptr<Contained>& ptr() const {
-    TORCH_CHECK(impl_, "Accessing empty ModuleHolder");
-    return impl_;
-  }
-  Contained* get() { return ptr().get(); }
-  const Contained* get() const { return ptr().get(); }
-  bool is_empty() const noexcept { return !impl_; }
+  std::shared_ptr<Contained> ptr() const { return std::static_pointer_cast<Contained>(held()); }
+  Contained* get() { return static_cast<Contained*>(held().get()); }
+  const Contained* get() const { return static_cast<const Contained*>(held().get()); }
   template <class... Args>
   auto operator()(Args&&... args) { return get()->forward(std::forward<Args>(args)...); }
   template <class Index>
@@ -45,7 +61,6 @@ class ModuleHolder {
     if constexpr (std::is_default_constructible_v<Contained>) return std::make_shared<Contained>();
     else return nullptr;
   }
-  std::shared_ptr<Contained> impl_;
 };
 
 template <class T>
