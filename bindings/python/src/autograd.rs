@@ -212,6 +212,7 @@ fn backward_from(
     options: Backward,
     inputs: Option<Vec<Tensor>>,
 ) -> PyResult<()> {
+    let _hooks = HooksDuring::new();
     py.detach(|| {
         let _recording = autograd::set_grad_enabled(true);
         let Some(inputs) = &inputs else {
@@ -246,6 +247,7 @@ fn _grad<'py>(
     let roots = roots(&outputs, &optional(gradients)).py()?;
     let wanted = inputs.iter().enumerate().map(|(i, place)| place.edge(i)).collect::<Result<Vec<_>>>().py()?;
     let options = options(retain_graph, create_graph).allow_unused(allow_unused);
+    let _hooks = HooksDuring::new();
     let found = py
         .detach(|| {
             let _recording = autograd::set_grad_enabled(true);
@@ -460,9 +462,15 @@ fn _record_function<'py>(
 }
 
 /// `saved_tensors_hooks` of Python functions. `pack` may return any object.
-struct PythonHooks {
+pub struct PythonHooks {
     pack: Py<PyAny>,
     unpack: Py<PyAny>,
+}
+
+impl PythonHooks {
+    pub fn new(pack: Py<PyAny>, unpack: Py<PyAny>) -> Self {
+        Self { pack, unpack }
+    }
 }
 
 impl autograd::SavedTensorsHooks for PythonHooks {
@@ -513,6 +521,22 @@ fn _push_save_on_cpu(pin_memory: bool) {
 fn _pop_saved_tensors_hooks() {
     let last = SAVED_TENSORS.with_borrow_mut(Vec::pop);
     drop(last);
+}
+
+/// Removes hooks that were pushed during a backward pass when it ends.
+struct HooksDuring(usize);
+
+impl HooksDuring {
+    fn new() -> Self {
+        Self(SAVED_TENSORS.with_borrow(Vec::len))
+    }
+}
+
+impl Drop for HooksDuring {
+    fn drop(&mut self) {
+        let pushed = SAVED_TENSORS.with_borrow_mut(|guards| guards.split_off(self.0.min(guards.len())));
+        drop(pushed);
+    }
 }
 
 thread_local! {

@@ -1,13 +1,13 @@
 //! Nodes of the recorded graph. `rushlight.autograd.graph` gives them PyTorch's classes.
 
-use crate::autograd::{Handle, tensor_or_none};
+use crate::autograd::{Handle, PythonHooks, tensor_or_none};
 use crate::error::{IntoPyResult, from_py, runtime_error};
 use crate::tensor::{PyTensor, wrap, wrap_known};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight_core::Result;
 use rushlight_tensor::Tensor;
-use rushlight_tensor::autograd::{GraphNode, WeakGraphNode};
+use rushlight_tensor::autograd::{GraphNode, SavedValue, WeakGraphNode};
 use std::sync::Arc;
 
 /// A node of the graph.
@@ -35,6 +35,35 @@ impl PyWeakNode {
     /// The node, or `None` if it is gone.
     fn __call__(&self) -> Option<PyNode> {
         self.0.upgrade().map(PyNode)
+    }
+}
+
+/// A tensor that a step keeps.
+#[pyclass(name = "_SavedValue", module = "rushlight._C", frozen)]
+pub struct PySavedValue {
+    node: WeakGraphNode,
+    value: SavedValue,
+}
+
+#[pymethods]
+impl PySavedValue {
+    #[getter]
+    fn tensor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTensor>> {
+        wrap_known(py, self.value.tensor.clone())
+    }
+
+    #[getter]
+    fn output(&self) -> Option<usize> {
+        self.value.output
+    }
+
+    /// Lets `pack` store the tensor in another form, which `unpack` restores.
+    fn pack(&self, py: Python<'_>, pack: Py<PyAny>, unpack: Py<PyAny>) -> PyResult<()> {
+        let Some(node) = self.node.upgrade() else {
+            return Err(runtime_error("register_hooks: the step that saved the tensor is gone"));
+        };
+        let hooks = Arc::new(PythonHooks::new(pack, unpack));
+        py.detach(|| node.pack_saved(&self.value, hooks)).py()
     }
 }
 
@@ -137,6 +166,19 @@ impl PyNode {
         saved.map(|saved| saved.into_iter().map(|t| wrap_known(py, t)).collect()).transpose()
     }
 
+    /// What a built-in step keeps for its backward, from gradients of its outputs, which are not used otherwise: each
+    /// tensor, and which output of the step it is.
+    fn saved_values(&self, py: Python<'_>, gradients: Vec<Option<Bound<'_, PyTensor>>>) -> PyResult<Vec<PySavedValue>> {
+        let gradients = gradients.iter().map(|g| g.as_ref().map(|g| g.get().tensor())).collect();
+        let values = py.detach(|| self.0.saved_values(gradients)).py()?;
+        Ok(values.into_iter().map(|value| PySavedValue { node: self.0.downgrade(), value }).collect())
+    }
+
+    /// A handle that does not keep the node alive.
+    fn weak(&self) -> PyWeakNode {
+        PyWeakNode::from(&self.0)
+    }
+
     /// Calls `hook(grad_outputs)` before the node runs; a returned tuple replaces the gradients.
     fn register_prehook(&self, hook: Py<PyAny>) -> Handle {
         let call = move |gradients: &[Option<Tensor>]| -> Result<_> {
@@ -175,5 +217,6 @@ impl PyNode {
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyWeakNode>()?;
+    module.add_class::<PySavedValue>()?;
     module.add_class::<PyNode>()
 }

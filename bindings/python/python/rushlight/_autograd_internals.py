@@ -2,7 +2,7 @@
 
 import types
 
-from .autograd import Function, graph
+from .autograd import Function, _saved, graph
 
 
 class _Failing(Function):
@@ -59,6 +59,7 @@ def modules():
     functions, autograd = types.ModuleType("torch._C._functions"), types.ModuleType("torch._C._autograd")
     functions.DelayedError, functions.UndefinedGrad = DelayedError, UndefinedGrad
     functions.AccumulateGrad = graph._class_of("AccumulateGrad")
+    autograd.SavedTensor = _saved.SavedTensor
     autograd._saved_tensors_hooks_is_enabled = _saved_tensors_hooks_is_enabled
     return {"_functions": functions, "_autograd": autograd}
 

@@ -2,6 +2,8 @@
 
 use super::hooks::{HookHandle, next_id};
 use super::node::{Ctx, Edge, Grads, Kind, Node};
+use super::saved::SavedValue;
+use super::saved_hooks::{Packed, SavedTensorsHooks};
 use crate::Tensor;
 use crate::tensor::Inner;
 use rushlight_core::sync::lock;
@@ -149,6 +151,42 @@ impl GraphNode {
     pub fn saved_tensors(&self) -> Result<Option<Vec<Tensor>>> {
         let saved = lock(&self.0.hooks).saved.clone();
         saved.map(|saved| saved.iter().map(|s| s.unpack(&self.0)).collect()).transpose()
+    }
+
+    /// What a step keeps for its backward, in the order in which the backward reads it. `grads` are gradients of its
+    /// outputs, of their sizes: the backward runs once, and its result is dropped. `None` gradients count as zero.
+    ///
+    /// ```
+    /// # use rushlight_tensor as rushlight;
+    /// use rushlight::Tensor;
+    /// let x = Tensor::new([2.0f32])?.requires_grad_(true)?;
+    /// let y = x.exp()?;
+    /// let kept = y.grad_node().unwrap().saved_values(vec![Some(Tensor::zeros([1])?)])?;
+    /// assert_eq!(kept[0].output, Some(0));
+    /// assert_eq!(kept[0].tensor.to_vec::<f32>()?, y.to_vec::<f32>()?);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn saved_values(&self, grads: Vec<Option<Tensor>>) -> Result<Vec<SavedValue>> {
+        let (run, values) = super::saved::reading(|| super::mode::enable_grad(|| self.call(grads)));
+        match run {
+            Err(error) if values.is_empty() => Err(error),
+            _ => Ok(values),
+        }
+    }
+
+    /// Lets `hooks` store a value of [`saved_values`](GraphNode::saved_values) in another form.
+    pub fn pack_saved(&self, value: &SavedValue, hooks: Arc<dyn SavedTensorsHooks>) -> Result<()> {
+        let has_hooks = || lock(&self.0.hooks).packed.iter().any(|(key, _)| *key == value.key);
+        if has_hooks() {
+            return Err(Error::autograd(
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a time.",
+            ));
+        }
+        let edge = if value.output.is_some() { None } else { value.tensor.edge() };
+        let packed = Packed::later(hooks, &value.tensor, edge)?;
+        lock(&self.0.hooks).packed.push((value.key, Arc::new(packed)));
+        self.0.has_packed.store(true, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
     }
 
     /// A handle that does not keep the graph alive.

@@ -32,6 +32,7 @@ pub use mode::{
     no_grad, set_call_sites, set_detect_anomaly, set_grad_enabled, set_inference_mode,
 };
 pub use node::Grads;
+pub use saved::SavedValue;
 pub use saved_hooks::{
     SavedTensorsGuard, SavedTensorsHooks, current_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks,
 };

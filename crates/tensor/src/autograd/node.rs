@@ -2,6 +2,7 @@
 
 use super::graph::{NodeHooks, Retained};
 use super::saved::{Saved, take_saved_count};
+use super::saved_hooks::Packed;
 use super::{Meta, mode};
 use crate::Tensor;
 use crate::tensor::Inner;
@@ -10,7 +11,7 @@ use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Result};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Gradients, one per input or output of a node; `None` is zero.
@@ -58,6 +59,8 @@ pub(crate) struct Node {
     pub(crate) custom: bool,
     pub(crate) kind: Kind,
     pub(crate) hooks: Mutex<Hooks>,
+    /// Whether `hooks` has packed values.
+    pub(crate) has_packed: AtomicBool,
     pub(crate) forward_call: Option<Box<str>>,
 }
 
@@ -72,6 +75,8 @@ pub(crate) struct Hooks {
     pub(crate) own: Option<Arc<NodeHooks>>,
     /// What a function of the user's keeps for its backward.
     pub(crate) saved: Option<Arc<Vec<Saved>>>,
+    /// Saved tensors that hooks have packed since the step was recorded, by their keys.
+    pub(crate) packed: Vec<(usize, Arc<Packed>)>,
 }
 
 impl Hooks {
@@ -121,6 +126,7 @@ impl Node {
             custom: false,
             kind: Kind::Op(Mutex::new(Some(backward))),
             hooks: Mutex::default(),
+            has_packed: AtomicBool::new(false),
             forward_call: mode::forward_call(),
         }
     }
@@ -138,6 +144,7 @@ impl Node {
             custom: false,
             kind: Kind::Accumulate(leaf.clone(), Mutex::new(())),
             hooks: Mutex::default(),
+            has_packed: AtomicBool::new(false),
             forward_call: None,
         })
     }

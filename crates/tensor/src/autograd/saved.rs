@@ -4,9 +4,11 @@ use super::Meta;
 use super::node::Node;
 use super::saved_hooks::{self, Packed};
 use crate::Tensor;
+use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A tensor kept for backward.
 pub(crate) struct Saved {
@@ -22,7 +24,21 @@ enum Kept {
     Packed(Box<Packed>),
 }
 
+/// A tensor that a step keeps for its backward: see [`GraphNode::saved_values`](super::GraphNode::saved_values).
+#[derive(Clone)]
+pub struct SavedValue {
+    /// The tensor, with its place in the graph.
+    pub tensor: Tensor,
+    /// Which output of the step it is; `None` for inputs and for values in between.
+    pub output: Option<usize>,
+    /// Its place in the step.
+    pub(super) key: usize,
+}
+
 thread_local! {
+    /// What backward functions have read of their saved tensors, while somebody asks.
+    static READ: RefCell<Vec<SavedValue>> = const { RefCell::new(Vec::new()) };
+    static IS_READING: Cell<bool> = const { Cell::new(false) };
     /// Tensors saved by this thread since its last node: they belong to the node that is recorded next.
     static SAVED: Cell<usize> = const { Cell::new(0) };
 }
@@ -69,15 +85,39 @@ impl Saved {
     }
 
     pub(crate) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
-        let tensor = match &self.kept {
-            Kept::Packed(packed) => {
-                let tensor = packed.unpack(node)?;
-                if let (Some(edge), true) = (&packed.edge, super::mode::is_grad_enabled()) {
-                    tensor.attach(&edge.node, edge.slot);
+        let tensor = self.restore(node)?;
+        if IS_READING.get() {
+            let (key, output) = (self.key(), self.output);
+            READ.with_borrow_mut(|read| {
+                if read.iter().all(|other| other.key != key) {
+                    read.push(SavedValue { tensor: tensor.clone(), output, key });
                 }
-                tensor
+            });
+        }
+        Ok(tensor)
+    }
+
+    /// A step's function does not move, and neither does what it keeps.
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    fn restore(&self, node: &Arc<Node>) -> Result<Tensor> {
+        let restored = |packed: &Packed| -> Result<Tensor> {
+            let tensor = packed.unpack(node)?;
+            if let (Some(edge), true) = (&packed.edge, super::mode::is_grad_enabled()) {
+                tensor.attach(&edge.node, edge.slot);
             }
-            Kept::Tensor(tensor) => {
+            Ok(tensor)
+        };
+        let packed_later = match node.has_packed.load(Relaxed) {
+            true => lock(&node.hooks).packed.iter().find(|(key, _)| *key == self.key()).map(|(_, p)| p.clone()),
+            false => None,
+        };
+        let tensor = match (&packed_later, &self.kept) {
+            (Some(packed), _) => restored(packed)?,
+            (None, Kept::Packed(packed)) => restored(packed)?,
+            (None, Kept::Tensor(tensor)) => {
                 self.check_version(tensor, node)?;
                 tensor.clone()
             }
@@ -106,6 +146,14 @@ impl Saved {
             self.version
         )))
     }
+}
+
+/// What the backward functions that `run` calls keep.
+pub(super) fn reading<T>(run: impl FnOnce() -> T) -> (T, Vec<SavedValue>) {
+    let (outer, before) = (IS_READING.replace(true), READ.take());
+    let made = run();
+    IS_READING.set(outer);
+    (made, READ.replace(before))
 }
 
 impl Tensor {

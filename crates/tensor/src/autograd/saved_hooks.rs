@@ -159,7 +159,7 @@ pub(super) fn take_failure() -> Result<()> {
 }
 
 /// A tensor in the form a pack hook gave it.
-pub(super) struct Packed {
+pub(crate) struct Packed {
     hooks: Arc<dyn SavedTensorsHooks>,
     /// `None` where the hook failed.
     value: Option<Box<dyn Any + Send + Sync>>,
@@ -172,13 +172,31 @@ pub(super) struct Packed {
 
 impl Packed {
     pub(super) fn new(hooks: Arc<dyn SavedTensorsHooks>, tensor: &Tensor, edge: Option<Edge>) -> Box<Self> {
+        let (mut packed, failure) = Self::made(hooks, tensor);
+        packed.edge = edge;
+        if let Some(error) = failure {
+            FAILED.set(Some(error));
+        }
+        Box::new(packed)
+    }
+
+    /// A tensor that was kept as it is until now.
+    pub(super) fn later(hooks: Arc<dyn SavedTensorsHooks>, tensor: &Tensor, edge: Option<Edge>) -> Result<Self> {
+        let (packed, failure) = Self::made(hooks, tensor);
+        failure.map_or(Ok(Self { edge, ..packed }), Err)
+    }
+
+    fn made(hooks: Arc<dyn SavedTensorsHooks>, tensor: &Tensor) -> (Self, Option<Error>) {
         // The hook's own ops are neither recorded nor packed.
-        ACTIVE.set(false);
+        let active = ACTIVE.replace(false);
         let packed = no_grad(|| hooks.pack(&tensor.alias()));
-        ACTIVE.set(true);
-        let value = packed.map_err(|e| FAILED.set(Some(e.within("saved_tensors_hooks, pack hook")))).ok();
+        ACTIVE.set(active);
+        let (value, failure) = match packed {
+            Ok(value) => (Some(value), None),
+            Err(error) => (None, Some(error.within("saved_tensors_hooks, pack hook"))),
+        };
         let (shape, dtype, device) = (Dims::from_slice(tensor.shape()), tensor.dtype(), tensor.device());
-        Box::new(Self { hooks, value, edge, shape, dtype, device })
+        (Self { hooks, value, edge: None, shape, dtype, device }, failure)
     }
 
     pub(super) fn unpack(&self, node: &Node) -> Result<Tensor> {

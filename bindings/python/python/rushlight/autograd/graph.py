@@ -20,7 +20,8 @@ _classes = {}
 class Node:
     """A node of the graph: the backward step of an op, or the accumulation of a leaf's gradient. Its class has the step's name."""
 
-    __slots__ = ("_node", "__weakref__")
+    #: ``_outputs``: sizes, dtypes and devices of the outputs that are known; ``_source``: the step that reads this one's output.
+    __slots__ = ("_node", "_outputs", "_source", "__weakref__")
 
     def name(self):
         """The name of the step."""
@@ -29,7 +30,13 @@ class Node:
     @property
     def next_functions(self):
         """The nodes of the inputs, each with the number of its output; ``(None, 0)`` for inputs without gradients."""
-        return tuple((None if node is None else _node_of(node), slot) for node, slot in self._node.inputs)
+        made = []
+        for at, (handle, slot) in enumerate(self._node.inputs):
+            node = None if handle is None else _node_of(handle)
+            if node is not None and node._outputs is None and node._source is None:
+                node._source = self._node.weak(), at, slot, self._outputs, self._source
+            made.append((node, slot))
+        return tuple(made)
 
     @property
     def metadata(self):
@@ -62,7 +69,9 @@ class Node:
         if context is not None:
             return getattr(context, name)
         if name.startswith(("_saved_", "_raw_saved_")):
-            raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}': saved tensors of built-in steps cannot be read; use saved_tensors_hooks")
+            from . import _saved
+
+            return _saved.read(self, name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __repr__(self):
@@ -86,7 +95,7 @@ def _node_of(handle):
     found = _nodes.get(handle.id)
     if found is None:
         found = object.__new__(_class_of(handle.name))
-        found._node = handle
+        found._node, found._outputs, found._source = handle, None, None
         _nodes[handle.id] = found
     return found
 
