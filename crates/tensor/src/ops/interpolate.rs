@@ -204,6 +204,10 @@ impl Tensor {
                 InterpolateMode::Nearest | InterpolateMode::NearestExact => {
                     self.to_dtype(DType::F32)?.interpolate(options)?.to_dtype(DType::U8)
                 }
+                InterpolateMode::Bilinear | InterpolateMode::Bicubic if self.rank() == 4 => {
+                    let cubic = options.mode == InterpolateMode::Bicubic;
+                    self.resample_bytes(&options.axes(self, 2)?, cubic, options.antialias)?.in_format_of(self)
+                }
                 _ => self.to_dtype(DType::F32)?.interpolate(options)?.round()?.clamp(0.0, 255.0)?.to_dtype(DType::U8),
             };
         }

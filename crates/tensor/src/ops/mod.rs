@@ -39,6 +39,7 @@ pub(crate) mod number;
 mod operands;
 pub(crate) mod operators;
 pub(crate) mod pad;
+mod pixels;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 mod random;

@@ -162,9 +162,13 @@ def _cubic_weights(inputs, outputs):
     return _C.tensor(rows, dtype=_C.float32)
 
 
-def _resized(image, height, width, mode, antialias):
+def _resized(image, height, width, mode, antialias, in_bytes):
     if (height, width) == tuple(image.shape[-2:]):
         return image
+    if in_bytes and image.dtype is _C.uint8 and mode in (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC):
+        from ...nn.functional import interpolate
+
+        return _batched(image, lambda b: interpolate(b, size=(height, width), mode=mode.value, align_corners=False, antialias=bool(antialias)))
     if mode is InterpolationMode.BILINEAR and image.dim() == 3 and image.dtype in (_C.uint8, _C.float32):
         return _C._vision.resize(image.contiguous(), height, width, antialias)
     if mode is InterpolationMode.BILINEAR and antialias:
@@ -180,7 +184,11 @@ def _resized(image, height, width, mode, antialias):
 
 
 def resize(img, size, interpolation=InterpolationMode.BILINEAR, max_size=None, antialias=True):
-    """The image in another size: ``(height, width)``, or a number for the shorter side."""
+    """The image in another size: ``(height, width)``, or a number for the shorter side. Bytes are computed as floats and rounded once."""
+    return _resize(img, size, interpolation, max_size, antialias, in_bytes=False)
+
+
+def _resize(img, size, interpolation, max_size, antialias, in_bytes):
     mode = _mode(interpolation)
     _, height, width = get_dimensions(img)
     size = [size] if isinstance(size, int) else list(size)
@@ -199,7 +207,7 @@ def resize(img, size, interpolation=InterpolationMode.BILINEAR, max_size=None, a
     if is_pil(img):
         resample = {v: k for k, v in _PILLOW.items()}.get(mode, 0)
         return img.resize((new_width, new_height), resample)
-    return like(img, _resized(pixels(img), new_height, new_width, mode, antialias))
+    return like(img, _resized(pixels(img), new_height, new_width, mode, antialias, in_bytes))
 
 
 def pad(img, padding, fill=0, padding_mode="constant"):

@@ -310,6 +310,7 @@ class RandomResizedCrop(_Transform):
     """A random crop of random size and aspect ratio, resized."""
 
     _shown = ("size", "scale", "ratio", "interpolation", "antialias")
+    _crop = staticmethod(F.resized_crop)
 
     def __init__(self, size, scale=(0.08, 1.0), ratio=(3.0 / 4.0, 4.0 / 3.0), interpolation=InterpolationMode.BILINEAR, antialias=True):
         super().__init__()
@@ -336,7 +337,7 @@ class RandomResizedCrop(_Transform):
 
     def forward(self, img):
         place = self.get_params(img, self.scale, self.ratio)
-        return F.resized_crop(img, *place, self.size, self.interpolation, self.antialias)
+        return self._crop(img, *place, self.size, self.interpolation, self.antialias)
 
 
 class ColorJitter(_Transform):

@@ -6,6 +6,8 @@ from . import functional
 from ..functional import InterpolationMode  # noqa: F401
 from ..transforms import *  # noqa: F401,F403
 from ..transforms import ConvertImageDtype, Module
+from ..transforms import RandomResizedCrop as _RandomResizedCrop
+from ..transforms import Resize as _Resize
 from ..transforms import __all__ as _names
 
 __all__ = [*_names, "Identity", "InterpolationMode", "ToDtype", "ToImage", "ToPureTensor", "functional"]
@@ -16,6 +18,19 @@ class Identity(Module):
 
     def forward(self, img):
         return img
+
+
+class Resize(_Resize):
+    """Resizes to ``(height, width)``, or the shorter side to a number."""
+
+    def forward(self, img):
+        return functional.resize(img, self.size, self.interpolation, self.max_size, self.antialias)
+
+
+class RandomResizedCrop(_RandomResizedCrop):
+    """A random crop of random size and aspect ratio, resized."""
+
+    _crop = staticmethod(functional.resized_crop)
 
 
 class ToImage(Module):
