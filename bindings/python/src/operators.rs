@@ -50,6 +50,22 @@ impl Other {
     }
 }
 
+/// The right operand of an in-place operator. Python tries others' methods where it is none: PyO3 answers
+/// `NotImplemented` for arguments that cannot be read.
+struct Operand<'py>(Bound<'py, PyAny>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Operand<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let object = object.to_owned();
+        // An error of a number, such as one that is too large, is told by the operator.
+        let is_operand =
+            !matches!(Other::read(&object), Ok(None)) || overrides::overridden(&object) || overrides::watched();
+        if is_operand { Ok(Self(object)) } else { Err(type_error("no operand")) }
+    }
+}
+
 /// Elements from which the GIL is released.
 const LARGE: usize = 8192;
 
@@ -131,8 +147,8 @@ macro_rules! operators {
                     binary(stringify!($reflected), slf, other, $rop)
                 }
 
-                fn $in_place<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<()> {
-                    inplace(stringify!($in_place), slf, other, $iop)
+                fn $in_place<'py>(slf: &Bound<'py, Self>, other: Operand<'py>) -> PyResult<()> {
+                    inplace(stringify!($in_place), slf, &other.0, $iop)
                 }
             )*
         }

@@ -155,7 +155,8 @@ def _far(x, order, second):
     angle = x - (order / 2 + 0.25) * math.pi
     wave = angle.sin() * even + angle.cos() * odd if second else angle.cos() * even - angle.sin() * odd
     made = (2 / (math.pi * x)).sqrt() * wave
-    return _torch.where(x.isinf(), 0.0, made)
+    # As in PyTorch, no limit.
+    return _torch.where(x.isinf(), math.nan, made)
 
 
 def _bessel_j(order):

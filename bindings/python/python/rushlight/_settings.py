@@ -28,7 +28,7 @@ class _DefaultGenerator:
 
 default_generator = _DefaultGenerator()
 
-_settings = {"precision": "highest", "deterministic": 0, "warn_always": False, "fill": True}
+_settings = {"precision": "highest", "deterministic": 0, "warn_always": False, "fill": True, "warn only": False}
 
 
 def set_float32_matmul_precision(precision):
@@ -52,10 +52,11 @@ def get_float32_matmul_precision():
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """Every op is deterministic, on any number of threads; the mode only decides whether the memory of ``empty`` is filled."""
     _set_deterministic((1 if warn_only else 2) if mode else 0)
+    _settings["warn only"] = bool(warn_only)
 
 
 def _set_deterministic(mode):
-    _settings["deterministic"] = mode
+    _settings["deterministic"], _settings["warn only"] = mode, mode == 1
     _C._fill_fresh_memory(mode > 0 and _settings["fill"])
 
 
@@ -77,7 +78,7 @@ def are_deterministic_algorithms_enabled():
 
 def is_deterministic_algorithms_warn_only_enabled():
     """The mode set last."""
-    return _settings["deterministic"] == 1
+    return _settings["warn only"]
 
 
 def set_deterministic_debug_mode(debug_mode):

@@ -16,12 +16,25 @@ def _grad_fn(self):
         return None
     from .autograd.graph import _node_of
 
-    return _node_of(node)
+    found = _node_of(node)
+    at = 0 if node.outputs == 1 else self._gradient_edge()[1]
+    if found._outputs is None or at not in found._outputs:
+        found._outputs = {**(found._outputs or {}), at: (self.shape, self.dtype, self.device)}
+    return found
 
 
 Tensor.grad_fn = property(_grad_fn, doc="The step that made this tensor, or None for leaves.")
 
 Tensor.output_nr = property(lambda self: 0 if self._grad_node is None else self._gradient_edge()[1], doc="Which output of its step this tensor is.")
+
+Tensor._grad = property(lambda self: self.grad, lambda self, value: setattr(self, "grad", value), doc="``grad``.")
+
+
+@_method
+def __reversed__(self):
+    """The slices of the first dimension in reverse order."""
+    return self if self.dim() == 0 else self.flip(0)
+
 
 # Conversions.
 

@@ -60,6 +60,9 @@ class UntypedStorage:
     def filename(self):
         return self._filename
 
+    def __sizeof__(self):
+        return object.__sizeof__(self) + self.nbytes()
+
     def nbytes(self):
         return self._bytes.numel()
 
@@ -187,6 +190,10 @@ class TypedStorage(UntypedStorage):
         for name, dtype in _CLASSES.items():
             if dtype == tensor.dtype:
                 return super(TypedStorage, globals()[name])._of(tensor)
+        # Dtypes that have no class of their own.
+        made = object.__new__(TypedStorage)
+        made._bytes, made.dtype = UntypedStorage._of(tensor)._bytes, tensor.dtype
+        return made
 
     def _elements(self):
         return _C._over_storage(self._bytes, self.dtype, 0, [len(self)], [1])

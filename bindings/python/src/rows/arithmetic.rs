@@ -63,6 +63,13 @@ fn sub(input: &Tensor, other: Arg, alpha: Scalar) -> Result<Tensor> {
 fn div(input: &Tensor, other: Arg, rounding_mode: Option<&str>) -> Result<Tensor> {
     match rounding_mode {
         None => input.div(other),
+        // Of halves PyTorch truncates the rounded quotient.
+        Some("trunc")
+            if matches!(input.dtype(), DType::F16 | DType::BF16)
+                && !matches!(other, Arg::Tensor(t) if t.dtype() != input.dtype()) =>
+        {
+            input.div(other)?.trunc()
+        }
         Some("trunc") => input.trunc_divide(other),
         Some("floor") => input.div_floor(other),
         Some(mode) => Err(Error::value(format!(
@@ -368,6 +375,10 @@ fn xlog1py(input: &Tensor, other: Arg) -> Result<Tensor> {
         Arg::Tensor(t) => t.clone(),
         Arg::Scalar(s) => number_tensor(s, input)?,
     };
-    let product = input.mul(&other.log1p()?)?;
+    let common = result_type(&[input.into(), (&other).into()]);
+    let common = if common.is_float() { common } else { crate::dtype::default() };
+    // Where there is no logarithm, zero times it is zero, and so is its gradient.
+    let has_none = input.eq(0)?.logical_and(&other.le(-1)?)?;
+    let product = input.to_dtype(common)?.mul(&where_(&has_none, 0.0, &other.to_dtype(common)?)?.log1p()?)?;
     where_(&input.eq(0)?.logical_and(&other.isnan()?.logical_not()?)?, 0.0, &product)
 }

@@ -1,7 +1,7 @@
 //! Comparisons, logical ops, selection.
 
 use crate::rows;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{Arg, Tensor, where_};
 
 macro_rules! comparison {
@@ -113,5 +113,8 @@ fn is_nonzero(input: &Tensor) -> Result<bool> {
             if input.numel() == 0 { "no values" } else { "more than one value" }
         )));
     }
-    Ok(input.to_scalar()?.to_f64() != 0.0)
+    Ok(match input.to_scalar()? {
+        Scalar::Complex(re, im) => re != 0.0 || im != 0.0,
+        number => number.to_f64() != 0.0,
+    })
 }

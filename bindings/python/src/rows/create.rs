@@ -560,6 +560,15 @@ fn linspace(start: Scalar, end: Scalar, steps: usize, factory: &Factory) -> Resu
             };
             Tensor::linspace_with(wrapped(start), wrapped(end), steps, options)
         }
+        Some(dtype) if steps > 1 && matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64) => {
+            // The ends are checked; values between are computed as `f32`, from both ends to the middle.
+            let ends = Tensor::linspace_with(start.to_f64(), end.to_f64(), 2, options)?.to_dtype(DType::F64)?;
+            let (start, end) = (ends.select(0, 0)?.item::<f64>()?, ends.select(0, 1)?.item::<f64>()?);
+            let step = ((end - start) / (steps - 1) as f64) as f32 as f64;
+            let place = Tensor::arange_with(0, steps, 1, (DType::F32, ends.device()))?;
+            let (up, down) = (place.mul(step)?.add(start)?, place.rsub(steps as f64 - 1.0)?.mul(step)?.rsub(end)?);
+            rushlight_tensor::where_(&place.lt((steps / 2) as f64)?, &up, &down)?.to_dtype(dtype)
+        }
         _ => Tensor::linspace_with(start.to_f64(), end.to_f64(), steps, options),
     }
 }

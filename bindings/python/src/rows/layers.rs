@@ -214,6 +214,10 @@ fn batch_norm(
     momentum: f64,
     eps: f64,
 ) -> Result<Tensor> {
+    // No elements and no channels.
+    if !training && input.rank() == 1 && input.numel() == 0 {
+        return Ok(input.clone());
+    }
     // One value has no variance.
     if training && input.rank() > 1 && input.numel() == input.shape()[1] {
         return Err(error::value(format!(
@@ -278,6 +282,11 @@ fn group_norm(input: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option
             "Expected more than 1 value per channel when training, got input size {:?}",
             [&[batch * channels / groups, groups], rest].concat()
         )));
+    }
+    // Halves beside single precision parameters are rounded once.
+    let halves = matches!(input.dtype(), DType::F16 | DType::BF16);
+    if halves && [weight, bias].into_iter().flatten().all(|t| t.dtype() == DType::F32) && weight.or(bias).is_some() {
+        return input.to_dtype(DType::F32)?.group_norm(groups, weight, bias, eps)?.to_dtype(input.dtype());
     }
     input.group_norm(groups, weight, bias, eps)
 }

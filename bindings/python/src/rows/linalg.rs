@@ -163,7 +163,12 @@ fn pdist(input: &Tensor, p: f64) -> Result<Tensor> {
     let n = input.size(0)?;
     let upper = rushlight_tensor::triu_indices(n, n, 1)?;
     let (rows, columns) = (upper.select(0, 0)?, upper.select(0, 1)?);
-    input.index_select(0, &rows)?.sub(&input.index_select(0, &columns)?)?.norm_dims(p, [-1], false)
+    let differences = input.index_select(0, &rows)?.sub(&input.index_select(0, &columns)?)?;
+    let distances = differences.norm_dims(p, [-1], false)?;
+    match p == 0.0 {
+        true => distances.masked_fill(&differences.detach().isnan()?.any(-1)?, f64::NAN),
+        false => Ok(distances),
+    }
 }
 
 fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {

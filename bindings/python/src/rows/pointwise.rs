@@ -216,7 +216,7 @@ rows! { ROWS:
     /// Distribution function of the normal distribution.
     ndtr [Special] "ndtr(Tensor input)" |input: &Tensor| float(input)?.mul(std::f64::consts::FRAC_1_SQRT_2)?.erf()?.add(1.0)?.mul(0.5);
     /// Inverse of `ndtr`.
-    ndtri [Special] "ndtri(Tensor input)" |input: &Tensor| float(input)?.mul(2.0)?.sub(1.0)?.erfinv()?.mul(std::f64::consts::SQRT_2);
+    ndtri [Special] "ndtri(Tensor input)" |input: &Tensor| ndtri(input);
     /// `-x * log(x)`: the entropy of each element.
     entr [Special] "entr(Tensor input)" |input: &Tensor| entr(input);
     /// Degrees as radians.
@@ -232,7 +232,7 @@ rows! { ROWS:
     /// The elements, none of which is negated lazily.
     resolve_neg [Torch Method] "resolve_neg(Tensor input)" |_input: &Tensor| Ok::<_, Error>(Out::First);
     /// The angle of complex numbers; of real ones pi for negative ones, else zero.
-    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| input.angle();
+    angle [Torch Method] "angle(Tensor input)" |input: &Tensor| angle(input);
     /// Mantissa and exponent with `input = mantissa * 2**exponent`.
     frexp [Torch Method] "frexp(Tensor input)" |input: &Tensor| frexp(input);
     /// `input * 2**other`.
@@ -243,7 +243,7 @@ rows! { ROWS:
     threshold [Torch] "threshold(Tensor input, Number threshold, Number value)" |input: &Tensor, threshold: Scalar, value: Scalar|
         input.threshold(threshold, value);
     /// Zero within `lambd` of zero.
-    hardshrink [Torch Method Functional] "hardshrink(Tensor input, Number lambd=0.5)" |input: &Tensor, lambd: f64| input.hardshrink(lambd);
+    hardshrink [Torch Method Functional] "hardshrink(Tensor input, Number lambd=0.5)" |input: &Tensor, lambd: f64| hardshrink(input, lambd);
     /// `x`, or `weight * x` below zero.
     prelu [Torch Method Functional] "prelu(Tensor input, Tensor weight)" |input: &Tensor, weight: &Tensor| input.prelu(weight);
     /// `log(sigmoid(x))`.
@@ -290,10 +290,39 @@ fn signbit(input: &Tensor) -> Result<Tensor> {
     input.signbit()
 }
 
+/// Infinity is a real number, whose angle is zero.
+fn angle(input: &Tensor) -> Result<Tensor> {
+    if !input.dtype().is_float() {
+        return input.angle();
+    }
+    where_(&input.isinf()?, &input.sign()?, input)?.angle()
+}
+
+/// The quantile, computed in double precision: near one, the argument of `erfinv` has lost half of the digits.
+fn ndtri(input: &Tensor) -> Result<Tensor> {
+    let x = float(input)?;
+    let root = std::f64::consts::SQRT_2;
+    x.to_dtype(DType::F64)?.mul(2.0)?.sub(1.0)?.erfinv()?.mul(root)?.to_dtype(x.dtype())
+}
+
+/// The bound has the input's precision.
+fn hardshrink(input: &Tensor, lambd: f64) -> Result<Tensor> {
+    if !matches!(input.dtype(), DType::F16 | DType::BF16) {
+        return input.hardshrink(lambd);
+    }
+    let rounded = Tensor::full_with([], Scalar::Float(lambd), rushlight_tensor::Options::from(input.dtype()))?;
+    input.hardshrink(rounded.to_dtype(DType::F64)?.item::<f64>()?)
+}
+
 /// The factor has the promoted dtype, so that an integer exponent does not widen a half.
 fn ldexp(input: &Tensor, other: &Tensor) -> Result<Tensor> {
     let common = result_type(&[input.into(), other.into()]);
     let float = if common.is_differentiable() { common } else { crate::dtype::default() };
+    if matches!(float, DType::F16 | DType::BF16) {
+        // A power of two may be beyond the range of a half, and the product within it.
+        let power = other.to_dtype(DType::F32)?.exp2()?;
+        return input.to_dtype(DType::F32)?.mul(&power)?.to_dtype(float);
+    }
     input.mul(&other.to_dtype(float)?.exp2()?)
 }
 

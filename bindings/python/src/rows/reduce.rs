@@ -227,6 +227,17 @@ fn dims_or_all(input: &Tensor, dim: Option<&[i64]>) -> Vec<isize> {
     }
 }
 
+/// PyTorch has no kernel for integers.
+fn nanmean(input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    if !input.dtype().is_differentiable() {
+        return Err(Error::unsupported(format!(
+            "nanmean(): expected input to have floating point or complex dtype but got {}",
+            input.dtype()
+        )));
+    }
+    reduce(input, dim, keepdim, dtype, |t, d, k| t.nanmean_dims(d, k))
+}
+
 rows! { ROWS:
     /// Sum of elements.
     sum [Torch Method] "sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
@@ -239,7 +250,7 @@ rows! { ROWS:
         |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| reduce(input, dim, keepdim, dtype, |t, d, k| t.mean_dims(d, k));
     /// Mean of elements that are not NaN.
     nanmean [Torch Method] "nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None)"
-        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| reduce(input, dim, keepdim, dtype, |t, d, k| t.nanmean_dims(d, k));
+        |input: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| nanmean(input, dim, keepdim, dtype);
     /// Product of elements.
     prod [Torch Method]
         "prod(Tensor input, *, dtype? dtype=None)" |input: &Tensor, dtype: Option<DType>| prod(input, None, false, dtype),
@@ -351,7 +362,7 @@ rows! { ROWS:
     sum_to_size [Method] "sum_to_size(Tensor input, int... size)" |input: &Tensor, size: crate::value::Sizes| {
         let sums = input.sum_to_size(&size.0)?;
         // Sums of bools and small integers are `int64`, also those of one element.
-        if sums.shape() != input.shape() && !sums.dtype().is_differentiable() { sums.to_dtype(DType::I64) } else { Ok(sums) }
+        if (sums.shape() != input.shape() || size.0.is_empty()) && !sums.dtype().is_differentiable() { sums.to_dtype(DType::I64) } else { Ok(sums) }
     };
     /// The p-norm of the difference.
     dist [Torch Method] "dist(Tensor input, Tensor other, Number p=2)" |input: &Tensor, other: &Tensor, p: f64| input.sub(other)?.norm(p);

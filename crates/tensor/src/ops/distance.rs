@@ -78,12 +78,29 @@ impl Tensor {
             let mut shape: Dims = smallvec![x.shape()[0], n, m];
             let out = self.uninit_like(&shape, self.dtype())?;
             out.run(call::Distances { p, a: x.engine_view(), b: y.engine_view(), out: out.engine_view() })?;
-            shape = batch;
-            shape.extend_from_slice(&[n, m]);
-            return out.reshape(&shape);
+            let wrong = p == f64::INFINITY && self.device().is_cpu() && out.isnan()?.any(..)?.item::<bool>()?;
+            if !wrong {
+                shape = batch;
+                shape.extend_from_slice(&[n, m]);
+                return self.counted_by(other, p, out.reshape(&shape)?);
+            }
         }
         let differences = self.unsqueeze(-2)?.sub(&other.unsqueeze(-3)?).map_err(|e| e.within(name))?;
-        differences.norm_dims(p, [-1], false)
+        // PyTorch's largest difference leaves NaN out.
+        let differences = match p {
+            f64::INFINITY => differences.masked_fill(&differences.detach().isnan()?, 0.0)?,
+            _ => differences,
+        };
+        self.counted_by(other, p, differences.norm_dims(p, [-1], false)?)
+    }
+
+    /// Distances, of which those that count differences (`p` of 0) are NaN where a difference is.
+    fn counted_by(&self, other: &Tensor, p: f64, distances: Tensor) -> Result<Tensor> {
+        if p != 0.0 || distances.numel() == 0 {
+            return Ok(distances);
+        }
+        let missing = no_grad(|| self.detach().cdist(&other.detach(), 1.0)?.isnan())?;
+        distances.masked_fill(&missing, f64::NAN)
     }
 
     /// `[batch.., rows, size]` with one batch dimension, contiguous.

@@ -78,7 +78,8 @@ class _NormBase(Module):
             # The first version did not count batches.
             key = prefix + "num_batches_tracked"
             if key not in state_dict:
-                state_dict[key] = _torch.zeros((), dtype=_C.int64)
+                own = self.num_batches_tracked
+                state_dict[key] = own if own is not None and not own.is_meta else _torch.zeros((), dtype=_C.int64)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
