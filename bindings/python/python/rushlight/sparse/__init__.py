@@ -59,19 +59,23 @@ def _compressed(by_row, name):
     def make(offsets, others, values, size=None, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None):
         values = _tensor(values, dtype, device)
         offsets, others = _tensor(offsets, None, values.device), _tensor(others, None, values.device)
-        if offsets.dim() != 1 or others.dim() != 1:
-            raise NotImplementedError(f"{name}: batches of sparse matrices are not supported; use a list of them, or torch.sparse_coo_tensor")
+        batch = offsets.dim() - 1
+        if batch < 0 or others.dim() != batch + 1 or values.dim() <= batch or not tuple(offsets.shape[:-1]) == tuple(others.shape[:-1]) == tuple(values.shape[:batch]):
+            raise RuntimeError(
+                f"{name}: expected offsets, indices and values that begin with the same dimensions of a batch, got {list(offsets.shape)}, {list(others.shape)} and {list(values.shape)}"
+            )
         if offsets.dtype not in (_C.int64, _C.int32):
             raise RuntimeError(f"{name}: expected int32 or int64 indices, got {offsets.dtype}")
-        count, most = offsets.shape[0] - 1, int(others.amax().item()) + 1 if others.shape[0] else 0
+        count, entries, most = offsets.shape[-1] - 1, others.shape[-1], int(others.amax().item()) + 1 if others.numel() else 0
         if size is None:
-            size = ((count, most) if by_row else (most, count)) + tuple(values.shape[1:])
+            size = (*offsets.shape[:-1], *((count, most) if by_row else (most, count)), *values.shape[batch + 1 :])
         size = tuple(int(n) for n in size)
-        if len(size) != 1 + values.dim() or size[2:] != tuple(values.shape[1:]) or size[0 if by_row else 1] != count:
-            raise RuntimeError(f"{name}: {offsets.shape[0]} offsets for {size[0 if by_row else 1]} {'rows' if by_row else 'columns'} of size {size}; expected one more")
-        if others.shape[0] != values.shape[0] or count >= 0 and offsets[-1].item() != values.shape[0] or offsets[0].item() != 0:
-            raise RuntimeError(f"{name}: offsets run from {offsets[0].item()} to {offsets[-1].item()}, for {others.shape[0]} indices and {values.shape[0]} values")
-        if most > size[1 if by_row else 0] or others.shape[0] and others.amin().item() < 0 or bool((offsets[1:] < offsets[:-1]).any()):
+        rows = size[batch + (0 if by_row else 1)] if len(size) > batch + 1 else -1
+        if len(size) != 1 + values.dim() or size[:batch] != tuple(offsets.shape[:-1]) or size[batch + 2 :] != tuple(values.shape[batch + 1 :]) or rows != count:
+            raise RuntimeError(f"{name}: {offsets.shape[-1]} offsets for {rows} {'rows' if by_row else 'columns'} of size {size}; expected one more")
+        if entries != values.shape[batch] or offsets.numel() and (bool((offsets[..., -1] != entries).any()) or bool((offsets[..., 0] != 0).any())):
+            raise RuntimeError(f"{name}: offsets run from 0 to the number of values, got {offsets.tolist()} for {entries} indices and {values.shape[batch]} values")
+        if most > size[batch + (1 if by_row else 0)] or others.numel() and others.amin().item() < 0 or bool((offsets[..., 1:] < offsets[..., :-1]).any()):
             raise RuntimeError(f"{name}: indices must lie within size {size}, and offsets must not decrease")
         if requires_grad:
             values = values.detach().requires_grad_()

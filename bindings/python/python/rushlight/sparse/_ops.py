@@ -83,6 +83,9 @@ def _sum_of(sign):
         if isinstance(a, Sparse):
             if _number(b):
                 raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+            if isinstance(a, SparseCompressed):
+                # PyTorch's sum of a compressed and a dense tensor: the factor is the sparse one's in either order.
+                return a.to_dense() * (sign * alpha) + b if sign == 1 else a.to_dense() - b * alpha
             return a.to_dense() + b * (sign * alpha)
         if not isinstance(a, Tensor):
             raise RuntimeError("add: a number and a sparse tensor have no sparse sum; call .to_dense() first")
@@ -94,7 +97,7 @@ def _sum_of(sign):
 def _row_major(x):
     """Rows, columns and values of a matrix."""
     if isinstance(x, SparseCompressed):
-        return (*x._ordered(), x._data)
+        return (*x._ordered(), x._data)  # a matrix: its callers refuse batches
     return x._index[0][0], x._index[0][1], x._data
 
 
@@ -144,11 +147,18 @@ def _sparse_product(a, b):
 
 
 def transposed(x, first=0, second=1):
-    if isinstance(x, SparseCompressed):
-        if {first % 2, second % 2} != {0, 1}:
-            return x
-        return SparseCompressed.make(*x._index, x._data, (x.shape[1], x.shape[0]), not x._by_row)
     count = x.dim()
+    if isinstance(x, SparseCompressed):
+        first, second, batch = first % count, second % count, x._batch
+        size = list(x.shape)
+        size[first], size[second] = size[second], size[first]
+        if first == second:
+            return x
+        if {first, second} == {batch, batch + 1}:
+            return SparseCompressed.make(*x._index, x._data, size, not x._by_row)
+        if max(first, second) < batch:
+            return SparseCompressed.make(*(i.transpose(first, second) for i in x._index), x._data.transpose(first, second), size, x._by_row)
+        raise RuntimeError(f"transpose(): can only transpose 2D sparse compressed tensors or their batches within each, got dimensions {first} and {second} of {list(x.shape)}")
     order = list(range(count))
     first, second = first % count, second % count
     order[first], order[second] = order[second], order[first]
@@ -203,6 +213,13 @@ def unsqueezed(x, dim):
 
 
 def selected(x, dim, index):
+    if isinstance(x, SparseCompressed) and x._batch:
+        dim = dim % x.dim()
+        if dim >= x._batch + 2:
+            raise NotImplementedError("select: not along the dense dimensions of a batch of sparse matrices; call .to_dense() first")
+        if dim >= x._batch:
+            raise RuntimeError("select(): selecting sparse dimensions is not supported for batched sparse compressed tensors.")
+        return SparseCompressed.make(*(i.select(dim, index) for i in x._index), x._data.select(dim, index), [n for d, n in enumerate(x.shape) if d != dim], x._by_row)
     coo = _coo(x)
     dim = dim % coo.dim()
     if not -coo.shape[dim] <= index < coo.shape[dim]:
@@ -333,8 +350,9 @@ def _floor(a, b, **kwargs):
 def _zeros_like(x, *, dtype=None, device=None, **kwargs):
     dtype, device = dtype or x.dtype, device or x.device
     if isinstance(x, SparseCompressed):
-        offsets = _torch.zeros_like(x._index[0])
-        return SparseCompressed.make(offsets, x._index[1][:0], _torch.zeros(0, dtype=dtype, device=device), x.shape, x._by_row)
+        offsets, batch = _torch.zeros_like(x._index[0]), x._batch
+        data = _torch.zeros((*x._data.shape[:batch], 0, *x._data.shape[batch + 1 :]), dtype=dtype, device=device)
+        return SparseCompressed.make(offsets, x._index[1][..., :0], data, x.shape, x._by_row)
     return SparseCOO.make(x._index[0][:, :0], _torch.zeros((0, *x._data.shape[1:]), dtype=dtype, device=device), x.shape, True)
 
 

@@ -105,6 +105,9 @@ class Sparse(Tensor):
     def __len__(self):
         return self._sizes[0]
 
+    def __setitem__(self, index, value):
+        raise TypeError("Cannot assign to a sparse tensor")
+
     def __bool__(self):
         if self.numel() != 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
@@ -342,7 +345,10 @@ def _indented(tensor, margin):
 
 
 class SparseCompressed(Sparse):
-    """CSR and CSC matrices: offsets of rows (columns), indices of columns (rows), values."""
+    """CSR and CSC matrices: offsets of rows (columns), indices of columns (rows), values.
+
+    The matrices of a batch have as many entries each; all three tensors begin with its dimensions.
+    """
 
     _kind = "SparseCsrCPU"
     layout = property(lambda self: _C.sparse_csr if self._by_row else _C.sparse_csc)
@@ -378,35 +384,68 @@ class SparseCompressed(Sparse):
     def sparse_dim(self):
         return 2
 
+    @property
+    def _batch(self):
+        """How many dimensions a batch has."""
+        return self._index[0].dim() - 1
+
     def dense_dim(self):
-        return self._data.dim() - 1
+        return self._data.dim() - 1 - self._batch
+
+    def _nnz(self):
+        return self._data.shape[self._batch]
 
     def indices(self):
         raise RuntimeError("indices expected sparse coordinate tensor layout but got SparseCsr")
 
     def to_sparse_coo(self):
-        offsets, others = self._index
-        counts = offsets[1:] - offsets[:-1]
-        rows = _torch.repeat_interleave(_torch.arange(counts.shape[0], device=offsets.device), counts.to(_C.int64))
-        others = others.to(_C.int64)
+        made = SparseCOO.make(_torch.stack(self._ordered()), self._entries(), self._sizes, self._by_row)
         if self._by_row:
-            return SparseCOO.make(_torch.stack([rows, others]), self._data, self._sizes, True)
-        made = SparseCOO.make(_torch.stack([others, rows]), self._data, self._sizes, False)
+            return made
         order = _torch.argsort(made.keys(), stable=True)
-        return SparseCOO.make(made._index[0][:, order], self._data[order], self._sizes, True)
+        return SparseCOO.make(made._index[0][:, order], made._data[order], self._sizes, True)
 
     def _picked(self, dense):
-        return dense[tuple(self._ordered())]
+        return dense[self._ordered()].reshape(self._data.shape)
+
+    def _entries(self):
+        """The values of all matrices, one behind the other."""
+        return self._data.flatten(0, self._batch)
 
     def _ordered(self):
-        """Rows and columns in the order of the values."""
+        """The places of the values in a batch, their rows and columns."""
         offsets, others = self._index
-        counts = (offsets[1:] - offsets[:-1]).to(_C.int64)
-        rows = _torch.repeat_interleave(_torch.arange(counts.shape[0], device=offsets.device), counts)
-        return (rows, others.to(_C.int64)) if self._by_row else (others.to(_C.int64), rows)
+        counts = (offsets[..., 1:] - offsets[..., :-1]).to(_C.int64).reshape(-1)
+        lines, matrices = offsets.shape[-1] - 1, 1
+        for n in offsets.shape[:-1]:
+            matrices *= n
+        rows = _torch.repeat_interleave(_torch.arange(lines, device=offsets.device).repeat(matrices), counts)
+        others = others.to(_C.int64).reshape(-1)
+        places, matrix = [], _torch.arange(matrices, device=offsets.device).repeat_interleave(self._nnz())
+        for n in reversed(offsets.shape[:-1]):
+            places.insert(0, matrix % n)
+            matrix = matrix // n
+        return (*places, rows, others) if self._by_row else (*places, others, rows)
+
+    def resize_(self, *size, memory_format=None):
+        """A matrix with more rows or columns, or fewer rows."""
+        size = [int(n) for n in (size[0] if len(size) == 1 and not isinstance(size[0], int) else size)]
+        if len(size) < 2:
+            raise RuntimeError(f"torch.resize_: Only batched sparse CSR matrices are supported, but got size {size}")
+        if not self._by_row or self._batch or len(size) != 2 or self.dense_dim():
+            raise NotImplementedError("resize_: only CSR matrices without batches are resized; make a new tensor")
+        if size[1] < self._sizes[1]:
+            raise RuntimeError("torch.resize_: Resizing columns of sparse CSR tensors to a smaller value is not supported. "
+                               f"The original number of columns is {self._sizes[1]} while the requested new number of columns is {size[1]}.")
+        offsets, others = self._index
+        more = size[0] - self._sizes[0]
+        offsets = _torch.cat([offsets, offsets[-1:].expand(more)]) if more > 0 else offsets[: size[0] + 1]
+        kept = int(offsets[-1].item())
+        self._index, self._data, self._sizes = (offsets, others[:kept]), self._data[:kept], Size(size)
+        return self
 
     def to_dense(self, dtype=None, *, masked_grad=None):
-        return SparseCOO.make(_torch.stack(self._ordered()), self._data, self._sizes, False).to_dense(dtype)
+        return SparseCOO.make(_torch.stack(self._ordered()), self._entries(), self._sizes, False).to_dense(dtype)
 
     def to_sparse_csr(self, dense_dim=None):
         return self if self._by_row else self._turned()
@@ -433,18 +472,29 @@ class SparseCompressed(Sparse):
 
 
 def compressed(matrix, by_row):
-    """A COO matrix in compressed form."""
-    if matrix.sparse_dim() != 2:
-        raise NotImplementedError(f"compressed sparse tensors have two sparse dimensions here, got {matrix.dim()} dimensions, {matrix.sparse_dim()} of them sparse; use sparse_coo")
+    """A COO matrix in compressed form, or a batch of matrices with as many entries each."""
+    batch = matrix.sparse_dim() - 2
+    if batch < 0:
+        raise RuntimeError(f"compressed sparse tensors are matrices or batches of them, got {matrix.dim()} dimensions, {matrix.sparse_dim()} of them sparse")
     matrix = matrix.coalesce()
-    indices, data = matrix._index[0], matrix._data
+    indices, data, size = matrix._index[0], matrix._data, list(matrix._sizes)
+    rows, columns = size[batch : batch + 2]
+    place, count = _torch.zeros(indices.shape[1], dtype=_C.int64, device=indices.device), 1
+    for d in range(batch):
+        place, count = place * size[d] + indices[d], count * size[d]
+    line, other, lines = (indices[batch], indices[batch + 1], rows) if by_row else (indices[batch + 1], indices[batch], columns)
     if not by_row:
-        order = _torch.argsort(indices[1] * matrix._sizes[0] + indices[0], stable=True)
-        indices, data = indices[:, order].flip(0), data[order]
-    count = matrix._sizes[0 if by_row else 1]
-    counts = _torch.bincount(indices[0], minlength=count) if indices.shape[1] else _torch.zeros(count, dtype=_C.int64, device=indices.device)
-    offsets = _torch.cat([_torch.zeros(1, dtype=_C.int64, device=indices.device), counts.cumsum(0)])
-    return SparseCompressed.make(offsets, indices[1], data, matrix._sizes, by_row)
+        order = _torch.argsort((place * columns + line) * rows + other, stable=True)
+        place, line, other, data = place[order], line[order], other[order], data[order]
+    counts = _torch.bincount(place * lines + line, minlength=count * lines) if indices.shape[1] else _torch.zeros(count * lines, dtype=_C.int64, device=indices.device)
+    counts = counts.reshape(count, lines)
+    entries = counts.sum(1)
+    if batch and count and bool((entries != entries[0]).any()):
+        raise RuntimeError("Expect the same number of specified elements per batch.")
+    offsets = _torch.cat([_torch.zeros((count, 1), dtype=_C.int64, device=indices.device), counts.cumsum(1)], 1)
+    nnz = indices.shape[1] // max(count, 1)
+    offsets, other = offsets.reshape(*size[:batch], lines + 1), other.reshape(*size[:batch], nnz)
+    return SparseCompressed.make(offsets, other, data.reshape(*size[:batch], nnz, *data.shape[1:]), size, by_row)
 
 
 def from_dense(dense, sparse_dim=None):

@@ -36,15 +36,35 @@ fn over_i(x: &Tensor) -> Result<Tensor> {
     map(x, |a, b| Ok((b.clone(), a.neg()?)))
 }
 
-/// `a b` where an infinite `a` does not make NaN of a zero `b`.
+/// `a b` where an infinite `a`, or one that is not a number, does not make NaN of a zero `b`.
 fn scaled(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    where_(&b.eq(0)?, b, &a.mul(b)?)
+    let zero = where_(&a.isnan()?, b, &b.mul(&a.ones_like()?.copysign(a)?)?)?;
+    where_(&b.eq(0)?, &zero, &a.mul(b)?)
 }
+
+/// Where the first part is infinite and the second is no number to take a sine of.
+fn wild(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    a.isinf()?.logical_and(&b.isfinite()?.logical_not()?)
+}
+
+/// Where either part is infinite: the number is, even if the other part is NaN.
+fn infinite(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    a.isinf()?.logical_or(&b.isinf()?)
+}
+
+/// `size` with the sign of `of`; as it is where that is NaN.
+fn signed(size: &Tensor, of: &Tensor) -> Result<Tensor> {
+    where_(&of.isnan()?, size, &size.copysign(of)?)
+}
+
+// The values at infinities and NaN are those of C's functions (C99, annex G).
 
 fn exp(x: &Tensor) -> Result<Tensor> {
     map(x, |a, b| {
-        let size = a.exp()?;
-        Ok((size.mul(&b.cos()?)?, scaled(&size, &b.sin()?)?))
+        let (size, wild) = (a.exp()?, wild(a, b)?);
+        let (re, im) = (size.mul(&b.cos()?)?, scaled(&size, &b.sin()?)?);
+        let vanishing = wild.logical_and(&a.lt(0)?)?;
+        Ok((where_(&wild, &size, &re)?, where_(&vanishing, &signed(&size, b)?, &im)?))
     })
 }
 
@@ -59,6 +79,7 @@ fn log1p(x: &Tensor) -> Result<Tensor> {
             // Near -1 the sum cancels.
             let direct = a.add(1.0)?.hypot(b)?.log()?;
             let re = where_(&beyond.abs()?.lt(0.5)?, &beyond.log1p()?.mul(0.5)?, &direct)?;
+            let re = where_(&a.isnan()?.logical_or(&b.isnan()?)?, f64::NAN, &re)?;
             Ok((re, b.atan2(&a.add(1.0)?)?))
         })
     })
@@ -67,7 +88,7 @@ fn log1p(x: &Tensor) -> Result<Tensor> {
 fn expm1(x: &Tensor) -> Result<Tensor> {
     map(x, |a, b| {
         let half = b.mul(0.5)?.sin()?.square()?.mul(2.0)?;
-        Ok((a.expm1()?.mul(&b.cos()?)?.sub(&half)?, scaled(&a.exp()?, &b.sin()?)?))
+        Ok((a.expm1()?.mul(&b.cos()?)?.sub(&half)?, a.exp()?.mul(&b.sin()?)?))
     })
 }
 
@@ -77,24 +98,37 @@ fn sqrt(x: &Tensor) -> Result<Tensor> {
         let other = where_(&t.eq(0)?, &b.abs()?, &b.abs()?.div(&t.mul(2.0)?)?)?;
         let right = a.ge(0)?;
         let (re, im) = (where_(&right, &t, &other)?, where_(&right, &other, &t)?);
-        Ok((re, im.copysign(b)?))
+        // Of an infinite real part the other vanishes, unless it is NaN.
+        let (far, nothing) = (a.isinf()?, b.mul(0.0)?);
+        let re = where_(&far, &where_(&right, f64::INFINITY, &nothing.abs()?)?, &re)?;
+        let im = where_(&far, &where_(&right, &nothing, f64::INFINITY)?, &im)?;
+        let tall = b.isinf()?;
+        let (re, im) = (where_(&tall, f64::INFINITY, &re)?, where_(&tall, f64::INFINITY, &im)?);
+        Ok((re, signed(&im, b)?))
     })
 }
 
 fn sin(x: &Tensor) -> Result<Tensor> {
-    map(x, |a, b| Ok((scaled(&b.cosh()?, &a.sin()?)?, scaled(&a.cos()?, &b.sinh()?)?)))
+    over_i(&sinh(&times_i(x)?)?)
 }
 
 fn cos(x: &Tensor) -> Result<Tensor> {
-    map(x, |a, b| Ok((a.cos()?.mul(&b.cosh()?)?, scaled(&a.sin()?.neg()?, &b.sinh()?)?)))
+    cosh(&times_i(x)?)
 }
 
 fn sinh(x: &Tensor) -> Result<Tensor> {
-    map(x, |a, b| Ok((scaled(&b.cos()?, &a.sinh()?)?, scaled(&a.cosh()?, &b.sin()?)?)))
+    map(x, |a, b| {
+        let re = scaled(&b.cos()?, &a.sinh()?)?;
+        Ok((where_(&wild(a, b)?, f64::INFINITY, &re)?, scaled(&a.cosh()?, &b.sin()?)?))
+    })
 }
 
 fn cosh(x: &Tensor) -> Result<Tensor> {
-    map(x, |a, b| Ok((a.cosh()?.mul(&b.cos()?)?, scaled(&a.sinh()?, &b.sin()?)?)))
+    map(x, |a, b| {
+        let re = where_(&wild(a, b)?, f64::INFINITY, &a.cosh()?.mul(&b.cos()?)?)?;
+        let nothing = a.eq(0)?.logical_and(&b.isfinite()?.logical_not()?)?;
+        Ok((re, where_(&nothing, 0.0, &scaled(&a.sinh()?, &b.sin()?)?)?))
+    })
 }
 
 fn tanh(x: &Tensor) -> Result<Tensor> {
@@ -105,7 +139,11 @@ fn tanh(x: &Tensor) -> Result<Tensor> {
             let (t2, tangent2) = (t.square()?, tangent.square()?);
             let size = t2.mul(&tangent2)?.add(1.0)?;
             let falling = a.cosh()?.square()?.reciprocal()?;
-            Ok((t.mul(&tangent2.add(1.0)?)?.div(&size)?, tangent.mul(&falling)?.div(&size)?))
+            let (re, im) = (t.mul(&tangent2.add(1.0)?)?.div(&size)?, tangent.mul(&falling)?.div(&size)?);
+            let wild = wild(a, b)?;
+            let re = where_(&wild.logical_or(&a.eq(0)?)?, &t, &re)?;
+            let im = where_(&wild, &signed(&b.zeros_like()?, b)?, &im)?;
+            Ok((re, where_(&b.eq(0)?, b, &im)?))
         })
     })
 }
@@ -119,7 +157,12 @@ fn atanh(x: &Tensor) -> Result<Tensor> {
             // log(far / near) = log1p(4 a / near), which keeps small numbers.
             let re = where_(&a.lt(0)?, &a.mul(-4.0)?.div(&far)?.log1p()?.neg()?, &a.mul(4.0)?.div(&near)?.log1p()?)?;
             let gap = a.rsub(1.0)?.mul(&a.add(1.0)?)?.sub(&b2)?;
-            Ok((re.mul(0.25)?, b.mul(2.0)?.atan2(&gap)?.mul(0.5)?))
+            let im = b.mul(2.0)?.atan2(&gap)?.mul(0.5)?;
+            let infinite = infinite(a, b)?;
+            let quarter = where_(&b.isnan()?, b, &b.full_like(PI / 2.0)?.copysign(b)?)?;
+            let re = where_(&a.eq(0)?, a, &re.mul(0.25)?)?;
+            let re = where_(&infinite, &signed(&a.zeros_like()?, a)?, &re)?;
+            Ok((re, where_(&infinite, &quarter, &im)?))
         })
     })
 }
@@ -130,27 +173,44 @@ fn roots(x: &Tensor) -> Parts {
 }
 
 /// Kahan's formulas for the inverse functions.
-fn asin(x: &Tensor) -> Result<Tensor> {
+fn asinh(x: &Tensor) -> Result<Tensor> {
     wide(x, |x| {
-        let (low, high) = roots(x)?;
-        let re = x.real()?.atan2(&low.mul(&high)?.real()?)?;
-        complex(&re, &conjugate_product(&high, &low)?.imag()?.asinh()?)
+        let (a, b) = parts(x)?;
+        let turned = times_i(x)?;
+        let (low, high) = roots(&turned)?;
+        let im = turned.real()?.atan2(&low.mul(&high)?.real()?)?;
+        let re = conjugate_product(&high, &low)?.imag()?.asinh()?;
+        let infinite = infinite(&a, &b)?;
+        let re = where_(&infinite, f64::INFINITY, &re.abs()?)?;
+        let im = where_(&infinite, &b.abs()?.atan2(&a.abs()?)?, &im.abs()?)?;
+        let im = where_(&b.eq(0)?, 0.0, &im)?;
+        complex(&signed(&re, &a)?, &signed(&im, &b)?)
     })
 }
 
 fn acos(x: &Tensor) -> Result<Tensor> {
     wide(x, |x| {
+        let (a, b) = parts(x)?;
         let (low, high) = roots(x)?;
         let re = low.real()?.atan2(&high.real()?)?.mul(2.0)?;
-        complex(&re, &conjugate_product(&low, &high)?.imag()?.asinh()?)
+        let im = conjugate_product(&low, &high)?.imag()?.asinh()?;
+        let infinite = infinite(&a, &b)?;
+        let re = where_(&infinite, &b.abs()?.atan2(&a)?, &re)?;
+        let re = where_(&a.eq(0)?.logical_and(&b.isnan()?)?, PI / 2.0, &re)?;
+        complex(&re, &where_(&infinite, &signed(&b.full_like(f64::INFINITY)?, &b)?.neg()?, &im)?)
     })
 }
 
 fn acosh(x: &Tensor) -> Result<Tensor> {
     wide(x, |x| {
+        let (a, b) = parts(x)?;
         let (low, high) = (sqrt(&x.sub(1.0)?)?, sqrt(&x.add(1.0)?)?);
         let im = low.imag()?.atan2(&high.real()?)?.mul(2.0)?;
-        complex(&conjugate_product(&high, &low)?.real()?.asinh()?, &im)
+        let re = conjugate_product(&high, &low)?.real()?.asinh()?;
+        let infinite = infinite(&a, &b)?;
+        let im = where_(&infinite, &b.atan2(&a)?, &im)?;
+        let im = where_(&a.eq(0)?.logical_and(&b.isnan()?)?, PI / 2.0, &im)?;
+        complex(&where_(&infinite, f64::INFINITY, &re)?, &im)
     })
 }
 
@@ -199,10 +259,10 @@ pub(super) fn unary(op: Pointwise, x: &Tensor) -> Result<Tensor> {
         Sinh => holomorphic(name, x, sinh, |x, _| x.cosh()),
         Cosh => holomorphic(name, x, cosh, |x, _| x.sinh()),
         Tanh => holomorphic(name, x, tanh, |_, y| y.square()?.rsub(1.0)),
-        Asin => holomorphic(name, x, asin, |x, _| x.square()?.rsub(1.0)?.rsqrt()),
+        Asin => holomorphic(name, x, |x| over_i(&asinh(&times_i(x)?)?), |x, _| x.square()?.rsub(1.0)?.rsqrt()),
         Acos => holomorphic(name, x, acos, |x, _| x.square()?.rsub(1.0)?.rsqrt()?.neg()),
         Atan => holomorphic(name, x, |x| over_i(&atanh(&times_i(x)?)?), |x, _| x.square()?.add(1.0)?.reciprocal()),
-        Asinh => holomorphic(name, x, |x| over_i(&asin(&times_i(x)?)?), |x, _| x.square()?.add(1.0)?.rsqrt()),
+        Asinh => holomorphic(name, x, asinh, |x, _| x.square()?.add(1.0)?.rsqrt()),
         Acosh => holomorphic(name, x, acosh, |x, _| x.sub(1.0)?.rsqrt()?.mul(&x.add(1.0)?.rsqrt()?)),
         Atanh => holomorphic(name, x, atanh, |x, _| x.square()?.rsub(1.0)?.reciprocal()),
         Sigmoid => {
