@@ -1,6 +1,7 @@
 """PyTorch's public names: records them, and checks that each can be imported here.
 
     python bindings/python/public_names.py            # the check: every name of tests/public_names.txt can be imported under install(); its counts
+    python bindings/python/public_names.py --compare  # with a Python that has torch: the list is today's PyTorch's, and the check
     python bindings/python/public_names.py --record   # with a Python that has torch: writes the list and the table of absent names
 
 A public module has no part that begins with an underscore. Its public names are those of ``__all__``; without one, the names without a leading underscore
@@ -128,7 +129,13 @@ def main():
         print(f"{len(listed)} modules, {sum(map(len, listed.values()))} names; absent: {len(modules)} modules, {sum(map(len, failed.values()))} names of others")
         print("packages there, files here:", *parents)
         return 0
-    listed = read(LIST)
+    listed, changed = read(LIST), 0
+    if "--compare" in sys.argv:
+        # Modules that need a library are in the list only if it was installed.
+        today = {module: names for module, names in theirs().items() if module in listed}
+        gone, new = ({f"{m}.{n}" for m in a for n in a[m]} - {f"{m}.{n}" for m in b for n in b[m]} for a, b in ((listed, today), (today, listed)))
+        changed = len(gone) + len(new)
+        print(f"PyTorch's names against the list: {len(new)} new, {len(gone)} gone", *sorted(new | gone)[:40], sep="\n  ")
     found = imports(listed)
     total, absent, failed, silent = (sum(map(len, names.values())) for names in (listed, found["absent"], found["failed"], found["silent"]))
     print(f"{len(listed)} modules, {total} names: {total - absent - failed} exist, {absent} say on use what they lack")
@@ -147,7 +154,7 @@ def main():
     for area, (names, lacking) in sorted(areas.items()):
         if names:
             print(f"{area:<28} {names:>6} {names - lacking:>6}")
-    return 1 if found["modules"] or failed or silent else 0
+    return 1 if changed or found["modules"] or failed or silent else 0
 
 
 if __name__ == "__main__":

@@ -268,13 +268,17 @@ def filters():
 def spectra():
     import auraloss
 
-    # Chirps: a spectrum without empty places, where the gradient of a logarithm would be noise.
-    times = torch.arange(4096, dtype=torch.float64)
-    a, b = (torch.stack([(times * times * rate).sin(), (times * times * rate * 1.3).sin()])[:, None].float() for rate in (0.00037, 0.00041))
-    a.requires_grad_()
-    loss = auraloss.freq.MultiResolutionSTFTLoss(fft_sizes=[256, 512], hop_sizes=[64, 128], win_lengths=[256, 512])(a, b)
-    loss.backward()
-    return {"loss": loss, "gradient": a.grad, "sisdr": auraloss.time.SISDRLoss()(a, b)}
+    # Double precision: the gradient of a logarithm of empty frequencies is noise in single precision.
+    torch.set_default_dtype(torch.float64)
+    try:
+        times = torch.arange(4096, dtype=torch.float64)
+        a, b = (torch.stack([(times * times * rate).sin(), (times * times * rate * 1.3).sin()])[:, None] for rate in (0.00037, 0.00041))
+        a.requires_grad_()
+        loss = auraloss.freq.MultiResolutionSTFTLoss(fft_sizes=[256, 512], hop_sizes=[64, 128], win_lengths=[256, 512])(a, b)
+        loss.backward()
+        return {"loss": loss, "gradient": a.grad, "sisdr": auraloss.time.SISDRLoss()(a, b)}
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 @job("nnAudio")

@@ -1,6 +1,9 @@
 """Behaviour that libraries written for PyTorch rely on."""
 
 import io
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -78,3 +81,52 @@ def test_masks_are_drawn():
     mask[1:3, 1:3] = True
     drawn = utils.draw_segmentation_masks(image, mask, alpha=1.0, colors=(10, 20, 30))
     assert drawn[:, 1, 1].tolist() == [10, 20, 30] and drawn[:, 0, 0].tolist() == [0, 0, 0]
+
+
+#: Private names that libraries import, by module.
+PRIVATE = {
+    "torch": "_check_with _check_tensor_all_with DeviceObjType TensorType",
+    "torch._C": "_has_xpu TensorType DeviceObjType",
+    "torch._C._distributed_c10d": "ReduceOp Store",
+    "torch._C._functorch": "is_batchedtensor",
+    "torch._dynamo.utils": "is_compile_supported counters",
+    "torch._jit_internal": "_copy_to_script_wrapper BroadcastingList2 Final boolean_dispatch _overload",
+    "torch._utils": "_flatten_dense_tensors _unflatten_dense_tensors _take_tensors _reorder_tensors_as ExceptionWrapper _get_all_device_indices classproperty",
+    "torch._vmap_internals": "vmap _vmap",
+    "torch.cuda": "_initialized _lazy_call",
+    "torch.cuda.comm": "broadcast gather scatter reduce_add broadcast_coalesced reduce_add_coalesced",
+    "torch.distributed.distributed_c10d": "_get_global_rank",
+    "torch.distributed.fsdp.api": "ShardingStrategy",
+    "torch.distributed.rpc": "is_available",
+    "torch.distributions.transforms": "_clipped_sigmoid",
+    "torch.functional": "einsum",
+    "torch.fx.node": "Target Argument",
+    "torch.jit": "_get_trace_graph",
+    "torch.mps": "current_allocated_memory",
+    "torch.nn.modules.conv": "_ConvTransposeMixin _ConvTransposeNd",
+    "torch.nn.modules.padding": "_ConstantPadNd _ReflectionPadNd _ReplicationPadNd",
+    "torch.nn.parameter": "UninitializedTensorMixin",
+    "torch.nn.utils.clip_grad": "_clip_grads_with_norm_ _get_total_norm",
+    "torch.optim.adadelta": "Adadelta", "torch.optim.adagrad": "Adagrad", "torch.optim.adamax": "Adamax", "torch.optim.adamw": "AdamW",
+    "torch.optim.optimizer": "_use_grad_for_differentiable _get_value _default_to_fused_or_foreach _view_as_real _capturable_doc _foreach_doc _maximize_doc",
+    "torch.quasirandom": "SobolEngine",
+    "torch.serialization": "DEFAULT_PROTOCOL MAP_LOCATION",
+    "torch.utils._contextlib": "_DecoratorContextManager",
+    "torch.utils._cxx_pytree": "tree_map tree_flatten",
+    "torch.utils._foreach_utils": "_group_tensors_by_device_and_dtype",
+    "torch.utils.data._utils.collate": "np_str_obj_array_pattern",
+    "torch.utils.data._utils.fetch": "_MapDatasetFetcher _IterableDatasetFetcher",
+    "torch.utils.data._utils.worker": "_generate_state WorkerInfo",
+    "torch.utils.data.dataloader": "_collate_fn_t",
+    "torch.utils.data.datapipes.iter": "IterableWrapper",
+    "torch.utils.data.graph_settings": "get_all_graph_pipes",
+    "torch.utils.deterministic": "fill_uninitialized_memory",
+}
+
+
+def test_private_names_can_be_imported():
+    place = str(pathlib.Path(torch.__file__).parents[1])
+    lines = [f"from {module} import {', '.join(names.split())}" for module, names in PRIVATE.items()]
+    program = "\n".join([f"import sys; sys.path.insert(0, {place!r})", "import rushlight", "rushlight.install()", *lines, "import torch", "torch.utils.data._utils.worker"])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ _METHODS = frozenset("_lazy_clone clamp_max_ clamp_min_ index_put_ nonzero_stati
 _STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage ComplexFloatStorage ComplexDoubleStorage Storage".split())
 
 NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES, _SPECIAL) | {
-    "DeviceObjType", "GradScaler", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
+    "DeviceObjType", "GradScaler", "TensorType", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
     "_addmm_activation", "_from_blob", "_int_mm", "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "lobpcg", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
 }
 
@@ -81,11 +81,12 @@ def find(name):
         from .amp import GradScaler
 
         return GradScaler
-    if name == "DeviceObjType":
+    if name in ("DeviceObjType", "TensorType"):
         from ._absent import absent_class
 
-        # Programs name it in annotations.
-        return absent_class("torch.DeviceObjType", "it is a type of TorchScript's compiler; torch.device is the class of devices")
+        # Programs name them in annotations.
+        class_ = {"DeviceObjType": "torch.device is the class of devices", "TensorType": "torch.Tensor is the class of tensors"}[name]
+        return absent_class(f"torch.{name}", f"it is a type of TorchScript's compiler; {class_}")
     return globals()[f"_{name}"]
 
 

@@ -180,6 +180,7 @@ def _part(name, home):
 # Statements `from torch._C._functorch import …` ask for a package.
 _C.__path__ = []
 _part("_functorch", "._functorch_c")
+_part("_distributed_c10d", ".distributed.distributed_c10d")
 
 
 class _Switch:
@@ -199,6 +200,26 @@ _warnings = _Switch(False)
 _C._debug_only_are_vmap_fallback_warnings_enabled, _C._debug_only_display_vmap_fallback_warnings = _warnings.read, _warnings.write
 #: Checked by libraries before they use remote procedure calls.
 _C._distributed_rpc = types.SimpleNamespace(_is_current_rpc_agent_set=_no)
+
+
+
+def _prefixed(module, prefix):
+    """Lets a compiled module's functions be found by PyTorch's longer names, such as ``linalg_inv``."""
+
+    def find(name):
+        if name.startswith(prefix) and not name.startswith("__"):
+            return getattr(importlib.import_module(f".{prefix[:-1]}", __package__), name[len(prefix):])
+        raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+
+    module.__getattr__ = find
+
+
+_prefixed(_C._linalg, "linalg_")
+_prefixed(_C._special, "special_")
+if not hasattr(_C, "_fft"):
+    _C._fft = types.ModuleType(f"{_C.__name__}._fft", "``torch._C._fft``.")
+_prefixed(_C._fft, "fft_")
+sys.modules.setdefault(f"{_C.__name__}._fft", _C._fft)
 
 # Functions are pickled by their module's name.
 sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C._linalg, _C._special)})

@@ -34,6 +34,8 @@ class ExceptionWrapper:
         message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         if self.exc_type is KeyError:
             raise KeyError(KeyErrorMessage(message))
+        if getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=message)
         try:
             error = self.exc_type(message)
         except Exception:
@@ -163,3 +165,29 @@ def cpu_count():
     import os
 
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def _get_all_device_indices():
+    """The numbers of all accelerators; None without one."""
+    from . import cuda
+
+    return list(range(cuda.device_count())) if _get_available_device_type() else None
+
+
+def _import_dotted_name(name):
+    """What a name with dots means, its module imported before."""
+    parts = name.split(".")
+    found = __import__(parts[0])
+    for part in parts[1:]:
+        found = getattr(found, part)
+    return found
+
+
+class classproperty:
+    """A property of a class."""
+
+    def __init__(self, func):
+        self.func = func
+
+    def __get__(self, instance, owner):
+        return self.func(owner)

@@ -447,3 +447,6 @@ def _check_execution(differentiable, foreach=None, fused=None):
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+from ._helpers import *  # noqa: E402, F403

@@ -63,6 +63,10 @@ def clip_grads_with_norm_(parameters, max_norm: float, total_norm: Tensor, forea
         _C._foreach_scale_(gradients, (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0))
 
 
+#: The private name of PyTorch 2.5 and before.
+_clip_grads_with_norm_, _get_total_norm = clip_grads_with_norm_, get_total_norm
+
+
 @_without_grad
 def clip_grad_norm_(
     parameters, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None

@@ -2,3 +2,11 @@
 
 #: Seconds between two looks at whether the other side is alive.
 MP_STATUS_CHECK_INTERVAL = 5.0
+
+def __getattr__(name):
+    # Loaded when workers start, or when they are asked for by name.
+    if name not in ("collate", "fetch", "pin_memory", "worker"):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    import importlib
+
+    return importlib.import_module(f".{name}", __name__)

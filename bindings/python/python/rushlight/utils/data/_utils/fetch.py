@@ -56,3 +56,7 @@ class IterableFetcher:
         if not samples or (self.drop_last and len(samples) < len(indices)):
             raise StopIteration
         return self.collate_fn(samples)
+
+
+#: PyTorch's names.
+_MapDatasetFetcher, _IterableDatasetFetcher = MapFetcher, IterableFetcher

@@ -10,6 +10,7 @@ from .... import _C
 from ...._utils import ExceptionWrapper
 from . import MP_STATUS_CHECK_INTERVAL, info, transport
 from .fetch import IterableFetcher, MapFetcher
+from .info import WorkerInfo  # noqa: F401
 
 
 

@@ -1,0 +1,3 @@
+"""``torch._lobpcg``: where PyTorch defines ``lobpcg``."""
+
+from . import lobpcg  # noqa: F401
