@@ -1,8 +1,8 @@
 // Pointwise steps and reductions of rows in one pass. The text of fused_parts.cu precedes this one.
 //
-// TPR threads have a row; a block has THREADS / TPR rows. BODY: a loop over the row's vectors for each reduction and one
-// that stores, with values per row between them. Vector `at` of a row is LANES neighbours. Operands of both nests are the
-// outputs, then the inputs; `kept` finds a row, `along` a vector in it.
+// TPR threads have a row; a block has THREADS / TPR rows. BODY: a loop over the row's vectors for each reduction and
+// one that stores, with values per row between them. Vector `at` of a row is LANES neighbours. Operands of both nests
+// are the outputs, then the inputs; `kept` finds a row, `along` a vector in it.
 
 // Propagates NaN.
 struct Smallest { template <class A> static __device__ A merge(A a, A b) { return (a < b || a != a) ? a : b; } };

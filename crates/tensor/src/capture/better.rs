@@ -2,7 +2,7 @@
 //! the step's graph is recorded anew from the program.
 
 use crate::engine::run;
-use crate::program::{Program, Slot, passes};
+use crate::program::{Program, Slot, is_fused, passes};
 use rushlight_core::backend::{Call, Graph, View};
 use rushlight_core::{Backend, DType, Result, Storage};
 use std::ptr::NonNull;
@@ -84,9 +84,4 @@ impl Better {
         })?;
         Ok(self.program)
     }
-}
-
-/// Whether a call's kernel is compiled in the background.
-fn is_fused(call: &Call<Slot>) -> bool {
-    matches!(call, Call::Fused(_) | Call::FusedReduce(_) | Call::FusedRows(_))
 }

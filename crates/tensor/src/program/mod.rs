@@ -59,6 +59,11 @@ struct Notes {
     broken: Option<String>,
 }
 
+/// Whether a call's kernel is compiled in the background, and declined until it is.
+pub(crate) fn is_fused<V>(call: &Call<V>) -> bool {
+    matches!(call, Call::Fused(_) | Call::FusedReduce(_) | Call::FusedRows(_))
+}
+
 /// Recordings in progress, of all threads: a look at it is cheaper than one at the thread's own.
 static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
 

@@ -30,8 +30,9 @@ struct Recipe {
 static RECIPES: LazyLock<Mutex<HashMap<Key, Option<Arc<Recipe>>>>> = LazyLock::new(Mutex::default);
 
 /// Computes `f` without recording it for autograd. On a GPU its calls are recorded the first time and run as an
-/// optimized program from then on. `f` depends on `numbers` and on the inputs' elements, shapes, layouts and dtypes
-/// alone, reads no values on the host and draws no random numbers.
+/// optimized program, then and later: the first time waits for the compiler, as other ops do. `f` depends on `numbers`
+/// and on the inputs' elements, shapes, layouts and dtypes alone, reads no values on the host and draws no random
+/// numbers.
 pub(crate) fn recipe<const N: usize>(
     name: &'static str,
     numbers: &[i64],
@@ -75,7 +76,7 @@ fn key(name: &'static str, numbers: &[i64], inputs: &[&Tensor]) -> Option<Key> {
 }
 
 impl Recipe {
-    /// Runs `f`; `None` if its calls alone do not repeat it.
+    /// Runs `f`, then the recipe; `None` if the calls alone do not repeat `f`.
     fn record(inputs: &[&Tensor], f: impl FnOnce() -> Result<Tensor>) -> Result<(Tensor, Option<Self>)> {
         let noting = Noting::begin_holding();
         let out = f()?;
@@ -85,7 +86,14 @@ impl Recipe {
             .inspect_err(|e| rushlight_core::info!("an op is not run as a program: {e}"))
             .ok()
             .flatten();
-        Ok((out, recipe))
+        let Some(recipe) = recipe else { return Ok((out, None)) };
+        match recipe.run(inputs) {
+            Ok(out) => Ok((out, Some(recipe))),
+            Err(e) => {
+                rushlight_core::info!("an op is not run as a program: {e}");
+                Ok((out, None))
+            }
+        }
     }
 
     fn new(inputs: &[&Tensor], out: &Tensor, Noted { program, held, broken, .. }: Noted) -> Result<Option<Self>> {
@@ -97,7 +105,7 @@ impl Recipe {
         let result = Slot { buffer: to, layout: out.layout().clone(), dtype: out.dtype() };
         let mut constants: Vec<_> = held.into_iter().filter(|(b, _)| !inputs.contains(&Some(*b))).collect();
         let program = without_constants(program.with_results([to]), to, &mut constants)?;
-        let runner = Runner::optimized(&program)?;
+        let runner = Runner::optimized(&program)?.waiting();
         Ok(Some(Self { runner, inputs, constants, result }))
     }
 

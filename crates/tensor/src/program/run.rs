@@ -1,13 +1,14 @@
 //! Runs programs on memory that is given, on any engine.
 
 use super::bisect::{self, Run};
-use super::{Program, Slot, passes};
+use super::{Program, Slot, is_fused, passes};
 use crate::Tensor;
 use crate::autograd::Meta;
 use crate::engine::{allocate, run};
 use rushlight_core::backend::{Call, Conv, Storage, View};
 use rushlight_core::{DType, Error, Philox, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A program that can be run: `Runner::new(program)?.run(&[(buffer, storage)], &results)`.
 ///
@@ -35,6 +36,8 @@ pub struct Runner {
     start: Option<Philox>,
     /// The program before the passes, where runs compare themselves with it.
     recorded: Option<Program>,
+    /// Whether runs wait for kernels that are being compiled: until one has ended.
+    waits: AtomicBool,
 }
 
 impl Runner {
@@ -54,7 +57,7 @@ impl Runner {
                 ends[at].push(buffer);
             }
         }
-        Ok(Self { program: program.unplaced(), ends, start: None, recorded: None })
+        Ok(Self { program: program.unplaced(), ends, start: None, recorded: None, waits: AtomicBool::new(false) })
     }
 
     /// A program after all passes. With `RUSHLIGHT_BISECT=1` every run is compared with one of the program as it is,
@@ -74,6 +77,12 @@ impl Runner {
         let mut runner = Self::new(passes::optimize_with(program, packed)?)?;
         runner.recorded = bisect::is_on().then(|| program.clone().unplaced());
         Ok(runner)
+    }
+
+    /// The same, whose first run waits for fused kernels: all runs then give the same numbers.
+    pub(crate) fn waiting(self) -> Self {
+        self.waits.store(true, Relaxed);
+        self
     }
 
     /// The stream that the calls' random numbers began with when they were recorded. Runs then draw from the stream
@@ -132,6 +141,7 @@ impl Runner {
                 memory[*buffer] = None;
             }
         }
+        self.waits.store(false, Relaxed);
         let result = |buffer: &usize| {
             let found = memory.get(*buffer).cloned().flatten();
             found.ok_or_else(|| Error::value(format!("program: buffer %{buffer} is not written by it")))
@@ -192,6 +202,9 @@ impl Runner {
                 seed: stream.seed,
                 offset: drawn.offset.wrapping_sub(start.offset).wrapping_add(stream.offset),
             };
+        }
+        while self.waits.load(Relaxed) && is_fused(&views) && !engine.prepare(&views)? {
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         run(engine, dtype, &views)
     }

@@ -68,8 +68,8 @@ impl Layouts {
     }
 }
 
-/// Runs steps one by one. A step whose value is an output is computed in scratch memory as well: later steps may read an
-/// input that an output overwrites.
+/// Runs steps one by one. A step whose value is an output is computed in scratch memory as well: later steps may read
+/// an input that an output overwrites.
 fn one_by_one(of: &Steps, inputs: &[View], outs: &[View], shape: &[usize], reduced: &[bool]) -> Result<()> {
     let Some(first) = outs.first() else { return Ok(()) };
     let engine = first.storage().backend();

@@ -54,8 +54,8 @@ impl Gpu {
         fits.then(|| (MAX_SCORES / bytes.max(1)).clamp(1, spec.batch.max(1)))
     }
 
-    /// Whether views should be packed first: where heads are not adjacent, as in a joint projection, products would need
-    /// a launch per image; libraries take no matrices whose elements repeat, such as the gradient of a sum.
+    /// Whether views should be packed first: where heads are not adjacent, as in a joint projection, products would
+    /// need a launch per image; libraries take no matrices whose elements repeat, such as the gradient of a sum.
     pub fn are_uneven(spec: &Spec, form: &Form, views: &[View]) -> bool {
         let even = |v: &View| {
             let heads = Heads { ptr: 0, strides: strides(*v) };
