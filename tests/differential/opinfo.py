@@ -154,10 +154,11 @@ def difference(expected, found, what, tolerance, shapes_only):
     if a.dtype.kind in "fc":
         # An argument of a lower precision than the others has gradients of that precision.
         tolerance = max(tolerance, TOLERANCE.get(dtype_name(expected), 0.0))
-        # Sums of 16-bit numbers are right to the precision of their largest terms.
+        # Sums are right to the precision of their largest terms.
         finite = np.abs(a[np.isfinite(a)])
-        scale = max(1.0, finite.max()) if tolerance > 1e-3 and finite.size else 1.0
-        if np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+        scale = max(1.0, finite.max()) if finite.size else 1.0
+        slack = tolerance * scale if tolerance > 1e-3 else max(tolerance, scale * tolerance / 100)
+        if np.allclose(a, b, rtol=tolerance, atol=slack, equal_nan=True):
             return None
         gap = np.abs(a.astype(complex) - b.astype(complex))
         return f"{what}: values differ by up to {np.nanmax(gap) if gap.size else 0:.3g}"

@@ -46,9 +46,10 @@ def test_the_node_of_a_function_is_its_context():
     x = torch.tensor(2.0, requires_grad=True)
     y = Cube.apply(x)
     assert y.grad_fn.name() == "CubeBackward" and y.grad_fn.note == "kept" and y.grad_fn.saved_tensors[0] is x
-    assert not hasattr(x.exp().grad_fn, "_saved_result")
-    with pytest.raises(AttributeError, match="saved_tensors_hooks"):
-        x.exp().grad_fn._saved_result
+    assert x.exp().grad_fn._saved_result.item() == x.exp().item()
+    assert not hasattr(x.exp().grad_fn, "_saved_dim")
+    with pytest.raises(AttributeError, match="keeps _saved_result"):
+        x.exp().grad_fn._saved_self_sizes
 
 
 def test_nodes_keep_metadata_and_free_their_graph():

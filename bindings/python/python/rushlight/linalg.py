@@ -1,5 +1,9 @@
 """``torch.linalg``."""
 
+import functools
+import math
+import re
+
 from . import _C
 from ._C import LinAlgError  # noqa: F401
 
@@ -10,14 +14,14 @@ globals().update(_COMPLEX)
 
 
 def _checked(function, name, fields, shape):
-    """The result of a factorisation and 0, or a partial result and 1 if it fails."""
+    """The result of a factorisation and 0, or NaN and the number of the pivot at which it fails."""
     from .return_types import of
 
     def attempt(A, *args, check_errors=False, **kwargs):
         info = _C._torch.zeros(A.shape[:-2], dtype=_C.int32, device=A.device)
         try:
             return of(name, fields)((function(A, *args, **kwargs), info))
-        except LinAlgError:
+        except LinAlgError as error:
             if check_errors:
                 raise
             if A.dim() > 2 and A.numel() and not any(isinstance(a, _C.Tensor) for a in args):
@@ -25,11 +29,17 @@ def _checked(function, name, fields, shape):
                 parts = [attempt(one, *args, **kwargs) for one in A.reshape(-1, *A.shape[-2:])]
                 stacked = [_C._torch.stack([part[i] for part in parts]) for i in (0, 1)]
                 return of(name, fields)((stacked[0].reshape(A.shape), stacked[1].reshape(info.shape)))
-            return of(name, fields)((_C._torch.full(list(shape(A, *args)), float("nan"), dtype=A.dtype, device=A.device), info + 1))
+            return of(name, fields)((_C._torch.full(list(shape(A, *args)), float("nan"), dtype=A.dtype, device=A.device), info + _pivot_of(error)))
 
     attempt.__name__ = attempt.__qualname__ = name
     attempt.__doc__ = f"``{name[:-3]}`` that reports failure in ``info`` instead of raising."
     return attempt
+
+
+def _pivot_of(error):
+    """The pivot that an error names."""
+    found = re.search(r"(?:minor of order|diagonal element) (\d+)", str(error))
+    return int(found[1]) if found else 1
 
 
 inv_ex = _checked(_C._linalg.inv, "inv_ex", "inverse info", lambda A: A.shape)
@@ -37,6 +47,27 @@ cholesky_ex = _checked(_COMPLEX["cholesky"], "cholesky_ex", "L info", lambda A, 
 solve_ex = _checked(_C._linalg.solve, "solve_ex", "result info", lambda A, B: B.shape)
 
 
+def _with_out(function):
+    """Lets a function write its results into ``out``: a tensor, or a tuple of as many."""
+
+    @functools.wraps(function)
+    def call(*args, out=None, **kwargs):
+        made = function(*args, **kwargs)
+        if out is None:
+            return made
+        single = isinstance(made, _C.Tensor)
+        for value, target in zip((made,) if single else made, (out,) if single else out):
+            if target.dtype != value.dtype:
+                raise RuntimeError(f"Expected out tensor to have dtype {value.dtype}, but got {target.dtype} instead")
+            if target.device != value.device:
+                raise RuntimeError(f"Expected all tensors to be on the same device, but found {target.device} and {value.device}")
+            target.resize_(value.shape).copy_(value)
+        return out if single else type(made)(tuple(out))
+
+    return call
+
+
+@_with_out
 def cond(A, p=None):
     """The condition number of matrices, by singular values or by a norm."""
     if A.dim() >= 2 and A.numel() == 0 and (not isinstance(p, str) or A.shape[-1] == A.shape[-2]):
@@ -51,6 +82,7 @@ def cond(A, p=None):
     return found.masked_fill(info != 0, float("inf"))
 
 
+@_with_out
 def polar(A):
     """The polar decomposition: A as orthonormal columns times a positive-semidefinite matrix, by singular values."""
     from .return_types import of
@@ -67,6 +99,7 @@ def matrix_sqrth(A):
     return (vectors * values.sqrt().unsqueeze(-2)) @ vectors.mH
 
 
+@_with_out
 def householder_product(A, tau):
     """The first columns of a product of Householder reflections.
 
@@ -85,20 +118,20 @@ def householder_product(A, tau):
     return out.mT.contiguous().mT
 
 
+@_with_out
 def tensorinv(A, ind=2):
     """The inverse of ``tensordot`` with A over its last dimensions."""
-    import math
-
     front, back = tuple(A.shape[:ind]), tuple(A.shape[ind:])
     return _C._linalg.inv(A.reshape(math.prod(front), math.prod(back))).reshape(back + front)
 
 
+@_with_out
 def tensorsolve(A, B, dims=None):
     """X such that ``tensordot(A, X, X.dim())`` is B."""
     if dims is not None:
         A = A.permute([d for d in range(A.dim()) if d not in dims] + list(dims))
     shape = tuple(A.shape[B.dim():])
-    return _C._linalg.solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
+    return _C._linalg.solve(A.reshape(B.numel(), math.prod(shape)), B.reshape(-1)).reshape(shape)
 
 
 def eig(A, *, out=None):

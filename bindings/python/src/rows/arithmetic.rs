@@ -244,13 +244,16 @@ rows! { ROWS:
         "heaviside(Tensor input, Tensor values)" |input: &Tensor, values: &Tensor| input.heaviside(values);
     /// Bitwise and; logical for bool.
     bitwise_and [Torch Method Inplace]
-        "bitwise_and(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_and(other);
+        "bitwise_and(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_and(other),
+        "bitwise_and(Number self, Tensor other)" |input: Scalar, other: &Tensor| other.bitwise_and(input);
     /// Bitwise or; logical for bool.
     bitwise_or [Torch Method Inplace]
-        "bitwise_or(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_or(other);
+        "bitwise_or(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_or(other),
+        "bitwise_or(Number self, Tensor other)" |input: Scalar, other: &Tensor| other.bitwise_or(input);
     /// Bitwise exclusive or; logical for bool.
     bitwise_xor [Torch Method Inplace]
-        "bitwise_xor(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_xor(other);
+        "bitwise_xor(Tensor input, Tensor|Number other)" |input: &Tensor, other: Arg| input.bitwise_xor(other),
+        "bitwise_xor(Number self, Tensor other)" |input: Scalar, other: &Tensor| other.bitwise_xor(input);
     /// Bitwise complement; logical for bool.
     bitwise_not [Torch Method Inplace]
         "bitwise_not(Tensor input)" |input: &Tensor| input.bitwise_not();
