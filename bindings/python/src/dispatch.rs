@@ -390,7 +390,10 @@ fn prepare_out(name: &str, signature: &Signature, values: &mut Values, target: &
     for (param, value) in signature.params.iter().zip(values.iter_mut()) {
         match (param.kind, param.name, &value) {
             (Kind::DType, "dtype", Value::None) => *value = Value::DType(target.dtype()),
-            (Kind::DType, "dtype", Value::DType(given)) if is_factory && *given != target.dtype() => {
+            (Kind::DType, "dtype", Value::DType(given))
+                if (is_factory || matches!(name, "sum" | "prod" | "cumsum" | "cumprod"))
+                    && *given != target.dtype() =>
+            {
                 return Err(runtime_error(format!(
                     "{name}(): dtype {given} does not match dtype of out tensor ({})",
                     target.dtype()

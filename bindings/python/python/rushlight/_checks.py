@@ -21,6 +21,15 @@ def _check_with(error_type, cond, message):
     raise error_type(str(message()))
 
 
+def written(made, out):
+    """A result, or ``out`` with the result in it: a tensor whose dtype can hold the result's kind of numbers."""
+    if out is None:
+        return made
+    if not _C.can_cast(made.dtype, out.dtype):
+        raise RuntimeError(f"result type {str(made.dtype)[6:]} can't be cast to the desired output type {str(out.dtype)[6:]}")
+    return out.resize_(made.shape).copy_(made)
+
+
 def _raising(name, error_type):
     def check(cond, message=None):
         _check_with(error_type, cond, message)

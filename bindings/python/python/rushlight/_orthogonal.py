@@ -3,6 +3,7 @@
 import math
 
 from . import _C
+from ._checks import written
 
 __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u",
@@ -33,7 +34,7 @@ def _result(name, inputs, compute, out):
     made = compute(*_torch._broadcast_tensors(wide)).to(dtype)
     if any(t.requires_grad for t in tensors) and _C.is_grad_enabled():
         made = _underivable(name, tensors, made)
-    return made if out is None else out.copy_(made)
+    return written(made, out)
 
 
 def _underivable(name, inputs, made):
@@ -311,7 +312,7 @@ def _recorded(name, compute, derivative):
         if not isinstance(input, _C.Tensor):
             raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
         made = Recorded.apply(input if input.is_floating_point() else input.to(_C.get_default_dtype()))
-        return made if out is None else out.copy_(made)
+        return written(made, out)
 
     return function
 

@@ -6,6 +6,7 @@ import re
 
 from . import _C
 from ._C import LinAlgError  # noqa: F401
+from ._checks import written as _written
 
 from ._complex_names import LINALG as _COMPLEX
 
@@ -142,7 +143,7 @@ def eig(A, *, out=None):
     if out is None:
         return made
     for target, value in zip(out, made):
-        target.resize_(value.shape).copy_(value)
+        _written(value, target)
     return type(made)(tuple(out))
 
 
@@ -151,7 +152,7 @@ def eigvals(A, *, out=None):
     from . import _complex_linalg
 
     made = _complex_linalg.eigvals(A)
-    return made if out is None else out.resize_(made.shape).copy_(made)
+    return _written(made, out)
 
 
 def __getattr__(name):

@@ -1,6 +1,7 @@
 """``torch.special``."""
 
 from . import _C
+from ._checks import written as _written
 
 _torch = _C._torch
 
@@ -17,7 +18,7 @@ def _binary(name, compute):
         like = tensors[0]
         a, b = (t if isinstance(t, _C.Tensor) else _torch.full((), t, dtype=like.dtype, device=like.device) for t in (input, other))
         made = compute(a, b)
-        return made if out is None else out.copy_(made)
+        return _written(made, out)
 
     function.__name__ = function.__qualname__ = name
     return function
