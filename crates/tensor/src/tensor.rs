@@ -93,6 +93,13 @@ impl Tensor {
         Self::uninit(self.backend(), shape, dtype)
     }
 
+    /// [`Tensor::uninit_like`] of the shape of this tensor, which is row-major and has `numel` elements.
+    #[inline]
+    pub(crate) fn uninit_alike(&self, numel: usize, dtype: DType) -> Result<Self> {
+        let storage = allocate(self.backend(), numel * dtype.size())?;
+        Ok(Self::from_parts(storage, self.0.layout.clone().with_offset(0), dtype, Meta::default()))
+    }
+
     /// A tensor over memory that `owner` keeps alive, without copying: mapped files, arrays of other libraries.
     ///
     /// # Safety

@@ -148,16 +148,105 @@ fn row_call<'a>(
     call::Pointwise { op, compute, params: params.into(), inputs: inputs.into(), out }
 }
 
+#[inline]
 fn tensors<'a>(args: &[Arg<'a>]) -> SmallVec<[&'a Tensor; 3]> {
-    args.iter().filter_map(|a| a.tensor()).collect()
+    let mut found = SmallVec::new();
+    for arg in args {
+        if let Arg::Tensor(t) = arg {
+            found.push(*t);
+        }
+    }
+    found
 }
 
 fn requires_grad(arg: &Arg) -> bool {
     matches!(arg, Arg::Tensor(t) if t.requires_grad())
 }
 
+/// The first operand and its number of elements, if all operands are numbers that do not change its dtype or tensors of
+/// its engine, dtype, shape and strides, which are row-major. Nearly every op on small tensors has such operands, so
+/// they are looked at once.
+#[inline]
+fn uniform<'a>(args: &[Arg<'a>]) -> Option<(&'a Tensor, usize)> {
+    let [Arg::Tensor(first), rest @ ..] = args else { return None };
+    let (shape, strides) = (first.shape(), first.strides());
+    let mut count = 1;
+    for d in (0..shape.len().min(strides.len())).rev() {
+        if strides[d] != count || shape[d] == 0 {
+            return None;
+        }
+        count *= shape[d];
+    }
+    for arg in rest {
+        match arg {
+            Arg::Tensor(t) => {
+                let (sizes, steps) = (t.shape(), t.strides());
+                if t.dtype() != first.dtype()
+                    || !std::ptr::addr_eq(t.backend(), first.backend())
+                    || sizes.len() != shape.len()
+                    || steps.len() != shape.len()
+                {
+                    return None;
+                }
+                for d in 0..shape.len() {
+                    if sizes[d] != shape[d] || steps[d] != strides[d] {
+                        return None;
+                    }
+                }
+            }
+            Arg::Scalar(Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_)) if first.dtype().is_float() => {}
+            Arg::Scalar(_) => return None,
+        }
+    }
+    Some((first, count))
+}
+
+/// An operand of a row, by its place. Places are constants where this is called, so that the call is built in registers
+/// and written once.
+#[inline(always)]
+fn operand<'a>(args: &[Arg<'a>], at: usize) -> Operand<'a> {
+    match args.get(at) {
+        Some(Arg::Tensor(t)) => Operand::Tensor(t.engine_view()),
+        Some(Arg::Scalar(s)) => Operand::Scalar(*s),
+        None => Operand::default(),
+    }
+}
+
+/// A row over operands of the output's shape.
+#[inline(always)]
+fn run_alike(op: Pointwise, compute: DType, args: &[Arg], params: &[f64], out: &Tensor) -> Result<()> {
+    let number = |at: usize| params.get(at).copied().unwrap_or_default();
+    out.run(call::Pointwise {
+        op,
+        compute,
+        params: call::Numbers::first([number(0), number(1), number(2), number(3)], params.len()),
+        inputs: call::Operands::first([operand(args, 0), operand(args, 1), operand(args, 2)], args.len()),
+        out: out.engine_view(),
+    })
+}
+
+/// Records a row that was run.
+#[inline]
+fn record_row(op: Pointwise, args: &[Arg], params: &[f64], compute: DType, out: &Tensor) -> Result<()> {
+    if out.dtype().is_differentiable() && mode::is_grad_enabled() && args.iter().any(requires_grad) {
+        let inputs = tensors(args);
+        let backward = Backward::new(op, args, params, compute, |i| Ok(Saved::input(inputs[i])), Some(out))?;
+        record(op.name(), &inputs, out, move |ctx, dy| backward.run(ctx, dy))?;
+    }
+    Ok(())
+}
+
 /// Runs a row and records it.
 pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor> {
+    if let Some((first, count)) = uniform(args)
+        && !first.dtype().is_carried()
+        && let Ok((compute, dtype)) = dtypes(op, first.dtype())
+    {
+        let out = first.uninit_alike(count, dtype)?;
+        run_alike(op, compute, args, params, &out)?;
+        record_row(op, args, params, compute, &out)?;
+        return Ok(out);
+    }
     if carried::involved(args) {
         return carried::row(op, args, params);
     }
@@ -187,16 +276,7 @@ pub(crate) fn pointwise_as(
     let out = if alike && row_major {
         let out = first.uninit_like(first.shape(), dtype)?;
         if out.numel() > 0 {
-            let mut operands = [Operand::default(); 3];
-            let count = args.len().min(operands.len());
-            for i in 0..count {
-                operands[i] = match args[i] {
-                    Arg::Tensor(t) => Operand::Tensor(t.engine_view()),
-                    Arg::Scalar(s) => Operand::Scalar(s),
-                };
-            }
-            let inputs = call::Operands::first(operands, count);
-            out.run(call::Pointwise { op, compute, params: params.into(), inputs, out: out.engine_view() })?;
+            run_alike(op, compute, args, params, &out)?;
         }
         out
     } else {
@@ -212,11 +292,7 @@ pub(crate) fn pointwise_as(
         }
         out
     };
-    if dtype.is_differentiable() && mode::is_grad_enabled() && args.iter().any(requires_grad) {
-        let inputs = tensors(args);
-        let backward = Backward::new(op, args, params, compute, |i| Ok(Saved::input(inputs[i])), Some(&out))?;
-        record(op.name(), &inputs, &out, move |ctx, dy| backward.run(ctx, dy))?;
-    }
+    record_row(op, args, params, compute, &out)?;
     Ok(out)
 }
 
@@ -344,30 +420,32 @@ impl Backward {
         out: Option<&Tensor>,
     ) -> Result<Self> {
         let reads = &READS[op as usize];
-        // All that any wanted derivative reads.
-        let mask = args.iter().zip(reads).filter(|(a, _)| requires_grad(a)).fold(0, |m, (_, r)| m | r.mask);
-        let shape = out.map(|o| o.shape());
+        // All that any wanted derivative reads. Loops, not collected iterators: every small op passes here.
+        let mut mask = 0;
+        for (arg, read) in args.iter().zip(reads) {
+            if requires_grad(arg) {
+                mask |= read.mask;
+            }
+        }
+        let full = match (out, args.first()) {
+            (Some(out), _) => Some(out.shape()),
+            (None, Some(Arg::Tensor(first))) => Some(first.shape()),
+            _ => None,
+        };
+        let mut inputs = SmallVec::new();
         let mut tensor = 0;
-        let inputs = args
-            .iter()
-            .enumerate()
-            .map(|(i, a)| {
-                let read = mask & (2 << i) != 0;
-                Ok(match a {
-                    Arg::Scalar(s) => Input { dtype: compute, shape: None, kept: Kept::Number(*s) },
-                    Arg::Tensor(t) => {
-                        let kept = if read { Kept::Tensor(save(tensor)?) } else { Kept::Nothing };
-                        tensor += 1;
-                        let full = shape.unwrap_or_else(|| args[0].tensor().map_or(t.shape(), |x| x.shape()));
-                        Input {
-                            dtype: t.dtype(),
-                            shape: (t.shape() != full).then(|| Box::new(Dims::from_slice(t.shape()))),
-                            kept,
-                        }
-                    }
-                })
-            })
-            .collect::<Result<_>>()?;
+        for (i, arg) in args.iter().enumerate() {
+            inputs.push(match arg {
+                Arg::Scalar(s) => Input { dtype: compute, shape: None, kept: Kept::Number(*s) },
+                Arg::Tensor(t) => {
+                    let kept = if mask & (2 << i) != 0 { Kept::Tensor(save(tensor)?) } else { Kept::Nothing };
+                    tensor += 1;
+                    let grown = full.is_some_and(|full| t.shape() != full);
+                    let shape = grown.then(|| Box::new(Dims::from_slice(t.shape())));
+                    Input { dtype: t.dtype(), shape, kept }
+                }
+            });
+        }
         let wants_output = mask & 16 != 0;
         let output = out.filter(|_| wants_output).map(|o| Saved::output(o, 0));
         Ok(Self { op, params: SmallVec::from_slice(params), compute, inputs, output, wants_output })
@@ -405,7 +483,7 @@ impl Backward {
                 Some(shape) => grad.sum_to_size(shape)?,
                 None => grad,
             };
-            out.push(Some(grad.to_dtype(input.dtype)?));
+            out.push(Some(if grad.dtype() == input.dtype { grad } else { grad.to_dtype(input.dtype)? }));
         }
         Ok(out)
     }
@@ -423,11 +501,11 @@ impl Backward {
 
     /// The derivative's own kernel: one pass.
     fn kernel(&self, ctx: &crate::autograd::Ctx, wrt: usize, dy: &Tensor, reads: Trace) -> Result<Tensor> {
-        let mut held: SmallVec<[(usize, Tensor, Option<Layout>); 4]> = SmallVec::new();
+        let mut held: SmallVec<[(usize, Tensor); 4]> = SmallVec::new();
         let mut values: [Option<Operand>; 5] = [None; 5];
         for (i, input) in self.inputs.iter().enumerate() {
             match &input.kept {
-                Kept::Tensor(saved) if reads.mask & (2 << i) != 0 => held.push((i + 1, ctx.get(saved)?, None)),
+                Kept::Tensor(saved) if reads.mask & (2 << i) != 0 => held.push((i + 1, ctx.get(saved)?)),
                 Kept::Number(s) => values[i + 1] = Some(Operand::Scalar(*s)),
                 _ => {}
             }
@@ -435,39 +513,42 @@ impl Backward {
         if reads.mask & 16 != 0
             && let Some(saved) = &self.output
         {
-            held.push((4, ctx.get(saved)?, None));
+            held.push((4, ctx.get(saved)?));
         }
-        for (_, t, layout) in &mut held {
-            if t.shape() != dy.shape() {
-                *layout = Some(t.layout().expand(dy.shape())?);
+        let compute = if self.compute == DType::F64 { DType::F64 } else { DType::F32 };
+        let row_major = dy.is_contiguous() && held.iter().all(|(_, t)| t.is_contiguous());
+        if row_major && held.iter().all(|(_, t)| t.shape() == dy.shape()) {
+            let out = dy.uninit_like(dy.shape(), dy.dtype())?;
+            if out.numel() > 0 {
+                values[0] = Some(Operand::Tensor(dy.engine_view()));
+                for (slot, t) in &held {
+                    values[*slot] = Some(Operand::Tensor(t.engine_view()));
+                }
+                let (op, params, view) = (self.op, self.params[..].into(), out.engine_view());
+                out.run(call::PointwiseGrad { op, wrt, compute, values, params, out: view })?;
             }
+            return Ok(out);
         }
-        for (slot, t, layout) in &held {
-            values[*slot] = Some(Operand::Tensor(match layout {
-                Some(l) => t.view_as(l),
-                None => t.engine_view(),
-            }));
-        }
-        values[0] = Some(Operand::Tensor(dy.engine_view()));
-        let row_major = dy.is_contiguous() && held.iter().all(|(_, t, _)| t.is_contiguous());
+        let stretched = |t: &Tensor| (t.shape() != dy.shape()).then(|| t.layout().expand(dy.shape())).transpose();
+        let layouts = held.iter().map(|(_, t)| stretched(t)).collect::<Result<SmallVec<[Option<Layout>; 4]>>>()?;
         let out = if row_major {
             dy.uninit_like(dy.shape(), dy.dtype())?
         } else {
-            let mut layouts: SmallVec<[&Layout; 4]> = smallvec![dy.layout()];
-            layouts.extend(held.iter().map(|(_, t, layout)| layout.as_ref().unwrap_or(t.layout())));
-            dy.uninit_in(preserving(dy.shape(), &layouts), dy.dtype())?
+            let mut all: SmallVec<[&Layout; 4]> = smallvec![dy.layout()];
+            all.extend(held.iter().zip(&layouts).map(|((_, t), layout)| layout.as_ref().unwrap_or(t.layout())));
+            dy.uninit_in(preserving(dy.shape(), &all), dy.dtype())?
         };
         if out.numel() > 0 {
-            let compute = if self.compute == DType::F64 { DType::F64 } else { DType::F32 };
+            values[0] = Some(Operand::Tensor(dy.engine_view()));
+            for ((slot, t), layout) in held.iter().zip(&layouts) {
+                values[*slot] = Some(Operand::Tensor(match layout {
+                    Some(layout) => t.view_as(layout),
+                    None => t.engine_view(),
+                }));
+            }
             in_memory_order(values, out.engine_view(), |values, view| {
-                out.run(call::PointwiseGrad {
-                    op: self.op,
-                    wrt,
-                    compute,
-                    values,
-                    params: self.params[..].into(),
-                    out: view,
-                })
+                let (op, params) = (self.op, self.params[..].into());
+                out.run(call::PointwiseGrad { op, wrt, compute, values, params, out: view })
             })?;
         }
         Ok(out)
