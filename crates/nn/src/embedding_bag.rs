@@ -4,19 +4,7 @@ use crate::embedding::{Table, check_dense, renormalize_rows};
 use crate::python::{boolean, float};
 use crate::{Forward, Module, Parameter, factory_options, locate};
 use rushlight_core::{DType, Error, Result, setters};
-use rushlight_tensor::{Options, ScatterReduce, Tensor};
-
-/// How the vectors of a bag are reduced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BagMode {
-    /// Their sum.
-    Sum,
-    /// Their mean.
-    #[default]
-    Mean,
-    /// The largest of each element.
-    Max,
-}
+use rushlight_tensor::{BagMode, Options, Tensor};
 
 /// A table of vectors, looked up by bags of indices: sums, means or maxima come out.
 ///
@@ -105,64 +93,22 @@ impl EmbeddingBag {
             if let Some(max_norm) = self.max_norm {
                 renormalize_rows(&self.weight, indices, max_norm, self.norm_type).map_err(|e| e.within(name))?;
             }
-            let Some(bounds) = bounds else { return self.even_bags(name, indices, per_sample_weights) };
-            let bags = bounds.len() - 1;
+            let rows = |indices: &Tensor, scale: Option<&Tensor>| -> Result<Tensor> {
+                let rows = self.weight.embedding(indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
+                scale.map_or(Ok(rows.clone()), |scale| rows.mul(&scale.unsqueeze(-1)?))
+            };
+            let kept = |indices: &Tensor| self.padding_idx.map(|padding| indices.ne(padding as i64)).transpose();
+            let Some(bounds) = bounds else {
+                // No sizes are read, so a step with bags of one length can be captured.
+                return rows(indices, per_sample_weights)?.even_bags(self.mode, kept(indices)?.as_ref());
+            };
             let owner: Vec<i64> =
                 bounds.windows(2).enumerate().flat_map(|(i, b)| vec![i as i64; b[1] - b[0]]).collect();
-            let mut owner = Tensor::from_slice(&owner, [owner.len()])?.to(indices.device())?;
-            let mut indices = indices.reshape([-1isize])?;
-            let mut scale = per_sample_weights.map(|w| w.reshape([-1isize])).transpose()?;
-            if let Some(padding) = self.padding_idx {
-                let kept = indices.ne(padding as i64)?;
-                owner = owner.masked_select(&kept)?;
-                indices = indices.masked_select(&kept)?;
-                scale = scale.map(|s| s.masked_select(&kept)).transpose()?;
-            }
-            let mut rows =
-                self.weight.embedding(&indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
-            if let Some(scale) = scale {
-                rows = rows.mul(&scale.unsqueeze(-1)?)?;
-            }
-            let width = self.weight.shape()[1];
-            let zeros = Tensor::zeros_with([bags, width], (rows.dtype(), rows.device()))?;
-            match self.mode {
-                BagMode::Sum => zeros.index_add(0, &owner, &rows, 1),
-                BagMode::Mean => {
-                    let counts = owner.bincount(None, bags)?.clamp_min(1)?.to_dtype(rows.dtype())?;
-                    zeros.index_add(0, &owner, &rows, 1)?.div(&counts.unsqueeze(-1)?)
-                }
-                BagMode::Max => {
-                    let owner = owner.unsqueeze(-1)?.expand([owner.numel(), width])?.contiguous()?;
-                    zeros.scatter_reduce(0, &owner, &rows, ScatterReduce::Amax, false)
-                }
-            }
+            let owner = Tensor::from_slice(&owner, [owner.len()])?.to(indices.device())?;
+            let indices = indices.reshape([-1isize])?;
+            let scale = per_sample_weights.map(|w| w.reshape([-1isize])).transpose()?;
+            rows(&indices, scale.as_ref())?.bags(self.mode, &owner, bounds.len() - 1, kept(&indices)?.as_ref())
         })
-    }
-
-    /// The output for bags of one length: no sizes are read, so a step with it can be captured.
-    fn even_bags(&self, name: &str, indices: &Tensor, scale: Option<&Tensor>) -> Result<Tensor> {
-        let mut rows = self.weight.embedding(indices, None, self.scale_grad_by_freq).map_err(|e| e.within(name))?;
-        if let Some(scale) = scale {
-            rows = rows.mul(&scale.unsqueeze(-1)?)?;
-        }
-        let kept = self.padding_idx.map(|padding| indices.ne(padding as i64)).transpose()?;
-        if let Some(kept) = &kept {
-            let none = if self.mode == BagMode::Max { f64::NEG_INFINITY } else { 0.0 };
-            rows = rows.masked_fill(&kept.logical_not()?.unsqueeze(-1)?, none)?;
-        }
-        match (self.mode, kept) {
-            (BagMode::Sum, _) => rows.sum(1),
-            (BagMode::Mean, None) => rows.mean(1),
-            (BagMode::Mean, Some(kept)) => {
-                let counts = kept.to_dtype(rows.dtype())?.sum_dims(1, true)?.clamp_min(1)?;
-                rows.sum(1)?.div(&counts)
-            }
-            (BagMode::Max, None) => Ok(rows.max_dim(1, false)?.0),
-            (BagMode::Max, Some(kept)) => {
-                let empty = kept.to_dtype(DType::F32)?.sum_dims(1, true)?.eq(0)?;
-                rows.max_dim(1, false)?.0.masked_fill(&empty, 0.0)
-            }
-        }
     }
 
     /// Where the bags begin in the flat indices, and the end of the last.
@@ -223,12 +169,7 @@ impl EmbeddingBag {
         if self.scale_grad_by_freq {
             text += &format!(", scale_grad_by_freq={}", boolean(true));
         }
-        let mode = match self.mode {
-            BagMode::Sum => "sum",
-            BagMode::Mean => "mean",
-            BagMode::Max => "max",
-        };
-        text += &format!(", mode='{mode}'");
+        text += &format!(", mode='{}'", self.mode.name());
         if let Some(row) = self.padding_idx {
             text += &format!(", padding_idx={row}");
         }

@@ -84,7 +84,7 @@ pub use dropout::{
     Dropout3dBuilder, DropoutBuilder, FeatureAlphaDropout, FeatureAlphaDropoutBuilder,
 };
 pub use embedding::{Embedding, EmbeddingBuilder};
-pub use embedding_bag::{BagMode, EmbeddingBag, EmbeddingBagBuilder};
+pub use embedding_bag::{EmbeddingBag, EmbeddingBagBuilder};
 pub(crate) use factory::factory_options;
 pub use fold::{Fold, Unfold};
 pub use hooks::{ForwardHookHandle, Hooked};
@@ -122,6 +122,7 @@ pub use recurrent::{
 };
 pub use rotary::{RopeScaling, RotaryEmbedding, RotaryEmbeddingBuilder};
 pub use rushlight_derive::Module;
+pub use rushlight_tensor::BagMode;
 pub use rushlight_tensor::state::Stateful;
 pub use sequential::{Layers, Sequential};
 pub use shape::{ChannelShuffle, Flatten, Identity, PixelShuffle, PixelUnshuffle, Unflatten};

@@ -34,6 +34,7 @@ pub use device::BestDevice;
 pub use display::{PrintOptions, printoptions, set_printoptions};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory, synchronize};
 pub use ops::attention::AttentionOptions;
+pub use ops::bags::BagMode;
 pub use ops::batch_norm::{BatchNormOptions, InstanceNormOptions};
 pub use ops::carried::unpromoted;
 pub use ops::cast::To;

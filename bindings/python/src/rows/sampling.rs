@@ -1,9 +1,9 @@
 //! Sampling of images, boxes, and special functions of `torch.special`.
 
 use crate::rows;
-use crate::value::{Out, sizes};
+use crate::value::{Out, size, sizes};
 use rushlight_core::{Error, Result};
-use rushlight_tensor::{DeformConv, GridMode, GridPadding, GridSample, PoolRegions, RegionPooling, Tensor};
+use rushlight_tensor::{BagMode, DeformConv, GridMode, GridPadding, GridSample, PoolRegions, RegionPooling, Tensor};
 
 fn float(input: &Tensor) -> Result<Tensor> {
     if input.dtype().is_float() { Ok(input.clone()) } else { input.to_dtype(crate::dtype::default()) }
@@ -85,6 +85,15 @@ rows! { ROWS:
     _fractional_max_pool [Functional] "_fractional_max_pool(Tensor input, int[] kernel_size, int[] output_size, Tensor samples)"
         |input: &Tensor, kernel: &[i64], output: &[i64], samples: &Tensor|
         input.fractional_max_pool(&sizes(kernel)?, &sizes(output)?, samples).map(|(found, places)| Out::Tuple(vec![found, places]));
+    /// Rows reduced by bags: of one length, or by their owners.
+    _bags [Functional] "_bags(Tensor rows, str mode, Tensor? owner, int bags, Tensor? kept)"
+        |rows: &Tensor, mode: &str, owner: Option<&Tensor>, bags: i64, kept: Option<&Tensor>| {
+            let mode = BagMode::by_name(mode)?;
+            match owner {
+                Some(owner) => rows.bags(mode, owner, size(bags, "embedding_bag: bags")?, kept),
+                None => rows.even_bags(mode, kept),
+            }
+        };
     /// Modified Bessel function of the first kind of order 0.
     i0 [Torch Method Inplace Special] "i0(Tensor input)" |input: &Tensor| float(input)?.i0();
     /// The same, times `exp(-|x|)`.
@@ -93,6 +102,30 @@ rows! { ROWS:
     i1 [Special] "i1(Tensor input)" |input: &Tensor| float(input)?.i1();
     /// The same, times `exp(-|x|)`.
     i1e [Special] "i1e(Tensor input)" |input: &Tensor| float(input)?.i1e();
+    /// Airy's function of the first kind.
+    airy_ai [Special] "airy_ai(Tensor input)" |input: &Tensor| float(input)?.airy_ai();
+    /// Bessel function of the first kind of order 0.
+    bessel_j0 [Special] "bessel_j0(Tensor input)" |input: &Tensor| float(input)?.bessel_j0();
+    /// Bessel function of the first kind of order 1.
+    bessel_j1 [Special] "bessel_j1(Tensor input)" |input: &Tensor| float(input)?.bessel_j1();
+    /// Bessel function of the second kind of order 0.
+    bessel_y0 [Special] "bessel_y0(Tensor input)" |input: &Tensor| float(input)?.bessel_y0();
+    /// Bessel function of the second kind of order 1.
+    bessel_y1 [Special] "bessel_y1(Tensor input)" |input: &Tensor| float(input)?.bessel_y1();
+    /// Modified Bessel function of the first kind of order 0.
+    modified_bessel_i0 [Special] "modified_bessel_i0(Tensor input)" |input: &Tensor| float(input)?.i0();
+    /// Modified Bessel function of the first kind of order 1.
+    modified_bessel_i1 [Special] "modified_bessel_i1(Tensor input)" |input: &Tensor| float(input)?.i1();
+    /// Modified Bessel function of the second kind of order 0.
+    modified_bessel_k0 [Special] "modified_bessel_k0(Tensor input)" |input: &Tensor| float(input)?.modified_bessel_k0();
+    /// Modified Bessel function of the second kind of order 1.
+    modified_bessel_k1 [Special] "modified_bessel_k1(Tensor input)" |input: &Tensor| float(input)?.modified_bessel_k1();
+    /// The same of order 0, times `exp(x)`.
+    scaled_modified_bessel_k0 [Special] "scaled_modified_bessel_k0(Tensor input)" |input: &Tensor| float(input)?.scaled_modified_bessel_k0();
+    /// The same of order 1, times `exp(x)`.
+    scaled_modified_bessel_k1 [Special] "scaled_modified_bessel_k1(Tensor input)" |input: &Tensor| float(input)?.scaled_modified_bessel_k1();
+    /// `sin(x) / x`, one at zero.
+    spherical_bessel_j0 [Special] "spherical_bessel_j0(Tensor input)" |input: &Tensor| float(input)?.spherical_bessel_j0();
     /// `exp(x^2) erfc(x)`.
     erfcx [Special] "erfcx(Tensor input)" |input: &Tensor| float(input)?.erfcx();
     /// Logarithm of the normal distribution function.

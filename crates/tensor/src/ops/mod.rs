@@ -1,8 +1,11 @@
 //! Every op: its shape rule, dtype rule and derivative, by family.
 
+mod airy;
 mod arithmetic;
 pub(crate) mod attention;
+pub(crate) mod bags;
 pub(crate) mod batch_norm;
+mod bessel;
 mod bounds;
 mod boxes;
 pub(crate) mod carried;

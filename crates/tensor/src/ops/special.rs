@@ -11,7 +11,7 @@ use rushlight_core::{DType, Error, Result};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 /// A function of floats, computed in `f64` and rounded to the inputs' dtype. `slopes` gives the derivative by an input.
-fn elementwise<const N: usize>(
+pub(super) fn elementwise<const N: usize>(
     name: &'static str,
     inputs: [&Tensor; N],
     compute: impl FnOnce([Tensor; N]) -> Result<Tensor>,
@@ -53,7 +53,7 @@ fn elementwise<const N: usize>(
 }
 
 /// `c[0] + c[1] x + c[2] x² + …`
-fn polynomial(x: &Tensor, coefficients: &[f64]) -> Result<Tensor> {
+pub(super) fn polynomial(x: &Tensor, coefficients: &[f64]) -> Result<Tensor> {
     let (last, others) = coefficients.split_last().ok_or_else(|| Error::value("a polynomial without coefficients"))?;
     let mut out = x.mul(0.0)?.add(*last)?;
     for c in others.iter().rev() {
@@ -104,8 +104,8 @@ fn bessel(x: &Tensor, order: u32, scaled: bool) -> Result<Tensor> {
     if order == 1 { out.mul(&x.sign()?) } else { Ok(out) }
 }
 
-/// `y / x`, one half at zero: the slope of `I₁` there.
-fn sloped(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+/// `y / x`, one half at zero: the slope of `I₁` and `J₁` there.
+pub(super) fn sloped(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let zero = x.eq(0.0)?;
     where_(&zero, 0.5, &y.div(&where_(&zero, 1.0, x)?)?)
 }

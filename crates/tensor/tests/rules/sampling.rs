@@ -2,7 +2,7 @@
 
 use rushlight_core::{DType, ErrorKind, Result};
 use rushlight_tensor::autograd::{Backward, grad};
-use rushlight_tensor::{GridMode, GridPadding, GridSample, Tensor};
+use rushlight_tensor::{BagMode, GridMode, GridPadding, GridSample, Tensor};
 
 #[track_caller]
 fn close(got: &Tensor, want: &[f64], tolerance: f64) {
@@ -92,6 +92,63 @@ fn better_boxes_suppress_others() -> Result<()> {
 
 fn double<const N: usize>(values: [f64; N]) -> Result<Tensor> {
     Tensor::new_with(values, DType::F64)
+}
+
+/// Bessel functions satisfy Wronski's identities, on both sides of where one series takes over from another.
+#[test]
+fn bessel_functions_of_both_kinds() -> Result<()> {
+    let x = double([0.02, 0.7, 3.0, 12.9, 13.1, 24.5, 25.5, 60.0])?;
+    let identities = [
+        x.bessel_j1()?
+            .mul(&x.bessel_y0()?)?
+            .sub(&x.bessel_j0()?.mul(&x.bessel_y1()?)?)?
+            .mul(std::f64::consts::FRAC_PI_2)?,
+        x.i0()?.mul(&x.modified_bessel_k1()?)?.add(&x.i1()?.mul(&x.modified_bessel_k0()?)?)?,
+        x.i0e()?.mul(&x.scaled_modified_bessel_k1()?)?.add(&x.i1e()?.mul(&x.scaled_modified_bessel_k0()?)?)?,
+    ];
+    for found in identities {
+        for (one, at) in found.mul(&x)?.to_vec::<f64>()?.into_iter().zip(x.to_vec::<f64>()?) {
+            assert!((one - 1.0).abs() < 1e-9, "{one} at {at}");
+        }
+    }
+    assert_eq!(double([0.0])?.bessel_j0()?.to_vec::<f64>()?, [1.0]);
+    assert_eq!(double([0.0])?.bessel_y1()?.to_vec::<f64>()?, [f64::NEG_INFINITY]);
+    assert!(double([-1.0])?.modified_bessel_k0()?.to_vec::<f64>()?[0].is_nan());
+    let sine = double([0.0, 2.0])?.spherical_bessel_j0()?.to_vec::<f64>()?;
+    assert_eq!(sine, [1.0, 2f64.sin() / 2.0]);
+    Ok(())
+}
+
+#[test]
+fn bags_of_rows() -> Result<()> {
+    let rows = double([1.0, 2.0, 4.0, 8.0])?.reshape([4, 1])?;
+    let (owner, kept) = (Tensor::new([0i64, 0, 2, 3])?, Tensor::new([true, false, true, true])?);
+    // The last row belongs to no bag.
+    let by = |mode, kept: Option<&Tensor>| rows.bags(mode, &owner, 3, kept)?.to_vec::<f64>();
+    assert_eq!(by(BagMode::Sum, None)?, [3.0, 0.0, 4.0]);
+    assert_eq!(by(BagMode::Mean, None)?, [1.5, 0.0, 4.0]);
+    assert_eq!(by(BagMode::Max, None)?, [2.0, 0.0, 4.0]);
+    assert_eq!(by(BagMode::Mean, Some(&kept))?, [1.0, 0.0, 4.0]);
+    assert_eq!(by(BagMode::Max, Some(&kept))?, [1.0, 0.0, 4.0]);
+    let even = rows.reshape([2, 2, 1])?;
+    let none = Tensor::new([[true, false], [false, false]])?;
+    for (mode, whole, part) in [
+        (BagMode::Sum, [3.0, 12.0], [1.0, 0.0]),
+        (BagMode::Mean, [1.5, 6.0], [1.0, 0.0]),
+        (BagMode::Max, [2.0, 8.0], [1.0, 0.0]),
+    ] {
+        assert_eq!(even.even_bags(mode, None)?.to_vec::<f64>()?, whole);
+        assert_eq!(even.even_bags(mode, Some(&none))?.to_vec::<f64>()?, part);
+    }
+    assert!(
+        rows.bags(BagMode::Sum, &owner.narrow(0, 0, 2)?, 3, None).is_err()
+            && rows.even_bags(BagMode::Sum, None).is_err()
+    );
+    // More rows than a half type can count.
+    let many = Tensor::ones_with([600, 1], DType::F16)?;
+    let owner = Tensor::zeros_with([600], DType::I64)?;
+    assert_eq!(many.bags(BagMode::Mean, &owner, 1, None)?.to_dtype(DType::F32)?.to_vec::<f32>()?, [1.0]);
+    Ok(())
 }
 
 #[test]
@@ -260,5 +317,24 @@ fn zeta_and_incomplete_gamma_functions() -> Result<()> {
     let a = a.requires_grad_(true)?;
     let error = slope(&a.gammainc(&x)?, &a).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
+    Ok(())
+}
+
+#[test]
+fn airys_function() -> Result<()> {
+    let x = double([-20.0, -7.5, -1.0, 0.0, 0.5, 3.0, 9.0, f64::INFINITY])?;
+    let want = [
+        -0.17640612707798434,
+        0.3217757163806479,
+        0.5355608832923522,
+        0.3550280538878172,
+        0.23169360648083343,
+        0.006591139357460717,
+        2.4711684308724904e-09,
+        f64::NAN,
+    ];
+    close(&x.airy_ai()?, &want, 1e-9);
+    let x = double([1.0])?.requires_grad_(true)?;
+    assert_eq!(slope(&x.airy_ai()?, &x).unwrap_err().kind(), ErrorKind::Unsupported);
     Ok(())
 }

@@ -45,7 +45,7 @@ def embedding_bag(
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences.")
-        bags = input.shape[0]
+        bags, owner = input.shape[0], None
     elif input.dim() == 1:
         if offsets is None or offsets.dim() != 1:
             given = "None" if offsets is None else f"a Tensor of dimension {offsets.dim()}"
@@ -74,37 +74,7 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     kept = None if padding_idx is None else input != padding_idx
-    if kept is not None:
-        rows = rows.masked_fill(~kept.unsqueeze(-1), float("-inf") if mode == "max" else 0.0)
-    if input.dim() == 2:
-        return _reduced(rows, kept, mode)
-    return _summed(rows, kept, owner, bags, mode)
-
-
-def _reduced(rows, kept, mode):
-    """Bags of one length, ``[bags, length, width]``."""
-    bags, length, width = rows.shape
-    if length == 0:
-        return _torch.zeros((bags, width), dtype=rows.dtype, device=rows.device)
-    if mode == "max":
-        found = rows.max(1)[0]
-        return found if kept is None else found.masked_fill(~kept.any(1, keepdim=True), 0.0)
-    if mode == "sum":
-        return rows.sum(1)
-    return rows.mean(1) if kept is None else rows.sum(1) / kept.sum(1, keepdim=True).clamp(min=1).to(rows.dtype)
-
-
-def _summed(rows, kept, owner, bags, mode):
-    """Bags of any length; an index that belongs to none has the owner ``bags``."""
-    empty = _torch.zeros((bags + 1, rows.shape[1]), dtype=rows.dtype, device=rows.device)
-    if mode == "sum":
-        return empty.index_add(0, owner, rows)[:bags]
-    one = _torch.ones(owner.shape, dtype=rows.dtype, device=rows.device) if kept is None else kept.to(rows.dtype)
-    counts = _torch.zeros((bags + 1,), dtype=rows.dtype, device=rows.device).index_add(0, owner, one)[:bags].unsqueeze(-1)
-    if mode == "max":
-        found = empty.scatter_reduce(0, owner.unsqueeze(-1).expand(-1, rows.shape[1]), rows, "amax", include_self=False)[:bags]
-        return found.masked_fill(counts == 0, 0.0)
-    return empty.index_add(0, owner, rows)[:bags] / counts.clamp(min=1)
+    return _nn._bags(rows, mode, owner, bags, kept)
 
 
 def _owners_on_device(offsets, total: int, include_last_offset: bool):
