@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::sync::lock;
 use rushlight_core::{DType, Result, Scalar};
-use rushlight_optim::rule::{Algorithm, Composed, Factors, Fused, Options, RecordedStep, Scalars};
+use rushlight_optim::rule::{Algorithm, Composed, FactorSets, Fused, Member, Options, RecordedStep, Scalars};
 use rushlight_optim::{
     AdadeltaOptions, AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, AdamaxOptions, AsgdOptions,
     MuonOptions, NAdamOptions, RAdamOptions, RmsPropOptions, RpropOptions, SgdOptions,
@@ -19,7 +19,7 @@ use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::capture::{self, Readback, ReplayNumbers};
 use rushlight_tensor::profile;
 use rushlight_tensor::state::Value;
-use rushlight_tensor::{Arg, Tensor, foreach};
+use rushlight_tensor::{Arg, Tensor};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
@@ -52,15 +52,6 @@ struct Work {
     /// The tensors of its numbers.
     holders: SmallVec<[Tensor; 2]>,
     set: usize,
-}
-
-/// Parameters of a group with the same factors in a step.
-struct Set {
-    group: usize,
-    before: Scalars,
-    first: bool,
-    after: Scalars,
-    factors: Factors,
 }
 
 /// A plain value of a group; `None` for values that cannot be an option.
@@ -104,6 +95,16 @@ pub fn read_options<'py, 'n, O: Options, K: IntoPyObject<'py>>(
         options.set(name, &value).py()?;
     }
     Ok(options)
+}
+
+/// A parameter's state, created if missing.
+fn state_of<'py>(state: &Bound<'py, PyDict>, param: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyDict>> {
+    if let Some(kept) = state.get_item(param)? {
+        return Ok(kept.cast_into::<PyDict>()?);
+    }
+    let kept = PyDict::new(state.py());
+    state.set_item(param, &kept)?;
+    Ok(kept)
 }
 
 /// The numbers of a parameter's state, and the tensors that hold them, created if missing.
@@ -216,7 +217,7 @@ fn step<A: Fused>(
     settle();
     let unless = RECORDED_STEP.take();
     let mut work: SmallVec<[Work; 4]> = SmallVec::new();
-    let mut sets: SmallVec<[Set; 2]> = SmallVec::new();
+    let mut sets = FactorSets::default();
     let (recording, mut objects) = (capture::recording_id().is_some(), Vec::new());
     let mut elements = 0;
     for (number, group) in groups.iter().enumerate() {
@@ -230,14 +231,7 @@ fn step<A: Fused>(
             let Some(grad) = param.grad() else { continue };
             let kept = match stateful {
                 false => None,
-                true => Some(match state.get_item(&object)? {
-                    Some(kept) => kept.cast_into::<PyDict>()?,
-                    None => {
-                        let kept = PyDict::new(py);
-                        state.set_item(&object, &kept)?;
-                        kept
-                    }
-                }),
+                true => Some(state_of(state, &object)?),
             };
             let (mut scalars, mut holders, mut tensors, mut first) =
                 (A::START, SmallVec::new(), [None, None, None], false);
@@ -245,18 +239,10 @@ fn step<A: Fused>(
                 (scalars, holders) = read_scalars::<A>(kept, names)?;
                 (tensors, first) = state_tensors(kept, names, &options, &param)?;
             }
-            // Most parameters have the same step count as the previous one: the powers are computed once.
-            match sets.last().filter(|set| set.group == number && set.before == scalars && set.first == first) {
-                Some(set) => scalars = set.after,
-                None => {
-                    let before = scalars;
-                    let factors = options.advance(&mut scalars, first);
-                    sets.push(Set { group: number, before, first, after: scalars, factors });
-                }
-            }
+            let set = sets.advance(number, &options, &mut scalars, first);
             count(&holders, scalars).py()?;
             elements += param.numel();
-            work.push(Work { param, grad, tensors, holders, set: sets.len() - 1 });
+            work.push(Work { param, grad, tensors, holders, set });
             if recording {
                 objects.push(object.unbind());
             }
@@ -271,23 +257,15 @@ fn step<A: Fused>(
         false => None,
     };
     let update = move || {
-        let updates: SmallVec<[foreach::Update; 4]> = work
-            .iter()
-            .map(|w| {
-                let Factors { maximize, weight_decay, shrink, rule } = sets[w.set].factors;
-                let state = w.tensors.each_ref().map(|t| t.as_ref());
-                foreach::Update { param: &w.param, grad: &w.grad, state, maximize, weight_decay, shrink, rule }
-            })
-            .collect();
-        match recorded {
-            None => foreach::update(&updates, 1.0),
-            Some(recorded) => {
-                let members: SmallVec<[usize; 8]> = work.iter().map(|w| w.set).collect();
-                let scale = unless.as_ref().and_then(|u| u.grad_scale.as_ref()).map_or(Arg::from(1.0), Arg::from);
-                let found_inf = unless.as_ref().map(|u| &u.found_inf);
-                foreach::update_renewed(&updates, &members, scale, found_inf, || Box::new(recorded))
-            }
-        }
+        let members = work.iter().map(|w| Member {
+            param: &w.param,
+            grad: &w.grad,
+            state: w.tensors.each_ref().map(|t| t.as_ref()),
+            set: w.set,
+        });
+        let scale = unless.as_ref().and_then(|u| u.grad_scale.as_ref()).map_or(Arg::from(1.0), Arg::from);
+        let recorded = recorded.map(|recorded| || Box::new(recorded) as Box<dyn ReplayNumbers>);
+        sets.update(members, scale, unless.as_ref().map(|u| &u.found_inf), recorded)
     };
     if elements < SMALL || recording { update().py() } else { py.detach(update).py() }
 }
@@ -304,14 +282,7 @@ fn composed_step<A: Composed>(groups: &Bound<'_, PyList>, state: &Bound<'_, PyDi
             let object = object?.cast_into::<PyTensor>()?;
             let param = object.get().tensor();
             let Some(grad) = param.grad() else { continue };
-            let kept = match state.get_item(&object)? {
-                Some(kept) => kept.cast_into::<PyDict>()?,
-                None => {
-                    let kept = PyDict::new(py);
-                    state.set_item(&object, &kept)?;
-                    kept
-                }
-            };
+            let kept = state_of(state, &object)?;
             let (mut scalars, holders) = read_scalars::<A>(&kept, names)?;
             let (tensors, _) = state_tensors(&kept, names, &options, &param)?;
             let mut step = || no_grad(|| options.step_one(&param, &grad, &mut scalars, &tensors));
@@ -377,12 +348,12 @@ impl<A: Fused> Recorded<A> {
         state: &Bound<'_, PyDict>,
         optimizer: &Bound<'_, PyAny>,
         names: &'static Names,
-        sets: &[Set],
+        sets: &FactorSets,
         work: &[Work],
         objects: Vec<Py<PyTensor>>,
     ) -> PyResult<Self> {
         let mut recorded = Vec::new();
-        for set in sets {
+        for set in sets.iter() {
             let group = groups.get_item(set.group)?.cast_into::<PyDict>()?;
             let options = options(&group, names)?;
             let (group, params) = (group.unbind(), Vec::new());
@@ -447,8 +418,7 @@ impl<A: Fused> ReplayNumbers for Recorded<A> {
             set.before = scalars;
             let factors = set.options.advance(&mut scalars, std::mem::take(&mut set.first));
             set.params.iter_mut().for_each(|p| p.count(scalars));
-            let Factors { maximize, weight_decay, shrink, rule } = factors;
-            foreach::numbers(maximize, weight_decay, shrink, rule).into_iter().for_each(&mut *write);
+            factors.numbers().into_iter().for_each(&mut *write);
         }
     }
 

@@ -3,13 +3,14 @@
 
 use crate::optimizer::{Group, Optimizer, ParamGroup, check_params};
 use crate::options::Options;
+use crate::pass::{FactorSet, FactorSets, Member};
 use rushlight_core::backend::UpdateRule;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::sync::lock;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::capture::{self, Readback, ReplayNumbers};
-use rushlight_tensor::foreach::{self, Update};
+use rushlight_tensor::foreach;
 use rushlight_tensor::state::{Dict, Key, Stateful, Value};
 use rushlight_tensor::{Arg, Tensor};
 use std::collections::HashMap;
@@ -26,6 +27,13 @@ pub struct Factors {
     pub shrink: f64,
     /// How the parameter follows.
     pub rule: UpdateRule,
+}
+
+impl Factors {
+    /// The numbers as engines keep them on the device.
+    pub fn numbers(self) -> impl IntoIterator<Item = f64> {
+        foreach::numbers(self.maximize, self.weight_decay, self.shrink, self.rule)
+    }
 }
 
 /// Numbers kept for each parameter: its step count, then numbers of the rule.
@@ -447,49 +455,26 @@ struct Work {
     set: usize,
 }
 
-/// Parameters of a group with the same factors in a step.
-struct Set {
-    group: usize,
-    before: Scalars,
-    first: bool,
-    after: Scalars,
-    factors: Factors,
-}
-
 /// A step of all groups by one call of the engine.
 pub fn fused_step<A: Fused>(groups: &mut [Params<A>], grad_scale: Arg, skip: Option<SkipCondition>) -> Result<()> {
     let mut work: SmallVec<[Work; 8]> = SmallVec::new();
-    let mut sets: SmallVec<[Set; 2]> = SmallVec::new();
+    let mut sets = FactorSets::default();
     for (g, group) in groups.iter_mut().enumerate() {
         let numbers = &mut *lock_settled(&group.numbers);
         for (s, (slot, scalars)) in group.slots.iter_mut().zip(&mut numbers.scalars).enumerate() {
             let Some(grad) = slot.param.grad() else { continue };
             let first = slot.start(&numbers.options)?;
-            // Most parameters have taken as many steps as the one before: the powers are computed once.
-            match sets.last().filter(|set| set.group == g && set.before == *scalars && set.first == first) {
-                Some(set) => *scalars = set.after,
-                None => {
-                    let before = *scalars;
-                    let factors = numbers.options.advance(scalars, first);
-                    sets.push(Set { group: g, before, first, after: *scalars, factors });
-                }
-            }
-            work.push(Work { group: g, slot: s, grad, set: sets.len() - 1 });
+            let set = sets.advance(g, &numbers.options, scalars, first);
+            work.push(Work { group: g, slot: s, grad, set });
         }
     }
-    let updates: SmallVec<[Update; 8]> = work
-        .iter()
-        .map(|w| {
-            let slot = &groups[w.group].slots[w.slot];
-            let Factors { maximize, weight_decay, shrink, rule } = sets[w.set].factors;
-            let state = slot.tensors.each_ref().map(|t| t.as_ref());
-            Update { param: &slot.param, grad: &w.grad, state, maximize, weight_decay, shrink, rule }
-        })
-        .collect();
-    let members: SmallVec<[usize; 8]> = work.iter().map(|w| w.set).collect();
+    let members = work.iter().map(|w| {
+        let slot = &groups[w.group].slots[w.slot];
+        Member { param: &slot.param, grad: &w.grad, state: slot.tensors.each_ref().map(|t| t.as_ref()), set: w.set }
+    });
     let readback = skip.map(|skip| skip.readback.clone());
     let captured = || Box::new(Captured::new(groups, &sets, &work, readback)) as Box<dyn ReplayNumbers>;
-    foreach::update_renewed(&updates, &members, grad_scale, skip.map(|skip| skip.found_inf), captured)
+    sets.update(members, grad_scale, skip.map(|skip| skip.found_inf), Some(captured))
 }
 
 /// A step of all groups, parameter by parameter.
@@ -528,8 +513,8 @@ struct CapturedSet<A> {
 }
 
 impl<A: Fused> Captured<A> {
-    fn new(groups: &[Params<A>], sets: &[Set], work: &[Work], readback: Option<Arc<Readback>>) -> Self {
-        let set = |(i, set): (usize, &Set)| {
+    fn new(groups: &[Params<A>], sets: &FactorSets, work: &[Work], readback: Option<Arc<Readback>>) -> Self {
+        let set = |(i, set): (usize, &FactorSet)| {
             let numbers = groups[set.group].numbers.clone();
             let version = lock_settled(&numbers).version;
             let slots = work.iter().filter(|w| w.set == i).map(|w| w.slot).collect();
@@ -554,9 +539,9 @@ impl<A: Fused> ReplayNumbers for Captured<A> {
             let mut numbers = lock_settled(&set.numbers);
             let Some(mut scalars) = set.slots.first().map(|&slot| numbers.scalars[slot]) else { continue };
             set.before = scalars;
-            let Factors { maximize, weight_decay, shrink, rule } = numbers.options.advance(&mut scalars, false);
+            let factors = numbers.options.advance(&mut scalars, false);
             set.slots.iter().for_each(|&slot| numbers.scalars[slot] = scalars);
-            foreach::numbers(maximize, weight_decay, shrink, rule).into_iter().for_each(&mut *write);
+            factors.numbers().into_iter().for_each(&mut *write);
         }
     }
 

@@ -24,6 +24,7 @@ pub mod lr_scheduler;
 mod optimizer;
 mod options;
 mod own;
+mod pass;
 mod rules;
 
 pub use ema::Ema;
@@ -40,6 +41,7 @@ pub mod rule {
     pub use crate::grad_scaler::RecordedStep;
     pub use crate::group::{Algorithm, Composed, Factors, Fused, Scalars};
     pub use crate::options::{Field as OptionValue, Options};
+    pub use crate::pass::{FactorSet, FactorSets, Member};
     pub use rushlight_core::Result;
     pub use rushlight_tensor::state::{Dict, Value};
 }
