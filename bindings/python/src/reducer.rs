@@ -1,4 +1,5 @@
-//! The reducer of `DistributedDataParallel` and of Horovod's optimizer: `rushlight_dist::Reducer` with hooks in Python.
+//! Data parallelism of `rushlight_dist`: the reducer of `DistributedDataParallel` and of Horovod's optimizer, with hooks in
+//! Python; PowerSGD; batch normalisation over ranks.
 
 use crate::dist::{PyGroup, failed};
 use crate::error::{IntoPyResult, from_py};
@@ -6,7 +7,9 @@ use crate::tensor::{PyTensor, wrap};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rushlight_core::{Error, ErrorKind, Result};
-use rushlight_dist::{BucketHook, GradBucket, Reducer, ReducerSettings, SentBucket};
+use rushlight_dist::{
+    BucketHook, GradBucket, PowerSgd, PowerSgdMemory, Reducer, ReducerSettings, SentBucket, sync_batch_norm,
+};
 use rushlight_tensor::Tensor;
 use std::sync::Arc;
 
@@ -122,6 +125,59 @@ impl PyReducer {
     }
 }
 
+/// Replaces the gradients of a bucket by an approximation of their means (`PowerSgd`); without a list of them, the
+/// bucket is one square matrix. Returns the error, the two lists of factors and the number of elements sent.
+#[pyfunction]
+fn _power_sgd<'py>(
+    py: Python<'py>,
+    group: &PyGroup,
+    buffer: &Bound<'py, PyTensor>,
+    gradients: Option<Vec<Bound<'py, PyTensor>>>,
+    error: Option<Bound<'py, PyTensor>>,
+    seconds: Vec<Bound<'py, PyTensor>>,
+    settings: (usize, f64, bool, f64, u64),
+) -> PyResult<(Option<Bound<'py, PyTensor>>, Vec<Bound<'py, PyTensor>>, Vec<Bound<'py, PyTensor>>, usize)> {
+    let (rank, min_compression, error_feedback, epsilon, seed) = settings;
+    let power = PowerSgd { rank, min_compression, error_feedback, epsilon, seed };
+    let tensors = |list: Vec<Bound<'py, PyTensor>>| list.iter().map(|t| t.get().tensor()).collect::<Vec<Tensor>>();
+    let (buffer, gradients) = (buffer.get().tensor(), gradients.map(tensors));
+    let mut memory =
+        PowerSgdMemory { error: error.map(|t| t.get().tensor()), firsts: Vec::new(), seconds: tensors(seconds) };
+    let group = group.0.clone();
+    let sent = py.detach(|| match &gradients {
+        Some(list) => power.reduce(&buffer, &list.iter().collect::<Vec<_>>(), &mut memory, &*group),
+        None => power.reduce_as_square(&buffer, &mut memory, &*group),
+    });
+    let sent = sent.map_err(converted).py()?;
+    let wrapped = |list: Vec<Tensor>| list.into_iter().map(|t| wrap(py, t)).collect::<PyResult<Vec<_>>>();
+    let error = memory.error.map(|t| wrap(py, t)).transpose()?;
+    Ok((error, wrapped(memory.firsts)?, wrapped(memory.seconds)?, sent))
+}
+
+/// Batch normalisation by the statistics of all ranks, recorded. `running` has the running mean, variance and momentum.
+#[pyfunction]
+fn _sync_batch_norm<'py>(
+    py: Python<'py>,
+    input: &Bound<'py, PyTensor>,
+    weight: Option<Bound<'py, PyTensor>>,
+    bias: Option<Bound<'py, PyTensor>>,
+    running: Option<(Bound<'py, PyTensor>, Bound<'py, PyTensor>, f64)>,
+    eps: f64,
+    group: &PyGroup,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let tensor = |t: &Bound<'py, PyTensor>| t.get().tensor();
+    let (input, weight, bias) = (tensor(input), weight.as_ref().map(tensor), bias.as_ref().map(tensor));
+    let running = running.map(|(mean, variance, momentum)| (tensor(&mean), tensor(&variance), momentum));
+    let group = group.0.clone();
+    let out = py.detach(|| {
+        let running = running.as_ref().map(|(mean, variance, momentum)| (mean, variance, *momentum));
+        sync_batch_norm(&input, weight.as_ref(), bias.as_ref(), running, eps, &group)
+    });
+    wrap(py, out.map_err(converted).py()?)
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_power_sgd, module)?)?;
+    module.add_function(wrap_pyfunction!(_sync_batch_norm, module)?)?;
     module.add_class::<PyReducer>()
 }

@@ -34,8 +34,8 @@ pub use mesh::DeviceMesh;
 pub use options::LrScaling;
 pub use parallel::{
     BucketHook, Builder, CommHook, DataParallel, DistributedDataParallel, DistributedOptimizer,
-    DistributedOptimizerBuilder, GradBucket, NoSync, Outputs, PeriodicModelAverager, Reducer, ReducerSettings,
-    SentBucket, SyncBatchNorm, allreduce, broadcast_parameters,
+    DistributedOptimizerBuilder, GradBucket, NoSync, Outputs, PeriodicModelAverager, PowerSgd, PowerSgdMemory, Reducer,
+    ReducerSettings, SentBucket, SyncBatchNorm, allreduce, broadcast_parameters, sync_batch_norm,
 };
 pub use shard::{FullyShard, InPlace, ShardGroup, ShardOptions, Sharded, ZeroStage, clip_grad_norm_};
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

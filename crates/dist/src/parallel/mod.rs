@@ -14,9 +14,10 @@ mod verify;
 pub use averager::PeriodicModelAverager;
 pub use hook::{BucketHook, CommHook, GradBucket, SentBucket};
 pub use horovod::{DistributedOptimizer, DistributedOptimizerBuilder, allreduce, broadcast_parameters};
+pub use power_sgd::{PowerSgd, PowerSgdMemory};
 pub use reducer::{NoSync, Reducer, Settings as ReducerSettings};
 pub use replicas::DataParallel;
-pub use sync_batch_norm::SyncBatchNorm;
+pub use sync_batch_norm::{SyncBatchNorm, sync_batch_norm};
 
 use crate::group::{Collective, ProcessGroup};
 use reducer::Settings;

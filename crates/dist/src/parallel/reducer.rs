@@ -7,7 +7,7 @@
 
 use super::buckets::{self, Bucket};
 use super::hook::{BucketHook, CommHook, GradBucket, Sent};
-use super::power_sgd;
+use super::power_sgd::{PowerSgd, PowerSgdMemory};
 use crate::comm::ReduceOp;
 use crate::group::{Collective, ProcessGroup, Work};
 use rushlight_core::sync::lock;
@@ -104,7 +104,7 @@ struct State {
     /// Number of iterations that have communicated.
     iterations: usize,
     /// PowerSGD's state of each bucket.
-    memories: Vec<Option<power_sgd::Memory>>,
+    memories: Vec<PowerSgdMemory>,
     /// Whether the first iteration is over and the buckets have their final order.
     settled: bool,
     /// Whether ranks may run out of data.
@@ -355,8 +355,10 @@ impl Reducer {
         }
         let lower = match self.settings.hook {
             CommHook::PowerSgd { rank, start_iteration } if state.iterations >= start_iteration => {
-                state.memories.resize_with(state.buckets.len(), || None);
-                power_sgd::reduce(&state.buckets[next], &mut state.memories[next], rank, &**group)?;
+                state.memories.resize_with(state.buckets.len(), Default::default);
+                let gradients: Vec<&Tensor> = members.iter().map(|(_, gradient)| gradient).collect();
+                let power = PowerSgd { rank, ..Default::default() };
+                power.reduce(flat, &gradients, &mut state.memories[next], &**group)?;
                 state.sent.push(Sent::InPlace(Work::finished(Ok(()))));
                 return Ok(());
             }

@@ -94,35 +94,77 @@ impl SyncBatchNorm {
         self.momentum = momentum;
         self
     }
+}
 
-    /// Mean and variance of all ranks' batches, and the number of elements per channel.
-    fn statistics(&self, x: &Tensor, dims: &[isize]) -> Result<(Tensor, Tensor, Tensor)> {
-        let sum = |x: &Tensor| -> Result<Tensor> { Ok(apply(Sum(self.group.clone()), &[x])?.remove(0)) };
-        let count = Tensor::full_with([1], (x.numel() / self.features) as f64, (x.dtype(), x.device()))?;
-        let first = sum(&rushlight_tensor::cat(&[&x.sum(dims)?, &count], 0)?)?;
-        let count = first.narrow(0, self.features as isize, 1)?.detach();
-        let mean = first.narrow(0, 0, self.features)?.div(&count)?;
-        let apart = x.sub(&self.along_channels(&mean, x.rank())?)?.square()?.sum(dims)?;
-        let variance = sum(&apart)?.div(&count)?;
-        Ok((mean, variance, count))
+/// The running mean and variance of a batch norm, and a batch's weight in them.
+type Running<'a> = (&'a Tensor, &'a Tensor, f64);
+
+/// Half types are normalised in single precision.
+fn widened(input: &Tensor) -> Result<Tensor> {
+    match input.dtype() {
+        DType::F16 | DType::BF16 => input.to_dtype(DType::F32),
+        _ => Ok(input.clone()),
     }
+}
 
-    fn along_channels(&self, t: &Tensor, rank: usize) -> Result<Tensor> {
-        let mut shape = vec![1; rank];
-        shape[1] = self.features;
-        t.reshape(&shape)
+/// A value for each channel, of the rank of `x`.
+fn along_channels(t: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let mut shape = vec![1; x.rank()];
+    shape[1] = t.numel();
+    t.to_dtype(x.dtype())?.reshape(&shape)
+}
+
+/// `(x - mean) / sqrt(variance + eps) * weight + bias`, from `centred`, which is `x - mean`.
+fn scaled(
+    centred: &Tensor,
+    variance: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
+    let mut y = centred.mul(&along_channels(&variance.add(eps)?.rsqrt()?, centred)?)?;
+    if let Some(weight) = weight {
+        y = y.mul(&along_channels(weight, centred)?)?;
     }
+    if let Some(bias) = bias {
+        y = y.add(&along_channels(bias, centred)?)?;
+    }
+    Ok(y)
+}
 
-    fn follow(&self, mean: &Tensor, variance: &Tensor, count: &Tensor) -> Result<()> {
+/// Normalises each channel by the statistics of all ranks' batches, which `running` follows. Ranks may have batches of
+/// different sizes.
+pub fn sync_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running: Option<Running>,
+    eps: f64,
+    group: &Arc<dyn ProcessGroup>,
+) -> Result<Tensor> {
+    if input.rank() < 2 {
+        return Err(Error::shape(format!("expected at least 2D input (got {}D input)", input.rank())));
+    }
+    let (x, channels) = (widened(input)?, input.shape()[1]);
+    let dims: Vec<isize> = (0..x.rank() as isize).filter(|&d| d != 1).collect();
+    let sum = |x: &Tensor| -> Result<Tensor> { Ok(apply(Sum(group.clone()), &[x])?.remove(0)) };
+    let own = Tensor::full_with([1], (x.numel() / channels.max(1)) as f64, (x.dtype(), x.device()))?;
+    let first = sum(&rushlight_tensor::cat(&[&x.sum(&dims[..])?, &own], 0)?)?;
+    let count = first.narrow(0, channels as isize, 1)?.detach();
+    let mean = first.narrow(0, 0, channels)?.div(&count)?;
+    let centred = x.sub(&along_channels(&mean, &x)?)?;
+    let variance = sum(&centred.square()?.sum(&dims[..])?)?.div(&count)?;
+    if let Some((running_mean, running_var, momentum)) = running {
         no_grad(|| {
             let unbiased = variance.detach().mul(&count.div(&count.sub(1)?.clamp_min(1.0)?)?)?;
-            for (running, now) in [(&self.running_mean, &mean.detach()), (&self.running_var, &unbiased)] {
-                running.mul_(1.0 - self.momentum)?;
-                running.add_(&now.to_dtype(running.dtype())?.mul(self.momentum)?)?;
+            for (running, now) in [(running_mean, &mean.detach()), (running_var, &unbiased)] {
+                running.mul_(1.0 - momentum)?;
+                running.add_(&now.to_dtype(running.dtype())?.mul(momentum)?)?;
             }
-            self.num_batches_tracked.add_(1).map(drop)
-        })
+            Ok(())
+        })?;
     }
+    scaled(&centred, &variance, weight, bias, eps)?.to_dtype(input.dtype())
 }
 
 impl Forward for SyncBatchNorm {
@@ -134,22 +176,14 @@ impl Forward for SyncBatchNorm {
                 input.shape()
             )));
         }
-        // Statistics of half types in single precision.
-        let half = matches!(input.dtype(), DType::F16 | DType::BF16);
-        let x = if half { input.to_dtype(DType::F32)? } else { input.clone() };
-        let dims: Vec<isize> = (0..x.rank() as isize).filter(|&d| d != 1).collect();
-        let (mean, variance) = if self.training.get() {
-            let (mean, variance, count) = self.statistics(&x, &dims)?;
-            self.follow(&mean, &variance, &count)?;
-            (mean, variance)
-        } else {
-            (self.running_mean.tensor().clone(), self.running_var.tensor().clone())
-        };
-        let wide = |t: &Tensor| self.along_channels(&t.to_dtype(x.dtype())?, x.rank());
-        let scale = variance.add(self.eps)?.rsqrt()?;
-        let y = x.sub(&wide(&mean)?)?.mul(&wide(&scale)?)?;
-        let y = y.mul(&wide(self.weight.tensor())?)?.add(&wide(self.bias.tensor())?)?;
-        if half { y.to_dtype(input.dtype()) } else { Ok(y) }
+        let (weight, bias) = (Some(self.weight.tensor()), Some(self.bias.tensor()));
+        let (mean, var) = (self.running_mean.tensor(), self.running_var.tensor());
+        if self.training.get() {
+            no_grad(|| self.num_batches_tracked.add_(1).map(drop))?;
+            return sync_batch_norm(input, weight, bias, Some((mean, var, self.momentum)), self.eps, &self.group);
+        }
+        let x = widened(input)?;
+        scaled(&x.sub(&along_channels(mean, &x)?)?, var, weight, bias, self.eps)?.to_dtype(input.dtype())
     }
 }
 

@@ -215,29 +215,19 @@ class SyncBatchNorm(_BatchNorm):
         return self._over_ranks(input)
 
     def _over_ranks(self, input: Tensor) -> Tensor:
-        from ...distributed._differentiable import all_sum
-
-        x = input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
-        dims = [d for d in range(x.dim()) if d != 1]
-        shape = [1, -1] + [1] * (x.dim() - 2)
-        own = _torch.full((1,), x.numel() // x.shape[1], dtype=x.dtype, device=x.device)
-        sums = all_sum(_torch.cat([x.sum(dims), own]), self.process_group)
-        count = sums[-1].detach()
-        mean = sums[:-1] / count
-        centred = x - mean.view(shape)
-        var = all_sum((centred * centred).sum(dims), self.process_group) / count
+        """The norm by the statistics of all ranks, which is in Rust (``crates/dist``)."""
+        running = None
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-            self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), momentum)
-            unbiased = var.detach() * (count / (count - 1).clamp(min=1))
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
-        y = centred * (var + self.eps).rsqrt().view(shape)
-        if self.weight is not None:
-            y = y * self.weight.view(shape)
-        if self.bias is not None:
-            y = y + self.bias.view(shape)
-        return y.to(input.dtype)
+            running = (self.running_mean, self.running_var, momentum)
+        return _C._sync_batch_norm(input, self.weight, self.bias, running, self.eps, self._ranks()._group)
+
+    def _ranks(self):
+        """The process group."""
+        from ...distributed import distributed_c10d
+
+        return distributed_c10d._resolve(self.process_group)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group=None) -> Module:

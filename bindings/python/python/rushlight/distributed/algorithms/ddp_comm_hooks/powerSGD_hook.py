@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from .... import _C
 from ....futures import Future
 from ... import distributed_c10d as dist
 from . import default_hooks
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
-
-_torch = _C._torch
 
 
 class PowerSGDState:
@@ -50,137 +46,41 @@ class PowerSGDState:
         return before / after if after else 0, before, after
 
 
-def _orthogonalise(matrix, epsilon):
-    """Makes the columns orthonormal, one after another."""
-    columns, epsilon = matrix.shape[1], epsilon if epsilon else 1e-30
-    for i in range(columns):
-        column = matrix[:, i : i + 1]
-        column.div_(column.norm() + epsilon)
-        if i:
-            # The residual of a column that depends on earlier ones is noise: make it orthogonal to them, and zero it if
-            # it is tiny.
-            former = matrix[:, :i]
-            column.sub_(former @ (former.t() @ column))
-            length = column.norm()
-            column.mul_((length > 1e-3).to(column.dtype) / (length + epsilon))
-        if i + 1 < columns:
-            rest = matrix[:, i + 1 :]
-            rest.sub_(column * (column * rest).sum(dim=0, keepdim=True))
-
-
-def _start(state, key, shape, like):
-    """The same numbers on all ranks."""
-    generator = _C.Generator()
-    generator.manual_seed(state.random_seed + state.iter * 7919 + key)
-    return _torch.randn(shape, generator=generator, dtype=_C.float32).to(dtype=like.dtype, device=like.device)
-
-
-def _mean(group, tensors):
-    """The means of a list, sent as one tensor."""
-    if not tensors:
-        return
-    flat = _torch.cat([t.reshape(-1) for t in tensors])
-    dist.all_reduce(flat, op=dist.ReduceOp.AVG, group=group)
-    offset = 0
-    for t in tensors:
-        t.copy_(flat[offset : offset + t.numel()].view(t.shape))
-        offset += t.numel()
-
-
-def _done(value):
+def _approximate(state, bucket, gradients):
+    """Replaces a bucket by an approximation of the ranks' mean: its gradients one by one, or all as one matrix. The work is in Rust (``crates/dist``)."""
+    index, buffer = bucket.index(), bucket.buffer()
+    seconds = state.q_memory_dict.get(index, []) if state.warm_start else []
+    settings = (
+        state.matrix_approximation_rank, float(state.min_compression_rate), bool(state.use_error_feedback), float(state.orthogonalization_epsilon),
+        state.random_seed + state.iter * 7919,
+    )
+    error, firsts, seconds, sent = _C._power_sgd(
+        dist._resolve(state.process_group)._group, buffer, gradients, state.error_dict.get(index), list(seconds), settings
+    )
+    if error is not None:
+        state.error_dict[index] = error
+    state.p_memory_dict[index], state.q_memory_dict[index] = firsts, seconds
+    state.total_numel_before_compression += buffer.numel()
+    state.total_numel_after_compression += sent
+    state.maybe_increase_iter(bucket)
     future = Future()
-    future.set_result(value)
+    future.set_result(buffer)
     return future
 
 
-def _approximate(state, bucket, matrices, whole):
-    group = state.process_group if state.process_group is not None else dist.group.WORLD
-    index, buffer = bucket.index(), bucket.buffer()
-    if state.use_error_feedback:
-        if index in state.error_dict:
-            buffer.add_(state.error_dict[index])
-        else:
-            state.error_dict[index] = _torch.zeros_like(buffer)
-        before = buffer.clone()
-    _mean(group, whole)
-    rank = state.matrix_approximation_rank
-    ranks = [min(rank, *m.shape) for m in matrices]
-    seconds = state.q_memory_dict.get(index)
-    if seconds is None or not state.warm_start:
-        seconds = [_start(state, i, (m.shape[1], r), m) for i, (m, r) in enumerate(zip(matrices, ranks))]
-        state.q_memory_dict[index] = seconds
-    for q in seconds:
-        _orthogonalise(q, state.orthogonalization_epsilon)
-    firsts = [m @ q for m, q in zip(matrices, seconds)]
-    state.p_memory_dict[index] = firsts
-    _mean(group, firsts)
-    for p, m, q in zip(firsts, matrices, seconds):
-        _orthogonalise(p, state.orthogonalization_epsilon)
-        q.copy_(m.t() @ p)
-    _mean(group, seconds)
-    for p, m, q in zip(firsts, matrices, seconds):
-        m.copy_(p @ q.t())
-    if state.use_error_feedback:
-        # Gradients that travelled whole have left nothing out: their means differ from this rank's by what the others
-        # had.
-        error = before - buffer
-        offset = 0
-        kept = {t.data_ptr() for t in whole}
-        for gradient in bucket.gradients():
-            if gradient.data_ptr() in kept:
-                error[offset : offset + gradient.numel()].zero_()
-            offset += gradient.numel()
-        state.error_dict[index] = error
-    state.total_numel_before_compression += buffer.numel()
-    state.total_numel_after_compression += sum(t.numel() for t in whole + firsts + seconds)
+def _first(state, bucket):
+    """The mean itself, in the iterations before compression; ``None`` later."""
+    if state.iter >= state.start_powerSGD_iter:
+        return None
+    state.maybe_increase_iter(bucket)
+    return default_hooks.allreduce_hook(state.process_group, bucket)
 
 
 def powerSGD_hook(state, bucket):
     """Approximates each matrix of a bucket; small tensors and vectors are sent whole."""
-    if state.iter < state.start_powerSGD_iter:
-        state.maybe_increase_iter(bucket)
-        return default_hooks.allreduce_hook(state.process_group, bucket)
-    matrices, whole = [], []
-    for gradient in bucket.gradients():
-        matrix = gradient.view(gradient.shape[0], -1) if gradient.dim() > 1 else None
-        rank = 0 if matrix is None else min(state.matrix_approximation_rank, *matrix.shape)
-        if rank and sum(matrix.shape) * rank * state.min_compression_rate < matrix.numel():
-            matrices.append(matrix)
-        else:
-            whole.append(gradient)
-    _approximate(state, bucket, matrices, whole)
-    state.maybe_increase_iter(bucket)
-    return _done(bucket.buffer())
+    return _first(state, bucket) or _approximate(state, bucket, bucket.gradients())
 
 
 def batched_powerSGD_hook(state, bucket):
     """Approximates a bucket as one square matrix: faster and less accurate."""
-    if state.iter < state.start_powerSGD_iter:
-        state.maybe_increase_iter(bucket)
-        return default_hooks.allreduce_hook(state.process_group, bucket)
-    group = state.process_group if state.process_group is not None else dist.group.WORLD
-    index, buffer = bucket.index(), bucket.buffer()
-    if state.use_error_feedback:
-        if index in state.error_dict:
-            buffer.add_(state.error_dict[index])
-        before = buffer.clone()
-    side = math.isqrt(buffer.numel() - 1) + 1 if buffer.numel() else 0
-    square = _torch.zeros(side * side, dtype=buffer.dtype, device=buffer.device)
-    square[: buffer.numel()].copy_(buffer)
-    square = square.view(side, side)
-    rank = min(state.matrix_approximation_rank, side)
-    q = state.q_memory_dict.get(index)
-    if q is None or not state.warm_start:
-        q = _start(state, index, (side, rank), square)
-    _orthogonalise(q, state.orthogonalization_epsilon)
-    p = square @ q
-    _mean(group, [p])
-    _orthogonalise(p, state.orthogonalization_epsilon)
-    q = square.t() @ p
-    _mean(group, [q])
-    state.p_memory_dict[index], state.q_memory_dict[index] = p, q
-    buffer.copy_((p @ q.t()).view(-1)[: buffer.numel()])
-    if state.use_error_feedback:
-        state.error_dict[index] = before - buffer
-    state.maybe_increase_iter(bucket)
-    return _done(buffer)
+    return _first(state, bucket) or _approximate(state, bucket, None)
