@@ -1,6 +1,6 @@
-"""Writes the type stubs (.pyi) of the package from the op table: ``python bindings/python/stubs.py``.
+"""Writes the type stubs (.pyi) from the op table: ``python bindings/python/stubs.py [DIRECTORY]``, into the package or another directory.
 
-Functions and methods come from the rows' signatures; what is written in Python is read from the package.
+Functions and methods come from the rows' signatures; what is written in Python is read from the package. ``scripts/stubs`` builds the extension first.
 """
 
 import inspect
@@ -9,11 +9,12 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "python"))
+if len(sys.argv) == 1:
+    sys.path.insert(0, str(HERE / "python"))
 
 import rushlight  # noqa: E402
 
-PACKAGE = HERE / "python" / "rushlight"
+PACKAGE = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "python" / "rushlight"
 HEADER = '"""Made by stubs.py from the op table."""\n\n'
 TYPES = {
     "Tensor": "Tensor", "Tensor[]": "Sequence[Tensor]", "Tensor|Number": "Tensor | Number", "Number": "Number", "int": "int",
@@ -133,6 +134,7 @@ def tensor_class():
 
 
 def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(HEADER + "\n".join(lines) + "\n")
 
 
@@ -169,7 +171,6 @@ def main():
     write(PACKAGE / "nn" / "functional.pyi", [shared.format(dots=".."), *functions("functional"), *python_functions(functional)])
     write(PACKAGE / "linalg.pyi", [shared.format(dots="."), *functions("linalg")])
     write(PACKAGE / "special.pyi", [shared.format(dots="."), *functions("special")])
-    (PACKAGE / "py.typed").touch()
 
 
 if __name__ == "__main__":
