@@ -1,6 +1,6 @@
 //! The world of a program: its rank, its store, its groups.
 
-use crate::comm::{Abort, Communicator, Limit, Links, NodeMemory, Shared, Transport};
+use crate::comm::{Abort, Communicator, Limit, Links, NodeMemory, NodeSegment, Transport};
 use crate::group::{DeviceGroup, HostGroup, ProcessGroup};
 use crate::job::{Job, Network};
 use crate::launch::{self, Environment, Launch, random_bytes};
@@ -307,7 +307,7 @@ fn share_memory(
         (1, _) => Ok(None),
         (_, 0) => {
             let cookie = random_bytes()?;
-            let made = Shared::create(&cookie, index, &world);
+            let made = NodeSegment::create(&cookie, index, &world);
             let path = made.as_ref().map_or("", |(_, path)| path.as_str());
             store.set(&key, &[&cookie[..], path.as_bytes()].concat())?;
             made.map(|(shared, _)| Some(shared))
@@ -316,7 +316,7 @@ fn share_memory(
             let told = store.get(&key)?;
             let cookie = told.first_chunk::<32>().copied().unwrap_or_default();
             let path = String::from_utf8_lossy(told.get(32..).unwrap_or_default()).into_owned();
-            Shared::open(&path, &cookie, index, &world).map(Some)
+            NodeSegment::open(&path, &cookie, index, &world).map(Some)
         }
     };
     if let Err(e) = &shared {

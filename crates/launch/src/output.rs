@@ -57,13 +57,13 @@ pub enum Redrawn {
 
 /// The thread that reads all streams of an attempt.
 pub struct Output {
-    shared: Arc<Shared>,
+    shared: Arc<SharedOutput>,
     wake: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedOutput {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -123,7 +123,7 @@ impl Output {
                 return Err(std::io::Error::last_os_error().into());
             }
         }
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(SharedOutput { state: Mutex::new(state), changed: Condvar::new() });
         let (woken, wake) = signals::pipe()?;
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
@@ -169,7 +169,7 @@ impl Output {
     }
 }
 
-fn read_all(sources: Vec<Source>, woken: &OwnedFd, shared: &Shared) {
+fn read_all(sources: Vec<Source>, woken: &OwnedFd, shared: &SharedOutput) {
     let mut open: Vec<Lines> = sources.into_iter().map(Lines::new).collect();
     let mut buffer = vec![0u8; 1 << 16];
     let mut ending = false;
@@ -225,7 +225,7 @@ impl Lines {
     }
 
     /// Reads available output: one buffer, so that no stream blocks the others, or all of it. False at the end.
-    fn read(&mut self, buffer: &mut [u8], all: bool, shared: &Shared) -> bool {
+    fn read(&mut self, buffer: &mut [u8], all: bool, shared: &SharedOutput) -> bool {
         loop {
             match self.pipe.read(buffer) {
                 Ok(0) => {
@@ -244,7 +244,7 @@ impl Lines {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], shared: &Shared) {
+    fn take(&mut self, bytes: &[u8], shared: &SharedOutput) {
         if let Some(file) = &mut self.file
             && let Err(e) = file.write_all(bytes)
         {
@@ -267,7 +267,7 @@ impl Lines {
     }
 
     /// [`Lines::take`] on a terminal: overwritten text is the bar or nothing, other lines are shown above it.
-    fn take_redrawn(&mut self, whole: usize, shared: &Shared) {
+    fn take_redrawn(&mut self, whole: usize, shared: &SharedOutput) {
         let mut bar = None;
         let rest = self.begun.split_off(whole);
         let complete = std::mem::replace(&mut self.begun, rest);
@@ -291,7 +291,7 @@ impl Lines {
         }
     }
 
-    fn show(&mut self, lines: &[u8], shared: &Shared) {
+    fn show(&mut self, lines: &[u8], shared: &SharedOutput) {
         if !contains(lines, RUN_NAMED.0) {
             return self.show_all(lines, shared);
         }
@@ -306,7 +306,7 @@ impl Lines {
         }
     }
 
-    fn show_all(&mut self, lines: &[u8], shared: &Shared) {
+    fn show_all(&mut self, lines: &[u8], shared: &SharedOutput) {
         if let Some(stream) = self.console {
             console::write(stream, &prefixed(lines, &self.prefix));
         }
@@ -336,7 +336,7 @@ impl Lines {
     }
 
     /// Shows a last line without a newline.
-    fn end(&mut self, shared: &Shared) {
+    fn end(&mut self, shared: &SharedOutput) {
         if self.redrawn == Redrawn::Bar {
             console::show_bar(b"");
         }

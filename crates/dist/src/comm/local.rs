@@ -1,6 +1,6 @@
 //! Collectives of the ranks of one node, in rounds over shared memory.
 
-use super::shm::{SLOT, Shared};
+use super::shm::{NodeSegment, SLOT};
 use super::{Call, Reduction, SMALL, Span, part};
 use rushlight_core::Result;
 
@@ -11,7 +11,7 @@ fn rounds(len: usize, each: usize) -> usize {
 
 // All methods: spans are valid and used by nothing else until the method returns. Slots are written by their rank
 // between `begin` and `publish`, and read by others after `wait`.
-impl Shared {
+impl NodeSegment {
     /// Bytes of a slot for each rank.
     fn share(&self) -> usize {
         SLOT / self.count / 64 * 64

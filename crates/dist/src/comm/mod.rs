@@ -23,7 +23,7 @@ pub(crate) use endpoint::{Endpoint, counted};
 pub(crate) use links::{Channel, Links, Peer, Transfer};
 pub use reduce::ReduceOp;
 pub(crate) use reduce::{Span, reduce};
-pub(crate) use shm::Shared;
+pub(crate) use shm::NodeSegment;
 pub(crate) use signature::Signature;
 
 use rushlight_core::{DType, Result};
@@ -96,7 +96,7 @@ pub(crate) struct Communicator {
     /// This rank's node.
     node: usize,
     /// Memory shared with the other ranks of the node; `None` if there are none or it is unavailable.
-    shared: Option<Shared>,
+    shared: Option<NodeSegment>,
     /// Whether every node with several ranks has shared memory; the same on all ranks.
     shared_everywhere: bool,
     links: Links,
@@ -106,7 +106,7 @@ pub(crate) struct Communicator {
 /// Shared memory of a group's nodes.
 pub(crate) enum NodeMemory {
     /// Every node with several ranks has it; `None` on a node with one rank.
-    Everywhere(Option<Shared>),
+    Everywhere(Option<NodeSegment>),
     /// A node cannot provide it, so that none uses it.
     Missing,
 }
@@ -212,7 +212,7 @@ impl Communicator {
     }
 
     /// The shared memory, if all ranks of the group have it.
-    fn whole(&mut self) -> Option<&mut Shared> {
+    fn whole(&mut self) -> Option<&mut NodeSegment> {
         let alone = self.nodes.len() == 1;
         self.shared.as_mut().filter(|_| alone)
     }

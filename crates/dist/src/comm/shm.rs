@@ -82,7 +82,7 @@ impl Drop for Mapping {
 }
 
 /// One rank's view of the segment of its node.
-pub(crate) struct Shared {
+pub(crate) struct NodeSegment {
     mapping: Mapping,
     /// This rank's index on the node, and the number of ranks there.
     pub(crate) index: usize,
@@ -99,13 +99,13 @@ pub(crate) struct Shared {
 }
 
 // SAFETY: the mapping belongs to this value; access to it is synchronised by the flags.
-unsafe impl Send for Shared {}
+unsafe impl Send for NodeSegment {}
 
 fn segment_bytes(count: usize) -> usize {
     HEADER + count * size_of::<Control>() + count * DEPTH as usize * 2 * SLOT
 }
 
-impl Shared {
+impl NodeSegment {
     /// Creates a segment; returns it with the path by which other processes of this user open it.
     pub(crate) fn create(cookie: &[u8; 32], index: usize, ranks: &[usize]) -> Result<(Self, String)> {
         let len = segment_bytes(ranks.len());
@@ -257,7 +257,7 @@ impl Shared {
         Error::value(format!("the ranks called different collectives: {}", found.join("; ")))
     }
 
-    /// [`Shared::wait`] for all others.
+    /// [`NodeSegment::wait`] for all others.
     pub(crate) fn wait_all(&mut self, limit: &Limit) -> Result<()> {
         self.others().try_for_each(|other| self.wait(other, 0, limit))
     }

@@ -27,10 +27,10 @@ pub(crate) struct DeviceGroup {
     host: HostGroup,
     /// Each rank's node.
     nodes: Vec<usize>,
-    shared: Arc<Shared>,
+    shared: Arc<DeviceComms>,
 }
 
-struct Shared {
+struct DeviceComms {
     job: Arc<Job>,
     timeout: Duration,
     /// The communicator of each device; `None` where tensors go through the host.
@@ -121,7 +121,7 @@ impl DeviceGroup {
         let timeout = host.timeout();
         let record = host.record().clone();
         let (comms, under_way, pace) = (Mutex::default(), Mutex::default(), Arc::default());
-        let shared = Arc::new(Shared { job, timeout, comms, under_way, pace, record });
+        let shared = Arc::new(DeviceComms { job, timeout, comms, under_way, pace, record });
         Self { host, nodes, shared }
     }
 
@@ -297,7 +297,7 @@ impl DeviceGroup {
 }
 
 /// Starts the thread that detects failures in the background, when no call is waiting.
-fn watch(shared: &Arc<Shared>) -> Result<()> {
+fn watch(shared: &Arc<DeviceComms>) -> Result<()> {
     if lock(&shared.comms).iter().filter(|(_, comm)| comm.is_some()).count() > 1 {
         return Ok(());
     }
@@ -319,7 +319,7 @@ fn watch(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-impl Shared {
+impl DeviceComms {
     /// An error of a library, or a collective that all ranks have called and that does not end.
     fn look(&self) -> Result<()> {
         let comms: Vec<_> = lock(&self.comms).iter().filter_map(|(_, comm)| comm.clone()).collect();
@@ -485,7 +485,7 @@ mod tests {
         let record = Arc::new(Mutex::new(FlightRecord::new("world", 0)));
         lock(&record).call(1, "all_reduce(sum) float32 [3]".into());
         lock(&record).start(1);
-        let shared = Shared {
+        let shared = DeviceComms {
             job: Arc::new(Job::new(0, 1, None)),
             timeout: Duration::from_secs(60),
             comms: Mutex::default(),

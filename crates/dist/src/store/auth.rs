@@ -165,8 +165,8 @@ pub(crate) struct Challenge {
     nonce: [u8; 32],
 }
 
-/// The accepting side's verdict on an answer.
-pub(crate) enum Verdict {
+/// What the accepting side found of an answer.
+pub(crate) enum HandshakeResult {
     /// The proof to send back, and the seals of this side's frames and of the other's.
     Accepted([u8; PROOF], Box<(Seal, Seal)>),
     /// The other side has the secret, but has dialled another address, port or rank. The bytes tell it so.
@@ -187,23 +187,23 @@ impl Challenge {
     }
 
     /// Checks an answer. `local` is this end of the connection.
-    pub(crate) fn verify(&self, secret: &Secret, answer: &[u8; ANSWER], local: SocketAddr) -> Verdict {
+    pub(crate) fn verify(&self, secret: &Secret, answer: &[u8; ANSWER], local: SocketAddr) -> HandshakeResult {
         let (nonce, rest) = answer.split_at(32);
         let (dialled, proof) = rest.split_at(TARGET);
         let transcript =
             Transcript { purpose: self.purpose, accepting: &self.nonce, connecting: nonce, target: dialled };
         if !equal(&transcript.prove(secret, CONNECTS), proof) {
-            return Verdict::Refused;
+            return HandshakeResult::Refused;
         }
         let own = target(local, self.purpose);
         let translated = std::env::var(NAT_VARIABLE).is_ok_and(|value| value == "1");
         // Behind address translation only the rank is known.
         let known = if translated { 18.. } else { 0.. };
         if dialled[known.clone()] != own[known] {
-            return Verdict::Elsewhere(transcript.prove(secret, ELSEWHERE));
+            return HandshakeResult::Elsewhere(transcript.prove(secret, ELSEWHERE));
         }
         let (theirs, ours) = transcript.seals(secret);
-        Verdict::Accepted(transcript.prove(secret, ACCEPTS), Box::new((ours, theirs)))
+        HandshakeResult::Accepted(transcript.prove(secret, ACCEPTS), Box::new((ours, theirs)))
     }
 }
 
@@ -298,15 +298,15 @@ pub(crate) fn accept(
     let mut answer = [0; ANSWER];
     stream.read_exact(&mut answer)?;
     match challenge.verify(secret, &answer, local) {
-        Verdict::Accepted(proof, seals) => {
+        HandshakeResult::Accepted(proof, seals) => {
             stream.write_all(&proof)?;
             Ok(*seals)
         }
-        Verdict::Elsewhere(told) => {
+        HandshakeResult::Elsewhere(told) => {
             stream.write_all(&told)?;
             Err(Error::new(ErrorKind::AddrNotAvailable, format!("it has dialled another address or rank than {local}")))
         }
-        Verdict::Refused => {
+        HandshakeResult::Refused => {
             stream.write_all(&[0; PROOF])?;
             Err(Error::new(ErrorKind::PermissionDenied, "wrong proof of the job's secret"))
         }
@@ -350,9 +350,9 @@ mod tests {
         let mut told = answer(&good, Purpose::Store, &challenge.nonce, "10.0.0.1:77");
         let verdict =
             |challenge: &Challenge, secret: &Secret, told: &[u8; ANSWER]| match challenge.verify(secret, told, local) {
-                Verdict::Accepted(..) => "accepted",
-                Verdict::Elsewhere(_) => "elsewhere",
-                Verdict::Refused => "refused",
+                HandshakeResult::Accepted(..) => "accepted",
+                HandshakeResult::Elsewhere(_) => "elsewhere",
+                HandshakeResult::Refused => "refused",
             };
         assert_eq!(verdict(&challenge, &good, &told), "accepted");
         assert_eq!(verdict(&challenge, &bad, &told), "refused");

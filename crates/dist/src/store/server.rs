@@ -1,6 +1,6 @@
 //! The server of a [`TcpStore`](super::TcpStore): one thread over epoll for all connections.
 
-use super::auth::{ANSWER, Challenge, PROOF, Purpose, Seal, TAG, Verdict};
+use super::auth::{ANSWER, Challenge, HandshakeResult, PROOF, Purpose, Seal, TAG};
 use super::frame::{self, MAX_FRAME, Status};
 use super::table::{Op, Outcome, Table};
 use crate::launch::Secret;
@@ -28,11 +28,11 @@ const WAKE: u64 = 1;
 /// The server that holds a job's keys and values. Dropping it closes all connections.
 pub struct StoreServer {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ServerControl>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct ServerControl {
     stop: AtomicBool,
     refused: AtomicU64,
     wake: OwnedFd,
@@ -59,7 +59,7 @@ impl StoreServer {
         }
         // SAFETY: the descriptor is new and owned by nobody else.
         let wake = unsafe { OwnedFd::from_raw_fd(wake) };
-        let shared = Arc::new(Shared { stop: AtomicBool::new(false), refused: AtomicU64::new(0), wake });
+        let shared = Arc::new(ServerControl { stop: AtomicBool::new(false), refused: AtomicU64::new(0), wake });
         let mut serving = Serving::new(listener, secret, shared.clone())?;
         let thread = std::thread::Builder::new().name("rushlight-store".into()).spawn(move || serving.run())?;
         Ok(Self { port, shared, thread: Mutex::new(Some(thread)) })
@@ -175,7 +175,7 @@ struct Serving {
     listener: TcpListener,
     epoll: OwnedFd,
     secret: Secret,
-    shared: Arc<Shared>,
+    shared: Arc<ServerControl>,
     table: Table,
     connections: HashMap<u64, Connection>,
     next: u64,
@@ -186,7 +186,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn new(listener: TcpListener, secret: Secret, shared: Arc<Shared>) -> Result<Self> {
+    fn new(listener: TcpListener, secret: Secret, shared: Arc<ServerControl>) -> Result<Self> {
         // SAFETY: `epoll_create1` gives a new descriptor or -1, which is checked.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
@@ -352,13 +352,13 @@ impl Serving {
             let Some(answer) = c.input.first_chunk::<ANSWER>() else { return Ok(false) };
             let local = c.stream.local_addr().map_err(|_| Close::Ended)?;
             let (proof, seals) = match challenge.verify(&self.secret, answer, local) {
-                Verdict::Accepted(proof, seals) => (proof, seals),
-                Verdict::Elsewhere(told) => {
+                HandshakeResult::Accepted(proof, seals) => (proof, seals),
+                HandshakeResult::Elsewhere(told) => {
                     c.output = told.to_vec();
                     let _ = flush(c);
                     return Err(Close::Refused("it has dialled another address than this one"));
                 }
-                Verdict::Refused => {
+                HandshakeResult::Refused => {
                     c.output = vec![0; PROOF];
                     let _ = flush(c);
                     return Err(Close::Refused("wrong proof of the job's secret"));

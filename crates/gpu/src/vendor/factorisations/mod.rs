@@ -109,7 +109,7 @@ pub trait Vendor: Send + Sync + 'static {
 }
 
 /// A library's handle, used by one thread at a time.
-type Shared<T> = Mutex<Box<T>>;
+type Locked<T> = Mutex<Box<T>>;
 
 /// A batch of matrices of one size.
 #[derive(Clone, Copy)]
@@ -176,8 +176,8 @@ fn pays(op: Linalg, b: &Batch) -> bool {
 /// The libraries of one device, each opened on its first use.
 pub struct Routines {
     vendor: &'static dyn Vendor,
-    solver: OnceLock<Result<Shared<dyn Solver>>>,
-    triangular: OnceLock<Result<Shared<dyn Triangular>>>,
+    solver: OnceLock<Result<Locked<dyn Solver>>>,
+    triangular: OnceLock<Result<Locked<dyn Triangular>>>,
 }
 
 impl Routines {
@@ -230,7 +230,7 @@ impl Factorisations for Routines {
 /// A batch on a device.
 struct On<'a> {
     gpu: &'a Gpu,
-    solver: &'a Shared<dyn Solver>,
+    solver: &'a Locked<dyn Solver>,
     b: Batch,
 }
 

@@ -1,6 +1,6 @@
 //! Systems of equations, determinants, inverses and Cholesky factors.
 
-use super::{Batch, On, Routine, Shared, Triangle, Triangular, address, lock, turned};
+use super::{Batch, Locked, On, Routine, Triangle, Triangular, address, lock, turned};
 use crate::device::{Gpu, Temporary};
 use crate::vendor::driver::DevicePtr;
 use rushlight_core::{DType, Result, View};
@@ -94,7 +94,7 @@ impl On<'_> {
 /// `A X = rhs` with a triangular A. Transposed, the unknown is on the left, and the library reads the other triangle.
 pub(super) fn triangular(
     gpu: &Gpu,
-    library: &'static Shared<dyn Triangular>,
+    library: &'static Locked<dyn Triangular>,
     b: &Batch,
     (upper, unitriangular): (bool, bool),
     a: View,
