@@ -13,19 +13,19 @@ api! {
         &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", "cublasLt64_13.dll", "cublasLt64_12.dll"],
         "Install the CUDA toolkit or the Python package nvidia-cublas and name its directory in RUSHLIGHT_CUDA_PATH."
     ) {
-        fn version = b"cublasLtGetVersion" ();
-        fn create = b"cublasLtCreate" (*mut Handle);
-        fn desc_create = b"cublasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
-        fn desc_set = b"cublasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);
-        fn desc_destroy = b"cublasLtMatmulDescDestroy" (Handle);
-        fn layout_create = b"cublasLtMatrixLayoutCreate" (*mut Handle, c_int, u64, u64, i64);
-        fn layout_set = b"cublasLtMatrixLayoutSetAttribute" (Handle, c_int, *const c_void, usize);
-        fn layout_destroy = b"cublasLtMatrixLayoutDestroy" (Handle);
-        fn preference_create = b"cublasLtMatmulPreferenceCreate" (*mut Handle);
-        fn preference_set = b"cublasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
-        fn preference_destroy = b"cublasLtMatmulPreferenceDestroy" (Handle);
-        fn heuristic = b"cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut c_void, *mut c_int);
-        fn matmul = b"cublasLtMatmul" (
+        fn version = "cublasLtGetVersion" ();
+        fn create = "cublasLtCreate" (*mut Handle);
+        fn desc_create = "cublasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
+        fn desc_set = "cublasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);
+        fn desc_destroy = "cublasLtMatmulDescDestroy" (Handle);
+        fn layout_create = "cublasLtMatrixLayoutCreate" (*mut Handle, c_int, u64, u64, i64);
+        fn layout_set = "cublasLtMatrixLayoutSetAttribute" (Handle, c_int, *const c_void, usize);
+        fn layout_destroy = "cublasLtMatrixLayoutDestroy" (Handle);
+        fn preference_create = "cublasLtMatmulPreferenceCreate" (*mut Handle);
+        fn preference_set = "cublasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
+        fn preference_destroy = "cublasLtMatmulPreferenceDestroy" (Handle);
+        fn heuristic = "cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut c_void, *mut c_int);
+        fn matmul = "cublasLtMatmul" (
             Handle, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle,
             *const c_void, DevicePtr, usize, Handle,
         );

@@ -28,14 +28,14 @@ api! {
         ],
         "Install the CUDA toolkit or the Python package nvidia-cuda-cupti and name its directory in RUSHLIGHT_CUDA_PATH."
     ) {
-        fn timestamp = b"cuptiGetTimestamp" (*mut u64);
-        fn register = b"cuptiActivityRegisterCallbacks" (Request, Complete);
-        fn enable = b"cuptiActivityEnable" (u32);
-        fn disable = b"cuptiActivityDisable" (u32);
-        fn flush = b"cuptiActivityFlushAll" (u32);
-        fn next_record = b"cuptiActivityGetNextRecord" (*mut u8, usize, *mut *mut u8);
-        fn callback_name = b"cuptiGetCallbackName" (u32, u32, *mut *const c_char);
-        optional fn thread_id_type = b"cuptiSetThreadIdType" (u32);
+        fn timestamp = "cuptiGetTimestamp" (*mut u64);
+        fn register = "cuptiActivityRegisterCallbacks" (Request, Complete);
+        fn enable = "cuptiActivityEnable" (u32);
+        fn disable = "cuptiActivityDisable" (u32);
+        fn flush = "cuptiActivityFlushAll" (u32);
+        fn next_record = "cuptiActivityGetNextRecord" (*mut u8, usize, *mut *mut u8);
+        fn callback_name = "cuptiGetCallbackName" (u32, u32, *mut *const c_char);
+        optional fn thread_id_type = "cuptiSetThreadIdType" (u32);
     }
 }
 

@@ -14,42 +14,42 @@ api! {
         &["libcusolver.so.12", "libcusolver.so.11", "libcusolver.so", "cusolver64_12.dll", "cusolver64_11.dll"],
         "Install the CUDA toolkit or the Python package nvidia-cusolver and name its directory in RUSHLIGHT_CUDA_PATH; without it factorisations are computed on the CPU."
     ) {
-        fn property = b"cusolverGetProperty" (c_int, *mut c_int);
-        fn create = b"cusolverDnCreate" (*mut Handle);
-        fn create_params = b"cusolverDnCreateParams" (*mut Handle);
-        fn set_stream = b"cusolverDnSetStream" (Handle, Handle);
-        fn potrf_room = b"cusolverDnXpotrf_bufferSize" (Handle, Handle, c_int, i64, c_int, DevicePtr, i64, c_int, *mut usize, *mut usize);
-        fn potrf = b"cusolverDnXpotrf" (
+        fn property = "cusolverGetProperty" (c_int, *mut c_int);
+        fn create = "cusolverDnCreate" (*mut Handle);
+        fn create_params = "cusolverDnCreateParams" (*mut Handle);
+        fn set_stream = "cusolverDnSetStream" (Handle, Handle);
+        fn potrf_room = "cusolverDnXpotrf_bufferSize" (Handle, Handle, c_int, i64, c_int, DevicePtr, i64, c_int, *mut usize, *mut usize);
+        fn potrf = "cusolverDnXpotrf" (
             Handle, Handle, c_int, i64, c_int, DevicePtr, i64, c_int, DevicePtr, usize, *mut u8, usize, DevicePtr,
         );
-        fn getrf_room = b"cusolverDnXgetrf_bufferSize" (Handle, Handle, i64, i64, c_int, DevicePtr, i64, c_int, *mut usize, *mut usize);
-        fn getrf = b"cusolverDnXgetrf" (
+        fn getrf_room = "cusolverDnXgetrf_bufferSize" (Handle, Handle, i64, i64, c_int, DevicePtr, i64, c_int, *mut usize, *mut usize);
+        fn getrf = "cusolverDnXgetrf" (
             Handle, Handle, i64, i64, c_int, DevicePtr, i64, DevicePtr, c_int, DevicePtr, usize, *mut u8, usize, DevicePtr,
         );
-        fn getrs = b"cusolverDnXgetrs" (
+        fn getrs = "cusolverDnXgetrs" (
             Handle, Handle, c_int, i64, i64, c_int, DevicePtr, i64, DevicePtr, c_int, DevicePtr, i64, DevicePtr,
         );
-        fn geqrf_room = b"cusolverDnXgeqrf_bufferSize" (
+        fn geqrf_room = "cusolverDnXgeqrf_bufferSize" (
             Handle, Handle, i64, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, *mut usize, *mut usize,
         );
-        fn geqrf = b"cusolverDnXgeqrf" (
+        fn geqrf = "cusolverDnXgeqrf" (
             Handle, Handle, i64, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, DevicePtr, usize, *mut u8, usize, DevicePtr,
         );
-        fn sorgqr_room = b"cusolverDnSorgqr_bufferSize" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, *mut c_int);
-        fn dorgqr_room = b"cusolverDnDorgqr_bufferSize" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, *mut c_int);
-        fn sorgqr = b"cusolverDnSorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr);
-        fn dorgqr = b"cusolverDnDorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr);
-        fn syevd_room = b"cusolverDnXsyevd_bufferSize" (
+        fn sorgqr_room = "cusolverDnSorgqr_bufferSize" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, *mut c_int);
+        fn dorgqr_room = "cusolverDnDorgqr_bufferSize" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, *mut c_int);
+        fn sorgqr = "cusolverDnSorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr);
+        fn dorgqr = "cusolverDnDorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr);
+        fn syevd_room = "cusolverDnXsyevd_bufferSize" (
             Handle, Handle, c_int, c_int, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, *mut usize, *mut usize,
         );
-        fn syevd = b"cusolverDnXsyevd" (
+        fn syevd = "cusolverDnXsyevd" (
             Handle, Handle, c_int, c_int, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, DevicePtr, usize, *mut u8, usize, DevicePtr,
         );
-        fn gesvd_room = b"cusolverDnXgesvd_bufferSize" (
+        fn gesvd_room = "cusolverDnXgesvd_bufferSize" (
             Handle, Handle, c_schar, c_schar, i64, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, DevicePtr, i64, c_int, DevicePtr, i64,
             c_int, *mut usize, *mut usize,
         );
-        fn gesvd = b"cusolverDnXgesvd" (
+        fn gesvd = "cusolverDnXgesvd" (
             Handle, Handle, c_schar, c_schar, i64, i64, c_int, DevicePtr, i64, c_int, DevicePtr, c_int, DevicePtr, i64, c_int, DevicePtr, i64,
             c_int, DevicePtr, usize, *mut u8, usize, DevicePtr,
         );
@@ -63,19 +63,19 @@ api! {
         &["libcublas.so.13", "libcublas.so.12", "libcublas.so", "cublas64_13.dll", "cublas64_12.dll"],
         "Install the CUDA toolkit or the Python package nvidia-cublas and name its directory in RUSHLIGHT_CUDA_PATH; without it triangular systems are solved on the CPU."
     ) {
-        fn property = b"cublasGetProperty" (c_int, *mut c_int);
-        fn create = b"cublasCreate_v2" (*mut Handle);
-        fn set_stream = b"cublasSetStream_v2" (Handle, Handle);
-        fn strsm = b"cublasStrsmBatched" (
+        fn property = "cublasGetProperty" (c_int, *mut c_int);
+        fn create = "cublasCreate_v2" (*mut Handle);
+        fn set_stream = "cublasSetStream_v2" (Handle, Handle);
+        fn strsm = "cublasStrsmBatched" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int, c_int,
         );
-        fn dtrsm = b"cublasDtrsmBatched" (
+        fn dtrsm = "cublasDtrsmBatched" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int, c_int,
         );
-        fn strsm_one = b"cublasStrsm_v2" (
+        fn strsm_one = "cublasStrsm_v2" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int,
         );
-        fn dtrsm_one = b"cublasDtrsm_v2" (
+        fn dtrsm_one = "cublasDtrsm_v2" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int,
         );
     }

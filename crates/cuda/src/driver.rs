@@ -1,68 +1,39 @@
 //! NVIDIA's driver: the functions that the engine calls, and their errors.
 
-use crate::api;
 use rushlight_core::{Error, Result};
-use rushlight_gpu::vendor::calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use rushlight_gpu::vendor::calls::FUNCTION_SHARED_MEMORY;
 use rushlight_gpu::vendor::driver::{Boxes, DevicePtr, Handle, Launch, TensorMap};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-api! {
+rushlight_gpu::driver_api! {
     /// `libcuda`, which comes with the display driver.
-    Driver("The NVIDIA driver (libcuda)", &["libcuda.so.1", "libcuda.so", "nvcuda.dll"], "Install an NVIDIA driver, or use Device::Cpu.") {
-        fn init = b"cuInit" (c_uint);
-        fn version = b"cuDriverGetVersion" (*mut c_int);
-        fn device_count = b"cuDeviceGetCount" (*mut c_int);
-        fn device_get = b"cuDeviceGet" (*mut c_int, c_int);
-        fn device_name = b"cuDeviceGetName" (*mut c_char, c_int, c_int);
-        fn device_attribute = b"cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
-        fn device_memory = b"cuDeviceTotalMem_v2" (*mut usize, c_int);
-        fn context_retain = b"cuDevicePrimaryCtxRetain" (*mut Handle, c_int);
-        fn context_set = b"cuCtxSetCurrent" (Handle);
-        fn synchronize = b"cuCtxSynchronize" ();
-        fn memory_info = b"cuMemGetInfo_v2" (*mut usize, *mut usize);
-        fn alloc = b"cuMemAlloc_v2" (*mut DevicePtr, usize);
-        fn free = b"cuMemFree_v2" (DevicePtr);
-        fn host_alloc = b"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
-        fn host_free = b"cuMemFreeHost" (*mut c_void);
-        fn host_device_ptr = b"cuMemHostGetDevicePointer_v2" (*mut DevicePtr, *mut c_void, c_uint);
-        fn copy_to_device = b"cuMemcpyHtoDAsync_v2" (DevicePtr, *const c_void, usize, Handle);
-        fn copy_to_host = b"cuMemcpyDtoHAsync_v2" (*mut c_void, DevicePtr, usize, Handle);
-        fn copy_on_device = b"cuMemcpyDtoDAsync_v2" (DevicePtr, DevicePtr, usize, Handle);
-        fn copy_to_peer = b"cuMemcpyPeerAsync" (DevicePtr, Handle, DevicePtr, Handle, usize, Handle);
-        fn stream_create = b"cuStreamCreateWithPriority" (*mut Handle, c_uint, c_int);
-        fn stream_destroy = b"cuStreamDestroy_v2" (Handle);
-        fn stream_synchronize = b"cuStreamSynchronize" (Handle);
-        fn stream_query = b"cuStreamQuery" (Handle);
-        fn stream_wait = b"cuStreamWaitEvent" (Handle, Handle, c_uint);
-        fn event_create = b"cuEventCreate" (*mut Handle, c_uint);
-        fn event_destroy = b"cuEventDestroy_v2" (Handle);
-        fn event_record = b"cuEventRecord" (Handle, Handle);
-        fn event_query = b"cuEventQuery" (Handle);
-        fn event_synchronize = b"cuEventSynchronize" (Handle);
-        fn event_elapsed = b"cuEventElapsedTime" (*mut f32, Handle, Handle);
-        fn capture_begin = b"cuStreamBeginCapture_v2" (Handle, c_int);
-        fn capture_end = b"cuStreamEndCapture" (Handle, *mut Handle);
-        fn capture_mode = b"cuThreadExchangeStreamCaptureMode" (*mut c_int);
-        fn graph_instantiate = b"cuGraphInstantiateWithFlags" (*mut Handle, Handle, u64);
-        fn graph_launch = b"cuGraphLaunch" (Handle, Handle);
-        fn graph_roots = b"cuGraphGetRootNodes" (Handle, *mut Handle, *mut usize);
-        fn graph_set_kernel = b"cuGraphExecKernelNodeSetParams" (Handle, Handle, *const KernelNode);
-        fn graph_destroy = b"cuGraphDestroy" (Handle);
-        fn graph_exec_destroy = b"cuGraphExecDestroy" (Handle);
-        fn module_load = b"cuModuleLoadData" (*mut Handle, *const c_void);
-        fn module_function = b"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
-        fn function_attribute = b"cuFuncSetAttribute" (Handle, c_int, c_int);
-        fn launch = b"cuLaunchKernelEx" (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
-        fn context_device = b"cuCtxGetDevice" (*mut c_int);
-        fn device_uuid = b"cuDeviceGetUuid" (*mut [u8; 16], c_int);
-        fn ipc_share = b"cuIpcGetMemHandle" (*mut IpcHandle, DevicePtr);
-        fn ipc_open = b"cuIpcOpenMemHandle_v2" (*mut DevicePtr, IpcHandle, c_uint);
-        fn ipc_close = b"cuIpcCloseMemHandle" (DevicePtr);
-        optional fn error_string = b"cuGetErrorString" (c_int, *mut *const c_char);
-        optional fn device_uuid_of_part = b"cuDeviceGetUuid_v2" (*mut [u8; 16], c_int);
-        optional fn stream_write_value = b"cuStreamWriteValue32_v2" (Handle, DevicePtr, u32, c_uint);
-        optional fn stream_wait_value = b"cuStreamWaitValue32_v2" (Handle, DevicePtr, u32, c_uint);
-        optional fn tensor_map = b"cuTensorMapEncodeTiled" (
+    Driver(
+        crate::SEARCH,
+        "The NVIDIA driver (libcuda)",
+        &["libcuda.so.1", "libcuda.so", "nvcuda.dll"],
+        "Install an NVIDIA driver, or use Device::Cpu."
+    ), prefix: "cu", version: "_v2", node: KernelNode {
+        fn version = "cuDriverGetVersion" (*mut c_int);
+        fn device_count = "cuDeviceGetCount" (*mut c_int);
+        fn device_get = "cuDeviceGet" (*mut c_int, c_int);
+        fn context_retain = "cuDevicePrimaryCtxRetain" (*mut Handle, c_int);
+        fn context_set = "cuCtxSetCurrent" (Handle);
+        fn synchronize = "cuCtxSynchronize" ();
+        fn alloc = "cuMemAlloc_v2" (*mut DevicePtr, usize);
+        fn free = "cuMemFree_v2" (DevicePtr);
+        fn host_alloc = "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+        fn host_free = "cuMemFreeHost" (*mut c_void);
+        fn host_device_ptr = "cuMemHostGetDevicePointer_v2" (*mut DevicePtr, *mut c_void, c_uint);
+        fn copy_to_peer = "cuMemcpyPeerAsync" (DevicePtr, Handle, DevicePtr, Handle, usize, Handle);
+        fn event_create = "cuEventCreate" (*mut Handle, c_uint);
+        fn launch = "cuLaunchKernelEx" (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
+        fn context_device = "cuCtxGetDevice" (*mut c_int);
+        fn device_uuid = "cuDeviceGetUuid" (*mut [u8; 16], c_int);
+        optional fn error_string = "cuGetErrorString" (c_int, *mut *const c_char);
+        optional fn device_uuid_of_part = "cuDeviceGetUuid_v2" (*mut [u8; 16], c_int);
+        optional fn stream_write_value = "cuStreamWriteValue32_v2" (Handle, DevicePtr, u32, c_uint);
+        optional fn stream_wait_value = "cuStreamWaitValue32_v2" (Handle, DevicePtr, u32, c_uint);
+        optional fn tensor_map = "cuTensorMapEncodeTiled" (
             *mut TensorMap, c_int, c_uint, DevicePtr, *const u64, *const u64, *const c_uint, *const c_uint, c_int, c_int, c_int, c_int,
         );
     }

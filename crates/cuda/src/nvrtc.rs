@@ -15,14 +15,14 @@ api! {
         &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
         "Install the CUDA toolkit or the Python package nvidia-cuda-nvrtc and name its directory in RUSHLIGHT_CUDA_PATH."
     ) {
-        fn version = b"nvrtcVersion" (*mut c_int, *mut c_int);
-        fn create = b"nvrtcCreateProgram" (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
-        fn compile = b"nvrtcCompileProgram" (Program, c_int, *const *const c_char);
-        fn log_size = b"nvrtcGetProgramLogSize" (Program, *mut usize);
-        fn log = b"nvrtcGetProgramLog" (Program, *mut c_char);
-        fn cubin_size = b"nvrtcGetCUBINSize" (Program, *mut usize);
-        fn cubin = b"nvrtcGetCUBIN" (Program, *mut c_char);
-        fn destroy = b"nvrtcDestroyProgram" (*mut Program);
+        fn version = "nvrtcVersion" (*mut c_int, *mut c_int);
+        fn create = "nvrtcCreateProgram" (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
+        fn compile = "nvrtcCompileProgram" (Program, c_int, *const *const c_char);
+        fn log_size = "nvrtcGetProgramLogSize" (Program, *mut usize);
+        fn log = "nvrtcGetProgramLog" (Program, *mut c_char);
+        fn cubin_size = "nvrtcGetCUBINSize" (Program, *mut usize);
+        fn cubin = "nvrtcGetCUBIN" (Program, *mut c_char);
+        fn destroy = "nvrtcDestroyProgram" (*mut Program);
     }
 }
 

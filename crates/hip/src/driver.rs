@@ -2,74 +2,41 @@
 //!
 //! HIP has no explicit contexts. A device's [`Handle`] is its index plus one, so that no handle is null.
 
-use crate::api;
 use rushlight_core::Result;
-use rushlight_gpu::vendor::calls::{FUNCTION_SHARED_MEMORY, IpcHandle};
+use rushlight_gpu::vendor::calls::FUNCTION_SHARED_MEMORY;
 use rushlight_gpu::vendor::driver::{DevicePtr, Handle, Launch};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-api! {
+rushlight_gpu::driver_api! {
     /// `libamdhip64`, the runtime.
     Hip(
+        crate::SEARCH,
         "AMD's HIP runtime (libamdhip64)",
         &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
         "Install ROCm and load its module, or name the library's directory in RUSHLIGHT_HIP_PATH, or use Device::Cpu."
-    ) {
-        fn init = b"hipInit" (c_uint);
-        fn driver_version = b"hipDriverGetVersion" (*mut c_int);
-        fn runtime_version = b"hipRuntimeGetVersion" (*mut c_int);
-        fn device_count = b"hipGetDeviceCount" (*mut c_int);
-        fn device_name = b"hipDeviceGetName" (*mut c_char, c_int, c_int);
-        fn device_attribute = b"hipDeviceGetAttribute" (*mut c_int, c_int, c_int);
-        fn device_memory = b"hipDeviceTotalMem" (*mut usize, c_int);
-        fn device_set = b"hipSetDevice" (c_int);
-        fn synchronize = b"hipDeviceSynchronize" ();
-        fn memory_info = b"hipMemGetInfo" (*mut usize, *mut usize);
-        fn alloc = b"hipMalloc" (*mut DevicePtr, usize);
-        fn free = b"hipFree" (DevicePtr);
-        fn host_alloc = b"hipHostMalloc" (*mut *mut c_void, usize, c_uint);
-        fn host_free = b"hipHostFree" (*mut c_void);
-        fn host_device_ptr = b"hipHostGetDevicePointer" (*mut DevicePtr, *mut c_void, c_uint);
-        fn copy_to_device = b"hipMemcpyHtoDAsync" (DevicePtr, *const c_void, usize, Handle);
-        fn copy_to_host = b"hipMemcpyDtoHAsync" (*mut c_void, DevicePtr, usize, Handle);
-        fn copy_on_device = b"hipMemcpyDtoDAsync" (DevicePtr, DevicePtr, usize, Handle);
-        fn copy_to_peer = b"hipMemcpyPeerAsync" (DevicePtr, c_int, DevicePtr, c_int, usize, Handle);
-        fn stream_create = b"hipStreamCreateWithPriority" (*mut Handle, c_uint, c_int);
-        fn stream_destroy = b"hipStreamDestroy" (Handle);
-        fn stream_synchronize = b"hipStreamSynchronize" (Handle);
-        fn stream_query = b"hipStreamQuery" (Handle);
-        fn stream_wait = b"hipStreamWaitEvent" (Handle, Handle, c_uint);
-        fn event_create = b"hipEventCreateWithFlags" (*mut Handle, c_uint);
-        fn event_destroy = b"hipEventDestroy" (Handle);
-        fn event_record = b"hipEventRecord" (Handle, Handle);
-        fn event_query = b"hipEventQuery" (Handle);
-        fn event_synchronize = b"hipEventSynchronize" (Handle);
-        fn event_elapsed = b"hipEventElapsedTime" (*mut f32, Handle, Handle);
-        fn capture_begin = b"hipStreamBeginCapture" (Handle, c_int);
-        fn capture_end = b"hipStreamEndCapture" (Handle, *mut Handle);
-        fn capture_mode = b"hipThreadExchangeStreamCaptureMode" (*mut c_int);
-        fn graph_instantiate = b"hipGraphInstantiateWithFlags" (*mut Handle, Handle, u64);
-        fn graph_launch = b"hipGraphLaunch" (Handle, Handle);
-        fn graph_roots = b"hipGraphGetRootNodes" (Handle, *mut Handle, *mut usize);
-        fn graph_set_kernel = b"hipGraphExecKernelNodeSetParams" (Handle, Handle, *const KernelNode);
-        fn graph_destroy = b"hipGraphDestroy" (Handle);
-        fn graph_exec_destroy = b"hipGraphExecDestroy" (Handle);
-        fn module_load = b"hipModuleLoadData" (*mut Handle, *const c_void);
-        fn module_function = b"hipModuleGetFunction" (*mut Handle, Handle, *const c_char);
-        fn function_attribute = b"hipFuncSetAttribute" (Handle, c_int, c_int);
-        fn launch = b"hipModuleLaunchKernel" (
+    ), prefix: "hip", version: "", node: KernelNode {
+        fn driver_version = "hipDriverGetVersion" (*mut c_int);
+        fn runtime_version = "hipRuntimeGetVersion" (*mut c_int);
+        fn device_count = "hipGetDeviceCount" (*mut c_int);
+        fn device_set = "hipSetDevice" (c_int);
+        fn synchronize = "hipDeviceSynchronize" ();
+        fn alloc = "hipMalloc" (*mut DevicePtr, usize);
+        fn free = "hipFree" (DevicePtr);
+        fn host_alloc = "hipHostMalloc" (*mut *mut c_void, usize, c_uint);
+        fn host_free = "hipHostFree" (*mut c_void);
+        fn host_device_ptr = "hipHostGetDevicePointer" (*mut DevicePtr, *mut c_void, c_uint);
+        fn copy_to_peer = "hipMemcpyPeerAsync" (DevicePtr, c_int, DevicePtr, c_int, usize, Handle);
+        fn event_create = "hipEventCreateWithFlags" (*mut Handle, c_uint);
+        fn launch = "hipModuleLaunchKernel" (
             Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void,
         );
-        fn device_current = b"hipGetDevice" (*mut c_int);
-        fn device_bus = b"hipDeviceGetPCIBusId" (*mut c_char, c_int, c_int);
-        fn ipc_share = b"hipIpcGetMemHandle" (*mut IpcHandle, DevicePtr);
-        fn ipc_open = b"hipIpcOpenMemHandle" (*mut DevicePtr, IpcHandle, c_uint);
-        fn ipc_close = b"hipIpcCloseMemHandle" (DevicePtr);
-        optional fn device_uuid = b"hipDeviceGetUuid" (*mut [u8; 16], c_int);
+        fn device_current = "hipGetDevice" (*mut c_int);
+        fn device_bus = "hipDeviceGetPCIBusId" (*mut c_char, c_int, c_int);
+        optional fn device_uuid = "hipDeviceGetUuid" (*mut [u8; 16], c_int);
         // Newer runtimes export the first symbol, older ones the second; their structures differ.
-        optional fn properties_6 = b"hipGetDevicePropertiesR0600" (*mut c_void, c_int);
-        optional fn properties_5 = b"hipGetDeviceProperties" (*mut c_void, c_int);
-        optional fn error_string = b"hipDrvGetErrorString" (c_int, *mut *const c_char);
+        optional fn properties_6 = "hipGetDevicePropertiesR0600" (*mut c_void, c_int);
+        optional fn properties_5 = "hipGetDeviceProperties" (*mut c_void, c_int);
+        optional fn error_string = "hipDrvGetErrorString" (c_int, *mut *const c_char);
     }
 }
 

@@ -13,20 +13,20 @@ api! {
         &["libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"],
         "Install hipBLASLt, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; without it products go through rocBLAS."
     ) {
-        fn version = b"hipblasLtGetVersion" (Handle, *mut c_int);
-        fn create = b"hipblasLtCreate" (*mut Handle);
-        fn destroy = b"hipblasLtDestroy" (Handle);
-        fn desc_create = b"hipblasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
-        fn desc_set = b"hipblasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);
-        fn desc_destroy = b"hipblasLtMatmulDescDestroy" (Handle);
-        fn layout_create = b"hipblasLtMatrixLayoutCreate" (*mut Handle, c_int, u64, u64, i64);
-        fn layout_set = b"hipblasLtMatrixLayoutSetAttribute" (Handle, c_int, *const c_void, usize);
-        fn layout_destroy = b"hipblasLtMatrixLayoutDestroy" (Handle);
-        fn preference_create = b"hipblasLtMatmulPreferenceCreate" (*mut Handle);
-        fn preference_set = b"hipblasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
-        fn preference_destroy = b"hipblasLtMatmulPreferenceDestroy" (Handle);
-        fn heuristic = b"hipblasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut c_void, *mut c_int);
-        fn matmul = b"hipblasLtMatmul" (
+        fn version = "hipblasLtGetVersion" (Handle, *mut c_int);
+        fn create = "hipblasLtCreate" (*mut Handle);
+        fn destroy = "hipblasLtDestroy" (Handle);
+        fn desc_create = "hipblasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
+        fn desc_set = "hipblasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);
+        fn desc_destroy = "hipblasLtMatmulDescDestroy" (Handle);
+        fn layout_create = "hipblasLtMatrixLayoutCreate" (*mut Handle, c_int, u64, u64, i64);
+        fn layout_set = "hipblasLtMatrixLayoutSetAttribute" (Handle, c_int, *const c_void, usize);
+        fn layout_destroy = "hipblasLtMatrixLayoutDestroy" (Handle);
+        fn preference_create = "hipblasLtMatmulPreferenceCreate" (*mut Handle);
+        fn preference_set = "hipblasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
+        fn preference_destroy = "hipblasLtMatmulPreferenceDestroy" (Handle);
+        fn heuristic = "hipblasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut c_void, *mut c_int);
+        fn matmul = "hipblasLtMatmul" (
             Handle, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle,
             *const c_void, DevicePtr, usize, Handle,
         );

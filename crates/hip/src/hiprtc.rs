@@ -16,14 +16,14 @@ api! {
         &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so", "libamdhip64.so.5", "libamdhip64.so"],
         "Install ROCm and load its module, or name the library's directory in RUSHLIGHT_HIP_PATH."
     ) {
-        fn version = b"hiprtcVersion" (*mut c_int, *mut c_int);
-        fn create = b"hiprtcCreateProgram" (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
-        fn compile = b"hiprtcCompileProgram" (Program, c_int, *const *const c_char);
-        fn log_size = b"hiprtcGetProgramLogSize" (Program, *mut usize);
-        fn log = b"hiprtcGetProgramLog" (Program, *mut c_char);
-        fn code_size = b"hiprtcGetCodeSize" (Program, *mut usize);
-        fn code = b"hiprtcGetCode" (Program, *mut c_char);
-        fn destroy = b"hiprtcDestroyProgram" (*mut Program);
+        fn version = "hiprtcVersion" (*mut c_int, *mut c_int);
+        fn create = "hiprtcCreateProgram" (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
+        fn compile = "hiprtcCompileProgram" (Program, c_int, *const *const c_char);
+        fn log_size = "hiprtcGetProgramLogSize" (Program, *mut usize);
+        fn log = "hiprtcGetProgramLog" (Program, *mut c_char);
+        fn code_size = "hiprtcGetCodeSize" (Program, *mut usize);
+        fn code = "hiprtcGetCode" (Program, *mut c_char);
+        fn destroy = "hiprtcDestroyProgram" (*mut Program);
     }
 }
 

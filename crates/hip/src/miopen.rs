@@ -33,32 +33,32 @@ api! {
         &["libMIOpen.so.1", "libMIOpen.so"],
         "Install MIOpen, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; without it convolutions are slower."
     ) {
-        fn version = b"miopenGetVersion" (*mut usize, *mut usize, *mut usize);
-        fn create = b"miopenCreateWithStream" (*mut Handle, Handle);
-        fn set_stream = b"miopenSetStream" (Handle, Handle);
-        fn tensor_create = b"miopenCreateTensorDescriptor" (*mut Handle);
-        fn tensor_destroy = b"miopenDestroyTensorDescriptor" (Handle);
-        fn tensor_set = b"miopenSetTensorDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
-        fn conv_create = b"miopenCreateConvolutionDescriptor" (*mut Handle);
-        fn conv_destroy = b"miopenDestroyConvolutionDescriptor" (Handle);
-        fn conv_set = b"miopenInitConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int);
-        fn conv_groups = b"miopenSetConvolutionGroupCount" (Handle, c_int);
-        fn choose_forward = b"miopenConvolutionForwardGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
-        fn choose_input = b"miopenConvolutionBackwardDataGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
-        fn choose_weight = b"miopenConvolutionBackwardWeightsGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
-        fn compile_forward = b"miopenConvolutionForwardCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
-        fn compile_input = b"miopenConvolutionBackwardDataCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
-        fn compile_weight = b"miopenConvolutionBackwardWeightsCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
-        fn forward = b"miopenConvolutionForwardImmediate" (
+        fn version = "miopenGetVersion" (*mut usize, *mut usize, *mut usize);
+        fn create = "miopenCreateWithStream" (*mut Handle, Handle);
+        fn set_stream = "miopenSetStream" (Handle, Handle);
+        fn tensor_create = "miopenCreateTensorDescriptor" (*mut Handle);
+        fn tensor_destroy = "miopenDestroyTensorDescriptor" (Handle);
+        fn tensor_set = "miopenSetTensorDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
+        fn conv_create = "miopenCreateConvolutionDescriptor" (*mut Handle);
+        fn conv_destroy = "miopenDestroyConvolutionDescriptor" (Handle);
+        fn conv_set = "miopenInitConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int);
+        fn conv_groups = "miopenSetConvolutionGroupCount" (Handle, c_int);
+        fn choose_forward = "miopenConvolutionForwardGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
+        fn choose_input = "miopenConvolutionBackwardDataGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
+        fn choose_weight = "miopenConvolutionBackwardWeightsGetSolution" (Handle, Handle, Handle, Handle, Handle, usize, *mut usize, *mut Solution);
+        fn compile_forward = "miopenConvolutionForwardCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
+        fn compile_input = "miopenConvolutionBackwardDataCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
+        fn compile_weight = "miopenConvolutionBackwardWeightsCompileSolution" (Handle, Handle, Handle, Handle, Handle, u64);
+        fn forward = "miopenConvolutionForwardImmediate" (
             Handle, Handle, DevicePtr, Handle, DevicePtr, Handle, Handle, DevicePtr, DevicePtr, usize, u64,
         );
-        fn input = b"miopenConvolutionBackwardDataImmediate" (
+        fn input = "miopenConvolutionBackwardDataImmediate" (
             Handle, Handle, DevicePtr, Handle, DevicePtr, Handle, Handle, DevicePtr, DevicePtr, usize, u64,
         );
-        fn weight = b"miopenConvolutionBackwardWeightsImmediate" (
+        fn weight = "miopenConvolutionBackwardWeightsImmediate" (
             Handle, Handle, DevicePtr, Handle, DevicePtr, Handle, Handle, DevicePtr, DevicePtr, usize, u64,
         );
-        optional fn conv_attribute = b"miopenSetConvolutionAttribute" (Handle, c_int, c_int);
+        optional fn conv_attribute = "miopenSetConvolutionAttribute" (Handle, c_int, c_int);
     }
 }
 

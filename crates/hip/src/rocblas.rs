@@ -16,23 +16,23 @@ api! {
         &["librocblas.so.5", "librocblas.so.4", "librocblas.so.3", "librocblas.so"],
         "Install rocBLAS, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH."
     ) {
-        fn create = b"rocblas_create_handle" (*mut Handle);
-        fn set_stream = b"rocblas_set_stream" (Handle, Handle);
-        fn version = b"rocblas_get_version_string" (*mut c_char, usize);
-        fn gemm = b"rocblas_gemm_strided_batched_ex" (
+        fn create = "rocblas_create_handle" (*mut Handle);
+        fn set_stream = "rocblas_set_stream" (Handle, Handle);
+        fn version = "rocblas_get_version_string" (*mut c_char, usize);
+        fn gemm = "rocblas_gemm_strided_batched_ex" (
             Handle, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, c_int, i64, DevicePtr, c_int, c_int, i64, *const c_void,
             DevicePtr, c_int, c_int, i64, DevicePtr, c_int, c_int, i64, c_int, c_int, c_int, c_int, u32,
         );
-        optional fn strsm = b"rocblas_strsm" (
+        optional fn strsm = "rocblas_strsm" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int,
         );
-        optional fn dtrsm = b"rocblas_dtrsm" (
+        optional fn dtrsm = "rocblas_dtrsm" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int,
         );
-        optional fn strsm_batched = b"rocblas_strsm_batched" (
+        optional fn strsm_batched = "rocblas_strsm_batched" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int, c_int,
         );
-        optional fn dtrsm_batched = b"rocblas_dtrsm_batched" (
+        optional fn dtrsm_batched = "rocblas_dtrsm_batched" (
             Handle, c_int, c_int, c_int, c_int, c_int, c_int, *const c_void, DevicePtr, c_int, DevicePtr, c_int, c_int,
         );
     }

@@ -15,23 +15,23 @@ api! {
         &["librocsolver.so.1", "librocsolver.so.0", "librocsolver.so"],
         "Install rocSOLVER, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; without it factorisations are computed on the CPU."
     ) {
-        fn version = b"rocsolver_get_version_string" (*mut c_char, usize);
-        fn spotrf = b"rocsolver_spotrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
-        fn dpotrf = b"rocsolver_dpotrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
-        fn sgetrf = b"rocsolver_sgetrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr);
-        fn dgetrf = b"rocsolver_dgetrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr);
-        fn sgetrs = b"rocsolver_sgetrs" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int);
-        fn dgetrs = b"rocsolver_dgetrs" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int);
-        fn sgeqrf = b"rocsolver_sgeqrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
-        fn dgeqrf = b"rocsolver_dgeqrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
-        fn sorgqr = b"rocsolver_sorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr);
-        fn dorgqr = b"rocsolver_dorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr);
-        fn ssyevd = b"rocsolver_ssyevd" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, DevicePtr);
-        fn dsyevd = b"rocsolver_dsyevd" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, DevicePtr);
-        fn sgesvd = b"rocsolver_sgesvd" (
+        fn version = "rocsolver_get_version_string" (*mut c_char, usize);
+        fn spotrf = "rocsolver_spotrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
+        fn dpotrf = "rocsolver_dpotrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
+        fn sgetrf = "rocsolver_sgetrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr);
+        fn dgetrf = "rocsolver_dgetrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr);
+        fn sgetrs = "rocsolver_sgetrs" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int);
+        fn dgetrs = "rocsolver_dgetrs" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int);
+        fn sgeqrf = "rocsolver_sgeqrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
+        fn dgeqrf = "rocsolver_dgeqrf" (Handle, c_int, c_int, DevicePtr, c_int, DevicePtr);
+        fn sorgqr = "rocsolver_sorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr);
+        fn dorgqr = "rocsolver_dorgqr" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr);
+        fn ssyevd = "rocsolver_ssyevd" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, DevicePtr);
+        fn dsyevd = "rocsolver_dsyevd" (Handle, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, DevicePtr);
+        fn sgesvd = "rocsolver_sgesvd" (
             Handle, c_int, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr, c_int, DevicePtr, c_int, DevicePtr,
         );
-        fn dgesvd = b"rocsolver_dgesvd" (
+        fn dgesvd = "rocsolver_dgesvd" (
             Handle, c_int, c_int, c_int, c_int, DevicePtr, c_int, DevicePtr, DevicePtr, c_int, DevicePtr, c_int, DevicePtr, c_int, DevicePtr,
         );
     }

@@ -11,7 +11,7 @@ api! {
         &["librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so"],
         "Install rocm-smi-lib, a part of ROCm, or name its directory in RUSHLIGHT_HIP_PATH; only the monitoring of GPUs needs it."
     ) {
-        fn version = b"rsmi_version_get" (*mut SmiVersion);
+        fn version = "rsmi_version_get" (*mut SmiVersion);
     }
 }
 

@@ -65,21 +65,21 @@ library_api! {
         if cfg!(windows) { &["nvml.dll"] } else { &["libnvidia-ml.so.1", "libnvidia-ml.so"] },
         "It comes with the driver."
     ) {
-        fn init = b"nvmlInit_v2" ();
-        fn count = b"nvmlDeviceGetCount_v2" (*mut u32);
-        fn handle = b"nvmlDeviceGetHandleByIndex_v2" (u32, *mut Device);
-        fn name = b"nvmlDeviceGetName" (Device, *mut u8, u32);
-        fn uuid = b"nvmlDeviceGetUUID" (Device, *mut u8, u32);
-        fn utilisation = b"nvmlDeviceGetUtilizationRates" (Device, *mut Utilisation);
-        fn memory = b"nvmlDeviceGetMemoryInfo" (Device, *mut Memory);
-        fn power = b"nvmlDeviceGetPowerUsage" (Device, *mut u32);
-        fn temperature = b"nvmlDeviceGetTemperature" (Device, u32, *mut u32);
-        fn clock = b"nvmlDeviceGetClockInfo" (Device, u32, *mut u32);
-        optional fn memory2 = b"nvmlDeviceGetMemoryInfo_v2" (Device, *mut Memory2);
-        optional fn power_limit = b"nvmlDeviceGetEnforcedPowerLimit" (Device, *mut u32);
-        optional fn clock_limit = b"nvmlDeviceGetMaxClockInfo" (Device, u32, *mut u32);
-        optional fn processes3 = b"nvmlDeviceGetComputeRunningProcesses_v3" (Device, *mut u32, *mut ProcessInfo);
-        optional fn processes2 = b"nvmlDeviceGetComputeRunningProcesses_v2" (Device, *mut u32, *mut ProcessInfo);
+        fn init = "nvmlInit_v2" ();
+        fn count = "nvmlDeviceGetCount_v2" (*mut u32);
+        fn handle = "nvmlDeviceGetHandleByIndex_v2" (u32, *mut Device);
+        fn name = "nvmlDeviceGetName" (Device, *mut u8, u32);
+        fn uuid = "nvmlDeviceGetUUID" (Device, *mut u8, u32);
+        fn utilisation = "nvmlDeviceGetUtilizationRates" (Device, *mut Utilisation);
+        fn memory = "nvmlDeviceGetMemoryInfo" (Device, *mut Memory);
+        fn power = "nvmlDeviceGetPowerUsage" (Device, *mut u32);
+        fn temperature = "nvmlDeviceGetTemperature" (Device, u32, *mut u32);
+        fn clock = "nvmlDeviceGetClockInfo" (Device, u32, *mut u32);
+        optional fn memory2 = "nvmlDeviceGetMemoryInfo_v2" (Device, *mut Memory2);
+        optional fn power_limit = "nvmlDeviceGetEnforcedPowerLimit" (Device, *mut u32);
+        optional fn clock_limit = "nvmlDeviceGetMaxClockInfo" (Device, u32, *mut u32);
+        optional fn processes3 = "nvmlDeviceGetComputeRunningProcesses_v3" (Device, *mut u32, *mut ProcessInfo);
+        optional fn processes2 = "nvmlDeviceGetComputeRunningProcesses_v2" (Device, *mut u32, *mut ProcessInfo);
     }
 }
 

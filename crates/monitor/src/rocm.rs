@@ -24,20 +24,20 @@ const TEMPERATURE_JUNCTION: u32 = 1;
 library_api! {
     /// Functions of ROCm SMI.
     Rocm(SEARCH, "ROCm SMI", &["librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so.1", "librocm_smi64.so"], "It comes with ROCm.") {
-        fn init = b"rsmi_init" (u64);
-        fn count = b"rsmi_num_monitor_devices" (*mut u32);
-        fn name = b"rsmi_dev_name_get" (u32, *mut u8, usize);
-        fn busy = b"rsmi_dev_busy_percent_get" (u32, *mut u32);
-        fn memory_total = b"rsmi_dev_memory_total_get" (u32, u32, *mut u64);
-        fn memory_used = b"rsmi_dev_memory_usage_get" (u32, u32, *mut u64);
-        fn temperature = b"rsmi_dev_temp_metric_get" (u32, u32, u32, *mut i64);
-        fn clock = b"rsmi_dev_gpu_clk_freq_get" (u32, u32, *mut Frequencies);
-        optional fn memory_busy = b"rsmi_dev_memory_busy_percent_get" (u32, *mut u32);
-        optional fn power = b"rsmi_dev_power_ave_get" (u32, u32, *mut u64);
-        optional fn socket_power = b"rsmi_dev_current_socket_power_get" (u32, *mut u64);
-        optional fn power_limit = b"rsmi_dev_power_cap_get" (u32, u32, *mut u64);
-        optional fn place = b"rsmi_dev_pci_id_get" (u32, *mut u64);
-        optional fn unique = b"rsmi_dev_unique_id_get" (u32, *mut u64);
+        fn init = "rsmi_init" (u64);
+        fn count = "rsmi_num_monitor_devices" (*mut u32);
+        fn name = "rsmi_dev_name_get" (u32, *mut u8, usize);
+        fn busy = "rsmi_dev_busy_percent_get" (u32, *mut u32);
+        fn memory_total = "rsmi_dev_memory_total_get" (u32, u32, *mut u64);
+        fn memory_used = "rsmi_dev_memory_usage_get" (u32, u32, *mut u64);
+        fn temperature = "rsmi_dev_temp_metric_get" (u32, u32, u32, *mut i64);
+        fn clock = "rsmi_dev_gpu_clk_freq_get" (u32, u32, *mut Frequencies);
+        optional fn memory_busy = "rsmi_dev_memory_busy_percent_get" (u32, *mut u32);
+        optional fn power = "rsmi_dev_power_ave_get" (u32, u32, *mut u64);
+        optional fn socket_power = "rsmi_dev_current_socket_power_get" (u32, *mut u64);
+        optional fn power_limit = "rsmi_dev_power_cap_get" (u32, u32, *mut u64);
+        optional fn place = "rsmi_dev_pci_id_get" (u32, *mut u64);
+        optional fn unique = "rsmi_dev_unique_id_get" (u32, *mut u64);
     }
 }
 

@@ -82,26 +82,26 @@ struct Counter {
 library_api! {
     /// Functions of Level Zero Sysman.
     Sysman(SEARCH, "Level Zero", if cfg!(windows) { &["ze_loader.dll"] } else { &["libze_loader.so.1", "libze_loader.so"] }, "It comes with Intel's GPU driver.") {
-        fn init = b"zesInit" (u32);
-        fn drivers = b"zesDriverGet" (*mut u32, *mut Handle);
-        fn devices = b"zesDeviceGet" (Handle, *mut u32, *mut Handle);
-        fn properties = b"zesDeviceGetProperties" (Handle, *mut DeviceProperties);
-        fn memories = b"zesDeviceEnumMemoryModules" (Handle, *mut u32, *mut Handle);
-        fn memory_properties = b"zesMemoryGetProperties" (Handle, *mut MemoryProperties);
-        fn memory_state = b"zesMemoryGetState" (Handle, *mut MemoryState);
-        fn engines = b"zesDeviceEnumEngineGroups" (Handle, *mut u32, *mut Handle);
-        fn engine_properties = b"zesEngineGetProperties" (Handle, *mut EngineProperties);
-        fn activity = b"zesEngineGetActivity" (Handle, *mut Counter);
-        fn powers = b"zesDeviceEnumPowerDomains" (Handle, *mut u32, *mut Handle);
-        fn energy = b"zesPowerGetEnergyCounter" (Handle, *mut Counter);
-        fn sensors = b"zesDeviceEnumTemperatureSensors" (Handle, *mut u32, *mut Handle);
-        fn sensor_properties = b"zesTemperatureGetProperties" (Handle, *mut TemperatureProperties);
-        fn temperature = b"zesTemperatureGetState" (Handle, *mut f64);
-        fn frequencies = b"zesDeviceEnumFrequencyDomains" (Handle, *mut u32, *mut Handle);
-        fn frequency_properties = b"zesFrequencyGetProperties" (Handle, *mut FrequencyProperties);
-        fn frequency = b"zesFrequencyGetState" (Handle, *mut FrequencyState);
-        fn processes = b"zesDeviceProcessesGetState" (Handle, *mut u32, *mut ProcessState);
-        optional fn card_power = b"zesDeviceGetCardPowerDomain" (Handle, *mut Handle);
+        fn init = "zesInit" (u32);
+        fn drivers = "zesDriverGet" (*mut u32, *mut Handle);
+        fn devices = "zesDeviceGet" (Handle, *mut u32, *mut Handle);
+        fn properties = "zesDeviceGetProperties" (Handle, *mut DeviceProperties);
+        fn memories = "zesDeviceEnumMemoryModules" (Handle, *mut u32, *mut Handle);
+        fn memory_properties = "zesMemoryGetProperties" (Handle, *mut MemoryProperties);
+        fn memory_state = "zesMemoryGetState" (Handle, *mut MemoryState);
+        fn engines = "zesDeviceEnumEngineGroups" (Handle, *mut u32, *mut Handle);
+        fn engine_properties = "zesEngineGetProperties" (Handle, *mut EngineProperties);
+        fn activity = "zesEngineGetActivity" (Handle, *mut Counter);
+        fn powers = "zesDeviceEnumPowerDomains" (Handle, *mut u32, *mut Handle);
+        fn energy = "zesPowerGetEnergyCounter" (Handle, *mut Counter);
+        fn sensors = "zesDeviceEnumTemperatureSensors" (Handle, *mut u32, *mut Handle);
+        fn sensor_properties = "zesTemperatureGetProperties" (Handle, *mut TemperatureProperties);
+        fn temperature = "zesTemperatureGetState" (Handle, *mut f64);
+        fn frequencies = "zesDeviceEnumFrequencyDomains" (Handle, *mut u32, *mut Handle);
+        fn frequency_properties = "zesFrequencyGetProperties" (Handle, *mut FrequencyProperties);
+        fn frequency = "zesFrequencyGetState" (Handle, *mut FrequencyState);
+        fn processes = "zesDeviceProcessesGetState" (Handle, *mut u32, *mut ProcessState);
+        optional fn card_power = "zesDeviceGetCardPowerDomain" (Handle, *mut Handle);
     }
 }
 

@@ -5,10 +5,10 @@ use crate::device::{Scratch, Temporary, Xpu};
 use crate::driver::{Arg, Kernel};
 use crate::matmul::{Matrix, Product};
 use crate::program::{Argument, At, Family, Key, Kind, run};
-use crate::random::words_below;
 use crate::rows::{Shape, float};
 use rushlight_core::backend::Attention;
 use rushlight_core::{DType, Error, Result, Scalar, View};
+use rushlight_gpu::launch::formula::words_below;
 
 /// The same as `Block` in `attention.cl`.
 #[repr(C)]

@@ -6,13 +6,12 @@ use crate::driver::Arg;
 use crate::program::{Argument, At, Defines, Family, Key, Kind, Number, converted, run, stored, tag, wide};
 use crate::row_text::RowText;
 use rushlight_core::rows::Class;
-use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
+use rushlight_core::{DType, Operand, Pointwise, Result, Scalar, View};
+use rushlight_gpu::launch::formula::{Formula, INPUTS, integer};
 use rushlight_gpu::launch::nest::{Nest, in_memory_order, is_wide, loops, merged};
 
 /// Work items per group.
 const GROUP: usize = 128;
-/// Maximum inputs: a derivative reads the gradient, three inputs and the output.
-const INPUTS: usize = 5;
 /// Maximum operands: inputs and the output.
 const OPERANDS: usize = INPUTS + 1;
 /// Elements from which a kernel for the op, the dtypes and the layout is compiled; smaller tensors use a generic kernel
@@ -22,19 +21,6 @@ const LARGE: usize = 1 << 14;
 const CHUNK: usize = 8;
 /// Elements of the innermost loop from which it is a dimension of the launch.
 const LONG_LOOP: usize = 64;
-
-/// The formula of an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Formula {
-    /// A row's value.
-    Row(Pointwise),
-    /// A row's derivative by an input.
-    Derivative(Pointwise, u8),
-    /// The first input.
-    Copy,
-    /// The second or the third input, by the first.
-    Select,
-}
 
 /// Layout of an operand's innermost loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,19 +51,13 @@ struct Form {
 
 impl Form {
     fn key(&self) -> Key {
-        let formula = match self.formula {
-            Formula::Row(op) => op as u16,
-            Formula::Derivative(op, wrt) => op as u16 | (wrt as u16 + 1) << 8,
-            Formula::Copy => 0xFF00,
-            Formula::Select => 0xFF01,
-        };
         let input = |i: usize| self.inputs[i].map_or(self.numbers[i] as u16, |dtype| 2 + dtype as u16);
         let steps = self.steps.map_or(u16::MAX, |steps| steps.iter().fold(0, |n, &s| n * 3 + s as u16));
         Key::new(
             Family::Pointwise,
             "pointwise",
             [
-                formula,
+                self.formula.number(),
                 self.compute as u16 | (self.out as u16) << 8,
                 input(0),
                 input(1),
@@ -227,14 +207,7 @@ fn number(value: Scalar, dtype: DType) -> Number {
     if dtype.is_float() {
         return Number::float(value.to_f64(), dtype);
     }
-    Number::I64(match dtype {
-        DType::I32 => value.to::<i32>() as i64,
-        DType::I16 => value.to::<i16>() as i64,
-        DType::I8 => value.to::<i8>() as i64,
-        DType::U8 => value.to::<u8>() as i64,
-        DType::Bool => value.to::<bool>() as i64,
-        _ => value.to::<i64>(),
-    })
+    Number::I64(integer(value, dtype))
 }
 
 impl Xpu {
@@ -368,19 +341,8 @@ impl Xpu {
         params: &[f64],
         out: View,
     ) -> Result<()> {
-        let takes = match op.class() {
-            Class::Real | Class::Test => compute.is_float(),
-            Class::Bits => !compute.is_float(),
-            Class::Num | Class::Compare => true,
-        };
-        if !takes {
-            return Err(Error::dtype(format!("{} is not defined for {compute}", op.name())));
-        }
-        let mut operands = [None; INPUTS];
-        for (place, input) in operands.iter_mut().zip(inputs) {
-            *place = Some(*input);
-        }
-        self.formula(Formula::Row(op), compute, operands, params, out)
+        let (formula, operands) = Formula::of_row(op, compute, inputs)?;
+        self.formula(formula, compute, operands, params, out)
     }
 
     pub fn pointwise_grad(

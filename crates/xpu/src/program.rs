@@ -277,7 +277,7 @@ impl Xpu {
             write_source(directory.as_ref(), key, &source)?;
         }
         let name = cache::hash(&[source.as_bytes(), abilities.fingerprint.as_bytes()]);
-        let kept = cache::read(name).and_then(|image| self.driver.load(&image).ok());
+        let kept = cache::PROGRAMS.read(name).and_then(|image| self.driver.load(&image).ok());
         let program = match kept {
             Some(program) => program,
             None => {
@@ -288,7 +288,7 @@ impl Xpu {
                     e.within(&format!("{:?} {}", key.family, key.entry))
                 })?;
                 if let Some(image) = self.driver.image(program) {
-                    cache::write(name, &image);
+                    cache::PROGRAMS.write(name, &image);
                 }
                 program
             }

@@ -2,43 +2,12 @@
 
 use crate::device::Xpu;
 use crate::program::{At, Defines, Family, Key, Kind, Number, run, wide};
-use rushlight_core::half::{bf16, f16};
 use rushlight_core::rng::Distribution;
 use rushlight_core::{DType, Error, Philox, Result, View};
+use rushlight_gpu::launch::formula::{largest_below, words_below};
 use rushlight_gpu::launch::nest::Nest;
 
 const GROUP: usize = 64;
-
-/// Number of 24-bit values whose uniform is below `p`.
-pub fn words_below(p: f64) -> u32 {
-    (p * 16_777_216.0).ceil().clamp(0.0, 16_777_216.0) as u32
-}
-
-/// The largest value of a dtype that is below `high`, but at least `low`.
-fn largest_below(dtype: DType, low: f64, high: f64) -> f64 {
-    /// The bit pattern of the next smaller half.
-    fn down(bits: u16) -> u16 {
-        match bits {
-            0 => 0x8001,
-            b if b & 0x8000 == 0 => b - 1,
-            b => b + 1,
-        }
-    }
-    let nearest = match dtype {
-        DType::F32 => high as f32 as f64,
-        DType::F16 => f16::from_f64(high).to_f64(),
-        DType::BF16 => bf16::from_f64(high).to_f64(),
-        _ => high,
-    };
-    let below = match dtype {
-        _ if nearest < high => nearest,
-        DType::F32 => (nearest as f32).next_down() as f64,
-        DType::F16 => f16::from_bits(down(f16::from_f64(nearest).to_bits())).to_f64(),
-        DType::BF16 => bf16::from_bits(down(bf16::from_f64(nearest).to_bits())).to_f64(),
-        _ => nearest.next_down(),
-    };
-    below.max(low)
-}
 
 impl Xpu {
     pub fn random(&self, distribution: Distribution, stream: Philox, out: View) -> Result<()> {

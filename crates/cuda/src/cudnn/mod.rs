@@ -20,30 +20,30 @@ api! {
         &["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", "cudnn64_9.dll"],
         "Install cuDNN or the Python package nvidia-cudnn and name its directory in RUSHLIGHT_CUDA_PATH; without it convolutions are slower."
     ) {
-        fn version = b"cudnnGetVersion" ();
-        fn create = b"cudnnCreate" (*mut Handle);
-        fn set_stream = b"cudnnSetStream" (Handle, Handle);
-        fn tensor_create = b"cudnnCreateTensorDescriptor" (*mut Handle);
-        fn tensor_destroy = b"cudnnDestroyTensorDescriptor" (Handle);
-        fn tensor_set = b"cudnnSetTensorNdDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
-        fn filter_create = b"cudnnCreateFilterDescriptor" (*mut Handle);
-        fn filter_destroy = b"cudnnDestroyFilterDescriptor" (Handle);
-        fn filter_set = b"cudnnSetFilterNdDescriptor" (Handle, c_int, c_int, c_int, *const c_int);
-        fn conv_create = b"cudnnCreateConvolutionDescriptor" (*mut Handle);
-        fn conv_destroy = b"cudnnDestroyConvolutionDescriptor" (Handle);
-        fn conv_set = b"cudnnSetConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int);
-        fn conv_groups = b"cudnnSetConvolutionGroupCount" (Handle, c_int);
-        fn conv_math = b"cudnnSetConvolutionMathType" (Handle, c_int);
-        fn choose_forward = b"cudnnGetConvolutionForwardAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
-        fn choose_input = b"cudnnGetConvolutionBackwardDataAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
-        fn choose_weight = b"cudnnGetConvolutionBackwardFilterAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
-        fn forward = b"cudnnConvolutionForward" (
+        fn version = "cudnnGetVersion" ();
+        fn create = "cudnnCreate" (*mut Handle);
+        fn set_stream = "cudnnSetStream" (Handle, Handle);
+        fn tensor_create = "cudnnCreateTensorDescriptor" (*mut Handle);
+        fn tensor_destroy = "cudnnDestroyTensorDescriptor" (Handle);
+        fn tensor_set = "cudnnSetTensorNdDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
+        fn filter_create = "cudnnCreateFilterDescriptor" (*mut Handle);
+        fn filter_destroy = "cudnnDestroyFilterDescriptor" (Handle);
+        fn filter_set = "cudnnSetFilterNdDescriptor" (Handle, c_int, c_int, c_int, *const c_int);
+        fn conv_create = "cudnnCreateConvolutionDescriptor" (*mut Handle);
+        fn conv_destroy = "cudnnDestroyConvolutionDescriptor" (Handle);
+        fn conv_set = "cudnnSetConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int);
+        fn conv_groups = "cudnnSetConvolutionGroupCount" (Handle, c_int);
+        fn conv_math = "cudnnSetConvolutionMathType" (Handle, c_int);
+        fn choose_forward = "cudnnGetConvolutionForwardAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
+        fn choose_input = "cudnnGetConvolutionBackwardDataAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
+        fn choose_weight = "cudnnGetConvolutionBackwardFilterAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
+        fn forward = "cudnnConvolutionForward" (
             Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
         );
-        fn input = b"cudnnConvolutionBackwardData" (
+        fn input = "cudnnConvolutionBackwardData" (
             Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
         );
-        fn weight = b"cudnnConvolutionBackwardFilter" (
+        fn weight = "cudnnConvolutionBackwardFilter" (
             Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
         );
     }

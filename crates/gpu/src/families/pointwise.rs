@@ -2,31 +2,18 @@
 //! once per op, dtypes and layout class.
 
 use crate::device::Gpu;
+pub use crate::launch::formula::Formula;
+use crate::launch::formula::{INPUTS, integer};
 use crate::launch::kernel::{Defines, Family, Function, Grid, Key, c_type, launch};
 use crate::launch::nest::{Nest, in_memory_order, is_wide, loops, merged};
 use crate::vendor::driver::Handle;
 use rushlight_core::rows::Class;
-use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
+use rushlight_core::{DType, Operand, Pointwise, Result, Scalar, View};
 
 /// Threads per block: small blocks keep a multiprocessor's memory units busier.
 const THREADS: usize = 128;
-/// Maximum inputs: a derivative reads the gradient, three inputs and the output.
-const INPUTS: usize = 5;
 /// Maximum operands: inputs and the output.
 const OPERANDS: usize = INPUTS + 1;
-
-/// The formula of an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Formula {
-    /// A row's value.
-    Row(Pointwise),
-    /// A row's derivative by an input.
-    Derivative(Pointwise, u8),
-    /// The first input.
-    Copy,
-    /// The second or the third input, by the first.
-    Select,
-}
 
 /// Compile-time parameters of a kernel: formula, dtypes, layout class.
 #[derive(Clone, Copy, Debug)]
@@ -90,18 +77,12 @@ impl Prepared {
 
 impl Form {
     fn key(&self) -> Key {
-        let formula = match self.formula {
-            Formula::Row(op) => op as u16,
-            Formula::Derivative(op, wrt) => op as u16 | (wrt as u16 + 1) << 8,
-            Formula::Copy => 0xFF00,
-            Formula::Select => 0xFF01,
-        };
         let input = |i: usize| self.inputs[i].map_or(0, |(dtype, lanes)| (1 + dtype as u16) | ((lanes as u16) << 8));
         Key::new(
             Family::Pointwise,
             "pointwise",
             [
-                formula,
+                self.formula.number(),
                 self.compute as u16 | (self.out as u16) << 8,
                 input(0),
                 input(1),
@@ -223,14 +204,7 @@ pub fn number(value: Scalar, dtype: DType) -> u64 {
     if dtype.is_float() {
         return value.to_f64().to_bits();
     }
-    (match dtype {
-        DType::I32 => value.to::<i32>() as i64,
-        DType::I16 => value.to::<i16>() as i64,
-        DType::I8 => value.to::<i8>() as i64,
-        DType::U8 => value.to::<u8>() as i64,
-        DType::Bool => value.to::<bool>() as i64,
-        _ => value.to::<i64>(),
-    }) as u64
+    integer(value, dtype) as u64
 }
 
 /// Lanes of one thread: as many as 16 bytes of the largest element hold, if alignment allows loading them
@@ -352,22 +326,11 @@ impl Gpu {
         params: &[f64],
         out: View,
     ) -> Result<()> {
-        let takes = match op.class() {
-            Class::Real | Class::Test => compute.is_float(),
-            Class::Bits => !compute.is_float(),
-            Class::Num | Class::Compare => true,
-        };
-        if !takes {
-            return Err(Error::dtype(format!("{} is not defined for {compute}", op.name())));
-        }
+        let (formula, operands) = Formula::of_row(op, compute, inputs)?;
         if matches!(op, Pointwise::Add | Pointwise::Relu) && self.join_chain(op, compute, inputs, out) {
             return Ok(());
         }
-        let mut operands = [None; INPUTS];
-        for (place, input) in operands.iter_mut().zip(inputs) {
-            *place = Some(*input);
-        }
-        self.formula(Formula::Row(op), compute, operands, params, out)
+        self.formula(formula, compute, operands, params, out)
     }
 
     pub fn pointwise_grad(

@@ -263,7 +263,7 @@ impl Compilation {
     fn image(&self) -> &Result<Vec<u8>> {
         self.image.get_or_init(|| {
             let image = self.compiler.build(&self.source, &self.name, &self.arch)?;
-            cache::write(self.file, &image);
+            cache::KERNELS.write(self.file, &image);
             Ok(image)
         })
     }
@@ -418,7 +418,7 @@ impl Gpu {
             known.insert(key, kernel);
             kernel
         };
-        match cache::read(compilation.file) {
+        match cache::KERNELS.read(compilation.file) {
             Some(image) => {
                 // Lost the race; the other thread compiled the same image.
                 _ = compilation.image.set(Ok(image));

@@ -1,5 +1,5 @@
-//! Driver calls that CUDA and HIP share. Only the prefix of their names differs; the constants are equal. A vendor's
-//! table of functions ([`library_api`](crate::library_api)) uses the same field names;
+//! Driver calls that CUDA and HIP share. Only the prefix of their names differs; the constants are equal.
+//! [`driver_api!`](crate::driver_api!) declares a vendor's table of functions;
 //! [`driver_errors`](crate::driver_errors) and [`driver_calls!`](crate::driver_calls!) generate the bodies.
 
 /// Out of memory.
@@ -58,6 +58,88 @@ macro_rules! driver_errors {
                     true => rushlight_core::Error::out_of_memory(message),
                     false => rushlight_core::Error::device(message),
                 }
+            }
+        }
+    };
+}
+
+/// Declares a driver's table of functions ([`library_api`](crate::library_api)): those whose names differ by the prefix, and
+/// in CUDA by a version at their end, and the vendor's own. `node` is the structure of a kernel's launch in a graph.
+#[macro_export]
+macro_rules! driver_api {
+    (
+        $(#[$doc:meta])*
+        $Api:ident($($place:tt)*), prefix: $prefix:literal, version: $version:literal, node: $Node:ident {
+            $($own:tt)*
+        }
+    ) => {
+        $crate::library_api! {
+            $(#[$doc])*
+            $Api($($place)*) {
+                fn init = $prefix + "Init" (u32);
+                fn device_name = $prefix + "DeviceGetName" (*mut std::ffi::c_char, i32, i32);
+                fn device_attribute = $prefix + "DeviceGetAttribute" (*mut i32, i32, i32);
+                fn device_memory = $prefix + "DeviceTotalMem" + $version (*mut usize, i32);
+                fn memory_info = $prefix + "MemGetInfo" + $version (*mut usize, *mut usize);
+                fn copy_to_device = $prefix + "MemcpyHtoDAsync" + $version (
+                    $crate::vendor::driver::DevicePtr, *const std::ffi::c_void, usize, $crate::vendor::driver::Handle,
+                );
+                fn copy_to_host = $prefix + "MemcpyDtoHAsync" + $version (
+                    *mut std::ffi::c_void, $crate::vendor::driver::DevicePtr, usize, $crate::vendor::driver::Handle,
+                );
+                fn copy_on_device = $prefix + "MemcpyDtoDAsync" + $version (
+                    $crate::vendor::driver::DevicePtr, $crate::vendor::driver::DevicePtr, usize, $crate::vendor::driver::Handle,
+                );
+                fn stream_create = $prefix + "StreamCreateWithPriority" (*mut $crate::vendor::driver::Handle, u32, i32);
+                fn stream_destroy = $prefix + "StreamDestroy" + $version ($crate::vendor::driver::Handle);
+                fn stream_synchronize = $prefix + "StreamSynchronize" ($crate::vendor::driver::Handle);
+                fn stream_query = $prefix + "StreamQuery" ($crate::vendor::driver::Handle);
+                fn stream_wait = $prefix + "StreamWaitEvent" (
+                    $crate::vendor::driver::Handle, $crate::vendor::driver::Handle, u32,
+                );
+                fn event_destroy = $prefix + "EventDestroy" + $version ($crate::vendor::driver::Handle);
+                fn event_record = $prefix + "EventRecord" (
+                    $crate::vendor::driver::Handle, $crate::vendor::driver::Handle,
+                );
+                fn event_query = $prefix + "EventQuery" ($crate::vendor::driver::Handle);
+                fn event_synchronize = $prefix + "EventSynchronize" ($crate::vendor::driver::Handle);
+                fn event_elapsed = $prefix + "EventElapsedTime" (
+                    *mut f32, $crate::vendor::driver::Handle, $crate::vendor::driver::Handle,
+                );
+                fn capture_begin = $prefix + "StreamBeginCapture" + $version ($crate::vendor::driver::Handle, i32);
+                fn capture_end = $prefix + "StreamEndCapture" (
+                    $crate::vendor::driver::Handle, *mut $crate::vendor::driver::Handle,
+                );
+                fn capture_mode = $prefix + "ThreadExchangeStreamCaptureMode" (*mut i32);
+                fn graph_instantiate = $prefix + "GraphInstantiateWithFlags" (
+                    *mut $crate::vendor::driver::Handle, $crate::vendor::driver::Handle, u64,
+                );
+                fn graph_launch = $prefix + "GraphLaunch" (
+                    $crate::vendor::driver::Handle, $crate::vendor::driver::Handle,
+                );
+                fn graph_roots = $prefix + "GraphGetRootNodes" (
+                    $crate::vendor::driver::Handle, *mut $crate::vendor::driver::Handle, *mut usize,
+                );
+                fn graph_set_kernel = $prefix + "GraphExecKernelNodeSetParams" (
+                    $crate::vendor::driver::Handle, $crate::vendor::driver::Handle, *const $Node,
+                );
+                fn graph_destroy = $prefix + "GraphDestroy" ($crate::vendor::driver::Handle);
+                fn graph_exec_destroy = $prefix + "GraphExecDestroy" ($crate::vendor::driver::Handle);
+                fn module_load = $prefix + "ModuleLoadData" (
+                    *mut $crate::vendor::driver::Handle, *const std::ffi::c_void,
+                );
+                fn module_function = $prefix + "ModuleGetFunction" (
+                    *mut $crate::vendor::driver::Handle, $crate::vendor::driver::Handle, *const std::ffi::c_char,
+                );
+                fn function_attribute = $prefix + "FuncSetAttribute" ($crate::vendor::driver::Handle, i32, i32);
+                fn ipc_share = $prefix + "IpcGetMemHandle" (
+                    *mut $crate::vendor::calls::IpcHandle, $crate::vendor::driver::DevicePtr,
+                );
+                fn ipc_open = $prefix + "IpcOpenMemHandle" + $version (
+                    *mut $crate::vendor::driver::DevicePtr, $crate::vendor::calls::IpcHandle, u32,
+                );
+                fn ipc_close = $prefix + "IpcCloseMemHandle" ($crate::vendor::driver::DevicePtr);
+                $($own)*
             }
         }
     };

@@ -124,14 +124,14 @@ pub struct Opened {
 }
 
 /// Declares a table of a library's functions, opened once for the process. Optional functions come last; older versions
-/// may lack them.
+/// may lack them. A symbol is a string, or a sum of strings.
 #[macro_export]
 macro_rules! library_api {
     (
         $(#[$doc:meta])*
         $Api:ident($search:expr, $what:literal, $names:expr, $remedy:literal) {
-            $(fn $name:ident = $symbol:literal ($($arg:ty),* $(,)?);)*
-            $(optional fn $maybe:ident = $maybe_symbol:literal ($($maybe_arg:ty),* $(,)?);)*
+            $(fn $name:ident = $symbol:literal $(+ $more:literal)* ($($arg:ty),* $(,)?);)*
+            $(optional fn $maybe:ident = $maybe_symbol:literal $(+ $maybe_more:literal)* ($($maybe_arg:ty),* $(,)?);)*
         }
     ) => {
         $(#[$doc])*
@@ -154,17 +154,20 @@ macro_rules! library_api {
                 let $crate::vendor::library::Opened { library, path } = $search.open($what, $names, $remedy)?;
                 $(
                     // SAFETY: the signature is the one the vendor documents for this symbol.
-                    let $name = unsafe { library.get::<unsafe extern "C" fn($($arg),*) -> i32>($symbol) }
+                    let $name = unsafe { library.get::<unsafe extern "C" fn($($arg),*) -> i32>(concat!($symbol $(, $more)*).as_bytes()) }
                         .map(|symbol| *symbol)
                         .map_err(|e| rushlight_core::Error::device(format!(
                             "{} ({path}) lacks {}: {e}; the library is too old; install a newer version",
                             $what,
-                            String::from_utf8_lossy($symbol),
+                            concat!($symbol $(, $more)*),
                         )))?;
                 )*
                 $(
                     // SAFETY: as above.
-                    let $maybe = unsafe { library.get::<unsafe extern "C" fn($($maybe_arg),*) -> i32>($maybe_symbol) }
+                    let $maybe =
+                        unsafe {
+                            library.get::<unsafe extern "C" fn($($maybe_arg),*) -> i32>(concat!($maybe_symbol $(, $maybe_more)*).as_bytes())
+                        }
                         .map(|symbol| *symbol)
                         .ok();
                 )*
