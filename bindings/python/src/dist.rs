@@ -163,6 +163,12 @@ impl PyGroup {
         self.0.timeout().as_secs_f64()
     }
 
+    /// Changes the timeout of collectives that start from now on.
+    fn set_timeout(&self, timeout: f64) -> PyResult<()> {
+        self.0.set_timeout(seconds(timeout)?);
+        Ok(())
+    }
+
     /// Runs or starts a collective. `how` is its reduction and its root; collectives without them ignore them.
     fn submit(
         &self,

@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 import warnings
+from datetime import timedelta
 
 if importlib.util.find_spec("rushlight") is None:
     sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
@@ -101,6 +102,9 @@ def methods_of_groups():
     ddp.register_comm_hook(pg, lambda group, bucket: group.allreduce([bucket.buffer() / SIZE]).get_future().then(lambda future: future.value()[0]))
     ddp(x[None]).sum().backward()
     assert ddp.module.weight.grad.item() == 1.5
+    group = dist.group.WORLD
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=77), group)
+    assert group._timeout() == 77.0
     dist.destroy_process_group()
 
 

@@ -350,6 +350,46 @@ def tensor_parallelism():
     dist.destroy_process_group()
 
 
+def functional_collectives():
+    """Collectives that return their results, with gradients where their names say so; meshes made of one dimension of another."""
+    dist.init_process_group("gloo")
+    funcol = importlib.import_module(f"{PEER}.distributed._functional_collectives")
+    world = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("world",))
+    mesh = world._unflatten(0, (SIZE // 2, 2), ("dp", "tp"), backend_override={"dp": "fake"})
+    assert mesh.mesh_dim_names == ("dp", "tp") and mesh.shape == (SIZE // 2, 2) and mesh["tp"].size() == 2
+    try:
+        world._unflatten(0, (SIZE, 2), ("a", "b"))
+        raise AssertionError("a mesh of too many ranks")
+    except ValueError as error:
+        assert "ranks" in str(error)
+    x = torch.full((4, 2), RANK + 1.0)
+    total = SIZE * (SIZE + 1) / 2
+    for group in (world, dist.group.WORLD, (world, 0), list(range(SIZE))):
+        assert funcol.wait_tensor(funcol.all_reduce(x, "sum", group)).tolist() == [[total, total]] * 4
+    assert x.tolist() == [[RANK + 1.0] * 2] * 4
+    assert funcol.all_reduce(x, dist.ReduceOp.MAX.name, world)[0, 0].item() == SIZE
+    assert [t[0].item() for t in funcol.all_reduce_coalesced([x[0], x[1]], "avg", world)] == [total / SIZE] * 2
+    assert funcol.broadcast(x, SIZE - 1, world)[0, 0].item() == SIZE
+    gathered = funcol.all_gather_tensor(x, 1, world)
+    assert gathered.shape == (4, 2 * SIZE) and gathered[0].tolist() == [float(r // 2 + 1) for r in range(2 * SIZE)]
+    assert funcol.reduce_scatter_tensor(x, "sum", 0, mesh["tp"]).shape == (2, 2)
+    own = torch.full((SIZE, 3), float(RANK), requires_grad=True)
+    exchanged = funcol.all_to_all_single_autograd(own, None, None, world)
+    assert exchanged[:, 0].tolist() == [float(r) for r in range(SIZE)]
+    (exchanged * (RANK + 1)).sum().backward()
+    assert own.grad[:, 0].tolist() == [r + 1.0 for r in range(SIZE)]
+    part = torch.ones(2, 3, requires_grad=True)
+    (funcol.all_gather_tensor_autograd(part, 0, world) * (RANK + 1)).sum().backward()
+    assert part.grad.tolist() == [[total] * 3] * 2
+    whole = torch.ones(SIZE, 3, requires_grad=True)
+    (funcol.reduce_scatter_tensor_autograd(whole, "avg", 0, world) * (RANK + 1)).sum().backward()
+    assert whole.grad[:, 0].tolist() == [(r + 1.0) / SIZE for r in range(SIZE)]
+    placed = dtensor.distribute_tensor(torch.zeros(8, 2), world, [Shard(0)])
+    torch.nn.init.trunc_normal_(placed, std=0.5)
+    assert 0.0 < placed.full_tensor().abs().max().item() <= 2.0
+    dist.destroy_process_group()
+
+
 def overlapped_products():
     """Asynchronous tensor parallelism: products that overlap their communication give the same losses, and are used."""
     dist.init_process_group("gloo")

@@ -56,6 +56,19 @@ for dtype in (torch.float32, torch.bfloat16, torch.int64):
 objects = [None] * size
 dist.all_gather_object(objects, {"rank": rank})
 assert objects == [{"rank": r} for r in range(size)]
+# Rank 0 receives from whoever sends; messages of another tag wait.
+if rank == 0:
+    got, senders = torch.empty(3), []
+    for _ in range(size - 1):
+        senders.append(dist.recv(got, tag=5))
+        assert got.tolist() == [float(senders[-1])] * 3
+    assert sorted(senders) == list(range(1, size)), senders
+    handles = [dist.irecv(torch.empty(4), tag=9) for _ in range(size - 1)]
+    assert all(handle.wait() for handle in handles)
+    assert sorted(handle._source_rank() for handle in handles) == list(range(1, size))
+else:
+    dist.send(torch.full((4,), 9.0), 0, tag=9)
+    dist.send(torch.full((3,), float(rank)), 0, tag=5)
 group = dist.new_group([0, 1])
 if rank < 2:
     y = torch.tensor([float(rank)])

@@ -127,7 +127,7 @@ class _Namespace:
             if name in _OPS:
                 setattr(self, name, OpOverloadPacket("symm_mem", name, _OPS[name]))
                 return self.__dict__[name]
-        if self._name not in ("aten", "prims", "c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"):
+        if self._name not in ("aten", "prims", "c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "torch_attn"):
             from ._library_ops import find
 
             made = find(self._name, name)

@@ -1,6 +1,7 @@
 """Settings of the process: seeds, precision, determinism, threads, autocast, ``compile``."""
 
 from . import _C
+from .amp.autocast_mode import autocast  # noqa: F401
 
 
 def manual_seed(seed):
@@ -170,13 +171,6 @@ def is_autocast_available(device_type):
 def get_autocast_dtype(device_type):
     """The lower precision of autocast."""
     return _C._autocast_dtype() or (_C.bfloat16 if device_type == "cpu" else _C.float16)
-
-
-def autocast(device_type="cpu", dtype=None, enabled=True, cache_enabled=None):
-    """``torch.amp.autocast``."""
-    from .amp import autocast
-
-    return autocast(device_type, dtype, enabled, cache_enabled)
 
 
 def get_device_module(device=None):

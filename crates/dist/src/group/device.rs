@@ -32,7 +32,7 @@ pub(crate) struct DeviceGroup {
 
 struct DeviceComms {
     job: Arc<Job>,
-    timeout: Duration,
+    timeout: Mutex<Duration>,
     /// The communicator of each device; `None` where tensors go through the host.
     comms: Mutex<Vec<(Device, Option<Arc<dyn DeviceComm>>)>>,
     /// Running collectives, in order.
@@ -121,7 +121,7 @@ impl DeviceGroup {
         let timeout = host.timeout();
         let record = host.record().clone();
         let (comms, under_way, pace) = (Mutex::default(), Mutex::default(), Arc::default());
-        let shared = Arc::new(DeviceComms { job, timeout, comms, under_way, pace, record });
+        let shared = Arc::new(DeviceComms { job, timeout: Mutex::new(timeout), comms, under_way, pace, record });
         Self { host, nodes, shared }
     }
 
@@ -230,7 +230,8 @@ impl DeviceGroup {
         std::thread::Builder::new()
             .name("rushlight-join".into())
             .spawn(move || _ = tell.send(engine.join(&id, rank, size)))?;
-        let deadline = Instant::now() + self.shared.timeout.min(Duration::from_secs(1 << 30));
+        let timeout = self.timeout();
+        let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
         let failed = |e: Error| {
             let reason = self.shared.job.fail(&e.to_string(), e.kind());
             Error::new(e.kind(), format!("joining the collectives of {device}: {reason}"))
@@ -242,7 +243,7 @@ impl DeviceGroup {
                 Err(RecvTimeoutError::Timeout) => {
                     self.shared.job.abort.check()?;
                     if Instant::now() > deadline {
-                        let seconds = self.shared.timeout.as_secs_f32();
+                        let seconds = timeout.as_secs_f32();
                         return Err(failed(Error::timeout(format!("timed out after {seconds} s"))));
                     }
                 }
@@ -284,7 +285,7 @@ impl DeviceGroup {
         drop(ops);
         lowered.written.iter().for_each(|t| t.storage().bump_version());
         if self.size() > 1 && capture::recording_id().is_none() {
-            let deadline = Instant::now() + self.shared.timeout.min(Duration::from_secs(1 << 30));
+            let deadline = Instant::now() + self.timeout().min(Duration::from_secs(1 << 30));
             let work = Arc::downgrade(&started);
             lock(&self.shared.under_way).push_back(UnderWay { deadline, description, work, sequence });
             self.shared.pace.set(true);
@@ -332,7 +333,7 @@ impl DeviceComms {
                         break;
                     }
                     lock(&self.record).end(*sequence, false);
-                    let seconds = self.timeout.as_secs_f32();
+                    let seconds = lock(&self.timeout).as_secs_f32();
                     return Err(Error::io(format!(
                         "{description} was called by all ranks and is not done after {seconds} s"
                     )));
@@ -392,6 +393,11 @@ impl ProcessGroup for DeviceGroup {
 
     fn timeout(&self) -> Duration {
         self.host.timeout()
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        self.host.set_timeout(timeout);
+        *lock(&self.shared.timeout) = timeout;
     }
 
     fn submit(&self, collective: Collective, background: bool) -> Result<Work> {
@@ -487,7 +493,7 @@ mod tests {
         lock(&record).start(1);
         let shared = DeviceComms {
             job: Arc::new(Job::new(0, 1, None)),
-            timeout: Duration::from_secs(60),
+            timeout: Mutex::new(Duration::from_secs(60)),
             comms: Mutex::default(),
             under_way: Mutex::default(),
             pace: Arc::default(),

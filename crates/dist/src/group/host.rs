@@ -21,7 +21,7 @@ struct Inner {
     name: String,
     rank: usize,
     size: usize,
-    timeout: Duration,
+    timeout: Mutex<Duration>,
     job: Arc<Job>,
     /// Held while a collective runs.
     transport: Mutex<Box<dyn Transport>>,
@@ -79,7 +79,7 @@ impl HostGroup {
             rank: transport.rank(),
             size: transport.size(),
             backend: transport.backend(),
-            timeout,
+            timeout: Mutex::new(timeout),
             record,
             job,
             transport: Mutex::new(transport),
@@ -146,7 +146,11 @@ impl ProcessGroup for HostGroup {
     }
 
     fn timeout(&self) -> Duration {
-        self.shared.timeout
+        *lock(&self.shared.timeout)
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        *lock(&self.shared.timeout) = timeout;
     }
 
     fn submit(&self, collective: Collective, background: bool) -> Result<Work> {
@@ -219,7 +223,8 @@ impl Inner {
             lock(&self.record).start(sequence);
         }
         let _spans = if profile::is_on() { self.spans(task) } else { Vec::new() };
-        let limit = Limit { background, ..Limit::new(&self.job.abort, self.timeout) };
+        let timeout = *lock(&self.timeout);
+        let limit = Limit { background, ..Limit::new(&self.job.abort, timeout) };
         let mut signature = Signature::new(&description);
         if !matches!(task, Task::Run(collective) if collective.is_message()) {
             signature.number = self.collectives.fetch_add(1, Relaxed) + 1;
@@ -238,9 +243,9 @@ impl Inner {
             if !aborted && e.kind() == ErrorKind::Timeout {
                 // The rank we wait for may itself be waiting: query all ranks to find the missing one.
                 if let Some(late) = self.job.roll_call(&self.name, &self.ranks, sequence) {
-                    reason = format!("timed out after {} s: not here: {late}", self.timeout.as_secs_f32());
+                    reason = format!("timed out after {} s: not here: {late}", timeout.as_secs_f32());
                 }
-                let seconds = self.timeout.as_secs_f32();
+                let seconds = timeout.as_secs_f32();
                 reason = format!("{description} {reason} (the group's timeout is {seconds} s)");
             }
             let reason = self.job.fail(&reason, e.kind());

@@ -54,6 +54,9 @@ pub trait ProcessGroup: Send + Sync {
     /// Timeout of a collective.
     fn timeout(&self) -> Duration;
 
+    /// Changes the timeout of collectives that start from now on.
+    fn set_timeout(&self, timeout: Duration);
+
     /// Runs a collective, or starts it if `background`. Collectives of one group run in the order in which they were
     /// submitted.
     fn submit(&self, collective: Collective, background: bool) -> Result<Work>;

@@ -251,6 +251,8 @@ fn messages_of_any_rank(world: &World) -> Result<()> {
         if rank != 0 {
             world.send(&tensor(DType::F32, rank + 7, n + 1), 0, 12)?;
             world.send(&tensor(DType::F32, rank, n), 0, 11)?;
+            // A second message must not overtake another rank's first.
+            world.barrier()?;
             continue;
         }
         let mut senders = Vec::new();
@@ -267,6 +269,7 @@ fn messages_of_any_rank(world: &World) -> Result<()> {
             world.recv(&got, from, 12)?;
             same(&got, &tensor(DType::F32, from + 7, n + 1), "a message of another tag");
         }
+        world.barrier()?;
     }
     Ok(())
 }

@@ -340,6 +340,11 @@ def _get_default_store():
     return _world.store
 
 
+def _set_pg_timeout(timeout, group=None):
+    """Changes the timeout of a group's collectives that start from now on."""
+    _resolve(group)._group.set_timeout(timeout.total_seconds())
+
+
 def _resolve(pg):
     """The group of a ``group`` argument."""
     if pg is None:
@@ -368,7 +373,7 @@ def init_process_group(
     """
     if _world.default_pg is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    if _ranks is not None:
+    if _ranks:
         raise NotImplementedError("init_process_group: _ranks is not supported; use new_group")
     if store is not None and init_method is not None:
         raise ValueError("Cannot specify both init_method and store.")

@@ -9,6 +9,7 @@ from ._group import (  # noqa: F401
     _get_pg_default_device,
     _rank_not_in_group,
     _resolve,
+    _set_pg_timeout,
     _world,
 )
 from ._objects import *  # noqa: F401,F403

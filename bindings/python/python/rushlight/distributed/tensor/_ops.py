@@ -22,6 +22,7 @@ _CONVERSIONS = frozenset("clone contiguous to type float double half bfloat16 cp
 _LIKE = frozenset("zeros_like ones_like empty_like full_like new_zeros new_ones new_empty".split())
 _RANDOM_LIKE = frozenset("rand_like randn_like".split())
 _FILLS = frozenset("zero_ fill_".split())
+_UNARY_IN_PLACE = frozenset("abs_ clamp_max_ clamp_min_ erf_ erfinv_ exp_ floor_ log_ pow_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ square_ tanh_".split())
 _RANDOM_FILLS = frozenset("normal_ uniform_ bernoulli_ exponential_ random_ log_normal_ cauchy_ geometric_ trunc_normal_".split())
 _REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "other", "var": "other", "std": "other", "argmax": "other",
                "argmin": "other", "logsumexp": "other", "all": "other", "any": "other", "norm": "other", "cumsum": None}
@@ -304,7 +305,7 @@ class _Plain:
 
 def _dispatch(func, name, args, kwargs, tensors):
     first = args[0] if args else None
-    if name in _FILLS or name in ("add_", "sub_", "mul_", "div_", "copy_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "clamp_", "neg_", "masked_fill_"):
+    if name in _FILLS or name in ("add_", "sub_", "mul_", "div_", "copy_", "addcmul_", "addcdiv_", "lerp_", "sqrt_", "clamp_", "neg_", "masked_fill_") or name in _UNARY_IN_PLACE:
         if name == "copy_" and isinstance(args[1], Tensor) and not isinstance(args[1], DTensor) and args[1].dim() > 0:
             raise RuntimeError("copy_: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling distributed operators!")
         return _in_place(func, name, args, kwargs)

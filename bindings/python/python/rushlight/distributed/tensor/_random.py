@@ -14,4 +14,4 @@ def manual_seed(seed, device_mesh):
     """Seeds the generator. Ranks that share tensors need the same seed."""
     if not isinstance(seed, int):
         raise TypeError(f"manual_seed: the seed should be an int, not {type(seed).__name__}")
-    _C._torch.manual_seed(seed)
+    _C._manual_seed(seed)

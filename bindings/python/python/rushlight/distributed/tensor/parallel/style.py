@@ -53,13 +53,14 @@ class _LayerStyle(ParallelStyle):
 
     def _hooked(self, module, mesh, partition):
         def before(_, inputs, mesh):
-            desired = self.desired_input_layouts[0]
+            layout, desired = self.input_layouts[0], self.desired_input_layouts[0]
             overlaps = isinstance(module, Linear) and _overlap.overlaps(mesh)
-            if overlaps and desired.is_replicate() and _overlap.rows(inputs[0], mesh, self.input_layouts[0]) is not None:
-                # The layer gathers its input itself.
-                desired = self.input_layouts[0]
             _overlap.want(self.output_layouts[0] if overlaps else None)
-            return (_distributed(inputs[0], mesh, self.input_layouts[0], desired), *inputs[1:])
+            value = inputs[0] if isinstance(inputs[0], DTensor) else DTensor.from_local(inputs[0], mesh, (layout,))
+            if overlaps and desired.is_replicate() and _overlap.rows(value, mesh, layout) is not None:
+                # The layer gathers its input itself.
+                desired = layout
+            return (_distributed(value, mesh, layout, desired), *inputs[1:])
 
         def after(_, output, mesh):
             _overlap.want(None)
