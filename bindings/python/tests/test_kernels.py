@@ -66,7 +66,11 @@ def test_misuse_is_told():
 @pytest.mark.skipif(not DEVICE.startswith("cuda"), reason="needs a GPU of NVIDIA or AMD")
 def test_compile_kernel():
     # As in PyTorch: a text without `extern "C"`, integers as int, floats as double.
-    text = "__global__ void scaled(const float* x, float* y, double by, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] * by; }"
+    text = """
+__global__ void scaled(const float* x, float* y, double by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * by;
+}"""
     scaled = torch.cuda._compile_kernel(text, "scaled")
     x = torch.arange(300.0, device="cuda")
     y = torch.empty_like(x)
@@ -79,4 +83,4 @@ def test_compile_kernel():
     with pytest.raises(TypeError, match="Unsupported argument type"):
         scaled(args=["x"])
     with pytest.raises(RuntimeError, match="broken"):
-        torch.cuda._compile_kernel('extern "C" __global__ void broken() { nonsense }', "broken")
+        torch.cuda._compile_kernel('extern "C" __global__ void broken(int n) {\n    nonsense\n}', "broken")
