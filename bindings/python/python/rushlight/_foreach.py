@@ -71,6 +71,18 @@ def _foreach_max(self):
     return [tensor.max() for tensor in self]
 
 
+def _foreach_clone(self, *, memory_format=None):
+    """A copy of each tensor of a list."""
+    return [tensor.clone() if memory_format is None else tensor.clone(memory_format=memory_format) for tensor in self]
+
+
+def _foreach_mm(self, mat2):
+    """The product of each matrix of a list with the one at the same position."""
+    if len(self) != len(mat2):
+        raise RuntimeError(f"Tensor lists must have the same number of tensors, got {len(self)} and {len(mat2)}")
+    return [a.mm(b) for a, b in zip(self, mat2)]
+
+
 def _foreach_zero_(self):
     """Sets all elements of a list's tensors to zero."""
     for tensor in self:

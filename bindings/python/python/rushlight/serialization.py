@@ -357,6 +357,29 @@ def _placer(map_location):
     return place
 
 
+class SourceChangeWarning(Warning):
+    """A class whose source has changed since it was saved. Sources are not saved here, so nothing warns of it."""
+
+
+def location_tag(storage):
+    """The device of a storage as files name it."""
+    return str(storage.device)
+
+
+def default_restore_location(storage, location):
+    """A storage (or tensor) on the device that a file names: what ``map_location`` functions return for the usual place."""
+    kind, _, index = str(location).partition(":")
+    if kind not in ("cpu", "meta", "cuda", "xpu", "hip"):
+        raise RuntimeError(f"don't know how to restore data location of {type(storage).__name__} (tagged with {location})")
+    if kind == "cpu":
+        return storage.cpu()
+    if kind != "meta" and int(index or 0) >= _C._device_count():
+        raise RuntimeError(
+            f"Attempting to deserialize object on {location} but there are {_C._device_count()} accelerators; use torch.load with map_location=torch.device('cpu')"
+        )
+    return storage.to(location)
+
+
 def _moved(value, map_location):
     """Moves every tensor as ``map_location`` requires."""
     if map_location is None:

@@ -1,6 +1,7 @@
 """``torch.types``: names for annotations."""
 
-from typing import Sequence, Union
+import os
+from typing import IO, Sequence, Union
 
 from ._C import Generator, Tensor, device, dtype  # noqa: F401
 from ._size import Size  # noqa: F401
@@ -11,3 +12,4 @@ _TensorOrTensors = Union[Tensor, Sequence[Tensor]]
 _TensorOrTensorsOrGradEdge = Union[Tensor, Sequence[Tensor], "GradientEdge", Sequence["GradientEdge"]]  # noqa: F821
 Device = Union[device, str, int, None]
 Storage = object
+FileLike = Union[str, os.PathLike, IO[bytes]]
