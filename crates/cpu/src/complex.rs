@@ -25,7 +25,6 @@ pub(crate) trait Part:
 {
     const ZERO: Self;
     const ONE: Self;
-    fn from_f64(v: f64) -> Self;
     fn magnitude(self) -> Self;
 }
 
@@ -34,10 +33,6 @@ macro_rules! part {
         impl Part for $t {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
-            #[inline(always)]
-            fn from_f64(v: f64) -> Self {
-                v as $t
-            }
             #[inline(always)]
             fn magnitude(self) -> Self {
                 self.abs()

@@ -66,9 +66,8 @@ pub struct PackedConv {
 
 /// The input as the kernels read it: channels last, with the padding around it.
 pub(super) struct Padded {
-    pub size: [usize; 2],
-    /// Null if the input itself can be read.
-    pub copy: Option<Scratch>,
+    /// Keeps the copy alive; none if the input itself can be read.
+    _copy: Option<Scratch>,
     pub data: *const f32,
 }
 
@@ -254,7 +253,7 @@ pub(super) unsafe fn padded(
     size: [usize; 2],
 ) -> Padded {
     if images.order == Order::Last && inner == size {
-        return Padded { size, copy: None, data: images.ptr };
+        return Padded { _copy: None, data: images.ptr };
     }
     let row = size[1] * channels;
     let mut copy = Scratch::new::<f32>(batch * size[0] * row + 16);
@@ -289,5 +288,5 @@ pub(super) unsafe fn padded(
             }
         }
     });
-    Padded { size, copy: Some(copy), data }
+    Padded { _copy: Some(copy), data }
 }

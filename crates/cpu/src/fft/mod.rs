@@ -13,7 +13,7 @@ use crate::isa;
 use crate::simd::{Real, Simd, Vectors};
 use crate::{multiversion, pool};
 use passes::Pair;
-use plan::{Bluestein, Kind, Passes, Plan, Split, root};
+use plan::{Bluestein, Kind, Passes, Plan, Split};
 use rushlight_core::backend::Fft;
 use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result, View};

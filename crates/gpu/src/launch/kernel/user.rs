@@ -25,11 +25,11 @@ impl UserKernel {
         let kernels = &gpu.kernels;
         let version = format!("{} user {}", env!("CARGO_PKG_VERSION"), kernels.compiler.fingerprint(&kernels.arch)?);
         let file = cache::hash(&[source.as_bytes(), version.as_bytes()]);
-        let image = match cache::read(file) {
+        let image = match cache::KERNELS.read(file) {
             Some(image) => image,
             None => {
                 let image = kernels.compiler.build(source, entry, &kernels.arch)?;
-                cache::write(file, &image);
+                cache::KERNELS.write(file, &image);
                 image
             }
         };
