@@ -24,13 +24,13 @@ pub struct UserKernel {
 impl UserKernel {
     pub(crate) fn compile(xpu: &'static Xpu, source: &str, entry: &str) -> Result<Self> {
         let name = cache::hash(&[&b"user"[..], source.as_bytes(), xpu.driver.abilities().fingerprint.as_bytes()]);
-        let kept = cache::read(name).and_then(|image| xpu.driver.load(&image).ok());
+        let kept = cache::PROGRAMS.read(name).and_then(|image| xpu.driver.load(&image).ok());
         let program = match kept {
             Some(program) => program,
             None => {
                 let program = xpu.driver.build(source).map_err(|e| e.within(&format!("kernel {entry}")))?;
                 if let Some(image) = xpu.driver.image(program) {
-                    cache::write(name, &image);
+                    cache::PROGRAMS.write(name, &image);
                 }
                 program
             }
