@@ -4,7 +4,7 @@
 use rushlight_core::backend::Call;
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::program::Program;
-use rushlight_tensor::{Capture, Tensor, compile, synchronize};
+use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, compile, synchronize};
 use std::time::{Duration, Instant};
 
 fn gpu() -> Option<Device> {
@@ -205,6 +205,52 @@ fn topk_is_that_of_the_cpu() -> Result<()> {
                 }
             }
             println!("topk {k} of {shape:?}: {:?}, by sorting {:?}", best[0], best[1]);
+        }
+    }
+    Ok(())
+}
+
+/// Ops that run as programs of several calls, and others whose kernels have forms of their own.
+#[test]
+fn composed_ops_are_those_of_the_cpu() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    type Op = fn(&Tensor, &Tensor) -> Result<Tensor>;
+    let ops: [(&str, Op); 11] = [
+        ("i0", |x, _| x.mul(9.0)?.i0()),
+        ("zeta", |x, y| x.abs()?.add(2.0)?.zeta(&y.abs()?.add(0.5)?)),
+        ("nextafter", |x, y| x.nextafter(y)),
+        ("tril", |x, _| x.tril(3)),
+        ("triu", |x, _| x.triu(-2)),
+        ("glu", |x, _| x.glu(-1)),
+        ("nansum", |x, y| x.div(&y.mul(60.0)?.round()?.eq(3.0)?.logical_not()?.mul(&x.abs()?)?)?.nansum(0)),
+        ("logical_xor", |x, y| x.mul(60.0)?.round()?.logical_xor(&y.mul(3.0)?.round()?)),
+        ("logical_and", |x, y| x.mul(3.0)?.round()?.logical_and(&y.mul(3.0)?.round()?)),
+        ("nonzero", |x, _| x.mul(3.0)?.round()?.nonzero()),
+        ("adaptive_avg_pool2d", |x, _| x.unsqueeze(0)?.unsqueeze(0)?.adaptive_avg_pool2d(1)),
+    ];
+    for dtype in [DType::F32, DType::BF16] {
+        let cpu = [ramp(&[37, 24], dtype, Device::Cpu)?, ramp(&[24, 37], dtype, Device::Cpu)?.t()?.contiguous()?];
+        let own = [cpu[0].to(device)?, cpu[1].to(device)?];
+        for (name, op) in ops {
+            let expected = op(&cpu[0], &cpu[1])?;
+            // The first run records it.
+            for _ in 0..3 {
+                let found = op(&own[0], &own[1])?;
+                assert_eq!((found.shape(), found.dtype()), (expected.shape(), expected.dtype()), "{name}");
+                let close = if dtype == DType::F32 { 1e-5 } else { 1e-2 };
+                for (a, b) in found.to_vec::<f64>()?.into_iter().zip(expected.to_vec::<f64>()?) {
+                    let same = a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= close * (b.abs() + 0.1);
+                    assert!(same, "{name} {dtype}: {a}, not {b}");
+                }
+            }
+        }
+        let log = cpu[0].log_softmax(-1)?;
+        let target = Tensor::arange(0, 37, 1)?.remainder(24)?;
+        let options = CrossEntropyOptions::default().ignore_index(5);
+        let expected = log.nll_loss(&target, &options)?.item::<f64>()?;
+        for _ in 0..2 {
+            let found = log.to(device)?.nll_loss(&target.to(device)?, &options)?.item::<f64>()?;
+            assert!((found - expected).abs() <= 1e-2 * expected.abs(), "nll_loss {dtype}: {found}, not {expected}");
         }
     }
     Ok(())
