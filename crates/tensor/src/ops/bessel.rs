@@ -101,8 +101,8 @@ fn second(x: &Tensor, order: usize) -> Result<Tensor> {
 /// The modified function of the second kind; times `exp(x)` if `scaled`.
 ///
 /// It is the integral of `exp(-x cosh t) cosh(order t)` over positive `t`, by trapezoids: exact to rounding, as the
-/// integrand falls off twice exponentially. Far from zero its peak is narrower than a step, and the asymptotic series is
-/// used.
+/// integrand falls off twice exponentially. Far from zero its peak is narrower than a step, and the asymptotic series
+/// is used.
 fn modified_second(x: &Tensor, order: usize, scaled: bool) -> Result<Tensor> {
     const LIMIT: f64 = 25.0;
     const STEP: f64 = 0.0625;
