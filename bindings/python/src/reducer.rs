@@ -1,5 +1,5 @@
-//! Data parallelism of `rushlight_dist`: the reducer of `DistributedDataParallel` and of Horovod's optimizer, with hooks
-//! in Python; PowerSGD; batch normalisation over ranks.
+//! Data parallelism of `rushlight_dist`: the reducer of `DistributedDataParallel` and of Horovod's optimizer, with
+//! hooks in Python; PowerSGD; batch normalisation over ranks.
 
 use crate::dist::{PyGroup, failed};
 use crate::error::{IntoPyResult, from_py};

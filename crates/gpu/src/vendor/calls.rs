@@ -63,8 +63,9 @@ macro_rules! driver_errors {
     };
 }
 
-/// Declares a driver's table of functions ([`library_api`](crate::library_api)): those whose names differ by the prefix,
-/// and in CUDA by a version at their end, and the vendor's own. `node` is the structure of a kernel's launch in a graph.
+/// Declares a driver's table of functions ([`library_api`](crate::library_api)): those whose names differ by the
+/// prefix, and in CUDA by a version at their end, and the vendor's own. `node` is the structure of a kernel's launch in
+/// a graph.
 #[macro_export]
 macro_rules! driver_api {
     (
