@@ -159,7 +159,7 @@ def main():
     )
     top = [IMPORTS, *classes, *tensor_class(), *functions("torch")]
     top += [f"def {name}(*args: Any, **kwargs: Any) -> Any: ..." for name in builtin]
-    top += python_functions(rushlight._functions)
+    top += python_functions(rushlight._functions, [name for name in vars(rushlight._functions) if not hasattr(rushlight, name)])
     top += ["class no_grad: ...", "class enable_grad: ...", "class inference_mode: ...", "class set_grad_enabled: ...", "class finfo: ...", "class iinfo: ..."]
     top += [f"{name}: _dtype" for name in dtypes] + formats
     top += [f"from . import {name} as {name}" for name in ("amp", "autograd", "backends", "cuda", "linalg", "nn", "optim", "special", "utils")]
