@@ -66,9 +66,9 @@ pub struct PackedConv {
 
 /// The input as the kernels read it: channels last, with the padding around it.
 pub(super) struct Padded {
-    /// Keeps the copy alive; none if the input itself can be read.
-    _copy: Option<Scratch>,
     pub data: *const f32,
+    /// The memory of a copy; `None` where the input itself can be read.
+    _copy: Option<Scratch>,
 }
 
 impl PackedConv {
@@ -107,14 +107,14 @@ impl PackedConv {
         let c = &self.spec;
         // SAFETY: the caller's promise; the copy has the addend's size.
         unsafe {
-            let mut turned = match o.addend {
+            let turned = match o.addend {
                 Some(a) if a.order == Order::First => {
                     let size = [c.output[1], c.output[2]];
                     Some(padded(a, c.batch, c.out_channels, size, [0, 0], size))
                 }
                 _ => None,
             };
-            let addend = match (&mut turned, o.addend) {
+            let addend = match (&turned, o.addend) {
                 (Some(copy), _) => copy.data,
                 (None, Some(a)) => a.ptr,
                 (None, None) => std::ptr::null(),
@@ -253,7 +253,7 @@ pub(super) unsafe fn padded(
     size: [usize; 2],
 ) -> Padded {
     if images.order == Order::Last && inner == size {
-        return Padded { _copy: None, data: images.ptr };
+        return Padded { data: images.ptr, _copy: None };
     }
     let row = size[1] * channels;
     let mut copy = Scratch::new::<f32>(batch * size[0] * row + 16);
@@ -288,5 +288,5 @@ pub(super) unsafe fn padded(
             }
         }
     });
-    Padded { _copy: Some(copy), data }
+    Padded { data, _copy: Some(copy) }
 }
