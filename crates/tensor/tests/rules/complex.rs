@@ -55,7 +55,7 @@ fn derivatives_are_those_of_the_parts() {
 
 #[test]
 fn transforms_are_those_of_the_definition() {
-    for n in [1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 17, 30, 34, 64, 97, 120] {
+    for n in [1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 17, 30, 34, 64, 97, 120, 200, 256, 500, 625] {
         let x = parts(n).view_as_complex().unwrap();
         let values = numbers(&x);
         let found = numbers(&x.fft(None, -1, FftNorm::Backward).unwrap());
@@ -72,6 +72,30 @@ fn transforms_are_those_of_the_definition() {
         let real = x.real().unwrap();
         let again = real.rfft(None, -1, FftNorm::Backward).unwrap().irfft(Some(n), -1, FftNorm::Backward).unwrap();
         assert!(again.allclose(&real, 1e-12, 1e-12).unwrap(), "{n}");
+    }
+}
+
+/// Lines in any order of memory have the transforms of each by itself: whole vectors of them, and what is left over.
+#[test]
+fn transforms_of_many_lines_are_those_of_each() {
+    for n in [3, 8, 17, 48, 100, 256] {
+        let x = parts(2 * n * 19).view_as_complex().unwrap().reshape([2, n, 19]).unwrap();
+        let rows = x.movedim(1, 2).unwrap().contiguous().unwrap();
+        let found = numbers(&x.fft(None, 1, FftNorm::Backward).unwrap().movedim(1, 2).unwrap().contiguous().unwrap());
+        let together = numbers(&rows.fft(None, -1, FftNorm::Backward).unwrap());
+        for row in 0..2 {
+            for side in 0..19 {
+                let line = rows.select(0, row).unwrap().select(0, side).unwrap();
+                let alone = numbers(&line.fft(None, -1, FftNorm::Backward).unwrap());
+                let at = (row as usize * 19 + side as usize) * n;
+                for (k, alone) in alone.iter().enumerate() {
+                    for found in [found[at + k], together[at + k]] {
+                        let gap = (found[0] - alone[0]).abs().max((found[1] - alone[1]).abs());
+                        assert!(gap < 1e-10, "{n}: line {row}, {side}: {found:?} {alone:?}");
+                    }
+                }
+            }
+        }
     }
 }
 

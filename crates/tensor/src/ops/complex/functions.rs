@@ -109,7 +109,8 @@ fn sqrt(x: &Tensor) -> Result<Tensor> {
 }
 
 fn sin(x: &Tensor) -> Result<Tensor> {
-    over_i(&sinh(&times_i(x)?)?)
+    let ((a, b), found) = (parts(x)?, over_i(&sinh(&times_i(x)?)?)?);
+    complex(&found.real()?, &where_(&wild(&b, &a)?, f64::INFINITY, &found.imag()?)?)
 }
 
 fn cos(x: &Tensor) -> Result<Tensor> {
@@ -188,6 +189,13 @@ fn asinh(x: &Tensor) -> Result<Tensor> {
     })
 }
 
+fn asin(x: &Tensor) -> Result<Tensor> {
+    let ((a, b), found) = (parts(x)?, over_i(&asinh(&times_i(x)?)?)?);
+    // The sign that NaN leaves open.
+    let open = a.isinf()?.logical_and(&b.isnan()?)?;
+    complex(&found.real()?, &where_(&open, f64::INFINITY, &found.imag()?)?)
+}
+
 fn acos(x: &Tensor) -> Result<Tensor> {
     wide(x, |x| {
         let (a, b) = parts(x)?;
@@ -259,7 +267,7 @@ pub(super) fn unary(op: Pointwise, x: &Tensor) -> Result<Tensor> {
         Sinh => holomorphic(name, x, sinh, |x, _| x.cosh()),
         Cosh => holomorphic(name, x, cosh, |x, _| x.sinh()),
         Tanh => holomorphic(name, x, tanh, |_, y| y.square()?.rsub(1.0)),
-        Asin => holomorphic(name, x, |x| over_i(&asinh(&times_i(x)?)?), |x, _| x.square()?.rsub(1.0)?.rsqrt()),
+        Asin => holomorphic(name, x, asin, |x, _| x.square()?.rsub(1.0)?.rsqrt()),
         Acos => holomorphic(name, x, acos, |x, _| x.square()?.rsub(1.0)?.rsqrt()?.neg()),
         Atan => holomorphic(name, x, |x| over_i(&atanh(&times_i(x)?)?), |x, _| x.square()?.add(1.0)?.reciprocal()),
         Asinh => holomorphic(name, x, asinh, |x, _| x.square()?.add(1.0)?.rsqrt()),
