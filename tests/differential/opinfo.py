@@ -166,7 +166,8 @@ def difference(expected, found, what, tolerance, shapes_only):
 
 
 def gradients(library, results, inputs):
-    # Squared magnitudes, a real number of real and complex results, with weights: those of normalised results have no gradient else.
+    # Squared magnitudes, a real number of real and complex results, with weights: those of normalised results have
+    # no gradient else.
     def total_of(r):
         weights = ((library.arange(r.numel(), device=r.device) % 7 + 4) / 8).reshape(r.shape)
         return ((r * r.conj()).real * weights.to(r.real.dtype)).sum()

@@ -245,6 +245,14 @@ impl PyTensor {
             CompareOp::Gt => "__gt__",
             CompareOp::Ge => "__ge__",
         };
+        // Of the comparisons PyTorch has this one with NumPy's arrays, which leave it to the tensor.
+        let converted = match (op, as_tensor(other)) {
+            (CompareOp::Eq, None) if other.get_type().name()? == "ndarray" => {
+                Some(slf.py().import("rushlight._C")?.getattr("as_tensor")?.call1((other,))?)
+            }
+            _ => None,
+        };
+        let other = converted.as_ref().unwrap_or(other);
         binary(name, slf, other, move |a, b| match op {
             CompareOp::Lt => a.lt(b.arg()),
             CompareOp::Le => a.le(b.arg()),

@@ -20,7 +20,8 @@ _classes = {}
 class Node:
     """A node of the graph: the backward step of an op, or the accumulation of a leaf's gradient. Its class has the step's name."""
 
-    #: ``_outputs``: sizes, dtypes and devices of the outputs that are known; ``_source``: the step that reads this one's output.
+    #: ``_outputs``: sizes, dtypes and devices of the outputs that are known; ``_source``: the step that reads
+    #: this one's output.
     __slots__ = ("_node", "_outputs", "_source", "__weakref__")
 
     def name(self):
