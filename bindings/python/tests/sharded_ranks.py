@@ -387,6 +387,9 @@ def functional_collectives():
     placed = dtensor.distribute_tensor(torch.zeros(8, 2), world, [Shard(0)])
     torch.nn.init.trunc_normal_(placed, std=0.5)
     assert 0.0 < placed.full_tensor().abs().max().item() <= 2.0
+    norms = torch.stack([placed.norm(), (2 * placed).norm()])
+    assert norms.shape == (2,)
+    same(norms.full_tensor(), torch.stack([placed.full_tensor().norm(), 2 * placed.full_tensor().norm()]), "norms")
     dist.destroy_process_group()
 
 

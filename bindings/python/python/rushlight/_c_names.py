@@ -118,6 +118,10 @@ _NAMES.update(dict.fromkeys(
 ))
 
 
+#: The cache of compiled frames: there are none.
+_NAMES["_dynamo"] = types.SimpleNamespace(eval_frame=types.SimpleNamespace(_set_lru_cache=_nothing))
+
+
 def _get_tracing_state():
     from .jit._traced_graph import tracing_state
 

@@ -377,6 +377,10 @@ def _dispatch(func, name, args, kwargs, tensors):
         listed = list(args[0])
         dim = _argument(args, kwargs, 1, "dim", 0) % listed[0].dim()
         return _run(func, name, ("cat", "", [dim], False), args, kwargs, _inputs(name, listed))
+    if name == "stack":
+        dim = _argument(args, kwargs, 1, "dim", 0) % (args[0][0].dim() + 1)
+        listed = [_dispatch(Tensor.unsqueeze, "unsqueeze", (t, dim), {}, [t]) for t in args[0]]
+        return _run(_C._torch.cat, name, ("cat", "", [dim], False), (listed, dim), {}, _inputs(name, listed))
     if name in ("split", "chunk"):
         return _parts(func, name, args, kwargs)
     if name == "scaled_dot_product_attention":
