@@ -374,7 +374,7 @@ def get_schedule_class(schedule_name):
     return lower[plain]
 
 
-# Programs of one's own for a schedule (``register_custom_function``) and lists of actions from files are PyTorch's runtime.
+# PyTorch's runtime: functions of one's own for actions, and lists of actions from files.
 _absent.fill(globals(), "torch.distributed.pipelining.schedules", "schedules come from the compiled part; choose one by get_schedule_class", """
 OVERLAP_F_B _PipelineContext _PipelineScheduleRuntime _wait_batch_p2p
 """)

@@ -121,7 +121,9 @@ class PipelineStage(_PipelineStageBase):
         super().__init__(submodule, stage_index, num_stages, device, group, dw_builder)
         self._expected_inputs = None if input_args is None else [tuple(x.shape) for x in _tuple(input_args)]
         self._expected_outputs = None if output_args is None else [tuple(x.shape) for x in _tuple(output_args)]
-        self.submod.to(device)
+        # Parameters without values are given theirs later, by to_empty.
+        if not any(p.is_meta for p in self.submod.parameters()):
+            self.submod.to(device)
 
     def _forward(self, microbatch, args, kwargs, last=True):
         if self._expected_inputs is not None:
