@@ -104,7 +104,7 @@ fn a_text_is_launched_by_hand() -> Result<()> {
     let text = match language {
         Language::Cuda | Language::Hip => {
             r#"extern "C" __global__ void shifted(const int* x, int* y, int by, long long n, double scale) {
-                int i = (blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x;
+                int i = (blockIdx.y * 2 + blockIdx.x) * blockDim.x + threadIdx.x;
                 if (i < n) y[i] = (int)((x[i] + by) * scale);
             }"#
         }
