@@ -80,7 +80,8 @@ def _words(config):
 
 
 def _picture(config):
-    size = config.image_size if isinstance(getattr(config, "image_size", None), int) else 96
+    size = getattr(config, "image_size", None) or 96
+    size = size if isinstance(size, int) else size[0]
     return {"pixel_values": numbers(2, 3, size, size), "labels": torch.tensor([0, 1])}
 
 
