@@ -130,3 +130,28 @@ def test_private_names_can_be_imported():
     program = "\n".join([f"import sys; sys.path.insert(0, {place!r})", "import rushlight", "rushlight.install()", *lines, "import torch", "torch.utils.data._utils.worker"])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_results_have_classes_of_their_own():
+    types, m = torch.return_types, torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
+    assert isinstance(torch.max(m, 0), types.max) and isinstance(torch.linalg.qr(torch.eye(2)), types.linalg_qr)
+    assert types.topk((m, m + 1)).indices is not None and types.linalg_svd._fields == ("U", "S", "Vh") and types.max in types.all_return_types
+    assert not hasattr(types, "no_such_function")
+
+
+def test_functions_over_lists_have_public_names():
+    from rushlight import foreach
+
+    a, b = [torch.ones(2), torch.ones(1)], torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert [t.tolist() for t in foreach.add(a, 2.0)] == [[3.0, 3.0], [3.0]] and foreach.mul_(a, 3.0) is None and a[0].tolist() == [3.0, 3.0]
+    assert foreach.mm([b], [torch.eye(2)])[0].tolist() == b.tolist() and foreach.norm([b], 1)[0].item() == 10.0 and foreach.clone([b])[0] is not b
+    assert all(callable(getattr(foreach, name)) for name in foreach.__all__)
+
+
+def test_places_of_saved_storages():
+    from rushlight.serialization import default_restore_location, location_tag
+
+    storage = torch.ones(2).untyped_storage()
+    assert location_tag(storage) == "cpu" and default_restore_location(storage, "cpu").nbytes() == 8
+    with pytest.raises(RuntimeError, match="don't know how to restore"):
+        default_restore_location(storage, "nowhere")
