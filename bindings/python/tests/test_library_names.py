@@ -143,8 +143,8 @@ def test_functions_over_lists_have_public_names():
     from rushlight import foreach
 
     a, b = [torch.ones(2), torch.ones(1)], torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    assert [t.tolist() for t in foreach.add(a, 2.0)] == [[3.0, 3.0], [3.0]] and foreach.mul_(a, 3.0) is None and a[0].tolist() == [3.0, 3.0]
-    assert foreach.mm([b], [torch.eye(2)])[0].tolist() == b.tolist() and foreach.norm([b], 1)[0].item() == 10.0 and foreach.clone([b])[0] is not b
+    assert [t.tolist() for t in foreach.add(a, 2.0)] == [[3.0, 3.0], [3.0]] and foreach.mul_(a, 3.0)[0] is a[0] and a[0].tolist() == [3.0, 3.0]
+    assert foreach.mm([b], [torch.eye(2)])[0].tolist() == b.tolist() and foreach.norm([b], ord=1)[0].item() == 10.0 and foreach.clone([b])[0] is not b
     assert all(callable(getattr(foreach, name)) for name in foreach.__all__)
 
 

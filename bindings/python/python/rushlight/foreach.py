@@ -1,4 +1,6 @@
-"""``torch.foreach``: functions over lists of tensors, such as ``torch.foreach.add``; ``torch._foreach_add`` is the same."""
+"""``torch.foreach``: functions over lists of tensors, such as ``torch.foreach.add``. Those in place return their tensors."""
+
+import functools
 
 __all__ = (
     "abs abs_ acos acos_ add add_ addcdiv addcdiv_ addcmul addcmul_ asin asin_ atan atan_ ceil ceil_ clamp_max clamp_max_ clamp_min clamp_min_ clone copy_ cos cos_ "
@@ -13,7 +15,23 @@ def __getattr__(name):
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from . import _foreach
 
-    return getattr(_foreach, f"_foreach_{name}")
+    function = getattr(_foreach, f"_foreach_{name}")
+    if not name.endswith("_"):
+        return function
+
+    @functools.wraps(function)
+    def run(self, *args, **kwargs):
+        function(self, *args, **kwargs)
+        return list(self)
+
+    return run
+
+
+def norm(self, *, ord=2, dtype=None):
+    """The norm of each tensor of a list."""
+    from . import _foreach
+
+    return _foreach._foreach_norm(self, ord, dtype)
 
 
 def __dir__():
