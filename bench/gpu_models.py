@@ -339,7 +339,7 @@ MODELS = {
     "dit_b2_bf16": (diffusion, True),
     "nanogpt_dropout_bf16": (lambda: language(Gpt(65, 256, 384, 6, 6, 0.2).to(CUDA), 64, 256, 65), True),
     "gpt2_bf16": (lambda: language(Gpt(50304, 1024, 768, 12, 12, 0.0, True).to(CUDA), 16, 1024, 50304), True),
-    "gpt_1.5b_bf16": (lambda: language(Gpt(50304, 1024, 1600, 48, 25, 0.0, True).to(CUDA), 4, 1024, 50304), True),
+    "gpt_1.5b_bf16": (lambda: language(Gpt(50304, 1024, 1600, 25, 48, 0.0, True).to(CUDA), 4, 1024, 50304), True),
     "llama_190m_bf16": (lambda: language(Llama().to(CUDA), 8, 1024, 32000), True),
     "moe_bf16": (lambda: language(Moe().to(CUDA), 16, 512, 8192), True),
 }
