@@ -17,7 +17,8 @@ _SMALL = {
     "mamba_d_head": 16, "mamba_n_heads": 4, "mamba_n_groups": 1, "mamba_d_state": 8, "state_size": 8, "time_step_rank": 4, "num_hidden_groups": 1, "pad_token": 0,
 }
 
-#: Language models with labels, by the type of their configuration; further options where sizes depend on each other (None: the default).
+#: Language models with labels, by the type of their configuration; further options where sizes depend on each other
+#: (None: the default).
 _CAUSAL = {
     "bloom": {}, "codegen": {}, "cohere": {}, "cohere2": {}, "falcon": {"head_dim": None}, "gemma": {}, "gemma2": {}, "glm": {}, "glm4": {}, "gpt_bigcode": {}, "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "gpt_neox": {}, "gpt_neox_japanese": {}, "gptj": {}, "granite": {}, "helium": {}, "mamba": {}, "mistral": {}, "mpt": {}, "nemotron": {}, "olmo": {}, "olmo2": {}, "olmo3": {"layer_types": ["sliding_attention", "full_attention"]},

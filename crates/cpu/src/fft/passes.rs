@@ -1,7 +1,7 @@
 //! Passes of Stockham's algorithm over tiles.
 //!
-//! A tile holds a number of each of `N` transforms, the lanes of a vector, side by side: element `e` is a vector of real
-//! parts at `2 N e` and one of imaginary parts behind it. Every pass of every radix then works on whole vectors.
+//! A tile holds a number of each of `N` transforms, the lanes of a vector, side by side: element `e` is a vector of
+//! real parts at `2 N e` and one of imaginary parts behind it. Every pass of every radix then works on whole vectors.
 
 use super::plan::{Pass, Passes};
 use crate::simd::{Real, Simd, Vectors};
@@ -87,8 +87,8 @@ impl<V: Simd> Pair<V> {
     }
 }
 
-/// Some passes, of `passes.list`, over the tile at `from` with the help of the one at `to`; the one of both that has the
-/// result. `s` is the product of the radices before them.
+/// Some passes, of `passes.list`, over the tile at `from` with the help of the one at `to`; gives the one of both that
+/// has the result. `s` is the product of the radices before them.
 ///
 /// # Safety
 /// Both have `passes.n` elements; the CPU has the level.

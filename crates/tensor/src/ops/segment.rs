@@ -87,7 +87,7 @@ impl Segments {
                 wins.mul(&at(&dy.div(&winners)?)?)
             }
             ScatterReduce::Prod => {
-                // The product of all the others: a single zero or NaN is replaced by one, as a quotient would lose them.
+                // The product of all the others: a single zero or NaN is replaced by one, which a quotient would lose.
                 let odd = x.eq(0)?.logical_or(&x.isnan()?)?;
                 let odds = at(&self.reduce(&odd.to_dtype(x.dtype())?, ScatterReduce::Sum, 0.into())?)?;
                 let alone = odd.logical_and(&odds.eq(1)?)?;
@@ -100,9 +100,9 @@ impl Segments {
 }
 
 impl Tensor {
-    /// Reduces the segments `offsets[i]..offsets[i + 1]` of dimension `dim`. The offsets have the data's shape up to `dim`,
-    /// with one more entry than there are segments. Without an `initial` value an empty segment gives the reduction's
-    /// neutral element, NaN for a mean.
+    /// Reduces the segments `offsets[i]..offsets[i + 1]` of dimension `dim`. The offsets have the data's shape up to
+    /// `dim`, with one more entry than there are segments. Without an `initial` value an empty segment gives the
+    /// reduction's neutral element, NaN for a mean.
     ///
     /// ```
     /// # use rushlight_tensor as rushlight;
