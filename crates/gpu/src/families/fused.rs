@@ -10,8 +10,13 @@ use crate::launch::kernel::{Defines, Family, Function, Grid, Key, c_type, launch
 use crate::launch::nest::{Nest, in_memory_order, is_wide, loops, merged};
 use rushlight_core::backend::{MAX_INPUTS, MAX_OUTPUTS, Step, StepArg, StepOp, Steps, call};
 use rushlight_core::rows::Class;
+use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Pointwise, Result, Scalar, View};
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::iter::once;
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 const THREADS: usize = 128;
 /// Maximum numbers and parameters of a kernel.
@@ -63,7 +68,14 @@ pub(super) struct Text {
     inputs: Vec<String>,
     numbers: Vec<(Scalar, DType)>,
     params: Vec<f64>,
+    /// Of the text.
+    hash: u128,
 }
+
+/// Texts of the steps that are in use, by address: a weak reference keeps an address from being used again.
+static TEXTS: LazyLock<Mutex<HashMap<usize, (Weak<Steps>, Arc<Text>)>>> = LazyLock::new(Mutex::default);
+/// From so many texts on, those of steps that are gone are dropped.
+const TEXTS_KEPT: usize = 4096;
 
 /// The dtype that a kernel computes in: that of its rows.
 pub(super) fn compute(of: &Steps) -> DType {
@@ -90,6 +102,21 @@ impl Text {
         Self::with_inputs(of, Vec::new())
     }
 
+    /// The text of steps, made once.
+    fn kept(of: &Arc<Steps>) -> Arc<Self> {
+        let address = Arc::as_ptr(of) as usize;
+        if let Some((_, text)) = lock(&TEXTS).get(&address) {
+            return text.clone();
+        }
+        let text = Arc::new(Self::new(of));
+        let mut texts = lock(&TEXTS);
+        if texts.len() >= TEXTS_KEPT {
+            texts.retain(|_, (steps, _)| steps.strong_count() > 0);
+        }
+        texts.insert(address, (Arc::downgrade(of), text.clone()));
+        text
+    }
+
     /// With these expressions of the inputs.
     pub fn with_inputs(of: &Steps, inputs: Vec<String>) -> Self {
         let mut text = Self {
@@ -99,6 +126,7 @@ impl Text {
             inputs,
             numbers: Vec::new(),
             params: Vec::new(),
+            hash: 0,
         };
         let compute = compute(of);
         for (t, step) in of.steps.iter().enumerate() {
@@ -134,6 +162,8 @@ impl Text {
             };
             text.steps.push(format!("const {out} t{t} = {value}; "));
         }
+        let steps = text.steps.concat();
+        text.hash = cache::hash(&[text.rows.as_bytes(), text.parameters.as_bytes(), steps.as_bytes()]);
         text
     }
 
@@ -143,9 +173,8 @@ impl Text {
 
     /// A hash of the text and of what else decides about the kernel.
     pub fn tags(&self, more: &[&str]) -> [u16; 8] {
-        let steps = self.steps.concat();
-        let own = [&self.rows[..], &self.parameters, &steps];
-        let parts: Vec<&[u8]> = own.iter().chain(more).map(|part| part.as_bytes()).collect();
+        let own = self.hash.to_le_bytes();
+        let parts: SmallVec<[&[u8]; 4]> = once(&own[..]).chain(more.iter().map(|part| part.as_bytes())).collect();
         let hash = cache::hash(&parts);
         std::array::from_fn(|i| (hash >> (16 * i)) as u16)
     }
@@ -252,7 +281,7 @@ struct Prepared<const N: usize> {
 impl<const N: usize> Prepared<N> {
     /// `None` if the call has more numbers than a kernel takes.
     fn new(gpu: &Gpu, c: &call::Fused<View>) -> Result<Option<Self>> {
-        let (text, out) = (Text::new(&c.of), c.outs[0]);
+        let (text, out) = (Text::kept(&c.of), c.outs[0]);
         let outputs: Vec<u64> = c.outs.iter().map(|out| out.ptr() as u64).collect();
         let Some(arguments) = Arguments::new(&text, &c.inputs, &outputs) else { return Ok(None) };
         let views: Vec<View> = c.outs.iter().chain(&c.inputs).copied().collect();
