@@ -61,7 +61,7 @@ def test_sound_and_curves(tmp_path):
         writer.add_pr_curve_raw("raw", [2, 1], [1, 0], [0, 1], [0, 1], [0.5, 1.0], [1.0, 0.5], 4)
         with pytest.raises(AssertionError, match="1 dimensional"):
             writer.add_audio("tone", torch.zeros(2, 3))
-        with pytest.raises(ValueError, match="from 0 to 1"):
+        with pytest.raises(RuntimeError, match="from 0 to 1"):
             writer.add_pr_curve("cats", labels, predictions + 1)
     found = read(tmp_path)
     assert found["audio"]["tone"] == [3, 8000.0, 3, "audio/wav", "RIFF"]

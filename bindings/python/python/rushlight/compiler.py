@@ -1,6 +1,7 @@
 """``torch.compiler``: settings of ``torch.compile``, which records functions and runs them as programs."""
 
 import contextlib
+import types
 
 from . import _compile
 from ._compile import compile, disable, reset  # noqa: F401
@@ -87,10 +88,11 @@ class _Unpatched(contextlib.ContextDecorator):
         return False
 
 
-class _Config:
+class _Config(types.ModuleType):
     """Settings of a compiler: stored, without effect."""
 
     def __init__(self, name):
+        super().__init__(name)
         self.__dict__["_name"] = name
 
     def __getattr__(self, name):

@@ -199,7 +199,8 @@ fn asin(x: &Tensor) -> Result<Tensor> {
 fn acos(x: &Tensor) -> Result<Tensor> {
     wide(x, |x| {
         let (a, b) = parts(x)?;
-        let (low, high) = roots(x)?;
+        // `1 - x` with the sign of a zero imaginary part: it tells the sides of the cut apart.
+        let (low, high) = (sqrt(&complex(&a.rsub(1.0)?, &b.neg()?)?)?, sqrt(&x.add(1.0)?)?);
         let re = low.real()?.atan2(&high.real()?)?.mul(2.0)?;
         let im = conjugate_product(&low, &high)?.imag()?.asinh()?;
         let infinite = infinite(&a, &b)?;
