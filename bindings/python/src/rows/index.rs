@@ -427,7 +427,7 @@ fn segment_reduce(
             return Err(Error::value("lengths contains negative value!"));
         }
         let whole = data.shape().get(lengths.rank() - 1).copied().unwrap_or(0) as i64;
-        if lengths.sum_dims(&[-1], false)?.ne(whole)?.any(..)?.item::<bool>()? {
+        if lengths.sum_dims([-1], false)?.ne(whole)?.any(..)?.item::<bool>()? {
             return Err(Error::value(
                 "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.",
             ));

@@ -77,10 +77,9 @@ impl Body<'_> {
         for arg in args {
             match arg {
                 StepArg::Input(x) if !self.walk.row_inputs[*x as usize] => inputs[*x as usize] = true,
-                StepArg::Step(t) if !self.per_row[*t as usize] => {
-                    if !std::mem::replace(&mut steps[*t as usize], true) {
-                        self.mark(&self.of.steps[*t as usize].args, steps, inputs);
-                    }
+                StepArg::Step(t) if !self.per_row[*t as usize] && !steps[*t as usize] => {
+                    steps[*t as usize] = true;
+                    self.mark(&self.of.steps[*t as usize].args, steps, inputs);
                 }
                 _ => {}
             }

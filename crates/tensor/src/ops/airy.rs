@@ -9,7 +9,7 @@ use std::f64::consts::{FRAC_PI_4, PI};
 const FAR: f64 = 8.0;
 
 /// `Ai(0)` and `-Ai'(0)`.
-const VALUE: f64 = 0.355_028_053_887_817_24;
+const VALUE: f64 = 0.355_028_053_887_817_2;
 const SLOPE: f64 = 0.258_819_403_792_806_8;
 
 fn zeta(x: &Tensor) -> Result<Tensor> {
