@@ -16,7 +16,7 @@ use rushlight_tensor::{Arg, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// One step's update of a parameter; the fields are those of [`Update`].
+/// One step's update of a parameter; the fields are those of an engine's update call (`call::Update`).
 #[derive(Clone, Copy)]
 pub struct Factors {
     /// Whether to go up the gradient.
