@@ -128,7 +128,7 @@ def leaves(value):
 def array(value):
     if isinstance(value, torch.Tensor):
         value = value.detach().clone() if value._is_zerotensor() else value.detach()
-        value = value.resolve_conj().resolve_neg()
+        value = value.resolve_conj().resolve_neg().cpu()
         value = value.to(torch.complex64) if value.dtype == torch.complex32 else value
         return (value.float() if value.dtype in (torch.bfloat16, torch.float16) else value).numpy()
     if isinstance(value, ours.Tensor):
