@@ -103,10 +103,11 @@ fn a_text_is_launched_by_hand() -> Result<()> {
     };
     let text = match language {
         Language::Cuda | Language::Hip => {
+            // The emulated GPU finds the end of a kernel by a brace at the start of a line.
             r#"extern "C" __global__ void shifted(const int* x, int* y, int by, long long n, double scale) {
-                int i = (blockIdx.y * 2 + blockIdx.x) * blockDim.x + threadIdx.x;
-                if (i < n) y[i] = (int)((x[i] + by) * scale);
-            }"#
+    int i = (blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = (int)((x[i] + by) * scale);
+}"#
         }
         Language::OpenCl => {
             r#"__kernel void shifted(__global const int* x, __global int* y, int by, long n, double scale) {
