@@ -475,9 +475,10 @@ def test_whole_network_graph():
                 losses.append(loss.item())
             if i == 3:
                 optimizer.param_groups[0]["lr"] = 0.01
-        return losses, [t.cpu().tolist() for t in net.state_dict().values()]
+        return [torch.tensor(losses), *(t.cpu() for t in net.state_dict().values())]
 
-    assert train(False) == train(True)
+    # Graphs are fused once their kernels are compiled, so sums may be rounded otherwise.
+    torch.testing.assert_close(train(False), train(True), rtol=1e-5, atol=1e-6)
 
 
 def test_graphs():

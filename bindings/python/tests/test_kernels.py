@@ -63,7 +63,7 @@ def test_misuse_is_told():
             kernel("blend", cuda=CUDA)(x)
 
 
-@pytest.mark.skipif(not DEVICE.startswith("cuda"), reason="needs a GPU of NVIDIA or AMD")
+@pytest.mark.skipif(not DEVICE.startswith("cuda"), reason="no accelerator of NVIDIA or AMD")
 def test_compile_kernel():
     # As in PyTorch: a text without `extern "C"`, integers as int, floats as double.
     text = """
