@@ -284,7 +284,9 @@ impl Room {
 }
 
 /// Transforms of lines whose numbers are `side` apart.
-#[allow(clippy::too_many_arguments)]
+///
+/// # Safety
+/// `x` and `y` have `rows * plan.n * side` complex numbers each, as pairs.
 unsafe fn sides<T: Real>(
     plan: &Arc<Plan<T>>,
     rows: usize,
