@@ -159,20 +159,20 @@ extern "C" __global__ void __launch_bounds__(LANES * KH) depthwise_weight(Plane 
     }
 }
 
-// Adds the lines in order: 32 weights of a tap by 8 threads each.
-extern "C" __global__ void __launch_bounds__(256) depthwise_join(const W* partial, T* dw, u32 channels, u32 splits) {
-    __shared__ W sums[8][33];
+// Adds the lines in order: 32 weights of a tap by 32 threads each.
+extern "C" __global__ void __launch_bounds__(1024) depthwise_join(const W* partial, T* dw, u32 channels, u32 splits) {
+    __shared__ W sums[32][33];
     u32 lane = threadIdx.x % 32, part = threadIdx.x / 32, i = blockIdx.x * 32 + lane, count = channels * KH * KW;
     W sum = 0;
     if (i < count) {
 #pragma unroll 8
-        for (u32 split = part; split < splits; split += 8) sum += partial[(u64)split * count + i];
+        for (u32 split = part; split < splits; split += 32) sum += partial[(u64)split * count + i];
     }
     sums[part][lane] = sum;
     __syncthreads();
-    if (part == 0 && i < count) {
-        for (int k = 1; k < 8; k++) sum += sums[k][lane];
-        dw[(u64)(i % channels) * (KH * KW) + i / channels] = convert<T>(sum);
-    }
+    // One warp sums a weight.
+    sum = group_reduce<Sum, 32>(sums[lane][part], (W*)0);
+    i = blockIdx.x * 32 + part;
+    if (lane == 0 && i < count) dw[(u64)(i % channels) * (KH * KW) + i / channels] = convert<T>(sum);
 }
 #endif

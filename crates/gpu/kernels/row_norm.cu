@@ -231,21 +231,22 @@ extern "C" __global__ void __launch_bounds__(256) row_norm_columns(const T* dy, 
 #endif
 
 #ifdef COLUMNS_JOIN
-// 32 columns by 32 rows of threads.
+// 8 columns, a sector of memory, by 128 rows of threads.
 extern "C" __global__ void __launch_bounds__(1024) row_norm_join(const W* partial, P* dweight, P* dbias, u64 n, u64 pieces) {
-    __shared__ W sums[32][33];
-    u64 column = blockIdx.x * 32 + threadIdx.x;
+    __shared__ W sums[128][8];
+    u64 column = blockIdx.x * 8 + threadIdx.x;
     P* to = blockIdx.y ? dbias : dweight;
+    if (!to) return;
     W sum = 0;
-    if (column < n && to) {
+    if (column < n) {
 #pragma unroll 8
-        for (u64 i = threadIdx.y; i < pieces; i += 32) sum += partial[(i * 2 + blockIdx.y) * n + column];
+        for (u64 i = threadIdx.y; i < pieces; i += 128) sum += partial[(i * 2 + blockIdx.y) * n + column];
     }
     sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    // One warp sums a column.
-    sum = group_reduce<Sum, 32>(sums[threadIdx.x][threadIdx.y], (W*)0);
-    column = blockIdx.x * 32 + threadIdx.y;
-    if (threadIdx.x == 0 && column < n && to) to[column] = convert<P>(sum);
+    for (u32 half = 64; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.y < half) sums[threadIdx.y][threadIdx.x] = sum += sums[threadIdx.y + half][threadIdx.x];
+    }
+    if (threadIdx.y == 0 && column < n) to[column] = convert<P>(sum);
 }
 #endif

@@ -126,7 +126,7 @@ impl<const N: usize> Plan<N> {
         }
         let (outputs, turns) = (product(&kept), product(&reduced));
         let threads_in = match along {
-            true => THREADS / outputs.next_power_of_two().min(32),
+            true => (THREADS / outputs.next_power_of_two().min(32)).min(turns.div_ceil(2).next_power_of_two()),
             false => turns.div_ceil(2).next_power_of_two().min(THREADS),
         };
         let blocks = outputs.div_ceil(THREADS / threads_in);

@@ -11,6 +11,8 @@ const THREADS: usize = 256;
 const ENOUGH_BLOCKS: usize = 8;
 /// Minimum elements per thread before an output is split into pieces.
 const PER_THREAD: usize = 16;
+/// Elements of an output that a thread has under way at a time.
+const TURNS: usize = 4;
 /// Maximum bytes of partial results.
 const PARTIAL: usize = 24;
 
@@ -171,7 +173,8 @@ impl Gpu {
         let vectors = dense && (x.ptr() as usize).is_multiple_of(width * x.dtype().size());
         let lanes = if vectors { width } else { 1 };
         let threads_in = if across {
-            THREADS / (outputs / lanes).next_power_of_two().min(32)
+            let most = THREADS / (outputs / lanes).next_power_of_two().min(32);
+            most.min(length.div_ceil(TURNS).max(1).next_power_of_two())
         } else {
             length.div_ceil(lanes * if lanes > 1 { 1 } else { 4 }).max(1).next_power_of_two().min(THREADS)
         };

@@ -118,7 +118,7 @@ impl Gpu {
         let (key, text) = joining(dtype, spec.rms, parameter);
         let join = self.function(key, || text)?;
         let (n, w, b) = (spec.cols, address(dweight), address(dbias));
-        let grid = Grid { threads: [32, 32], ..Grid::plane(n.div_ceil(32), 2, 32)? };
+        let grid = Grid { threads: [8, 128], ..Grid::plane(n.div_ceil(8), 2, 8)? };
         launch!(self, join, grid; partial, w, b, n, lines)
     }
 }

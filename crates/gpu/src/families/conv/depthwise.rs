@@ -8,6 +8,8 @@ use rushlight_core::backend::Conv;
 use rushlight_core::{DType, Result};
 
 const THREADS: usize = 256;
+/// Threads of a block that joins partial sums.
+const JOIN_THREADS: usize = 1024;
 /// Maximum taps along a dimension: a thread keeps a row of them in registers.
 const MAX_TAPS: usize = 13;
 /// Maximum input columns that a thread keeps.
@@ -191,7 +193,7 @@ impl Gpu {
         let grid = Grid::line(splits * chunks, form.lanes as usize * form.kernel[0] as usize)?;
         launch!(self, function, grid; plane, x, dy, partial, rows, count)?;
         let join = self.depthwise_kernel("depthwise_join", "WEIGHT", form)?;
-        let grid = Grid::line((channels as usize * problem.taps()).div_ceil(32), THREADS)?;
+        let grid = Grid::line((channels as usize * problem.taps()).div_ceil(32), JOIN_THREADS)?;
         launch!(self, join, grid; partial, dw, channels, count)?;
         Ok(true)
     }
