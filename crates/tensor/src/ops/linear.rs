@@ -50,6 +50,10 @@ impl Tensor {
         }
         let mut shape = Dims::from_slice(lead);
         shape.push(n);
+        if self.layout().view(&[rows, k]).is_none() && recording(&[self, weight]) {
+            // The backward pass reads the rows again: it keeps their copy, not the input.
+            return self.reshape([rows, k])?.linear(weight, bias)?.reshape(&shape);
+        }
         let out = self.uninit_like(&shape, self.dtype())?;
         let matrix = Layout::contiguous(&[rows, n])?;
         let flat = no_grad(|| self.reshape([rows, k]))?;
