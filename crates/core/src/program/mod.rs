@@ -58,8 +58,8 @@ pub struct Program {
     calls: Vec<Call<Slot>>,
     /// By address, while the program is recorded.
     numbers: HashMap<usize, usize>,
-    /// Addresses of the buffers; empty where their memory is not fixed.
-    places: Vec<usize>,
+    /// Addresses of the buffers; empty where their memory is not fixed. Values that passes add have none.
+    places: Vec<Option<usize>>,
     /// Buffers of the program's own that are read after it; `None` if all may be.
     results: Option<HashSet<usize>>,
     /// Work of the device that is not a call.
@@ -77,7 +77,7 @@ impl Program {
         if storage.bytes() > 0 {
             self.numbers.insert(storage.ptr() as usize, self.buffers.len());
             self.buffers.push(Buffer { device: storage.device(), bytes: storage.bytes(), outside: false });
-            self.places.push(storage.ptr() as usize);
+            self.places.push(Some(storage.ptr() as usize));
         }
     }
 
@@ -89,7 +89,7 @@ impl Program {
             let buffer = *numbers.entry(storage.ptr() as usize).or_insert(buffers.len());
             if buffer == buffers.len() {
                 buffers.push(Buffer { device: storage.device(), bytes: storage.bytes(), outside: true });
-                places.push(storage.ptr() as usize);
+                places.push(Some(storage.ptr() as usize));
             }
             Slot { buffer, layout: view.layout().clone(), dtype: view.dtype() }
         });
@@ -113,7 +113,7 @@ impl Program {
 
     /// The address of a buffer, if memory is fixed.
     pub fn place(&self, buffer: usize) -> Option<usize> {
-        self.places.get(buffer).copied()
+        self.places.get(buffer).copied().flatten()
     }
 
     /// The same program over memory that is not fixed: whoever runs it allocates.
@@ -162,12 +162,22 @@ impl Program {
         number
     }
 
+    /// A new value without memory. Where memory is fixed, passes must keep it within one call. Returns its number.
+    pub(crate) fn value(&mut self, device: Device, bytes: usize) -> usize {
+        let number = self.buffers.len();
+        self.buffers.push(Buffer { device, bytes, outside: false });
+        if !self.places.is_empty() {
+            self.places.push(None);
+        }
+        number
+    }
+
     /// Whether two buffers may have memory in common.
     pub fn alias(&self, a: usize, b: usize) -> bool {
         if a == b {
             return true;
         }
-        let range = |i: usize| Some((*self.places.get(i)?, self.buffers.get(i)?.bytes));
+        let range = |i: usize| Some((self.place(i)?, self.buffers.get(i)?.bytes));
         match (range(a), range(b)) {
             (Some((a, m)), Some((b, n))) => a < b.saturating_add(n) && b < a.saturating_add(m),
             _ => false,

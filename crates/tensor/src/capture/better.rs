@@ -32,12 +32,21 @@ impl Better {
         if !better.calls().iter().any(is_fused) {
             return None;
         }
+        // Values that passes have added are within calls and have no memory.
+        let mut placed = true;
+        better.calls().iter().for_each(|call| call.visit(&mut |_, slot| placed &= better.place(slot.buffer).is_some()));
+        if !placed {
+            rushlight_core::info!("capture: the step is not fused: a new value has no memory");
+            return None;
+        }
         let storage = |buffer: usize| {
-            let ptr = NonNull::new(better.place(buffer)? as *mut u8)?;
-            // SAFETY: memory of the recording's pool, or that the recorded step keeps; only addresses are recorded.
-            Some(unsafe { Storage::from_owner(backend, ptr, better.buffers()[buffer].bytes, Box::new(())) })
+            let place = better.place(buffer).and_then(|place| NonNull::new(place as *mut u8));
+            let bytes = if place.is_some() { better.buffers()[buffer].bytes } else { 0 };
+            // SAFETY: memory of the recording's pool, or that the recorded step keeps, or none; only addresses are
+            // recorded.
+            unsafe { Storage::from_owner(backend, place.unwrap_or(NonNull::dangling()), bytes, Box::new(())) }
         };
-        let memory = (0..better.buffers().len()).map(storage).collect::<Option<Vec<_>>>()?;
+        let memory = (0..better.buffers().len()).map(storage).collect();
         Some(Self { program: better, memory })
     }
 

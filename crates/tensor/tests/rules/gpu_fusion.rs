@@ -3,7 +3,7 @@
 
 use rushlight_core::backend::Call;
 use rushlight_core::{DType, Device, Result};
-use rushlight_tensor::program::Program;
+use rushlight_tensor::program::{Program, Slot};
 use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, compile, synchronize};
 use std::time::{Duration, Instant};
 
@@ -127,27 +127,74 @@ fn rows_are_reduced_in_one_pass() -> Result<()> {
         let width = *shape.last().unwrap();
         let leaf = |shape: &[usize]| ramp(shape, dtype, device)?.add(1.5)?.detach().requires_grad_(true);
         let p = [&leaf(&[width])?, &leaf(&shape)?];
-        let expected = rows(&x, p)?.item::<f32>()?;
-        let grads = p.map(|p| p.grad().expect("a gradient").to_vec::<f32>());
-        let mut capture = Capture::new().device(device);
-        let began = Instant::now();
-        while !is_fused(&capture) {
-            capture.run(std::array::from_ref(&x), |[x]| rows(x, p))?;
-            assert!(began.elapsed() < Duration::from_secs(120), "the kernels are not compiled");
-        }
-        let count = |wanted: fn(&Call<_>) -> bool| {
-            capture.programs().map(|p| p.calls().iter().filter(|call| wanted(call)).count()).sum::<usize>()
-        };
-        assert!(count(|call| matches!(call, Call::FusedRows(_))) >= 2, "rows are not fused");
-        let loss = capture.run(std::array::from_ref(&x), |[x]| rows(x, p))?.item::<f32>()?;
         let close = if dtype == DType::F32 { 1e-4 } else { 2e-2 };
-        assert!((loss - expected).abs() <= close * expected.abs(), "{dtype} {shape:?}: {loss}, not {expected}");
-        for (p, expected) in p.iter().zip(grads) {
-            let (found, expected) = (p.grad().expect("a gradient").to_vec::<f32>()?, expected?);
-            let scale = expected.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-            let worst = found.iter().zip(&expected).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
-            assert!(worst <= close * scale, "{dtype} {shape:?}: gradients are off by {worst} of {scale}");
-        }
+        let count = fused_as_op_by_op(&format!("{dtype} {shape:?}"), &x, p, rows, close)?;
+        assert!(count(|call| matches!(call, Call::FusedRows(_))) >= 2, "rows are not fused");
+    }
+    Ok(())
+}
+
+/// Compares a captured step, once it is fused, with the same op by op: the loss and the gradients of `p`. Returns a
+/// function that counts the calls of the fused program.
+fn fused_as_op_by_op<const N: usize>(
+    what: &str,
+    x: &Tensor,
+    p: [&Tensor; N],
+    step: fn(&Tensor, [&Tensor; N]) -> Result<Tensor>,
+    close: f32,
+) -> Result<impl Fn(fn(&Call<Slot>) -> bool) -> usize> {
+    let expected = step(x, p)?.item::<f32>()?;
+    let grads = p.map(|p| p.grad().expect("a gradient").to_vec::<f32>());
+    let mut capture = Capture::new().device(x.device());
+    let began = Instant::now();
+    while !is_fused(&capture) {
+        capture.run(std::array::from_ref(x), |[x]| step(x, p))?;
+        assert!(began.elapsed() < Duration::from_secs(120), "the kernels are not compiled");
+    }
+    let loss = capture.run(std::array::from_ref(x), |[x]| step(x, p))?.item::<f32>()?;
+    assert!((loss - expected).abs() <= close * expected.abs(), "{what}: {loss}, not {expected}");
+    for (p, expected) in p.iter().zip(grads) {
+        let (found, expected) = (p.grad().expect("a gradient").to_vec::<f32>()?, expected?);
+        let scale = expected.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        let worst = found.iter().zip(&expected).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+        assert!(worst <= close * scale, "{what}: gradients are off by {worst} of {scale}");
+    }
+    let calls: Vec<Call<Slot>> = capture.programs().flat_map(|p| p.calls().to_vec()).collect();
+    Ok(move |wanted: fn(&Call<Slot>) -> bool| calls.iter().filter(|call| wanted(call)).count())
+}
+
+/// A residual addition, a norm without parameters, and its scale, shift and gate by image, as diffusion transformers
+/// have them.
+fn modulated(x: &Tensor, [y, a, b, w]: [&Tensor; 4]) -> Result<Tensor> {
+    [y, a, b, w].iter().for_each(|p| p.zero_grad());
+    let x = x.add(&y.mul(b)?)?;
+    let width = *x.shape().last().expect("rows");
+    let normed = x.layer_norm(&[width], None, None, 1e-6)?;
+    let mixed = normed.mul(&b.add(1.0)?)?.add(a)?.matmul(w)?;
+    let rms = x.add(&mixed)?.rms_norm(&[width], None, Some(1e-6))?;
+    let loss = rms.mul(&mixed)?.to_dtype(DType::F32)?.sum(..)?;
+    loss.backward()?;
+    Ok(loss)
+}
+
+#[test]
+fn norms_fuse_with_their_neighbours() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    for (dtype, shape) in [(DType::F32, [3, 16, 64]), (DType::BF16, [2, 24, 768]), (DType::F32, [4, 9, 37])] {
+        let x = ramp(&shape, dtype, device)?;
+        let leaf = |shape: &[usize], by: f64| ramp(shape, dtype, device)?.mul(by)?.detach().requires_grad_(true);
+        let [images, _, width] = shape;
+        let p = [
+            &leaf(&shape, 1.0)?,
+            &leaf(&[images, 1, width], 0.5)?,
+            &leaf(&[images, 1, width], 0.3)?,
+            &leaf(&[width, width], 0.1)?,
+        ];
+        let close = if dtype == DType::F32 { 1e-4 } else { 3e-2 };
+        let count = fused_as_op_by_op(&format!("{dtype} {shape:?}"), &x, p, modulated, close)?;
+        assert!(count(|call| matches!(call, Call::FusedRows(_))) >= 3, "norms are not fused");
+        let norm = |call: &Call<Slot>| matches!(call, Call::RowNorm(_) | Call::RowNormBackward(_));
+        assert_eq!(count(norm), 0, "norms are calls of their own");
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod common;
 mod constants;
 mod dead;
 mod fuse;
+mod norms;
 mod pack;
 mod recompute;
 #[cfg(test)]
@@ -16,6 +17,7 @@ pub use common::common;
 pub use constants::constants;
 pub use dead::dead;
 pub use fuse::fuse;
+pub use norms::norms;
 pub use pack::pack;
 pub use recompute::recompute;
 
@@ -40,6 +42,7 @@ pub const PASSES: &[Pass] = &[
     ("constants", constants),
     ("common", common),
     ("dead", dead),
+    ("norms", norms),
     ("recompute", recompute),
     ("fuse", fuse),
     ("dead", dead),

@@ -1,8 +1,8 @@
 //! Values computed again where they are read late, instead of stored early.
 //!
 //! A large value that only pointwise calls read is part of a fused kernel where it is made. A backward pass reads it
-//! much later: then it would be stored, and read again. If the value's own inputs are in memory at that time anyway, a
-//! second call before the late readers costs nothing once fused.
+//! much later: then it would be stored, and read again. If the value's own inputs are in memory at that time anyway, or
+//! can be computed again themselves, second calls before the late readers cost nothing once fused.
 
 use super::fuse::is_step;
 use super::{covers, is_fusing, uses};
@@ -13,6 +13,8 @@ use std::collections::HashMap;
 
 /// Fewest bytes of a value that is computed again.
 const LARGE: usize = 1 << 18;
+/// Most calls that are made again for one value.
+const CHAIN: usize = 4;
 
 /// What decides about a value: who writes and reads each buffer, and where no group of calls remains open.
 struct Uses {
@@ -58,6 +60,43 @@ impl Uses {
         let cheap = near || repeats || x.layout.numel() * x.dtype.size() <= bytes;
         stored && alive && cheap && !self.is_disturbed(program, x.buffer, at, from)
     }
+
+    /// The step before `i` that alone makes a value, if its inputs still stand where it is read.
+    fn maker(&self, program: &Program, x: &Slot, i: usize) -> Option<usize> {
+        let &[at] = &self.writes[x.buffer][..] else { return None };
+        let (reads, writes) = uses(&program.calls()[at]);
+        let suits = at < i
+            && self.barriers[at] == self.barriers[i]
+            && is_step(&program.calls()[at])
+            && !program.is_result(x.buffer)
+            && writes.len() == 1
+            && covers(program, writes[0])
+            && !reads.iter().any(|y| program.alias(y.buffer, x.buffer));
+        suits.then_some(at)
+    }
+
+    /// The calls to make again at `from` for the value of the call at `i`, in order, which read at most one tensor of
+    /// its size.
+    fn chain(&self, program: &Program, i: usize, from: usize, bytes: usize) -> Option<Vec<usize>> {
+        let (mut chain, mut next, mut whole) = (vec![i], 0, Vec::new());
+        while let Some(&at) = chain.get(next) {
+            for x in uses(&program.calls()[at]).0 {
+                if self.is_there(program, x, at, from, bytes) {
+                    if !x.layout.strides().contains(&0) && !whole.contains(&x) {
+                        whole.push(x);
+                    }
+                    continue;
+                }
+                let maker = self.maker(program, x, at)?;
+                if !chain.contains(&maker) {
+                    chain.push(maker);
+                }
+            }
+            next += 1;
+        }
+        chain.sort_unstable();
+        (chain.len() <= CHAIN && whole.len() <= 1).then_some(chain)
+    }
 }
 
 /// Computes large values again before their late readers.
@@ -81,9 +120,8 @@ pub fn recompute(program: &Program) -> Program {
             && covers(program, to)
             && readers.iter().all(|&r| r > i && found.steps[r])
             && !reads.iter().any(|x| program.alias(x.buffer, to.buffer));
-        let whole = reads.iter().filter(|x| !x.layout.strides().contains(&0)).count();
         // Values that are read late and nowhere else are made there by the order of calls.
-        if !suits || whole > 1 || readers.first().is_none_or(|&r| found.barriers[r] != found.barriers[i]) {
+        if !suits || readers.first().is_none_or(|&r| found.barriers[r] != found.barriers[i]) {
             continue;
         }
         let mut late = readers.iter().copied().filter(|&r| found.barriers[r] != found.barriers[i]).peekable();
@@ -93,14 +131,19 @@ pub fn recompute(program: &Program) -> Program {
                 cluster.push(next);
                 late.next();
             }
-            if !reads.iter().all(|x| found.is_there(program, x, i, first, bytes)) {
-                continue;
+            let Some(chain) = found.chain(program, i, first, bytes) else { continue };
+            let mut numbers = HashMap::new();
+            for at in chain {
+                let call = &program.calls()[at];
+                for slot in uses(call).1 {
+                    numbers.insert(slot.buffer, out.again(slot.buffer));
+                }
+                again.entry(first).or_default().push(call.map(&mut |_, slot| {
+                    let buffer = numbers.get(&slot.buffer).copied().unwrap_or(slot.buffer);
+                    Slot { buffer, ..slot.clone() }
+                }));
             }
-            let new = out.again(to.buffer);
-            again.entry(first).or_default().push(call.map(&mut |_, slot| match slot.buffer == to.buffer {
-                true => Slot { buffer: new, ..slot.clone() },
-                false => slot.clone(),
-            }));
+            let new = numbers[&to.buffer];
             cluster.into_iter().for_each(|reader| _ = renamed.insert((reader, to.buffer), new));
         }
     }

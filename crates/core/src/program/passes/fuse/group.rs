@@ -256,7 +256,11 @@ impl Group {
     /// Whether a new value may be stored at `out`: over an input only element by element, and over an earlier value
     /// only if that one is replaced, or needed by nobody.
     fn may_write(&self, context: &Context, out: &Slot) -> bool {
-        let over_inputs = self.inputs.iter().all(|x| !context.overlap(x, out) || context.coincide(x, out));
+        // A row's values are read before its first reduction, and stored after its last.
+        let whole = out.layout.expand(&self.shape).ok().filter(|_| self.reduced.is_some());
+        let out_of_rows = whole.map(|layout| Slot { layout, ..out.clone() });
+        let same = |x: &Slot| context.coincide(x, out) || out_of_rows.as_ref().is_some_and(|y| context.coincide(x, y));
+        let over_inputs = self.inputs.iter().all(|x| !context.overlap(x, out) || same(x));
         let members = self.positions();
         over_inputs
             && self.written.iter().zip(&self.members).all(|(w, (at, _))| {

@@ -87,7 +87,7 @@ impl Part {
         let columns: usize = layout.shape()[first..].iter().product();
         let rows = layout.numel() / columns.max(1);
         let next = real_strides(layout).last() == Some(&1);
-        if !suits || c.out.dtype != c.x.dtype || !COLUMNS.contains(&columns) || rows < ROWS || !next {
+        if !suits || c.out.dtype != c.x.dtype || !is_rows(rows, columns) || !next {
             return None;
         }
         Some(Self {
@@ -134,6 +134,11 @@ fn in_one_order(src: &Layout, out: &Layout) -> bool {
     dims.sort_by_key(|&d| std::cmp::Reverse(out.strides()[d]));
     let strides: Dims = dims.iter().map(|&d| src.strides()[d]).filter(|&s| s > 0).collect();
     strides.is_sorted_by(|a, b| a >= b)
+}
+
+/// Whether a fused kernel reduces so many rows of this length.
+pub fn is_rows(rows: usize, columns: usize) -> bool {
+    rows >= ROWS && COLUMNS.contains(&columns)
 }
 
 /// Strides of the dimensions that have more than one element.

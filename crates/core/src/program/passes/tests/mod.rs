@@ -1,3 +1,5 @@
+mod norms;
+
 use super::*;
 use crate::backend::call::{self, Numbers, Operand, Operands};
 use crate::program::Buffer;
