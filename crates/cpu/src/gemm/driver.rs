@@ -102,9 +102,8 @@ pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*
             let columns = j0..p.n.min(j0 + width);
             for block in 0..blocks.count() {
                 let block = blocks.block(block);
-                let (columns, part) = (columns.clone(), columns.clone());
-                // SAFETY: the caller's promise.
-                unsafe { K::enter(PackTask::<K> { problem: p, block, columns, part, to: packed_b }) };
+                // SAFETY: the caller's promise; the buffer has room for the columns.
+                unsafe { K::enter(PackTask::<K>::within(p, block, &columns, columns.clone(), packed_b)) };
             }
             for i0 in (0..p.m).step_by(K::MC) {
                 let parts = Parts::whole(columns.clone());
@@ -206,9 +205,8 @@ pub(super) unsafe fn by_rows<K: Kernel>(p: &Problem<K::Elem>, left: Option<*cons
             let mut packed = false;
             while let Some(rows) = rows.take(thread % threads) {
                 for block in (0..blocks.count()).filter(|_| !packed).map(|block| blocks.block(block)) {
-                    let task = PackTask::<K> { problem: p, block, columns: 0..p.n, part: 0..p.n, to: packed_b };
                     // SAFETY: the caller's promise; the buffer has room for all of B.
-                    unsafe { K::enter(task) };
+                    unsafe { K::enter(PackTask::<K>::within(p, block, &(0..p.n), 0..p.n, packed_b)) };
                 }
                 packed = true;
                 let b = Source::Packed { ptr: packed_b.cast_const(), columns: 0..p.n };
@@ -271,9 +269,8 @@ fn pack_b_parallel<K: Kernel>(
         let start = columns.start + (t % parts) * step;
         let part = start..columns.end.min(start + step);
         let block = blocks.block(t / parts);
-        let task = PackTask::<K> { problem: p, block, columns: columns.clone(), part, to: packed_b.get() };
-        // SAFETY: the caller of `parallel` vouches for B and the features; tasks write disjoint strips.
-        unsafe { K::enter(task) };
+        // SAFETY: the caller of `parallel` vouches for B, the features and the room; tasks write disjoint strips.
+        unsafe { K::enter(PackTask::<K>::within(p, block, columns, part, packed_b.get())) };
     });
 }
 

@@ -1,5 +1,6 @@
 //! The microkernel trait of the blocked driver, and a portable microkernel.
 
+use super::Activation;
 use super::problem::Matrix;
 use super::scalar::{Accumulator, Scalar};
 use crate::isa::{Avx2, Avx512, Isa, Portable};
@@ -17,7 +18,8 @@ pub(super) trait Task {
     unsafe fn run(self);
 }
 
-/// An instruction set whose features a task can be compiled with.
+/// An instruction set whose features a task can be compiled with. Each task is a function of its own, compiled once
+/// for all kernels that run it.
 pub(super) trait Features: Isa {
     /// # Safety
     /// The machine has the features, and the task may be run.
@@ -25,7 +27,7 @@ pub(super) trait Features: Isa {
 }
 
 impl Features for Portable {
-    // Not inlined, so that a task is compiled once.
+    #[inline(never)]
     unsafe fn enter(task: impl Task) {
         // SAFETY: the caller's promise; nothing beyond the build's own target is used.
         unsafe { task.run() }
@@ -35,6 +37,7 @@ impl Features for Portable {
 impl Features for Avx2 {
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
+        #[inline(never)]
         #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"))]
         unsafe fn inner(task: impl Task) {
             // SAFETY: the caller's promise.
@@ -48,6 +51,7 @@ impl Features for Avx2 {
 impl Features for Avx512 {
     #[inline(always)]
     unsafe fn enter(task: impl Task) {
+        #[inline(never)]
         #[cfg_attr(
             target_arch = "x86_64",
             target_feature(
@@ -128,6 +132,16 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     /// # Safety
     /// The machine has the features, and the task may be run.
     unsafe fn enter(task: impl Task);
+
+    /// Runs a part of a task, within `enter`, as a function of its own: it is compiled once, wherever it is called.
+    ///
+    /// # Safety
+    /// The task may be run. Called within `enter`.
+    #[inline(always)]
+    unsafe fn apart(task: impl Task) {
+        // SAFETY: the caller's promise.
+        unsafe { Self::enter(task) }
+    }
 
     /// Writes exactly `MR × k` packed values.
     ///
@@ -240,6 +254,16 @@ pub(super) unsafe fn dot_in_lanes<T: Scalar, const FMA: bool>(len: usize, x: *co
         width /= 2;
     }
     lanes[0]
+}
+
+/// Applies an activation to finished sums.
+pub(super) struct Activate<'a, A>(pub &'a mut [A], pub Activation);
+
+impl<A: Accumulator> Task for Activate<'_, A> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        A::activate(self.0, self.1);
+    }
 }
 
 /// `a · b + c`, fused if the kernel's features include FMA.

@@ -42,7 +42,7 @@ pub(super) unsafe fn over_k<K: Kernel>(p: &Problem<K::Elem>) {
             // SAFETY: the piece is inside A and B, and each writes its own sums.
             unsafe {
                 let to = partials.get().add(t * size);
-                match const { K::Elem::IS_ACC } && p.m <= FEW && p.n <= FEW {
+                match const { K::Elem::IS_ACC && <Acc<K> as Accumulator>::IS_FLOAT } && p.m <= FEW && p.n <= FEW {
                     true => K::enter(FewSums::<K> { problem: &piece, to }),
                     false => serial::<K>(&piece, Some(to)),
                 }
@@ -99,8 +99,8 @@ impl<K: Kernel> Task for FewSums<'_, K> {
             let steps = STEPS.min(p.k - start);
             // SAFETY: steps within the piece.
             unsafe {
-                gather::<K>(p.a, p.m, start, steps, &mut left);
-                gather::<K>(p.b.transposed(), p.n, start, steps, &mut right);
+                K::apart(Gather::<K> { from: p.a, count: p.m, start, steps, to: &mut left });
+                K::apart(Gather::<K> { from: p.b.transposed(), count: p.n, start, steps, to: &mut right });
             }
             for (a, sums) in left.iter().zip(&mut sums).take(p.m) {
                 for (b, sum) in right.iter().zip(sums).take(p.n) {
@@ -124,48 +124,51 @@ impl<K: Kernel> Task for FewSums<'_, K> {
     }
 }
 
-/// Copies rows of `from`, steps `start..start + steps`, padded with zeros to a whole vector.
-///
-/// # Safety
-/// `from` has `count` rows, no more than [`FEW`], and these columns.
-#[inline(always)]
-unsafe fn gather<K: Kernel>(
+/// Copies `count` rows of `from`, no more than [`FEW`], steps `start..start + steps`, padded with zeros to a whole
+/// vector.
+struct Gather<'a, K: Kernel> {
     from: Matrix<*const K::Elem>,
     count: usize,
     start: usize,
     steps: usize,
-    to: &mut Gathered<K>,
-) {
-    // SAFETY: inside the matrix.
-    unsafe {
-        let at = from.ptr.offset(start as isize * from.col_stride);
-        if from.row_stride == 1 && from.col_stride == count as isize {
-            match count {
-                2 => split::<K, 2>(at, steps, to),
-                3 => split::<K, 3>(at, steps, to),
-                4 => split::<K, 4>(at, steps, to),
-                5 => split::<K, 5>(at, steps, to),
-                6 => split::<K, 6>(at, steps, to),
-                7 => split::<K, 7>(at, steps, to),
-                _ => split::<K, 8>(at, steps, to),
-            }
-        } else {
-            for (i, row) in to.iter_mut().enumerate().take(count) {
-                let at = at.offset(i as isize * from.row_stride);
-                match from.col_stride {
-                    1 => row.iter_mut().take(steps).enumerate().for_each(|(k, to)| *to = (*at.add(k)).widen()),
-                    step => {
-                        row.iter_mut()
-                            .take(steps)
-                            .enumerate()
-                            .for_each(|(k, to)| *to = (*at.offset(k as isize * step)).widen());
+    to: &'a mut Gathered<K>,
+}
+
+impl<K: Kernel> Task for Gather<'_, K> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let Self { from, count, start, steps, to } = self;
+        // SAFETY: inside the matrix.
+        unsafe {
+            let at = from.ptr.offset(start as isize * from.col_stride);
+            if from.row_stride == 1 && from.col_stride == count as isize {
+                match count {
+                    2 => split::<K, 2>(at, steps, to),
+                    3 => split::<K, 3>(at, steps, to),
+                    4 => split::<K, 4>(at, steps, to),
+                    5 => split::<K, 5>(at, steps, to),
+                    6 => split::<K, 6>(at, steps, to),
+                    7 => split::<K, 7>(at, steps, to),
+                    _ => split::<K, 8>(at, steps, to),
+                }
+            } else {
+                for (i, row) in to.iter_mut().enumerate().take(count) {
+                    let at = at.offset(i as isize * from.row_stride);
+                    match from.col_stride {
+                        1 => row.iter_mut().take(steps).enumerate().for_each(|(k, to)| *to = (*at.add(k)).widen()),
+                        step => {
+                            row.iter_mut()
+                                .take(steps)
+                                .enumerate()
+                                .for_each(|(k, to)| *to = (*at.offset(k as isize * step)).widen());
+                        }
                     }
                 }
             }
         }
-    }
-    for row in to.iter_mut().take(count) {
-        row[steps..steps.next_multiple_of(LANES)].fill(Acc::<K>::ZERO);
+        for row in to.iter_mut().take(count) {
+            row[steps..steps.next_multiple_of(LANES)].fill(Acc::<K>::ZERO);
+        }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::buffer::{Buffer, Use};
 use super::driver;
-use super::kernel::{Kernel, Task};
+use super::kernel::Kernel;
 use super::problem::{Matrix, Problem};
-use super::task::pack_rows;
+use super::task::PackRows;
 use super::{Activation, WithKernel, machine};
 use crate::pool;
 use rushlight_core::sync::SendPtr;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 /// Columns of the right operand that [`PackedLeft`] accepts. With fewer, the product is bound by reading A; with more,
 /// it is long enough to pack A itself. The limits are estimates.
@@ -104,25 +104,9 @@ impl WithKernel<f32> for Pack {
             let rows = first * K::MR..m.min(end * K::MR);
             let a = Matrix { ptr: from.get().cast_const(), ..a };
             // SAFETY: the caller's promise; strips lie one after another, and tasks have different ones.
-            unsafe { K::enter(PackRows::<K> { a, rows, k, to: to.get().add(first * K::MR * depth) }) };
+            unsafe { K::enter(PackRows::<K> { a, rows, block: (0, k), to: to.get().add(first * K::MR * depth) }) };
         });
         Some(PackedLeft { strips: Some(strips), m, k, multiply: multiply::<K> })
-    }
-}
-
-/// Packs some rows over all of K.
-struct PackRows<K: Kernel> {
-    a: Matrix<*const K::Elem>,
-    rows: Range<usize>,
-    k: usize,
-    to: *mut K::Packed,
-}
-
-impl<K: Kernel> Task for PackRows<K> {
-    #[inline(always)]
-    unsafe fn run(self) {
-        // SAFETY: the caller's promise.
-        unsafe { pack_rows::<K>(&self.a, self.rows, (0, self.k), self.to) }
     }
 }
 

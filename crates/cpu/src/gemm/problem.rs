@@ -1,6 +1,6 @@
 //! One product with typed pointers, and its epilogue.
 
-use super::kernel::{Kernel, prefetch_to_write};
+use super::kernel::{Activate, Kernel, prefetch_to_write};
 use super::scalar::{Accumulator, Scalar};
 use super::{Activation, Bias, BiasAxis, Gemm};
 
@@ -146,7 +146,7 @@ impl<T: Scalar> Problem<T> {
                 if self.beta != T::Acc::ZERO {
                     self.add_old(c, sums);
                 }
-                self.bias_and_activation(row, col, sums);
+                self.bias_and_activation::<K>(row, col, sums);
                 K::narrow(sums.as_ptr(), c, sums.len());
             } else {
                 if self.beta != T::Acc::ZERO {
@@ -155,7 +155,7 @@ impl<T: Scalar> Problem<T> {
                         *v = v.plus(self.beta.times(old));
                     }
                 }
-                self.bias_and_activation(row, col, sums);
+                self.bias_and_activation::<K>(row, col, sums);
                 for (j, v) in sums.iter().enumerate() {
                     c.offset(j as isize * self.c.col_stride).write(T::narrow(*v));
                 }
@@ -190,9 +190,9 @@ impl<T: Scalar> Problem<T> {
     /// Adds bias and applies the activation to sums already scaled.
     ///
     /// # Safety
-    /// The bias is readable for `sums.len()` columns from `col` on.
+    /// The bias is readable for `sums.len()` columns from `col` on, and this runs within `K::enter`.
     #[inline(always)]
-    pub(super) unsafe fn bias_and_activation(&self, row: usize, col: usize, sums: &mut [T::Acc]) {
+    pub(super) unsafe fn bias_and_activation<K: Kernel<Elem = T>>(&self, row: usize, col: usize, sums: &mut [T::Acc]) {
         if let Some(bias) = self.bias {
             // SAFETY: the bias covers C's rows or columns.
             unsafe {
@@ -211,14 +211,19 @@ impl<T: Scalar> Problem<T> {
                 }
             }
         }
-        self.activate(sums);
+        // SAFETY: the caller's promise.
+        unsafe { self.activate::<K>(sums) };
     }
 
     /// Applies the activation.
+    ///
+    /// # Safety
+    /// This runs within `K::enter`.
     #[inline(always)]
-    pub(super) fn activate(&self, sums: &mut [T::Acc]) {
+    pub(super) unsafe fn activate<K: Kernel<Elem = T>>(&self, sums: &mut [T::Acc]) {
         if self.activation != Activation::None {
-            T::Acc::activate(sums, self.activation);
+            // SAFETY: the caller's promise.
+            unsafe { K::apart(Activate(sums, self.activation)) };
         }
     }
 }

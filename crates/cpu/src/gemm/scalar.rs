@@ -18,6 +18,8 @@ pub(super) trait Scalar: Copy + Send + Sync + 'static {
 pub(super) trait Accumulator: Scalar<Acc = Self> + PartialEq {
     const ZERO: Self;
     const ONE: Self;
+    /// Whether sums of many numbers are rounded.
+    const IS_FLOAT: bool;
     fn from_f64(v: f64) -> Self;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
@@ -43,6 +45,7 @@ macro_rules! float_accumulator {
         impl Accumulator for $t {
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
+            const IS_FLOAT: bool = true;
             #[inline(always)]
             fn from_f64(v: f64) -> $t {
                 v as $t
@@ -93,6 +96,7 @@ macro_rules! integer_accumulator {
         impl Accumulator for $t {
             const ZERO: $t = 0;
             const ONE: $t = 1;
+            const IS_FLOAT: bool = false;
             #[inline(always)]
             fn from_f64(v: f64) -> $t {
                 v as i64 as $t

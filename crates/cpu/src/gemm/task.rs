@@ -157,7 +157,7 @@ impl<K: Kernel> BlockTask<'_, K> {
     /// The epilogue of a tile whose sums are complete.
     ///
     /// # Safety
-    /// The tile is inside C and at `sums`.
+    /// The tile is inside C and at `sums`. Called within `K::enter`.
     #[inline(always)]
     unsafe fn finish(&self, i: usize, j: usize, rows: usize, cols: usize, sums: Target<Acc<K>>, in_c: bool) {
         let p = self.problem;
@@ -166,27 +166,58 @@ impl<K: Kernel> BlockTask<'_, K> {
         if in_c && (self.sums_only.is_some() || has_bias && p.activation == Activation::None) {
             return;
         }
+        let (problem, sums_only) = (p, self.sums_only);
+        // SAFETY: the caller's promise.
+        unsafe {
+            K::apart(FinishTile::<K> { problem, sums_only, at: (i, j), size: (rows, cols), sums, in_c, has_bias })
+        }
+    }
+}
+
+/// The epilogue of a tile.
+struct FinishTile<'a, K: Kernel> {
+    problem: &'a Problem<K::Elem>,
+    sums_only: Option<*mut Acc<K>>,
+    at: (usize, usize),
+    size: (usize, usize),
+    sums: Target<Acc<K>>,
+    in_c: bool,
+    has_bias: bool,
+}
+
+impl<K: Kernel> Task for FinishTile<'_, K> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let Self { problem: p, at: (i, j), size: (rows, cols), sums, .. } = self;
         for r in 0..rows {
             // SAFETY: r is a row of the tile.
             unsafe {
                 let row = std::slice::from_raw_parts_mut(sums.ptr.offset(r as isize * sums.stride), cols);
                 match self.sums_only {
-                    _ if has_bias => p.activate(row),
-                    _ if in_c => p.bias_and_activation(i + r, j, row),
+                    _ if self.has_bias => p.activate::<K>(row),
+                    _ if self.in_c => p.bias_and_activation::<K>(i + r, j, row),
                     Some(out) => out.add((i + r) * p.n + j).copy_from_nonoverlapping(row.as_ptr(), cols),
                     None => p.finish_row::<K>(i + r, j, row),
                 }
             }
         }
     }
+}
 
-    /// The epilogue of all rows of this task in one strip of columns, for a C that is contiguous along columns. `sums`
-    /// are rows of NR sums.
-    ///
-    /// # Safety
-    /// The rows and the `cols` columns from `j` on are inside C; there are sums for each row of the task.
+/// The epilogue of all rows of a task in one strip of columns, for a C that is contiguous along columns: the `cols`
+/// columns from `j` on are inside C. `sums` are rows of NR sums, one for each row of the task.
+struct FinishStrip<'a, K: Kernel> {
+    problem: &'a Problem<K::Elem>,
+    rows: Range<usize>,
+    j: usize,
+    cols: usize,
+    sums: *const Acc<K>,
+}
+
+impl<K: Kernel> Task for FinishStrip<'_, K> {
     #[inline(always)]
-    unsafe fn finish_strip(&self, j: usize, cols: usize, sums: *const Acc<K>) {
+    unsafe fn run(self) {
+        let Self { j, cols, sums, .. } = self;
         let transposed = self.problem.transposed();
         let mut square = [Acc::<K>::ZERO; SQUARE];
         for first in (0..self.rows.len()).step_by(K::NR) {
@@ -239,7 +270,10 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                     let first = k0 * height + in_place * depth.next_multiple_of(K::K_UNIT);
                     // SAFETY: the buffer was sized by `with_task_buffers`, for all of K. It begins with the rows that
                     // are read in place.
-                    unsafe { pack_rows::<K>(&p.a, rows.clone(), (k0, depth), self.packed_a.add(first)) };
+                    unsafe {
+                        let to = self.packed_a.add(first);
+                        K::apart(PackRows::<K> { a: p.a, rows: rows.clone(), block: (k0, depth), to });
+                    }
                 }
                 packed = true;
             }
@@ -261,7 +295,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                             ptr.add(k0 * width + (j0 - columns.start) * padded)
                         }
                         Source::OnTheWay => {
-                            pack_columns::<K>(p, (k0, depth), j0..j1, self.packed_b);
+                            let to = self.packed_b;
+                            K::apart(PackTask::<K> { problem: p, block: (k0, depth), part: j0..j1, to });
                             self.packed_b.cast_const()
                         }
                     }
@@ -338,7 +373,8 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                             if last && !by_columns {
                                 self.finish(i, j, rows, cols, target, sums_in_c.is_some());
                             } else if last && y + 1 == inner {
-                                self.finish_strip(j, cols, target.ptr.sub(row * K::NR));
+                                let sums = target.ptr.sub(row * K::NR);
+                                K::apart(FinishStrip::<K> { problem: p, rows: self.rows.clone(), j, cols, sums });
                             }
                         }
                     }
@@ -377,70 +413,73 @@ unsafe fn pack_strips<K: Kernel, const ROWS: bool>(from: Strip<K::Elem>, lanes: 
     }
 }
 
-/// Packs these rows of A over one block of K (its start and depth), strip by strip.
-///
-/// # Safety
-/// The rows and the block are inside A, and `to` has room for the padded rows over the padded depth.
-#[inline(always)]
-pub(super) unsafe fn pack_rows<K: Kernel>(
-    a: &Matrix<*const K::Elem>,
-    rows: Range<usize>,
-    (k0, depth): (usize, usize),
-    to: *mut K::Packed,
-) {
-    let from = Strip {
-        ptr: a.ptr.wrapping_offset(k0 as isize * a.col_stride),
-        lane_stride: a.row_stride,
-        k_stride: a.col_stride,
-        lanes: K::MR,
-        k: depth,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { pack_strips::<K, true>(from, rows, to) };
+/// Packs rows of A, over one block of K (its start and depth), strip by strip. There is room for the padded rows over
+/// the padded depth.
+pub(super) struct PackRows<K: Kernel> {
+    pub a: Matrix<*const K::Elem>,
+    pub rows: Range<usize>,
+    pub block: (usize, usize),
+    pub to: *mut K::Packed,
 }
 
-/// Packs these columns of one block of K (its start and depth), strip by strip.
-///
-/// # Safety
-/// The columns and the block are inside B, and `to` has room for the padded columns over the padded depth.
-#[inline(always)]
-unsafe fn pack_columns<K: Kernel>(
-    p: &Problem<K::Elem>,
-    (k0, depth): (usize, usize),
-    columns: Range<usize>,
-    to: *mut K::Packed,
-) {
-    let from = Strip {
-        ptr: p.b.ptr.wrapping_offset(k0 as isize * p.b.row_stride),
-        lane_stride: p.b.col_stride,
-        k_stride: p.b.row_stride,
-        lanes: K::NR,
-        k: depth,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { pack_strips::<K, false>(from, columns, to) };
+impl<K: Kernel> Task for PackRows<K> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let (a, (k0, depth)) = (self.a, self.block);
+        let from = Strip {
+            ptr: a.ptr.wrapping_offset(k0 as isize * a.col_stride),
+            lane_stride: a.row_stride,
+            k_stride: a.col_stride,
+            lanes: K::MR,
+            k: depth,
+        };
+        // SAFETY: the rows and the block are inside A.
+        unsafe { pack_strips::<K, true>(from, self.rows, self.to) };
+    }
 }
 
-/// Packs some strips of one block of K of B.
+/// Packs some columns of B, over one block of K (its start and depth), strip by strip. There is room for the padded
+/// columns over the padded depth.
 pub(super) struct PackTask<'a, K: Kernel> {
     pub problem: &'a Problem<K::Elem>,
     pub block: (usize, usize),
-    /// All columns packed, and those of this task.
-    pub columns: Range<usize>,
     pub part: Range<usize>,
     pub to: *mut K::Packed,
+}
+
+impl<'a, K: Kernel> PackTask<'a, K> {
+    /// Packs the columns `part` of `columns`, which are packed over all of K to `packed`.
+    ///
+    /// # Safety
+    /// There is room for all of them.
+    pub unsafe fn within(
+        problem: &'a Problem<K::Elem>,
+        block: (usize, usize),
+        columns: &Range<usize>,
+        part: Range<usize>,
+        packed: *mut K::Packed,
+    ) -> Self {
+        let (k0, depth) = block;
+        let padded = depth.next_multiple_of(K::K_UNIT);
+        let width = columns.len().next_multiple_of(K::NR);
+        // SAFETY: the caller's promise.
+        let to = unsafe { packed.add(k0 * width + (part.start - columns.start) * padded) };
+        Self { problem, block, part, to }
+    }
 }
 
 impl<K: Kernel> Task for PackTask<'_, K> {
     #[inline(always)]
     unsafe fn run(self) {
-        let (k0, depth) = self.block;
-        let padded = depth.next_multiple_of(K::K_UNIT);
-        let width = self.columns.len().next_multiple_of(K::NR);
-        // SAFETY: the part is inside B, and the buffer holds the padded columns over all of K.
-        unsafe {
-            let to = self.to.add(k0 * width + (self.part.start - self.columns.start) * padded);
-            pack_columns::<K>(self.problem, self.block, self.part, to);
-        }
+        let (b, (k0, depth)) = (self.problem.b, self.block);
+        let from = Strip {
+            ptr: b.ptr.wrapping_offset(k0 as isize * b.row_stride),
+            lane_stride: b.col_stride,
+            k_stride: b.row_stride,
+            lanes: K::NR,
+            k: depth,
+        };
+        // SAFETY: the columns and the block are inside B.
+        unsafe { pack_strips::<K, false>(from, self.part, self.to) };
     }
 }

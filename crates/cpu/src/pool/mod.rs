@@ -112,16 +112,28 @@ pub fn set_num_threads(threads: usize) {
 /// rushlight_cpu::pool::parallel_for(100, |i| { sum.fetch_add(i, Ordering::Relaxed); });
 /// assert_eq!(sum.into_inner(), 4950);
 /// ```
+#[inline(always)]
 pub fn parallel_for(tasks: usize, f: impl Fn(usize) + Sync) {
+    run(tasks, &f);
+}
+
+/// [`parallel_for`], compiled once: there are hundreds of bodies.
+fn run(tasks: usize, f: &(dyn Fn(usize) + Sync)) {
     let threads = num_threads();
     if tasks <= 1 || threads == 1 {
         return (0..tasks).for_each(f);
     }
-    crew().run(threads, tasks, &f);
+    crew().run(threads, tasks, f);
 }
 
 /// `parallel_for` over ranges of at most `grain` out of `0..len`: `f(start, end)`.
+#[inline(always)]
 pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(usize, usize) + Sync) {
+    run_ranges(len, grain, &f);
+}
+
+/// [`parallel_ranges`], compiled once.
+fn run_ranges(len: usize, grain: usize, f: &(dyn Fn(usize, usize) + Sync)) {
     let grain = grain.max(1);
     if len <= grain {
         if len > 0 {
@@ -129,5 +141,5 @@ pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(usize, usize) + Sync
         }
         return;
     }
-    parallel_for(len.div_ceil(grain), |i| f(i * grain, ((i + 1) * grain).min(len)));
+    run(len.div_ceil(grain), &|i| f(i * grain, ((i + 1) * grain).min(len)));
 }

@@ -2,7 +2,7 @@
 
 use super::fold::{Absorbed, Fold, Max, Min};
 use super::item::{Item, Wide, with_item};
-use super::kernels::{TILE_COLUMNS, Tile, whole};
+use super::kernels::{TILE_COLUMNS, Tile, one_row};
 use super::plan;
 use crate::isa::Isa;
 use crate::{multiversion, pool};
@@ -167,7 +167,7 @@ unsafe fn best_chunk_kernel<T: Item, B: Best<T>, I: Isa>(x: *const T, n: usize) 
     const BLOCK: usize = 64;
     // SAFETY: the caller guarantees `n <= CHUNK` elements.
     unsafe {
-        let value = whole::<T, B, I>(Tile { x: x.cast(), rows: 1, stride: 0, columns: n });
+        let value = one_row::<T, B, I>(Tile { x: x.cast(), rows: 1, stride: 0, columns: n });
         let is_it = |i: usize| {
             let v = (*x.add(i)).widen();
             (v == value) | v.is_nan()

@@ -46,6 +46,8 @@ pub trait Fold<T: Item>: 'static {
     const LANE: Self::Lane;
     /// The empty word.
     const WORD: Self::Word;
+    /// Whether a version for 512-bit vectors pays: the reductions of training steps.
+    const HOT: bool;
     fn step<I: Isa>(lane: Self::Lane, x: T, aux: Self::Aux) -> Self::Lane;
     fn merge(a: Self::Lane, b: Self::Lane) -> Self::Lane;
     fn absorb(word: Self::Word, lane: Self::Lane) -> Self::Word;
@@ -129,7 +131,7 @@ impl<T: Item<Wide: Float>> FloatItem for T {}
 
 /// A reduction whose lanes and words combine by one operation of [`Wide`], applied to a term per element.
 macro_rules! folds {
-    ($($(#[$doc:meta])* $name:ident: $bound:path, $aux:ty, $empty:ident, $combine:ident,
+    ($($(#[$doc:meta])* $name:ident: $bound:path, $aux:ty, $hot:literal, $empty:ident, $combine:ident,
         |$lane:ident, $x:ident, $p:ident| $step:expr;)*) => {$(
         $(#[$doc])*
         pub struct $name;
@@ -139,6 +141,7 @@ macro_rules! folds {
             type Aux = $aux;
             const LANE: T::Wide = <T::Wide as Wide>::$empty;
             const WORD: Self::Word = <Self::Word as Wide>::$empty;
+            const HOT: bool = $hot;
             #[inline(always)]
             fn step<I: Isa>($lane: T::Wide, x: T, $p: $aux) -> T::Wide {
                 let $x = x.widen();
@@ -161,23 +164,23 @@ macro_rules! folds {
 }
 
 folds! {
-    Sum: Absorbed, (), ZERO, add, |lane, x, _p| lane.add(x);
-    Prod: Absorbed, (), ONE, mul, |lane, x, _p| lane.mul(x);
-    Max: Absorbed, (), LOWEST, larger, |lane, x, _p| lane.larger(x);
-    Min: Absorbed, (), HIGHEST, smaller, |lane, x, _p| lane.smaller(x);
-    SumSquares: Float, (), ZERO, add, |lane, x, _p| x.fma::<I>(x, lane);
-    SumAbs: Float, (), ZERO, add, |lane, x, _p| lane.add(x.abs());
-    MaxAbs: Float, (), ZERO, larger, |lane, x, _p| lane.larger(x.abs());
-    MinAbs: Float, (), HIGHEST, smaller, |lane, x, _p| lane.smaller(x.abs());
+    Sum: Absorbed, (), true, ZERO, add, |lane, x, _p| lane.add(x);
+    Prod: Absorbed, (), false, ONE, mul, |lane, x, _p| lane.mul(x);
+    Max: Absorbed, (), true, LOWEST, larger, |lane, x, _p| lane.larger(x);
+    Min: Absorbed, (), true, HIGHEST, smaller, |lane, x, _p| lane.smaller(x);
+    SumSquares: Float, (), true, ZERO, add, |lane, x, _p| x.fma::<I>(x, lane);
+    SumAbs: Float, (), false, ZERO, add, |lane, x, _p| lane.add(x.abs());
+    MaxAbs: Float, (), false, ZERO, larger, |lane, x, _p| lane.larger(x.abs());
+    MinAbs: Float, (), false, HIGHEST, smaller, |lane, x, _p| lane.smaller(x.abs());
     /// The sum of magnitudes to a power.
-    SumPowers: Float, f64, ZERO, add, |lane, x, p| lane.add(T::Wide::from_param(x.abs().word().powf(p)));
+    SumPowers: Float, f64, false, ZERO, add, |lane, x, p| lane.add(T::Wide::from_param(x.abs().word().powf(p)));
     /// The sum of squared distances from a centre.
-    SumSquaredDistance: Float, T::Wide, ZERO, add, |lane, x, p| {
+    SumSquaredDistance: Float, T::Wide, true, ZERO, add, |lane, x, p| {
         let d = x.sub(p);
         d.fma::<I>(d, lane)
     };
     /// The sum of exponentials of the elements minus a shift.
-    SumExp: Float, T::Wide, ZERO, add, |lane, x, p| lane.add(x.sub(p).exp::<I>());
+    SumExp: Float, T::Wide, true, ZERO, add, |lane, x, p| lane.add(x.sub(p).exp::<I>());
 }
 
 /// Number of nonzero elements. NaN is nonzero.
@@ -188,6 +191,7 @@ impl<T: Item> Fold<T> for Count {
     type Aux = ();
     const LANE: u32 = 0;
     const WORD: i64 = 0;
+    const HOT: bool = false;
     #[inline(always)]
     fn step<I: Isa>(lane: u32, x: T, _: ()) -> u32 {
         lane + (x.widen() != T::Wide::ZERO) as u32

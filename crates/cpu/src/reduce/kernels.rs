@@ -1,15 +1,18 @@
 //! Vectorised kernels behind one table of function pointers per reduction and dtype, so that the drivers are compiled
-//! once.
+//! once. Small integers and, but for sums, half types are widened to another dtype's kernels.
 //!
 //! A partial result is one to three words. Partial results of `width` adjacent outputs are stored in planes: word `k`
 //! of output `j` is at `k * plane + j`.
 
 use super::fold::{self, Absorbed, Float, FloatItem, Fold, Param};
-use super::item::{Item, Wide, with_item};
-use crate::isa::Isa;
+use super::item::{Item, Wide};
+use crate::isa::{Isa, Portable};
 use crate::multiversion;
+use crate::pointwise::convert::converter;
+use half::{bf16, f16};
 use rushlight_core::backend::Reduce;
 use rushlight_core::{DType, Error, Result, Truth};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Maximum columns of a tile.
@@ -134,20 +137,14 @@ unsafe fn fold_columns<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F:
     }
 }
 
-/// Reduces all of a tile into one lane, the columns pairwise.
+/// Lanes that are merged one by one at the end.
+const LAST: usize = 16;
+
+/// Merges lanes into one, pairwise.
 #[inline(always)]
-unsafe fn fold_whole<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>) -> F::Lane {
-    const LAST: usize = 16;
-    let mut lanes = Lanes::new();
-    let lanes = lanes.ptr();
-    // SAFETY: the first `tile.columns` lanes are written before they are read.
+unsafe fn merge_lanes<T: Item, F: Fold<T>>(lanes: *mut F::Lane, mut n: usize) -> F::Lane {
+    // SAFETY: the caller's promise: `n` lanes are written.
     unsafe {
-        if tile.columns < LAST && tile.rows == 1 {
-            let x = tile.x.cast::<T>();
-            return (0..tile.columns).fold(F::LANE, |lane, j| F::step::<I>(lane, *x.add(j), aux.at(j)));
-        }
-        fold_columns::<T, F, I>(tile, aux, lanes);
-        let mut n = tile.columns;
         while n > LAST {
             let half = n.div_ceil(2);
             let low = std::slice::from_raw_parts_mut(lanes, n - half);
@@ -172,35 +169,107 @@ unsafe fn fold_whole<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::A
     }
 }
 
-/// Reduces all of a tile into one lane, for reductions that need nothing else.
+/// Whether a tile is read without lanes: they would take longer.
+#[inline(always)]
+fn is_short(tile: &Tile) -> bool {
+    tile.columns < LAST && tile.rows == 1
+}
+
+/// Reduces a short tile into one lane.
+#[inline(always)]
+unsafe fn fold_short<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>) -> F::Lane {
+    let x = tile.x.cast::<T>();
+    // SAFETY: the caller's promise.
+    unsafe { (0..tile.columns).fold(F::LANE, |lane, j| F::step::<I>(lane, *x.add(j), aux.at(j))) }
+}
+
+/// Reduces all of a tile into one lane, the columns pairwise.
+#[inline(always)]
+unsafe fn fold_whole<T: Item, F: Fold<T>, I: Isa>(tile: Tile, aux: impl Aux<F::Aux>) -> F::Lane {
+    let mut lanes = Lanes::new();
+    let lanes = lanes.ptr();
+    // SAFETY: the first `tile.columns` lanes are written before they are read.
+    unsafe {
+        if is_short(&tile) {
+            return fold_short::<T, F, I>(tile, aux);
+        }
+        fold_columns::<T, F, I>(tile, aux, lanes);
+        merge_lanes::<T, F>(lanes, tile.columns)
+    }
+}
+
+/// Reduces a single row into one lane, for reductions that need nothing else.
 ///
 /// # Safety
-/// The tile is readable and not empty.
+/// The tile is readable, has one row and is not empty.
 #[inline(always)]
-pub unsafe fn whole<T: Item, F: Fold<T, Aux = ()>, I: Isa>(tile: Tile) -> F::Lane {
+pub unsafe fn one_row<T: Item, F: Fold<T, Aux = ()>, I: Isa>(tile: Tile) -> F::Lane {
+    let mut lanes = Lanes::new();
+    let lanes = lanes.ptr();
     // SAFETY: the caller's promise.
-    unsafe { fold_whole::<T, F, I>(tile, Same(())) }
+    unsafe {
+        if is_short(&tile) {
+            return fold_short::<T, F, I>(tile, Same(()));
+        }
+        fold_rows::<T, F, I, 1, true>(tile, 0, Same(()), lanes);
+        merge_lanes::<T, F>(lanes, tile.columns)
+    }
 }
 
 // ---- reductions with one word
 
+/// Accumulates each column into its lane: what takes the time of a reduction, compiled once for both of its forms.
 #[inline(always)]
-unsafe fn simple_whole_kernel<T: Item, F: Fold<T>, I: Isa>(tile: Tile, param: f64, acc: *mut u64) {
-    let acc = acc.cast::<F::Word>();
-    // SAFETY: the caller's promise; words are 8 bytes.
-    unsafe { *acc = F::absorb(*acc, fold_whole::<T, F, I>(tile, Same(Param::from_param(param)))) };
+unsafe fn simple_lanes_kernel<T: Item, F: Fold<T>, I: Isa>(tile: Tile, param: f64, lanes: *mut F::Lane) {
+    // SAFETY: the caller's promise.
+    unsafe { fold_columns::<T, F, I>(tile, Same(Param::from_param(param)), lanes) }
 }
 
 #[inline(always)]
-unsafe fn simple_columns_kernel<T: Item, F: Fold<T>, I: Isa>(tile: Tile, param: f64, acc: *mut u64, _plane: usize) {
+unsafe fn simple_merge_kernel<T: Item, F: Fold<T>, I: Isa>(lanes: *mut F::Lane, n: usize) -> F::Lane {
+    // SAFETY: the caller's promise.
+    unsafe { merge_lanes::<T, F>(lanes, n) }
+}
+
+#[inline(always)]
+unsafe fn simple_absorb_kernel<T: Item, F: Fold<T>, I: Isa>(acc: *mut F::Word, lanes: *const F::Lane, n: usize) {
+    for j in 0..n {
+        // SAFETY: the caller's promise.
+        unsafe { *acc.add(j) = F::absorb(*acc.add(j), *lanes.add(j)) };
+    }
+}
+
+multiversion! {
+    unsafe fn simple_lanes<T: Item, F: Fold<T>>(tile: Tile, param: f64, lanes: *mut F::Lane) = simple_lanes_kernel, wide when F::HOT && size_of::<T>() == 4;
+}
+multiversion! {
+    unsafe fn simple_merge<T: Item, F: Fold<T>>(lanes: *mut F::Lane, n: usize) -> F::Lane = simple_merge_kernel, wide when false;
+}
+multiversion! {
+    unsafe fn simple_absorb<T: Item, F: Fold<T>>(acc: *mut F::Word, lanes: *const F::Lane, n: usize) = simple_absorb_kernel, wide when false;
+}
+
+unsafe fn simple_whole<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64) {
+    let acc = acc.cast::<F::Word>();
+    // SAFETY: the caller's promise; words are 8 bytes; the first `tile.columns` lanes are written before they are read.
+    unsafe {
+        let lane = if is_short(&tile) {
+            fold_short::<T, F, Portable>(tile, Same(Param::from_param(param)))
+        } else {
+            let mut lanes = Lanes::new();
+            simple_lanes::<T, F>(tile, param, lanes.ptr());
+            simple_merge::<T, F>(lanes.ptr(), tile.columns)
+        };
+        *acc = F::absorb(*acc, lane);
+    }
+}
+
+unsafe fn simple_columns<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64, _plane: usize) {
     let mut lanes = Lanes::new();
-    let (lanes, acc) = (lanes.ptr(), acc.cast::<F::Word>());
     // SAFETY: the caller's promise.
     unsafe {
-        fold_columns::<T, F, I>(tile, Same(Param::from_param(param)), lanes);
-        for j in 0..tile.columns {
-            *acc.add(j) = F::absorb(*acc.add(j), *lanes.add(j));
-        }
+        simple_lanes::<T, F>(tile, param, lanes.ptr());
+        simple_absorb::<T, F>(acc.cast(), lanes.ptr(), tile.columns);
     }
 }
 
@@ -210,13 +279,6 @@ unsafe fn simple_join<T: Item, F: Fold<T>>(a: *mut u64, _: usize, b: *const u64,
         // SAFETY: the caller's promise.
         unsafe { *a.add(j) = F::join(*a.add(j), *b.add(j)) };
     }
-}
-
-multiversion! {
-    unsafe fn simple_whole<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64) = simple_whole_kernel, wide when size_of::<T>() == 4;
-}
-multiversion! {
-    unsafe fn simple_columns<T: Item, F: Fold<T>>(tile: Tile, param: f64, acc: *mut u64, plane: usize) = simple_columns_kernel, wide when size_of::<T>() == 4;
 }
 
 const fn simple<T: Item, F: Fold<T>>() -> Kernels {
@@ -229,6 +291,81 @@ const fn simple<T: Item, F: Fold<T>>() -> Kernels {
         columns: simple_columns::<T, F>,
         join: simple_join::<T, F>,
     }
+}
+
+// ---- dtypes whose elements are widened first: compiling every reduction for them would cost more than it saves
+
+/// The kernels that do the arithmetic of another dtype.
+trait Widened: 'static {
+    const FROM: DType;
+    const TO: DType;
+    const KERNELS: Kernels;
+}
+
+/// Elements of `T` widened to those of `W`, whose kernels `K` makes.
+struct As<T, W, K>(PhantomData<(T, W, K)>);
+
+/// Makes the kernels of a reduction for an element type.
+trait Make<T: Item>: 'static {
+    const KERNELS: Kernels;
+}
+
+impl<T: Item, W: Item, K: Make<W>> Widened for As<T, W, K> {
+    const FROM: DType = T::DTYPE;
+    const TO: DType = W::DTYPE;
+    const KERNELS: Kernels = K::KERNELS;
+}
+
+/// A reduction of one word.
+struct Simple<F>(PhantomData<F>);
+impl<T: Item, F: Fold<T>> Make<T> for Simple<F> {
+    const KERNELS: Kernels = simple::<T, F>();
+}
+struct Variance;
+impl<T: FloatItem> Make<T> for Variance {
+    const KERNELS: Kernels = variance::<T>();
+}
+struct LogSumExp;
+impl<T: FloatItem> Make<T> for LogSumExp {
+    const KERNELS: Kernels = log_sum_exp::<T>();
+}
+
+/// Elements that are widened at a time: they stay in the first-level cache.
+const WIDENED: usize = 2048;
+const _: () = assert!(WIDENED >= TILE_COLUMNS);
+
+/// Calls `f` with the rows of a tile, widened, a few at a time.
+///
+/// # Safety
+/// The tile is readable and not empty.
+unsafe fn widen_rows(tile: Tile, from: DType, to: DType, f: &mut dyn FnMut(Tile)) {
+    let mut room = [MaybeUninit::<u64>::uninit(); WIDENED];
+    let room = room.as_mut_ptr().cast::<u8>();
+    let (convert, columns) = (converter(from, to), tile.columns);
+    let step = (WIDENED / columns).max(1);
+    for row in (0..tile.rows).step_by(step) {
+        let rows = step.min(tile.rows - row);
+        // SAFETY: the rows are the tile's; there is room for `step` rows of up to eight bytes an element.
+        unsafe {
+            let x = tile.x.add(row * tile.stride * from.size());
+            convert(rows, columns, x, [tile.stride, 1], room, [columns, 1]);
+        }
+        f(Tile { x: room, rows, stride: columns, columns });
+    }
+}
+
+unsafe fn widened_whole<K: Widened>(tile: Tile, param: f64, acc: *mut u64) {
+    // SAFETY: the caller's promise.
+    unsafe { widen_rows(tile, K::FROM, K::TO, &mut |tile| (const { K::KERNELS.whole })(tile, param, acc)) }
+}
+
+unsafe fn widened_columns<K: Widened>(tile: Tile, param: f64, acc: *mut u64, plane: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { widen_rows(tile, K::FROM, K::TO, &mut |tile| (const { K::KERNELS.columns })(tile, param, acc, plane)) }
+}
+
+const fn widened<K: Widened>() -> Kernels {
+    Kernels { whole: widened_whole::<K>, columns: widened_columns::<K>, ..K::KERNELS }
 }
 
 // ---- variance: count, mean, sum of squared distances from the mean
@@ -411,27 +548,32 @@ const fn log_sum_exp<T: FloatItem>() -> Kernels {
     }
 }
 
-/// Runs an expression with `$T` bound to a floating dtype's type, or fails.
-macro_rules! with_float {
-    ($op:expr, $dtype:expr, $T:ident => $body:expr) => {
+/// Kernels of a floating dtype: half types are widened.
+macro_rules! floats {
+    ($op:expr, $dtype:expr, $K:ty) => {
         match $dtype {
-            DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            DType::F16 => {
-                type $T = half::f16;
-                $body
-            }
-            DType::BF16 => {
-                type $T = half::bf16;
-                $body
-            }
+            DType::F32 => &const { <$K as Make<f32>>::KERNELS },
+            DType::F64 => &const { <$K as Make<f64>>::KERNELS },
+            DType::F16 => &const { widened::<As<f16, f32, $K>>() },
+            DType::BF16 => &const { widened::<As<bf16, f32, $K>>() },
             other => return Err(Error::dtype(format!("{:?}: needs a floating dtype, got {other}", $op))),
+        }
+    };
+}
+
+/// Kernels of any dtype: of those that are named directly, of the others widened.
+macro_rules! numbers {
+    ($op:expr, $dtype:expr, $K:ty, $($D:ident $t:ty),*) => {
+        match $dtype.carrier() {
+            DType::I64 => &const { <$K as Make<i64>>::KERNELS },
+            $(DType::$D => &const { <$K as Make<$t>>::KERNELS },)*
+            #[allow(unreachable_patterns, reason = "named before")]
+            DType::I32 => &const { widened::<As<i32, i64, $K>>() },
+            DType::I16 => &const { widened::<As<i16, i64, $K>>() },
+            DType::I8 => &const { widened::<As<i8, i64, $K>>() },
+            #[allow(unreachable_patterns, reason = "named before")]
+            DType::U8 | DType::Bool => &const { widened::<As<u8, i64, $K>>() },
+            other => floats!($op, other, $K),
         }
     };
 }
@@ -442,26 +584,25 @@ pub fn select(op: Reduce, dtype: DType) -> Result<&'static Kernels> {
     Ok(match op {
         // Bytes of bools count as zero or one.
         Reduce::Sum if dtype == DType::Bool => &const { simple::<Truth, fold::Sum>() },
-        Reduce::Prod if dtype == DType::Bool => &const { simple::<Truth, fold::Prod>() },
-        Reduce::Sum => with_item!(dtype, T => &const { simple::<T, fold::Sum>() }),
-        Reduce::Mean => with_float!(op, dtype, T => &const { simple::<T, fold::Sum>() }),
-        Reduce::Prod => with_item!(dtype, T => &const { simple::<T, fold::Prod>() }),
-        Reduce::Max => with_item!(dtype, T => &const { simple::<T, fold::Max>() }),
-        Reduce::Min => with_item!(dtype, T => &const { simple::<T, fold::Min>() }),
-        Reduce::Any | Reduce::All | Reduce::CountNonzero => count(dtype),
-        Reduce::Norm { p: 0.0 } => with_float!(op, dtype, T => &const { simple::<T, fold::Count>() }),
-        Reduce::Norm { p: 1.0 } => with_float!(op, dtype, T => &const { simple::<T, fold::SumAbs>() }),
-        Reduce::SumSquares | Reduce::Norm { p: 2.0 } => {
-            with_float!(op, dtype, T => &const { simple::<T, fold::SumSquares>() })
+        Reduce::Prod if dtype == DType::Bool => &const { widened::<As<Truth, i64, Simple<fold::Prod>>>() },
+        Reduce::Sum | Reduce::Mean if matches!(dtype, DType::F16) => &const { simple::<f16, fold::Sum>() },
+        Reduce::Sum | Reduce::Mean if matches!(dtype, DType::BF16) => &const { simple::<bf16, fold::Sum>() },
+        Reduce::Sum => numbers!(op, dtype, Simple<fold::Sum>, I32 i32, U8 u8),
+        Reduce::Mean => floats!(op, dtype, Simple<fold::Sum>),
+        Reduce::Prod => numbers!(op, dtype, Simple<fold::Prod>,),
+        Reduce::Max => numbers!(op, dtype, Simple<fold::Max>,),
+        Reduce::Min => numbers!(op, dtype, Simple<fold::Min>,),
+        Reduce::Any | Reduce::All | Reduce::CountNonzero if dtype == DType::Bool => {
+            &const { simple::<u8, fold::Count>() }
         }
-        Reduce::Norm { p: f64::INFINITY } => with_float!(op, dtype, T => &const { simple::<T, fold::MaxAbs>() }),
-        Reduce::Norm { p: f64::NEG_INFINITY } => with_float!(op, dtype, T => &const { simple::<T, fold::MinAbs>() }),
-        Reduce::Norm { .. } => with_float!(op, dtype, T => &const { simple::<T, fold::SumPowers>() }),
-        Reduce::Var { .. } => with_float!(op, dtype, T => &const { variance::<T>() }),
-        Reduce::LogSumExp => with_float!(op, dtype, T => &const { log_sum_exp::<T>() }),
+        Reduce::Any | Reduce::All | Reduce::CountNonzero => numbers!(op, dtype, Simple<fold::Count>, U8 u8),
+        Reduce::Norm { p: 0.0 } => floats!(op, dtype, Simple<fold::Count>),
+        Reduce::Norm { p: 1.0 } => floats!(op, dtype, Simple<fold::SumAbs>),
+        Reduce::SumSquares | Reduce::Norm { p: 2.0 } => floats!(op, dtype, Simple<fold::SumSquares>),
+        Reduce::Norm { p: f64::INFINITY } => floats!(op, dtype, Simple<fold::MaxAbs>),
+        Reduce::Norm { p: f64::NEG_INFINITY } => floats!(op, dtype, Simple<fold::MinAbs>),
+        Reduce::Norm { .. } => floats!(op, dtype, Simple<fold::SumPowers>),
+        Reduce::Var { .. } => floats!(op, dtype, Variance),
+        Reduce::LogSumExp => floats!(op, dtype, LogSumExp),
     })
-}
-
-fn count(dtype: DType) -> &'static Kernels {
-    with_item!(dtype, T => &const { simple::<T, fold::Count>() })
 }

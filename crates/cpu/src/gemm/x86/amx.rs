@@ -32,6 +32,13 @@ impl Kernel for Tiles {
         unsafe { with_tiles(|| bf16_dot::enter(task)) }
     }
 
+    /// The tiles are set up already.
+    #[inline(always)]
+    unsafe fn apart(task: impl Task) {
+        // SAFETY: the caller's promise.
+        unsafe { bf16_dot::enter(task) }
+    }
+
     #[inline(always)]
     fn reads_in_place(a: &Matrix<*const bf16>, _n: usize, k: usize) -> bool {
         let row_bytes = (a.row_stride * 2) as usize;

@@ -13,6 +13,7 @@ const ROWS: usize = 14;
 ///
 /// # Safety
 /// The machine has both, and the task may be run.
+#[inline(never)]
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
 )]
