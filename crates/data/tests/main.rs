@@ -1,5 +1,8 @@
 //! Tests of the crate's public interface, by topic.
 
+#[allow(dead_code)]
+#[path = "../src/text/bpe/alphabet.rs"]
+mod alphabet;
 #[path = "main/collate.rs"]
 mod collate;
 #[path = "main/download.rs"]
@@ -8,6 +11,12 @@ mod download;
 mod goldens;
 #[path = "main/loader.rs"]
 mod loader;
+#[allow(dead_code)]
+#[path = "../src/sampler/permutation.rs"]
+mod permutation;
+#[allow(dead_code)]
+#[path = "../src/progress.rs"]
+mod progress;
 #[path = "main/resume.rs"]
 mod resume;
 #[path = "main/sampler.rs"]

@@ -79,10 +79,10 @@ impl StepOutput for Vec<Tensor> {
 }
 
 /// A recording's form, of any type.
-pub(crate) type Form = Box<dyn Any + Send>;
+pub type Form = Box<dyn Any + Send>;
 
 /// The result of a replay.
-pub(crate) fn replayed<O: StepOutput>(tensors: Tensors, form: &Form) -> Result<O> {
+pub fn replayed<O: StepOutput>(tensors: Tensors, form: &Form) -> Result<O> {
     let form = form.downcast_ref::<O::Form>().ok_or_else(|| {
         Error::value("the recording is of a step with a result of another type; give each step a kind of its own")
     })?;
@@ -101,13 +101,13 @@ impl<K: PartialEq + Send + 'static> Key for K {
 }
 
 /// What a recording depends on in one input.
-pub(crate) trait InputKind {
+pub trait InputKind {
     fn of(input: &Tensor) -> Self;
     fn fits(&self, input: &Tensor) -> bool;
 }
 
 /// Dtype and shape: captured steps copy their inputs into memory of their own.
-pub(crate) struct Shaped(DType, SmallVec<[usize; 4]>);
+pub struct Shaped(DType, SmallVec<[usize; 4]>);
 
 impl InputKind for Shaped {
     fn of(input: &Tensor) -> Self {
@@ -119,7 +119,7 @@ impl InputKind for Shaped {
 }
 
 /// All but the address: compiled functions read their inputs in place.
-pub(crate) struct Placed(DType, Layout, Device, bool);
+pub struct Placed(DType, Layout, Device, bool);
 
 impl InputKind for Placed {
     fn of(input: &Tensor) -> Self {
@@ -155,7 +155,7 @@ struct Entry<I, T> {
 }
 
 /// What is known of each kind of calls.
-pub(crate) struct Recordings<I, T>(Vec<Entry<I, T>>);
+pub struct Recordings<I, T>(Vec<Entry<I, T>>);
 
 impl<I, T> Default for Recordings<I, T> {
     fn default() -> Self {
@@ -211,44 +211,5 @@ impl<I, T> std::ops::Index<usize> for Recordings<I, T> {
 impl<I, T> std::ops::IndexMut<usize> for Recordings<I, T> {
     fn index_mut(&mut self, at: usize) -> &mut T {
         &mut self.0[at].value
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::autograd::no_grad;
-
-    #[test]
-    fn kinds_are_told_apart() -> Result<()> {
-        let x = Tensor::zeros([2, 3])?;
-        let mut table = Recordings::<Shaped, char>::default();
-        table.add("step", std::slice::from_ref(&x), 'a');
-        let found = |key: &'static str, x: &Tensor| table.find(&key, std::slice::from_ref(x)).map(|at| table[at]);
-        assert_eq!(found("step", &x), Some('a'));
-        // A captured step's inputs are copied: their strides do not matter.
-        assert_eq!(found("step", &Tensor::zeros([3, 2])?.transpose(0, 1)?), Some('a'));
-        assert_eq!(found("other", &x), None);
-        assert_eq!(found("step", &Tensor::zeros([3, 2])?), None);
-        assert_eq!(found("step", &x.to_dtype(DType::F64)?), None);
-        assert_eq!(no_grad(|| Ok(found("step", &x))).unwrap(), None);
-        // A key of another type is another kind.
-        assert_eq!(table.find(&0u64, std::slice::from_ref(&x)), None);
-        assert_eq!(table.find(&"step", &[x.clone(), x.clone()]), None);
-
-        let mut table = Recordings::<Placed, char>::default();
-        table.add(1u64, std::slice::from_ref(&x), 'b');
-        assert!(table.find(&1u64, std::slice::from_ref(&x)).is_some());
-        assert!(table.find(&1u64, &[Tensor::zeros([3, 2])?.transpose(0, 1)?]).is_none());
-        assert!(table.find(&1u64, &[x.detach().requires_grad_(true)?]).is_none());
-        Ok(())
-    }
-
-    #[test]
-    fn a_form_of_another_type_is_an_error() -> Result<()> {
-        let form: Form = Box::new(3u8);
-        let error = replayed::<Tensor>(Tensors::from_iter([Tensor::zeros([1])?]), &form).map(drop).unwrap_err();
-        assert!(error.to_string().contains("of another type"), "{error}");
-        Ok(())
     }
 }

@@ -7,4 +7,7 @@ mod hostile;
 mod init;
 mod modules;
 mod options;
+#[allow(dead_code)]
+#[path = "../../src/python.rs"]
+mod python;
 mod random;

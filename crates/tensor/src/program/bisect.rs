@@ -42,7 +42,7 @@ impl fmt::Display for Difference {
 }
 
 /// A run of a program to be repeated on the same memory.
-pub(super) struct Run<'a> {
+pub struct Run<'a> {
     pub bound: &'a [(usize, Arc<Storage>)],
     /// Where the calls' random streams began, and where they begin now.
     pub streams: Option<(Philox, Philox)>,
@@ -110,7 +110,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Runs a program as it is and after each of some passes, all on copies of the same memory. `None` if all agree.
-pub(super) fn bisect(program: &Program, run: &Run, all: &[passes::Pass]) -> Result<Option<Difference>> {
+pub fn bisect(program: &Program, run: &Run, all: &[passes::Pass]) -> Result<Option<Difference>> {
     let recorded = run.values(program)?;
     let mut current = program.clone();
     for (pass, apply) in all {
@@ -138,46 +138,5 @@ fn name<V>(call: &Call<V>) -> String {
         Call::FusedReduce(c) => format!("fused_reduce ({})", c.of.names()),
         Call::FusedRows(c) => format!("fused_rows ({})", c.of.names()),
         _ => call.op_name().into_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::program::trace;
-    use rushlight_core::Pointwise;
-    use rushlight_core::backend::call;
-    use rushlight_core::program::Slot;
-
-    /// A pass with a fault: it turns exponentials into sines.
-    fn faulty(program: &Program) -> Program {
-        let change = |c: &Call<Slot>| match c {
-            Call::Pointwise(c) if c.op == Pointwise::Exp => {
-                Call::Pointwise(call::Pointwise { op: Pointwise::Sin, ..c.clone() })
-            }
-            other => other.clone(),
-        };
-        program.with_calls(program.calls().iter().map(change).collect())
-    }
-
-    #[test]
-    fn the_faulty_pass_and_its_call_are_named() -> Result<()> {
-        let x = Tensor::linspace(-1.0, 1.0, 6)?;
-        let (y, program) = trace(|| x.mul(2.0)?.exp()?.add(1.0));
-        let y = y?;
-        let buffer = program.buffer_at(y.storage().ptr() as usize).expect("the result");
-        let from = program.buffer_at(x.storage().ptr() as usize).expect("the input");
-        let program = program.with_results([buffer]).unplaced();
-        let run = Run { bound: &[(from, x.storage().clone())], streams: None };
-        assert_eq!(bisect(&program, &run, passes::PASSES)?, None);
-        let found = bisect(&program, &run, &[("dead", passes::dead), ("faulty", faulty)])?.expect("a difference");
-        assert_eq!((found.pass, found.call.clone(), found.buffer), ("faulty", Some((1, "sin".into())), buffer));
-        assert!(found.to_string().contains("number 1, sin"), "{found}");
-        // Memory of the caller is as it was.
-        assert_eq!(x.to_vec::<f32>()?[0], -1.0);
-        // A fault before fusion shows in the fused call.
-        let fused = bisect(&program, &run, &[("both", |p| passes::fuse(&faulty(p)))])?.expect("a difference");
-        assert_eq!(fused.call, Some((0, "fused (mul, sin, add)".into())));
-        Ok(())
     }
 }

@@ -12,7 +12,7 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 
-mod bisect;
+pub(crate) mod bisect;
 mod recipe;
 mod run;
 

@@ -3,6 +3,7 @@
 mod amp;
 mod autograd;
 mod autograd_functions;
+mod bisect;
 mod carried;
 mod compile;
 mod complex;
@@ -15,10 +16,14 @@ mod indexing;
 mod kernels;
 mod meta;
 mod model;
+#[allow(dead_code)]
+#[path = "../../src/ops/number.rs"]
+mod number;
 mod operators;
 mod product;
 mod program;
 mod property;
+mod recordings;
 mod reduction;
 mod regions;
 mod sampling;
