@@ -140,7 +140,7 @@ fn tree(n: usize, bytes: f64, c: &Constants, delays: &mut Delays) -> f64 {
 }
 
 /// `println!` that ends the program if the pipe is closed.
-macro_rules! say {
+macro_rules! print_line {
     ($($text:tt)*) => {
         if writeln!(std::io::stdout(), $($text)*).is_err() {
             return Ok(());
@@ -150,7 +150,7 @@ macro_rules! say {
 
 fn main() -> Result<()> {
     let mut c = measure()?;
-    say!(
+    print_line!(
         "measured: handshake {:.0} µs, request {:.0} µs, latency {:.1} µs, {:.2} GB/s by TCP, {:.1} GB/s summed",
         c.handshake * 1e6,
         c.request * 1e6,
@@ -165,9 +165,11 @@ fn main() -> Result<()> {
             _ => return Err(Error::value(format!("'{argument}': expected latency_us=NUMBER or gb_per_s=NUMBER"))),
         }
     }
-    say!("network: latency {:.1} µs, {:.2} GB/s", c.latency * 1e6, 1e-9 / c.byte);
-    say!("| ranks | rendezvous | of that the list of ranks | ring of all | nodes, then rings | doubling | tree |");
-    say!("|---|---|---|---|---|---|---|");
+    print_line!("network: latency {:.1} µs, {:.2} GB/s", c.latency * 1e6, 1e-9 / c.byte);
+    print_line!(
+        "| ranks | rendezvous | of that the list of ranks | ring of all | nodes, then rings | doubling | tree |"
+    );
+    print_line!("|---|---|---|---|---|---|---|");
     for ranks in [16, 128, 1024, 16_384] {
         let n = ranks as f64;
         let list = n * n * CARD * c.byte;
@@ -186,7 +188,7 @@ fn main() -> Result<()> {
             tree(ranks, BUCKET, &c, &mut delays),
         ];
         let ms: Vec<String> = times.iter().map(|t| format!("{:.1} ms", t * 1e3)).collect();
-        say!("| {ranks} | {:.2} s | {list:.2} s | {} |", meeting, ms.join(" | "));
+        print_line!("| {ranks} | {:.2} s | {list:.2} s | {} |", meeting, ms.join(" | "));
     }
     Ok(())
 }

@@ -252,8 +252,9 @@ impl NodeSegment {
 
     fn mismatch(&self, round: u32) -> Error {
         let reached = |&index: &usize| reached(self.flag(index).load(Ordering::Acquire), round);
-        let say = |index: usize| format!("rank {} called {}", self.ranks[index], self.signature(index, round).text());
-        let found: Vec<String> = (0..self.count).filter(reached).map(say).collect();
+        let describe =
+            |index: usize| format!("rank {} called {}", self.ranks[index], self.signature(index, round).text());
+        let found: Vec<String> = (0..self.count).filter(reached).map(describe).collect();
         Error::value(format!("the ranks called different collectives: {}", found.join("; ")))
     }
 

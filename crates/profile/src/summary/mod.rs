@@ -277,12 +277,12 @@ impl Summary {
         let part = |part: Part| self.share(self.parts.get(&part).copied().unwrap_or(0.0));
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let mut found: Vec<(f64, String)> = Vec::new();
-        let mut say = |share: f64, least: f64, text: String| {
+        let mut advise = |share: f64, least: f64, text: String| {
             if share >= least {
                 found.push((share, text));
             }
         };
-        say(
+        advise(
             part(Part::Data),
             0.1,
             format!(
@@ -302,9 +302,9 @@ impl Summary {
             } else {
                 "the host does not keep up: look for reads of values (item, print) within the step, and for work between ops"
             };
-            say(idle, 0.15, format!("the device is idle {} of the time: {reason}", percent(idle)));
+            advise(idle, 0.15, format!("the device is idle {} of the time: {reason}", percent(idle)));
             let exposed = self.share(self.exposed_communication);
-            say(
+            advise(
                 exposed,
                 0.1,
                 format!(
@@ -313,7 +313,7 @@ impl Summary {
                     percent(exposed)
                 ),
             );
-            say(
+            advise(
                 self.share(self.copies),
                 0.05,
                 format!(
@@ -321,7 +321,7 @@ impl Summary {
                     percent(self.share(self.copies))
                 ),
             );
-            say(
+            advise(
                 part(Part::Waiting),
                 0.1,
                 format!(
@@ -330,14 +330,14 @@ impl Summary {
                 ),
             );
             let single: f64 = self.top_kernels.iter().filter(|k| is_single_precision(&k.name)).map(|k| k.time).sum();
-            say(
+            advise(
                 single / self.kernels.1.max(1.0),
                 0.3,
                 "products run in single precision without tensor cores: allow TF32 (set_float32_matmul_precision) or use autocast with bf16"
                     .into(),
             );
         } else {
-            say(
+            advise(
                 part(Part::Communication),
                 0.1,
                 format!(
@@ -347,7 +347,7 @@ impl Summary {
                 ),
             );
         }
-        say(
+        advise(
             part(Part::Optimizer),
             0.2,
             format!(
@@ -355,7 +355,7 @@ impl Summary {
                 percent(part(Part::Optimizer))
             ),
         );
-        say(
+        advise(
             part(Part::Program),
             0.25,
             format!(
