@@ -5,9 +5,12 @@
 with a Python that has torch, numpy, scipy, pytest, expecttest and hypothesis; the extension built. SOURCES is a checkout of PyTorch or a git
 directory of it (bare or not); tests and harness are unpacked from there, and nothing of them is part of this project. ``suite_files.txt`` lists the
 files with their samples and limits, ``suite_left_out.txt`` the tests that are not run and why. Failures are repeated on PyTorch, and those that fail
-there do not count. The rest is grouped by ``suite_clusters.txt``; what no line of it names is listed by itself. ``--least`` is the share of tests
-below which the command fails. ``--whole`` takes no samples and splits large files, for machines of many cores. Records of another machine's run are
-counted with ``--recorded --work FOLDER``: only failures are repeated, on this machine's PyTorch.
+there do not count. The rest is grouped by ``suite_clusters.txt``; what no line of it names is listed by itself, and ``--page docs/pytorch-tests.md``
+writes files and clusters with their reasons. ``--least`` is the share of tests below which the command fails. ``--whole`` takes no samples and splits large files, for machines of many cores.
+
+For a machine of many cores that has NumPy and no network, ``--pack FOLDER`` writes what it needs beside this tree (``--extension`` names the built
+library): tests, harness, pytest and its kin. There ``suite.py --packed FOLDER --whole --jobs 16 --within 440 --records FILE.tar.gz`` runs it all, and here
+``suite.py SOURCES --whole --recorded FILE.tar.gz`` counts: only failures are repeated, on this machine's PyTorch.
 """
 
 import argparse
@@ -17,8 +20,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -27,6 +32,9 @@ FRONT = HERE.parents[1] / "bindings" / "python" / "python"
 UNPACKED = ["torch/testing", "torchgen", "functorch", "test"]
 #: Numbers of how often a process is started anew after a crash.
 RESTARTS = 12
+#: What the harness imports, in versions without machine code where there are such.
+PACKAGES = ["pytest", "expecttest", "hypothesis<6.140", "packaging", "psutil"]
+EXTENSION = "_C.abi3.so"
 
 
 def table(name, columns):
@@ -56,6 +64,43 @@ def unpack(sources, work):
     if not (folder / "torch" / "testing").is_dir():
         raise SystemExit(f"{sources} is neither a checkout nor a git directory of PyTorch")
     return folder
+
+
+def pack(options, files):
+    """Everything that ``--packed`` needs and the tree has not."""
+    folder = options.pack
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        sources = unpack(options.sources.resolve(), pathlib.Path(work))
+        wanted = ["torch/testing", "torchgen", "functorch", "test/expect"]
+        wanted += sorted({f"test/{file[0].rpartition('/')[0]}" for file in files if "/" in file[0]})
+        wanted += sorted(f"test/{path.name}" for path in (sources / "test").glob("*.py"))
+        with tarfile.open(folder / "sources.tar.xz", "w:xz") as archive:
+            for name in wanted:
+                archive.add(sources / name, name)
+        packages = pathlib.Path(work) / "packages"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(packages), *PACKAGES], check=True)
+        library = pathlib.Path(work) / EXTENSION
+        shutil.copy(options.extension or options.front / "rushlight" / EXTENSION, library)
+        subprocess.run(["strip", "--strip-all", str(library)], check=True)
+        with tarfile.open(folder / "rest.tar.xz", "w:xz") as archive:
+            archive.add(packages, "packages")
+            archive.add(library, EXTENSION)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"{folder}: {size / 2**20:.0f} MiB; carry it with the tree")
+
+
+def unpacked(options, work):
+    """Puts the parts of ``--packed`` in their places: sources, packages on the path, a copy of the front with its extension."""
+    for name in ("sources.tar.xz", "rest.tar.xz"):
+        with tarfile.open(options.packed / name) as archive:
+            archive.extractall(work / "packed" / ("sources" if name.startswith("sources") else "rest"), filter="data")
+    rest, front = work / "packed" / "rest", work / "packed" / "front"
+    shutil.copytree(options.front, front, dirs_exist_ok=True, ignore=shutil.ignore_patterns(EXTENSION))
+    shutil.move(rest / EXTENSION, front / "rushlight" / EXTENSION)
+    options.front = front
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(rest / "packages"), os.environ.get("PYTHONPATH")]))
+    return work / "packed" / "sources"
 
 
 def read(path):
@@ -156,7 +201,7 @@ def summary(options, sources, work, file, rules, parts):
 
 def cluster(results, rules, verbose):
     """Groups failures by the first line of the list that matches file, test, error and statement."""
-    rules = [(re.compile(pattern, re.S), name) for pattern, name in rules]
+    rules = [(re.compile(pattern, re.S), name) for pattern, name, _ in rules]
     groups = collections.defaultdict(list)
     for result in results:
         for name, entry in result.get("failures", {}).items():
@@ -170,9 +215,32 @@ def cluster(results, rules, verbose):
     return groups
 
 
+def page(path, results, groups, clusters, how):
+    """Files and clusters as a page."""
+    ran = [result for result in results if "error" not in result]
+    passed, failed = (sum(counts) for counts in ([r["passed"] for r in ran], [len(r["failures"]) for r in ran]))
+    lines = [
+        "# PyTorch's own tests", "", "<!-- Written by tests/differential/suite.py --page. -->", "",
+        f"PyTorch's test files on the Python front, on the CPU: {passed} of {passed + failed} tests pass ({passed / max(passed + failed, 1):.1%}). {how}",
+        "Tests that fail on PyTorch, too, do not count; `tests/differential/suite_left_out.txt` lists those that are not run, with reasons.", "",
+        "| file | passed | failed | fails in PyTorch | skipped | left out |", "|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        if "error" in result:
+            lines.append(f"| {result['file']} | not imported | | | | |")
+            continue
+        numbers = result["passed"], len(result["failures"]), result["excused"], result["skipped"], sum(result["left out"].values())
+        lines.append(f"| {result['file']} | {' | '.join(map(str, numbers))} |")
+    reasons = {name: reason for _, name, reason in clusters}
+    lines += ["", "## What fails, and why", "", "| tests | cluster | reason |", "|---|---|---|"]
+    for name, members in sorted(groups.items(), key=lambda pair: (pair[0] == "not named", -len(pair[1]))):
+        lines.append(f"| {len(members)} | {name} | {reasons.get(name, 'each for itself')} |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", type=pathlib.Path)
+    parser.add_argument("sources", type=pathlib.Path, nargs="?")
     parser.add_argument("files", nargs="*", help="names of suite_files.txt, or FILE:SAMPLE:SECONDS; all of the list by default")
     parser.add_argument("--least", type=float, default=0.0)
     parser.add_argument("--jobs", type=int, default=2)
@@ -180,10 +248,20 @@ def main():
     parser.add_argument("--no-real", action="store_true", help="do not repeat failures on PyTorch")
     parser.add_argument("--whole", action="store_true", help="all tests of every file; large files in parts, side by side")
     parser.add_argument("--within", type=float, default=1e9, help="seconds after which no test on Rushlight is started")
-    parser.add_argument("--recorded", action="store_true", help="run nothing on Rushlight: count the records that --work has")
+    parser.add_argument("--recorded", type=pathlib.Path, help="run nothing on Rushlight: count the records of an archive, or of the folder of --work")
+    parser.add_argument("--records", type=pathlib.Path, help="write an archive of the records of this run")
+    parser.add_argument("--page", type=pathlib.Path, help="write files and clusters to a page")
+    parser.add_argument("--pack", type=pathlib.Path, help="write what another machine needs to a folder, and run nothing")
+    parser.add_argument("--extension", type=pathlib.Path, help="the built library for --pack; by default that of the front")
+    parser.add_argument("--packed", type=pathlib.Path, help="run what --pack wrote, without PyTorch")
     parser.add_argument("--front", type=pathlib.Path, default=FRONT, help="the folder of the package rushlight")
     parser.add_argument("--verbose", action="store_true", help="list the tests of every cluster")
     options = parser.parse_intermixed_args()
+    if options.packed and options.sources:
+        options.files, options.sources = [str(options.sources), *options.files], None
+    if not options.packed and not options.sources:
+        parser.error("name a checkout or git directory of PyTorch, or --packed FOLDER")
+    options.no_real = options.no_real or bool(options.packed)
     options.end = time.time() + options.within
     known = {row[0]: row for row in table("suite_files.txt", 4)}
     files = []
@@ -191,11 +269,17 @@ def main():
         name, *limits = given.split(":")
         row = known.get(name, [name, "0", "300", "1"])
         files.append([name, *limits, "1"] if len(limits) == 2 else [name, "0", *row[2:]] if options.whole else [*row[:3], "1"])
-    rules, clusters = table("suite_left_out.txt", 3), table("suite_clusters.txt", 2)
+    rules, clusters = table("suite_left_out.txt", 3), table("suite_clusters.txt", 3)
+    if options.pack:
+        return pack(options, files)
     with tempfile.TemporaryDirectory() as temporary:
-        work = (options.work or pathlib.Path(temporary)).resolve()
+        work = options.recorded if options.recorded and options.recorded.is_dir() else options.work or pathlib.Path(temporary)
+        work = work.resolve()
         work.mkdir(parents=True, exist_ok=True)
-        sources = unpack(options.sources.resolve(), work)
+        if options.recorded and not options.recorded.is_dir():
+            with tarfile.open(options.recorded) as archive:
+                archive.extractall(work, filter="data")
+        sources = unpacked(options, work) if options.packed else unpack(options.sources.resolve(), work)
         results = []
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, concurrent.futures.ThreadPoolExecutor(options.jobs) as repeats:
             runs = {file[0]: [Run(options, sources, work, file, rules, (part, int(file[3]))) for part in range(int(file[3]))] for file in files}
@@ -213,8 +297,14 @@ def main():
                 left_out, failed = sum(result["left out"].values()), len(result["failures"])
                 missed = result["selected"] - result["passed"] - result["skipped"] - failed - result["excused"]
                 print(f"{result['passed']:6}  {failed:6}  {result['excused']:16}  {result['skipped']:7}  {left_out:8}  {missed:11}  {result['file']}", flush=True)
+        if options.records:
+            with tarfile.open(options.records, "w:gz") as archive:
+                for path in sorted([*work.glob("*.jsonl"), *work.glob("*.log")]):
+                    archive.add(path, path.name)
         print("failures by cause")
-        cluster(results, clusters, options.verbose)
+        groups = cluster(results, clusters, options.verbose)
+        if options.page:
+            page(options.page, results, groups, clusters, "Whole files." if options.whole else "Large files by fixed random samples.")
         reasons = collections.Counter()
         for result in results:
             reasons.update(result.get("left out", {}))
