@@ -523,6 +523,18 @@ fn _pop_saved_tensors_hooks() {
     drop(last);
 }
 
+/// The number of the backward pass under way, -1 outside of one.
+#[pyfunction]
+fn _current_graph_task_id() -> i64 {
+    autograd::current_pass().map_or(-1, |pass| pass.id as i64)
+}
+
+/// Whether a backward pass that is started now within another one may add to `.grad`, as that one does.
+#[pyfunction]
+fn _is_checkpoint_valid() -> bool {
+    autograd::current_pass().is_none_or(|pass| !pass.is_to_inputs)
+}
+
 /// Removes hooks that were pushed during a backward pass when it ends.
 struct HooksDuring(usize);
 
@@ -575,5 +587,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, module)?)?;
     module.add_function(wrap_pyfunction!(_push_save_on_cpu, module)?)?;
     module.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, module)?)?;
+    module.add_function(wrap_pyfunction!(_current_graph_task_id, module)?)?;
+    module.add_function(wrap_pyfunction!(_is_checkpoint_valid, module)?)?;
     Ok(())
 }

@@ -78,6 +78,7 @@ impl Upsample {
             InterpolateMode::Bilinear => "bilinear",
             InterpolateMode::Bicubic => "bicubic",
             InterpolateMode::Trilinear => "trilinear",
+            InterpolateMode::Lanczos => "lanczos",
         };
         format!("{target}, mode='{mode}'")
     }

@@ -590,6 +590,7 @@ ATEN = {
     "silu": _activation("silu"), "mish": _activation("mish"), "elu": lambda input, alpha=1, scale=1, input_scale=1: _elu(input, alpha, scale, input_scale),
     "hardtanh": _activation("hardtanh"), "hardswish": _activation("hardswish"), "hardsigmoid": _activation("hardsigmoid"), "leaky_relu": _activation("leaky_relu"),
     "_upsample_bilinear2d_aa": _antialiased("bilinear"), "_upsample_bicubic2d_aa": _antialiased("bicubic"),
+    "_upsample_lanczos2d_aa": _antialiased("lanczos"),
     "linalg_vector_norm": lambda input, ord=2, dim=None, keepdim=False, *, dtype=None: _linalg.vector_norm(input, ord, dim, keepdim, dtype=dtype),
     "log_sigmoid": _activation("logsigmoid"), "scaled_dot_product_attention": _activation("scaled_dot_product_attention"), **_FURTHER,
 }

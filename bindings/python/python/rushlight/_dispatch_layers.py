@@ -176,8 +176,8 @@ def _outer(call, input, vec2):
 def _interpolate(call, input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
     dims = input.dim() - 2
     kinds = {"nearest": "upsample_nearest", "nearest-exact": "_upsample_nearest_exact", "linear": "upsample_linear", "bilinear": "upsample_bilinear",
-             "trilinear": "upsample_trilinear", "bicubic": "upsample_bicubic"}
-    if mode not in kinds or recompute_scale_factor:
+             "trilinear": "upsample_trilinear", "bicubic": "upsample_bicubic", "lanczos": "upsample_lanczos"}
+    if mode not in kinds or recompute_scale_factor or mode == "lanczos" and not antialias:
         return None
     if size is not None:
         size, scales = _numbers(size, dims), []

@@ -174,12 +174,13 @@ fn interpolate(
         "bilinear" => InterpolateMode::Bilinear,
         "trilinear" => InterpolateMode::Trilinear,
         "bicubic" => InterpolateMode::Bicubic,
+        "lanczos" => InterpolateMode::Lanczos,
         other => return Err(Error::unsupported(format!("interpolate: mode '{other}' is not supported"))),
     };
     let fits = match mode {
         InterpolateMode::Nearest | InterpolateMode::NearestExact => input.rank() > 2,
         InterpolateMode::Linear => input.rank() == 3,
-        InterpolateMode::Bilinear | InterpolateMode::Bicubic => input.rank() == 4,
+        InterpolateMode::Bilinear | InterpolateMode::Bicubic | InterpolateMode::Lanczos => input.rank() == 4,
         InterpolateMode::Trilinear => input.rank() == 5,
     };
     if fits && input.shape()[1] == 0 {
@@ -451,6 +452,16 @@ fn adaptive_size(input: &Tensor, output: &[i64], dims: usize) -> Result<OutputSi
     output_size(output)
 }
 
+/// PyTorch has kernels of two and three dimensions for the largest of integers; in one it has them with indices only.
+fn takes_integers(dims: usize, input: &Tensor) -> Result<()> {
+    match input.dtype() {
+        dtype if dims == 1 && !dtype.is_float() => Err(Error::dtype(format!(
+            "max_pool1d: not implemented for {dtype}; pass return_indices=True or convert to float"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Rows of pooling for one number of dimensions.
 macro_rules! pooling {
     ($table:ident, $d:literal, $max:ident $max_indices:ident $avg:ident $adaptive_avg:ident) => {
@@ -459,9 +470,11 @@ macro_rules! pooling {
             $max [Torch] { concat!(stringify!($max), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d, "] padding=0, int[", $d,
                 "] dilation=1, bool ceil_mode=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool|
-                max_pool(kernel, stride, padding, dilation, ceil_mode).and_then(|window| match integers::in_doubles(stringify!($max), input)? {
-                    Some(x) => x.$max(window)?.to_dtype(input.dtype()),
-                    None => input.$max(window),
+                takes_integers($d, input).and_then(|()| max_pool(kernel, stride, padding, dilation, ceil_mode)).and_then(|window| {
+                    match integers::in_doubles(stringify!($max), input)? {
+                        Some(x) => x.$max(window)?.to_dtype(input.dtype()),
+                        None => input.$max(window),
+                    }
                 });
             /// Largest elements of windows, and their indices.
             $max_indices [Functional] { concat!(stringify!($max_indices), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
@@ -475,6 +488,9 @@ macro_rules! pooling {
             $max [Functional] { concat!(stringify!($max), "(Tensor input, int[", $d, "] kernel_size, int[", $d, "]? stride=None, int[", $d,
                 "] padding=0, int[", $d, "] dilation=1, bool ceil_mode=False, bool return_indices=False)") }
                 |input: &Tensor, kernel: &[i64], stride: Option<&[i64]>, padding: &[i64], dilation: &[i64], ceil_mode: bool, indices: bool| {
+                    if !indices {
+                        takes_integers($d, input)?;
+                    }
                     let window = max_pool(kernel, stride, padding, dilation, ceil_mode)?;
                     let doubles = integers::in_doubles(stringify!($max), input)?;
                     let x = doubles.as_ref().unwrap_or(input);

@@ -247,6 +247,7 @@ impl Ord for Ready {
 /// alone.
 fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
     let retain = options.retain_graph.unwrap_or(options.create_graph);
+    let _pass = mode::PassGuard::new(wanted.is_some());
     let _mode = mode::set_grad_enabled(options.create_graph);
     // Backward runs in the dtypes that forward chose; converted parameters lose their graph here.
     let _precision = amp::suspend();

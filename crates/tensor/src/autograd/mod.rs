@@ -28,8 +28,8 @@ pub use gradcheck::{Outputs, gradcheck, gradcheck_with, gradgradcheck, gradgradc
 pub use graph::{GradientEdge, GraphNode, WeakGraphNode};
 pub use hooks::HookHandle;
 pub use mode::{
-    CallSites, ModeGuard, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled,
-    no_grad, set_call_sites, set_detect_anomaly, set_grad_enabled, set_inference_mode,
+    CallSites, ModeGuard, Pass, current_pass, enable_grad, inference_mode, is_anomaly_enabled, is_grad_enabled,
+    is_inference_mode_enabled, no_grad, set_call_sites, set_detect_anomaly, set_grad_enabled, set_inference_mode,
 };
 pub use node::Grads;
 pub use saved::SavedValue;

@@ -4,11 +4,43 @@ use rushlight_core::Result;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 thread_local! {
     static GRAD: Cell<bool> = const { Cell::new(true) };
     static INFERENCE: Cell<bool> = const { Cell::new(false) };
+    static PASS: Cell<Option<Pass>> = const { Cell::new(None) };
+}
+
+static PASSES: AtomicU64 = AtomicU64::new(0);
+
+/// A backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// A number that no other pass of the process has.
+    pub id: u64,
+    /// Whether it returns gradients of chosen tensors instead of adding to `.grad`.
+    pub is_to_inputs: bool,
+}
+
+/// The innermost backward pass under way on this thread.
+pub fn current_pass() -> Option<Pass> {
+    PASS.get()
+}
+
+/// Marks a backward pass; the one around it is the current one again when this is dropped.
+pub(super) struct PassGuard(Option<Pass>);
+
+impl PassGuard {
+    pub(super) fn new(is_to_inputs: bool) -> Self {
+        Self(PASS.replace(Some(Pass { id: PASSES.fetch_add(1, Relaxed), is_to_inputs })))
+    }
+}
+
+impl Drop for PassGuard {
+    fn drop(&mut self) {
+        PASS.set(self.0);
+    }
 }
 
 static ANOMALY: AtomicBool = AtomicBool::new(false);

@@ -2,7 +2,7 @@
 //! products added to a tensor.
 
 use super::complex;
-use super::number::fitting;
+use super::number::{addend, fitting};
 use super::operands::{
     alpha_of, no_negative_exponent, no_whole_quotient, not_bools, number, whole_factor, zero_divisor,
 };
@@ -119,7 +119,7 @@ impl Tensor {
 
     /// A number minus each element.
     pub fn rsub(&self, a: impl Into<Scalar>) -> Result<Tensor> {
-        let a = Arg::Scalar(a.into());
+        let a = addend(Arg::Scalar(a.into()), self.dtype());
         not_bools("rsub", self, a)?;
         pointwise(Pointwise::Sub, &[a, Arg::Tensor(self)], &[])
     }

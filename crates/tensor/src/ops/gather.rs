@@ -145,8 +145,8 @@ impl Tensor {
         if index.rank() == 0 { out.reshape([0usize; 0]) } else { Ok(out) }
     }
 
-    /// [`Tensor::gather`] with `self` and the indices broadcast against each other outside `dim`; without a dimension
-    /// both are taken flat.
+    /// [`Tensor::gather`] with `self` and the indices broadcast against each other outside `dim`, where indices count
+    /// round and round, negative ones from the end; without a dimension both are taken flat.
     pub fn take_along_dim(&self, indices: &Tensor, dim: Option<isize>) -> Result<Tensor> {
         let name = "take_along_dim";
         let Some(dim) = dim else {
@@ -160,7 +160,15 @@ impl Tensor {
             )));
         }
         let dim = self.wrap_dim(name, dim)?;
-        let indices = &self.counted_from_the_start(indices, dim)?;
+        if !indices.dtype().is_int() {
+            return Err(Error::dtype(format!("{name}: dtype of indices should be int64, but got {}", indices.dtype())));
+        }
+        let size = self.shape().get(dim).copied().unwrap_or(1);
+        let indices = match indices.numel() {
+            0 => indices.clone(),
+            _ => indices.remainder(size as i64).map_err(|e| e.within(name))?,
+        };
+        let indices = &indices;
         if self.rank() == 0 {
             return self.gather_for(name, 0, indices);
         }
@@ -176,16 +184,6 @@ impl Tensor {
             t.expand(&shape)
         };
         stretched(self)?.gather_for(name, dim as isize, &stretched(indices)?)
-    }
-
-    /// Indices without negative ones, which count from the end. Other devices than the CPU count so themselves.
-    fn counted_from_the_start(&self, indices: &Tensor, dim: usize) -> Result<Tensor> {
-        let checked = self.device() == Device::Cpu && crate::capture::may_read(Device::Cpu) && indices.numel() > 0;
-        if !checked || !indices.dtype().is_int() || indices.min(..)?.item::<i64>()? >= 0 {
-            return Ok(indices.clone());
-        }
-        let size = self.shape().get(dim).copied().unwrap_or(1);
-        crate::where_(&indices.lt(0)?, &indices.add(size as i64)?, indices)
     }
 
     /// Scatters by overwriting or adding, and records it.

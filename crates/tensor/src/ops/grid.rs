@@ -12,7 +12,7 @@ pub enum GridMode {
     Bilinear,
     /// The nearest pixel.
     Nearest,
-    /// A cubic through four neighbours; for images only.
+    /// A cubic through four neighbours, in every dimension.
     Bicubic,
 }
 
@@ -148,9 +148,6 @@ impl Tensor {
                 "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {:?}",
                 self.shape()
             )));
-        }
-        if options.mode == GridMode::Bicubic && rank == 5 {
-            return Err(Error::shape("grid_sampler(): bicubic interpolation only supports 4D input"));
         }
         // As in PyTorch, where sampling is one op that saves both, the backward pass raises if either was changed in
         // place.

@@ -1,6 +1,7 @@
 //! Resizing of images by interpolation, one spatial dimension after the other.
 
 use super::norm::wide;
+use super::pixels::{Filter, widened};
 use super::sizes::Sizes;
 use crate::Tensor;
 use crate::autograd::{record, recording};
@@ -24,6 +25,9 @@ pub enum InterpolateMode {
     Trilinear,
     /// A cubic through four neighbours in both dimensions, for `[batch, channels, height, width]`.
     Bicubic,
+    /// A windowed sinc over six neighbours in both dimensions, for `[batch, channels, height, width]`; with
+    /// [`InterpolateOptions::antialias`] only.
+    Lanczos,
 }
 
 /// Where an interpolation goes and how: the output's size or a factor, and optional arguments.
@@ -56,7 +60,7 @@ impl InterpolateOptions {
         align_corners: into Option<bool>;
         /// Whether positions follow from the sizes alone and not from the factor.
         recompute_scale_factor: bool;
-        /// Whether shrinking averages over all inputs that an output covers; for bilinear and bicubic.
+        /// Whether shrinking averages over all inputs that an output covers; for bilinear, bicubic and lanczos.
         antialias: bool;
     }
 }
@@ -67,7 +71,21 @@ impl InterpolateMode {
             InterpolateMode::Nearest => Sampling::Nearest { shift: 0.0 },
             InterpolateMode::NearestExact => Sampling::Nearest { shift: 0.5 },
             InterpolateMode::Bicubic => Sampling::Cubic,
-            InterpolateMode::Linear | InterpolateMode::Bilinear | InterpolateMode::Trilinear => Sampling::Linear,
+            // Lanczos is always a filter, which has no sampling.
+            InterpolateMode::Linear
+            | InterpolateMode::Bilinear
+            | InterpolateMode::Trilinear
+            | InterpolateMode::Lanczos => Sampling::Linear,
+        }
+    }
+
+    /// The filter of images, where there is one.
+    fn filter(self) -> Option<Filter> {
+        match self {
+            InterpolateMode::Bilinear => Some(Filter::Linear),
+            InterpolateMode::Bicubic => Some(Filter::Cubic),
+            InterpolateMode::Lanczos => Some(Filter::Lanczos),
+            _ => None,
         }
     }
 }
@@ -106,35 +124,12 @@ fn taps(axis: &ResampleAxis, sampling: Sampling, compute: DType, device: Device)
     weights.into_iter().enumerate().map(|(k, weight)| Ok((place(k)?, weight))).collect()
 }
 
-/// The weight of each input, by column, in each output, by row, of a filter that widens with the step between outputs:
-/// PyTorch's `antialias`, which is PIL's way to shrink.
-fn filter_matrix(axis: &ResampleAxis, cubic: bool) -> Vec<f64> {
-    let widening = axis.ratio.max(1.0);
-    let support = if cubic { 2.0 } else { 1.0 } * widening;
-    let filter = |x: f64| {
-        let x = x.abs();
-        // PIL's cubic has another slope than the one without antialiasing.
-        const A: f64 = -0.5;
-        match (cubic, x) {
-            (false, 0.0..1.0) => 1.0 - x,
-            (true, 0.0..1.0) => ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0,
-            (true, 1.0..2.0) => (((x - 5.0) * x + 8.0) * x - 4.0) * A,
-            _ => 0.0,
-        }
-    };
+/// The weight of each input, by column, in each output, by row, of a filter that widens with the step between outputs.
+fn filter_matrix(axis: &ResampleAxis, filter: Filter) -> Vec<f64> {
     let mut matrix = vec![0.0; axis.output * axis.input];
     for (i, row) in matrix.chunks_exact_mut(axis.input).enumerate() {
-        let centre = axis.ratio * (i as f64 + 0.5);
-        let first = ((centre - support + 0.5).max(0.0)) as usize;
-        let end = ((centre + support + 0.5).max(0.0) as usize).min(axis.input);
-        let weights = &mut row[first.min(end)..end];
-        for (j, weight) in weights.iter_mut().enumerate() {
-            *weight = filter(((j + first) as f64 - centre + 0.5) / widening);
-        }
-        let total: f64 = weights.iter().sum();
-        if total != 0.0 {
-            weights.iter_mut().for_each(|w| *w /= total);
-        }
+        let (first, weights) = widened(axis, filter, i, axis.input);
+        row[first..first + weights.len()].copy_from_slice(&weights);
     }
     matrix
 }
@@ -198,34 +193,38 @@ impl Tensor {
     /// ```
     pub fn interpolate(&self, options: &InterpolateOptions) -> Result<Tensor> {
         let name = "interpolate";
+        use InterpolateMode::*;
+        let filter = options.mode.filter().filter(|_| self.rank() == 4);
+        if options.antialias && filter.is_none() {
+            return Err(Error::value(format!(
+                "{name}: Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
+            )));
+        }
+        if options.mode == Lanczos && options.align_corners == Some(true) {
+            return Err(Error::value(format!("{name}: Lanczos mode does not support align_corners=True")));
+        }
+        if options.mode == Lanczos && !options.antialias && self.rank() == 4 {
+            return Err(Error::value(format!("{name}: Lanczos mode requires antialias=True")));
+        }
         // Of the integers PyTorch has kernels for pixels.
         if self.dtype() == DType::U8 {
-            return match options.mode {
-                InterpolateMode::Nearest | InterpolateMode::NearestExact => {
-                    self.to_dtype(DType::F32)?.interpolate(options)?.to_dtype(DType::U8)
-                }
-                InterpolateMode::Bilinear | InterpolateMode::Bicubic if self.rank() == 4 => {
-                    let cubic = options.mode == InterpolateMode::Bicubic;
-                    self.resample_bytes(&options.axes(self, 2)?, cubic, options.antialias)?.in_format_of(self)
+            return match (options.mode, filter) {
+                (Nearest | NearestExact, _) => self.to_dtype(DType::F32)?.interpolate(options)?.to_dtype(DType::U8),
+                (_, Some(filter)) => {
+                    self.resample_bytes(&options.axes(self, 2)?, filter, options.antialias)?.in_format_of(self)
                 }
                 _ => self.to_dtype(DType::F32)?.interpolate(options)?.round()?.clamp(0.0, 255.0)?.to_dtype(DType::U8),
             };
         }
         self.needs_float(name)?;
-        use InterpolateMode::*;
-        if options.antialias && (!matches!(options.mode, Bilinear | Bicubic) || self.rank() != 4) {
-            return Err(Error::value(format!(
-                "{name}: Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
-            )));
-        }
         let dims = match (options.mode, self.rank()) {
             (Nearest | NearestExact | Linear, 3) => 1,
-            (Nearest | NearestExact | Bilinear | Bicubic, 4) => 2,
+            (Nearest | NearestExact | Bilinear | Bicubic | Lanczos, 4) => 2,
             (Nearest | NearestExact | Trilinear, 5) => 3,
             (mode, rank) => {
                 return Err(Error::unsupported(format!(
                     "{name}: got {rank}D input, but {mode:?} takes [batch, channels, length] (linear, nearest), [batch, channels, height, \
-                     width] (bilinear, bicubic, nearest) or [batch, channels, depth, height, width] (trilinear, nearest)"
+                     width] (bilinear, bicubic, lanczos, nearest) or [batch, channels, depth, height, width] (trilinear, nearest)"
                 )));
             }
         };
@@ -240,8 +239,8 @@ impl Tensor {
         // Half types are rounded once, at the end; picking elements rounds nothing.
         let compute = if nearest { self.dtype() } else { wide(self.dtype()) };
         let x = self.to_dtype(compute)?;
-        if options.antialias {
-            return x.resample_by_filter(&axes, options.mode == Bicubic)?.to_dtype(self.dtype())?.in_format_of(self);
+        if let (true, Some(filter)) = (options.antialias, filter) {
+            return x.resample_by_filter(&axes, filter)?.to_dtype(self.dtype())?.in_format_of(self);
         }
         let mut spec = Resample { sampling, axes: [ResampleAxis::unchanged(1); 3] };
         spec.axes[3 - dims..].copy_from_slice(&axes);
@@ -292,11 +291,11 @@ impl Tensor {
     }
 
     /// Resized by a product with a matrix of weights along each dimension, the last first.
-    fn resample_by_filter(&self, axes: &[ResampleAxis], cubic: bool) -> Result<Tensor> {
+    fn resample_by_filter(&self, axes: &[ResampleAxis], filter: Filter) -> Result<Tensor> {
         let first = self.rank() - axes.len();
         let mut x = self.clone();
         for (i, axis) in axes.iter().enumerate().rev() {
-            let weights = Tensor::from_slice(&filter_matrix(axis, cubic), [axis.output, axis.input])?;
+            let weights = Tensor::from_slice(&filter_matrix(axis, filter), [axis.output, axis.input])?;
             let weights = weights.to_dtype(self.dtype())?.to(self.device())?;
             let dim = (first + i) as isize;
             x = x.movedim([dim], [-1])?.matmul(&weights.t()?)?.movedim([-1], [dim])?.contiguous()?;

@@ -1,5 +1,6 @@
 //! Pointwise functions: names and arguments over rows of the op table.
 
+use super::number::addend;
 use super::operands::{alike, any, float, no_zero_divisor, not_bools, number, underivable};
 use super::operators::{forward, forward_operand};
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
@@ -193,19 +194,25 @@ unary_with_params! {
     hardshrink(lambda) Hardshrink;
 }
 
+/// The second operand of a binary row as the row computes with it.
+#[inline(always)]
+fn operand<'a>(op: Pointwise, x: &Tensor, other: Arg<'a>) -> Arg<'a> {
+    if matches!(op, Pointwise::Add | Pointwise::Sub) { addend(other, x.dtype()) } else { other }
+}
+
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident $inplace:ident $op:ident $check:ident;)*) => {
         impl Tensor {$(
             $(#[$doc])*
             pub fn $name<'a>(&self, other: impl Into<Arg<'a>>) -> Result<Tensor> {
-                let other = other.into();
+                let other = operand(Pointwise::$op, self, other.into());
                 $check(stringify!($name), self, other)?;
                 pointwise(Pointwise::$op, &[Arg::Tensor(self), other], &[])
             }
 
             #[doc = concat!("[`Tensor::", stringify!($name), "`] in place.")]
             pub fn $inplace<'a>(&self, other: impl Into<Arg<'a>>) -> Result<&Tensor> {
-                let other = other.into();
+                let other = operand(Pointwise::$op, self, other.into());
                 $check(stringify!($name), self, other)?;
                 pointwise_inplace(Pointwise::$op, self, &[other], &[])?;
                 Ok(self)

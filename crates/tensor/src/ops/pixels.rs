@@ -4,6 +4,7 @@ use crate::Tensor;
 use rushlight_core::backend::ResampleAxis;
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Dims, Result};
+use std::f64::consts::PI;
 
 /// Weights of 16 bits for the positions of one dimension.
 struct Weights {
@@ -16,25 +17,49 @@ struct Weights {
     precision: u32,
 }
 
-fn filter(x: f64, cubic: bool, slope: f64) -> f64 {
-    let x = x.abs();
-    match (cubic, x) {
-        (false, 0.0..1.0) => 1.0 - x,
-        (true, 0.0..1.0) => ((slope + 2.0) * x - (slope + 3.0)) * x * x + 1.0,
-        (true, 1.0..2.0) => (((x - 5.0) * x + 8.0) * x - 4.0) * slope,
-        _ => 0.0,
+/// A curve by which neighbours are weighted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filter {
+    Linear,
+    Cubic,
+    /// A sinc of three lobes, windowed by a wider one.
+    Lanczos,
+}
+
+impl Filter {
+    /// Distance beyond which weights are zero.
+    pub(super) fn reach(self) -> f64 {
+        match self {
+            Filter::Linear => 1.0,
+            Filter::Cubic => 2.0,
+            Filter::Lanczos => 3.0,
+        }
+    }
+
+    /// The weight at a distance; `slope` is the cubic's at neighbours.
+    fn at(self, x: f64, slope: f64) -> f64 {
+        let x = x.abs();
+        let sinc = |x: f64| if x == 0.0 { 1.0 } else { (x * PI).sin() / (x * PI) };
+        match (self, x) {
+            (Filter::Linear, 0.0..1.0) => 1.0 - x,
+            (Filter::Cubic, 0.0..1.0) => ((slope + 2.0) * x - (slope + 3.0)) * x * x + 1.0,
+            (Filter::Cubic, 1.0..2.0) => (((x - 5.0) * x + 8.0) * x - 4.0) * slope,
+            (Filter::Lanczos, 0.0..3.0) => sinc(x) * sinc(x / 3.0),
+            _ => 0.0,
+        }
     }
 }
 
-/// The first position and the weights of output `i` of a filter that widens with the step between outputs.
-fn widened(axis: &ResampleAxis, cubic: bool, i: usize, count: usize) -> (usize, Vec<f64>) {
+/// The first position and the weights of output `i` of a filter that widens with the step between outputs, at most
+/// `count`: PyTorch's `antialias`, which is PIL's way to shrink. PIL's cubic has another slope than the one without.
+pub(super) fn widened(axis: &ResampleAxis, filter: Filter, i: usize, count: usize) -> (usize, Vec<f64>) {
     let widening = axis.ratio.max(1.0);
-    let support = if cubic { 2.0 } else { 1.0 } * widening;
+    let support = filter.reach() * widening;
     let centre = axis.ratio * (i as f64 + 0.5);
     let first = ((centre - support + 0.5).max(0.0) as usize).min(axis.input - 1);
     let end = ((centre + support + 0.5).max(0.0) as usize).min(axis.input);
     let mut weights: Vec<f64> = (first..end.max(first).min(first + count))
-        .map(|j| filter((j as f64 - centre + 0.5) * (1.0 / widening), cubic, -0.5))
+        .map(|j| filter.at((j as f64 - centre + 0.5) * (1.0 / widening), -0.5))
         .collect();
     let total: f64 = weights.iter().sum();
     if total != 0.0 {
@@ -44,9 +69,9 @@ fn widened(axis: &ResampleAxis, cubic: bool, i: usize, count: usize) -> (usize, 
 }
 
 /// The same of the two or four neighbours; those beyond the edge count as the edge.
-fn neighbours(axis: &ResampleAxis, cubic: bool, i: usize, count: usize) -> (usize, Vec<f64>) {
+fn neighbours(axis: &ResampleAxis, filter: Filter, i: usize, count: usize) -> (usize, Vec<f64>) {
     let at = if axis.aligned { axis.ratio * i as f64 } else { axis.ratio * (i as f64 + 0.5) - 0.5 };
-    let at = if cubic || axis.aligned { at } else { at.max(0.0) };
+    let at = if filter == Filter::Cubic || axis.aligned { at } else { at.max(0.0) };
     let below = (at.floor() as i64).min(axis.input as i64 - 1);
     let t = (at - below as f64).clamp(0.0, 1.0);
     let half = (count / 2) as i64;
@@ -55,21 +80,19 @@ fn neighbours(axis: &ResampleAxis, cubic: bool, i: usize, count: usize) -> (usiz
     let mut weights = vec![0.0; (high.min(axis.input as i64) - first).max(1) as usize];
     for j in 0..count as i64 {
         let place = (low + j).clamp(first, first + weights.len() as i64 - 1);
-        weights[(place - first) as usize] += filter((j + 1 - half) as f64 - t, cubic, -0.75);
+        weights[(place - first) as usize] += filter.at((j + 1 - half) as f64 - t, -0.75);
     }
     (first as usize, weights)
 }
 
 impl Weights {
-    fn new(axis: &ResampleAxis, cubic: bool, antialias: bool) -> Self {
-        let reach = if cubic { 2.0 } else { 1.0 };
-        let count = match (antialias, cubic) {
-            (true, _) => (reach * axis.ratio.max(1.0)).ceil() as usize * 2 + 1,
-            (false, true) => 4,
-            (false, false) => 2,
+    fn new(axis: &ResampleAxis, filter: Filter, antialias: bool) -> Self {
+        let count = match antialias {
+            true => (filter.reach() * axis.ratio.max(1.0)).ceil() as usize * 2 + 1,
+            false => filter.reach() as usize * 2,
         };
         let rows: Vec<(usize, Vec<f64>)> = (0..axis.output)
-            .map(|i| if antialias { widened(axis, cubic, i, count) } else { neighbours(axis, cubic, i, count) })
+            .map(|i| if antialias { widened(axis, filter, i, count) } else { neighbours(axis, filter, i, count) })
             .collect();
         let largest = rows.iter().flat_map(|(_, weights)| weights).fold(0.0f64, |m, &w| m.max(w));
         let fits = |precision: u32| ((0.5 + largest * f64::from(1u32 << precision)) as i64) < 1 << 15;
@@ -90,12 +113,12 @@ impl Weights {
 
 impl Tensor {
     /// Bytes resized along their last dimensions.
-    pub(super) fn resample_bytes(&self, axes: &[ResampleAxis], cubic: bool, antialias: bool) -> Result<Tensor> {
+    pub(super) fn resample_bytes(&self, axes: &[ResampleAxis], filter: Filter, antialias: bool) -> Result<Tensor> {
         let first = self.rank() - axes.len();
         let mut x = self.to_dtype(DType::I32)?;
         for (i, axis) in axes.iter().enumerate().rev() {
             let dim = first + i;
-            let taps = Weights::new(axis, cubic, antialias);
+            let taps = Weights::new(axis, filter, antialias);
             let shape = [axis.output, taps.count];
             let places = Tensor::from_slice(&taps.places, shape)?.to(self.device())?;
             let weights = Tensor::from_slice(&taps.weights, shape)?.to(self.device())?;

@@ -193,7 +193,7 @@ fn errors_of_index_values_name_their_call() -> Result<()> {
         ("take", x.take(&far)),
         ("put", x.put(&far, &one, false)),
         ("gather", x.gather(0, &places)),
-        ("take_along_dim", x.take_along_dim(&places, Some(0))),
+        ("take_along_dim", x.take_along_dim(&places, None)),
         ("scatter", x.scatter(1, &places, 1.0)),
         ("scatter_add", x.scatter_add(1, &places, &Tensor::ones([1, 1])?)),
         ("embedding", x.embedding(&far, None, false)),
@@ -246,5 +246,19 @@ fn constructors_default_to_f32_and_take_options() -> Result<()> {
     assert!(double.iter().all(|t| t.dtype() == DType::F64));
     assert_eq!(Tensor::randint(0, 5, [3])?.dtype(), DType::I64);
     assert_eq!(Tensor::randint_with(0, 5, [3], DType::U8)?.dtype(), DType::U8);
+    Ok(())
+}
+
+#[test]
+fn numbers_added_to_halves_are_rounded_to_them() -> Result<()> {
+    // PyTorch's answers: the sum of the exact numbers would be finite.
+    let x = Tensor::new_with([-60000.0, 0.5], DType::F16)?;
+    assert_eq!(x.add(70000.0)?.to_vec::<f32>()?, [f32::INFINITY; 2]);
+    assert_eq!(x.sub(70000)?.to_vec::<f32>()?, [f32::NEG_INFINITY; 2]);
+    assert_eq!(x.rsub(-70000.0)?.to_vec::<f32>()?, [f32::NEG_INFINITY; 2]);
+    assert_eq!(x.mul(70000.0)?.to_vec::<f32>()?, [f32::NEG_INFINITY, 35008.0]);
+    assert_eq!(x.copy()?.add_(70000.0)?.to_vec::<f32>()?, [f32::INFINITY; 2]);
+    let small = Tensor::new_with([1.0, 3.0], DType::BF16)?;
+    assert_eq!(small.add(0.00390626)?.to_vec::<f32>()?, [1.0, 3.0]);
     Ok(())
 }

@@ -46,9 +46,11 @@ fn grids_sample_images() -> Result<()> {
         let options = GridSample::default().mode(mode).padding(padding).align_corners(aligned);
         close(&image.grid_sample(&grid, options)?, &want, 2e-6);
     }
-    let volume = image.unsqueeze(2)?;
+    let volume = Tensor::arange(0.0, 27.0, 1.0)?.reshape([1, 1, 3, 3, 3])?;
+    let place = Tensor::new([0.3f32, -0.2, 0.7])?.reshape([1, 1, 1, 1, 3])?;
     let options = GridSample::default().mode(Bicubic);
-    assert_eq!(volume.grid_sample(&Tensor::zeros([1, 1, 1, 1, 3])?, options).unwrap_err().kind(), ErrorKind::Shape);
+    close(&volume.grid_sample(&place, options)?, &[23.598412], 2e-6);
+    close(&volume.grid_sample(&place, options.align_corners(true))?, &[23.420567], 2e-6);
     assert_eq!(image.grid_sample(&Tensor::zeros([2, 1, 1, 2])?, options).unwrap_err().kind(), ErrorKind::Shape);
     Ok(())
 }

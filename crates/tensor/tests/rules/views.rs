@@ -102,8 +102,9 @@ fn indices_do_not_count_from_the_end_where_pytorch_refuses_it() {
         assert!(message(refused).contains("must not be negative"));
     }
     assert_eq!(x.index_fill(0, &last, 1.0).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 1.0]);
-    let counted = Tensor::arange(0.0, 3.0, 1.0).unwrap().take_along_dim(&last, Some(0)).unwrap();
-    assert_eq!(counted.to_vec::<f32>().unwrap(), [2.0]);
+    let around = Tensor::new([-1i64, 3, -4, 300]).unwrap();
+    let counted = Tensor::arange(0.0, 3.0, 1.0).unwrap().take_along_dim(&around, Some(0)).unwrap();
+    assert_eq!(counted.to_vec::<f32>().unwrap(), [2.0, 0.0, 2.0, 0.0]);
 }
 
 #[test]
@@ -125,7 +126,13 @@ fn antialiasing_averages_what_an_output_covers() {
     // PyTorch's answer.
     let expected = [3.157143, 4.357143, 5.557143, 9.442858, 10.642858, 11.842857];
     assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?}");
-    assert!(x.interpolate(&options.mode(InterpolateMode::Nearest)).is_err());
+    assert!(x.interpolate(&options.clone().mode(InterpolateMode::Nearest)).is_err());
+    let lanczos = options.mode(InterpolateMode::Lanczos);
+    let found = x.interpolate(&lanczos).unwrap().to_vec::<f32>().unwrap();
+    let expected = [2.311902, 3.652509, 4.993116, 10.006885, 11.347491, 12.6881];
+    assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?}");
+    assert!(x.interpolate(&lanczos.clone().antialias(false)).is_err());
+    assert!(x.interpolate(&lanczos.align_corners(true)).is_err());
 }
 
 #[test]
