@@ -27,13 +27,18 @@ const OF_COMPLEX: [&str; 3] =
     ["is only supported for complex tensors", "tensors with non-complex dtypes", "expects a real input tensor"];
 
 /// Advice in Rust's terms, and its translation to Python's.
-const WORDS: [(&str, &str); 31] = [
+const WORDS: [(&str, &str); 33] = [
     (
         "trying to backward through the graph a second time: the values",
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed): the values",
     ),
     ("Pass Backward::default().retain_graph(true)", "Specify retain_graph=True"),
     ("Backward::default().retain_graph(true)", "retain_graph=True"),
+    ("Set allow_unused(true)", "Set allow_unused=True"),
+    (
+        "post accumulate grad hooks can be registered only on",
+        "post accumulate grad hooks cannot be registered on non-leaf tensors, only on",
+    ),
     ("to_dtype(DType::F32)", ".float()"),
     ("with to_dtype", "with .to(dtype)"),
     ("use mean_as", "pass dtype"),

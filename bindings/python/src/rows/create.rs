@@ -447,10 +447,14 @@ rows! { ROWS:
     fill_diagonal_ [Method] "fill_diagonal_(Tensor self, Number fill_value, bool wrap=False)" |input: &Tensor, value: Scalar, wrap: bool| fill_diagonal_(input, value, wrap);
     /// Indices of the lower triangle of a matrix.
     tril_indices [Torch] "tril_indices(int row, int col, int offset=0, **factory)" |row: i64, col: i64, offset: i64, factory: Factory|
-        tril_indices(size(row, "tril_indices: row")?, size(col, "tril_indices: col")?, offset)?.to_dtype(factory.dtype.unwrap_or(DType::I64));
+        tril_indices(size(row, "tril_indices: row")?, size(col, "tril_indices: col")?, offset)?
+            .to_dtype(factory.dtype.unwrap_or(DType::I64))
+            .and_then(|indices| factory.placed(indices));
     /// Indices of the upper triangle of a matrix.
     triu_indices [Torch] "triu_indices(int row, int col, int offset=0, **factory)" |row: i64, col: i64, offset: i64, factory: Factory|
-        triu_indices(size(row, "triu_indices: row")?, size(col, "triu_indices: col")?, offset)?.to_dtype(factory.dtype.unwrap_or(DType::I64));
+        triu_indices(size(row, "triu_indices: row")?, size(col, "triu_indices: col")?, offset)?
+            .to_dtype(factory.dtype.unwrap_or(DType::I64))
+            .and_then(|indices| factory.placed(indices));
     /// Powers of the elements in columns.
     vander [Torch] "vander(Tensor x, int? N=None, bool increasing=False)" |x: &Tensor, n: Option<i64>, increasing: bool| vander(x, n, increasing);
     /// Powers of numbers as columns, the lowest first.

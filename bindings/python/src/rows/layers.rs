@@ -177,6 +177,19 @@ fn interpolate(
         "lanczos" => InterpolateMode::Lanczos,
         other => return Err(Error::unsupported(format!("interpolate: mode '{other}' is not supported"))),
     };
+    let is_lanczos = mode == InterpolateMode::Lanczos && input.rank() == 4;
+    let filtered = matches!(mode, InterpolateMode::Bilinear | InterpolateMode::Bicubic | InterpolateMode::Lanczos);
+    if antialias && !(filtered && input.rank() == 4) {
+        return Err(error::value(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input",
+        ));
+    }
+    if is_lanczos && align_corners == Some(true) {
+        return Err(error::value("Lanczos mode does not support align_corners=True"));
+    }
+    if is_lanczos && !antialias {
+        return Err(error::value("Lanczos mode requires antialias=True"));
+    }
     let fits = match mode {
         InterpolateMode::Nearest | InterpolateMode::NearestExact => input.rank() > 2,
         InterpolateMode::Linear => input.rank() == 3,

@@ -161,7 +161,7 @@ fn cdist(x1: &Tensor, x2: &Tensor, p: f64) -> Result<Tensor> {
 
 fn pdist(input: &Tensor, p: f64) -> Result<Tensor> {
     let n = input.size(0)?;
-    let upper = rushlight_tensor::triu_indices(n, n, 1)?;
+    let upper = rushlight_tensor::triu_indices(n, n, 1)?.to(input.device())?;
     let (rows, columns) = (upper.select(0, 0)?, upper.select(0, 1)?);
     let differences = input.index_select(0, &rows)?.sub(&input.index_select(0, &columns)?)?;
     let distances = differences.norm_dims(p, [-1], false)?;

@@ -8,7 +8,7 @@ use crate::autograd::{Ctx, Grads, Saved, record, recording};
 use rushlight_core::backend::{Operand, Scatter, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::{SmallVec, smallvec};
-use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
 /// How [`Tensor::scatter_reduce`] combines values with the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

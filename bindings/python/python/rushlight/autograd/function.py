@@ -103,6 +103,9 @@ class Function(metaclass=_Meta):
     tensor(12.)
     """
 
+    #: Whether ``backward`` takes the gradients as one list, which it may clear to free them early.
+    boxed_grads_call = False
+
     def __call__(self, *args, **kwargs):
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method: "
@@ -208,7 +211,7 @@ def _record(cls, ctx, args, inputs, results):
                     if gradients[place] is None:
                         size, dtype, device = shapes[place]
                         gradients[place] = _C._torch.zeros(size, dtype=dtype, device=device)
-            found = backward_of(ctx, *gradients)
+            found = backward_of(ctx, gradients) if cls.boxed_grads_call else backward_of(ctx, *gradients)
         finally:
             ctx._saved = None
         found = found if isinstance(found, (tuple, list)) else (found,)
