@@ -154,33 +154,21 @@ fn join_store(text: &str, name: &str, env: &Environment, timeout: Duration) -> R
     Err(last)
 }
 
-/// Addresses of this machine that others may reach, the best first: the user's choice, fast networks, the way to rank
-/// 0, then the others.
+/// Addresses of this machine that others may reach, the best first: the one that the user gave, then those of
+/// [`launch::own_addresses`].
 fn own_addresses(env: &Environment, host: Option<&str>, on_the_way: Option<IpAddr>) -> Result<Vec<IpAddr>> {
     let all = launch::interfaces();
     let mut found: Vec<IpAddr> = Vec::new();
     if let Some(text) = env.get(launch::LOCAL_ADDRESS_VARIABLE) {
         found.extend(launch::resolve(text, env, Duration::from_secs(10))?);
     }
-    let chosen = match launch::choose_interface(&all, env) {
-        // The variable may be meant for NCCL on another machine: it is a preference here, not a condition.
-        Err(e) if env.get("NCCL_SOCKET_IFNAME").is_some() && env.get("GLOO_SOCKET_IFNAME").is_none() => {
-            rushlight_core::warn!("{e}; the usual choice is made instead");
-            launch::choose_interface(&all, &Environment::default())?
+    let known = on_the_way.filter(|ip| !ip.is_loopback());
+    let route = known.or_else(|| launch::address_towards(host?, &all, env));
+    for ip in launch::own_addresses(&all, env, route)? {
+        if !found.contains(&ip) {
+            found.push(ip);
         }
-        chosen => chosen?,
-    };
-    let by_user = env.get("NCCL_SOCKET_IFNAME").is_some() || env.get("GLOO_SOCKET_IFNAME").is_some();
-    let route = on_the_way.filter(|ip| !ip.is_loopback()).or_else(|| launch::address_towards(host?, &all, env));
-    let fast = |interface: &launch::Interface| by_user || interface.is_fast();
-    found.extend(chosen.iter().filter(|interface| fast(interface)).map(|interface| interface.address));
-    found.extend(route);
-    found.extend(chosen.map(|interface| interface.address));
-    if found.is_empty() {
-        found.extend(all.iter().filter(|interface| interface.is_usable()).map(|interface| interface.address));
     }
-    let mut seen = std::collections::HashSet::new();
-    found.retain(|ip| seen.insert(*ip));
     Ok(found)
 }
 

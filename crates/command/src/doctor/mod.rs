@@ -253,8 +253,12 @@ fn launch(report: &mut Report) {
         }
         None => report.fact("  device", "cpu, no accelerator is visible".into()),
     }
-    match launch::choose_interface(&launch::interfaces(), &env) {
+    let interfaces = launch::interfaces();
+    match launch::choose_interface(&interfaces, &env) {
         Ok(Some(interface)) => report.fact("  interface", format!("{} ({})", interface.name, interface.address)),
+        Ok(None) if interfaces.iter().any(launch::Interface::is_usable) => {
+            report.fact("  interface", "the one on the way to rank 0".into());
+        }
         Ok(None) => report.fact("  interface", "none but loopback".into()),
         Err(e) => report.fact("  interface", e.to_string()),
     }

@@ -179,6 +179,33 @@ pub fn address_towards(host: &str, own: &[Interface], env: &Environment) -> Opti
     })
 }
 
+/// Addresses of this machine that others may reach, the best first: on the user's choice of an interface, on fast
+/// networks, on the way to the rendezvous, then the others.
+///
+/// `route` is this machine's address on the way to the rendezvous. It counts whatever its interface is called; if
+/// nothing is known, every usable address does.
+pub fn own_addresses(all: &[Interface], env: &Environment, route: Option<IpAddr>) -> Result<Vec<IpAddr>> {
+    let by_user = env.get("NCCL_SOCKET_IFNAME").is_some() || env.get("GLOO_SOCKET_IFNAME").is_some();
+    let chosen = match choose_interface(all, env) {
+        // The variable may be meant for NCCL on another machine: it is a preference here, not a condition.
+        Err(e) if env.get("NCCL_SOCKET_IFNAME").is_some() && env.get("GLOO_SOCKET_IFNAME").is_none() => {
+            rushlight_core::warn!("{e}; the usual choice is made instead");
+            choose_interface(all, &Environment::default())?
+        }
+        chosen => chosen?,
+    };
+    let mut found: Vec<IpAddr> =
+        chosen.iter().filter(|interface| by_user || interface.is_fast()).map(|interface| interface.address).collect();
+    found.extend(route.filter(|ip| !ip.is_loopback()));
+    found.extend(chosen.map(|interface| interface.address));
+    if found.is_empty() {
+        found.extend(all.iter().filter(|interface| interface.is_usable()).map(|interface| interface.address));
+    }
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|ip| seen.insert(*ip));
+    Ok(found)
+}
+
 /// The interfaces of this machine that are up and have an address.
 pub fn interfaces() -> Vec<Interface> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();

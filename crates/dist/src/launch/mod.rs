@@ -14,7 +14,7 @@ mod tests;
 
 pub use address::{
     Interface, LOCAL_ADDRESS_VARIABLE, Rendezvous, address_towards, candidate_ports, choose_interface, ephemeral_range,
-    interfaces, resolve,
+    interfaces, own_addresses, resolve,
 };
 pub use device::{DeviceChoice, choose_device, device};
 pub use environment::Environment;

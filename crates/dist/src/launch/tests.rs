@@ -237,6 +237,31 @@ fn addresses_by_route() {
     assert!(odd[1].is_usable() && !odd[0].is_usable() && !odd[1].is_fast() && named("hsn3", "10.0.0.1").is_fast());
 }
 
+/// A host whose interfaces have unusual names is reached all the same; addresses of loopback are never given to others.
+#[test]
+fn interfaces_of_any_name_have_addresses() {
+    let named = |name: &str, address: &str| Interface { name: name.into(), address: address.parse().unwrap() };
+    let ip = |address: &str| Some(address.parse().unwrap());
+    let order = |all: &[Interface], route, lines: &str| {
+        let found = own_addresses(all, &Environment::recorded(lines), route).unwrap();
+        found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    let mut all = vec![named("lo", "127.0.0.1"), named("vA", "10.9.0.1"), named("vB", "10.8.0.1")];
+    // The route decides; without one, every address that others may reach.
+    assert_eq!(order(&all, ip("10.8.0.1"), ""), "10.8.0.1");
+    assert_eq!(order(&all, None, ""), "10.9.0.1 10.8.0.1");
+    assert_eq!(order(&all, ip("127.0.0.1"), ""), "10.9.0.1 10.8.0.1");
+    // A usual name comes after the route, a fast network and the user's choice before it.
+    all.push(named("eth0", "192.168.0.2"));
+    assert_eq!(order(&all, ip("10.9.0.1"), ""), "10.9.0.1 192.168.0.2");
+    assert_eq!(order(&all, ip("10.9.0.1"), "GLOO_SOCKET_IFNAME=vB"), "10.8.0.1 10.9.0.1");
+    all.push(named("hsn0", "10.2.0.2"));
+    assert_eq!(order(&all, ip("10.9.0.1"), ""), "10.2.0.2 10.9.0.1");
+    // A variable of another machine is passed over.
+    assert_eq!(order(&all, None, "NCCL_SOCKET_IFNAME=mlx"), "10.2.0.2");
+    assert!(own_addresses(&all, &Environment::recorded("GLOO_SOCKET_IFNAME=mlx"), None).is_err());
+}
+
 #[test]
 fn devices() {
     let choose = |lines: &str, count| {
