@@ -181,12 +181,6 @@ impl<'a> Agent<'a> {
             }
             self.watch_ranks()?;
             self.listen()?;
-            if let Connection::Joined(link) = &self.link
-                && let Some(e) = link.coordinator_error()
-            {
-                // Nobody would answer any event: end this node, whose store ends with it.
-                return Err(Error::io(format!("the coordinator ended early: {e}")));
-            }
             if let Some(code) = self.settle()? {
                 return Ok(code);
             }

@@ -450,7 +450,11 @@ pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
         let events = take_events(store)?;
         let quiet = events.is_empty();
         for event in events {
-            coordinator.take(event, started.elapsed());
+            match event {
+                Ok(event) => coordinator.take(event, started.elapsed()),
+                // The job cannot go on without an event, and every node shall know why.
+                Err(e) => coordinator.end(1, e.to_string().replace("rushlight run: ", "")),
+            }
         }
         if quiet {
             // Nothing arrived: check which nodes are alive.
@@ -480,8 +484,8 @@ pub fn serve(store: &dyn Store, rules: Rules) -> Result<()> {
     }
 }
 
-/// The events since the last call, in order.
-fn take_events(store: &dyn Store) -> Result<Vec<Event>> {
+/// The events since the last call, in order. An event that is not understood is an error in its place.
+fn take_events(store: &dyn Store) -> Result<Vec<Result<Event>>> {
     let mut log = store.get(EVENTS)?;
     // Emptied only if nothing was appended meanwhile; otherwise read again.
     while !log.is_empty() {
@@ -491,7 +495,7 @@ fn take_events(store: &dyn Store) -> Result<Vec<Event>> {
         }
         log = now;
     }
-    log.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(Event::decode).collect()
+    Ok(log.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(Event::decode).collect())
 }
 
 fn malformed(what: &str) -> Error {

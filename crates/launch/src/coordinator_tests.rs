@@ -281,9 +281,16 @@ fn an_event_without_its_bell_is_read() {
     assert!(serving.join().unwrap().is_ok());
 }
 
+/// Every node hears of an event that is not understood, and those around it are not lost.
 #[test]
-fn a_malformed_event_ends_the_coordinator_with_an_error() {
+fn a_malformed_event_ends_the_job_with_its_reason() {
     let store = rushlight_dist::store::HashStore::new();
-    store.append(EVENTS, b"nonsense\n").unwrap();
-    assert!(serve(&store, rules((1, 1), 0)).unwrap_err().to_string().contains("not understood"));
+    let line = |event: Event| format!("{}\n", event.encode());
+    let log = [line(Event::Join { node: 1, info: info("1") }), "nonsense\n".into(), line(Event::Left { node: 1 })];
+    store.append(EVENTS, log.concat().as_bytes()).unwrap();
+    serve(&store, rules((1, 2), 0)).unwrap();
+    match Command::decode(&store.get("command/1").unwrap()).unwrap() {
+        Command::End { code: 1, why } => assert!(why.contains("not understood"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 }

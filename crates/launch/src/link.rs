@@ -8,8 +8,9 @@ use rushlight_dist::launch::{self, Environment, Launch, Rendezvous};
 use rushlight_dist::store::{HashStore, Store, TcpStore};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// How long a node that a scheduler started tries to reach a lost rendezvous: nobody restarts that launcher.
@@ -29,28 +30,31 @@ pub struct Link {
     pub woken: OwnedFd,
     /// The connection whose end signals this node's death to the others.
     _life: Option<TcpStore>,
-    /// Set in the process that runs the coordinator; receives its result when it ends.
-    served: Option<Receiver<Result<()>>>,
+    /// Set in the process that runs the coordinator; disconnected when it has ended.
+    served: Option<Receiver<()>>,
 }
 
 impl Link {
     /// Joins the job. `watcher` is a connection to the same store, for a thread that waits for commands; `life` is the
-    /// connection whose end signals this node's death.
+    /// connection whose end signals this node's death; `coordinator` has the store and the rules of the one to run in
+    /// this process.
     fn join(
         store: Arc<dyn Store>,
         watcher: Arc<dyn Store>,
         life: Option<TcpStore>,
-        served: Option<Receiver<Result<()>>>,
+        coordinator: Option<(Arc<dyn Store>, Rules)>,
         info: NodeInfo,
     ) -> Result<Self> {
+        let (sender, commands) = mpsc::channel();
+        let (woken, wake) = signals::pipe()?;
+        let post = Post { sender, wake: Arc::new(wake) };
+        let served = coordinator.map(|(store, rules)| serve(store, rules, post.clone())).transpose()?;
         let node = store.add("nodes", 1)? as u64;
         if let Some(life) = &life {
             life.lease(&format!("gone/{node}"), b"")?;
         }
         // Earlier commands concern other nodes.
         let mut next = store.add("commands", 0)? as u64 + 1;
-        let (sender, commands) = mpsc::channel();
-        let (woken, wake) = signals::pipe()?;
         std::thread::Builder::new().name("rushlight-commands".into()).spawn(move || {
             loop {
                 let key = format!("command/{next}");
@@ -60,10 +64,7 @@ impl Link {
                 };
                 next += 1;
                 let failed = news.is_err();
-                // SAFETY: writes one byte to a pipe that this thread owns.
-                let written =
-                    sender.send(news).is_ok() && unsafe { libc::write(wake.as_raw_fd(), b"x".as_ptr().cast(), 1) } == 1;
-                if failed || !written {
+                if !post.send(news) || failed {
                     return;
                 }
             }
@@ -79,14 +80,6 @@ impl Link {
         self.store.set(BELL, b"")
     }
 
-    /// The error with which a coordinator in this process has ended before the job.
-    pub fn coordinator_error(&self) -> Option<Error> {
-        match self.served.as_ref()?.try_recv() {
-            Ok(Err(e)) => Some(e),
-            _ => None,
-        }
-    }
-
     /// Waits until the other nodes have read the job's end from the store in this process, for at most `patient`.
     pub fn finish(&self, patient: impl Fn() -> bool) {
         while let Some(served) = &self.served {
@@ -95,6 +88,22 @@ impl Link {
                 _ => break,
             }
         }
+    }
+}
+
+/// The agent's letter box.
+#[derive(Clone)]
+struct Post {
+    sender: Sender<Result<Command>>,
+    /// Wakes the agent by a byte.
+    wake: Arc<OwnedFd>,
+}
+
+impl Post {
+    /// Returns whether the agent is still there.
+    fn send(&self, news: Result<Command>) -> bool {
+        // SAFETY: writes one byte to a pipe that is open as long as this is.
+        self.sender.send(news).is_ok() && unsafe { libc::write(self.wake.as_raw_fd(), b"x".as_ptr().cast(), 1) } == 1
     }
 }
 
@@ -119,15 +128,18 @@ impl Contact {
         let mut info = self.info.clone();
         let Some(meeting) = &self.meeting else {
             let store: Arc<dyn Store> = Arc::new(HashStore::new());
-            let served = Some(serve(store.clone(), self.rules.clone())?);
-            return Link::join(store.clone(), store, None, served, info);
+            let coordinator = Some((store.clone(), self.rules.clone()));
+            return Link::join(store.clone(), store, None, coordinator, info);
         };
         let (store, holds) = self.store(meeting, patience)?;
         info.address = self.address(&store, meeting)?;
         info.node_rank = meeting.node_rank;
-        let served = if holds { Some(serve(Arc::new(store.another()?), self.rules.clone())?) } else { None };
+        let coordinator = match holds {
+            true => Some((Arc::new(store.another()?) as Arc<dyn Store>, self.rules.clone())),
+            false => None,
+        };
         let (watcher, life) = (store.another()?, store.another()?);
-        Link::join(Arc::new(store), Arc::new(watcher), Some(life), served, info)
+        Link::join(Arc::new(store), Arc::new(watcher), Some(life), coordinator, info)
     }
 
     /// The rendezvous, for messages.
@@ -207,14 +219,10 @@ impl Contact {
             return Ok("127.0.0.1".into());
         }
         let all = launch::interfaces();
-        let chosen = launch::choose_interface(&all, &self.env)?;
-        let by_user = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"].iter().any(|name| self.env.get(name).is_some());
-        let best = chosen.as_ref().filter(|interface| by_user || interface.is_fast()).map(|i| i.address);
-        // By the route to the rendezvous, whatever the interface is called.
-        let on_the_way = store.local_ip().filter(|ip| !ip.is_loopback());
-        let route = || on_the_way.or_else(|| launch::address_towards(&meeting.host, &all, &self.env));
-        let address = best.or_else(route).or(chosen.map(|interface| interface.address));
-        Ok(address.map_or_else(|| self.env.hostname().to_owned(), |ip| ip.to_string()))
+        let known = store.local_ip().filter(|ip| !ip.is_loopback());
+        let route = known.or_else(|| launch::address_towards(&meeting.host, &all, &self.env));
+        let addresses = launch::own_addresses(&all, &self.env, route)?;
+        Ok(addresses.first().map_or_else(|| self.env.hostname().to_owned(), IpAddr::to_string))
     }
 }
 
@@ -225,11 +233,17 @@ pub struct Rejoining {
     pub woken: OwnedFd,
 }
 
-/// Runs the coordinator on a separate thread. The receiver gets its result when it ends.
-fn serve(store: Arc<dyn Store>, rules: Rules) -> Result<Receiver<Result<()>>> {
-    let (sender, receiver) = mpsc::channel();
+/// Runs the coordinator on a separate thread. The receiver is disconnected when it ends. The agent hears of its error,
+/// because nobody would answer any event.
+fn serve(store: Arc<dyn Store>, rules: Rules, post: Post) -> Result<Receiver<()>> {
+    let (ended, receiver) = mpsc::channel();
     std::thread::Builder::new().name("rushlight-coordinator".into()).spawn(move || {
-        let _ = sender.send(coordinator::serve(&*store, rules));
+        let run = AssertUnwindSafe(|| coordinator::serve(&*store, rules));
+        let result = catch_unwind(run).unwrap_or_else(|_| Err(Error::io("it panicked")));
+        if let Err(e) = result {
+            post.send(Err(Error::io(format!("the coordinator ended early: {e}"))));
+        }
+        drop(ended);
     })?;
     Ok(receiver)
 }
@@ -260,24 +274,22 @@ pub fn free_port() -> Result<u16> {
 mod tests {
     use super::*;
     use crate::coordinator::tests as tests_of_coordinator;
+    use rushlight_dist::launch::Secret;
 
     /// An agent learns that the coordinator in its own process has failed, while the job runs.
     #[test]
     fn an_error_of_the_coordinator_is_told_at_once() {
+        let secret = Secret::new("of this test");
+        let host = TcpStore::host(&[0], true, secret.clone()).unwrap();
+        let lost = TcpStore::connect("127.0.0.1", &[host.port()], secret, Duration::from_secs(20)).unwrap();
+        drop(host);
         let store: Arc<dyn Store> = Arc::new(HashStore::new());
-        let served = serve(store.clone(), tests_of_coordinator::rules((1, 1), 0)).unwrap();
-        let link = Link::join(store.clone(), store, None, Some(served), tests_of_coordinator::info("1")).unwrap();
-        assert!(matches!(link.commands.recv_timeout(Duration::from_secs(20)), Ok(Ok(Command::Round(_)))));
-        assert!(link.coordinator_error().is_none());
-        link.store.append(EVENTS, b"nonsense\n").unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let error = loop {
-            match link.coordinator_error() {
-                Some(error) => break error,
-                None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-                None => panic!("the coordinator's error is not told"),
-            }
-        };
-        assert!(error.to_string().contains("not understood"), "{error}");
+        let coordinator = Some((Arc::new(lost) as Arc<dyn Store>, tests_of_coordinator::rules((1, 1), 0)));
+        let link = Link::join(store.clone(), store, None, coordinator, tests_of_coordinator::info("1")).unwrap();
+        let error = link.commands.recv_timeout(Duration::from_secs(20)).unwrap().unwrap_err().to_string();
+        assert!(error.contains("the coordinator ended early"), "{error}");
+        let mut byte = 0u8;
+        // SAFETY: reads one byte from an open pipe.
+        assert_eq!(unsafe { libc::read(link.woken.as_raw_fd(), (&raw mut byte).cast(), 1) }, 1);
     }
 }

@@ -265,4 +265,16 @@ mod tests {
             std::fs::remove_dir(folder).unwrap();
         }
     }
+
+    #[test]
+    fn log_files_without_a_place_of_the_users_are_in_such_a_folder() {
+        let matches = options::command().try_get_matches_from(["run", "program"]).unwrap();
+        let options = options::read(&matches, |_| None).unwrap();
+        let [first, second] = [(); 2].map(|()| log_dir(&options, "job/1").unwrap());
+        assert!(first.ends_with("job_1") && first != second);
+        for folder in [first.parent().unwrap(), second.parent().unwrap()] {
+            assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+            std::fs::remove_dir(folder).unwrap();
+        }
+    }
 }

@@ -55,6 +55,23 @@ fn a_failure_on_one_node_ends_the_other() {
     assert!(!numbers(&folder.0, "pid").into_iter().any(runs));
 }
 
+/// A terminal that takes no output, as after Ctrl-S, does not keep a node's failure from the others.
+#[test]
+fn a_stalled_terminal_does_not_hold_a_failure_back() {
+    let folder = Folder::new("stalled");
+    let endpoint = endpoint();
+    let options = ["--nnodes=2", "--rdzv-endpoint", &endpoint];
+    let first = Launcher::start(&options, "while :; do sleep 0.05; done", &folder);
+    // Fails when what it writes goes nowhere any more.
+    let script = "(while :; do printf '%1000d\\n' 0; echo >> $F/written; done) & \
+        lines() { cat $F/written 2> /dev/null | wc -l; }; \
+        while before=$(lines); sleep 0.3; [ $before = 0 ] || [ $before != $(lines) ]; do :; done; exit 9";
+    let second = Launcher::start_stalled(&options, script, &folder);
+    let ((a, _, err), (b, ..)) = (first.finish(), second.finish());
+    assert_eq!((a, b), (Some(9), Some(9)), "{err}");
+    assert!(err.contains("failed: exit code 9"), "{err}");
+}
+
 #[test]
 fn an_elastic_job_goes_on_without_a_lost_node_and_takes_in_a_new_one() {
     let folder = Folder::new("elastic");

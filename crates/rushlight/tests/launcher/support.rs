@@ -50,24 +50,14 @@ impl Launcher {
         Self::start_program(options, &["sh", "-c", script], folder)
     }
 
+    /// [`start`](Self::start) on a terminal that takes no output: nobody reads it.
+    pub fn start_stalled(options: &[&str], script: &str, folder: &Folder) -> Self {
+        Self { child: spawn(options, &["sh", "-c", script], folder), text: Arc::default(), readers: Vec::new() }
+    }
+
     /// Starts `rushlight run` with options and a program.
     pub fn start_program(options: &[&str], program: &[&str], folder: &Folder) -> Self {
-        // Tests in the background of a script inherit ignored signals, which the launcher keeps ignored.
-        let mut command = Command::new("env");
-        command.args(["--default-signal=INT,QUIT,HUP", env!("CARGO_BIN_EXE_rushlight")]);
-        command.arg("run").args(options).args(program);
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy().into_owned();
-            let foreign = ["SLURM_", "PMI_", "OMPI_", "PET_", "TORCHELASTIC_", "PALS_"];
-            if foreign.iter().any(|prefix| name.starts_with(prefix)) {
-                command.env_remove(name);
-            }
-        }
-        for name in ["RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "RUSHLIGHT_NUM_THREADS", "RUSHLIGHT_JOB_SECRET"] {
-            command.env_remove(name);
-        }
-        command.env("HOME", &folder.0).env("F", &folder.0).stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the launcher");
+        let mut child = spawn(options, program, folder);
         let text = Arc::new(Mutex::new((String::new(), String::new())));
         let reader = |mut stream: Box<dyn Read + Send>, error: bool| {
             let text = text.clone();
@@ -128,6 +118,25 @@ impl Launcher {
         }
         (status.code(), self.out(), self.err())
     }
+}
+
+fn spawn(options: &[&str], program: &[&str], folder: &Folder) -> Child {
+    // Tests in the background of a script inherit ignored signals, which the launcher keeps ignored.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT,HUP", env!("CARGO_BIN_EXE_rushlight")]);
+    command.arg("run").args(options).args(program);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        let foreign = ["SLURM_", "PMI_", "OMPI_", "PET_", "TORCHELASTIC_", "PALS_"];
+        if foreign.iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    for name in ["RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "RUSHLIGHT_NUM_THREADS", "RUSHLIGHT_JOB_SECRET"] {
+        command.env_remove(name);
+    }
+    command.env("HOME", &folder.0).env("F", &folder.0).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the launcher")
 }
 
 impl Drop for Launcher {

@@ -141,15 +141,16 @@ fn a_token_is_asked_for_and_not_told() {
     let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
     assert_eq!(server.status("/api/runs", &cookie), 200);
     assert_eq!(server.status("/api/runs", &format!("Authorization: Bearer {TOKEN}\r\n")), 200);
-    // A generated token is written to a private file if standard output is not a terminal.
+    // Loopback asks for a token, too. A generated one is written to a private file if standard output is no terminal.
     let home = folder.0.join("home");
     std::fs::create_dir_all(&home).expect("a folder");
-    let server = Server::start(&folder.0, &["--token"], &[("HOME", &home.display().to_string())]);
+    let server = Server::start_as_given(&folder.0, &[], &[("HOME", &home.display().to_string())]);
     let path = server.said.split("token in ").nth(1).and_then(|rest| rest.lines().next()).expect("a file");
     let token = std::fs::read_to_string(path).expect("the token");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).expect("a file").permissions());
     assert_eq!((mode & 0o777, token.trim().len()), (0o600, 32));
     assert!(!server.said.contains(token.trim()));
+    assert_eq!((server.status("/", ""), server.status("/api/runs", "")), (401, 401));
     assert_eq!(server.status("/api/runs", &format!("Authorization: Bearer {}\r\n", token.trim())), 200);
 }
 

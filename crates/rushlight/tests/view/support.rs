@@ -112,13 +112,17 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts a server that needs no token, unless the variables have one: most tests are about other things.
     pub fn start(root: &Path, options: &[&str], variables: &[(&str, &str)]) -> Self {
+        let open = variables.iter().all(|(name, _)| *name != "RUSHLIGHT_UI_TOKEN");
+        let more = if open { &["--no-token"][..] } else { &[] };
+        Self::start_as_given(root, &[options, more].concat(), variables)
+    }
+
+    /// Starts a server with these options only, at a free port.
+    pub fn start_as_given(root: &Path, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(PROGRAM);
         command.arg("ui").args(["--port", "0"]).args(options).arg(root).env_remove("RUSHLIGHT_UI_TOKEN");
-        // Most tests are about other things.
-        if !options.contains(&"--token") && variables.iter().all(|(name, _)| *name != "RUSHLIGHT_UI_TOKEN") {
-            command.arg("--no-token");
-        }
         command.env_remove("SSH_CONNECTION").envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the server");
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
