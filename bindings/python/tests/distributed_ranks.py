@@ -169,10 +169,13 @@ def half_precision_hook():
     from rushlight.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     dist.init_process_group("gloo")
-    ddp = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False))
-    ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    ddp(torch.tensor([[40000.0]])).sum().backward()
-    assert ddp.module.weight.grad.item() == 40000.0
+    for hook in (default_hooks.fp16_compress_hook, default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook), None):
+        # Without a hook, the parameter itself is in half precision.
+        ddp = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False, dtype=torch.float32 if hook else torch.float16))
+        if hook:
+            ddp.register_comm_hook(None, hook)
+        ddp(torch.tensor([[40000.0]], dtype=ddp.module.weight.dtype)).sum().backward()
+        assert ddp.module.weight.grad.item() == 40000.0, hook
     dist.destroy_process_group()
 
 

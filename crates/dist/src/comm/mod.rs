@@ -132,14 +132,20 @@ impl Reduction {
         unsafe { reduce(self.dtype, self.op, acc, src) }
     }
 
-    /// The last step of a reduction over `ranks`: means divide.
+    /// Number by which every rank divides its operand of a reduction over `ranks` before the transport takes it: a sum
+    /// in half precision may overflow where its mean does not. A power of two rounds only the smallest numbers.
+    pub(crate) fn scale(self, ranks: usize) -> usize {
+        if self.op == ReduceOp::Mean && self.dtype == DType::F16 { ranks.next_power_of_two() } else { 1 }
+    }
+
+    /// The last step of a reduction over `ranks`: means divide by what [`scale`](Reduction::scale) has left.
     ///
     /// # Safety
     /// As for [`reduce::reduce`].
     pub(crate) unsafe fn finish(self, acc: Span, ranks: usize) {
         if self.op == ReduceOp::Mean {
             // SAFETY: by contract.
-            unsafe { reduce::divide(self.dtype, acc, ranks) }
+            unsafe { reduce::divide(self.dtype, acc, ranks as f64 / self.scale(ranks) as f64) }
         }
     }
 

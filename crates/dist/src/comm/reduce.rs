@@ -222,11 +222,11 @@ where
     }
 }
 
-/// Divides floats by the number of ranks.
+/// Divides floats.
 ///
 /// # Safety
 /// As for [`reduce`].
-pub(crate) unsafe fn divide(dtype: DType, acc: Span, ranks: usize) {
+pub(crate) unsafe fn divide(dtype: DType, acc: Span, by: f64) {
     let n = acc.len / dtype.size();
     macro_rules! run {
         ($t:ty, $v:ident => $e:expr) => {
@@ -237,10 +237,10 @@ pub(crate) unsafe fn divide(dtype: DType, acc: Span, ranks: usize) {
         };
     }
     match dtype {
-        DType::F32 => run!(f32, v => *v / ranks as f32),
-        DType::F64 => run!(f64, v => *v / ranks as f64),
-        DType::F16 => run!(f16, v => f16::from_f32(v.to_f32() / ranks as f32)),
-        DType::BF16 => run!(bf16, v => bf16::from_f32(v.to_f32() / ranks as f32)),
+        DType::F32 => run!(f32, v => *v / by as f32),
+        DType::F64 => run!(f64, v => *v / by),
+        DType::F16 => run!(f16, v => f16::from_f32(v.to_f32() / by as f32)),
+        DType::BF16 => run!(bf16, v => bf16::from_f32(v.to_f32() / by as f32)),
         _ => {}
     }
 }

@@ -324,8 +324,8 @@ fn transfer(c: &mut dyn Transport, collective: &Collective, call: &Call) -> Resu
     match collective {
         Collective::AllReduce { tensors, op } => {
             for tensor in tensors {
-                let data = Staged::new(tensor)?;
                 let how = Reduction { dtype: tensor.dtype(), op: *op };
+                let data = Staged::operand(tensor, how, c.size())?;
                 let result = unsafe { c.all_reduce(data.span(), how, call) };
                 after(c, result, data)?.written()?;
             }
@@ -343,8 +343,8 @@ fn transfer(c: &mut dyn Transport, collective: &Collective, call: &Call) -> Resu
             Ok(())
         }
         Collective::Reduce { tensor, op, root } => {
-            let data = Staged::new(tensor)?;
             let how = Reduction { dtype: tensor.dtype(), op: *op };
+            let data = Staged::operand(tensor, how, c.size())?;
             let result = unsafe { c.reduce(data.span(), how, *root, call) };
             let data = after(c, result, data)?;
             if c.rank() == *root { data.written() } else { Ok(()) }
@@ -355,8 +355,10 @@ fn transfer(c: &mut dyn Transport, collective: &Collective, call: &Call) -> Resu
             written(after(c, result, (input, outputs))?.1)
         }
         Collective::ReduceScatter { output, inputs, op } => {
-            let (inputs, staged) = (Staged::all(inputs)?, Staged::new(output)?);
             let how = Reduction { dtype: output.dtype(), op: *op };
+            let operand = |tensor| Staged::operand(tensor, how, c.size());
+            let inputs = inputs.iter().map(operand).collect::<Result<Vec<_>>>()?;
+            let staged = Staged::new(output)?;
             let result = unsafe { c.reduce_scatter(&spans(&inputs), staged.span(), how, call) };
             after(c, result, (inputs, staged))?.1.written()
         }

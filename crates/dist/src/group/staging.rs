@@ -1,6 +1,6 @@
 //! Tensors as bytes: in place if they are contiguous in the CPU's memory, otherwise as a copy.
 
-use crate::comm::Span;
+use crate::comm::{Reduction, Span};
 use rushlight_core::{Device, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
@@ -20,6 +20,18 @@ impl Staged {
         }
         let copy = no_grad(|| tensor.to(Device::Cpu)?.contiguous())?;
         Ok(Self { tensor, copy: Some(copy) })
+    }
+
+    /// For the operand of a reduction over `ranks`.
+    pub(super) fn operand(tensor: &Tensor, how: Reduction, ranks: usize) -> Result<Self> {
+        match how.scale(ranks) {
+            1 => Self::new(tensor),
+            scale => {
+                let tensor = tensor.detach();
+                let copy = no_grad(|| tensor.to(Device::Cpu)?.div(scale as f64)?.contiguous())?;
+                Ok(Self { tensor, copy: Some(copy) })
+            }
+        }
     }
 
     pub(super) fn all(tensors: &[Tensor]) -> Result<Vec<Self>> {

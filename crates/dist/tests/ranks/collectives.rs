@@ -88,6 +88,25 @@ fn same(a: &Tensor, b: &Tensor, what: &str) {
 /// Nothing, one, primes, the largest small message and one more, more than a slot of shared memory.
 const SIZES: [usize; 7] = [0, 1, 2, 97, 4096, 4097, 300_007];
 
+/// The sum of two 40,000 is infinite in half precision; their mean is not.
+fn means_do_not_overflow(world: &World) -> Result<()> {
+    let large = |n: usize| Tensor::full([n], 40_000.0)?.to_dtype(DType::F16)?.to(device());
+    let (size, mut checks) = (world.size(), Checks::default());
+    for n in [3, 5000] {
+        let x = large(n)?;
+        world.all_reduce(&x, ReduceOp::Mean)?;
+        checks.add(&x, &large(n)?, "mean of all");
+        let y = large(n)?;
+        world.reduce(&y, ReduceOp::Mean, 0)?;
+        checks.add(&y, &large(n)?, "mean on a root");
+        let (output, inputs) = (zeros(DType::F16, n)?, (0..size).map(|_| large(n)).collect::<Result<Vec<_>>>()?);
+        world.reduce_scatter(&output, &inputs, ReduceOp::Mean)?;
+        checks.add(&output, &large(n)?, "mean of parts");
+    }
+    checks.settle(world, "means", Instant::now());
+    Ok(())
+}
+
 fn reductions(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     for dtype in DType::COMPUTED {
@@ -369,6 +388,7 @@ fn the_rest(world: &World) -> Result<()> {
 
 pub fn everything(world: World) {
     reductions(&world).unwrap();
+    means_do_not_overflow(&world).unwrap();
     movements(&world).unwrap();
     the_rest(&world).unwrap();
 }
