@@ -100,8 +100,10 @@ fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if name.starts_with("bool") && object.hasattr("dtype")? {
         return Ok(Some(Scalar::Bool(object.is_truthy()?)));
     }
+    // Arrays are sequences, whatever their class is called.
     // SAFETY: a valid object and the interpreter held.
-    if unsafe { ffi::PyIndex_Check(object.as_ptr()) } != 0 && !name.ends_with("array") {
+    let is_number = unsafe { ffi::PyIndex_Check(object.as_ptr()) != 0 && ffi::PySequence_Check(object.as_ptr()) == 0 };
+    if is_number {
         return scalar(&object.call_method0("__index__")?);
     }
     if name.starts_with("complex") && object.hasattr("dtype")? {

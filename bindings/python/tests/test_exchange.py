@@ -54,6 +54,13 @@ def test_read_only_arrays_are_copied():
     assert array.tolist() == [0, 1, 2]
 
 
+def test_classes_of_arrays_are_arrays(tmp_path):
+    np.arange(12, dtype=np.float32).tofile(tmp_path / "f")
+    for array in (np.memmap(tmp_path / "f", dtype=np.float32, shape=(4, 3), mode="r"), np.arange(3).view(np.recarray)):
+        for made in (torch.tensor(array), torch.as_tensor(array)):
+            assert made.shape == array.shape and made.tolist() == array.tolist()
+
+
 def test_numpy_functions_take_tensors():
     tensor = torch.tensor([1.0, 4.0])
     assert np.asarray(tensor).tolist() == [1, 4]
