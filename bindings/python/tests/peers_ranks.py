@@ -54,6 +54,31 @@ def complex_numbers():
     dist.destroy_process_group()
 
 
+def sparse_sums():
+    """The sum of sparse tensors, whose ranks have other entries, is coalesced on every rank."""
+    dist.init_process_group("gloo")
+    for async_op in (False, True):
+        own = torch.sparse_coo_tensor([[0, RANK, RANK], [1, 2, 2]], [1.0, 2.0, 3.0], (4, 3))
+        work = dist.all_reduce(own, async_op=async_op)
+        if async_op:
+            work.wait()
+        expected = torch.zeros(4, 3)
+        expected[0, 1] = SIZE
+        expected[:SIZE, 2] = 5.0
+        assert own.is_coalesced() and torch.equal(own.to_dense(), expected)
+    none = torch.sparse_coo_tensor(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0), (4, 3))
+    dist.all_reduce(none)
+    assert none._nnz() == 0
+    for call, error in ((lambda: dist.all_reduce(own, dist.ReduceOp.MAX), "sparse tensors are summed"),):
+        try:
+            call()
+        except ValueError as told:
+            assert error in str(told)
+        else:
+            raise AssertionError("a maximum of sparse tensors")
+    dist.destroy_process_group()
+
+
 def monitored():
     """Each side of a monitored barrier says in PyTorch's words who is missing."""
     dist.init_process_group("gloo")

@@ -572,6 +572,30 @@ def wrapped():
     dist.destroy_process_group()
 
 
+def scaled():
+    """An infinity in one rank's shard: every rank skips the step and halves the scale. Without ranks apart, all step."""
+    dist.init_process_group("gloo")
+    sharded_scaler = importlib.import_module(f"{PEER}.distributed.fsdp.sharded_grad_scaler").ShardedGradScaler
+    for kind in (torch.amp.GradScaler, sharded_scaler):
+        net = nn.Linear(4, 2 * SIZE, bias=False)
+        nn.init.ones_(net.weight)
+        fsdp.fully_shard(net, mesh=init_device_mesh("cpu", (SIZE,)))
+        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.5), kind("cpu", init_scale=4.0)
+        for damaged in (True, False):
+            optimizer.zero_grad()
+            scaler.scale(net(torch.ones(1, 4)).sum()).backward()
+            if damaged and RANK == SIZE - 1:
+                net.weight.grad.to_local()[0, 0] = float("inf")
+            if not damaged:
+                scaler.unscale_(optimizer)
+                same(net.weight.grad.to_local(), torch.ones(2, 4), "unscaled gradient")
+            scaler.step(optimizer)
+            scaler.update()
+            assert scaler.get_scale() == 2.0, (kind, damaged, scaler.get_scale())
+            same(net.weight.to_local().detach(), torch.full((2, 4), 1.0 if damaged else 0.5), f"{kind} {damaged}")
+    dist.destroy_process_group()
+
+
 def losses():
     """Losses of FSDP2, and of tensor parallelism on two ranks, for the comparison with PyTorch."""
     dist.init_process_group("gloo")

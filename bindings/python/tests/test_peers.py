@@ -12,7 +12,7 @@ from test_distributed import launch
 RANKS = pathlib.Path(__file__).with_name("peers_ranks.py")
 
 
-@pytest.mark.parametrize("what, size", [("profiled", 2), ("complex_numbers", 2), ("monitored", 3), ("horovod", 2), ("any_source", 3), ("methods_of_groups", 2), ("private_names_of_data_parallelism", 2)])
+@pytest.mark.parametrize("what, size", [("profiled", 2), ("complex_numbers", 2), ("monitored", 3), ("sparse_sums", 3), ("horovod", 2), ("any_source", 3), ("methods_of_groups", 2), ("private_names_of_data_parallelism", 2)])
 def test_ranks(what, size):
     launch(size, RANKS, what)
 

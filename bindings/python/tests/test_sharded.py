@@ -9,7 +9,7 @@ from test_distributed import launch
 RANKS = pathlib.Path(__file__).with_name("sharded_ranks.py")
 
 
-@pytest.mark.parametrize("what", ["fully_sharded", "details", "distributed_ops", "tensor_parallelism", "overlapped_products", "functional_collectives", "memory", "wrapped"])
+@pytest.mark.parametrize("what", ["fully_sharded", "details", "distributed_ops", "tensor_parallelism", "overlapped_products", "functional_collectives", "memory", "wrapped", "scaled"])
 @pytest.mark.parametrize("size", [2, 4])
 def test_sharded(what, size):
     launch(size, RANKS, what)

@@ -140,8 +140,10 @@ def _is_autocast_cpu_enabled():
 
 
 def _is_autocast_cache_enabled():
-    """Whether converted parameters are cached within a region: always True."""
-    return True
+    """Whether converted parameters may be cached within a region."""
+    from .amp.autocast_mode import is_cache_enabled
+
+    return is_cache_enabled()
 
 
 def _is_vulkan_available():

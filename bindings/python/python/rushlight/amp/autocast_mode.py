@@ -1,10 +1,19 @@
 """``autocast``: products and convolutions in a lower precision."""
 
 import functools
+import threading
 
 from .. import _C
 
 _KINDS = ("cpu", "cuda", "xpu", "hip", "mps")
+
+#: What this thread has asked for. Weights are cast anew in every call, so there is nothing to keep.
+_cache = threading.local()
+
+
+def is_cache_enabled():
+    """Whether casts of weights may be kept."""
+    return getattr(_cache, "enabled", True)
 
 
 def is_autocast_available(device_type):
@@ -28,15 +37,18 @@ class autocast:
 
             warnings.warn(f"In {device_type} autocast, but the target dtype is not supported. Disabling autocast. Only bfloat16 and float16 are.", stacklevel=2)
             enabled = False
-        self._enabled = enabled
+        self._enabled, self._cache_enabled = enabled, cache_enabled
         self._former = []
 
     def __enter__(self):
-        self._former.append(_C._set_autocast(self.fast_dtype if self._enabled else None))
+        self._former.append((_C._set_autocast(self.fast_dtype if self._enabled else None), is_cache_enabled()))
+        if self._cache_enabled is not None:
+            _cache.enabled = bool(self._cache_enabled)
         return self
 
     def __exit__(self, *exception):
-        _C._set_autocast(self._former.pop())
+        before, _cache.enabled = self._former.pop()
+        _C._set_autocast(before)
         return False
 
     def __call__(self, function):

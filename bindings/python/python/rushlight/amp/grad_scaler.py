@@ -6,7 +6,16 @@ from .. import _C
 
 
 def _gradients(optimizer):
-    return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    """This rank's gradients: parts of distributed tensors."""
+    found = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    return [getattr(grad, "_local_tensor", grad) for grad in found]
+
+
+def _meshes(optimizer):
+    """The groups of ranks that have other parts of the parameters."""
+    meshes = [getattr(p, "device_mesh", None) for group in optimizer.param_groups for p in group["params"] if hasattr(p, "_local_tensor")]
+    unique = [mesh for i, mesh in enumerate(meshes) if all(mesh is not other for other in meshes[:i])]
+    return [mesh.get_group(dim) for mesh in unique for dim in range(mesh.ndim)]
 
 
 class GradScaler:
@@ -22,6 +31,8 @@ class GradScaler:
         if enabled and backoff_factor >= 1.0:
             raise AssertionError("The backoff factor must be < 1.0.")
         self._device, self._enabled = device, enabled
+        # Verdicts of all ranks about the gradients of optimizers, by id.
+        self._unscaled = {}
         self._scaler = _C._GradScaler(float(init_scale), growth_factor, backoff_factor, growth_interval)
 
     def scale(self, outputs):
@@ -35,10 +46,30 @@ class GradScaler:
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
+    def _groups(self, optimizer):
+        """The process groups whose ranks step together, or not at all."""
+        return _meshes(optimizer)
+
+    def _verdict(self, optimizer, grads, groups):
+        """A tensor that is infinite if a gradient of any rank is not finite."""
+        from ..distributed import ReduceOp, all_reduce
+
+        infinite = not all(_C._torch.isfinite(grad).all().item() for grad in grads)
+        device = optimizer.param_groups[0]["params"][0].device
+        flag = _C._torch.full((1,), float("inf") if infinite else 0.0, device=device)
+        for group in groups:
+            all_reduce(flag, op=ReduceOp.MAX, group=group)
+        return flag
+
     def unscale_(self, optimizer):
-        """Divides the gradients of an optimizer's parameters by the scale."""
-        if self._enabled:
-            self._scaler.unscale_(id(optimizer), _gradients(optimizer))
+        """Divides the gradients of an optimizer's parameters by the scale. Where ranks have parts of them, all ranks find the same."""
+        if not self._enabled:
+            return
+        grads, groups = _gradients(optimizer), self._groups(optimizer)
+        if groups:
+            self._unscaled[id(optimizer)] = verdict = self._verdict(optimizer, grads, groups)
+            grads = [*grads, verdict]
+        self._scaler.unscale_(id(optimizer), grads)
 
     def step(self, optimizer, *args, **kwargs):
         """The optimizer's step, unless its gradients are not finite. Returns the result of the optimizer's step."""
@@ -46,11 +77,15 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        return self._scaler.step(id(optimizer), _gradients(optimizer), lambda: optimizer.step(*args, **kwargs))
+        if id(optimizer) not in self._unscaled and self._groups(optimizer):
+            self.unscale_(optimizer)
+        verdict = self._unscaled.get(id(optimizer))
+        return self._scaler.step(id(optimizer), _gradients(optimizer) if verdict is None else [verdict], lambda: optimizer.step(*args, **kwargs))
 
     def update(self, new_scale=None):
         """Adapts the scale after all steps of an iteration."""
         if self._enabled:
+            self._unscaled.clear()
             self._scaler.update(None if new_scale is None else float(new_scale))
 
     def get_scale(self):

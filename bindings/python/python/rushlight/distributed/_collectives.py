@@ -8,7 +8,7 @@ from time import monotonic
 from .. import _C
 from ._group import DistBackendError, DistStoreError, _get_default_store, _not_member, _rank_not_in_group, _resolve, get_group_rank, get_process_group_ranks
 from ._stores import _seconds
-from ._work import Work
+from ._work import Work, _Done
 
 __all__ = [
     "ReduceOp", "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
@@ -145,11 +145,34 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     pg = _resolve(group)
     if _rank_not_in_group(pg):
         return _not_member("all_reduce")
+    if tensor.is_sparse:
+        return _all_reduce_sparse(tensor, op, pg, async_op)
     if hasattr(op, "factor"):
         tensor.detach().mul_(op.factor)
         op = ReduceOp.SUM
     _refuse_complex([tensor], op, "all_reduce")
     return _run(pg, "all_reduce", [tensor], [], async_op, _op(op))
+
+
+def _all_reduce_sparse(tensor, op, pg, async_op):
+    """The sum of sparse tensors in coordinates: every rank gathers the entries of all. Finished when it returns, also if it is asynchronous."""
+    if _op(op) != "sum":
+        raise ValueError(f"all_reduce: sparse tensors are summed, {op} is for dense ones: call .to_dense() first")
+    own = tensor.detach().coalesce()
+    counts = [_C._torch.zeros(3, dtype=_C.int64) for _ in range(pg.size())]
+    _run(pg, "all_gather", counts, [_C.tensor([own._nnz(), own.sparse_dim(), own.dense_dim()], dtype=_C.int64)], False)
+    if any(other.tolist()[1:] != [own.sparse_dim(), own.dense_dim()] for other in counts):
+        raise ValueError(f"all_reduce: the ranks' tensors have other sparse and dense dimensions than this one's {own.sparse_dim(), own.dense_dim()}")
+    parts = []
+    for entries, dim in ((own.indices(), 1), (own.values(), 0)):
+        shape = lambda n: [*entries.shape[:dim], n, *entries.shape[dim + 1 :]]
+        others = [_C._torch.empty(shape(int(other[0])), dtype=entries.dtype, device=entries.device) for other in counts]
+        _run(pg, "all_gather", others, [entries.contiguous()], False)
+        parts.append(_C._torch.cat(others, dim))
+    total = tensor.make(*parts, tensor.shape).coalesce()
+    tensor._index, tensor._data = total._index, total._data
+    tensor._coalesced_(True)
+    return Work(_Done(), [tensor]) if async_op else None
 
 
 def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):

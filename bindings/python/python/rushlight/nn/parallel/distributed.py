@@ -98,6 +98,7 @@ class DistributedDataParallel(Module, Joinable):
         self.module = module
         self.dim, self.broadcast_buffers = dim, broadcast_buffers
         self.find_unused_parameters, self.static_graph, self.gradient_as_bucket_view = find_unused_parameters, static_graph, gradient_as_bucket_view
+        self._passes, self._error = 0, None
         self.bucket_bytes_cap = int((_DEFAULT_BUCKET_CAP_MB if bucket_cap_mb is None else bucket_cap_mb) * _MIB)
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._joining = self._joins_throw = False
@@ -168,6 +169,7 @@ class DistributedDataParallel(Module, Joinable):
         recording = _C.is_grad_enabled()
         root = 0
         if recording:
+            self._passes += 1
             self.reducer.before_forward(self.require_backward_grad_sync)
             if self._joining and self.require_backward_grad_sync:
                 active = self._active(True)
@@ -187,7 +189,8 @@ class DistributedDataParallel(Module, Joinable):
 
     def _get_ddp_logging_data(self):
         """The available part of the log of PyTorch's reducer: Lightning reads whether the graph could be static."""
-        return {"module_name": type(self.module).__name__, "can_set_static_graph": False}
+        errors = {} if self._error is None else {"has_error": 1, "error": self._error}
+        return {"module_name": type(self.module).__name__, "can_set_static_graph": False, "iteration": self._passes, **errors}
 
     @contextlib.contextmanager
     def no_sync(self):
@@ -208,6 +211,9 @@ class DistributedDataParallel(Module, Joinable):
         self.reducer.hook = (hook, state)
 
     def _set_static_graph(self):
+        if self._passes:
+            self._error = "set_static_graph() should be called before training loop starts and after DistributedDataParallel is constructed."
+            raise RuntimeError(self._error)
         self.static_graph = True
         self.reducer.set_static_graph()
 
