@@ -34,8 +34,8 @@ def pytest_runtest_logreport(report):
             reason = _last_line(str(report.longrepr))
         elif report.skipped and isinstance(report.longrepr, tuple):
             reason = str(report.longrepr[2])
-        outcome = "skipped" if getattr(report, "wasxfail", None) is not None else report.outcome
-        _write(test=report.nodeid, outcome=outcome, reason=reason)
+        # An expected failure is reported as skipped, a test that passes in spite of it as passed.
+        _write(test=report.nodeid, outcome=report.outcome, reason=reason)
 
 
 def pytest_collectreport(report):

@@ -113,6 +113,10 @@ def install(sources):
     import torch
     import torch.testing
 
+    if os.environ.get("PEERS_FORK"):
+        # Ranks are forked from the process of tests: importing the harness in each would take most of the time.
+        get_context = torch.multiprocessing.get_context
+        torch.multiprocessing.get_context = lambda method=None: get_context("fork" if method == "spawn" else method)
     listed, finder = list(entries()), _Finder()
     sys.meta_path.insert(0, finder)
     torch.testing.__path__ = [os.path.join(sources, "torch", "testing")]
