@@ -281,7 +281,7 @@ mod tests {
     fn an_error_of_the_coordinator_is_told_at_once() {
         let secret = Secret::new("of this test");
         let host = TcpStore::host(&[0], true, secret.clone()).unwrap();
-        let lost = TcpStore::connect("127.0.0.1", &[host.port()], secret, Duration::from_secs(20)).unwrap();
+        let lost = TcpStore::connect("127.0.0.1", &[host.port()], secret).unwrap();
         drop(host);
         let store: Arc<dyn Store> = Arc::new(HashStore::new());
         let coordinator = Some((Arc::new(lost) as Arc<dyn Store>, tests_of_coordinator::rules((1, 1), 0)));
