@@ -1,12 +1,14 @@
 """Runs the jobs of libraries and prints a table: ``python table.py [--reference PYTHON] [LIBRARY[:JOB] …]``.
 
 Each library runs in a process of its own. With a reference, a Python that has PyTorch and the same libraries, numbers and CPU times of both are compared;
-a file of what ``run.py`` printed with such a Python does as well. Exits with 1 if a job fails or numbers differ.
+a file of what ``run.py`` printed with such a Python does as well. ``--page FILE`` writes the table into a page of the book, between its two marks. Exits with 1
+if a job fails or numbers differ.
 """
 
 import argparse
 import importlib.metadata
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -57,6 +59,26 @@ def difference(ours, theirs):
     return worst
 
 
+#: The marks between which a page has the table.
+MARKS = "<!-- The table is made by scripts/ecosystem --page. -->", "<!-- End of the table. -->"
+
+
+def write_page(path, rows):
+    """Writes the rows of a table into a page: a line for each library."""
+    table = ["| library | version | jobs | beside PyTorch | PyTorch's CPU time over ours |", "|---|---|---|---|---|"]
+    for library, jobs in rows.items():
+        names = ", ".join(name for name, *_ in jobs) if len(jobs) < 9 else f"{len(jobs)} of them"
+        told = sorted({text for _, text, *_ in jobs if not text.startswith("agrees")})
+        apart = [float(text.split()[-1]) for _, text, *_ in jobs if text.startswith("agrees")]
+        told = ([f"equal to {max(apart):.0e}"] if apart else []) + told
+        ratios = [math.log(theirs / ours) for _, _, ours, theirs in jobs if ours and theirs]
+        ratio = f"{math.exp(sum(ratios) / len(ratios)):.1f}" if ratios else ""
+        table.append(f"| {library} | {version(library)} | {names} | {'; '.join(told)} | {ratio} |")
+    text = path.read_text(encoding="utf-8")
+    start, end = text.index(MARKS[0]) + len(MARKS[0]), text.index(MARKS[1])
+    path.write_text(f"{text[:start]}\n\n" + "\n".join(table) + f"\n\n{text[end:]}", encoding="utf-8")
+
+
 def version(library):
     try:
         return importlib.metadata.version(DISTRIBUTIONS.get(library, library))
@@ -67,18 +89,20 @@ def version(library):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reference", help="a Python that has PyTorch and the same libraries, or a file of its results")
+    parser.add_argument("--results", type=pathlib.Path, help="a file of what run.py printed here, instead of running the jobs")
+    parser.add_argument("--page", type=pathlib.Path, help="a page whose table is written")
     parser.add_argument("--repeat", type=int, default=0, help="further runs of each job, of which the fastest is the time: without, times include imports")
     parser.add_argument("--seconds", type=float, default=900, help="time for a library")
     parser.add_argument("wanted", nargs="*", help="libraries, or single jobs as library:job")
     args = parser.parse_args()
     listed = subprocess.run([sys.executable, str(HERE / "run.py"), "--list"], capture_output=True, text=True, check=True).stdout.split("\n")
     wanted = args.wanted or [line.split()[0] for line in listed if line.strip()]
-    failed, verdicts, slower = 0, {}, []
+    failed, verdicts, slower, rows = 0, {}, [], {}
     file = pathlib.Path(args.reference) if args.reference and args.reference.endswith((".json", ".jsonl", ".txt")) else None
     print(f"{'library':<22} {'version':<9} {'job':<28} {'seconds':>8} {'PyTorch':>8}  result")
     for one in wanted:
         library = one.partition(":")[0]
-        ours = results(sys.executable, one, args.seconds, args.repeat)
+        ours = recorded(args.results, one) if args.results else results(sys.executable, one, args.seconds, args.repeat)
         theirs = recorded(file, one) if file else results(args.reference, one, args.seconds, args.repeat) if args.reference else {}
         for name, result in ours.items():
             reference = theirs.get(name, {})
@@ -88,15 +112,18 @@ def main():
                 failed += 1
             elif "values" in reference:
                 apart, where = difference(result["values"], reference["values"])
-                text = f"differs by {apart:.1e} ({where})" if apart > TOLERANCE else f"agrees to {apart:.0e}" if reference["values"] else "works"
+                text = f"differs by {apart:.1e} ({where})" if apart > TOLERANCE else f"agrees to {apart:.0e}" if reference["values"] else "runs"
                 failed += apart > TOLERANCE
             else:
-                text = "works" if not args.reference else f"works; PyTorch: {reference.get('error', 'no result')}"
-            verdicts[library] = verdicts.get(library, True) and text.startswith(("agrees", "works"))
+                text = "runs" if not args.reference else f"runs; PyTorch: {reference.get('error', 'no result')}"
+            verdicts[library] = verdicts.get(library, True) and text.startswith(("agrees", "runs"))
             if args.repeat and seconds and other and result["seconds"] > reference["seconds"]:
                 slower.append(f"{library}:{name} {result['seconds'] / reference['seconds']:.2f}")
+            rows.setdefault(library, []).append((name, text, result.get("seconds"), reference.get("seconds")))
             print(f"{library:<22} {version(library):<9} {name:<28} {seconds:>8} {other:>8}  {text}", flush=True)
     print(f"\n{sum(verdicts.values())} of {len(verdicts)} libraries; not: {', '.join(n for n, good in verdicts.items() if not good) or 'none'}")
+    if args.page:
+        write_page(args.page, rows)
     if args.repeat and args.reference:
         print(f"CPU time above PyTorch's: {', '.join(slower) or 'none'}")
     return 1 if failed else 0

@@ -309,3 +309,66 @@ def integers():
     assert torchao.__version__
     model = fill(LlamaForCausalLM(LlamaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)))
     return {"logits": model(tokens(1, 5)).logits}
+
+
+@job("bitsandbytes", "layers")
+def quantised_layers():
+    """Layers of eight and four bits: outputs, and gradients of their inputs."""
+    from bitsandbytes.nn import Embedding4bit, Embedding8bit, Linear4bit, Linear8bitLt
+
+    makes = {
+        "int8": lambda: Linear8bitLt(64, 32, has_fp16_weights=False, threshold=6.0), "training": lambda: Linear8bitLt(64, 32, threshold=0.0),
+        "nf4": lambda: Linear4bit(64, 32, compute_dtype=torch.float32, quant_type="nf4"),
+        "fp4": lambda: Linear4bit(64, 32, compute_dtype=torch.float32, quant_type="fp4", compress_statistics=False),
+    }
+    found = {}
+    for name, make in makes.items():
+        layer, x = make(), numbers(4, 64).requires_grad_()
+        layer.load_state_dict(fill(nn.Linear(64, 32), 0.5).state_dict())
+        out = layer.to("cpu")(x)
+        out.square().mean().backward()
+        found[name], found[f"{name}, gradient"] = out, x.grad
+    for kind in (Embedding8bit, Embedding4bit):
+        table = kind(50, 64)
+        table.load_state_dict(fill(nn.Embedding(50, 64), 0.5).state_dict())
+        found[kind.__name__] = table.to("cpu")(torch.tensor([1, 4]))
+    return found
+
+
+@job("bitsandbytes", "optimizers")
+def quantised_optimizers():
+    import bitsandbytes
+
+    found = {}
+    for name in ("AdamW8bit", "Lion8bit", "SGD8bit", "Adagrad8bit", "RMSprop8bit", "AdamW"):
+        net = fill(nn.Linear(64, 128), 0.5)
+        optimizer = getattr(bitsandbytes.optim, name)(net.parameters(), lr=1e-2, **({"momentum": 0.9} if name == "SGD8bit" else {}))
+        for _ in range(3):
+            step(net, net(numbers(4, 64)).square().mean(), optimizer)
+        found[name] = net.weight
+    return found
+
+
+@job("torchao", "layers")
+def integer_layers():
+    from torchao import quantization
+
+    found = {}
+    for name in ("Int8WeightOnly", "Int8DynamicActivationInt8Weight", "Float8WeightOnly", "IntxWeightOnly", "Int8DynamicActivationIntxWeight"):
+        net = fill(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)), 0.3)
+        quantization.quantize_(net, getattr(quantization, f"{name}Config")())
+        found[name] = net(numbers(4, 64))
+    return found
+
+
+@job("torchao", "training")
+def aware_of_quantisation():
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.qat import QATConfig
+
+    net = fill(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)), 0.3)
+    quantize_(net, QATConfig(Int8DynamicActivationIntxWeightConfig(), step="prepare"))
+    out = net(numbers(4, 64))
+    found = {"out": out, **step(net, out.square().mean())}
+    quantize_(net, QATConfig(Int8DynamicActivationIntxWeightConfig(), step="convert"))
+    return {**found, "converted": net(numbers(4, 64))}

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -189,6 +190,23 @@ def test_a_package_with_an_extension(tmp_path):
     assert (tmp_path / "rushlight_packaged.so").exists()
     code = "import rushlight as torch, rushlight_packaged\nassert rushlight_packaged.twice(torch.ones(2)).tolist() == [2.0, 2.0]"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env=environment)
+
+
+@needs_compiler
+def test_programs_of_the_page(tmp_path, monkeypatch):
+    page = (HERE.parents[2] / "docs/book/src/cpp.md").read_text(encoding="utf-8")
+    programs = [found.replace("import torch", "import rushlight as torch").replace("from torch", "from rushlight") for found in re.findall(r"^```py\n(.*?)^```", page, re.M | re.S)]
+    (tmp_path / "mine.cpp").write_text(next(p for p in re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S) if "TORCH_LIBRARY" in p))
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    found = {"torch": torch}
+    exec(programs[0], found)
+    assert torch.allclose(found["x"].grad, 2 * torch.ones(3).cos())
+    built = cpp_extension.load("libmine", tmp_path / "mine.cpp", build_directory=tmp_path, extra_cflags=["-O0", "-Wall", "-Werror"], is_python_module=False)
+    assert pathlib.Path(built) == tmp_path / "libmine.so"
+    found["x"] = torch.ones(3)
+    exec(programs[1], found)
+    assert torch.ops.mine.scale(torch.ones(3), by=3).tolist() == [3.0] * 3
 
 
 def test_what_is_not_supported_says_so(tmp_path):

@@ -1,9 +1,11 @@
 """Names of PyTorch that can be imported here and raise when they are used.
 
 Libraries import more than they use. A name of a feature that is not supported exists as PyTorch's kind of object and raises on use, with the reason.
-``MODULES`` is the table: a module, why it is absent, and its names. A capital letter makes a class, a small one a function.
+``MODULES`` is the table: a module, why it is absent, its names, and the module here that has those of its names that work. A capital letter makes a class, a
+small one a function.
 """
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -36,7 +38,7 @@ MODULES = {
     "ao": (_QUANTISED, ""),
     "ao.quantization": (_QUANTISED, "DeQuantStub FakeQuantize FakeQuantizeBase MinMaxObserver ObserverBase QConfig QConfigMapping QuantStub convert fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare prepare_qat quantize_dynamic"),
     "ao.quantization.fx": (_QUANTISED, ""),
-    "ao.quantization.fx._decomposed": (_QUANTISED, "quantize_per_channel_group quantized_decomposed_lib"),
+    "ao.quantization.fx._decomposed": (_QUANTISED, "quantize_per_channel_group quantized_decomposed_lib", "._token_checks"),
     "ao.quantization.fx._equalize": (_QUANTISED, "convert_eq_obs update_obs_for_equalization"),
     "ao.quantization.qconfig": (_QUANTISED, "QConfig"),
     "ao.nn": (_QUANTISED, ""),
@@ -129,8 +131,8 @@ def fill(namespace, path, reason, names):
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, reason, names):
-        self._reason, self._names = reason, names
+    def __init__(self, reason, names, home=None):
+        self._reason, self._names, self._home = reason, names, home
 
     def exec_module(self, module):
         path = module.__name__.replace("rushlight", "torch", 1)
@@ -138,6 +140,9 @@ class _Loader(importlib.abc.Loader):
         module.__path__ = []
         fill(module.__dict__, path, self._reason, self._names)
         module.__all__ = [name for name in self._names.split() if not name.startswith("_")]
+        if self._home is not None:
+            home = importlib.import_module(self._home, __package__)
+            module.__dict__.update({name: getattr(home, name) for name in home.__all__})
         reason = self._reason
 
         def missing(name):

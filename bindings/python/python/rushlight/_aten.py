@@ -532,6 +532,7 @@ _FURTHER = {
     "_to_dense": lambda input, dtype=None, masked_grad=None: input.to_dense(dtype),
     "retains_grad": lambda input: input.retains_grad, "is_leaf": lambda input: input.is_leaf, "data": lambda input: input.detach(), "_version": lambda input: input._version,
     "_segment_reduce": _torch.segment_reduce,
+    "_grouped_mm": lambda input, mat2, offs=None, bias=None, out_dtype=None: _nn.grouped_mm(input, mat2, offs=offs, bias=bias, out_dtype=out_dtype),
 }
 
 

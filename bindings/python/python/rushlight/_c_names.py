@@ -184,6 +184,7 @@ def _part(name, home):
 # Statements `from torch._C._functorch import …` ask for a package.
 _C.__path__ = []
 _part("_functorch", "._functorch_c")
+_part("_cpu", ".cpu")
 _part("_distributed_c10d", ".distributed.distributed_c10d")
 
 

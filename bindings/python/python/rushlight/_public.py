@@ -85,14 +85,21 @@ def serve(module, served):
     if getattr(inner, "_serves", False):
         return
 
+    # How a name was refused, by name: what is not there once is not there later, and libraries ask often.
+    refused = {}
+
     def __getattr__(name):
+        known = refused.get(name)
+        if known is not None and not _is_import(sys._getframe(1)):
+            raise known[0](*known[1])
         try:
             if inner is not None:
                 return inner(name)
             raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
-        except AttributeError:
+        except AttributeError as error:
             found = absent(served, name) if not name.startswith("__") and _is_import(sys._getframe(1)) else None
             if found is None:
+                refused[name] = error.__reduce__()[:2]
                 raise
         return found
 

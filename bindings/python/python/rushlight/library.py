@@ -47,7 +47,7 @@ class CustomOpDef:
     # Registrations; each is also a decorator.
 
     def register_kernel(self, device_types, func=None, /):
-        """Another implementation for tensors of some devices."""
+        """Another implementation for tensors of some devices; ``"default"`` is that of devices without one."""
 
         def register(function):
             for device in [device_types] if device_types is None or isinstance(device_types, str) else device_types:
@@ -83,8 +83,9 @@ class CustomOpDef:
         for device in devices:
             if device in self._kernels:
                 return self._kernels[device]
-        if None in self._kernels:
-            return self._kernels[None]
+        for others in (None, "default"):
+            if others in self._kernels:
+                return self._kernels[others]
         if not devices and len(self._kernels) == 1:
             return next(iter(self._kernels.values()))
         raise NotImplementedError(f"{self._qualname}: no implementation is registered for {sorted(devices) or 'calls without tensors'}")

@@ -17,6 +17,30 @@ fn chain(tensors: &[Tensor]) -> Result<Tensor> {
     rest.iter().try_fold(first.clone(), |product, t| product.matmul(t))
 }
 
+fn grouped_mm(
+    a: &Tensor,
+    b: &Tensor,
+    offs: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    out_dtype: Option<DType>,
+) -> Result<Tensor> {
+    for (name, matrix) in [("mat_a", a), ("mat_b", b)] {
+        if !matches!(matrix.dtype(), DType::F32 | DType::BF16 | DType::F16) {
+            return Err(Error::dtype(format!(
+                "grouped_mm: Expected {name} to be Float32, BFloat16 or Float16 matrix, got {}",
+                matrix.dtype()
+            )));
+        }
+    }
+    if bias.is_some() {
+        return Err(Error::value("grouped_mm: Bias not supported yet; add it to the result"));
+    }
+    if out_dtype.is_some_and(|dtype| dtype != a.dtype()) {
+        return Err(Error::dtype("grouped_mm: output dtype must match `mat_a` dtype; convert the result"));
+    }
+    a.grouped_mm(b, offs)
+}
+
 fn norm_order(ord: f64) -> MatrixNorm {
     MatrixNorm::Ord(ord)
 }
@@ -250,6 +274,9 @@ rows! { ROWS:
         one_of("cdist", "compute_mode", mode, &["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])?;
         cdist(x1, x2, p)
     };
+    /// Products of groups that end at `offs` (int32): rows with matrices of a batch (2D, 3D), matrices with columns (3D, 2D), or summands (2D, 2D).
+    grouped_mm [Functional] "grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, dtype? out_dtype=None)"
+        |a: &Tensor, b: &Tensor, offs: Option<&Tensor>, bias: Option<&Tensor>, out_dtype: Option<DType>| grouped_mm(a, b, offs, bias, out_dtype);
     /// Distances between vectors of one set.
     pdist [Torch Functional] "pdist(Tensor input, float p=2.0)" |input: &Tensor, p: f64| pdist(input, p);
     /// Determinant.

@@ -25,6 +25,7 @@ pub(crate) mod fft;
 mod fractional;
 pub(crate) mod gather;
 pub(crate) mod grid;
+mod grouped;
 mod hash;
 mod index;
 pub(crate) mod indexing;

@@ -1,7 +1,8 @@
-//! Batched products whose dimensions do not merge: heads viewed from one projection.
+//! Batched products whose dimensions do not merge (heads viewed from one projection), and products of groups.
 
 use rushlight_core::{DType, Result};
 use rushlight_tensor::Tensor;
+use rushlight_tensor::autograd::{gradcheck, gradgradcheck};
 
 /// `[batch, heads, time, width]` viewed from `[batch, time, heads * width]`, as attention written by hand does.
 fn heads(x: &Tensor, count: usize) -> Result<Tensor> {
@@ -45,4 +46,33 @@ fn a_broadcast_operand_is_not_expanded() -> Result<()> {
     let a = Tensor::randn_with([7, 3, 4, 5], DType::F64)?.transpose(0, 1)?;
     let b = Tensor::randn_with([1, 7, 5, 2], DType::F64)?;
     close(&a.matmul(&b)?, &a.contiguous()?.matmul(&b.expand([3, 7, 5, 2])?.contiguous()?)?)
+}
+
+#[test]
+fn groups_equal_products_one_by_one() -> Result<()> {
+    let rows = |shape: &[usize]| Tensor::randn_with(shape, DType::F64)?.requires_grad_(true);
+    let offs = Tensor::new([2i32, 2, 5])?;
+    // Two rows follow the last group; the second group is empty.
+    let (x, w) = (rows(&[7, 4])?, rows(&[3, 4, 2])?);
+    let y = x.grouped_mm(&w, Some(&offs))?;
+    close(&y.narrow(0, 0, 2)?, &x.narrow(0, 0, 2)?.mm(&w.select(0, 0)?)?)?;
+    close(&y.narrow(0, 2, 3)?, &x.narrow(0, 2, 3)?.mm(&w.select(0, 2)?)?)?;
+    assert_eq!(y.narrow(0, 5, 2)?.to_vec::<f64>()?, [0.0; 4]);
+    let columns = rows(&[2, 7])?;
+    let z = w.grouped_mm(&columns, Some(&offs))?;
+    close(&z.narrow(1, 2, 3)?, &w.select(0, 2)?.mm(&columns.narrow(1, 2, 3)?)?)?;
+    let sums = x.transpose(0, 1)?.grouped_mm(&x, Some(&offs))?;
+    assert_eq!(sums.select(0, 1)?.to_vec::<f64>()?, [0.0; 16]);
+    close(&sums.select(0, 0)?, &x.narrow(0, 0, 2)?.transpose(0, 1)?.mm(&x.narrow(0, 0, 2)?)?)?;
+    for (a, b) in [(&x, &w), (&w, &columns), (&columns, &x)] {
+        let call = |xs: &[Tensor]| Ok(vec![xs[0].grouped_mm(&xs[1], Some(&offs))?]);
+        gradcheck(call, &[a.clone(), b.clone()])?;
+        gradgradcheck(call, &[a.clone(), b.clone()])?;
+    }
+    for wrong in [vec![2i32, 1, 5], vec![2, 2, 8], vec![-1, 2, 5], vec![2, 5]] {
+        assert!(x.grouped_mm(&w, Some(&Tensor::new(wrong)?)).is_err());
+    }
+    assert!(x.grouped_mm(&w, None).is_err() && w.grouped_mm(&w.transpose(1, 2)?, Some(&offs)).is_err());
+    assert!(x.grouped_mm(&w, Some(&Tensor::new([2i64, 2, 5])?)).is_err());
+    Ok(())
 }

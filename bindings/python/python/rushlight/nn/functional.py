@@ -5,7 +5,6 @@ import warnings
 from .. import _C
 from ._attention import multi_head_attention_forward  # noqa: F401
 from ._bags import embedding, embedding_bag  # noqa: F401
-from ._grouped import grouped_mm  # noqa: F401
 from ._pooling import *  # noqa: F401,F403
 
 _nn, _torch = _C._nn, _C._torch
