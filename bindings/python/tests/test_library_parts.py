@@ -1,7 +1,10 @@
 """Parts of PyTorch that tools and libraries build on: modes that count ops, graphs of traces, grouped products. Answers are PyTorch 2.15's."""
 
 import copy
+import pathlib
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -86,3 +89,54 @@ def test_pickles_name_their_modules():
     for made in (nn.MultiheadAttention, torch.optim.AdamW, torch.optim.lr_scheduler.StepLR, torch.distributions.Gamma):
         assert pickle.loads(pickle.dumps(made)) is made
     assert nn.MultiheadAttention.__module__.endswith("nn.modules.activation") and torch.optim.lr_scheduler.StepLR.__module__.endswith("optim.lr_scheduler")
+
+
+def test_kernels_of_the_key_default_serve_devices_without_one():
+    torch.library.define("parts::times", "(Tensor x) -> Tensor")
+    torch.library.register_kernel("parts::times", "default", lambda x: x * 2)
+    assert torch.ops.parts.times(torch.ones(2)).tolist() == [2.0, 2.0]
+    torch.library.register_kernel("parts::times", "cpu", lambda x: x * 3)
+    assert torch.ops.parts.times(torch.ones(2)).tolist() == [3.0, 3.0]
+
+
+def test_classes_of_parameters_convert_themselves():
+    class Packed(nn.Parameter):
+        def to(self, *args, **kwargs):
+            self.data = self.data.to(torch.int8)
+            self.packed = True
+            return self
+
+    layer = nn.Linear(2, 2)
+    layer.weight = Packed(torch.ones(2, 2) * 3, requires_grad=False)
+    weight, bias = layer.weight, layer.bias
+    layer.to("cpu")
+    assert layer.weight is weight and weight.packed and weight.dtype == torch.int8 and weight.data[0].tolist() == [3, 3]
+    assert layer.bias is bias and layer.to(torch.float64).bias.dtype == torch.float64
+
+
+def test_checks_of_quantised_layers():
+    from rushlight.ao.quantization.fx import _decomposed
+
+    _decomposed._per_token_quant_qparam_dim_check(torch.ones(2, 3, 4), torch.ones(6), torch.ones(6))
+    with pytest.raises(AssertionError, match="num_tokens: 6 zero_points"):
+        _decomposed._per_token_quant_qparam_dim_check(torch.ones(2, 3, 4), torch.ones(6), torch.ones(5))
+    with pytest.raises(NotImplementedError, match="quantised"):
+        _decomposed.quantize_per_channel_group()
+
+
+def test_names_that_were_refused_can_still_be_imported_or_set():
+    code = """
+import torch
+import torch.nn.functional as F
+for _ in range(3):
+    assert not hasattr(F, "scaled_mm") and not hasattr(torch, "missing") and not hasattr(torch.nn, "Lineer")
+from torch.nn.functional import scaled_mm
+try:
+    torch.nn.Lineer
+except AttributeError as error:
+    assert "Did you mean: 'Linear'" in str(error), error
+torch.missing = 1
+assert torch.missing == 1
+"""
+    place = str(pathlib.Path(torch.__file__).parents[1])
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {place!r})\nimport rushlight; rushlight.install()\n{code}"], check=True)

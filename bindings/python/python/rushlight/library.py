@@ -47,7 +47,7 @@ class CustomOpDef:
     # Registrations; each is also a decorator.
 
     def register_kernel(self, device_types, func=None, /):
-        """Another implementation for tensors of some devices; ``"default"`` is that of devices without one."""
+        """Another implementation for tensors of some devices; ``"default"`` is that of devices without one of their own."""
 
         def register(function):
             for device in [device_types] if device_types is None or isinstance(device_types, str) else device_types:

@@ -6,9 +6,20 @@ from collections.abc import Callable
 
 from ... import _C
 from ... import __future__ as _future
+from ...autograd.grad_mode import no_grad
 from ...utils import swap_tensors
+from ..parameter import Parameter
 
 Tensor = _C.Tensor
+
+
+def _converted(param, fn):
+    """What a conversion makes of a parameter. Classes of parameters have conversions of their own, which may change the parameter in place and return it."""
+    if type(param) is Parameter:
+        return fn(param.data)
+    with no_grad():
+        made = fn(param)
+    return made.data if made is not param and isinstance(made, Parameter) else made
 
 
 def _destination(args: tuple, kwargs: dict):
@@ -71,11 +82,12 @@ class ConversionMethods:
                 made.grad = None if param.grad is None else fn(param.grad.detach()).requires_grad_(param.grad.requires_grad)
                 self._parameters[name] = made
                 continue
-            gradient, data = param.grad, fn(param.data)
+            gradient, data = param.grad, _converted(param, fn)
             if gradient is not None:
                 # The gradient may not fit the converted parameter.
                 param.grad = None
-            param.data = data
+            if data is not param:
+                param.data = data
             if gradient is not None:
                 param.grad = fn(gradient.detach()).requires_grad_(gradient.requires_grad)
         for name, buffer in self._buffers.items():
