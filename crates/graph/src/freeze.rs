@@ -1,5 +1,6 @@
 //! Programs for inference alone: constants folded, batch norms folded into convolutions.
 
+use crate::inline::{self, changes_containers, is_in_place, is_kept};
 use crate::ivalue::IValue;
 use crate::model::{Model, quoted};
 use crate::ops;
@@ -8,18 +9,7 @@ use rushlight_core::{DType, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::StateDict;
-use std::collections::HashMap;
-
-/// Ops that are not folded: random ones, and ones that change their arguments.
-fn is_kept(path: &str) -> bool {
-    let name = path.rsplit('.').next().unwrap_or(path);
-    let is_random = name.contains("rand") || name.contains("dropout");
-    is_random || matches!(name, "bernoulli" | "multinomial" | "normal") || is_in_place(path)
-}
-
-fn is_in_place(path: &str) -> bool {
-    path.ends_with('_') && !path.ends_with("__")
-}
+use std::collections::{HashMap, HashSet};
 
 /// A line of the frozen program.
 struct Line {
@@ -30,7 +20,15 @@ struct Line {
     op: Option<(String, Vec<String>, Vec<(String, String)>)>,
     text: String,
     /// Variables that it reads.
-    reads: Vec<usize>,
+    reads: Reads,
+}
+
+/// Variables that a line reads.
+#[derive(Default)]
+struct Reads {
+    values: Vec<usize>,
+    /// Those of whose tensors it only asks for the rank or the sizes.
+    sizes: Vec<usize>,
 }
 
 /// Whether a function of layers may work in place.
@@ -45,6 +43,8 @@ struct Freezer<'a> {
     function: &'a Function,
     /// Variables that are constants.
     constants: HashMap<usize, IValue>,
+    /// Variables that are not: branches set them, or ops change what they hold.
+    variables: HashSet<usize>,
     weights: StateDict,
     /// Names of constants by identity.
     names: HashMap<usize, String>,
@@ -52,28 +52,42 @@ struct Freezer<'a> {
 }
 
 impl Model {
-    /// The program for inference: ops on constants are folded, and batch norms that follow a convolution are folded
-    /// into its weights. Calls are recorded: those of the same kind run as one list of the engine's calls, with
-    /// pointwise chains fused and memory planned. Weights do not train any more. Programs with branches, and
-    /// TorchScript archives, are returned as they are, without gradients.
+    /// The program for inference: calls of methods and functions are put in their places, ops on constants are folded,
+    /// and batch norms that follow a convolution are folded into its weights. Calls are recorded: those of the same
+    /// kind run as one list of the engine's calls, with pointwise chains fused and memory planned. Weights do not train
+    /// any more, and only `forward` remains. Modules in training mode, and programs with loops of unknown length or
+    /// objects of their own, are returned as they are, without gradients.
     pub fn freeze(&self) -> Result<Model> {
         let (text, weights) = self.archive()?;
         let detached: StateDict = weights.iter().map(|(n, t)| (n.clone(), t.detach())).collect();
         let plain = Model::parse(&text, detached)?;
-        if plain.root.is_some() || plain.unit.functions().count() != 1 {
-            return Ok(plain.recording());
+        let trains = plain.root.as_ref().and_then(|root| root.get("training"));
+        if matches!(trains, Some(IValue::Bool(true))) {
+            return Ok(plain);
         }
-        let function = plain.entry("forward")?.clone();
-        match no_grad(|| Freezer::new(&plain, &function).run())? {
+        let flat = match plain.root.is_some() || plain.unit.functions().count() != 1 {
+            true => no_grad(|| Ok(inline::flat(&plain)))?,
+            false => None,
+        };
+        let one = match &flat {
+            Some(flat) => flat,
+            None if plain.root.is_none() && plain.unit.functions().count() == 1 => &plain,
+            None => return Ok(plain.recording()),
+        };
+        let function = one.entry("forward")?.clone();
+        match no_grad(|| Freezer::new(one, &function).run())? {
             Some(frozen) => Ok(frozen.recording()),
-            None => Ok(plain.recording()),
+            None => Ok(flat.unwrap_or(plain).recording()),
         }
     }
 }
 
 impl<'a> Freezer<'a> {
     fn new(model: &'a Model, function: &'a Function) -> Self {
-        Self { model, function, constants: HashMap::new(), weights: StateDict::new(), names: HashMap::new(), count: 0 }
+        let mut variables = HashSet::new();
+        changed(&function.body, &mut variables);
+        let (constants, weights, names) = Default::default();
+        Self { model, function, constants, variables, weights, names, count: 0 }
     }
 
     fn run(mut self) -> Result<Option<Model>> {
@@ -86,7 +100,17 @@ impl<'a> Freezer<'a> {
             }
         }
         self.fold_norms(&mut lines)?;
-        let params: Vec<String> = self.function.params.iter().map(|p| format!("{}{}", p.name, typed(&p.ty))).collect();
+        let mut params = Vec::new();
+        for param in &self.function.params {
+            let default = match &param.default {
+                Some(default) => match self.text(default, &mut Reads::default())? {
+                    Some(text) => format!("={text}"),
+                    None => return Ok(None),
+                },
+                None => String::new(),
+            };
+            params.push(format!("{}{}{default}", param.name, typed(&param.ty)));
+        }
         let mut text = format!("def forward({}):\n", params.join(", "));
         for line in &lines {
             let right = match &line.op {
@@ -105,26 +129,25 @@ impl<'a> Freezer<'a> {
 
     /// The line of a statement; the inner `None` for one that is folded, the outer for one that is not understood.
     fn line(&mut self, stmt: &Stmt) -> Result<Option<Option<Line>>> {
-        let mut reads = Vec::new();
+        let mut reads = Reads::default();
         Ok(Some(Some(match stmt {
             Stmt::Assign(target, value) => {
                 let mut sets = Vec::new();
                 if !locals(target, &mut sets) {
                     return Ok(None);
                 }
-                if let (Target::Local(slot), Some(found)) = (target, self.constant(value)?) {
+                if let Target::Local(slot) = target
+                    && !self.variables.contains(slot)
+                    && let Some(found) = self.constant(value)?
+                {
                     self.constants.insert(*slot, found);
                     return Ok(Some(None));
                 }
                 sets.iter().for_each(|slot| drop(self.constants.remove(slot)));
-                let names: Vec<&str> = sets.iter().map(|&s| self.function.locals[s].as_str()).collect();
-                let left = match target {
-                    Target::Local(_) => format!("{} = ", names[0]),
-                    _ => format!("{}, = ", names.join(", ")),
-                };
+                let left = self.left(target, &sets);
                 let op = match value {
                     Expr::Call(call) => match &call.target {
-                        Expr::Path(path) => {
+                        Expr::Path(path) if !matches!(path.as_str(), "torch.dim" | "torch.size") => {
                             let Some(args) = self.texts(&call.args, &mut reads)? else { return Ok(None) };
                             // An op that changes a constant would change it for all calls.
                             if is_in_place(path) && args.first().is_some_and(|a| a.starts_with("weight(")) {
@@ -154,8 +177,65 @@ impl<'a> Freezer<'a> {
                 let Some(text) = self.text(value, &mut reads)? else { return Ok(None) };
                 Line { sets: Vec::new(), left: "return ".into(), op: None, text, reads }
             }
-            _ => return Ok(None),
+            _ => {
+                let mut sets = Vec::new();
+                let Some(text) = self.nested(stmt, 1, &mut sets, &mut reads)? else { return Ok(None) };
+                Line { sets, left: String::new(), op: None, text, reads }
+            }
         })))
+    }
+
+    /// The left side of an assignment to variables.
+    fn left(&self, target: &Target, sets: &[usize]) -> String {
+        let names: Vec<&str> = sets.iter().map(|&s| self.function.locals[s].as_str()).collect();
+        match target {
+            Target::Local(_) => format!("{} = ", names[0]),
+            _ => format!("{}, = ", names.join(", ")),
+        }
+    }
+
+    /// A statement that is kept whole, without the indentation of its first line.
+    fn nested(
+        &mut self,
+        stmt: &Stmt,
+        indent: usize,
+        sets: &mut Vec<usize>,
+        reads: &mut Reads,
+    ) -> Result<Option<String>> {
+        Ok(match stmt {
+            Stmt::Assign(target, value) => {
+                let mut here = Vec::new();
+                if !locals(target, &mut here) {
+                    return Ok(None);
+                }
+                sets.extend(&here);
+                self.text(value, reads)?.map(|text| format!("{}{text}", self.left(target, &here)))
+            }
+            Stmt::Expr(value) => self.text(value, reads)?,
+            Stmt::Raise(value) => self.text(value, reads)?.map(|text| format!("raise {text}")),
+            Stmt::If(condition, then, otherwise) => {
+                let Some(condition) = self.text(condition, reads)? else { return Ok(None) };
+                let mut out = format!("if {condition}:");
+                for (at, body) in [then, otherwise].into_iter().enumerate() {
+                    let pad = "  ".repeat(indent + 1);
+                    if at == 1 {
+                        if body.is_empty() {
+                            break;
+                        }
+                        out.push_str(&format!("\n{}else:", "  ".repeat(indent)));
+                    }
+                    if body.is_empty() {
+                        out.push_str(&format!("\n{pad}pass"));
+                    }
+                    for (stmt, _) in body {
+                        let Some(text) = self.nested(stmt, indent + 1, sets, reads)? else { return Ok(None) };
+                        out.push_str(&format!("\n{pad}{text}"));
+                    }
+                }
+                Some(out)
+            }
+            _ => None,
+        })
     }
 
     /// The value of an expression of constants.
@@ -232,20 +312,26 @@ impl<'a> Freezer<'a> {
         }))
     }
 
-    fn texts(&mut self, items: &[Expr], reads: &mut Vec<usize>) -> Result<Option<Vec<String>>> {
+    fn texts(&mut self, items: &[Expr], reads: &mut Reads) -> Result<Option<Vec<String>>> {
         items.iter().map(|e| self.text(e, reads)).collect()
     }
 
     /// An expression as text; `None` for forms that recorded programs do not have.
-    fn text(&mut self, expr: &Expr, reads: &mut Vec<usize>) -> Result<Option<String>> {
+    fn text(&mut self, expr: &Expr, reads: &mut Reads) -> Result<Option<String>> {
         if let Some(value) = self.constant(expr)? {
             return self.literal(&value);
         }
         Ok(match expr {
             Expr::Local(slot) => {
-                reads.push(*slot);
+                reads.values.push(*slot);
                 Some(self.function.locals[*slot].clone())
             }
+            Expr::Index(object, index) => match (self.text(object, reads)?, self.text(index, reads)?) {
+                (Some(object), Some(index)) => Some(format!("({object})[{index}]")),
+                _ => None,
+            },
+            Expr::Attribute(object, name) => self.text(object, reads)?.map(|object| format!("({object}).{name}")),
+            Expr::Cast(ty, value) => self.text(value, reads)?.map(|text| format!("annotate({}, {text})", shown(ty))),
             Expr::List(items) => self.texts(items, reads)?.map(|all| format!("[{}]", all.join(", "))),
             Expr::Tuple(items) => self.texts(items, reads)?.map(|all| format!("({},)", all.join(", "))),
             Expr::Dict(entries) => {
@@ -263,6 +349,15 @@ impl<'a> Freezer<'a> {
             }
             Expr::Call(call) => match &call.target {
                 Expr::Path(path) => {
+                    if let ("torch.dim" | "torch.size", Some(Expr::Local(slot))) = (path.as_str(), call.args.first())
+                        && !self.constants.contains_key(slot)
+                    {
+                        reads.sizes.push(*slot);
+                        let name = self.function.locals[*slot].clone();
+                        let rest = self.texts(&call.args[1..], reads)?;
+                        let all = rest.map(|rest| std::iter::once(name).chain(rest).collect::<Vec<_>>().join(", "));
+                        return Ok(all.filter(|_| call.keywords.is_empty()).map(|all| format!("{path}({all})")));
+                    }
                     let Some(mut all) = self.texts(&call.args, reads)? else { return Ok(None) };
                     for (name, value) in &call.keywords {
                         let Some(text) = self.text(value, reads)? else { return Ok(None) };
@@ -284,29 +379,35 @@ impl<'a> Freezer<'a> {
     fn fold_norms(&mut self, lines: &mut Vec<Line>) -> Result<()> {
         let mut at = 0;
         while at < lines.len() {
-            if let Some((before, weight, bias)) = self.norm(lines, at)? {
-                let (weight, bias) = (self.weight(&weight, None), self.weight(&bias, None));
-                let norm = lines.remove(at);
-                let conv = &mut lines[before];
-                (conv.sets, conv.left) = (norm.sets, norm.left);
-                if let Some((_, args, keywords)) = &mut conv.op {
-                    keywords.retain(|(n, _)| n != "bias");
-                    args[1] = weight;
-                    match args.get_mut(2) {
-                        Some(place) => *place = bias,
-                        None => args.push(bias),
-                    }
-                }
+            let Some(Folded { conv, source, weight, bias }) = self.norm(lines, at)? else {
+                at += 1;
                 continue;
+            };
+            let (weight, bias) = (self.weight(&weight, None), self.weight(&bias, None));
+            if let Some((_, args, keywords)) = &mut lines[conv].op {
+                keywords.retain(|(n, _)| n != "bias");
+                args[1] = weight;
+                match args.get_mut(2) {
+                    Some(place) => *place = bias,
+                    None => args.push(bias),
+                }
             }
-            at += 1;
+            if lines.iter().any(|l| l.reads.sizes.contains(&source)) {
+                // Its sizes are asked for under its name.
+                let norm = &mut lines[at];
+                (norm.op, norm.text) = (None, self.function.locals[source].clone());
+                norm.reads = Reads { values: vec![source], sizes: Vec::new() };
+                at += 1;
+            } else {
+                let norm = lines.remove(at);
+                (lines[conv].sets, lines[conv].left) = (norm.sets, norm.left);
+            }
         }
         Ok(())
     }
 
-    /// A batch norm in evaluation whose input is a convolution that nothing else reads: the convolution's line and its
-    /// weights with the norm inside.
-    fn norm(&self, lines: &[Line], at: usize) -> Result<Option<(usize, Tensor, Tensor)>> {
+    /// A batch norm in evaluation whose input is a convolution of which nothing else reads the numbers.
+    fn norm(&self, lines: &[Line], at: usize) -> Result<Option<Folded>> {
         let line = &lines[at];
         let Some((op, args, keywords)) = &line.op else { return Ok(None) };
         // Positions of scale, shift, mean, variance and epsilon.
@@ -323,15 +424,17 @@ impl<'a> Freezer<'a> {
         };
         let (Ok(epsilon), true) = (epsilon.parse::<f64>(), line.sets.len() == 1) else { return Ok(None) };
         let parts: Option<Vec<Tensor>> = order.iter().map(|&i| args.get(i).and_then(|text| self.named(text))).collect();
-        let Some(&source) = line.reads.first() else { return Ok(None) };
-        let readers = lines.iter().filter(|l| l.reads.contains(&source)).count();
+        let Some(&source) = line.reads.values.first() else { return Ok(None) };
+        let readers = lines.iter().filter(|l| l.reads.values.contains(&source)).count();
         let before = lines[..at].iter().rposition(|l| l.sets.contains(&source));
         let (Some(parts), Some(before), 1) = (parts, before, readers) else { return Ok(None) };
         // The line stays in its place only if nothing in between sets what it reads.
         let conv = &lines[before];
         let Some((op, args, keywords)) = &conv.op else { return Ok(None) };
         let is_conv = matches!(op.as_str(), "nn.functional.conv1d" | "nn.functional.conv2d" | "nn.functional.conv3d")
-            || matches!(op.as_str(), "torch.conv1d" | "torch.conv2d" | "torch.conv3d" | "onnx.Conv");
+            || matches!(op.as_str(), "torch.conv1d" | "torch.conv2d" | "torch.conv3d" | "onnx.Conv")
+            // The seventh argument: whether it is a transposed one.
+            || op == "torch._convolution" && args.get(6).is_some_and(|t| t == "False");
         if !is_conv || conv.sets.len() != 1 {
             return Ok(None);
         }
@@ -355,7 +458,47 @@ impl<'a> Freezer<'a> {
             None => wide(mean)?.neg()?,
         };
         let shift = centre.mul(&factor)?.add(&wide(shift)?)?.to_dtype(weight.dtype())?;
-        Ok(Some((before, folded, shift)))
+        Ok(Some(Folded { conv: before, source, weight: folded, bias: shift }))
+    }
+}
+
+/// A batch norm as part of the convolution before it.
+struct Folded {
+    /// The convolution's line, and the variable that it sets.
+    conv: usize,
+    source: usize,
+    weight: Tensor,
+    bias: Tensor,
+}
+
+/// Variables that branches set, or that hold lists and dictionaries that are changed.
+fn changed(body: &Block, out: &mut HashSet<usize>) {
+    fn call(value: &Expr, out: &mut HashSet<usize>) {
+        if let Expr::Call(call) = value
+            && let (Expr::Path(path), Some(Expr::Local(slot))) = (&call.target, call.args.first())
+            && changes_containers(path)
+        {
+            out.insert(*slot);
+        }
+    }
+    fn inside(body: &Block, out: &mut HashSet<usize>) {
+        for (stmt, _) in body {
+            if let Stmt::Assign(target, _) = stmt {
+                let mut sets = Vec::new();
+                locals(target, &mut sets);
+                out.extend(sets);
+            }
+        }
+    }
+    for (stmt, _) in body {
+        match stmt {
+            Stmt::Assign(_, value) | Stmt::Expr(value) => call(value, out),
+            Stmt::If(_, then, otherwise) => [then, otherwise].into_iter().for_each(|body| {
+                inside(body, out);
+                changed(body, out);
+            }),
+            _ => {}
+        }
     }
 }
 
@@ -371,12 +514,14 @@ fn locals(target: &Target, out: &mut Vec<usize>) -> bool {
     }
 }
 
-fn typed(ty: &Option<Type>) -> String {
-    fn shown(ty: &Type) -> String {
-        match &ty.args {
-            Some(args) => format!("{}[{}]", ty.name, args.iter().map(shown).collect::<Vec<_>>().join(", ")),
-            None => ty.name.clone(),
-        }
+fn shown(ty: &Type) -> String {
+    match &ty.args {
+        Some(args) => format!("{}[{}]", ty.name, args.iter().map(shown).collect::<Vec<_>>().join(", ")),
+        None => ty.name.clone(),
     }
+}
+
+/// A parameter's type with its colon.
+pub(crate) fn typed(ty: &Option<Type>) -> String {
     ty.as_ref().map_or(String::new(), |ty| format!(": {}", shown(ty)))
 }

@@ -242,6 +242,7 @@ impl IValue {
             (Self::List(a), Self::List(b)) => Arc::ptr_eq(a, b),
             (Self::Dict(a), Self::Dict(b)) => Arc::ptr_eq(a, b),
             (Self::Object(a), Self::Object(b)) => Arc::ptr_eq(a, b),
+            (Self::Function(a), Self::Function(b)) => a == b,
             (Self::Tensor(_) | Self::Object(_), _) | (_, Self::Tensor(_) | Self::Object(_)) => false,
             (Self::List(_) | Self::Dict(_), _) | (_, Self::List(_) | Self::Dict(_)) => false,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b) && a.same(b),

@@ -16,6 +16,7 @@ mod dispatch;
 mod dtype;
 mod error;
 mod freeze;
+mod inline;
 mod interpret;
 mod ivalue;
 pub mod library;

@@ -49,6 +49,83 @@ fn archives_of_pytorch_run_and_agree() {
     }
 }
 
+/// A program as a function of ops: its norms are inside the convolutions, and other archives give the same numbers.
+#[test]
+fn archives_freeze() {
+    let mut flat = 0;
+    for name in archives() {
+        let model = jit::load(fixtures().join(format!("{name}.pt"))).unwrap();
+        let frozen = model.freeze().unwrap_or_else(|e| panic!("{name}: {e}"));
+        check(&frozen, &name);
+        let text = frozen.text().unwrap();
+        flat += usize::from(frozen.root.is_none());
+        if name.starts_with("resnet") {
+            assert!(frozen.root.is_none() && !text.contains("batch_norm"), "{name}: {text}");
+            assert!(frozen.state_dict().contains_key("fc.weight"), "{:?}", frozen.state_dict().keys());
+            // Asking for the rank of a convolution's result does not keep the norm.
+            assert_eq!(text.contains("RaiseException"), name.ends_with("script"), "{text}");
+        }
+        if name.starts_with("control") {
+            assert!(frozen.root.is_some(), "{text}");
+        }
+        assert!(frozen.parameter_names().is_empty());
+        // Of itself, and read again.
+        let path = std::env::temp_dir().join(format!("rushlight-frozen-{}-{name}.rlm", std::process::id()));
+        frozen.save(&path).unwrap();
+        check(&Model::load(&path).unwrap().freeze().unwrap(), &name);
+        std::fs::remove_file(&path).unwrap();
+    }
+    assert!(flat >= 8, "{flat}");
+}
+
+#[test]
+fn freezing_keeps_what_branches_and_lists_do() {
+    let code = "class Control(Module):
+  __parameters__ = [\"weight\", ]
+  __buffers__ = []
+  weight : Tensor
+  training : bool
+  steps : int
+  names : List[str]
+  def forward(self: __torch__.Control, x: Tensor, flag: bool=True) -> Tensor:
+    parts = annotate(List[Tensor], [])
+    for i in range(self.steps):
+      _0 = torch.append(parts, torch.add(x, i))
+    if flag:
+      scale = 2
+      y = torch.mul(x, scale)
+    else:
+      scale = 3
+      y = torch.neg(x)
+    if torch.eq(torch.size(x, 0), 4):
+      z = torch.add(y, torch.stack(parts)[torch.sub(self.steps, 1)])
+    else:
+      ops.prim.RaiseException(torch.format(\"{} rows\", torch.size(x, 0)), \"builtins.ValueError\")
+      z = y
+    n = torch.len(parts) if flag else 0
+    return torch.add(torch.mul(z, scale), n)
+";
+    let model = changed(code).unwrap();
+    let frozen = model.freeze().unwrap();
+    assert!(frozen.root.is_none(), "{}", frozen.text().unwrap());
+    for flag in [true, false, true] {
+        let inputs = [Tensor::randn([4, 4]).unwrap().into(), IValue::Bool(flag)];
+        let [a, b] = [&model, &frozen].map(|m| m.forward(&inputs).unwrap().to_tensor().unwrap());
+        assert!(difference(&a, &b) < 1e-6, "{flag}");
+    }
+    let [a, b] = [&model, &frozen]
+        .map(|m| m.forward(&[Tensor::ones([4, 4]).unwrap().into()]).map(|v| v.to_tensor().unwrap().to_vec::<f32>()));
+    assert_eq!(a.unwrap().unwrap(), b.unwrap().unwrap());
+    for m in [&model, &frozen] {
+        let error = m.forward(&[Tensor::ones([3, 4]).unwrap().into()]).err().unwrap().to_string();
+        assert!(error.contains("3 rows"), "{error}");
+    }
+    // A changed field has no form as a function.
+    let code = code.replace("    parts = annotate", "    self.steps = 2\n    parts = annotate");
+    let model = changed(&code).unwrap();
+    assert!(model.freeze().unwrap().root.is_some());
+}
+
 #[test]
 fn an_archive_has_its_weights_and_trains() {
     let model = jit::load(fixtures().join("resnet_trace.pt")).unwrap();

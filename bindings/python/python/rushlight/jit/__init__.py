@@ -181,15 +181,15 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
     if preserved_attrs or not optimize_numerics:
         raise NotImplementedError("torch.jit.freeze: preserved_attrs and optimize_numerics=False are not supported")
     made = ProgramModule(mod._program.freeze())
-    made.training = False
+    made.training, made._is_frozen = False, True
     return made
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """The frozen module."""
+    """The frozen module: modules that are not frozen yet are."""
     if other_methods:
         raise NotImplementedError("torch.jit.optimize_for_inference: other methods are not supported")
-    return freeze(mod) if any(p.requires_grad for p in mod.parameters()) else mod
+    return mod if getattr(mod, "_is_frozen", False) else freeze(mod.eval())
 
 
 def set_fusion_strategy(strategy):

@@ -31,7 +31,8 @@ class ProgramModule(Module):
         """Makes the weights parameters and buffers of this module, changed by a function."""
         text, weights = self._program.archive()
         state = self._program.state()
-        for name, tensor in weights.items():
+        before = dict(weights)
+        for name, tensor in before.items():
             new = tensor if change is None else change(tensor.detach())
             known = self._lookup(name)
             if name in state and tensor.requires_grad:
@@ -39,7 +40,10 @@ class ProgramModule(Module):
                 weights[name] = shared if change is None and isinstance(shared, Parameter) else Parameter(new.detach())
             elif new is not tensor:
                 weights[name] = new
-        object.__setattr__(self, "_program", _Program.parse(text, weights))
+        if any(weights[name] is not tensor for name, tensor in before.items()):
+            program = _Program.parse(text, weights)
+            # Only a frozen program records its calls.
+            object.__setattr__(self, "_program", program.freeze() if self.__dict__.get("_is_frozen") else program)
         for name, tensor in weights.items():
             if name in state:
                 self._register(name, tensor)
