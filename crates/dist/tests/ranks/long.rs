@@ -18,7 +18,7 @@ fn attention(world: World) -> Result<()> {
     for is_causal in [false, true] {
         for (order, is_ring) in [(Order::Contiguous, true), (Order::Balanced, true), (Order::Contiguous, false)] {
             manual_seed(5);
-            let make = || Tensor::randn([2, 4, 8 * ranks, 6])?.to(device());
+            let make = || Tensor::randn([2, ranks.max(4), 8 * ranks, 6])?.to(device());
             let whole = [make()?, make()?, make()?];
             let dy = make()?;
             let leaves = |split: bool| -> Result<Vec<Tensor>> {
@@ -170,4 +170,14 @@ fn expert_parallel_on_two_ranks() {
 #[test]
 fn expert_parallel_on_four_ranks() {
     Ranks::new("long::expert_parallel_on_four_ranks", 4).run(|world| experts(world).unwrap());
+}
+
+#[test]
+fn context_parallel_on_eight_ranks() {
+    Ranks::new("long::context_parallel_on_eight_ranks", 8).run(|world| attention(world).unwrap());
+}
+
+#[test]
+fn expert_parallel_on_eight_ranks() {
+    Ranks::new("long::expert_parallel_on_eight_ranks", 8).run(|world| experts(world).unwrap());
 }

@@ -7,7 +7,7 @@ use rushlight_dist::pipeline::{Pipeline, PipelineStage, Schedule};
 use rushlight_nn::{Forward, Linear, Module};
 use rushlight_tensor::{Tensor, autograd::no_grad};
 
-const ROWS: usize = 24;
+const ROWS: usize = 48;
 
 /// A layer for each stage, with the same values on every rank.
 fn layers(stages: usize) -> Result<Vec<Linear>> {
@@ -117,4 +117,9 @@ fn two_ranks_equal_one_process() {
 #[test]
 fn four_ranks_equal_one_process() {
     Ranks::new("pipeline::four_ranks_equal_one_process", 4).run(all_schedules);
+}
+
+#[test]
+fn eight_ranks_equal_one_process() {
+    Ranks::new("pipeline::eight_ranks_equal_one_process", 8).run(all_schedules);
 }

@@ -119,6 +119,16 @@ fn zero_three_on_two_ranks() {
 }
 
 #[test]
+fn zero_three_on_eight_ranks() {
+    trains_as_alone("sharded::zero_three_on_eight_ranks", &[8], ZeroStage::Three, false);
+}
+
+#[test]
+fn hybrid_sharding_on_eight_ranks() {
+    trains_as_alone("sharded::hybrid_sharding_on_eight_ranks", &[2, 4], ZeroStage::Three, false);
+}
+
+#[test]
 fn zero_two_on_four_ranks() {
     trains_as_alone("sharded::zero_two_on_four_ranks", &[4], ZeroStage::Two, false);
 }
