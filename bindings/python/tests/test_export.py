@@ -95,12 +95,16 @@ def test_exported_models_run_without_their_source(name, tmp_path):
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
 def test_archives_of_pytorch_run(path):
     module, answers = torch.jit.load(path), torch.load(path.with_suffix(".answers.pt"))
-    with torch.no_grad():
-        outputs = module(answers["input"])
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    for found, wanted in zip(outputs, answers["outputs"]):
-        assert found.dtype == wanted.dtype and torch.allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    assert isinstance(module, torch.jit.ScriptModule)
+    frozen = torch.jit.freeze(torch.jit.load(path).eval())
+    # The second call of a frozen module runs what the first one recorded.
+    for program in (module, frozen, frozen, torch.jit.optimize_for_inference(frozen)):
+        with torch.no_grad():
+            outputs = program(answers["input"])
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        for found, wanted in zip(outputs, answers["outputs"]):
+            assert found.dtype == wanted.dtype and torch.allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert isinstance(module, torch.jit.ScriptModule) and not list(frozen.parameters())
+    assert "batch_norm" not in frozen.code
 
 
 def test_an_archive_is_a_module_that_trains():

@@ -75,3 +75,21 @@ def test_symmetric_systems(diagonal):
 def test_pivots_that_no_factorisation_gives_are_refused():
     with pytest.raises(RuntimeError, match="pivot"):
         torch.linalg.ldl_solve(torch.eye(2), torch.tensor([5, 1], dtype=torch.int32), torch.ones(2, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("shapes", [((1, 1), (1, 1)), ((3, 17), (17, 5)), ((2, 1, 4, 3), (5, 3, 9)), ((4, 0), (0, 3)), ((0, 4), (4, 3)), ((33, 20), (20, 40))])
+def test_products_of_complex_matrices_are_those_of_their_parts(shapes, dtype):
+    a, b = (torch.randn(shape, dtype=dtype) for shape in shapes)
+    for left, right in [(a, b), (a.conj(), b.mT.contiguous().mT)]:
+        product = left @ right
+        expected = torch.complex(left.real @ right.real - left.imag @ right.imag, left.real @ right.imag + left.imag @ right.real)
+        assert product.dtype == dtype and torch.allclose(product, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 7, 16, 40])
+def test_products_of_complex_numbers_are_those_of_their_parts(count):
+    a, b = torch.randn(count, dtype=torch.complex64), torch.randn(count, dtype=torch.complex64)
+    for left, right in [(a, b), (a, b[:1]), (a[:1], b), (a, a.conj())]:
+        expected = torch.complex(left.real * right.real - left.imag * right.imag, left.real * right.imag + left.imag * right.real)
+        assert torch.allclose(left * right, expected, rtol=1e-5, atol=1e-6)

@@ -1,6 +1,7 @@
 //! Products and quotients of complex numbers.
 
-use crate::isa::Isa;
+use crate::fft::{Pair, Pairs, Place};
+use crate::simd::{Real, Simd, Vectors};
 use crate::{multiversion, pool};
 use rushlight_core::backend::Complex;
 use rushlight_core::sync::SendPtr;
@@ -47,18 +48,34 @@ pub fn complex(op: Complex, a: View, b: View, out: View) -> Result<bool> {
     let views = [a, b, out];
     let dense = views.iter().all(|v| v.layout().is_contiguous() && v.dtype() == out.dtype());
     let fits = |v: &View| v.numel() == out.numel() || v.numel() == 2;
-    if !dense || !fits(&a) || !fits(&b) {
+    let rows = match (op, a.shape(), out.shape()) {
+        (Complex::Blocks, &[rows, n, 2], shape) if shape == [rows, 2, n, 2] => Some((rows, n)),
+        (Complex::Blocks, ..) => return Ok(false),
+        _ => None,
+    };
+    if !dense || rows.is_none() && (!fits(&a) || !fits(&b)) {
         return Ok(false);
     }
-    match out.dtype() {
-        DType::F32 => run::<f32>(op, a, b, out),
-        DType::F64 => run::<f64>(op, a, b, out),
+    match (out.dtype(), rows) {
+        (DType::F32, None) => run::<f32>(op, a, b, out),
+        (DType::F64, None) => run::<f64>(op, a, b, out),
+        (DType::F32, Some((rows, n))) => with_blocks::<f32>(rows, n, a, out),
+        (DType::F64, Some((rows, n))) => with_blocks::<f64>(rows, n, a, out),
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-fn run<T: Part>(op: Complex, a: View, b: View, out: View) {
+/// See [`Complex::Blocks`].
+fn with_blocks<T: Real>(rows: usize, n: usize, a: View, out: View) {
+    let [x, y] = [a, out].map(|v| SendPtr::new(v.ptr().cast::<[T; 2]>()));
+    pool::parallel_ranges(rows, (GRAIN / n.max(1)).max(1), |start, end| {
+        // SAFETY: contiguous views with these many rows; ranges are disjoint.
+        unsafe { blocks::<T>(x.at(start * n).cast(), y.at(2 * start * n).cast(), end - start, n) }
+    });
+}
+
+fn run<T: Part + Real>(op: Complex, a: View, b: View, out: View) {
     let n = out.numel() / 2;
     // Steps from number to number: an operand of one number stays.
     let step = |v: View| if v.numel() == out.numel() { 1 } else { 0 };
@@ -72,7 +89,7 @@ fn run<T: Part>(op: Complex, a: View, b: View, out: View) {
             match op {
                 Complex::Mul => multiply::<T>(x, da, y, db, z, end - start, T::ONE),
                 Complex::MulConj => multiply::<T>(x, da, y, db, z, end - start, -T::ONE),
-                Complex::Div => divide::<T>(x, da, y, db, z, end - start),
+                _ => divide::<T>(x, da, y, db, z, end - start),
             }
         }
     });
@@ -80,11 +97,63 @@ fn run<T: Part>(op: Complex, a: View, b: View, out: View) {
 
 multiversion! {
     /// `z = x y`, the imaginary part of `y` times `sign`.
-    unsafe fn multiply<T: Part>(x: *const [T; 2], dx: usize, y: *const [T; 2], dy: usize, z: *mut [T; 2], n: usize, sign: T) = products;
+    unsafe fn multiply<T: Real>(x: *const [T; 2], dx: usize, y: *const [T; 2], dy: usize, z: *mut [T; 2], n: usize, sign: T) = products;
+}
+multiversion! {
+    /// Rows of numbers, each with its product with `i`.
+    unsafe fn blocks<T: Real>(x: *const T, y: *mut T, rows: usize, n: usize) = blocks_kernel;
+}
+
+fn pairs<T>(at: *const T) -> Pairs<T> {
+    Pairs { at: at.cast_mut(), swap: false }
+}
+
+/// Numbers in order.
+#[derive(Clone, Copy)]
+struct Each<T>(Pairs<T>);
+
+/// One number for all places.
+#[derive(Clone, Copy)]
+struct One<V>(Pair<V>);
+
+/// The numbers of an operand by their places.
+trait Operand<T: Real, I: Vectors>: Copy {
+    /// # Safety
+    /// There are `count` numbers from `at` on; the CPU has the level.
+    unsafe fn get(self, at: usize, count: usize) -> Pair<T::V<I>>;
+}
+
+impl<T: Real, I: Vectors> Operand<T, I> for Each<T> {
+    #[inline(always)]
+    unsafe fn get(self, at: usize, count: usize) -> Pair<T::V<I>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.get::<I>(at, count) }
+    }
+}
+
+impl<T: Real, I: Vectors> Operand<T, I> for One<T::V<I>> {
+    #[inline(always)]
+    unsafe fn get(self, _: usize, _: usize) -> Pair<T::V<I>> {
+        self.0
+    }
+}
+
+/// Without fused multiply-adds: a number times its conjugate has no imaginary part.
+#[inline(always)]
+fn product<V: Simd>(a: Pair<V>, b: Pair<V>, sign: V) -> Pair<V> {
+    let im = b.im * sign;
+    Pair { re: a.re * b.re - a.im * im, im: a.re * im + a.im * b.re }
 }
 
 #[inline(always)]
-unsafe fn products<T: Part, I: Isa>(
+unsafe fn one<T: Real, I: Vectors>(p: *const [T; 2]) -> One<T::V<I>> {
+    // SAFETY: by the caller's contract.
+    let [re, im] = unsafe { *p };
+    One(Pair { re: T::V::<I>::splat(re), im: T::V::<I>::splat(im) })
+}
+
+#[inline(always)]
+unsafe fn products<T: Real, I: Vectors>(
     x: *const [T; 2],
     dx: usize,
     y: *const [T; 2],
@@ -94,21 +163,49 @@ unsafe fn products<T: Part, I: Isa>(
     sign: T,
 ) {
     #[inline(always)]
-    fn product<T: Part>([a, b]: [T; 2], [c, d]: [T; 2], sign: T) -> [T; 2] {
-        let d = d * sign;
-        [a * c - b * d, a * d + b * c]
+    unsafe fn run<T: Real, I: Vectors>(x: impl Operand<T, I>, y: impl Operand<T, I>, z: Pairs<T>, n: usize, sign: T) {
+        let (width, sign) = (T::V::<I>::N, T::V::<I>::splat(sign));
+        // SAFETY: by the caller's contract.
+        unsafe {
+            // Closures would not inherit the features of the instruction set.
+            let whole = n - n % width;
+            for at in (0..whole).step_by(width) {
+                let (a, b) = (x.get(at, width), y.get(at, width));
+                z.put::<I>(at, width, product(a, b, sign));
+            }
+            if whole < n {
+                let (a, b) = (x.get(whole, n - whole), y.get(whole, n - whole));
+                z.put::<I>(whole, n - whole, product(a, b, sign));
+            }
+        }
     }
     // SAFETY: by the caller's contract.
     unsafe {
+        let (x_each, y_each, z) = (Each(pairs(x.cast::<T>())), Each(pairs(y.cast::<T>())), pairs(z.cast::<T>()));
         match (dx, dy) {
-            (1, 1) => (0..n).for_each(|i| *z.add(i) = product(*x.add(i), *y.add(i), sign)),
-            (1, _) => {
-                let y = *y;
-                (0..n).for_each(|i| *z.add(i) = product(*x.add(i), y, sign));
-            }
-            _ => {
-                let x = *x;
-                (0..n).for_each(|i| *z.add(i) = product(x, *y.add(i * dy), sign));
+            (1, 1) => run::<T, I>(x_each, y_each, z, n, sign),
+            (1, _) => run::<T, I>(x_each, one::<T, I>(y), z, n, sign),
+            (_, 1) => run::<T, I>(one::<T, I>(x), y_each, z, n, sign),
+            _ => run::<T, I>(one::<T, I>(x), one::<T, I>(y), z, n, sign),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn blocks_kernel<T: Real, I: Vectors>(x: *const T, y: *mut T, rows: usize, n: usize) {
+    let (width, zero) = (T::V::<I>::N, T::V::<I>::splat(T::ZERO));
+    // SAFETY: by the caller's contract.
+    unsafe {
+        for row in 0..rows {
+            let (from, to) = (pairs(x.add(2 * row * n)), pairs(y.add(4 * row * n)));
+            let behind = to.add(n);
+            for at in (0..n).step_by(width) {
+                let count = width.min(n - at);
+                let v = if count == width { from.get::<I>(at, width) } else { from.get::<I>(at, count) };
+                let turned = Pair { re: zero - v.im, im: v.re };
+                for (to, v) in [(to, v), (behind, turned)] {
+                    if count == width { to.put::<I>(at, width, v) } else { to.put::<I>(at, count, v) }
+                }
             }
         }
     }

@@ -356,6 +356,9 @@ pub enum Complex {
     MulConj,
     /// `a / b`.
     Div,
+    /// Rows of `a`, `[rows, n, 2]`, each with its product with `i` behind it: `[rows, 2, n, 2]`. A product of real
+    /// matrices with them on the right is one of complex matrices. `b` is `a` again.
+    Blocks,
 }
 
 /// Discrete Fourier transforms of the rows of a matrix. Complex rows have a last dimension of two.

@@ -12,14 +12,15 @@ use crate::conv::Scratch;
 use crate::isa;
 use crate::simd::{Real, Simd, Vectors};
 use crate::{multiversion, pool};
-use passes::Pair;
+pub(crate) use passes::Pair;
 use plan::{Bluestein, Kind, Passes, Plan, Split};
 use rushlight_core::backend::Fft;
 use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result, View};
 use std::ops::Range;
 use std::sync::Arc;
-use tile::{Apart, Columns, Pairs, middle_size, tile_size, work_size};
+use tile::{Apart, Columns, middle_size, tile_size, work_size};
+pub(crate) use tile::{Pairs, Place};
 
 /// Numbers a task transforms at least.
 const TASK: usize = 8 << 10;
@@ -666,7 +667,6 @@ unsafe fn products_kernel<T: Real, I: Vectors>(
     let by = Pairs { at: by.as_ptr().cast_mut().cast::<T>(), swap: false };
     // SAFETY: `n` numbers at all.
     unsafe {
-        use tile::Place;
         for at in (0..n).step_by(width) {
             let count = width.min(n - at);
             let v = from.get::<I>(at, count).times(by.get::<I>(at, count));

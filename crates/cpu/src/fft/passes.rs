@@ -9,7 +9,7 @@ use std::ops::{Add, Range, Sub};
 
 /// A vector of complex numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Pair<V> {
+pub(crate) struct Pair<V> {
     pub re: V,
     pub im: V,
 }
@@ -70,12 +70,12 @@ impl<V: Simd> Pair<V> {
     }
 
     #[inline(always)]
-    pub(super) fn scaled(self, by: V) -> Self {
+    pub(crate) fn scaled(self, by: V) -> Self {
         Self { re: self.re * by, im: self.im * by }
     }
 
     #[inline(always)]
-    pub(super) fn times(self, w: Self) -> Self {
+    pub(crate) fn times(self, w: Self) -> Self {
         let minus = V::splat(V::Elem::ZERO) - w.im;
         Self { re: self.re.fma(w.re, self.im * minus), im: self.re.fma(w.im, self.im * w.re) }
     }

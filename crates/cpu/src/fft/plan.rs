@@ -200,8 +200,11 @@ impl<T: Real> Plan<T> {
     fn new(n: usize, width: usize) -> Self {
         match radices(n) {
             Some(radices) => {
+                // Two tiles of 1,024 numbers fill a part of the second-level cache that others need as well.
                 let spill = if n > 4096 {
                     4.0
+                } else if n > 1024 {
+                    2.0
                 } else if n > 192 {
                     1.3
                 } else {

@@ -5,7 +5,7 @@ use super::plan::{Passes, Split};
 use crate::simd::{Real, Simd, Vectors};
 
 /// Where complex numbers are.
-pub(super) trait Place<T>: Copy {
+pub(crate) trait Place<T>: Copy {
     /// The `count <= N` numbers from `at` on.
     ///
     /// # Safety
@@ -29,7 +29,7 @@ pub(super) trait Place<T>: Copy {
 
 /// Real and imaginary parts side by side; exchanged, which makes a forward transform an inverse one.
 #[derive(Clone, Copy)]
-pub(super) struct Pairs<T> {
+pub(crate) struct Pairs<T> {
     pub at: *mut T,
     pub swap: bool,
 }

@@ -45,9 +45,9 @@ fn execute(op: Fft, x: &Tensor, at: usize, n: usize, scale: f64) -> Result<Tenso
         }
         let (rows, side): (usize, usize) = (shape[..at].iter().product(), shape[at + 1..].iter().product());
         let matrix = |t: &Tensor| match t.is_complex() {
-            true if side > 1 => t.pairs()?.reshape([rows, t.shape()[at], side, 2]),
-            true => t.pairs()?.reshape([rows, t.shape()[at], 2]),
-            false => t.reshape([rows, t.shape()[at]]),
+            true if side > 1 => t.as_reals(&[rows, t.shape()[at], side, 2]),
+            true => t.as_reals(&[rows, t.shape()[at], 2]),
+            false => t.as_reals(&[rows, t.shape()[at]]),
         };
         let run = |source: &Tensor, out: &Tensor| {
             let (from, to) = (matrix(source)?, matrix(out)?);

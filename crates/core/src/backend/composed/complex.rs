@@ -4,7 +4,7 @@ use super::array::Array;
 use super::execute;
 use crate::backend::call::{self, Numbers};
 use crate::backend::{Complex, Operand, View};
-use crate::{Layout, Pointwise, Result};
+use crate::{Error, Layout, Pointwise, Result};
 
 /// The parts of numbers, expanded to `n` of them.
 fn parts(x: View, n: usize) -> Result<[Layout; 2]> {
@@ -19,11 +19,30 @@ fn row(op: Pointwise, inputs: &[View], params: &[f64], out: View) -> Result<()> 
     execute(call::Pointwise { op, compute: out.dtype().compute(), params, inputs: inputs[..].into(), out })
 }
 
+/// See [`Complex::Blocks`].
+fn blocks(c: &call::Complex<View>) -> Result<()> {
+    let &[rows, n, 2] = c.a.shape() else {
+        return Err(Error::shape(format!("complex: blocks of {:?}", c.a.shape())));
+    };
+    let (from, to) = (c.a.layout().offset(), c.out.layout().offset());
+    let part = |row: usize, at: usize| Layout::strided(&[rows, n], &[row, 2], at);
+    let whole = Layout::strided(&[rows, 2 * n], &[4 * n, 1], to)?;
+    let (re, im) = (part(2 * n, from)?, part(2 * n, from + 1)?);
+    let (first, second) = (part(4 * n, to + 2 * n)?, part(4 * n, to + 2 * n + 1)?);
+    let rows_of_a = Layout::strided(&[rows, 2 * n], &[2 * n, 1], from)?;
+    execute(call::Copy { src: c.a.with_layout(&rows_of_a)?, out: c.out.with_layout(&whole)? })?;
+    row(Pointwise::Neg, &[c.a.with_layout(&im)?], &[], c.out.with_layout(&first)?)?;
+    execute(call::Copy { src: c.a.with_layout(&re)?, out: c.out.with_layout(&second)? })
+}
+
 /// See [`call::Complex`].
 pub(super) fn complex(c: &call::Complex<View>) -> Result<()> {
     let n = c.out.numel() / 2;
     if n == 0 {
         return Ok(());
+    }
+    if c.op == Complex::Blocks {
+        return blocks(c);
     }
     let layouts = [parts(c.a, n)?, parts(c.b, n)?, parts(c.out, n)?];
     let [[ar, ai], [br, bi], [re, im]] = [

@@ -120,6 +120,13 @@ impl Tensor {
         Ok(self.over_same_memory(pairs_layout(self.layout())?, self.dtype().real(), Default::default()))
     }
 
+    /// The numbers of a contiguous tensor as real ones of this shape, not recorded.
+    pub(crate) fn as_reals(&self, shape: &[usize]) -> Result<Tensor> {
+        let factor = if self.is_complex() { 2 } else { 1 };
+        let layout = Layout::contiguous(shape)?.with_offset(factor * self.layout().offset());
+        Ok(self.over_same_memory(layout, self.dtype().real(), Default::default()))
+    }
+
     fn needs_complex(&self, name: &str) -> Result<()> {
         if self.is_complex() {
             return Ok(());

@@ -80,23 +80,27 @@ pub(crate) fn matrix_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let mut shape = Dims::from_slice(a.shape());
         shape[rank - 1] = n;
         let out = a.uninit_like(&shape, a.dtype())?;
-        let flat = |t: &Tensor, rows: usize, columns: usize| {
-            let mut shape = Dims::from_slice(&t.shape()[..rank - 2]);
+        if out.numel() == 0 {
+            return Ok(out);
+        }
+        let (batch, m) = (&a.shape()[..rank - 2], a.shape()[rank - 2]);
+        // The same numbers as real ones in matrices.
+        let real = |t: &Tensor, rows: usize, columns: usize| {
+            let mut shape = Dims::from_slice(batch);
             shape.extend_from_slice(&[rows, columns]);
-            t.reshape(&shape)
+            t.as_reals(&shape)
         };
-        let mut blocks = Dims::from_slice(&b.shape()[..rank - 1]);
-        blocks.extend_from_slice(&[2, n, 2]);
+        let (a, b) = (a.contiguous()?, b.contiguous()?);
+        let mut blocks = Dims::from_slice(batch);
+        blocks.extend_from_slice(&[2 * k, 2 * n]);
         let right = b.uninit_like(&blocks, b.dtype().real())?;
-        let parts = b.pairs()?;
-        right.select(-3, 0)?.copy_(&parts)?;
-        let turned = right.select(-3, 1)?;
-        turned.select(-1, 0)?.copy_(&parts.select(-1, 1)?)?.neg_()?;
-        turned.select(-1, 1)?.copy_(&parts.select(-1, 0)?)?;
-        let left = flat(&a.contiguous()?.pairs()?, a.shape()[rank - 2], 2 * k)?;
-        let pairs = out.pairs()?;
-        let result = flat(&pairs, a.shape()[rank - 2], 2 * n)?;
-        multiply(&left, &flat(&right, 2 * k, 2 * n)?, &result, &Blend::PLAIN)?;
+        if right.numel() > 0 {
+            let rows = b.numel() / n;
+            let (from, to) = (b.as_reals(&[rows, n, 2])?, right.as_reals(&[rows, 2, n, 2])?);
+            let [from, to] = [&from, &to].map(Tensor::engine_view);
+            right.run(call::Complex { op: Complex::Blocks, a: from, b: from, out: to })?;
+        }
+        multiply(&real(&a, m, 2 * k)?, &right, &real(&out, m, 2 * n)?, &Blend::PLAIN)?;
         Ok(out)
     })
 }
