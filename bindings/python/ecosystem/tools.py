@@ -340,7 +340,8 @@ def quantised_optimizers():
     import bitsandbytes
 
     found = {}
-    # RMSprop8bit is left out: the last bit of a square root decides which of its states' 256 numbers a value is rounded to.
+    # RMSprop8bit is left out: the last bit of a square root decides which of its states' 256 numbers a value is
+    # rounded to.
     for name in ("AdamW8bit", "Lion8bit", "SGD8bit", "Adagrad8bit", "AdamW"):
         net = fill(nn.Linear(64, 128), 0.5)
         optimizer = getattr(bitsandbytes.optim, name)(net.parameters(), lr=1e-2, **({"momentum": 0.9} if name == "SGD8bit" else {}))

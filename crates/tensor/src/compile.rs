@@ -152,7 +152,7 @@ impl Compile {
             Some(State::Plain(_)) => return f(inputs),
             None => {}
         }
-        if self.kinds.len() >= self.max {
+        if self.kinds.count() >= self.max {
             return f(inputs);
         }
         let shared = inputs.iter().enumerate().any(|(i, t)| inputs[..i].iter().any(|other| other.shares_storage(t)));

@@ -192,7 +192,7 @@ impl<I, T> Recordings<I, T> {
         self.0.clear();
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 

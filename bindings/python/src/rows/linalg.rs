@@ -274,7 +274,8 @@ rows! { ROWS:
         one_of("cdist", "compute_mode", mode, &["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])?;
         cdist(x1, x2, p)
     };
-    /// Products of groups that end at `offs` (int32): rows with matrices of a batch (2D, 3D), matrices with columns (3D, 2D), or summands (2D, 2D).
+    /// Products of groups that end at `offs` (int32): rows with matrices of a batch (2D, 3D), matrices with columns
+    /// (3D, 2D), or summands (2D, 2D).
     grouped_mm [Functional] "grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, dtype? out_dtype=None)"
         |a: &Tensor, b: &Tensor, offs: Option<&Tensor>, bias: Option<&Tensor>, out_dtype: Option<DType>| grouped_mm(a, b, offs, bias, out_dtype);
     /// Distances between vectors of one set.
