@@ -159,6 +159,8 @@ def transposed(x, first=0, second=1):
         if max(first, second) < batch:
             return SparseCompressed.make(*(i.transpose(first, second) for i in x._index), x._data.transpose(first, second), size, x._by_row)
         raise RuntimeError(f"transpose(): can only transpose 2D sparse compressed tensors or their batches within each, got dimensions {first} and {second} of {list(x.shape)}")
+    if count == 0:
+        return x
     order = list(range(count))
     first, second = first % count, second % count
     order[first], order[second] = order[second], order[first]
