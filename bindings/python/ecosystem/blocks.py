@@ -1,5 +1,7 @@
 """Jobs of libraries of layers and whole networks: a forward and a backward pass with weights from a formula."""
 
+import math
+
 import torch
 from common import fill, job, numbers, step, tokens
 
@@ -304,6 +306,39 @@ def codec():
     encoder, decoder = (fill(kind(dimension=8, n_filters=2, ratios=[2, 2], n_residual_layers=1), 0.3) for kind in (SEANetEncoder, SEANetDecoder))
     inner = encoder(numbers(1, 1, 64))
     return {"inner": inner, "out": decoder(inner)}
+
+
+@job("torchaudio")
+def spoken():
+    """A classifier of sounds by their mel spectrograms: two kinds of tones, a convolution, a recurrent layer."""
+    from torchaudio import functional, transforms
+
+    times = torch.arange(1600, dtype=torch.float64) / 8000
+    pitches = torch.tensor([220.0, 330.0, 440.0, 523.0, 660.0, 880.0], dtype=torch.float64)[:, None]
+    labels = torch.arange(6) % 2
+    # The second kind rises.
+    waves = (2 * math.pi * pitches * times * (1 + 0.5 * labels[:, None] * times / times[-1])).sin().float()
+    waves = functional.resample(waves, 8000, 4000)
+    features = nn.Sequential(transforms.MelSpectrogram(4000, n_fft=256, hop_length=64, n_mels=20, f_max=2000.0), transforms.AmplitudeToDB(top_db=60))
+    cepstra = transforms.MFCC(4000, n_mfcc=8, melkwargs={"n_fft": 256, "hop_length": 64, "n_mels": 20})(waves)
+    seen = features(waves) / 40
+
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution, self.norm = nn.Conv1d(20, 12, 5, padding=2), nn.BatchNorm1d(12)
+            self.recurrent, self.head = nn.GRU(12, 8, batch_first=True), nn.Linear(8, 2)
+
+        def forward(self, x):
+            x = torch.relu(self.norm(self.convolution(x))).transpose(1, 2)
+            return self.head(self.recurrent(x)[0][:, -1])
+
+    net = fill(Classifier(), 0.2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    found = {"features": seen, "cepstra": cepstra}
+    for epoch in range(5):
+        found[f"loss {epoch}"] = step(net, nn.functional.cross_entropy(net(seen), labels), optimizer)["loss"]
+    return {**found, "answers": net.eval()(seen)}
 
 
 @job("torch_audiomentations")

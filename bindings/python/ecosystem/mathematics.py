@@ -49,6 +49,53 @@ def hamiltonian():
     return {}
 
 
+@job("pyro", "tutorial")
+def tutorial():
+    """The introduction's model, a regression whose slope depends on a group, fitted at its mode: nothing is drawn."""
+    import pyro
+    import pyro.distributions as dist
+    from pyro.infer import SVI, Trace_ELBO
+    from pyro.infer.autoguide import AutoDelta, init_to_mean
+
+    pyro.clear_param_store()
+    group, ruggedness = (torch.arange(30) % 3 == 0).float(), numbers(30, step=0.7).abs() * 3
+    income = 8.5 + 0.3 * numbers(30, step=1.3) + group * (0.4 * ruggedness - 1.5) - (1 - group) * 0.2 * ruggedness
+
+    def model(group, ruggedness, income=None):
+        a, bA = pyro.sample("a", dist.Normal(0.0, 10.0)), pyro.sample("bA", dist.Normal(0.0, 1.0))
+        bR, bAR = pyro.sample("bR", dist.Normal(0.0, 1.0)), pyro.sample("bAR", dist.Normal(0.0, 1.0))
+        sigma = pyro.sample("sigma", dist.Uniform(0.0, 10.0))
+        mean = a + bA * group + bR * ruggedness + bAR * group * ruggedness
+        with pyro.plate("data", len(ruggedness)):
+            return pyro.sample("obs", dist.Normal(mean, sigma), obs=income)
+
+    guide = AutoDelta(model, init_loc_fn=init_to_mean)
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.05}), Trace_ELBO())
+    losses = [svi.step(group, ruggedness, income) for _ in range(60)]
+    found = guide.median(group, ruggedness)
+    assert set(found) == {"a", "bA", "bR", "bAR", "sigma"}, found
+    return {**{f"loss {at}": losses[at] for at in (0, 1, 20, 59)}, **found}
+
+
+@job("botorch", "tutorial")
+def getting_started():
+    """The first tutorial: a model of noisy values, and the point that the acquisition function prefers."""
+    from botorch.acquisition import LogExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms import Normalize, Standardize
+    from botorch.optim import optimize_acqf
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    x = numbers(20, 2, step=1.7).double() + 1
+    y = 1 - torch.linalg.norm(x - 0.5, dim=-1, keepdim=True) + 0.05 * numbers(20, 1, step=2.9).double()
+    model = SingleTaskGP(train_X=x, train_Y=y, input_transform=Normalize(d=2), outcome_transform=Standardize(m=1))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    bounds = torch.stack([torch.zeros(2), torch.full((2,), 2.0)]).to(torch.double)
+    candidate, value = optimize_acqf(LogExpectedImprovement(model, best_f=y.max()), bounds=bounds, q=1, num_restarts=8, raw_samples=64)
+    return {"candidate": candidate, "value": value, "mean": model.posterior(x).mean}
+
+
 @job("botorch")
 def acquisition():
     from botorch.acquisition import ExpectedImprovement, UpperConfidenceBound
@@ -198,6 +245,21 @@ def fourier():
     net = fill(FNO(n_modes=(4, 4), in_channels=1, out_channels=1, hidden_channels=8, n_layers=2), 0.1)
     out = net(numbers(1, 1, 12, 12))
     return {"out": out, **step(net, out.square().mean())}
+
+
+@job("neuralop", "training")
+def operator():
+    """A Fourier neural operator that learns a smoothing of functions: its loss in Sobolev space, several steps."""
+    from neuralop import H1Loss
+    from neuralop.models import FNO
+
+    net = fill(FNO(n_modes=(6, 6), in_channels=1, out_channels=1, hidden_channels=12, n_layers=2), 0.1)
+    x = numbers(4, 1, 16, 16, step=0.11)
+    y = torch.fft.irfft2(torch.fft.rfft2(x) * torch.exp(-torch.arange(9) * 0.4))
+    optimizer, loss = torch.optim.AdamW(net.parameters(), lr=5e-3), H1Loss(d=2)
+    found = {f"loss {epoch}": step(net, loss(net(x), y), optimizer)["loss"] for epoch in range(6)}
+    with torch.no_grad():
+        return {**found, "finer": net(numbers(1, 1, 24, 24, step=0.11))}
 
 
 @job("torchquad")
