@@ -123,3 +123,18 @@ pub fn result_type(args: &[Arg]) -> DType {
     }
     out.unwrap_or_else(default_dtype)
 }
+
+/// A number that is added to elements of a half type, rounded to that type as in PyTorch: sums beyond its range are
+/// infinite though the exact sum may be within it. Numbers that multiply are not rounded.
+#[inline]
+pub(crate) fn addend(other: Arg, dtype: DType) -> Arg {
+    match other {
+        Arg::Scalar(s) if dtype == DType::F16 && !matches!(s, Scalar::Complex(..)) => {
+            Arg::Scalar(Scalar::Float(f16::from_f64(s.to_f64()).to_f64()))
+        }
+        Arg::Scalar(s) if dtype == DType::BF16 && !matches!(s, Scalar::Complex(..)) => {
+            Arg::Scalar(Scalar::Float(bf16::from_f64(s.to_f64()).to_f64()))
+        }
+        other => other,
+    }
+}

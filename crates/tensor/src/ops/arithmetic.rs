@@ -2,13 +2,13 @@
 //! products added to a tensor.
 
 use super::complex;
-use super::number::{addend, fitting};
+use super::number::fitting;
 use super::operands::{
     alpha_of, no_negative_exponent, no_whole_quotient, not_bools, number, whole_factor, zero_divisor,
 };
 use super::pointwise::{pointwise, pointwise_inplace};
 use crate::Tensor;
-use crate::arg::{Arg, result_type};
+use crate::arg::{Arg, addend, result_type};
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
 impl Tensor {

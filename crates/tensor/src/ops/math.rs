@@ -1,11 +1,10 @@
 //! Pointwise functions: names and arguments over rows of the op table.
 
-use super::number::addend;
 use super::operands::{alike, any, float, no_zero_divisor, not_bools, number, underivable};
 use super::operators::{forward, forward_operand};
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
-use crate::arg::{Arg, result_type};
+use crate::arg::{Arg, addend, result_type};
 use crate::autograd::recording;
 use rushlight_core::{DType, Error, Pointwise, Result};
 

@@ -1,6 +1,5 @@
 //! Conversion of numbers to elements of a dtype.
 
-use crate::arg::Arg;
 use rushlight_core::half::{bf16, f16};
 use rushlight_core::{DType, Error, Result, Scalar};
 
@@ -80,21 +79,6 @@ pub fn fitting(name: &str, value: Scalar, dtype: DType) -> Result<Scalar> {
         other => other.to_i64().to_string(),
     };
     Err(Error::value(format!("{name}: value {number} cannot be converted to type {dtype} without overflow")))
-}
-
-/// A number that is added to elements of a half type, rounded to that type as in PyTorch: sums beyond its range are
-/// infinite though the exact sum may be within it. Numbers that multiply are not rounded.
-#[inline]
-pub(crate) fn addend(other: Arg, dtype: DType) -> Arg {
-    match other {
-        Arg::Scalar(s) if dtype == DType::F16 && !matches!(s, Scalar::Complex(..)) => {
-            Arg::Scalar(Scalar::Float(f16::from_f64(s.to_f64()).to_f64()))
-        }
-        Arg::Scalar(s) if dtype == DType::BF16 && !matches!(s, Scalar::Complex(..)) => {
-            Arg::Scalar(Scalar::Float(bf16::from_f64(s.to_f64()).to_f64()))
-        }
-        other => other,
-    }
 }
 
 /// A bound as a number of the dtype. A bound outside an integer's range is replaced by the end of the range, which

@@ -142,7 +142,7 @@ fn fused_as_op_by_op<const N: usize>(
     p: [&Tensor; N],
     step: fn(&Tensor, [&Tensor; N]) -> Result<Tensor>,
     close: f32,
-) -> Result<impl Fn(fn(&Call<Slot>) -> bool) -> usize> {
+) -> Result<impl Fn(fn(&Call<Slot>) -> bool) -> usize + use<N>> {
     let expected = step(x, p)?.item::<f32>()?;
     let grads = p.map(|p| p.grad().expect("a gradient").to_vec::<f32>());
     let mut capture = Capture::new().device(x.device());
