@@ -87,10 +87,10 @@ impl Tensor {
     /// waited for.
     ///
     /// ```
-    /// # use rushlight_tensor as rushlight;
-    /// use rushlight::Tensor;
+    /// # mod rushlight { pub use rushlight_core::DType; pub use rushlight_tensor::*; }
+    /// use rushlight::{DType, Tensor};
     /// let (x, experts) = (Tensor::new([[1.0f32], [2.0], [3.0]])?, Tensor::new([[[10.0f32]], [[100.0]]])?);
-    /// let y = x.grouped_mm(&experts, Some(&Tensor::new([2i32, 3])?))?;
+    /// let y = x.grouped_mm(&experts, Some(&Tensor::new_with([2, 3], DType::I32)?))?;
     /// assert_eq!(y.to_vec::<f32>()?, [10.0, 20.0, 300.0]);
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```

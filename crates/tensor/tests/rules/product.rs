@@ -51,7 +51,7 @@ fn a_broadcast_operand_is_not_expanded() -> Result<()> {
 #[test]
 fn groups_equal_products_one_by_one() -> Result<()> {
     let rows = |shape: &[usize]| Tensor::randn_with(shape, DType::F64)?.requires_grad_(true);
-    let offs = Tensor::new([2i32, 2, 5])?;
+    let offs = Tensor::new_with([2, 2, 5], DType::I32)?;
     // Two rows follow the last group; the second group is empty.
     let (x, w) = (rows(&[7, 4])?, rows(&[3, 4, 2])?);
     let y = x.grouped_mm(&w, Some(&offs))?;
@@ -70,7 +70,7 @@ fn groups_equal_products_one_by_one() -> Result<()> {
         gradgradcheck(call, &[a.clone(), b.clone()])?;
     }
     for wrong in [vec![2i32, 1, 5], vec![2, 2, 8], vec![-1, 2, 5], vec![2, 5]] {
-        assert!(x.grouped_mm(&w, Some(&Tensor::new(wrong)?)).is_err());
+        assert!(x.grouped_mm(&w, Some(&Tensor::new_with(wrong, DType::I32)?)).is_err());
     }
     assert!(x.grouped_mm(&w, None).is_err() && w.grouped_mm(&w.transpose(1, 2)?, Some(&offs)).is_err());
     assert!(x.grouped_mm(&w, Some(&Tensor::new([2i64, 2, 5])?)).is_err());
