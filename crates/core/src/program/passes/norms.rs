@@ -86,7 +86,13 @@ fn expanded(program: &Program, chosen: &HashSet<usize>) -> (Program, Vec<(usize,
                 values.push((at, first..out.buffers().len()));
                 calls.extend(written);
             }
-            None => calls.push(call.clone()),
+            // An RMS norm that is written out has no mean, and its gradients read none.
+            None => calls.push(match call {
+                Call::RowNormBackward(c) if c.spec.rms => {
+                    call::RowNormBackward { mean: c.rstd.clone(), ..c.clone() }.into()
+                }
+                other => other.clone(),
+            }),
         }
     }
     (out.with_calls(calls), values)

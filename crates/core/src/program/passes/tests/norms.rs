@@ -118,3 +118,33 @@ fn values_of_rows_may_take_the_place_of_others() {
     assert_eq!(names(&better), ["fused_rows mul, row_sum, neg, mul"]);
     better.verify().unwrap();
 }
+
+#[test]
+fn rms_norms_leave_their_gradients_no_mean() {
+    // The gradient of a weight stays a call, whose mean nobody computes.
+    let x = |buffer| slot(buffer, NORMED);
+    let spec = RowNorm { rows: 64, cols: 1024, eps: 1e-6, rms: true };
+    let Call::RowNorm(norm) = row_norm(3, 4) else { panic!("a norm") };
+    let backward = call::RowNormBackward {
+        spec,
+        dy: x(1),
+        x: x(3),
+        weight: Some(slot(2, &[1024])),
+        mean: slot(5, &[64]),
+        rstd: slot(6, &[64]),
+        so_far: None,
+        dx: Some(x(8)),
+        low: None,
+        dweight: Some(slot(9, &[1024])),
+        dbias: None,
+    };
+    let calls = vec![
+        row(Pointwise::Add, &[x(0), x(1)], x(3)),
+        call::RowNorm { spec, ..norm }.into(),
+        row(Pointwise::Mul, &[x(4), per_image(2)], x(7)),
+        backward.into(),
+    ];
+    let program = Program::new(on_gpu(3, 7, 1 << 18), calls).with_results([7, 8, 9]);
+    let better = optimize(&program).unwrap();
+    assert_eq!(names(&better), ["fused_rows add, mul, row_mean, add, rsqrt, mul, mul", "row_norm_backward"]);
+}
