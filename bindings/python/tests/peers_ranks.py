@@ -217,6 +217,8 @@ def any_source():
         left = [dist.irecv(torch.empty(5), tag=99) for _ in range(6)]
         left[5].wait()
         assert all(handle.is_completed() for handle in left) and sum(handle._source_rank() for handle in left) == 9
+    # Rank 1's next message must not arrive before rank 2's last.
+    dist.barrier()
     with torch.autograd.profiler.profile() as profiler:
         if RANK == 0:
             dist.recv(torch.empty(1))

@@ -20,12 +20,12 @@ _BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs")
 _HELD = (*_SIMPLE, _C.dtype, _C.device)
 
 
-class _Unholdable(Exception):
-    """The function's result cannot be made again from tensors."""
+class Unholdable(Exception):
+    """The function cannot be held as programs: its result is made of more than tensors, or it needs hooks."""
 
 
 def _unholdable(kind):
-    return _Unholdable(f"it returns a {kind.__name__}")
+    return Unholdable(f"it returns a {kind.__name__}")
 
 
 def is_recording():
@@ -130,7 +130,7 @@ class CompiledFunction:
 
         try:
             made = self._compiled.run(kind, inputs, step)
-        except _Unholdable as e:
+        except Unholdable as e:
             # Run again from where it was: the results of this run cannot be used.
             self._compiled.rewind()
             return self._refuse(kind, inputs, args, kwargs, str(e))

@@ -8,6 +8,7 @@ import warnings
 import weakref
 
 from .. import _C, _absent
+from .._compile import Unholdable, is_recording
 from ..autograd.function import Function
 
 __all__ = [
@@ -426,6 +427,8 @@ def checkpoint(
         # Backward runs the function when the parameters of the modules around it are sharded again.
         function = sharded.gathered_again(function)
     if not use_reentrant:
+        if is_recording():
+            raise Unholdable("torch.utils.checkpoint with use_reentrant=False runs the function again by hooks, which no program holds")
         return _by_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, debug, early_stop)
     run = _Run(function, args, preserve_rng_state)
     if not any(t.requires_grad for t in run.inputs):
