@@ -5,20 +5,13 @@ import enum
 import functools
 import sys
 import warnings
-import weakref
 
 from .. import _C, _absent
-from .._compile import Unholdable, is_recording
 from ..autograd.function import Function
 
-__all__ = [
-    "CheckpointError", "GraphExecGroup", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
-]
+__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]
 
 Tensor = _C.Tensor
-
-#: What ``set_checkpoint_early_stop`` and ``set_checkpoint_debug_enabled`` say; None leaves it to the arguments.
-_early_stop = _debug = None
 
 
 def noop_context_fn():
@@ -28,24 +21,14 @@ def noop_context_fn():
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable):
-    """Whether functions that are checkpointed in the block are run again only as far as backward needs them."""
-    global _early_stop
-    before, _early_stop = _early_stop, enable
-    try:
-        yield
-    finally:
-        _early_stop = before
+    """Accepted without effect: a function is always recomputed to its end."""
+    yield
 
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """Whether errors of functions that are checkpointed in the block list the functions that were called; None leaves it to ``checkpoint``'s ``debug``."""
-    global _debug
-    before, _debug = _debug, enabled
-    try:
-        yield
-    finally:
-        _debug = before
+    """Accepted without effect: errors always name the shapes that differ."""
+    yield
 
 
 def _flatten(value, tensors):
@@ -65,40 +48,75 @@ def _flatten(value, tensors):
 
 
 class CheckpointError(RuntimeError):
-    """A function that saved other tensors when it was run again."""
+    """A function that gave other values when it was run again."""
 
 
-class GraphExecGroup:
-    """Backward passes in the block share what was computed again; no two may need the same value."""
-
-    _current = None
+class _Saved:
+    """Notes the shape, dtype and device of every tensor that is saved for backward in a block."""
 
     def __enter__(self):
-        if GraphExecGroup._current is not None:
-            raise RuntimeError("GraphExecGroup contexts cannot be nested: leave the one that is active first")
-        GraphExecGroup._current = self
+        self.seen = []
+        _C._push_saved_tensors_hooks(self._note, lambda tensor: tensor)
         return self
 
+    def _note(self, tensor):
+        self.seen.append((tuple(tensor.shape), tensor.dtype, tensor.device))
+        return tensor
+
     def __exit__(self, *exception):
-        GraphExecGroup._current = None
+        _C._pop_saved_tensors_hooks()
 
 
-class _Conditions:
-    """Random numbers and precision of the first run, for the others."""
+def _check_same(before, now):
+    """An error if a function saved other tensors when it was run again."""
+    if len(before) != len(now):
+        raise CheckpointError(
+            "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
+            f"Number of tensors saved during forward: {len(before)}\nNumber of tensors saved during recomputation: {len(now)}"
+        )
+    different = [(i, a, b) for i, (a, b) in enumerate(zip(before, now)) if a != b]
+    if different:
+        lines = [f"tensor at position {i}:\nsaved metadata: {a}\nrecomputed metadata: {b}" for i, a, b in different]
+        raise CheckpointError(
+            "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass.\n" + "\n".join(lines)
+        )
 
-    def __init__(self, preserve_rng_state):
+
+class _Run:
+    """A function with its arguments, which can be recomputed under the same conditions."""
+
+    def __init__(self, function, args, kwargs, preserve_rng_state, contexts):
+        self.function = function
+        self.inputs = []
+        self.rebuild = _flatten((args, kwargs), self.inputs)
         self.random = _C.get_rng_state() if preserve_rng_state else None
         self.precision = _C._autocast_dtype()
+        self.first_context, self.second_context = contexts
+        self.rebuild_output = None
+        # Metadata of the tensors that the first run saved, if the second must save the same.
+        self.saved = None
 
-    @contextlib.contextmanager
-    def again(self):
-        now = None if self.random is None else _C.get_rng_state()
+    def __call__(self, tensors):
+        args, kwargs = self.rebuild(iter(tensors))
+        outputs = []
+        self.rebuild_output = _flatten(self.function(*args, **kwargs), outputs)
+        return outputs
+
+    def again(self, tensors):
+        """Recomputes the outputs with recording, with the random numbers and the precision of the first run."""
+        now = _C.get_rng_state()
         precision = _C._set_autocast(self.precision)
         recording = _C._set_grad_enabled(True)
         try:
             if self.random is not None:
                 _C.set_rng_state(self.random)
-            yield
+            with self.second_context:
+                if self.saved is None:
+                    return self(tensors)
+                with _Saved() as saved:
+                    outputs = self(tensors)
+                _check_same(self.saved, saved.seen)
+                return outputs
         finally:
             _C._set_grad_enabled(recording)
             _C._set_autocast(precision)
@@ -106,35 +124,14 @@ class _Conditions:
                 _C.set_rng_state(now)
 
 
-class _Run:
-    """A function with its arguments, which can be recomputed under the same conditions."""
-
-    def __init__(self, function, args, preserve_rng_state):
-        self.function = function
-        self.inputs = []
-        self.rebuild = _flatten(args, self.inputs)
-        self.conditions = _Conditions(preserve_rng_state)
-        self.rebuild_output = None
-
-    def __call__(self, tensors):
-        outputs = []
-        self.rebuild_output = _flatten(self.function(*self.rebuild(iter(tensors))), outputs)
-        return outputs
-
-    def again(self, tensors):
-        """Recomputes the outputs with recording."""
-        with self.conditions.again():
-            return self(tensors)
-
-
 class _Checkpoint(Function):
-    """A nested backward pass over outputs that are computed again."""
+    """Inputs are the function's tensors and, after them, the leaves that it captured."""
 
     @staticmethod
-    def forward(ctx, run, outputs, fixed, *inputs):
-        ctx.run = run
+    def forward(ctx, run, outputs, fixed, captured, *inputs):
+        ctx.run, ctx.captured = run, captured
         ctx.shapes = [tuple(t.shape) for t in outputs]
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(*inputs[: len(inputs) - len(captured or ())])
         # Separate handles: an output may be an input, or appear twice.
         results = tuple(t.detach() for t in outputs)
         ctx.mark_non_differentiable(*(r for r, keep in zip(results, fixed) if keep))
@@ -143,13 +140,8 @@ class _Checkpoint(Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        if not _C._is_checkpoint_valid():
-            raise RuntimeError(
-                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to .backward(): gradients of "
-                "captured parameters are added to .grad. Set use_reentrant=False, or call .backward() without `inputs`."
-            )
         inputs = ctx.saved_tensors
-        needs = ctx.needs_input_grad[3:]
+        needs = ctx.needs_input_grad[4 : 4 + len(inputs)]
         leaves = [t.detach().requires_grad_(need) if need else t.detach() for t, need in zip(inputs, needs)]
         outputs = ctx.run.again(leaves)
         if [tuple(t.shape) for t in outputs] != ctx.shapes:
@@ -157,227 +149,17 @@ class _Checkpoint(Function):
                 f"checkpoint: the function gave tensors of shapes {[tuple(t.shape) for t in outputs]} when run again, {ctx.shapes} before; it "
                 "must not depend on changing state"
             )
-        if not any(t.requires_grad for t in outputs):
-            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         pairs = [(t, g) for t, g in zip(outputs, gradients) if t.requires_grad and g is not None]
-        # Accumulates the gradients of captured leaves directly.
-        if pairs:
-            _C._backward([t for t, _ in pairs], [g for _, g in pairs], None, False, None)
-        return (None, None, None, *(leaf.grad if need else None for leaf, need in zip(leaves, needs)))
-
-
-class _Inputs(Function):
-    """Keeps tensors as saved values of a step, so that hooks and checkpoints around see them."""
-
-    @staticmethod
-    def forward(ctx, keeper, tensors, anchor):
-        keeper.context = ctx
-        ctx.save_for_backward(*tensors)
-        return anchor.new_empty(0)
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        raise AssertionError("checkpoint: the step that keeps inputs has no gradient")
-
-
-class _Arguments:
-    """Positional arguments, whose tensors are saved values."""
-
-    def __init__(self, args):
-        self.places = [i for i, value in enumerate(args) if isinstance(value, Tensor)]
-        self.others = [None if isinstance(value, Tensor) else value for value in args]
-        # The step lives as long as its result.
-        tensors = [args[i] for i in self.places]
-        self.step = _Inputs.apply(self, tensors, _C._torch.empty(0, requires_grad=True)) if tensors else None
-
-    def restore(self):
-        args = list(self.others)
-        for place, tensor in zip(self.places, self.context.saved_tensors if self.places else ()):
-            args[place] = tensor
-        return args
-
-
-class _Stop(Exception):
-    """Ends a recomputation when all that the first run saved was saved again."""
-
-
-class _Slot:
-    """What a step keeps instead of a tensor."""
-
-    __slots__ = ("tensors", "__weakref__")
-
-    def __init__(self):
-        #: The tensor computed again, by backward pass; None once it was used.
-        self.tensors = {}
-
-
-def _metadata(tensor):
-    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
-
-
-_TIP = (
-    "\nTip: To see a more detailed error message, either pass `debug=True` to `torch.utils.checkpoint.checkpoint(...)` or wrap the code block with "
-    "`with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):`. A function that torch.compile compiled anew for other sizes between the passes differs, "
-    "too. Either: Use torch._dynamo.mark_dynamic() to explicitly mark varying dimensions beforehand, or Call torch._C._dynamo.eval_frame._set_lru_cache(False) to "
-    "disable LRU cache reordering."
-)
-
-
-class _Saved:
-    """Hooks of the tensors that a function saves: steps keep slots, which are filled by running the function again when backward reads one."""
-
-    def __init__(self, again, early_stop, metadata):
-        self.again = again
-        self.early_stop = early_stop
-        self.metadata = metadata
-        self.slots = []
-        self.described = []
-        #: The number of tensors saved again, by backward pass.
-        self.counts = {}
-        self.is_complete = False
-        # A backward pass within the function runs before it has saved everything.
-        self.is_partial = False
-
-    def pack(self, tensor):
-        slot = _Slot()
-        self.slots.append(weakref.ref(slot))
-        self.described.append(self.metadata(tensor))
-        return slot
-
-    def unpack(self, slot):
-        group = GraphExecGroup._current
-        task = _C._current_graph_task_id()
-        key = group or (object() if task < 0 else task)
-        if key not in self.counts:
-            self._fill(key)
-        if slot.tensors.get(key) is None:
-            raise CheckpointError(
-                "torch.utils.checkpoint: Performing two backward calls that overlap (i.e. require the same saved activation in order to compute gradients) is not "
-                "allowed while under the torch.utils.checkpoint.GraphExecGroup context." if group else
-                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you are calling ctx.saved_tensors in backward, "
-                "make sure to do so only once."
-            )
-        tensor, slot.tensors[key] = slot.tensors[key], None
-        if task < 0 and not group:
-            # Outside of backward passes nobody comes for the others.
-            del self.counts[key]
-            for other in self.slots:
-                if other() is not None:
-                    other().tensors.pop(key, None)
-        return tensor
-
-    def _fill(self, key):
-        self.counts[key] = 0
-        stopped = False
-
-        def pack(tensor):
-            nonlocal stopped
-            at = self.counts[key]
-            if stopped or at >= len(self.slots):
-                if not stopped and self.is_complete:
-                    raise CheckpointError(
-                        "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original forward pass.\n"
-                        f"Number of tensors saved during forward: {len(self.slots)}{_TIP}"
-                    )
-                self.is_partial = self.is_partial or not self.is_complete
-                return tensor
-            self.counts[key] += 1
-            slot = self.slots[at]()
-            if slot is not None:
-                slot.tensors[key] = tensor.detach()
-            if self.early_stop and at + 1 == len(self.slots):
-                stopped = True
-                raise _Stop
-            return tensor
-
-        _C._push_saved_tensors_hooks(pack, lambda tensor: tensor)
-        try:
-            self.again()
-        except _Stop:
-            pass
-        finally:
-            _C._pop_saved_tensors_hooks()
-        if not self.is_partial:
-            self._check(key)
-
-    def _check(self, key):
-        """An error if the function saved other tensors than the first time."""
-        if self.counts[key] != len(self.slots):
-            raise CheckpointError(
-                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
-                f"Number of tensors saved during forward: {len(self.slots)}\nNumber of tensors saved during recomputation: {self.counts[key]}.{_TIP}"
-            )
-        different = []
-        for at, (slot, before) in enumerate(zip(self.slots, self.described)):
-            now = None if slot() is None else self.metadata(slot().tensors[key])
-            if slot() is not None and now != before:
-                different.append(f"tensor at position {at}:\nsaved metadata: {before}\nrecomputed metadata: {now}\n")
-        if different:
-            raise CheckpointError(
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass.\n"
-                f"{''.join(different)}{_TIP}"
-            )
-
-
-def _logging(metadata_of):
-    """Contexts that note the functions called, and hooks' ``unpack`` with both lists in its errors."""
-    from ..overrides import BaseTorchFunctionMode, resolve_name
-
-    calls = [], []
-
-    class Log(BaseTorchFunctionMode):
-        def __init__(self, lines):
-            self.lines = lines
-
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            self.lines.append(str(resolve_name(func) or getattr(func, "__name__", func)))
-            return func(*args, **(kwargs or {}))
-
-    def unpack(slot):
-        try:
-            return metadata_of.unpack(slot)
-        except CheckpointError as error:
-            first, second = ("\n".join(f"  {name}" for name in names) for names in calls)
-            raise CheckpointError(
-                f"{error}\n\nFunctions called in the original forward:\n{first}\n\nFunctions called in recomputation:\n{second}\n\n"
-                "You are seeing this error because you passed `debug=True` to checkpoint and the tensors to be saved during the original forward and differ "
-                "between those saved during recomputation: the first line in which the lists differ is where the function depends on state that changed."
-            ) from error
-
-    return Log(calls[0]), Log(calls[1]), unpack
-
-
-def _by_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, debug, early_stop):
-    """The result of a function whose steps keep slots; the graph is that of this call."""
-    debug = debug if _debug is None else _debug
-    if debug and context_fn is not noop_context_fn:
-        raise ValueError("debug=True is incompatible with non-default context_fn")
-    first, second = context_fn()
-    arguments = _Arguments(args)
-    conditions = _Conditions(preserve_rng_state)
-
-    def again():
-        with conditions.again():
-            restored = arguments.restore()
-            with second:
-                function(*restored, **kwargs)
-
-    metadata = _metadata if determinism_check == "default" else lambda tensor: None
-    saved = _Saved(again, early_stop if _early_stop is None else _early_stop, metadata)
-    unpack = saved.unpack
-    if debug:
-        first, second, unpack = _logging(saved)
-    result, done = None, False
-    _C._push_saved_tensors_hooks(saved.pack, unpack)
-    try:
-        with first:
-            result, done = function(*args, **kwargs), True
-    finally:
-        _C._pop_saved_tensors_hooks()
-    if not done:
-        raise RuntimeError("torch.utils.checkpoint: the first context of context_fn suppressed an exception of the function, which has no result then")
-    saved.is_complete = True
-    return result
+        outputs, gradients = [t for t, _ in pairs], [g for _, g in pairs]
+        if ctx.captured is None:
+            # Reentrant: a nested backward, which accumulates the gradients of captured leaves directly.
+            if pairs:
+                _C._backward(outputs, gradients, None, False, None)
+            return (None, None, None, None, *(leaf.grad if need else None for leaf, need in zip(leaves, needs)))
+        wanted = [leaf for leaf, need in zip(leaves, needs) if need] + ctx.captured
+        # Captured tensors may belong to other graphs, too, which must stay usable.
+        found = iter(_C._grad(outputs, wanted, gradients, True, False, True) if pairs else (None,) * len(wanted))
+        return (None, None, None, None, *(next(found) if need else None for need in needs), *found)
 
 
 def checkpoint(
@@ -387,8 +169,7 @@ def checkpoint(
     """``function(*args, **kwargs)`` without keeping intermediate values: backward runs the function again.
 
     With ``use_reentrant=True`` at least one input must require gradients for the outputs to do so, and parameters that the function uses
-    get their gradients added to ``.grad`` by every backward pass, as in PyTorch. With ``use_reentrant=False`` the function is run again up to the
-    last value that backward needs (to its end with ``early_stop=False``), and must save the same tensors again.
+    get their gradients added to ``.grad`` by every backward pass, as in PyTorch.
 
     >>> import rushlight as torch
     >>> from rushlight.utils.checkpoint import checkpoint
@@ -426,22 +207,33 @@ def checkpoint(
     if sharded is not None:
         # Backward runs the function when the parameters of the modules around it are sharded again.
         function = sharded.gathered_again(function)
-    if not use_reentrant:
-        if is_recording():
-            raise Unholdable("torch.utils.checkpoint with use_reentrant=False runs the function again by hooks, which no program holds")
-        return _by_hooks(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, debug, early_stop)
-    run = _Run(function, args, preserve_rng_state)
-    if not any(t.requires_grad for t in run.inputs):
+    run = _Run(function, args, kwargs, preserve_rng_state, context_fn())
+    if use_reentrant and not any(t.requires_grad for t in run.inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+    # Recorded once and discarded, to find which outputs depend on tensors that require gradients, and on which.
     given = [t.detach().requires_grad_(t.requires_grad) for t in run.inputs]
-    recording = _C._set_grad_enabled(False)
+    recording = _C._set_grad_enabled(not use_reentrant)
     try:
-        outputs = run(given)
+        with run.first_context:
+            if use_reentrant or determinism_check == "none":
+                outputs = run(given)
+            else:
+                with _Saved() as saved:
+                    outputs = run(given)
+                run.saved = saved.seen
     finally:
         _C._set_grad_enabled(recording)
     rebuild = run.rebuild_output
-    fixed = [not t.is_floating_point() for t in outputs]
-    return rebuild(iter(_Checkpoint.apply(run, [t.detach() for t in outputs], fixed, *run.inputs)))
+    if use_reentrant:
+        fixed = [not t.is_floating_point() for t in outputs]
+        captured = None
+    else:
+        fixed = [not t.requires_grad for t in outputs]
+        if all(fixed):
+            return rebuild(iter(outputs))
+        # Parameters may require gradients though no input does.
+        captured = _C._leaves([t for t in outputs if t.requires_grad], given)
+    return rebuild(iter(_Checkpoint.apply(run, [t.detach() for t in outputs], fixed, captured, *run.inputs, *(captured or ()))))
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
