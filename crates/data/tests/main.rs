@@ -1,5 +1,6 @@
 //! Tests of the crate's public interface, by topic.
 
+// Its unit tests run here; the rest of it is unused: the library is not compiled as a test.
 #[allow(dead_code)]
 #[path = "../src/text/bpe/alphabet.rs"]
 mod alphabet;
@@ -11,9 +12,11 @@ mod download;
 mod goldens;
 #[path = "main/loader.rs"]
 mod loader;
+// Its unit tests run here; the rest of it is unused: the library is not compiled as a test.
 #[allow(dead_code)]
 #[path = "../src/sampler/permutation.rs"]
 mod permutation;
+// Its unit tests run here; the rest of it is unused: the library is not compiled as a test.
 #[allow(dead_code)]
 #[path = "../src/progress.rs"]
 mod progress;

@@ -91,7 +91,7 @@ impl Link {
     }
 }
 
-/// The agent's letter box.
+/// Sends commands to the agent's thread.
 #[derive(Clone)]
 struct Post {
     sender: Sender<Result<Command>>,

@@ -16,6 +16,7 @@ mod indexing;
 mod kernels;
 mod meta;
 mod model;
+// Its unit tests run here; the rest of it is unused: the library is not compiled as a test.
 #[allow(dead_code)]
 #[path = "../../src/ops/number.rs"]
 mod number;
