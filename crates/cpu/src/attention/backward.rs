@@ -16,9 +16,9 @@ pub struct Gradients<R> {
     pub lse: *const R,
     /// For each query the sum of the output times its gradient.
     pub delta: *const R,
-    /// `[l, d]`.
+    /// `[queries, d]`, of the queries in range.
     pub dq: Option<*mut R>,
-    /// `[s, d]` and `[s, dv]`.
+    /// `[keys, d]` and `[keys, dv]`, of the keys in range.
     pub dkv: Option<(*mut R, *mut R)>,
 }
 
@@ -75,12 +75,14 @@ unsafe fn backward_kernel<R: Real, I: Vectors>(
                 }
                 let (p, ds) = (Matrix::rows(p.cast_const(), KEYS), Matrix::rows(ds.cast_const(), KEYS));
                 if let Some((dk, dv)) = g.dkv {
-                    let (dk, dv) = ((dk.add(key * h.d), h.d), (dv.add(key * h.dv), h.dv));
+                    let at = key - keys.start;
+                    let (dk, dv) = ((dk.add(at * h.d), h.d), (dv.add(at * h.dv), h.dv));
                     product::<R>([count, h.dv, rows], p.transposed(), dout, dv, Store::Add);
                     product::<R>([count, h.d, rows], ds.transposed(), q, dk, Store::Add);
                 }
                 if let Some(dq) = g.dq {
-                    product::<R>([rows, h.d, count], ds, h.k.from(key), (dq.add(first * h.d), h.d), Store::Add);
+                    let dq = (dq.add((first - queries.start) * h.d), h.d);
+                    product::<R>([rows, h.d, count], ds, h.k.from(key), dq, Store::Add);
                 }
             }
         }

@@ -22,6 +22,7 @@ use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Element, Error, Result, View};
 use scores::{Dropout, Mask};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Queries per block.
 const QUERIES: usize = 32;
@@ -387,51 +388,48 @@ impl<T: Float> Problem<T> {
         let Sizes { batch, heads, kv_heads, l, s, d, dv: dvs, .. } = self.sizes;
         let delta = self.delta(&saved);
         let delta = SendPtr::new(delta.as_ptr().cast_mut());
-        // Half types accumulate in `f32` and are rounded at the end.
-        let mut sums = [Vec::new(), Vec::new(), Vec::new()];
-        let counts = [batch * heads * l * d, batch * kv_heads * s * d, batch * kv_heads * s * dvs];
-        let mut targets = [dq, dk, dv].map(|p| SendPtr::new(p.cast::<T::Acc>()));
-        for i in 0..3 {
-            if !T::WIDE {
-                sums[i] = vec![T::Acc::ZERO; counts[i]];
-                targets[i] = SendPtr::new(sums[i].as_mut_ptr());
-            }
-        }
-        let [dqs, dks, dvs_at] = targets;
-        let zero = |at: SendPtr<T::Acc>, from: usize, n: usize| {
-            if T::WIDE {
-                // SAFETY: the caller's own part of a gradient.
-                unsafe { std::slice::from_raw_parts_mut(at.at(from), n) }.fill(T::Acc::ZERO);
+        let (dq, dk, dv) = (SendPtr::new(dq), SendPtr::new(dk), SendPtr::new(dv));
+        // The gradients of some queries, or of some keys, of a head: each task has its own.
+        // SAFETY: (all three) the ranges are within the gradients, which are contiguous.
+        let of_queries = |head: usize, part: &Range<usize>| unsafe {
+            Sums::<T>::new(dq.at((head * l + part.start) * d), part.len() * d)
+        };
+        let of_keys = |head: usize, part: &Range<usize>| unsafe {
+            let at = head * s + part.start;
+            [Sums::<T>::new(dk.at(at * d), part.len() * d), Sums::<T>::new(dv.at(at * dvs), part.len() * dvs)]
+        };
+        // Adds the contribution of head `h` of batch `b`, for some queries and keys.
+        let run = |b: usize,
+                   h: usize,
+                   (queries, keys): (Range<usize>, Range<usize>),
+                   dq: Option<&mut Sums<T>>,
+                   dkv: Option<&mut [Sums<T>; 2]>| {
+            let mut copies = Copies::default();
+            let at = b * heads + h;
+            // SAFETY: the tensors have the problem's sizes, the sums those of the ranges.
+            unsafe {
+                let head = self.head(b, h, &mut copies);
+                let gradients = Gradients {
+                    dout: saved.dout.matrix(b, h, [l, dvs], &mut copies.dout),
+                    lse: saved.lse.at(at * l),
+                    delta: delta.at(at * l),
+                    dq: dq.map(Sums::ptr),
+                    dkv: dkv.map(|[dk, dv]| (dk.ptr(), dv.ptr())),
+                };
+                backward(&head, &gradients, queries, keys);
             }
         };
-        // The contribution of head `h` of batch `b`, for some queries and keys.
-        let run =
-            |b: usize, h: usize, queries: std::ops::Range<usize>, keys: std::ops::Range<usize>, wanted: [bool; 2]| {
-                let mut copies = Copies::default();
-                let (at, kv) = (b * heads + h, b * kv_heads + h / self.sizes.group());
-                // SAFETY: the tensors have the problem's sizes.
-                unsafe {
-                    let head = self.head(b, h, &mut copies);
-                    let gradients = Gradients {
-                        dout: saved.dout.matrix(b, h, [l, dvs], &mut copies.dout),
-                        lse: saved.lse.at(at * l),
-                        delta: delta.at(at * l),
-                        dq: wanted[0].then(|| dqs.at(at * l * d)),
-                        dkv: wanted[1].then(|| (dks.at(kv * s * d), dvs_at.at(kv * s * dvs))),
-                    };
-                    backward(&head, &gradients, queries, keys);
-                }
-            };
         let group = self.sizes.group();
         if batch * kv_heads >= 2 * num_threads() || num_threads() == 1 {
             parallel_for(batch * kv_heads, |task| {
                 let (b, kv) = (task / kv_heads, task % kv_heads);
-                zero(dks, task * s * d, s * d);
-                zero(dvs_at, task * s * dvs, s * dvs);
+                let mut dkv = of_keys(task, &(0..s));
                 for h in kv * group..(kv + 1) * group {
-                    zero(dqs, (b * heads + h) * l * d, l * d);
-                    run(b, h, 0..l, 0..s, [true, true]);
+                    let mut dq = of_queries(b * heads + h, &(0..l));
+                    run(b, h, (0..l, 0..s), Some(&mut dq), Some(&mut dkv));
+                    dq.finish();
                 }
+                dkv.into_iter().for_each(Sums::finish);
             });
         } else {
             // Too few heads for the threads: keys and queries are split too, at the cost of computing scores
@@ -441,27 +439,22 @@ impl<T: Float> Problem<T> {
                 let (block, at) = (task % blocks, task / blocks);
                 let (b, kv) = (at / kv_heads, at % kv_heads);
                 let keys = block * KEYS..s.min((block + 1) * KEYS);
-                zero(dks, (at * s + keys.start) * d, keys.len() * d);
-                zero(dvs_at, (at * s + keys.start) * dvs, keys.len() * dvs);
+                let mut dkv = of_keys(at, &keys);
                 for h in kv * group..(kv + 1) * group {
-                    run(b, h, 0..l, keys.clone(), [false, true]);
+                    run(b, h, (0..l, keys.clone()), None, Some(&mut dkv));
                 }
+                dkv.into_iter().for_each(Sums::finish);
             });
             let per_task = rows_per_task(batch * heads, l);
             let parts = l.div_ceil(per_task.max(1));
             parallel_for(batch * heads * parts, |task| {
                 let (part, at) = (task % parts, task / parts);
                 let queries = part * per_task..l.min((part + 1) * per_task);
-                zero(dqs, (at * l + queries.start) * d, queries.len() * d);
+                let mut dq = of_queries(at, &queries);
                 let keys = if self.causal { s.min(queries.end) } else { s };
-                run(at / heads, at % heads, queries, 0..keys, [true, false]);
+                run(at / heads, at % heads, (queries, 0..keys), Some(&mut dq), None);
+                dq.finish();
             });
-        }
-        if !T::WIDE {
-            for ((sums, to), n) in sums.iter().zip([dq, dk, dv]).zip(counts) {
-                // SAFETY: `n` elements of both.
-                unsafe { narrow(sums.as_ptr(), to, n) }
-            }
         }
     }
 
@@ -470,14 +463,14 @@ impl<T: Float> Problem<T> {
         let Sizes { batch, heads, l, dv, .. } = self.sizes;
         let mut delta = vec![T::Acc::ZERO; batch * heads * l];
         let at = SendPtr::new(delta.as_mut_ptr());
-        let (out, dout) = (saved.out, saved.dout);
         parallel_for(batch * heads, |head| {
-            for i in 0..l {
-                let (b, h) = (head / heads, head % heads);
-                // SAFETY: the tensors have the problem's sizes; the head's sums are this task's.
-                unsafe {
-                    let (o, g) = (out.head(b, h).add(i * out.strides[2]), dout.head(b, h).add(i * dout.strides[2]));
-                    *at.at(head * l + i) = dot::<T>((o, out.strides[3]), (g, dout.strides[3]), dv);
+            let (b, h) = (head / heads, head % heads);
+            let (mut out, mut dout) = (Vec::new(), Vec::new());
+            // SAFETY: the tensors have the problem's sizes; the head's sums are this task's.
+            unsafe {
+                let (o, g) = (saved.out.matrix(b, h, [l, dv], &mut out), saved.dout.matrix(b, h, [l, dv], &mut dout));
+                for i in 0..l {
+                    *at.at(head * l + i) = dot(o.from(i).at, g.from(i).at, dv);
                 }
             }
         });
@@ -485,32 +478,55 @@ impl<T: Float> Problem<T> {
     }
 }
 
+/// Gradients that begin as zeros and are added to: the result itself, or, for half types, sums in `f32` that are
+/// rounded once.
+struct Sums<T: Float> {
+    to: *mut T,
+    count: usize,
+    wide: Vec<T::Acc>,
+}
+
+impl<T: Float> Sums<T> {
+    /// # Safety
+    /// `count` elements at `to`, which nobody else uses while this is.
+    unsafe fn new(to: *mut T, count: usize) -> Self {
+        if T::WIDE {
+            // SAFETY: by the caller's contract; a wide type is its own compute type.
+            unsafe { std::slice::from_raw_parts_mut(to.cast::<T::Acc>(), count) }.fill(T::Acc::ZERO);
+        }
+        Self { to, count, wide: vec![T::Acc::ZERO; if T::WIDE { 0 } else { count }] }
+    }
+
+    fn ptr(&mut self) -> *mut T::Acc {
+        if T::WIDE { self.to.cast() } else { self.wide.as_mut_ptr() }
+    }
+
+    /// Rounds the sums.
+    fn finish(self) {
+        if !T::WIDE {
+            // SAFETY: `count` elements of both, by the contract of `new`.
+            unsafe { narrow(self.wide.as_ptr(), self.to, self.count) }
+        }
+    }
+}
+
 #[inline(always)]
-unsafe fn dot_kernel<T: Float, I: Vectors>(a: (*const T, usize), b: (*const T, usize), n: usize) -> T::Acc {
-    let mut sums = [<T::Acc as Real>::V::<I>::splat(T::Acc::ZERO); 4];
+unsafe fn dot_kernel<R: Real, I: Vectors>(a: *const R, b: *const R, n: usize) -> R {
+    let mut sums = [R::V::<I>::splat(R::ZERO); 4];
     // SAFETY: `n` elements of both by the caller's contract.
     unsafe {
-        if T::WIDE && a.1 == 1 && b.1 == 1 {
-            let (a, b) = (a.0.cast::<T::Acc>(), b.0.cast::<T::Acc>());
-            sweep!(<T::Acc as Real>::V<I>, n, i, m, k => {
-                let left = <T::Acc as Real>::V::<I>::get(a.add(i), m, T::Acc::ZERO);
-                sums[k] = left.fma(<T::Acc as Real>::V::<I>::get(b.add(i), m, T::Acc::ZERO), sums[k]);
-            });
-            return total(sums);
-        }
-        let mut sum = 0.0;
-        for i in 0..n {
-            sum += (*a.0.add(i * a.1)).to_f64() * (*b.0.add(i * b.1)).to_f64();
-        }
-        T::Acc::lit(sum)
+        sweep!(R::V<I>, n, i, m, k => {
+            sums[k] = R::V::<I>::get(a.add(i), m, R::ZERO).fma(R::V::<I>::get(b.add(i), m, R::ZERO), sums[k]);
+        });
+        total(sums)
     }
 }
 multiversion! {
-    /// Dot product of two rows, each given with its element stride.
+    /// Dot product of two rows.
     ///
     /// # Safety
     /// `n` elements of both.
-    unsafe fn dot<T: Float>(a: (*const T, usize), b: (*const T, usize), n: usize) -> T::Acc = dot_kernel;
+    unsafe fn dot<R: Real>(a: *const R, b: *const R, n: usize) -> R = dot_kernel;
 }
 
 /// Queries per task: a whole head if there are enough heads for the threads, else a part.
