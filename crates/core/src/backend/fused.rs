@@ -11,7 +11,7 @@ pub const MAX_INPUTS: usize = 16;
 /// Most outputs of a fused call.
 pub const MAX_OUTPUTS: usize = 8;
 /// Most steps of a fused call.
-pub const MAX_STEPS: usize = 48;
+pub const MAX_STEPS: usize = 192;
 
 /// A reduction of a row to one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,41 +1,33 @@
-//! Convolutions through cuDNN; without it the engine uses its own kernels.
+//! Convolutions through cuDNN, each a graph of one operation; without the library the engine uses its own kernels.
 
+use super::descriptor::{Kind, Values, name};
 use super::{Library, check};
 use rushlight_core::backend::{Conv, allow_tf32_conv};
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_gpu::vendor::conv_library::{Dense, Descriptors, Shapes, WORKSPACE, numbers};
 use rushlight_gpu::vendor::driver::{Convolutions, DevicePtr, Handle};
 use rushlight_gpu::{Gpu, Order, Pass, Recent};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 
-/// The library's report on an algorithm (`cudnnConvolutionFwdAlgoPerf_t` and its like).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Algorithm {
-    algorithm: c_int,
-    status: c_int,
-    time: f32,
-    memory: usize,
-    deterministic: c_int,
-    math: c_int,
-    reserved: [c_int; 3],
-}
-
-/// The number of algorithms to query.
-const ALGORITHMS: usize = 10;
-/// `CUDNN_FMA_MATH`: arithmetic in the inputs' own precision.
-const EXACT: c_int = 3;
+/// Where the library's suggestions come from, best first: for this GPU (`CUDNN_HEUR_MODE_A`), by a table (`…_INSTANT`,
+/// which older versions have), anything that works (`…_FALLBACK`).
+const HEURISTICS: [c_int; 3] = [3, 0, 2];
+/// Most suggestions that are looked at.
+const SUGGESTIONS: usize = 16;
+/// `CUDNN_NUMERICAL_NOTE_TENSOR_CORE`: for `f32`, products in TF32.
+const TENSOR_CORES: c_int = 0;
+/// `…_DOWN_CONVERT_INPUTS`, `…_REDUCED_PRECISION_REDUCTION`, `…_NONDETERMINISTIC`: never used.
+const REFUSED: [c_int; 3] = [1, 2, 4];
+/// `CUDNN_CROSS_CORRELATION`.
+const CROSS_CORRELATION: c_int = 1;
+/// Names of the weight, the input and the output in a plan.
+const IDS: [i64; 3] = [1, 2, 3];
 
 /// A convolution prepared.
 pub struct Plan {
     _descriptors: Descriptors,
-    x: Handle,
-    w: Handle,
-    y: Handle,
-    conv: Handle,
-    algorithm: c_int,
-    math: c_int,
+    plan: Handle,
     workspace: usize,
 }
 
@@ -44,129 +36,132 @@ unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
 
-type PlanKey = (Pass, [usize; 22], DType, bool, Order);
+/// A convolution, its dtype, whether TF32 is allowed, the order of memory, and the alignment of its addresses.
+type What = (Pass, Conv, DType, bool, Order, i64);
+type PlanKey = (Pass, [usize; 22], DType, bool, Order, i64);
 
 /// `None` if the library does not support the problem.
 pub type Plans = Recent<PlanKey, Option<Arc<Plan>>>;
 
 impl Library {
-    /// Descriptor of a dense tensor; `None` if the library does not take it.
-    fn tensor(&self, t: &Dense, dtype: c_int, descriptors: &mut Descriptors) -> Result<Option<Handle>> {
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the arrays have the given number of sizes and strides.
-        unsafe {
-            check("cudnnCreateTensorDescriptor", (self.api.tensor_create)(&mut handle))?;
-            descriptors.push(self.api.tensor_destroy, handle);
-            let rc = (self.api.tensor_set)(handle, dtype, t.sizes.len() as c_int, t.sizes.as_ptr(), t.strides.as_ptr());
-            Ok((rc == 0).then_some(handle))
-        }
-    }
-
     /// How to compute a convolution; `None` if the library does not.
-    fn plan(&self, what: (Pass, &Conv, DType, bool, Order)) -> Result<Option<Arc<Plan>>> {
-        let (pass, s, dtype, tf32, order) = what;
+    fn plan(&self, what: &What) -> Result<Option<Arc<Plan>>> {
+        let (pass, s, dtype, tf32, order, alignment) = what;
         let state = &mut *self.state();
-        let key = (pass, numbers(s), dtype, tf32, order);
-        state.convolutions.get_or_make(&key, || Ok(self.make_plan(state.handle, what)?.map(Arc::new)))
+        let key = (*pass, numbers(s), *dtype, *tf32, *order, *alignment);
+        state.convolutions.get_or_make(&key, || Ok(self.make_plan(state.handle, what).map(Arc::new)))
     }
 
-    /// Describes a convolution and queries its algorithm; `None` if the library has none.
-    fn make_plan(
-        &self,
-        handle: Handle,
-        (pass, s, dtype, tf32, order): (Pass, &Conv, DType, bool, Order),
-    ) -> Result<Option<Plan>> {
+    /// Describes a convolution and chooses an engine; `None` if the library has none.
+    fn make_plan(&self, handle: Handle, (pass, s, dtype, tf32, order, alignment): &What) -> Option<Plan> {
         let (kind, compute) = match dtype {
             DType::F64 => (1, 1),
             DType::F16 => (2, 0),
             DType::BF16 => (9, 0),
             _ => (0, 0),
         };
-        // Tensor cores for half types; for f32 the default lets them be used too.
-        let math = if dtype.size() == 2 {
-            1
-        } else if tf32 || dtype == DType::F64 {
-            0
-        } else {
-            EXACT
+        let Shapes { x, w, y, padding, stride, dilation } = Shapes::new(s, *order)?;
+        let mut keep = Descriptors::default();
+        let tensor = |t: &Dense, id: i64, keep: &mut Descriptors| {
+            let [sizes, strides] = [&t.sizes, &t.strides].map(|v| wide(v));
+            let attributes = [
+                (name::TENSOR_DTYPE, Values::Dtype(&kind)),
+                (name::TENSOR_SIZES, Values::Integers(&sizes)),
+                (name::TENSOR_STRIDES, Values::Integers(&strides)),
+                (name::TENSOR_ID, Values::Integers(std::slice::from_ref(&id))),
+                (name::TENSOR_ALIGNMENT, Values::Integers(std::slice::from_ref(alignment))),
+            ];
+            self.api.described(Kind::Tensor, &attributes, keep)
         };
-        let Some(shapes) = Shapes::new(s, order) else { return Ok(None) };
-        let mut descriptors = Descriptors::default();
-        let Some(x) = self.tensor(&shapes.x, kind, &mut descriptors)? else { return Ok(None) };
-        let Some(y) = self.tensor(&shapes.y, kind, &mut descriptors)? else { return Ok(None) };
-        let Shapes { w: Dense { sizes: filter, .. }, padding, stride, dilation, .. } = &shapes;
-        let (mut w, mut conv) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let (mut found, mut list) = (0, [Algorithm::default(); ALGORITHMS]);
-        let api = self.api;
-        // SAFETY: arrays are as long as is said; descriptors live as long as the plan.
-        unsafe {
-            check("cudnnCreateFilterDescriptor", (api.filter_create)(&mut w))?;
-            descriptors.push(api.filter_destroy, w);
-            check("cudnnCreateConvolutionDescriptor", (api.conv_create)(&mut conv))?;
-            descriptors.push(api.conv_destroy, conv);
-            let length = padding.len() as c_int;
-            let described = (api.filter_set)(w, kind, order as c_int, filter.len() as c_int, filter.as_ptr()) == 0
-                && (api.conv_set)(conv, length, padding.as_ptr(), stride.as_ptr(), dilation.as_ptr(), 1, compute) == 0
-                && (api.conv_groups)(conv, s.groups as c_int) == 0
-                && (api.conv_math)(conv, math) == 0;
-            if !described {
-                return Ok(None);
-            }
-            let (n, list) = (ALGORITHMS as c_int, list.as_mut_ptr());
-            let rc = match pass {
-                Pass::Forward => (api.choose_forward)(handle, x, w, conv, y, n, &mut found, list),
-                Pass::Input => (api.choose_input)(handle, w, y, conv, x, n, &mut found, list),
-                Pass::Weight => (api.choose_weight)(handle, x, y, conv, w, n, &mut found, list),
-            };
-            if rc != 0 {
-                return Ok(None);
-            }
-        }
-        // A suggestion may use other arithmetic than requested, but not less precise than allowed.
-        let suits = |a: &&Algorithm| {
-            a.status == 0 && a.deterministic == 1 && a.memory <= WORKSPACE && (a.math == math || math != EXACT)
+        let [w, x, y] =
+            [tensor(&w, IDS[0], &mut keep)?, tensor(&x, IDS[1], &mut keep)?, tensor(&y, IDS[2], &mut keep)?];
+        let [padding, stride, dilation] = [padding, stride, dilation].map(|v| wide(&v));
+        let windows = [
+            (name::CONV_COMPUTE, Values::Dtype(&compute)),
+            (name::CONV_MODE, Values::ConvMode(&CROSS_CORRELATION)),
+            (name::CONV_DIMENSIONS, Values::Integers(&[padding.len() as i64])),
+            (name::CONV_DILATIONS, Values::Integers(&dilation)),
+            (name::CONV_STRIDES, Values::Integers(&stride)),
+            (name::CONV_PADDING_BEFORE, Values::Integers(&padding)),
+            (name::CONV_PADDING_AFTER, Values::Integers(&padding)),
+        ];
+        let conv = self.api.described(Kind::Convolution, &windows, &mut keep)?;
+        // Each operation has the same attributes: alpha, beta, the windows, weight, input, output.
+        let (kind, first) = match pass {
+            Pass::Forward => (Kind::Forward, 700),
+            Pass::Input => (Kind::BackwardInput, 706),
+            Pass::Weight => (Kind::BackwardWeight, 712),
         };
-        let best = list[..found.clamp(0, ALGORITHMS as c_int) as usize].iter().find(suits);
-        Ok(best.map(|a| Plan {
-            _descriptors: descriptors,
-            x,
-            w,
-            y,
-            conv,
-            algorithm: a.algorithm,
-            math: a.math,
-            workspace: a.memory,
-        }))
+        let [alpha, beta] = match dtype {
+            DType::F64 => [Values::Double(&1.0), Values::Double(&0.0)],
+            _ => [Values::Float(&1.0), Values::Float(&0.0)],
+        };
+        let operands = [conv, w, x, y];
+        let [conv, w, x, y] = [0, 1, 2, 3].map(|i| Values::Descriptors(&operands[i..=i]));
+        let attributes: Vec<_> = (first..).zip([alpha, beta, conv, w, x, y]).collect();
+        let operation = self.api.described(kind, &attributes, &mut keep)?;
+        let graph = [
+            (name::GRAPH_HANDLE, Values::Library(&handle)),
+            (name::GRAPH_OPERATIONS, Values::Descriptors(&[operation])),
+        ];
+        let graph = self.api.described(Kind::Graph, &graph, &mut keep)?;
+        let exact = *dtype == DType::F32 && !tf32;
+        HEURISTICS
+            .iter()
+            .find_map(|mode| self.suggested(handle, graph, mode, exact, &mut keep))
+            .map(|(plan, workspace)| Plan { _descriptors: keep, plan, workspace })
+    }
+
+    /// The first of the library's suggestions that computes what is asked for, with its workspace.
+    fn suggested(
+        &self,
+        handle: Handle,
+        graph: Handle,
+        mode: &c_int,
+        exact: bool,
+        keep: &mut Descriptors,
+    ) -> Option<(Handle, usize)> {
+        let question = [
+            (name::HEURISTICS_GRAPH, Values::Descriptors(std::slice::from_ref(&graph))),
+            (name::HEURISTICS_MODE, Values::HeuristicsMode(mode)),
+        ];
+        let heuristics = self.api.described(Kind::Heuristics, &question, keep)?;
+        let configs = self.api.held(heuristics, name::HEURISTICS_RESULTS, Kind::EngineConfig, SUGGESTIONS, keep);
+        configs.into_iter().find_map(|config| {
+            let engine = *self.api.held(config, name::CONFIG_ENGINE, Kind::Engine, 1, keep).first()?;
+            let notes = self.api.notes(engine)?;
+            if notes.iter().any(|note| REFUSED.contains(note) || exact && *note == TENSOR_CORES) {
+                return None;
+            }
+            let attributes = [
+                (name::PLAN_HANDLE, Values::Library(&handle)),
+                (name::PLAN_CONFIG, Values::Descriptors(std::slice::from_ref(&config))),
+            ];
+            let plan = self.api.described(Kind::Plan, &attributes, keep)?;
+            let workspace = usize::try_from(self.api.integer(plan, name::PLAN_WORKSPACE)?).ok()?;
+            (workspace <= WORKSPACE).then_some((plan, workspace))
+        })
     }
 
     /// Starts a convolution.
-    fn start(&self, pass: Pass, plan: &Plan, dtype: DType, [x, w, y, room]: [DevicePtr; 4], own: Handle) -> Result<()> {
-        let state = self.on(own)?;
-        let handle = state.handle;
-        let (wide, narrow) = ([1.0f64, 0.0], [1.0f32, 0.0]);
-        let factor = |i: usize| -> *const c_void {
-            if dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
-        };
-        let (one, zero, api) = (factor(0), factor(1), self.api);
-        let Plan { conv, algorithm, workspace, .. } = *plan;
+    fn start(&self, plan: &Plan, [x, w, y, room]: [DevicePtr; 4], stream: Handle) -> Result<()> {
+        let state = self.on(stream)?;
+        let mut keep = Descriptors::default();
+        let data = [
+            (name::PACK_IDS, Values::Integers(&IDS)),
+            (name::PACK_POINTERS, Values::Pointers(&[w, x, y])),
+            (name::PACK_WORKSPACE, Values::Pointers(&[room])),
+        ];
+        let pack = self.api.described(Kind::VariantPack, &data, &mut keep);
+        let pack = pack.ok_or_else(|| Error::device("cuDNN: a convolution's memory was not accepted"))?;
         // SAFETY: addresses have the descriptors' sizes, by the caller's views and the plan; the handle is ours while
         // we hold the lock.
-        let status = unsafe {
-            check("cudnnSetConvolutionMathType", (api.conv_math)(conv, plan.math))?;
-            match pass {
-                Pass::Forward => {
-                    (api.forward)(handle, one, plan.x, x, plan.w, w, conv, algorithm, room, workspace, zero, plan.y, y)
-                }
-                Pass::Input => {
-                    (api.input)(handle, one, plan.w, w, plan.y, y, conv, algorithm, room, workspace, zero, plan.x, x)
-                }
-                Pass::Weight => {
-                    (api.weight)(handle, one, plan.x, x, plan.y, y, conv, algorithm, room, workspace, zero, plan.w, w)
-                }
-            }
-        };
-        check("convolution", status)
+        check("convolution", unsafe { (self.api.execute)(state.handle, plan.plan, pack) })
     }
+}
+
+fn wide(values: &[c_int]) -> Vec<i64> {
+    values.iter().map(|&v| v.into()).collect()
 }
 
 impl Convolutions for Library {
@@ -180,10 +175,11 @@ impl Convolutions for Library {
         [x, w, y]: [DevicePtr; 3],
     ) -> Result<bool> {
         let tf32 = dtype == DType::F32 && allow_tf32_conv();
-        let Some(plan) = self.plan((pass, spec, dtype, tf32, order))? else { return Ok(false) };
+        let alignment = 1 << (x | w | y | 16).trailing_zeros();
+        let Some(plan) = self.plan(&(pass, *spec, dtype, tf32, order, alignment))? else { return Ok(false) };
         let workspace = if plan.workspace > 0 { Some(gpu.scratch(plan.workspace)?) } else { None };
         let room = workspace.as_ref().map_or(0, |w| w.ptr);
-        gpu.submit(move |_, stream| self.start(pass, &plan, dtype, [x, w, y, room], stream))?;
+        gpu.submit(move |_, stream| self.start(&plan, [x, w, y, room], stream))?;
         Ok(true)
     }
 }

@@ -3,13 +3,14 @@
 //! Only deterministic algorithms are used.
 
 pub mod conv;
+mod descriptor;
 
 use crate::api;
 use rushlight_core::sync::lock;
 use rushlight_core::{Error, Result};
 use rushlight_gpu::Recent;
 use rushlight_gpu::vendor::conv_library::MAX_PLANS;
-use rushlight_gpu::vendor::driver::{DevicePtr, Handle};
+use rushlight_gpu::vendor::driver::Handle;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -23,29 +24,12 @@ api! {
         fn version = "cudnnGetVersion" ();
         fn create = "cudnnCreate" (*mut Handle);
         fn set_stream = "cudnnSetStream" (Handle, Handle);
-        fn tensor_create = "cudnnCreateTensorDescriptor" (*mut Handle);
-        fn tensor_destroy = "cudnnDestroyTensorDescriptor" (Handle);
-        fn tensor_set = "cudnnSetTensorNdDescriptor" (Handle, c_int, c_int, *const c_int, *const c_int);
-        fn filter_create = "cudnnCreateFilterDescriptor" (*mut Handle);
-        fn filter_destroy = "cudnnDestroyFilterDescriptor" (Handle);
-        fn filter_set = "cudnnSetFilterNdDescriptor" (Handle, c_int, c_int, c_int, *const c_int);
-        fn conv_create = "cudnnCreateConvolutionDescriptor" (*mut Handle);
-        fn conv_destroy = "cudnnDestroyConvolutionDescriptor" (Handle);
-        fn conv_set = "cudnnSetConvolutionNdDescriptor" (Handle, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int);
-        fn conv_groups = "cudnnSetConvolutionGroupCount" (Handle, c_int);
-        fn conv_math = "cudnnSetConvolutionMathType" (Handle, c_int);
-        fn choose_forward = "cudnnGetConvolutionForwardAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
-        fn choose_input = "cudnnGetConvolutionBackwardDataAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
-        fn choose_weight = "cudnnGetConvolutionBackwardFilterAlgorithm_v7" (Handle, Handle, Handle, Handle, Handle, c_int, *mut c_int, *mut conv::Algorithm);
-        fn forward = "cudnnConvolutionForward" (
-            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
-        );
-        fn input = "cudnnConvolutionBackwardData" (
-            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
-        );
-        fn weight = "cudnnConvolutionBackwardFilter" (
-            Handle, *const c_void, Handle, DevicePtr, Handle, DevicePtr, Handle, c_int, DevicePtr, usize, *const c_void, Handle, DevicePtr,
-        );
+        fn descriptor = "cudnnBackendCreateDescriptor" (c_int, *mut Handle);
+        fn destroy = "cudnnBackendDestroyDescriptor" (Handle);
+        fn set = "cudnnBackendSetAttribute" (Handle, c_int, c_int, i64, *const c_void);
+        fn get = "cudnnBackendGetAttribute" (Handle, c_int, c_int, i64, *mut i64, *mut c_void);
+        fn finalize = "cudnnBackendFinalize" (Handle);
+        fn execute = "cudnnBackendExecute" (Handle, Handle, Handle);
     }
 }
 
