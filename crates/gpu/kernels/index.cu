@@ -42,7 +42,7 @@ extern "C" __global__ void resolve_line(Nest<2> nest, const i64* index, u64 size
 extern "C" __global__ void move(Nest<1> outer, Nest<2> inner, const i64* offsets, E* indexed, E* dense, u64 count, u64 block) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= count) return;
-    u64 p = i / block, r = i % block;
+    u64 p = quotient(i, block), r = i - p * block;
     i64 offset = offsets[p];
     idx at[1], in[2];
     outer.offsets((idx)p, at);
@@ -87,7 +87,7 @@ __device__ inline u64 position_of(Item item) { return item.position; }
 // offsets in `chunk` items. Runs that leave the chunk are left to segments_join: what a chunk has of a run that began
 // before it is in heads, the beginning of a run that goes on after it in tails.
 extern "C" __global__ void segments(Nest<1> outer, Nest<2> inner, const Item* items, const T* values, u64 number, T* out, W* heads, W* tails, u64 positions, u64 block, u64 chunk) {
-    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = i / block, r = i % block, s = c * chunk;
+    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = quotient(i, block), r = i - c * block, s = c * chunk;
     if (s >= positions) return;
     u64 end = s + chunk < positions ? s + chunk : positions;
     idx at[1], in[2];
@@ -118,7 +118,7 @@ extern "C" __global__ void segments(Nest<1> outer, Nest<2> inner, const Item* it
 
 // Joins the parts of runs that leave the chunk they begin in.
 extern "C" __global__ void segments_join(Nest<2> inner, const Item* items, T* out, const W* heads, const W* tails, u64 positions, u64 block, u64 chunk) {
-    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = i / block, r = i % block, start = c * chunk, end = start + chunk;
+    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = quotient(i, block), r = i - c * block, start = c * chunk, end = start + chunk;
     if (end >= positions) return;
     u64 run = offset_of(items[end - 1]);
     if (run == NOWHERE || offset_of(items[end]) != run) return;
@@ -248,8 +248,7 @@ extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape sh
         if (marks >> k & 1) {
             u64 rest = first + k;
             for (int d = (int)shape.rank - 1; d >= 0; d--) {
-                // Divisions of 32 bits are much faster.
-                u64 size = shape.sizes[d], whole = (rest | size) >> 32 ? rest / size : (u64)((u32)rest / (u32)size);
+                u64 size = shape.sizes[d], whole = quotient(rest, size);
                 out[row * row_step + d * step] = (i64)(rest - whole * size);
                 rest = whole;
             }

@@ -123,6 +123,9 @@ INTEGER_NUMBER(i64) INTEGER_NUMBER(i32) INTEGER_NUMBER(i16) INTEGER_NUMBER(i8) I
 
 #define MAX_RANK 10
 
+// a / b; divisions of 32 bits are much faster.
+__device__ inline u64 quotient(u64 a, u64 b) { return (a | b) >> 32 ? a / b : (u64)((u32)a / (u32)b); }
+
 // Loops over N operands, innermost first. Division by the sizes is a multiplication if positions have 32 bits.
 template <int N> struct Nest {
     u32 rank;
@@ -133,7 +136,8 @@ template <int N> struct Nest {
 
     __device__ inline idx divide(idx i, int d) const {
 #ifdef WIDE
-        return i / shape[d];
+        // Nearly all positions have 31 bits, whatever the tensor.
+        return i >> 31 ? i / shape[d] : (u64)((__umulhi((u32)i, magic[d]) + (u32)i) >> shift[d]);
 #else
         return (__umulhi(i, magic[d]) + i) >> shift[d];
 #endif

@@ -51,15 +51,17 @@ __device__ inline void touched(const Axis& axis, u64 j, i64& first, i64& last) {
 extern "C" __global__ void resample(Axes axes, const T* x, T* y, u64 count) {
     u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (n >= count) return;
-    u64 k = n % axes.axis[2].output, rest = n / axes.axis[2].output;
-    u64 j = rest % axes.axis[1].output;
-    rest /= axes.axis[1].output;
-    u64 i = rest % axes.axis[0].output, plane = rest / axes.axis[0].output;
+    u64 place[3], plane = n;
+    for (int d = 2; d >= 0; d--) {
+        u64 size = axes.axis[d].output, whole = size == 1 ? plane : quotient(plane, size);
+        place[d] = plane - whole * size;
+        plane = whole;
+    }
     i64 a[TAPS], b[TAPS], c[TAPS];
     T u[TAPS], v[TAPS], w[TAPS];
-    taps(axes.axis[0], axes.shift, i, a, u);
-    taps(axes.axis[1], axes.shift, j, b, v);
-    taps(axes.axis[2], axes.shift, k, c, w);
+    taps(axes.axis[0], axes.shift, place[0], a, u);
+    taps(axes.axis[1], axes.shift, place[1], b, v);
+    taps(axes.axis[2], axes.shift, place[2], c, w);
     // A dimension of size one has one tap that counts.
     int outer = axes.axis[0].input == 1 ? 1 : TAPS, middle = axes.axis[1].input == 1 ? 1 : TAPS;
     T sum = 0;
@@ -95,8 +97,9 @@ extern "C" __global__ void resample_backward(Axes axes, const T* dy, T* dx, u64 
     u64 place[3], rest = n;
     i64 first[3], last[3];
     for (int d = 2; d >= 0; d--) {
-        place[d] = rest % axes.axis[d].input;
-        rest /= axes.axis[d].input;
+        u64 size = axes.axis[d].input, whole = quotient(rest, size);
+        place[d] = rest - whole * size;
+        rest = whole;
         touched(axes.axis[d], place[d], first[d], last[d]);
     }
     T sum = 0;

@@ -222,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(256) radix_scatter(Nest<1> lines, c
 extern "C" __global__ void sort_gather(Nest<3> lines, const Item* items, const T* x, T* values, i64* indices, u64 count, u64 length, u64 kept, u64 x_step, u64 value_step, u64 index_step) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= count * kept) return;
-    u64 line = i / kept, k = i % kept;
+    u64 line = quotient(i, kept), k = i - line * kept;
     idx at[3];
     lines.offsets((idx)line, at);
     u64 position = position_of(items[line * length + k]);
@@ -331,8 +331,8 @@ extern "C" __global__ void searchsorted(Nest<3> rows, const T* sorted, const T* 
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= count) return;
     idx at[3];
-    rows.offsets((idx)(i / columns), at);
-    u64 column = i % columns;
+    u64 row = quotient(i, columns), column = i - row * columns;
+    rows.offsets((idx)row, at);
     u64 key = image(values[at[1] + column * value_step]);
     u64 low = 0, high = length;
     while (low < high) {

@@ -3,7 +3,7 @@
 use crate::python::one_or_tuple;
 use crate::{Forward, Module};
 use rushlight_core::{Error, Result};
-use rushlight_tensor::{PadMode, Sizes, Tensor, stack};
+use rushlight_tensor::{PadMode, Sizes, Tensor, is_grad_enabled, stack};
 
 /// Sliding blocks over a plane: their size and positions.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,17 @@ impl Grid {
         Ok(view)
     }
 
+    /// All places and positions as one view, `[.., kernel rows, kernel columns, rows, columns]`.
+    fn view(&self, padded: &Tensor) -> Result<Tensor> {
+        let mut view = padded.clone();
+        for d in 0..2 {
+            // The block's rows become the last dimension, so that columns are the last but one.
+            let reach = (self.kernel[d] - 1) * self.dilation[d] + 1;
+            view = view.unfold(-2, reach, self.stride[d])?.slice(-1, None, None, self.dilation[d])?;
+        }
+        view.movedim([-2, -1], [-4, -3])
+    }
+
     fn places(&self) -> impl Iterator<Item = [usize; 2]> {
         let [rows, columns] = self.kernel;
         (0..rows).flat_map(move |i| (0..columns).map(move |j| [i, j]))
@@ -145,11 +156,14 @@ impl Forward for Unfold {
         };
         let grid = self.blocks.on(name, [height, width])?;
         let padded = input.pad(&grid.pads(), PadMode::default())?;
-        let places = grid.places().map(|at| grid.place(&padded, at)).collect::<Result<Vec<_>>>()?;
-        let columns = stack(&places.iter().collect::<Vec<_>>(), -3)?;
         let mut shape = input.shape()[..input.rank() - 3].to_vec();
-        shape.extend([channels * places.len(), grid.count[0] * grid.count[1]]);
-        columns.reshape(&shape)
+        shape.extend([channels * grid.kernel[0] * grid.kernel[1], grid.count[0] * grid.count[1]]);
+        if !(is_grad_enabled() && input.requires_grad()) {
+            return grid.view(&padded)?.reshape(&shape);
+        }
+        // Gradients of places are added one by one: those of the one view overlap.
+        let places = grid.places().map(|at| grid.place(&padded, at)).collect::<Result<Vec<_>>>()?;
+        stack(&places.iter().collect::<Vec<_>>(), -3)?.reshape(&shape)
     }
 }
 

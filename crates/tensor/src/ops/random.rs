@@ -1,9 +1,11 @@
 //! Random tensors. The same seed gives the same numbers on every device and with any number of threads.
 
+use super::compare::where_;
 use super::create::Options;
 use crate::Tensor;
 use crate::autograd::{no_grad, record, recording};
 use crate::capture::random_stream;
+use crate::program::recipe;
 use rushlight_core::backend::call;
 use rushlight_core::rng::{Distribution, LONGEST_PERMUTATION, default_generator, permutation_words};
 use rushlight_core::smallvec::smallvec;
@@ -240,22 +242,14 @@ impl Tensor {
         }
         no_grad(|| {
             let p = self.to_dtype(if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 })?;
-            if !p.ge(0.0)?.bitwise_and(&p.isfinite()?)?.all(..)?.item::<bool>()? {
-                return Err(Error::value("multinomial: probabilities must not be negative, infinite or NaN"));
-            }
             let total = p.sum_dims([-1], true)?;
-            if !total.gt(0.0)?.all(..)?.item::<bool>()? {
-                return Err(Error::value("multinomial: each row needs a positive sum of probabilities"));
+            if crate::capture::may_read(p.device()) {
+                check_probabilities(&p, &total, if replacement { 0 } else { count })?;
             }
             if !replacement {
-                if p.gt(0.0)?.sum(-1)?.lt(count as i64)?.any(..)?.item::<bool>()? {
-                    return Err(Error::value(format!(
-                        "multinomial: a row has fewer than {count} categories with positive probability"
-                    )));
-                }
                 // The largest of p / exponential noise: a draw without replacement.
                 let noise = p.rand_like()?.rsub(1.0)?.log()?.neg()?;
-                let score = super::compare::where_(&p.gt(0.0)?, &p.div(&noise)?, -1.0)?;
+                let score = where_(&p.gt(0.0)?, &p.div(&noise)?, -1.0)?;
                 return Ok(score.topk(count, -1, true)?.1);
             }
             let cumulative = p.cumsum(-1)?.div(&total)?;
@@ -306,6 +300,28 @@ impl Tensor {
             record("dropout", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.dropout_from(p, stream)?)]))?;
         }
         Ok(out)
+    }
+}
+
+/// Checks the rows of `multinomial` with one value read from the device: `total` are their sums, and `count` of each row's
+/// elements must be positive.
+fn check_probabilities(p: &Tensor, total: &Tensor, count: usize) -> Result<()> {
+    let fault = recipe("multinomial", &[count as i64], [p, total], |[p, total]| {
+        let least = p.amin([-1], true)?;
+        let positive = p.gt(0.0)?.to_dtype(p.dtype())?.sum_dims([-1], true)?;
+        let few = where_(&positive.lt(count as i64)?, 1, 0)?;
+        let empty = where_(&total.gt(0.0)?, &few, 2)?;
+        // A sum is finite only if all elements are.
+        let valid = total.isfinite()?.logical_and(&least.ge(0.0)?)?;
+        where_(&valid, &empty, 3)?.amax(.., false)
+    })?;
+    match fault.item::<i64>()? {
+        0 => Ok(()),
+        1 => Err(Error::value(format!(
+            "multinomial: a row has fewer than {count} categories with positive probability"
+        ))),
+        2 => Err(Error::value("multinomial: each row needs a positive sum of probabilities")),
+        _ => Err(Error::value("multinomial: probabilities must not be negative, infinite or NaN")),
     }
 }
 

@@ -212,7 +212,9 @@ impl Tensor {
         // Beyond the corners every diagonal is the same.
         let diagonal = diagonal.clamp(-(rows as i64) - 1, columns as i64 + 1);
         let out = recipe(name, &[diagonal], [self], |[x]| {
-            let options = (DType::I64, x.device());
+            // Numbers of 32 bits are half of what the comparison reads.
+            let small = rows.saturating_add(columns) < i32::MAX as usize;
+            let options = (if small { DType::I32 } else { DType::I64 }, x.device());
             let limit = Tensor::arange_with(diagonal, diagonal + rows as i64, 1, options)?.unsqueeze(1)?;
             let column = Tensor::arange_with(0, columns, 1, options)?;
             let keep = if lower { column.le(&limit)? } else { column.ge(&limit)? };

@@ -7,9 +7,11 @@ use crate::rows::Class;
 use crate::{DType, Dims, Layout, Scalar};
 use smallvec::SmallVec;
 
-/// Lengths of rows whose reduction is a step, and the fewest of them: a group of threads keeps a row in registers.
+/// Lengths of rows whose reduction is a step, and the fewest of them: a group of threads keeps a row in registers. A few
+/// short rows cost one group no more than a reduction by itself.
 const COLUMNS: std::ops::RangeInclusive<usize> = 8..=8192;
 const ROWS: usize = 32;
+const SHORT: usize = 4096;
 
 /// An argument before it is known where its value comes from.
 pub enum Arg {
@@ -138,7 +140,7 @@ fn in_one_order(src: &Layout, out: &Layout) -> bool {
 
 /// Whether a fused kernel reduces so many rows of this length.
 pub fn is_rows(rows: usize, columns: usize) -> bool {
-    rows >= ROWS && COLUMNS.contains(&columns)
+    (rows >= ROWS || columns <= SHORT) && COLUMNS.contains(&columns)
 }
 
 /// Strides of the dimensions that have more than one element.
