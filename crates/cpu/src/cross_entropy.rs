@@ -69,6 +69,7 @@ struct Problem<'a, T: Float> {
     weight_sum: f64,
     ignore_index: i64,
     smoothing: f64,
+    log_probabilities: bool,
 }
 
 impl<'a, T: Float> Problem<'a, T> {
@@ -82,7 +83,25 @@ impl<'a, T: Float> Problem<'a, T> {
             weight_sum: weight_sum::<T>(weight, classes),
             ignore_index: spec.ignore_index,
             smoothing: spec.label_smoothing,
+            log_probabilities: spec.log_probabilities,
         }
+    }
+
+    /// The logarithm of the sum of exponentials of a row.
+    ///
+    /// # Safety
+    /// The row is `x`.
+    unsafe fn log_sum(&self, x: *const T, parts: &mut Vec<(T::Acc, T::Acc)>) -> f64 {
+        if self.log_probabilities {
+            return 0.0;
+        }
+        parts.clear();
+        for at in (0..self.classes).step_by(BLOCK) {
+            // SAFETY: the block is within the row.
+            parts.push(unsafe { block_stats::<T>(x.add(at), BLOCK.min(self.classes - at)) });
+        }
+        let (max, sum) = join_stats(parts);
+        max.to_f64() + sum.to_f64().ln()
     }
 
     /// Rows per task.
@@ -151,15 +170,9 @@ unsafe fn forward<T: Float>(
         let mut parts = Vec::with_capacity(p.classes.div_ceil(BLOCK));
         for row in from..to {
             let x = p.logits.at(row * p.classes);
-            parts.clear();
-            for at in (0..p.classes).step_by(BLOCK) {
-                // SAFETY: the block is within the row.
-                parts.push(unsafe { block_stats::<T>(x.add(at), BLOCK.min(p.classes - at)) });
-            }
-            let (max, sum) = join_stats(&parts);
-            let lse = max.to_f64() + sum.to_f64().ln();
             // SAFETY: the row exists and is this task's; the class is in range.
             unsafe {
+                let lse = p.log_sum(x, &mut parts);
                 *lses.at(row) = T::Acc::lit(lse);
                 let (mut value, mut weight) = (0.0, 0.0);
                 if let Some(class) = p.class(row, &bad) {
@@ -198,6 +211,11 @@ unsafe fn backward<T: Float>(p: &Problem<T>, lse: *const T::Acc, dloss: *const T
                 };
                 let incoming = (*dloss.at(row)).to_f64();
                 let plain = incoming * (1.0 - p.smoothing) * p.weight_of(class);
+                if p.log_probabilities {
+                    std::slice::from_raw_parts_mut(dlogits.at(at), p.classes).fill(T::default());
+                    *dlogits.at(at + class) = T::from_f64(-plain);
+                    continue;
+                }
                 let uniform = incoming * p.smoothing / p.classes as f64;
                 let terms = Terms {
                     lse: *lse.at(row),

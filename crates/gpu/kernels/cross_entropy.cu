@@ -1,5 +1,5 @@
 // Cross-entropy of logits with class indices: one pass over a row computes its log-sum-exp; no probabilities
-// are stored.
+// are stored. GIVEN: the rows are log-probabilities, whose log-sum-exp is zero.
 
 typedef Vec<T, LANES> V;
 // For half types the hardware's exponential is exact enough: its argument has at most about ten bits.
@@ -27,7 +27,7 @@ __device__ inline W weight_of(const Spec& s, u64 c) { return s.weight ? convert<
 extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entropy(Spec s, W* loss, W* row_weight, W* lse, Fault* fault) {
     __shared__ W shared[32];
     u64 row = blockIdx.x * (u64)(blockDim.x / TPR) + threadIdx.x / TPR;
-    u32 lane = threadIdx.x % TPR, vectors = (u32)(s.classes / LANES);
+    u32 lane = threadIdx.x % TPR, vectors = GIVEN ? 0 : (u32)(s.classes / LANES);
     if (row >= s.rows) return;
     const T* x = s.logits + row * s.classes;
     W top = LOWEST, sum = 0, weighted = 0, weights = 0;
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entrop
         weights = group_reduce<Sum, TPR>(weights, shared);
     }
     if (lane != 0) return;
-    W log_sum = all + logarithm(sum), value = 0, counts = 0;
+    W log_sum = GIVEN ? (W)0 : all + logarithm(sum), value = 0, counts = 0;
     i64 c = class_of(s, row, fault);
     if (c >= 0) {
         counts = weight_of(s, (u64)c);
@@ -102,12 +102,13 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) cross_entrop
     W uniform = incoming * (W)(s.smoothing / (double)s.classes);
     W probability = target + uniform * weights, log_sum = lse[row];
     for (u32 at = lane; at < vectors; at += TPR) {
-        V one = ((const V*)x)[at];
+        V one = {};
+        if (!GIVEN) one = ((const V*)x)[at];
         i64 left = c - (i64)at * LANES;
         int hit = left >= 0 && left < LANES ? (int)left : -1;
 #pragma unroll
         for (int l = 0; l < LANES; l++) {
-            W d = exponential(convert<W>(one.v[l]) - log_sum) * probability;
+            W d = GIVEN ? (W)0 : exponential(convert<W>(one.v[l]) - log_sum) * probability;
             if (SMOOTH) d -= uniform * weight_of(s, (u64)at * LANES + l);
             if (l == hit) d -= target;
             one.v[l] = convert<T>(c >= 0 ? d : (W)0);

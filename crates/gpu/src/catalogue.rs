@@ -127,7 +127,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
             add(
                 format!("cross-entropy {dtype} {what}"),
                 Family::CrossEntropy,
-                cross_entropy::defines(rows, true, dtype),
+                cross_entropy::defines(rows, true, false, dtype),
             );
         }
         add(format!("softmax columns {dtype}"), Family::Softmax, softmax::column_defines(true, dtype));
@@ -331,7 +331,7 @@ pub fn each_apart() -> Vec<Case> {
             Family::RowNorm,
             row_norm::Form { rms: false, parameter: DType::BF16, low: DType::BF16 }.defines(rows.defines()),
         ),
-        (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, DType::BF16)),
+        (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, true, DType::BF16)),
         (Family::BatchNorm, batch_norm::defines("STATISTICS", DType::BF16, DType::F32, share)),
         (Family::BatchNorm, batch_norm::backward_defines(DType::BF16, DType::F32, share, 1)),
         (Family::Attention, form.defines("BACKWARD")),

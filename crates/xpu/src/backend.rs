@@ -104,8 +104,12 @@ impl Backend for XpuBackend {
                 let saved = [c.dy, c.x, c.mean, c.rstd];
                 xpu.row_norm_backward(&c.spec, saved, c.weight, c.so_far, [c.dx, c.low], [c.dweight, c.dbias])?;
             }
-            Call::CrossEntropy(c) => xpu.cross_entropy(&c.of, c.loss, c.row_weight, c.lse)?,
-            Call::CrossEntropyBackward(c) => xpu.cross_entropy_backward(&c.of, c.lse, c.dloss, c.dlogits)?,
+            Call::CrossEntropy(c) if !c.of.log_probabilities => {
+                xpu.cross_entropy(&c.of, c.loss, c.row_weight, c.lse)?
+            }
+            Call::CrossEntropyBackward(c) if !c.of.log_probabilities => {
+                xpu.cross_entropy_backward(&c.of, c.lse, c.dloss, c.dlogits)?
+            }
             Call::Attention(c) => xpu.attention(&c.of, c.out, c.lse)?,
             Call::AttentionBackward(c) => {
                 xpu.attention_backward(&c.of, c.out, c.lse, c.dout, [c.dq, c.dk, c.dv])?;

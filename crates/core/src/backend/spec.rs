@@ -212,7 +212,8 @@ pub struct BatchNorm {
     pub training: bool,
 }
 
-/// Inputs of the cross-entropy of `[rows, classes]` logits with class indices.
+/// Inputs of the cross-entropy of `[rows, classes]` logits, or of the negative log-likelihood of log-probabilities,
+/// with class indices.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropyInputs<V> {
     /// `[rows, classes]`, contiguous.
@@ -225,6 +226,8 @@ pub struct CrossEntropyInputs<V> {
     pub ignore_index: i64,
     /// Weight of the uniform distribution in the target.
     pub label_smoothing: f64,
+    /// The rows are taken as log-probabilities: the logarithm of their sum of exponentials as zero. Without smoothing.
+    pub log_probabilities: bool,
 }
 
 /// The same of views.
@@ -245,6 +248,7 @@ impl<V> CrossEntropyInputs<V> {
             weight: self.weight.as_ref().map(|view| f(Access::Read, view)),
             ignore_index: self.ignore_index,
             label_smoothing: self.label_smoothing,
+            log_probabilities: self.log_probabilities,
         }
     }
 }

@@ -11,8 +11,9 @@ const CLASSES: usize = 13;
 fn cross_entropy() {
     for dtype in FLOATS {
         for weighted in [false, true] {
-            for label_smoothing in [0.0, 0.2] {
-                compare(&format!("cross_entropy {dtype} weighted {weighted} smoothing {label_smoothing}"), |e| {
+            for (label_smoothing, log_probabilities) in [(0.0, false), (0.2, false), (0.0, true)] {
+                let what = format!("weighted {weighted} smoothing {label_smoothing} given {log_probabilities}");
+                compare(&format!("cross_entropy {dtype} {what}"), |e| {
                     let logits = Tensor::random(e, dtype, &[ROWS, CLASSES], 1);
                     let target = Tensor::new(e, DType::I64, &[ROWS], |i| [3.0, -100.0, 12.0][i % 3]);
                     let weight = Tensor::new(e, dtype, &[CLASSES], |i| 0.25 + i as f64 / 8.0);
@@ -22,6 +23,7 @@ fn cross_entropy() {
                         weight: weighted.then(|| weight.view()),
                         ignore_index: -100,
                         label_smoothing,
+                        log_probabilities,
                     };
                     let statistics = [0; 3].map(|_| Tensor::out(e, wide(dtype), &[ROWS]));
                     let [loss, row_weight, lse] = statistics.each_ref().map(|t| t.view());
@@ -51,6 +53,7 @@ fn targets_out_of_range_are_named() {
                 weight: None,
                 ignore_index: -100,
                 label_smoothing: 0.0,
+                log_probabilities: false,
             };
             let [loss, weight, lse] = [0; 3].map(|_| Tensor::new(e, DType::F32, &[ROWS], |_| 0.0));
             let dlogits = Tensor::out(e, DType::F32, &[ROWS, CLASSES]);

@@ -37,6 +37,7 @@ impl Problem {
             weight: self.weight.as_ref().map(Array::view),
             ignore_index: self.ignore_index,
             label_smoothing: self.label_smoothing,
+            log_probabilities: false,
         }
     }
 }

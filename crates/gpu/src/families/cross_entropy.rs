@@ -45,13 +45,15 @@ impl Gpu {
         let mut addresses = vec![spec.logits];
         addresses.extend(also);
         // Rows are read once, so nothing is cached; several small blocks hide more latency than one large block.
-        let share = Rows::new(s.logits.dtype(), classes, &addresses);
+        // A row of log-probabilities is read at one place; its gradient is written whole.
+        let read = if s.log_probabilities && also.is_empty() { 1 } else { classes };
+        let share = Rows::new(s.logits.dtype(), read, &addresses);
         let share = Rows { steps: 0, threads: share.threads.min(MAX_THREADS), ..share };
         let smooth = s.label_smoothing > 0.0;
         let [a, b, c, d] = share.tags();
-        let tags = [smooth as u16, parameter as u16, a, b, c, d];
+        let tags = [smooth as u16, parameter as u16, a, b, c, d, s.log_probabilities as u16];
         let key = Key::new(Family::CrossEntropy, call, tags);
-        let function = self.function(key, || defines(share, smooth, parameter))?;
+        let function = self.function(key, || defines(share, smooth, s.log_probabilities, parameter))?;
         Ok((spec, share, function))
     }
 
@@ -69,6 +71,6 @@ impl Gpu {
     }
 }
 
-pub fn defines(rows: Rows, smooth: bool, parameter: DType) -> Defines {
-    rows.defines().define("SMOOTH", smooth as u8).dtype("P", parameter)
+pub fn defines(rows: Rows, smooth: bool, given: bool, parameter: DType) -> Defines {
+    rows.defines().define("SMOOTH", smooth as u8).define("GIVEN", given as u8).dtype("P", parameter)
 }

@@ -1,6 +1,5 @@
 //! Cross-entropy of logits and negative log-likelihood.
 
-use super::compare::where_;
 use super::loss::Reduction;
 use super::norm::wide;
 use crate::autograd::{Saved, no_grad, record, recording};
@@ -113,13 +112,35 @@ struct RowLosses {
 }
 
 impl RowLosses {
+    /// The weighted mean. On a GPU one kernel, if rows are few.
+    fn mean(self) -> Result<Tensor> {
+        let Self { loss, weight } = self;
+        let out = recipe("weighted_mean", &[], [&loss, &weight], |[loss, weight]| loss.sum(..)?.div(&weight.sum(..)?))?;
+        if recording(&[&loss]) {
+            let rows = loss.numel();
+            record("nll_loss", &[&loss], &out, move |_, dy| {
+                Ok(smallvec![Some(dy.div(&weight.sum(..)?)?.expand([rows])?)])
+            })?;
+        }
+        Ok(out)
+    }
+
     fn reduce(self, name: &str, reduction: Reduction, shape: &[usize], dtype: DType) -> Result<Tensor> {
         match reduction {
             Reduction::None => self.loss.reshape(shape)?.to_dtype(dtype),
-            Reduction::Mean => self.loss.sum(..)?.div(&self.weight.sum(..)?)?.to_dtype(dtype),
+            Reduction::Mean => self.mean()?.to_dtype(dtype),
             other => other.apply(name, self.loss)?.to_dtype(dtype),
         }
     }
+}
+
+/// What the fused family computes, beside its operands.
+#[derive(Clone, Copy)]
+struct Form {
+    ignore_index: i64,
+    label_smoothing: f64,
+    /// Of log-probabilities instead of logits.
+    log_probabilities: bool,
 }
 
 /// The operands of the fused family: `[rows, classes]`, `[rows]` and `[classes]`.
@@ -130,18 +151,20 @@ struct Operands {
 }
 
 impl Operands {
-    fn spec(&self, ignore_index: i64, label_smoothing: f64) -> CrossEntropy<'_> {
+    fn spec(&self, form: Form) -> CrossEntropy<'_> {
+        let Form { ignore_index, label_smoothing, log_probabilities } = form;
         CrossEntropy {
             logits: self.logits.engine_view(),
             target: self.target.engine_view(),
             weight: self.weight.as_ref().map(|w| w.engine_view()),
             ignore_index,
             label_smoothing,
+            log_probabilities,
         }
     }
 
     /// The weight each class has in each row's loss: `loss = -sum(goal * log_softmax(logits))`.
-    fn goal(&self, ignore_index: i64, label_smoothing: f64) -> Result<Tensor> {
+    fn goal(&self, Form { ignore_index, label_smoothing, .. }: Form) -> Result<Tensor> {
         let (classes, place) = (self.logits.shape()[1], (wide(self.logits.dtype()), self.logits.device()));
         no_grad(|| {
             let target = self.target.unsqueeze(1)?;
@@ -155,45 +178,50 @@ impl Operands {
     }
 
     /// The gradient by the logits as recorded ops.
-    fn composed_backward(&self, dloss: &Tensor, ignore_index: i64, label_smoothing: f64) -> Result<Tensor> {
-        let goal = self.goal(ignore_index, label_smoothing)?;
-        let likely = self.logits.to_dtype(goal.dtype())?.softmax(1)?;
-        let slope = likely.mul(&goal.sum_dims([1], true)?)?.sub(&goal)?;
+    fn composed_backward(&self, dloss: &Tensor, form: Form) -> Result<Tensor> {
+        let goal = self.goal(form)?;
+        let slope = if form.log_probabilities {
+            goal.neg()?
+        } else {
+            let likely = self.logits.to_dtype(goal.dtype())?.softmax(1)?;
+            likely.mul(&goal.sum_dims([1], true)?)?.sub(&goal)?
+        };
         slope.mul(&dloss.unsqueeze(1)?)?.to_dtype(self.logits.dtype())
     }
 }
 
-/// The fused family, recorded.
-fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) -> Result<RowLosses> {
+/// The fused family, recorded: the op `name`, of log-probabilities if that is `nll_loss`.
+fn row_losses(name: &'static str, logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) -> Result<RowLosses> {
     let &CrossEntropyOptions { ignore_index, label_smoothing, .. } = options;
+    let form = Form { ignore_index, label_smoothing, log_probabilities: name == "nll_loss" };
     let weight = options.weight.map(|w| w.contiguous()).transpose()?;
     let operands = Operands { logits: logits.contiguous()?, target, weight };
     let logits = &operands.logits;
     let statistics = || logits.uninit_like(&logits.shape()[..1], wide(logits.dtype()));
     let (loss, row_weight, lse) = (statistics()?, statistics()?, statistics()?);
     if loss.numel() > 0 {
-        let spec = operands.spec(ignore_index, label_smoothing);
+        let spec = operands.spec(form);
         let done = loss.run(call::CrossEntropy {
             of: spec,
             loss: loss.engine_view(),
             row_weight: row_weight.engine_view(),
             lse: lse.engine_view(),
         });
-        done.map_err(|e| e.within("cross_entropy"))?;
+        done.map_err(|e| e.within(name))?;
     }
     if recording(&[logits]) {
         let (logits, target) = (Saved::input(logits), Saved::input(&operands.target));
         let weight = operands.weight.as_ref().map(Saved::input);
-        record("cross_entropy", &[&operands.logits], &loss, move |ctx, dloss| {
+        record(name, &[&operands.logits], &loss, move |ctx, dloss| {
             let weight = weight.as_ref().map(|w| ctx.get(w)).transpose()?;
             let operands = Operands { logits: ctx.get(&logits)?, target: ctx.get(&target)?, weight };
             if ctx.recording() {
-                return Ok(smallvec![Some(operands.composed_backward(dloss, ignore_index, label_smoothing)?)]);
+                return Ok(smallvec![Some(operands.composed_backward(dloss, form)?)]);
             }
             let dloss = dloss.contiguous()?;
             let dlogits = operands.logits.uninit_like(operands.logits.shape(), operands.logits.dtype())?;
             if dlogits.numel() > 0 {
-                let spec = operands.spec(ignore_index, label_smoothing);
+                let spec = operands.spec(form);
                 dlogits.run(call::CrossEntropyBackward {
                     of: spec,
                     lse: lse.engine_view(),
@@ -205,11 +233,6 @@ fn row_losses(logits: &Tensor, target: Tensor, options: &CrossEntropyOptions) ->
         })?;
     }
     Ok(RowLosses { loss, weight: row_weight })
-}
-
-/// `x[i, index[i]]` of each row.
-fn pick(x: &Tensor, index: &Tensor) -> Result<Tensor> {
-    x.gather(1, &index.unsqueeze(1)?)?.squeeze(1)
 }
 
 impl Tensor {
@@ -258,7 +281,7 @@ impl Tensor {
         }
         check_weight(name, self, classes, options.weight)?;
         let flat = class_targets(name, self, target)?;
-        row_losses(&class_rows(self)?, flat, options)?.reduce(name, options.reduction, target.shape(), dtype)
+        row_losses(name, &class_rows(self)?, flat, options)?.reduce(name, options.reduction, target.shape(), dtype)
     }
 
     fn soft_cross_entropy(&self, target: &Tensor, classes: usize, options: &CrossEntropyOptions) -> Result<Tensor> {
@@ -300,45 +323,12 @@ impl Tensor {
             return Err(Error::value(format!("{name}: takes no label_smoothing; use cross_entropy_with")));
         }
         check_weight(name, self, classes, options.weight)?;
-        if recording(&[self]) {
-            return self.composed_nll(target, classes, options);
-        }
-        let numbers = [options.ignore_index, options.reduction as i64];
-        match options.weight {
-            Some(weight) => recipe(name, &numbers, [self, target, weight], |[x, target, weight]| {
-                x.composed_nll(target, classes, &options.weight(weight))
-            }),
-            None => recipe(name, &numbers, [self, target], |[x, target]| x.composed_nll(target, classes, options)),
-        }
-    }
-
-    fn composed_nll(&self, target: &Tensor, classes: usize, options: &CrossEntropyOptions) -> Result<Tensor> {
-        let name = "nll_loss";
         let flat = class_targets(name, self, target)?;
-        let rows = class_rows(self)?;
-        let (index, counts) = no_grad(|| -> Result<_> {
-            let counts = flat.ne(options.ignore_index)?;
-            let index = where_(&counts, &flat, 0)?;
-            if !flat.device().is_cpu() {
-                // The device reports an index out of range when it is next waited for; negative ones would count from
-                // the end.
-                return Ok((where_(&index.lt(0)?, classes as i64, &index)?, counts));
-            }
-            let outside = index.lt(0)?.bitwise_or(&index.ge(classes)?)?;
-            if crate::capture::may_read(flat.device()) && outside.any(..)?.item::<bool>()? {
-                let at = outside.to_vec::<bool>()?.iter().position(|&b| b).unwrap_or(0);
-                let class = flat.to_vec::<i64>()?[at];
-                return Err(Error::index(format!("{name}: target {class} is out of bounds for {classes} classes")));
-            }
-            Ok((index, counts))
-        })?;
-        let weight = no_grad(|| match options.weight {
-            Some(w) => pick(&w.expand([flat.numel(), classes])?, &index)?.mul(&counts.to_dtype(self.dtype())?),
-            None => counts.to_dtype(self.dtype()),
-        })?;
-        // An ignored row counts for nothing even where it holds infinities.
-        let loss = where_(&counts, &pick(&rows, &index)?.mul(&weight)?.neg()?, 0.0)?;
-        let losses = RowLosses { loss, weight };
-        losses.reduce(name, options.reduction, target.shape(), self.dtype())
+        row_losses(name, &class_rows(self)?, flat, options)?.reduce(
+            name,
+            options.reduction,
+            target.shape(),
+            self.dtype(),
+        )
     }
 }

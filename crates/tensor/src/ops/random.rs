@@ -303,8 +303,8 @@ impl Tensor {
     }
 }
 
-/// Checks the rows of `multinomial` with one value read from the device: `total` are their sums, and `count` of each row's
-/// elements must be positive.
+/// Checks the rows of `multinomial` with one value read from the device: `total` are their sums, and `count` of each
+/// row's elements must be positive.
 fn check_probabilities(p: &Tensor, total: &Tensor, count: usize) -> Result<()> {
     let fault = recipe("multinomial", &[count as i64], [p, total], |[p, total]| {
         let least = p.amin([-1], true)?;
@@ -317,9 +317,9 @@ fn check_probabilities(p: &Tensor, total: &Tensor, count: usize) -> Result<()> {
     })?;
     match fault.item::<i64>()? {
         0 => Ok(()),
-        1 => Err(Error::value(format!(
-            "multinomial: a row has fewer than {count} categories with positive probability"
-        ))),
+        1 => {
+            Err(Error::value(format!("multinomial: a row has fewer than {count} categories with positive probability")))
+        }
         2 => Err(Error::value("multinomial: each row needs a positive sum of probabilities")),
         _ => Err(Error::value("multinomial: probabilities must not be negative, infinite or NaN")),
     }

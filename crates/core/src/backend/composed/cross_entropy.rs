@@ -84,7 +84,10 @@ pub fn cross_entropy(c: &call::CrossEntropy<View>) -> Result<()> {
     let call::CrossEntropy { of: ref spec, loss, row_weight, lse } = *c;
     let r = Rows::new(spec)?;
     let column = [spec.logits.shape()[0], 1];
-    let sum = r.logits.reduce(Reduce::LogSumExp, &[1])?;
+    let sum = match spec.log_probabilities {
+        true => r.logits.full(&column, r.logits.dtype(), 0.0)?,
+        false => r.logits.reduce(Reduce::LogSumExp, &[1])?,
+    };
     sum.copy_to(&Array::dense(lse, &column)?)?;
     let mut value = r.weighted(sum.sub(&r.logit)?)?;
     if spec.label_smoothing > 0.0 {
@@ -117,7 +120,10 @@ pub fn cross_entropy_backward(c: &call::CrossEntropyBackward<View>) -> Result<()
     let plain = r.weighted(dloss.mul(1.0 - spec.label_smoothing)?)?;
     let uniform = dloss.mul(spec.label_smoothing / classes as f64)?;
     let scale = plain.add(&uniform.mul(&r.weight_sum)?)?;
-    let mut d = r.logits.sub(&lse)?.exp()?.mul(&scale)?;
+    let mut d = match spec.log_probabilities {
+        true => r.logits.full(&[rows, classes], r.logits.dtype(), 0.0)?,
+        false => r.logits.sub(&lse)?.exp()?.mul(&scale)?,
+    };
     if spec.label_smoothing > 0.0 {
         d = d.sub(&match &r.weights {
             Some(weights) => uniform.mul(weights)?,

@@ -7,8 +7,8 @@ use crate::rows::Class;
 use crate::{DType, Dims, Layout, Scalar};
 use smallvec::SmallVec;
 
-/// Lengths of rows whose reduction is a step, and the fewest of them: a group of threads keeps a row in registers. A few
-/// short rows cost one group no more than a reduction by itself.
+/// Lengths of rows whose reduction is a step, and the fewest of them: a group of threads keeps a row in registers. A
+/// few short rows cost one group no more than a reduction by itself.
 const COLUMNS: std::ops::RangeInclusive<usize> = 8..=8192;
 const ROWS: usize = 32;
 const SHORT: usize = 4096;
