@@ -316,6 +316,35 @@ impl Layout {
         false
     }
 
+    /// Whether two views of the same memory with elements of one size surely have none in common: as a dimension divides
+    /// them, such as halves of the columns, or as their ranges do.
+    pub fn is_apart(&self, other: &Layout) -> bool {
+        let views = [self, other];
+        let mut strides: Dims =
+            views.iter().flat_map(|v| (0..v.rank()).filter(|&d| v.shape[d] > 1).map(|d| v.strides[d])).collect();
+        strides.sort_unstable();
+        strides.dedup();
+        if strides.first() == Some(&0) || strides.windows(2).any(|w| !w[1].is_multiple_of(w[0])) {
+            return false;
+        }
+        // A place in memory is a number whose digits count steps of each stride: those of a view lie in a range.
+        let range = |v: &Layout, i: usize| {
+            let mut sizes = (0..v.rank()).filter(|&d| v.shape[d] > 1 && v.strides[d] == strides[i]).map(|d| v.shape[d]);
+            let size = sizes.next().unwrap_or(1);
+            let (start, end) = match strides.get(i + 1) {
+                Some(next) => (v.offset % next / strides[i], next / strides[i]),
+                None => (v.offset / strides[i], usize::MAX),
+            };
+            (sizes.next().is_none() && start + size <= end).then_some((start, start + size))
+        };
+        let mut apart = false;
+        for i in 0..strides.len() {
+            let (Some(a), Some(b)) = (range(self, i), range(other, i)) else { return false };
+            apart |= a.1 <= b.0 || b.1 <= a.0;
+        }
+        apart
+    }
+
     /// The same layout with another offset.
     pub fn with_offset(mut self, offset: usize) -> Self {
         self.offset = offset;

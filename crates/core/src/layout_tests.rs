@@ -60,3 +60,20 @@ fn overlap_is_seen() {
     assert!(Layout::contiguous(&[5]).unwrap().unfold(0, 3, 1).overlaps());
     assert!(!Layout::contiguous(&[6]).unwrap().unfold(0, 3, 3).overlaps());
 }
+
+#[test]
+fn parts_of_a_dimension_are_apart() {
+    let whole = Layout::contiguous(&[2, 4, 6]).unwrap();
+    let [left, right] = [0, 3].map(|start| whole.slice(2, start, 3, 1));
+    assert!(left.is_apart(&right) && right.is_apart(&left));
+    assert!(!left.is_apart(&whole) && !left.is_apart(&left) && !left.is_apart(&whole.slice(2, 2, 2, 1)));
+    // In another order; merged dimensions are not understood.
+    assert!(left.permute(&[1, 0, 2]).is_apart(&right));
+    assert!(!whole.slice(1, 0, 2, 1).view(&[2, 12]).unwrap().is_apart(&whole.slice(1, 2, 2, 1)));
+    assert!(whole.select(0, 0).is_apart(&whole.select(0, 1)) && !whole.select(0, 0).is_apart(&whole.select(1, 0)));
+    // Steps of two meet at every other place only; a view that leaves its row is not understood.
+    assert!(!whole.slice(2, 0, 3, 2).is_apart(&whole.slice(2, 1, 2, 1)));
+    let window = Layout::strided(&[2, 3], &[6, 1], 4).unwrap();
+    assert!(!window.is_apart(&Layout::strided(&[2, 3], &[6, 1], 0).unwrap()));
+    assert!(!Layout::strided(&[3], &[0], 0).unwrap().is_apart(&whole));
+}

@@ -23,21 +23,31 @@ extern "C" __global__ void flip(Nest<2> nest, const T* x, T* out, u64 count) {
 #endif
 
 #ifdef TRANSPOSE
+#define TILE (32 * VECTOR)
 // out[b, r, c] = x[b, c, r]. Rows and columns are the two inner loops: the input is dense along r, the output along c.
-// Tiles of 32 by 32 go through shared memory, so that reads and writes are coalesced.
+// Square tiles go through shared memory, so that reads and writes are coalesced: VECTOR elements of a thread at once.
 extern "C" __global__ void transpose(Nest<2> batch, const T* x, T* out, u32 rows, u32 columns, u64 x_step, u64 out_step) {
-    __shared__ T tile[32][33];
+    typedef Vec<T, VECTOR> V;
+    __shared__ V tile[TILE][33];
     idx at[2];
-    batch.offsets(blockIdx.y / ((rows + 31) / 32), at);
-    u32 row = blockIdx.y % ((rows + 31) / 32) * 32, column = blockIdx.x * 32;
-    for (u32 j = threadIdx.y; j < 32; j += 8) {
-        u32 c = column + j, r = row + threadIdx.x;
-        if (c < columns && r < rows) tile[j][threadIdx.x] = x[at[0] + c * x_step + r];
+    u32 down = (rows + TILE - 1) / TILE, own = threadIdx.x * VECTOR;
+    batch.offsets(blockIdx.y / down, at);
+    u32 row = blockIdx.y % down * TILE, column = blockIdx.x * TILE;
+#pragma unroll
+    for (u32 j = threadIdx.y; j < TILE; j += 8) {
+        u32 c = column + j, r = row + own;
+        if (c < columns && r < rows) tile[j][threadIdx.x] = *(const V*)(x + at[0] + c * x_step + r);
     }
     __syncthreads();
-    for (u32 j = threadIdx.y; j < 32; j += 8) {
-        u32 r = row + j, c = column + threadIdx.x;
-        if (c < columns && r < rows) out[at[1] + r * out_step + c] = tile[threadIdx.x][j];
+#pragma unroll
+    for (u32 j = threadIdx.y; j < TILE; j += 8) {
+        u32 r = row + j, c = column + own;
+        if (c < columns && r < rows) {
+            V v;
+#pragma unroll
+            for (int l = 0; l < VECTOR; l++) v.v[l] = ((const T*)tile[own + l])[j];
+            *(V*)(out + at[1] + r * out_step + c) = v;
+        }
     }
 }
 #endif

@@ -110,12 +110,14 @@ __device__ inline double digamma64(double x) {
         reflected = -PI / ::tan(PI * (x - ::rint(x)));
         x = 1 - x;
     }
-    double sum = 0;
+    // The sum of 1 / (x + k), as one fraction.
+    double above = 0, below = 1;
     while (x < 10) {
-        sum -= 1 / x;
+        above = above * x + below;
+        below *= x;
         x += 1;
     }
-    double z = 1 / (x * x);
+    double sum = -above / below, z = 1 / (x * x);
     double series = z * (1.0 / 12 + z * (-1.0 / 120 + z * (1.0 / 252 + z * (-1.0 / 240 + z * (1.0 / 132 + z * (-691.0 / 32760 + z / 12))))));
     return reflected + sum + ::log(x) - 0.5 / x - (isinf(x) ? 0 : series);
 }

@@ -291,8 +291,10 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         }
     }
     for dtype in [DType::U8, DType::I16, DType::I32, DType::I64] {
-        let transpose = Defines::default().define("TRANSPOSE", 1).dtype("T", dtype);
-        add(format!("transpose {dtype}"), Family::Copy, transpose);
+        let whole = (4 / dtype.size()).max(1);
+        for vector in (1..=whole).step_by((whole - 1).max(1)) {
+            add(format!("transpose {dtype} {vector}"), Family::Copy, copy::transpose_defines(dtype, vector));
+        }
         add(format!("flip {dtype}"), Family::Copy, copy::flip_defines(dtype));
     }
     for bytes in [1, 2, 4, 8, 16] {

@@ -3,7 +3,8 @@
 use crate::python::one_or_tuple;
 use crate::{Forward, Module};
 use rushlight_core::{Error, Result};
-use rushlight_tensor::{PadMode, Sizes, Tensor, is_grad_enabled, stack};
+use rushlight_tensor::autograd::is_grad_enabled;
+use rushlight_tensor::{PadMode, Sizes, Tensor, stack};
 
 /// Sliding blocks over a plane: their size and positions.
 #[derive(Clone, Copy, Debug)]

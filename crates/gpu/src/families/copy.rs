@@ -7,12 +7,17 @@ use crate::launch::nest::{Loops, Nest, in_memory_order, is_wide, loops, merged};
 use rushlight_core::{DType, Dims, Operand, Result, Scalar, View};
 
 const THREADS: usize = 256;
-/// Tiles of a transposing copy.
+/// Tiles of a transposing copy have this many vectors a side.
 const TILE: usize = 32;
 
 /// The integer dtype of an element's size, for moves.
 fn unsigned(dtype: DType) -> DType {
     [DType::U8, DType::I16, DType::I32, DType::I64][dtype.size().trailing_zeros() as usize]
+}
+
+/// Definitions of the kernel that transposes by moves of `vector` elements.
+pub fn transpose_defines(dtype: DType, vector: usize) -> Defines {
+    Defines::default().define("TRANSPOSE", 1).define("VECTOR", vector).dtype("T", dtype)
 }
 
 /// Definitions of the kernel that reverses dimensions.
@@ -50,18 +55,24 @@ impl Gpu {
         let batch: Loops<2> =
             outer.iter().enumerate().filter(|&(i, _)| i != at).map(|(_, &(n, [o, s]))| (n, [s, o])).collect();
         let batches = batch.iter().map(|l| l.0).product::<usize>();
-        let row_tiles = row.0.div_ceil(TILE);
+        // Small elements are moved together, if rows and columns begin and end with whole vectors.
+        let whole = (4 / out.dtype().size()).max(1);
+        let dense = [row.0, inner.0, inner.1[1], row.1[0]].iter().all(|n| n.is_multiple_of(whole))
+            && batch.iter().all(|l| l.1.iter().all(|n| n.is_multiple_of(whole)))
+            && [src, out].iter().all(|v| (v.ptr() as usize).is_multiple_of(whole * out.dtype().size()));
+        let vector = if dense { whole } else { 1 };
+        let row_tiles = row.0.div_ceil(TILE * vector);
         if inner.1[0] != 1 || inner.0 < TILE / 2 || is_wide(&all) || row_tiles.saturating_mul(batches) > 65_535 {
             return Ok(false);
         }
         let unsigned = unsigned(out.dtype());
-        let key = Key::new(Family::Copy, "transpose", [unsigned as u16]);
-        let function = self.function(key, || Defines::default().define("TRANSPOSE", 1).dtype("T", unsigned))?;
+        let key = Key::new(Family::Copy, "transpose", [unsigned as u16, vector as u16]);
+        let function = self.function(key, || transpose_defines(unsigned, vector))?;
         let nest = Nest::new(&merged(&batch))?;
         let (x, y) = (src.ptr() as u64, out.ptr() as u64);
         let (rows, columns) = (row.0 as u32, inner.0 as u32);
         let (x_step, out_step) = (inner.1[1] as u64, row.1[0] as u64);
-        let blocks = [inner.0.div_ceil(TILE) as u32, (row_tiles * batches) as u32, 1];
+        let blocks = [inner.0.div_ceil(TILE * vector) as u32, (row_tiles * batches) as u32, 1];
         let grid = Grid { blocks, threads: [TILE as u32, 8], shared: 0, spread: false };
         launch!(self, function, grid; nest, x, y, rows, columns, x_step, out_step)?;
         Ok(true)

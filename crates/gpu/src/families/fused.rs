@@ -19,7 +19,7 @@ use std::iter::once;
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 const THREADS: usize = 128;
-/// Maximum numbers and parameters of a kernel.
+/// Most numbers and parameters that a kernel takes as arguments; further ones are part of its text.
 const NUMBERS: usize = 32;
 const PARAMS: usize = 32;
 
@@ -33,11 +33,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// `None` if there are more numbers than a kernel takes.
-    pub fn new(text: &Text, inputs: &[View], outputs: &[u64]) -> Option<Self> {
-        if text.numbers.len() > NUMBERS || text.params.len() > PARAMS {
-            return None;
-        }
+    pub fn new(text: &Text, inputs: &[View], outputs: &[u64]) -> Self {
         let mut arguments = Arguments {
             inputs: [0; MAX_INPUTS],
             outputs: [0; MAX_OUTPUTS],
@@ -54,7 +50,7 @@ impl Arguments {
             *to = number(*value, *dtype);
         }
         arguments.params[..text.params.len()].copy_from_slice(&text.params);
-        Some(arguments)
+        arguments
     }
 }
 
@@ -185,9 +181,11 @@ impl Text {
             Some(StepArg::Input(x)) => self.input(*x),
             Some(StepArg::Step(t)) => format!("t{t}"),
             Some(StepArg::Number(value)) => {
-                let n = self.numbers.len();
+                let (n, c) = (self.numbers.len(), c_type(dtype));
+                if n >= NUMBERS {
+                    return format!("Number<{c}>::of({:#x}ULL)", number(*value, dtype));
+                }
                 self.numbers.push((*value, dtype));
-                let c = c_type(dtype);
                 _ = write!(self.parameters, "const {c} n{n} = Number<{c}>::of(in.numbers[{n}]); ");
                 format!("n{n}")
             }
@@ -210,8 +208,12 @@ impl Text {
             .map(|k| format!("(R)plain(convert<C>({}))", self.argument(step.args.get(k), compute)))
             .collect();
         for k in 0..op.params().len() {
-            let p = self.params.len();
-            self.params.push(step.params.get(k).copied().unwrap_or(0.0));
+            let (p, value) = (self.params.len(), step.params.get(k).copied().unwrap_or(0.0));
+            if p >= PARAMS {
+                args.push(format!("(R)__longlong_as_double({:#x}LL)", value.to_bits()));
+                continue;
+            }
+            self.params.push(value);
             _ = write!(self.parameters, "const R p{p} = (R)in.params[{p}]; ");
             args.push(format!("p{p}"));
         }
@@ -279,11 +281,10 @@ struct Prepared<const N: usize> {
 }
 
 impl<const N: usize> Prepared<N> {
-    /// `None` if the call has more numbers than a kernel takes.
-    fn new(gpu: &Gpu, c: &call::Fused<View>) -> Result<Option<Self>> {
+    fn new(gpu: &Gpu, c: &call::Fused<View>) -> Result<Self> {
         let (text, out) = (Text::kept(&c.of), c.outs[0]);
         let outputs: Vec<u64> = c.outs.iter().map(|out| out.ptr() as u64).collect();
-        let Some(arguments) = Arguments::new(&text, &c.inputs, &outputs) else { return Ok(None) };
+        let arguments = Arguments::new(&text, &c.inputs, &outputs);
         let views: Vec<View> = c.outs.iter().chain(&c.inputs).copied().collect();
         let none: [usize; 0] = [];
         let strides: [&[usize]; N] = std::array::from_fn(|k| views.get(k).map_or(&none[..], |v| v.strides()));
@@ -321,7 +322,7 @@ impl<const N: usize> Prepared<N> {
         let function = kernel(gpu, &c.of, &text, &dtypes, &walk)?;
         let count = out.numel() / lanes;
         let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
-        Ok(Some(Self { function, grid, nest: Nest::new(&loops)?, arguments, count }))
+        Ok(Self { function, grid, nest: Nest::new(&loops)?, arguments, count })
     }
 }
 
@@ -371,9 +372,7 @@ impl Gpu {
             return Ok(false);
         }
         with_operands!(c, N => {
-            let Some(Prepared { function, grid, nest, arguments, count }) = Prepared::<N>::new(self, c)? else {
-                return Ok(false);
-            };
+            let Prepared { function, grid, nest, arguments, count } = Prepared::<N>::new(self, c)?;
             if !function.is_compiled() {
                 return Ok(false);
             }
@@ -388,7 +387,7 @@ impl Gpu {
             return Ok(true);
         }
         with_operands!(c, N => {
-            Ok(Prepared::<N>::new(self, c)?.is_none_or(|prepared| prepared.function.is_compiled()))
+            Ok(Prepared::<N>::new(self, c)?.function.is_compiled())
         })
     }
 }

@@ -153,7 +153,7 @@ impl<const N: usize> Plan<N> {
         let direct = self.pieces == 1 && c.out.layout().is_contiguous();
         let made = if direct { None } else { Some(gpu.temporary(&whole, self.walk.out)?) };
         let to = made.as_ref().map_or(c.out.ptr(), |t| t.view().ptr()) as u64;
-        let Some(arguments) = Arguments::new(&text, &c.inputs, &[to]) else { return Ok(false) };
+        let arguments = Arguments::new(&text, &c.inputs, &[to]);
         let function = self.function(gpu, c, &text)?;
         if !function.is_compiled() {
             return Ok(false);

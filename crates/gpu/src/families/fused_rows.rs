@@ -313,7 +313,7 @@ impl<const N: usize> Plan<N> {
     fn run(&self, gpu: &Gpu, c: &call::FusedRows<View>) -> Result<bool> {
         let text = self.text(&c.of);
         let outputs: Vec<u64> = c.outs.iter().map(|out| out.ptr() as u64).collect();
-        let Some(arguments) = Arguments::new(&text, &c.inputs, &outputs) else { return Ok(false) };
+        let arguments = Arguments::new(&text, &c.inputs, &outputs);
         let function = self.function(gpu, c, &text)?;
         if !function.is_compiled() {
             return Ok(false);

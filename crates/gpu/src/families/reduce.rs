@@ -9,6 +9,8 @@ use rushlight_core::{DType, Error, Result, View};
 const THREADS: usize = 256;
 /// Blocks per multiprocessor that saturate memory.
 const ENOUGH_BLOCKS: usize = 8;
+/// Threads per multiprocessor that keep it busy.
+const BUSY_THREADS: usize = 512;
 /// Minimum elements per thread before an output is split into pieces.
 const PER_THREAD: usize = 16;
 /// Elements of an output that a thread has under way at a time.
@@ -176,7 +178,14 @@ impl Gpu {
             let most = THREADS / (outputs / lanes).next_power_of_two().min(32);
             most.min(length.div_ceil(TURNS).max(1).next_power_of_two())
         } else {
-            length.div_ceil(lanes * if lanes > 1 { 1 } else { 4 }).max(1).next_power_of_two().min(THREADS)
+            let mut threads =
+                length.div_ceil(lanes * if lanes > 1 { 1 } else { 4 }).max(1).next_power_of_two().min(THREADS);
+            // Where there are threads enough, each takes a few vectors: joining threads costs more than loads.
+            let busy = self.properties.multiprocessors * BUSY_THREADS;
+            while threads > 32 && length < threads * lanes * TURNS && outputs * threads / 2 >= busy {
+                threads /= 2;
+            }
+            threads
         };
         let threads_out = THREADS / threads_in;
         let blocks = outputs.div_ceil(threads_out * if across { lanes } else { 1 });

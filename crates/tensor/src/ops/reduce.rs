@@ -226,8 +226,17 @@ impl Tensor {
     pub fn nanmean_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         self.needs_float("nanmean")?;
-        let counts = self.isnan()?.logical_not()?.sum_dims(dims, keepdim)?;
-        self.nansum_dims(dims, keepdim)?.div(&counts)
+        // In half types counts would be rounded.
+        if recording(&[self]) || !matches!(self.dtype(), DType::F32 | DType::F64) {
+            let counts = self.isnan()?.logical_not()?.sum_dims(dims, keepdim)?;
+            return self.nansum_dims(dims, keepdim)?.div(&counts);
+        }
+        let mask = self.reduced("nanmean", dims)?;
+        let numbers: SmallVec<[i64; 8]> = mask.iter().map(|&m| m as i64).chain([keepdim as i64]).collect();
+        recipe("nanmean", &numbers, [self], |[x]| {
+            let counts = x.isnan()?.logical_not()?.to_dtype(x.dtype())?.sum_dims(dims, keepdim)?;
+            x.nansum_dims(dims, keepdim)?.div(&counts)
+        })
     }
 
     /// Product over dimensions, `..` for all. Integers and bool multiply as `int64`.

@@ -10,6 +10,7 @@ mod fuse;
 mod norms;
 mod pack;
 mod recompute;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub use fuse::fuse;
 pub use norms::norms;
 pub use pack::pack;
 pub use recompute::recompute;
+pub use split::split;
 
 use super::{Program, Slot};
 use crate::Result;
@@ -44,6 +46,7 @@ pub const PASSES: &[Pass] = &[
     ("dead", dead),
     ("norms", norms),
     ("recompute", recompute),
+    ("split", split),
     ("fuse", fuse),
     ("dead", dead),
 ];
@@ -65,7 +68,7 @@ pub fn optimize_with(program: &Program, mut packed: impl FnMut(&Conv, &Slot) -> 
             program = pack(&program, &mut packed);
             program.verify().map_err(|e| e.within("pass pack"))?;
         }
-        if *name == "fuse" && !is_fusing() {
+        if matches!(*name, "split" | "fuse") && !is_fusing() {
             continue;
         }
         program = pass(&program);

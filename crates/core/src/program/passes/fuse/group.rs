@@ -16,7 +16,7 @@ pub struct Group {
     shape: Dims,
     /// The dimensions of a row, the last ones, if rows are reduced.
     reduced: Option<Marks>,
-    /// Of every output with a value per element.
+    /// Of the outputs with a value per element: all have this order of dimensions, and the last stride.
     strides: Dims,
     compute: Option<DType>,
     /// The calls, with their positions.
@@ -45,6 +45,9 @@ impl Context<'_> {
     fn overlap(&self, a: &Slot, b: &Slot) -> bool {
         if a.buffer != b.buffer {
             return self.program.alias(a.buffer, b.buffer);
+        }
+        if a.dtype.size() == b.dtype.size() && a.layout.is_apart(&b.layout) {
+            return false;
         }
         let range = |s: &Slot| {
             let size = s.dtype.size();
@@ -118,7 +121,7 @@ impl Group {
         let written = self.written.iter().map(view).collect::<Option<Vec<_>>>();
         let (Some(inputs), Some(written)) = (inputs, written) else { return false };
         let strides = written.first().map(|w| real_strides(&w.layout));
-        if strides.as_ref().is_some_and(|s| written.iter().any(|w| real_strides(&w.layout) != *s)) {
+        if strides.as_ref().is_some_and(|s| written.iter().any(|w| !in_one_order(s, &real_strides(&w.layout)))) {
             return false;
         }
         (self.inputs, self.written, self.shape) = (inputs, written, Dims::from_slice(shape));
@@ -151,7 +154,7 @@ impl Group {
         let (StepOp::Reduced(_), Some(Arg::Tensor(x))) = (part.op, part.args.first()) else {
             let shape = self.shape_of(part)?;
             let part = part.reshaped(&shape)?;
-            let in_order = shape != self.shape || real_strides(&part.out.layout) == self.strides;
+            let in_order = shape != self.shape || in_one_order(&self.strides, &real_strides(&part.out.layout));
             return in_order.then_some(part);
         };
         let columns = x.layout.numel() / part.out.layout.numel().max(1);
@@ -273,7 +276,8 @@ impl Group {
     /// Takes over the calls of a group that is independent of this one. Returns whether it could.
     pub fn merge(&mut self, other: &Group) -> bool {
         let same_compute = self.compute.is_none() || other.compute.is_none() || self.compute == other.compute;
-        let fits = self.device == other.device && self.shape == other.shape && self.strides == other.strides;
+        let fits =
+            self.device == other.device && self.shape == other.shape && in_one_order(&self.strides, &other.strides);
         let new = other.inputs.iter().filter(|x| !self.inputs.contains(x)).count();
         if !fits
             || !same_compute
@@ -386,6 +390,12 @@ impl Group {
         let of = Arc::new(Steps { steps, stores });
         Some(call::FusedReduce { of, reduced: c.reduced.clone(), mean, inputs, out: c.out.clone() }.into())
     }
+}
+
+/// Whether outputs of one shape with these strides are walked alike: in one order, and in steps of one size inside.
+fn in_one_order(a: &[usize], b: &[usize]) -> bool {
+    let sorted = |strides: &[usize]| strides.is_sorted_by(|a, b| a >= b);
+    a == b || a.len() == b.len() && a.last() == b.last() && sorted(a) && sorted(b)
 }
 
 /// The steps that some stored values need, with the inputs that those read.

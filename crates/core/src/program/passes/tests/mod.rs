@@ -1,4 +1,5 @@
 mod norms;
+mod split;
 
 use super::*;
 use crate::backend::call::{self, Numbers, Operand, Operands};
