@@ -316,8 +316,8 @@ impl Layout {
         false
     }
 
-    /// Whether two views of the same memory with elements of one size surely have none in common: as a dimension divides
-    /// them, such as halves of the columns, or as their ranges do.
+    /// Whether two views of the same memory with elements of one size surely have none in common: as a dimension
+    /// divides them, such as halves of the columns, or as their ranges do.
     pub fn is_apart(&self, other: &Layout) -> bool {
         let views = [self, other];
         let mut strides: Dims =

@@ -1,8 +1,8 @@
 //! Joined tensors that are never stored.
 //!
-//! A `cat` is copies to the parts of one buffer. A pointwise call that reads the whole of it could be fused with none of
-//! them: no step has the value of all elements. This pass splits such calls by the parts, so that each reads what one
-//! copy wrote, and with them the pointwise calls that only they read, or that read them alone. A rotary embedding
+//! A `cat` is copies to the parts of one buffer. A pointwise call that reads the whole of it could be fused with none
+//! of them: no step has the value of all elements. This pass splits such calls by the parts, so that each reads what
+//! one copy wrote, and with them the pointwise calls that only they read, or that read them alone. A rotary embedding
 //! (`x * cos + cat([-b, a]) * sin`) becomes one kernel this way, and its gradient another.
 
 use super::{covers, fuse::is_step, uses};
