@@ -4,7 +4,7 @@
 use rushlight_core::backend::Call;
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::program::{Program, Slot};
-use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, compile, synchronize};
+use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, cat, compile, synchronize};
 use std::time::{Duration, Instant};
 
 fn gpu() -> Option<Device> {
@@ -263,7 +263,7 @@ fn topk_is_that_of_the_cpu() -> Result<()> {
 fn composed_ops_are_those_of_the_cpu() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };
     type Op = fn(&Tensor, &Tensor) -> Result<Tensor>;
-    let ops: [(&str, Op); 11] = [
+    let ops: [(&str, Op); 14] = [
         ("i0", |x, _| x.mul(9.0)?.i0()),
         ("zeta", |x, y| x.abs()?.add(2.0)?.zeta(&y.abs()?.add(0.5)?)),
         ("nextafter", |x, y| x.nextafter(y)),
@@ -273,6 +273,9 @@ fn composed_ops_are_those_of_the_cpu() -> Result<()> {
         ("nansum", |x, y| x.div(&y.mul(60.0)?.round()?.eq(3.0)?.logical_not()?.mul(&x.abs()?)?)?.nansum(0)),
         ("logical_xor", |x, y| x.mul(60.0)?.round()?.logical_xor(&y.mul(3.0)?.round()?)),
         ("logical_and", |x, y| x.mul(3.0)?.round()?.logical_and(&y.mul(3.0)?.round()?)),
+        ("nanmean", |x, y| x.div(&y.mul(60.0)?.round()?.eq(3.0)?.logical_not()?.mul(&x.abs()?)?)?.nanmean(1)),
+        ("transposed", |x, y| x.add(y)?.t()?.contiguous()),
+        ("transposed in part", |x, y| x.mul(y)?.slice(1, Some(1), Some(24), 1)?.t()?.contiguous()),
         ("nonzero", |x, _| x.mul(3.0)?.round()?.nonzero()),
         ("adaptive_avg_pool2d", |x, _| x.unsqueeze(0)?.unsqueeze(0)?.adaptive_avg_pool2d(1)),
     ];
@@ -299,6 +302,45 @@ fn composed_ops_are_those_of_the_cpu() -> Result<()> {
         for _ in 0..2 {
             let found = log.to(device)?.nll_loss(&target.to(device)?, &options)?.item::<f64>()?;
             assert!((found - expected).abs() <= 1e-2 * expected.abs(), "nll_loss {dtype}: {found}, not {expected}");
+        }
+    }
+    Ok(())
+}
+
+/// `x * cos + cat([-right, left]) * sin` of heads in the memory order of a product, then its gradient.
+fn rotated(x: &Tensor, [cos, sin]: [&Tensor; 2], dy: &Tensor) -> Result<[Tensor; 2]> {
+    let heads = x.detach().requires_grad_(true)?;
+    let x = heads.transpose(1, 2)?;
+    let parts = x.chunk(2, -1)?;
+    let turned = cat(&[&parts[1].neg()?, &parts[0]], -1)?;
+    let y = x.mul(cos)?.add(&turned.mul(sin)?)?;
+    y.mul(dy)?.sum(..)?.backward()?;
+    Ok([y.detach(), heads.grad().expect("a gradient")])
+}
+
+#[test]
+fn rotary_embeddings_are_one_kernel_each_way() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    for dtype in [DType::F32, DType::BF16] {
+        let x = ramp(&[2, 16, 4, 32], dtype, device)?;
+        let angles = [ramp(&[16, 32], dtype, device)?, ramp(&[16, 32], dtype, device)?.flip(0)?];
+        let dy = ramp(&[2, 4, 16, 32], dtype, device)?;
+        let expected = rotated(&x, angles.each_ref(), &dy)?.map(|t| t.to_vec::<f32>());
+        let mut capture = Capture::new().device(device);
+        let began = Instant::now();
+        let mut found = None;
+        while !is_fused(&capture) || found.is_none() {
+            assert!(began.elapsed() < Duration::from_secs(120), "the kernels are not compiled");
+            found = Some(capture.run(std::array::from_ref(&x), |[x]| rotated(x, angles.each_ref(), &dy))?);
+        }
+        let copies =
+            |p: &Program| p.calls().iter().filter(|c| matches!(c, Call::Copy(_) | Call::PointwiseGrad(_))).count();
+        assert_eq!(capture.programs().map(copies).max(), Some(0), "{}", capture.programs().next().unwrap());
+        for (found, expected) in found.into_iter().flatten().zip(expected) {
+            let (found, expected) = (found.to_vec::<f32>()?, expected?);
+            let scale = expected.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+            let close = scale * if dtype == DType::F32 { 1e-5 } else { 2e-2 };
+            assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= close), "{dtype}");
         }
     }
     Ok(())

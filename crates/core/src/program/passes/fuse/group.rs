@@ -1,7 +1,7 @@
 //! Groups of calls that may run as one.
 
 use super::part::{Arg, Part, real_strides, same_elements};
-use super::{READ_AGAIN, ROW_INPUTS, ROW_OUTPUTS, SUMMED};
+use super::{READ_AGAIN, ROW_INPUTS, ROW_OUTPUTS, SUMMED, uses};
 use crate::backend::call::{self, List, Marks};
 use crate::backend::{Call, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Reduce, Step, StepArg, StepOp, Steps};
 use crate::program::{Program, Slot};
@@ -37,8 +37,13 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Whether a value written at a position is read by a call that is not among `members`, or after the program.
-    fn is_needed(&self, buffer: usize, at: usize, members: &HashSet<usize>) -> bool {
-        self.program.is_result(buffer) || self.reads_at[buffer].iter().any(|i| *i > at && !members.contains(i))
+    fn is_needed(&self, value: &Slot, at: usize, members: &HashSet<usize>) -> bool {
+        // Another part of the buffer is another value.
+        let reads = |i: usize| {
+            uses(&self.program.calls()[i]).0.iter().any(|x| x.buffer == value.buffer && self.overlap(x, value))
+        };
+        let readers = &self.reads_at[value.buffer];
+        self.program.is_result(value.buffer) || readers.iter().any(|&i| i > at && !members.contains(&i) && reads(i))
     }
 
     /// Whether two views may have elements in common.
@@ -267,9 +272,7 @@ impl Group {
         let members = self.positions();
         over_inputs
             && self.written.iter().zip(&self.members).all(|(w, (at, _))| {
-                !context.overlap(w, out)
-                    || w == out
-                    || w.buffer != out.buffer && !context.is_needed(w.buffer, *at, &members)
+                !context.overlap(w, out) || w == out || w.buffer != out.buffer && !context.is_needed(w, *at, &members)
             })
     }
 
@@ -325,7 +328,7 @@ impl Group {
         let mut outs: List<Slot> = List::new();
         for (t, (slot, (at, _))) in self.written.iter().zip(&self.members).enumerate() {
             let replaced = self.written[t + 1..].contains(slot);
-            if !replaced && context.is_needed(slot.buffer, *at, &members) {
+            if !replaced && context.is_needed(slot, *at, &members) {
                 stores.push(t as u16);
                 outs.push(slot.clone());
             }
@@ -366,7 +369,7 @@ impl Group {
         let mut readers = self.positions();
         readers.insert(at);
         let is_float = matches!(c.x.dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
-        let alone = |t: usize| !context.is_needed(self.written[t].buffer, self.members[t].0, &readers);
+        let alone = |t: usize| !context.is_needed(&self.written[t], self.members[t].0, &readers);
         if !is_float || c.out.dtype != c.x.dtype || !same(&self.written[t]) || !alone(t) {
             return None;
         }
