@@ -333,9 +333,9 @@ fn rotary_embeddings_are_one_kernel_each_way() -> Result<()> {
             assert!(began.elapsed() < Duration::from_secs(120), "the kernels are not compiled");
             found = Some(capture.run(std::array::from_ref(&x), |[x]| rotated(x, angles.each_ref(), &dy))?);
         }
-        let copies =
-            |p: &Program| p.calls().iter().filter(|c| matches!(c, Call::Copy(_) | Call::PointwiseGrad(_))).count();
-        assert_eq!(capture.programs().map(copies).max(), Some(0), "{}", capture.programs().next().unwrap());
+        let kernels = |p: &Program| p.calls().iter().filter(|c| !matches!(c, Call::Copy(_))).count();
+        // The outputs are copied to where they are asked for.
+        assert_eq!(capture.programs().map(kernels).max(), Some(2), "{}", capture.programs().next().unwrap());
         for (found, expected) in found.into_iter().flatten().zip(expected) {
             let (found, expected) = (found.to_vec::<f32>()?, expected?);
             let scale = expected.iter().fold(0.0f32, |m, x| m.max(x.abs()));
