@@ -2,7 +2,7 @@
 
     python tests/differential/array_api.py TESTS STANDARD [--examples 20] [--work FOLDER] [--only EXPRESSION] [--verbose]
 
-with a Python that has torch, numpy, pytest, hypothesis, ndindex and array_api_compat; the extension built. TESTS is a checkout or a git directory of
+with a Python that has torch, numpy, pytest, pytest-json-report, hypothesis, ndindex and array_api_compat; the extension built. TESTS is a checkout or a git directory of
 github.com/data-apis/array-api-tests, STANDARD one of github.com/data-apis/array-api, which the tests read signatures from; nothing of them is part of this
 project. Prints how many tests pass on each, lists what passes on PyTorch only, and fails if Rushlight passes fewer. The file is also the pytest plugin of
 both runs: it writes an outcome per line, and keeps hypothesis from searching for smaller examples of failures.

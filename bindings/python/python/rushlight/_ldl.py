@@ -106,7 +106,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
     from .return_types import of
 
     _check(A, "torch.linalg.ldl_factor_ex")
-    flat = _wide(A).reshape(-1, *A.shape[-2:]).clone()
+    flat = _wide(A).reshape(math.prod(A.shape[:-2]), *A.shape[-2:]).clone()
     pivots, infos = [], []
     for matrix in flat:
         places, info = _factor(matrix, hermitian)
@@ -182,9 +182,10 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
 
     batch = broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
     n, columns = B.shape[-2:]
-    left = _wide(LD).expand(*batch, n, n).reshape(-1, n, n)
-    places = pivots.expand(*batch, n).reshape(-1, n).tolist()
-    made = _wide(B).expand(*batch, n, columns).reshape(-1, n, columns).clone()
+    count = math.prod(batch)
+    left = _wide(LD).expand(*batch, n, n).reshape(count, n, n)
+    places = pivots.expand(*batch, n).reshape(count, n).tolist()
+    made = _wide(B).expand(*batch, n, columns).reshape(count, n, columns).clone()
     for matrix, at, right in zip(left, places, made):
         if n and columns:
             _solve(matrix, at, right, hermitian)
