@@ -28,6 +28,11 @@ pub static ENGINES: &[&dyn Engine] = &[
     &meta::ENGINE,
 ];
 
+/// How many threads the CPU's engine computes with.
+pub fn threads() -> usize {
+    rushlight_cpu::pool::num_threads()
+}
+
 /// The engine of a device, started on its first use. Several engines may serve one kind of device: the first that can
 /// is taken.
 ///

@@ -9,6 +9,9 @@ use rushlight_core::backend::{Fft, call};
 use rushlight_core::smallvec::smallvec;
 use rushlight_core::{DType, Device, Dims, Error, ErrorKind, Result};
 
+/// What fits a core's own caches, in bytes.
+const CACHE: usize = 1 << 20;
+
 /// How a transform is scaled; `Backward` is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FftNorm {
@@ -31,6 +34,18 @@ impl FftNorm {
     }
 }
 
+/// A contiguous tensor as the lines of a dimension: those of inner dimensions lie side by side.
+fn lines(t: &Tensor, at: usize) -> Result<Tensor> {
+    let shape = t.shape();
+    let (rows, n, side): (usize, usize, usize) =
+        (shape[..at].iter().product(), shape[at], shape[at + 1..].iter().product());
+    match t.is_complex() {
+        true if side > 1 => t.as_reals(&[rows, n, side, 2]),
+        true => t.as_reals(&[rows, n, 2]),
+        false => t.as_reals(&[rows, n]),
+    }
+}
+
 /// The engine's transform along dimension `at` of `x`, not recorded. The CPU computes what an engine declines; only it
 /// takes a complex transform of another dimension than the last.
 fn execute(op: Fft, x: &Tensor, at: usize, n: usize, scale: f64) -> Result<Tensor> {
@@ -43,14 +58,8 @@ fn execute(op: Fft, x: &Tensor, at: usize, n: usize, scale: f64) -> Result<Tenso
         if out.numel() == 0 {
             return Ok(out);
         }
-        let (rows, side): (usize, usize) = (shape[..at].iter().product(), shape[at + 1..].iter().product());
-        let matrix = |t: &Tensor| match t.is_complex() {
-            true if side > 1 => t.as_reals(&[rows, t.shape()[at], side, 2]),
-            true => t.as_reals(&[rows, t.shape()[at], 2]),
-            false => t.as_reals(&[rows, t.shape()[at]]),
-        };
         let run = |source: &Tensor, out: &Tensor| {
-            let (from, to) = (matrix(source)?, matrix(out)?);
+            let (from, to) = (lines(source, at)?, lines(out, at)?);
             to.run(call::Fft { op, scale, x: from.engine_view(), out: to.engine_view() })
         };
         match run(&source, &out) {
@@ -75,6 +84,59 @@ fn complex_along(x: &Tensor, dim: isize, inverse: bool, scale: f64) -> Result<Te
         record("fft_c2c", &[x], &out, move |_, dy| {
             Ok(smallvec![Some(complex_along(dy, at as isize, !inverse, scale)?)])
         })?;
+    }
+    Ok(out)
+}
+
+/// Transforms along several dimensions of a tensor on the CPU, each with its factor, not recorded. All but the first
+/// are in place; those of the innermost dimension come first, as they read and write in order. So many parts of a batch
+/// as fit the processor's caches are transformed one after the other. A `fresh` tensor is nobody else's and takes the
+/// result.
+fn execute_all(x: &Tensor, dims: &[(usize, f64)], inverse: bool, fresh: bool) -> Result<Tensor> {
+    no_grad(|| {
+        let source = x.detach().contiguous()?;
+        let out = if fresh { source.clone() } else { x.uninit_like(x.shape(), x.dtype())? };
+        if out.numel() == 0 {
+            return Ok(out);
+        }
+        let mut dims = dims.to_vec();
+        dims.sort_unstable_by_key(|&(at, _)| std::cmp::Reverse(at));
+        let batch: usize = dims.last().map_or(1, |&(at, _)| x.shape()[..at].iter().product());
+        let size = out.numel() / batch * out.dtype().size();
+        let group = (CACHE * rushlight_engines::threads() / size).clamp(1, batch);
+        let steps = dims.iter().enumerate().map(|(i, &(at, scale))| {
+            let to = lines(&out, at)?;
+            Ok((if i == 0 { lines(&source, at)? } else { to.clone() }, to, scale))
+        });
+        let steps: Vec<_> = steps.collect::<Result<_>>()?;
+        for start in (0..batch).step_by(group) {
+            let count = group.min(batch - start);
+            for (from, to, scale) in &steps {
+                let part = |t: &Tensor| {
+                    let rows = t.shape()[0] / batch;
+                    t.narrow(0, (start * rows) as isize, count * rows)
+                };
+                let (from, to) = (part(from)?, part(to)?);
+                let (x, out) = (from.engine_view(), to.engine_view());
+                to.run(call::Fft { op: Fft::Complex { inverse }, scale: *scale, x, out })?;
+            }
+        }
+        Ok(out)
+    })
+}
+
+/// Transforms of complex numbers along several dimensions, each with its factor. A `fresh` tensor is nobody else's.
+fn complex_all(x: &Tensor, dims: &[(usize, f64)], inverse: bool, fresh: bool) -> Result<Tensor> {
+    if dims.len() == 1 && !fresh || !x.device().is_cpu() {
+        return dims.iter().try_fold(x.clone(), |x, &(at, scale)| complex_along(&x, at as isize, inverse, scale));
+    }
+    if dims.is_empty() {
+        return Ok(x.clone());
+    }
+    let out = execute_all(x, dims, inverse, fresh && x.is_contiguous())?;
+    if recording(&[x]) {
+        let dims = dims.to_vec();
+        record("fft_c2c", &[x], &out, move |_, dy| Ok(smallvec![Some(complex_all(dy, &dims, !inverse, false)?)]))?;
     }
     Ok(out)
 }
@@ -170,7 +232,18 @@ impl Plan {
     fn new(name: &str, x: &Tensor, sizes: Option<&[isize]>, dims: Option<&[isize]>) -> Result<Plan> {
         let rank = x.rank() as isize;
         let dims: Vec<isize> = match (dims, sizes) {
-            (Some(dims), _) => x.wrap_dims(name, dims)?.iter().map(|&d| d as isize).collect(),
+            (Some(dims), _) => {
+                let mut found = Vec::with_capacity(dims.len());
+                for &d in dims {
+                    match x.wrap_dim(name, d)? as isize {
+                        d if found.contains(&d) => {
+                            return Err(Error::value(format!("{name}: FFT dims must be unique, but got dim={dims:?}")));
+                        }
+                        d => found.push(d),
+                    }
+                }
+                found
+            }
             (None, Some(sizes)) if sizes.len() as isize > rank => {
                 return Err(Error::value(format!(
                     "{name}: Got shape with {} values but input tensor only has {rank} dimensions",
@@ -191,14 +264,15 @@ impl Plan {
         Ok(Plan { dims, sizes })
     }
 
-    /// Transforms of complex numbers along all dimensions.
-    fn complex(&self, x: &Tensor, inverse: bool, norm: FftNorm) -> Result<Tensor> {
-        let mut x = x.clone();
+    /// Transforms of complex numbers along all dimensions. A `fresh` tensor is nobody else's.
+    fn complex(&self, x: &Tensor, inverse: bool, norm: FftNorm, fresh: bool) -> Result<Tensor> {
+        let mut sized = x.clone();
+        let mut dims = Vec::with_capacity(self.dims.len());
         for (&d, &n) in self.dims.iter().zip(&self.sizes) {
-            let scale = norm.scale(n, inverse);
-            x = complex_along(&resized(&x, d, n)?, d, inverse, scale)?;
+            sized = resized(&sized, d, n)?;
+            dims.push((x.wrap_dim("fft", d)?, norm.scale(n, inverse)));
         }
-        Ok(x)
+        complex_all(&sized, &dims, inverse, fresh && sized.shape() == x.shape())
     }
 
     /// The last dimension and its size apart from the others.
@@ -279,13 +353,13 @@ impl Tensor {
     /// [`Tensor::fft`] along several dimensions, all by default.
     pub fn fftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
         let x = promoted("fftn", self, true)?;
-        Plan::new("fftn", &x, sizes, dims)?.complex(&x, false, norm)
+        Plan::new("fftn", &x, sizes, dims)?.complex(&x, false, norm, false)
     }
 
     /// [`Tensor::ifft`] along several dimensions, all by default.
     pub fn ifftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
         let x = promoted("ifftn", self, true)?;
-        Plan::new("ifftn", &x, sizes, dims)?.complex(&x, true, norm)
+        Plan::new("ifftn", &x, sizes, dims)?.complex(&x, true, norm, false)
     }
 
     /// The transform of a real signal along several dimensions; the last one is halved.
@@ -294,14 +368,14 @@ impl Tensor {
         let x = promoted("rfftn", self, false)?;
         let (last, n, rest) = Plan::new("rfftn", &x, sizes, dims)?.split_last("rfftn")?;
         let half = along(&resized(&x, last, n)?, last, |x| real_rows(x, norm.scale(n, false)))?;
-        rest.complex(&half, false, norm)
+        rest.complex(&half, false, norm, true)
     }
 
     /// The inverse of [`Tensor::rfftn`].
     pub fn irfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
         let x = promoted("irfftn", self, true)?;
         let (last, n, rest) = self.halved_plan("irfftn", sizes, dims)?;
-        let half = rest.complex(&x, true, norm)?;
+        let half = rest.complex(&x, true, norm, false)?;
         along(&resized(&half, last, n / 2 + 1)?, last, |x| hermitian_rows(x, n, norm.scale(n, true)))
     }
 
@@ -309,14 +383,14 @@ impl Tensor {
     pub fn hfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
         let x = promoted("hfftn", self, true)?;
         let (last, n, rest) = self.halved_plan("hfftn", sizes, dims)?;
-        rest.complex(&x, false, norm)?.hfft(Some(n), last, norm)
+        rest.complex(&x, false, norm, false)?.hfft(Some(n), last, norm)
     }
 
     /// The inverse of [`Tensor::hfftn`].
     pub fn ihfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
         needs_real("ihfftn", self)?;
         let (last, n, rest) = Plan::new("ihfftn", self, sizes, dims)?.split_last("ihfftn")?;
-        rest.complex(&self.ihfft(Some(n), last, norm)?, true, norm)
+        rest.complex(&self.ihfft(Some(n), last, norm)?, true, norm, true)
     }
 
     /// The plan of a transform to a real signal: without a size, the last dimension has half of it.

@@ -249,8 +249,15 @@ impl Tensor {
     /// Divides by the root mean square over the last dimensions, of sizes `normalized_shape`; then scales.
     /// The default `eps` is the machine epsilon of the compute dtype.
     pub fn rms_norm(&self, normalized_shape: &[usize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
-        let default = if self.dtype() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
+        let default = if self.dtype().real() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
         self.row_norm_checked("rms_norm", normalized_shape, weight, None, eps.unwrap_or(default), true)
+    }
+
+    /// As PyTorch has it: the squares are the numbers', not those of their magnitudes.
+    fn complex_rms_norm(&self, dims: usize, weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let dims: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
+        let y = self.mul(&self.square()?.mean_dims(dims, true)?.add(eps)?.rsqrt()?)?;
+        weight.map_or(Ok(y.clone()), |weight| y.mul(weight))
     }
 
     fn row_norm_checked(
@@ -281,6 +288,9 @@ impl Tensor {
                     t.shape()
                 )));
             }
+        }
+        if rms && self.is_complex() {
+            return self.complex_rms_norm(normalized_shape.len(), weight, eps);
         }
         if mixed(name, self, &[("weight", weight), ("bias", bias)])? {
             let widened = |t: Option<&Tensor>| t.map(|t| t.to_dtype(DType::F32)).transpose();

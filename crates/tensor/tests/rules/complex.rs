@@ -51,6 +51,10 @@ fn derivatives_are_those_of_the_parts() {
     check("hfft", 4, |z| z.hfft(None, -1, FftNorm::Backward));
     check("rfft", 4, |z| z.real()?.rfft(None, -1, FftNorm::Backward));
     check("fftn", 6, |z| z.reshape([2, 3])?.fftn(None, None, FftNorm::Backward));
+    check("fftn of other sizes", 8, |z| z.reshape([2, 2, 2])?.fftn(Some(&[3, 1]), Some(&[0, 2]), FftNorm::Ortho));
+    check("rfftn", 6, |z| z.real()?.reshape([2, 3])?.rfftn(None, None, FftNorm::Backward));
+    check("irfftn", 6, |z| z.reshape([2, 3])?.irfftn(None, None, FftNorm::Backward));
+    check("rms_norm", 4, |z| z.reshape([2, 2])?.rms_norm(&[2], Some(&z.narrow(0, 0, 2)?), Some(0.5)));
 }
 
 #[test]
@@ -154,6 +158,27 @@ fn transforms_of_several_dimensions_are_those_of_each() -> Result<()> {
     assert_equal(&z.hfftn(None, None, norm)?, &z.fft(None, 0, norm)?.hfft(None, 1, norm)?);
     assert_equal(&x.ihfft(None, 1, norm)?, &x.rfft(None, 1, norm)?.conj()?.div(4.0)?);
     assert_equal(&x.ihfftn(None, None, norm)?, &x.ihfft(None, 1, norm)?.ifft(None, 0, norm)?);
+    Ok(())
+}
+
+/// A batch of more than fits the caches is transformed in groups, all but the first dimension in place.
+#[test]
+fn batches_are_transformed_in_groups() -> Result<()> {
+    let norm = FftNorm::Backward;
+    let z = parts(5 * 128 * 512).view_as_complex()?.reshape([5, 128, 512])?;
+    let kept = z.copy()?;
+    let close = |found: &Tensor, expected: &Tensor| {
+        found.sub(expected)?.abs()?.max(..)?.item::<f64>().map(|gap| assert!(gap < 1e-7, "{gap}"))
+    };
+    close(&z.fftn(None, Some(&[2, 1]), norm)?, &z.fft(None, 1, norm)?.fft(None, 2, norm)?)?;
+    close(&z.ifftn(None, Some(&[0, 2]), norm)?, &z.ifft(None, 2, norm)?.ifft(None, 0, norm)?)?;
+    let turned = z.transpose(0, 2)?;
+    close(&turned.fftn(None, Some(&[1, 2]), norm)?, &turned.fft(None, 1, norm)?.fft(None, 2, norm)?)?;
+    let x = z.real()?.copy()?;
+    close(&x.rfftn(None, Some(&[1, 2]), norm)?, &x.rfft(None, 2, norm)?.fft(None, 1, norm)?)?;
+    assert_equal(&z, &kept);
+    let error = z.fftn(None, Some(&[1, -2]), norm).unwrap_err().to_string();
+    assert!(error.contains("dims must be unique"), "{error}");
     Ok(())
 }
 
