@@ -233,61 +233,40 @@ def resharded(folder):
     dist.destroy_process_group()
 
 
-class GptBlock(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.first_norm, self.second_norm = nn.LayerNorm(width, bias=False), nn.LayerNorm(width, bias=False)
-        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
-        self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
-
-    def forward(self, x):
-        rows, tokens, width = x.shape
-        q, k, v = self.qkv(self.first_norm(x)).view(rows, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(rows, tokens, width))
-        return x + self.down(nn.functional.gelu(self.up(self.second_norm(x))))
-
-
-class Gpt(nn.Module):
-    def __init__(self, layers, width, heads, vocabulary):
-        super().__init__()
-        self.embedding, self.norm = nn.Embedding(vocabulary, width), nn.LayerNorm(width, bias=False)
-        self.blocks = nn.ModuleList(GptBlock(width, heads) for _ in range(layers))
-
-    def forward(self, ids):
-        x = self.embedding(ids)
-        for block in self.blocks:
-            x = block(x)
-        return nn.functional.linear(self.norm(x), self.embedding.weight)
+def unflattened():
+    """Meshes made from the mesh of all ranks by two grids, as torchtitan makes them: one for tensors, one for shards."""
+    dist.init_process_group("gloo")
+    expected, parameters = base.alone()
+    world = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("world",))
+    first = world._unflatten(0, (SIZE // 2, 2), ("batch", "tp"), backend_override={"batch": "fake"})
+    second = world._unflatten(0, (1, SIZE // 2, 2), ("replicas", "dp", "columns"))
+    dp = second["dp"]
+    net = base.sharded(base.tensor_parallel(base.model(), first["tp"]), dp)
+    found, _ = base.train(net, SIZE // 2, dp.get_local_rank(), group=dp.get_group())
+    base.close(found, expected, "two grids")
+    for name, p in net.named_parameters():
+        assert p.device_mesh.mesh_dim_names == ("dp", "tp") and p.device_mesh.shape == (SIZE // 2, 2), p.device_mesh
+        base.same(p.full_tensor().detach(), parameters[name], name)
+    dist.destroy_process_group()
 
 
-def planned():
-    """What ``rushlight plan`` says of a rank's memory, without its margin, is near what the allocator counts in a step."""
-    import gc
-
-    from rushlight import _C
+def replicated():
+    """``replicate``, which changes a module in place, and ``set_requires_gradient_sync``."""
+    from rushlight.distributed._composable.replicate import replicate
 
     dist.init_process_group("gloo")
-    layers, width, heads, vocabulary, tokens, rows = 8, 256, 4, 2048, 128, 2
-    net = Gpt(layers, width, heads, vocabulary)
-    mesh = init_device_mesh("cpu", (SIZE,))
-    policy = fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for block in net.blocks:
-        fsdp.fully_shard(block, mesh=mesh, mp_policy=policy)
-    fsdp.fully_shard(net, mesh=mesh, mp_policy=policy)
-    optimizer = torch.optim.AdamW(net.parameters())
-    for _ in range(2):
-        ids = torch.randint(0, vocabulary, (rows, tokens + 1))
-        gc.collect()
-        torch.cpu.reset_peak_memory_stats()
-        nn.functional.cross_entropy(net(ids[:, :-1]).float().view(-1, vocabulary), ids[:, 1:].reshape(-1)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        peak = torch.cpu.max_memory_allocated()
-    state, activations = _C._plan_memory((layers, width, heads, vocabulary, tokens), (SIZE, 3, rows), False)
-    # Within a tenth where the gathers of two blocks overlap, which depends on when the other rank sends.
-    assert abs((state + activations) / peak - 1.0) <= 0.2, (state, activations, peak)
+    expected, parameters = base.alone()
+    net = replicate(base.model(), device_mesh=init_device_mesh("cpu", (SIZE,)), bucket_cap_mb=100)
+    assert isinstance(net, base.Model) and [name for name, _ in net.named_parameters()] == list(parameters)
+    found, _ = base.train(net, SIZE, RANK, halves=8 // SIZE // 2)
+    base.close(found, expected, "replicate")
+    for name, p in net.named_parameters():
+        base.same(p.detach(), parameters[name], name)
+    try:
+        replicate(net)
+        raise AssertionError("replicate twice")
+    except ValueError as error:
+        assert "already" in str(error)
     dist.destroy_process_group()
 
 

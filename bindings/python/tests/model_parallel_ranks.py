@@ -307,7 +307,7 @@ def deepspeed_alone(count):
     return model
 
 
-def deepspeed_trains(stage, offload="none"):
+def deepspeed_trains(stage, offload="none", folder=None):
     import rushlight._deepspeed as deepspeed
 
     torch.manual_seed(RANK)
@@ -317,7 +317,10 @@ def deepspeed_trains(stage, offload="none"):
         model = Net(2)
     config = deepspeed_config(int(stage))
     if offload != "none":
-        config["zero_optimization"]["offload_optimizer"] = {"device": offload, "pin_memory": True}
+        deepspeed._files._SMALL = 1
+        config["zero_optimization"]["offload_optimizer"] = {"device": offload, "pin_memory": True, "nvme_path": folder}
+        if offload == "nvme" and int(stage) == 3:
+            config["zero_optimization"]["offload_param"] = {"device": "nvme", "nvme_path": folder}
     engine, optimizer, _, schedule = deepspeed.initialize(model=model, config=config)
     assert engine.train_micro_batch_size_per_gpu() == ROWS // (2 * SIZE) and engine.zero_optimization_stage() == int(stage)
     deepspeed_steps(engine, 5)
@@ -328,6 +331,10 @@ def deepspeed_trains(stage, offload="none"):
     if int(stage) in (1, 2) and SIZE > 1:
         held = sum(t.numel() for state in optimizer.state.values() for t in state.values() if t.dim())
         assert held < 2 * 0.75 * sum(p.numel() for p in model.parameters()), held
+    if offload == "nvme":
+        states = [t for state in optimizer.state.values() for t in state.values() if t.dim()]
+        mapped = pathlib.Path("/proc/self/maps").read_text()
+        assert states and all(engine._state_files.holds(t) for t in states) and folder in mapped and not os.listdir(folder)
     dist.destroy_process_group()
 
 

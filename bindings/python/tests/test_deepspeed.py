@@ -24,6 +24,11 @@ def test_stage_3(tmp_path, offload):
     launch(2, RANKS, "deepspeed_trains", 3, offload)
 
 
+@pytest.mark.parametrize("stage", [1, 3])
+def test_states_in_files(tmp_path, stage):
+    launch(2, RANKS, "deepspeed_trains", stage, "nvme", tmp_path)
+
+
 def test_stage_3_continues_from_a_checkpoint(tmp_path):
     launch(2, RANKS, "deepspeed_saves", tmp_path, 3)
     launch(4, RANKS, "deepspeed_continues", tmp_path, 3)
@@ -48,7 +53,8 @@ def test_configurations():
     for wrong, reason in [
         ({}, "needs to be set"),
         ({"train_batch_size": 8, "zero_optimisation": {}}, "'zero_optimisation' is not supported; did you mean 'zero_optimization'"),
-        ({"train_batch_size": 8, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme"}}}, "offload_optimizer.device"),
+        ({"train_batch_size": 8, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme"}}}, "offload_optimizer.nvme_path"),
+        ({"train_batch_size": 8, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "tape"}}}, "offload_optimizer.device"),
         ({"train_batch_size": 8, "zero_optimization": {"stage": 1, "stages": 3}}, "'zero_optimization.stages' is not supported"),
         ({"train_batch_size": 8, "zero_optimization": {"stage": 4}}, "should be 0, 1, 2 or 3"),
         ({"train_batch_size": 8, "autotuning": {"enabled": True}}, "'autotuning' is not supported"),

@@ -7,7 +7,7 @@ from ._settings import (  # noqa: F401
     get_num_interop_threads, is_anomaly_enabled, is_autocast_available, is_autocast_enabled,
     is_deterministic_algorithms_warn_only_enabled, is_warn_always_enabled, manual_seed, set_default_tensor_type,
     set_deterministic_debug_mode, set_float32_matmul_precision, set_flush_denormal, set_num_interop_threads,
-    set_warn_always, use_deterministic_algorithms,
+    set_vital, set_warn_always, use_deterministic_algorithms,
 )
 from ._size import Size
 
@@ -24,7 +24,7 @@ __all__ = [
     "is_floating_point", "is_inference", "is_neg", "is_same_size", "is_storage", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
     "sym_not", "sym_sum", "is_signed", "is_tensor", "is_warn_always_enabled", "load",
     "manual_seed", "meshgrid", "numel", "result_type", "save", "set_default_tensor_type", "set_deterministic_debug_mode",
-    "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always", "tensordot", "typename",
+    "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_vital", "set_warn_always", "tensordot", "typename",
     "unravel_index", "use_deterministic_algorithms",
 ]
 

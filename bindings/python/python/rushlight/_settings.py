@@ -100,6 +100,11 @@ def get_deterministic_debug_mode():
     return _settings["deterministic"]
 
 
+def set_vital(name, attr, value):
+    """Whether the value was noted for a report at the end of the process: never, as there is no such report."""
+    return False
+
+
 def set_warn_always(b):
     """Whether warnings are repeated."""
     _settings["warn_always"] = b

@@ -13,7 +13,7 @@ _TOP = {
 }
 #: Of activation checkpointing, which the model's own calls do: what would move activations is refused.
 _ACTIVATIONS = {"partition_activations", "cpu_checkpointing", "contiguous_memory_optimization", "synchronize_checkpoint_boundary", "number_checkpoints", "profile"}
-#: Of asynchronous input and output, which only devices named "nvme" use; these are refused.
+#: Of asynchronous input and output to devices named "nvme": hints, as files are mapped and the system reads and writes them.
 _AIO = {"block_size", "queue_depth", "single_submit", "overlap_events", "thread_count"}
 _HALF = {"enabled", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale", "consecutive_hysteresis", "auto_cast"}
 #: Sizes of buckets and prefetching: hints, which change when DeepSpeed communicates, not what it computes.
@@ -55,8 +55,9 @@ class Config:
         self.stage = zero.get("stage", 0)
         if self.stage not in (0, 1, 2, 3):
             raise ValueError(f"DeepSpeed configuration: 'zero_optimization.stage' should be 0, 1, 2 or 3, got {self.stage!r}")
-        self.offload_optimizer = self._offload(zero, "offload_optimizer") or bool(zero.get("cpu_offload", False))
-        self.offload_param = self._offload(zero, "offload_param")
+        self.offload_optimizer, self.optimizer_files = self._offload(zero, "offload_optimizer")
+        self.offload_optimizer = self.offload_optimizer or bool(zero.get("cpu_offload", False))
+        self.offload_param, self.param_files = self._offload(zero, "offload_param")
         if self.offload_param and self.stage != 3:
             raise ValueError("DeepSpeed configuration: 'zero_optimization.offload_param' needs stage 3")
         if self.offload_optimizer and self.stage == 0:
@@ -89,14 +90,19 @@ class Config:
 
     @staticmethod
     def _offload(zero, name):
+        """Whether to offload, and the folder of the files to offload to."""
         section = zero.get(name)
         if section is None:
-            return False
-        _only(f"zero_optimization.{name}", _OFFLOAD, section)
+            return False, None
+        where = f"zero_optimization.{name}"
+        _only(where, _OFFLOAD, section)
         device = section.get("device", "none")
-        if device not in ("none", "cpu"):
-            raise ValueError(f"DeepSpeed configuration: 'zero_optimization.{name}.device' should be 'cpu' or 'none', got {device!r}")
-        return device == "cpu"
+        if device not in ("none", "cpu", "nvme"):
+            raise ValueError(f"DeepSpeed configuration: '{where}.device' should be 'cpu', 'nvme' or 'none', got {device!r}")
+        folder = section.get("nvme_path")
+        if device == "nvme" and not folder:
+            raise ValueError(f"DeepSpeed configuration: '{where}.device' 'nvme' needs '{where}.nvme_path', the folder of the files")
+        return device != "none", str(folder) if device == "nvme" else None
 
     @staticmethod
     def _batches(found, world):

@@ -9,6 +9,7 @@ import rushlight as torch
 from .. import distributed as dist
 from .. import nn
 from ..distributed import checkpoint as dcp
+from . import _files
 from ._schedules import SCHEDULES
 
 
@@ -57,6 +58,8 @@ class DeepSpeedEngine(nn.Module):
         self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
         self.global_steps = self.micro_steps = self.skipped_steps = 0
         self._norm, self._boundary = None, None
+        self._state_files, self._param_files = (_files.Files(folder) if folder else None for folder in (config.optimizer_files, config.param_files))
+        self._moved = False
         self.scaler = _Scaler(config.fp16) if config.use_fp16 else None
         dtype = torch.float16 if config.use_fp16 else torch.bfloat16 if config.use_bf16 else None
         if dtype is not None and config.stage != 3:
@@ -78,6 +81,7 @@ class DeepSpeedEngine(nn.Module):
             if model_parameters is not None:
                 model_parameters = [{**p, "params": [new(q) for q in p["params"]]} if isinstance(p, dict) else new(p) for p in model_parameters]
         self.device = next(model.parameters()).device
+        self._move_parameters()
         self._make_optimizer(optimizer, model_parameters)
         self._make_scheduler(lr_scheduler)
 
@@ -122,7 +126,7 @@ class DeepSpeedEngine(nn.Module):
                 continue
             place = torch.device("cpu") if config.offload_optimizer and config.stage != 3 else p.device
             same = config.stage == 3 or (p.dtype == torch.float32 and p.device == place)
-            self._master[i] = p if same else nn.Parameter(p.detach().to(place, torch.float32, copy=True))
+            self._master[i] = p if same else nn.Parameter(self._in_files(p.detach().to(place, torch.float32, copy=True)))
         own = [{**group, "params": [self._master[number[id(p)]] for p in group["params"] if number[id(p)] in self._master]} for group in groups]
         # A rank without parameters of a group still has the group, whose settings schedules change.
         if given is not None and not callable(given):
@@ -240,9 +244,28 @@ class DeepSpeedEngine(nn.Module):
                 for master in self._master.values():
                     if master.grad is not None:
                         master.grad.mul_(clip)
-        self.optimizer.step()
+        if self._state_files is None:
+            self.optimizer.step()
+        else:
+            _files.step(self.optimizer, self._state_files)
+        self._move_parameters()
         self._spread()
         return False
+
+    # Files.
+
+    def _in_files(self, tensor):
+        return tensor if self._state_files is None else self._state_files.hold(tensor)
+
+    def _move_parameters(self):
+        """Puts this rank's shards in files, if the configuration says so. Those of the meta device follow after their first step."""
+        if self._param_files is not None and not self._moved:
+            parameters = list(self.module.parameters())
+            for p in parameters:
+                local = p.to_local().detach()
+                if local.device.type != "meta" and not self._param_files.holds(local):
+                    p.data = p._like(self._param_files.hold(local))
+            self._moved = all(p.device.type != "meta" for p in parameters)
 
     def _spread(self):
         """Copies master copies to the parameters, and these to the other ranks."""
@@ -421,7 +444,8 @@ class DeepSpeedEngine(nn.Module):
         if with_optimizer:
             by_name = {self._names[i]: master for i, master in self._master.items()}
             for name, values in rest.get("optimizer", {}).items():
-                self.optimizer.state[by_name[name]] = {k: v.to_local() if isinstance(v, _Part) else v for k, v in values.items()}
+                state = {k: v.to_local() if isinstance(v, _Part) else v for k, v in values.items()}
+                self.optimizer.state[by_name[name]] = {k: self._in_files(v) if isinstance(v, torch.Tensor) else v for k, v in state.items()}
             for i, group in enumerate(self.optimizer.param_groups):
                 group.update(rest["groups"][str(i)])
             if not rest.get("master"):
@@ -452,7 +476,8 @@ class DeepSpeedEngine(nn.Module):
         by_name = {self._names[i]: master for i, master in self._master.items()}
         like = by_name.get(name.removeprefix("optimizer.").rpartition(".")[0])
         if hasattr(like, "to_local") and tuple(like.shape) == tuple(entry.size):
-            return _Part(like, torch.zeros_like(like.to_local().detach(), dtype=entry.properties.dtype))
+            local, dtype = like.to_local().detach(), entry.properties.dtype
+            return _Part(like, torch.zeros_like(local, dtype=dtype) if self._state_files is None else self._state_files.zeros(local.shape, dtype))
         return torch.empty(entry.size, dtype=entry.properties.dtype)
 
 

@@ -15,14 +15,11 @@ broadcast_object_list destroy_process_group get_backend get_rank get_world_size 
 
 #: Names of its modules.
 MODULES = {
-    "_composable.replicate": "replicate",
     "_local_tensor": "LocalTensorMode",
     "_shard": "",
     "_shard.sharded_tensor": "ShardedTensor",
     "_shard.sharded_tensor.api": "ShardedTensor",
     "_tensor.experimental": "implicit_replication",
-    "algorithms._checkpoint": "",
-    "algorithms._checkpoint.checkpoint_wrapper": "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper offload_wrapper",
     "c10d_logger": "",
     "checkpoint._consolidate_hf_safetensors": "consolidate_safetensors_files consolidate_safetensors_files_on_every_rank",
     "checkpoint.hf_storage": "HuggingFaceStorageReader HuggingFaceStorageWriter",

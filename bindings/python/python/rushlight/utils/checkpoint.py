@@ -1,15 +1,17 @@
 """Activation checkpointing: discards activations and recomputes them in backward. ``torch.utils.checkpoint``."""
 
 import contextlib
-import enum
 import functools
 import sys
 import warnings
 
-from .. import _C, _absent
+from .. import _C
 from ..autograd.function import Function
 
-__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts", "noop_context_fn",
+    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+]
 
 Tensor = _C.Tensor
 
@@ -215,7 +217,7 @@ def checkpoint(
     recording = _C._set_grad_enabled(not use_reentrant)
     try:
         with run.first_context:
-            if use_reentrant or determinism_check == "none":
+            if use_reentrant or determinism_check == "none" or getattr(run.first_context, "is_selective", False):
                 outputs = run(given)
             else:
                 with _Saved() as saved:
@@ -281,12 +283,6 @@ def set_device_states(devices, states, *, device_type=None):
         set_rng_state(state)
 
 
-class CheckpointPolicy(enum.Enum):
-    """Policy for an op's values between the passes."""
-
-    MUST_SAVE, PREFER_SAVE, MUST_RECOMPUTE, PREFER_RECOMPUTE, MUST_CPU_OFFLOAD = range(5)
-
-
 def check_backward_validity(inputs):
     """Warns if no input needs a gradient."""
     if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
@@ -300,6 +296,4 @@ def detach_variable(inputs):
     return tuple(t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs)
 
 
-_absent.fill(
-    globals(), "torch.utils.checkpoint", "a checkpoint keeps its inputs and recomputes the rest", "SelectiveCheckpointContext create_selective_checkpoint_contexts",
-)
+from ._selective import SAC_IGNORED_OPS, CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts  # noqa: E402, F401

@@ -135,6 +135,9 @@ class FSDPModule:
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor
 
+    def set_force_sum_reduction_for_comms(self, enable):
+        """Gradients are summed by ranks and divided afterwards, if by a factor of the user's, so this changes nothing but the rounding of means: see ``set_gradient_divide_factor``."""
+
     def set_unshard_in_backward(self, unshard_in_backward):
         """Backward passes gather a module when they first need it, so True changes nothing."""
         if not unshard_in_backward:

@@ -63,6 +63,26 @@ def _shard_dim(param, placement_of):
     return dim
 
 
+def _joined(mesh, inner):
+    """The mesh of the dimensions of two meshes, which are parts of one mesh or of two that have the same ranks in order."""
+    root, names = getattr(mesh, "_root", None), (mesh.mesh_dim_names or ()) + (inner.mesh_dim_names or ())
+    if not mesh.mesh_dim_names or not inner.mesh_dim_names or len(set(names)) != len(names):
+        raise ValueError("fully_shard of tensor-parallel parameters: both meshes must be parts of one mesh, with different names")
+    if root is not None and getattr(inner, "_root", None) is root:
+        return root[names]
+    known = mesh.__dict__.setdefault("_joined", {})
+    if id(inner) not in known:
+        # A step along a dimension is the same number of ranks everywhere, so the steps from this rank add up.
+        ranks = mesh.mesh.reshape(*mesh.shape, *[1] * inner.ndim) + inner.mesh - mesh.get_rank()
+        for part in (mesh, inner):
+            for line in (part.mesh.transpose(d, -1).reshape(-1, part.shape[d]) for d in range(part.ndim)):
+                steps = (line[:, 1:] - line[:, :-1]).flatten().tolist()
+                if len(set(steps)) > 1:
+                    raise ValueError(f"fully_shard of tensor-parallel parameters: {mesh} and {inner} are not parts of one mesh")
+        known[id(inner)] = DeviceMesh(mesh.device_type, ranks, mesh_dim_names=names, _groups=[*mesh._groups, *inner._groups])
+    return known[id(inner)]
+
+
 def _find(modules, is_unit, ignored):
     """Parameters of modules without those of units within them: pairs of the owners of each and the parameter."""
     found, seen = {}, set()
@@ -131,16 +151,12 @@ class Unit:
         if slot.outer is None:
             return self.mesh, own
         inner, placements, _ = slot.outer
-        root = getattr(self.mesh, "_root", None)
-        if root is None or not self.mesh.mesh_dim_names or not inner.mesh_dim_names or getattr(inner, "_root", None) is not root:
-            raise ValueError("fully_shard of tensor-parallel parameters: both meshes must be parts, by name, of one mesh")
         factor = 1
         for i, p in enumerate(placements):
             factor *= inner.size(i) if p.is_shard(slot.dim) else 1
         if factor > 1:
             own = (*own[:-1], _StridedShard(slot.dim, split_factor=factor))
-        names = self.mesh.mesh_dim_names + inner.mesh_dim_names
-        return root[names], own + placements
+        return _joined(self.mesh, inner), own + placements
 
     def keep_among(self, size):
         """Has groups of ``size`` neighbouring ranks keep the parameters between the passes. Every rank of the world must call this."""

@@ -32,6 +32,12 @@ class _DatasetKind:
         return fetcher(dataset, auto_collation, collate_fn, drop_last)
 
 
+def _sharding_worker_init_fn(worker_init_fn, world_size, rank_id, worker_id):
+    """Starts a worker of a rank. Data pipes are not divided among workers: see ``get_worker_info``."""
+    if worker_init_fn is not None:
+        worker_init_fn(worker_id)
+
+
 class _InfiniteConstantSampler(Sampler):
     """A stand-in sampler for iterable datasets, to count batches."""
 
@@ -199,7 +205,40 @@ class DataLoader(Generic[T_co]):
 
 
 class _BaseDataLoaderIter:
-    """Base class of iterators over a loader."""
+    """Base class of iterators over a loader. Libraries derive from it, with a method ``_next_data``."""
+
+    def __init__(self, loader):
+        self._loader, self._dataset, self._dataset_kind = loader, loader.dataset, loader._dataset_kind
+        self._shared_seed = self._pg = None
+        self._world_size, self._rank = 1, 0
+        self._auto_collation, self._drop_last, self._collate_fn = loader._auto_collation, loader.drop_last, loader.collate_fn
+        self._index_sampler, self._num_workers, self._timeout = loader._index_sampler, loader.num_workers, loader.timeout
+        self._pin_memory, self._pin_memory_device = wanted(loader), None
+        self._persistent_workers = loader.persistent_workers
+        self._IterableDataset_len_called = None
+        self._sampler_iter = iter(self._index_sampler)
+        self._base_seed = draw_seed(loader.generator)
+        self._num_yielded = 0
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        return len(self._index_sampler)
+
+    def _reset(self, loader, first_iter=False):
+        self._sampler_iter, self._num_yielded = iter(self._index_sampler), 0
+
+    def _next_index(self):
+        return next(self._sampler_iter)
+
+    def _next_data(self):
+        raise NotImplementedError(f"{type(self).__name__} has no _next_data")
+
+    def __next__(self):
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
 
     def _count(self):
         """Counts a batch; warns where an iterable dataset gives more of them than it has said."""

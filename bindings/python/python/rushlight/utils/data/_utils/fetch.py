@@ -37,7 +37,7 @@ class IterableFetcher:
     """As many samples as there are indices, in order."""
 
     def __init__(self, dataset, auto_collation, collate_fn, drop_last):
-        self.iterator = iter(dataset)
+        self.dataset, self.dataset_iter = dataset, iter(dataset)
         self.auto_collation, self.collate_fn, self.drop_last = auto_collation, collate_fn, drop_last
         self.ended = False
 
@@ -45,11 +45,11 @@ class IterableFetcher:
         if self.ended:
             raise StopIteration
         if not self.auto_collation:
-            return self.collate_fn(next(self.iterator))
+            return self.collate_fn(next(self.dataset_iter))
         samples = []
         for _ in indices:
             try:
-                samples.append(next(self.iterator))
+                samples.append(next(self.dataset_iter))
             except StopIteration:
                 self.ended = True
                 break

@@ -26,7 +26,7 @@ class StopWorker:
     """Marks the end of a worker's iterable dataset."""
 
     def __init__(self, worker):
-        self.worker = worker
+        self.worker = self.worker_id = worker
 
 
 class Resume:
@@ -34,6 +34,20 @@ class Resume:
 
     def __init__(self, seed):
         self.seed = seed
+
+
+#: PyTorch's names, for loaders of libraries. Their constructors take the same argument.
+_IterableDatasetStopIteration, _ResumeIteration = StopWorker, Resume
+
+
+class ManagerWatchdog:
+    """In a worker: whether the process that started it is alive."""
+
+    def __init__(self):
+        self.manager_pid = os.getppid()
+
+    def is_alive(self):
+        return os.getppid() == self.manager_pid
 
 
 def _seed_all(seed):

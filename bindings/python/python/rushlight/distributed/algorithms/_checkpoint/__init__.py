@@ -1,0 +1,1 @@
+"""Wrappers that checkpoint or offload the activations of a module."""
