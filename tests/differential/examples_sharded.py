@@ -37,6 +37,7 @@ def child(program, options):
     """Runs a program in this process."""
     import torch
     from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.optim.optimizer import register_optimizer_step_post_hook
 
     drawn = [0]
 
@@ -57,7 +58,7 @@ def child(program, options):
     for name in ("kaiming_uniform_", "uniform_", "normal_", "trunc_normal_", "xavier_uniform_"):
         setattr(torch.nn.init, name, fill)
     torch.rand = lambda *shape, **kwargs: formula(shape[0] if isinstance(shape[0], tuple) else shape, 0.5) + 0.5
-    torch.randint = lambda high, shape, **kwargs: ((formula(shape, 0.5) + 0.5) * (high - 1)).long()
+    torch.randint = lambda *args, **kwargs: ((formula(args[-1], 0.5) + 0.5) * (args[-2] - 1)).long()
     # The names of accelerators.
     torch.accelerator.is_available, torch.accelerator.device_count = (lambda: True), (lambda: 8)
     torch.accelerator.current_accelerator = lambda *args, **kwargs: torch.device("cpu")
@@ -72,7 +73,7 @@ def child(program, options):
         if os.environ["RANK"] == "0":
             print("REPORT", json.dumps(sums), flush=True)
 
-    torch.optim.optimizer.register_optimizer_step_post_hook(report)
+    register_optimizer_step_post_hook(report)
     sys.argv = [program, *options]
     sys.path.insert(0, str(pathlib.Path(program).parent))
     os.chdir(pathlib.Path(program).parent)

@@ -30,7 +30,9 @@ NAMES = {
         "    get_device_name=lambda device: 'CPU', get_device_properties=lambda device: _Space(total_memory=1 << 34), memory_stats=lambda device: {\n"
         "        'active_bytes.all.peak': 0, 'reserved_bytes.all.peak': 0, 'num_alloc_retries': 0, 'num_ooms': 0})\n"
     ))],
-    "torchtitan/distributed/utils.py": [("barrier(device_ids=[device_module.current_device()])", "barrier()")],
+    "torchtitan/distributed/utils.py": [
+        ("barrier(device_ids=[device_module.current_device()])", "barrier()"), ("if enable_cpu_backend:", "if enable_cpu_backend and device_type != 'cpu':"),
+    ],
     # Gloo has no sums with a factor.
     "torchtitan/models/llama3/infra/parallelize.py": [
         ("module.set_gradient_divide_factor(1.0)", "module.set_gradient_divide_factor(1.0); module.set_force_sum_reduction_for_comms(True)")

@@ -122,24 +122,31 @@ fn _balance(costs: Vec<f64>, stages: usize) -> PyResult<Vec<usize>> {
     rushlight_dist::pipeline::balance(&costs, stages).map_err(to_py)
 }
 
-/// Bytes of a rank by `rushlight plan`, without its margin: the training state's and the activations' of a GPT of
-/// (layers, width, heads, vocabulary, tokens), trained by (ranks, ZeRO's stage, sequences of a rank).
+/// Bytes of a rank by `rushlight plan`, without its margin, and bytes that are offloaded: of a GPT of (layers, width,
+/// heads, vocabulary, tokens), over a mesh of (data, tensor, pipeline), with (sequences of a microbatch, microbatches).
 #[pyfunction]
 fn _plan_memory(
     model: (usize, usize, usize, usize, usize),
-    job: (usize, usize, usize),
+    mesh: (usize, usize, usize),
+    zero: usize,
+    rows: (usize, usize),
+    precision: &str,
+    offload: bool,
     recompute: bool,
 ) -> PyResult<(f64, f64)> {
     let (layers, hidden, heads, vocabulary, sequence) = model;
-    let ((data, zero, microbatch), ffn) = (job, 4 * hidden);
-    let model =
-        plan::Model { name: "a GPT", layers, hidden, ffn, gated: false, heads, kv_heads: heads, vocabulary, sequence };
+    let ((data, tensor, pipeline), (microbatch, microbatches), ffn) = (mesh, rows, 4 * hidden);
+    let kv_heads = heads;
+    let (name, gated, tied) = ("a GPT", false, false);
+    let model = plan::Model { name, layers, hidden, ffn, gated, tied, heads, kv_heads, vocabulary, sequence };
     let machine = plan::Machine::named("h100").ok_or_else(|| value_error("there is no machine 'h100'"))?;
-    let job = plan::Job { model, machine, devices: data, batch: data * microbatch };
+    let precision = plan::Precision::named(precision).ok_or_else(|| value_error("the precision is bf16 or f32"))?;
+    let devices = data * tensor * pipeline;
+    let job = plan::Job { model, machine, devices, batch: data * microbatch * microbatches, precision };
     let recompute = if recompute { plan::Recompute::Full } else { plan::Recompute::None };
-    let strategy = plan::Strategy { data, tensor: 1, pipeline: 1, zero, microbatch, recompute };
+    let strategy = plan::Strategy { data, tensor, pipeline, zero, microbatch, recompute, offload };
     let found = plan::estimate(&job, strategy).map_err(to_py)?;
-    Ok((found.state, found.activations))
+    Ok((found.peak, found.host))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

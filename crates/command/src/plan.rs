@@ -1,7 +1,7 @@
 //! `rushlight plan`: how to split a model over a machine.
 
 use crate::{complain, print};
-use rushlight_dist::plan::{Estimate, Job, MACHINES, MODELS, Machine, Model, Recompute, plans};
+use rushlight_dist::plan::{Estimate, Job, MACHINES, MODELS, Machine, Model, Precision, Recompute, plans};
 use rushlight_settings::did_you_mean;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -17,6 +17,8 @@ Recommends the fastest that fits.
   --gpus N          devices a node (default the machine's)
   --batch N         sequences of a step (default 4 Mi tokens)
   --sequence N      tokens of a sequence (default the model's)
+  --precision NAME  dtype of products and activations: bf16 (default) or f32
+  --offload         also strategies with weights, gradients and moments in the host's memory
   --rows N          strategies to show (default 8)
   --write FILE      writes the recommended configuration as JSON
   --scaling         shows 7b, 70b and 1t on 1,024 and 16,384 devices of each machine, beside published figures";
@@ -28,6 +30,8 @@ struct Options {
     gpus: Option<usize>,
     batch: Option<usize>,
     sequence: Option<usize>,
+    precision: Precision,
+    offload: bool,
     rows: usize,
     write: Option<String>,
     scaling: bool,
@@ -36,7 +40,10 @@ struct Options {
 fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
     let machine = MACHINES[0];
     let (model, gpus, batch, sequence, write) = (None, None, None, None, None);
-    let mut options = Options { model, machine, nodes: 1, gpus, batch, sequence, rows: 8, write, scaling: false };
+    let (precision, offload, scaling) = (Precision::Bf16, false, false);
+    let (nodes, rows) = (1, 8);
+    let mut options =
+        Options { model, machine, nodes, gpus, batch, sequence, precision, offload, rows, write, scaling };
     let mut words = arguments.iter().map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = words.next() {
         let (name, mut value) = match word.split_once('=') {
@@ -67,6 +74,12 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
             "--gpus" => options.gpus = Some(number(text()?)?),
             "--batch" => options.batch = Some(number(text()?)?),
             "--sequence" => options.sequence = Some(number(text()?)?),
+            "--precision" => {
+                let text = text()?;
+                options.precision =
+                    Precision::named(&text).ok_or_else(|| format!("--precision is bf16 or f32, not '{text}'"))?;
+            }
+            "--offload" => options.offload = true,
             "--rows" => options.rows = number(text()?)?,
             "--write" => options.write = Some(text()?),
             "--scaling" => options.scaling = true,
@@ -109,8 +122,8 @@ fn shown(options: &Options) -> Result<String, String> {
     machine.devices = options.gpus.unwrap_or(machine.devices);
     let devices = options.nodes * machine.devices;
     let batch = options.batch.unwrap_or((4 << 20) / model.sequence);
-    let job = Job { model, machine, devices, batch };
-    let found = plans(&job);
+    let job = Job { model, machine, devices, batch, precision: options.precision };
+    let found = plans(&job, options.offload);
     let mut text = format!(
         "{}: {:.2} billion parameters, sequences of {}, a batch of {batch}, on {devices} devices ({})\n\n",
         model.name,
@@ -121,8 +134,9 @@ fn shown(options: &Options) -> Result<String, String> {
     let Some(first) = found.first() else {
         return Err(format!(
             "nothing fits {devices} devices of {:.0} GB each with a batch of {batch} sequences: use more nodes, another \
-             batch or a shorter sequence",
-            machine.memory / 1e9
+             batch, a shorter sequence{}",
+            machine.memory / 1e9,
+            if options.offload { "" } else { " or --offload" }
         ));
     };
     text += "| mesh | ZeRO | microbatch | recompute | memory GB | sent GB | bubble | step s | tokens/s/device | of peak |\n";
@@ -130,16 +144,18 @@ fn shown(options: &Options) -> Result<String, String> {
     // The best of each mesh and stage: other microbatches are variants of it.
     let mut seen = Vec::new();
     for one in &found {
-        let key = (one.strategy.data, one.strategy.tensor, one.strategy.pipeline, one.strategy.zero);
+        let s = &one.strategy;
+        let key = (s.data, s.tensor, s.pipeline, s.zero, s.offload);
         if seen.contains(&key) || seen.len() == options.rows {
             continue;
         }
         seen.push(key);
         let _ = writeln!(
             text,
-            "| {} | {} | {} x {} | {} | {:.1} | {:.1} | {:.1} % | {:.3} | {:.0} | {:.1} % |",
+            "| {} | {}{} | {} x {} | {} | {:.1} | {:.1} | {:.1} % | {:.3} | {:.0} | {:.1} % |",
             mesh(one),
             one.strategy.zero,
+            if one.strategy.offload { format!(", offload {:.0} GB", one.host / 1e9) } else { String::new() },
             one.microbatches,
             one.strategy.microbatch,
             if one.strategy.recompute == Recompute::Full { "blocks" } else { "none" },
@@ -162,12 +178,17 @@ fn shown(options: &Options) -> Result<String, String> {
 /// The recommended configuration.
 fn configuration(job: &Job, one: &Estimate) -> String {
     let s = &one.strategy;
+    let offload = if s.offload {
+        ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"cpu\"}"
+    } else {
+        ""
+    };
     let schedule = if s.pipeline > 1 { "\"1F1B\"" } else { "null" };
     format!(
         "{{\n  \"model\": \"{}\",\n  \"devices\": {},\n  \"mesh\": {{\"pp\": {}, \"dp\": {}, \"tp\": {}}},\n  \
-         \"zero_optimization\": {{\"stage\": {}}},\n  \"train_micro_batch_size_per_gpu\": {},\n  \
+         \"zero_optimization\": {{\"stage\": {}{offload}}},\n  \"train_micro_batch_size_per_gpu\": {},\n  \
          \"gradient_accumulation_steps\": {},\n  \"pipeline_schedule\": {schedule},\n  \
-         \"activation_checkpointing\": {},\n  \"bf16\": {{\"enabled\": true}}\n}}\n",
+         \"activation_checkpointing\": {},\n  \"bf16\": {{\"enabled\": {}}}\n}}\n",
         job.model.name,
         job.devices,
         s.pipeline,
@@ -176,7 +197,8 @@ fn configuration(job: &Job, one: &Estimate) -> String {
         s.zero,
         s.microbatch,
         one.microbatches,
-        s.recompute == Recompute::Full
+        s.recompute == Recompute::Full,
+        job.precision == Precision::Bf16
     )
 }
 
@@ -204,7 +226,7 @@ fn scaling() -> String {
                 // Whole nodes of 12: a multiple of 12 near the number.
                 let devices = if machine.devices.is_power_of_two() { devices } else { devices / 16 * machine.devices };
                 let batch = if machine.devices.is_power_of_two() { tokens } else { tokens / 16 * 12 } / model.sequence;
-                let job = Job { model, machine: *machine, devices, batch };
+                let job = Job { model, machine: *machine, devices, batch, precision: Precision::Bf16 };
                 let published =
                     PUBLISHED.iter().find(|row| (row.0, row.1) == (machine.name, name)).map_or("", |row| row.2);
                 let head = format!(
@@ -212,7 +234,7 @@ fn scaling() -> String {
                     machine.name,
                     (batch * model.sequence) as f64 / 1048576.0
                 );
-                let _ = match plans(&job).first() {
+                let _ = match plans(&job, false).first() {
                     Some(one) => writeln!(
                         text,
                         "{head} {} | {} | {:.2} | {:.1} % | {published} |",

@@ -1,6 +1,7 @@
 //! Memory, communication and time of a step.
 
 use super::machine::Machine;
+use super::memory::{Precision, Split, memory};
 use super::model::Model;
 use rushlight_core::{Error, Result};
 
@@ -28,6 +29,8 @@ pub struct Strategy {
     pub microbatch: usize,
     /// What is computed again.
     pub recompute: Recompute,
+    /// Whether weights, gradients and moments are in the host's memory: ZeRO-3 only.
+    pub offload: bool,
 }
 
 /// A model, a machine, a number of devices and a batch.
@@ -41,6 +44,8 @@ pub struct Job {
     pub devices: usize,
     /// Sequences of a step, over all devices.
     pub batch: usize,
+    /// The dtype of products and activations.
+    pub precision: Precision,
 }
 
 /// What a step takes on a rank.
@@ -54,6 +59,10 @@ pub struct Estimate {
     pub state: f64,
     /// Bytes of activations.
     pub activations: f64,
+    /// The most bytes at any moment: gradients come while activations go.
+    pub peak: f64,
+    /// Bytes in the host's memory.
+    pub host: f64,
     /// Bytes sent in a step.
     pub sent: f64,
     /// The idle share of the pipeline.
@@ -73,20 +82,23 @@ pub struct Estimate {
 impl Estimate {
     /// Bytes that a rank needs; a tenth is added for the allocator and the libraries.
     pub fn memory(&self) -> f64 {
-        1.1 * (self.state + self.activations)
+        1.1 * self.peak
     }
 }
 
 /// The share of the backward pass that gradients' communication overlaps with.
 const OVERLAP: f64 = 0.8;
 
+/// Bytes per second between a device and the host's memory, and of updates there: PCIe 4 with 16 lanes.
+const HOST: f64 = 25e9;
+
 /// The width of a model at which half of the reachable rate is lost; from Megatron's 1.7B to 462B on H100.
 const WIDTH: f64 = 900.0;
 
 /// Estimates a step.
 pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
-    let Job { model, machine, devices, batch } = *job;
-    let Strategy { data, tensor, pipeline, zero, microbatch, recompute } = strategy;
+    let Job { model, machine, devices, batch, precision } = *job;
+    let Strategy { data, tensor, pipeline, zero, microbatch, recompute, offload } = strategy;
     let fail = |what: String| Err(Error::value(format!("plan: {what}")));
     if data * tensor * pipeline != devices {
         return fail(format!("{data} x {tensor} x {pipeline} ranks are not {devices} devices"));
@@ -97,6 +109,9 @@ pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
             model.heads, model.layers
         ));
     }
+    if offload && zero != 3 {
+        return fail(format!("offloading is of ZeRO's stage 3, not {zero}"));
+    }
     if microbatch == 0 || !batch.is_multiple_of(data * microbatch) {
         return fail(format!("a batch of {batch} does not split among {data} ranks in microbatches of {microbatch}"));
     }
@@ -104,24 +119,28 @@ pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
     let (d, t, p, m) = (data as f64, tensor as f64, pipeline as f64, microbatches as f64);
     let (h, s) = (model.hidden as f64, model.sequence as f64);
     let layers = (model.layers / pipeline) as f64;
-    // The first or last stage has the embeddings too.
-    let own = (model.block() * layers + model.embeddings() / p.min(2.0)) / t;
-
-    // Weights and gradients in bf16, moments and the master copy in f32.
-    let [weights, gradients, moments] =
-        [(2.0, 3), (2.0, 2), (12.0, 1)].map(|(bytes, from)| if zero >= from { bytes * own / d } else { bytes * own });
-    let gathered = if zero == 3 { 2.0 * 2.0 * model.block().max(model.embeddings() / 2.0) / t } else { 0.0 };
-    let state = weights + gradients + moments + gathered;
-
-    // Bytes of a block's activations for a token: 34 with fused attention (Korthikanti et al.), 2 of its input.
+    // The first stage has the embedding and the last the output layer, which a pipeline cannot share.
+    let ends = if pipeline > 1 { model.vocabulary as f64 * h } else { model.embeddings() } / t;
+    let block = model.block() / t;
+    let own = block * layers + ends;
     let tokens = microbatch as f64 * s;
-    let whole = 34.0 * tokens * h / t;
-    let held = p.min(m);
-    let logits = 6.0 * tokens * model.vocabulary as f64 / t;
-    let activations = match recompute {
-        Recompute::None => whole * layers * held + logits,
-        Recompute::Full => 2.0 * tokens * h * layers * held + whole + logits,
-    };
+    let held = memory(
+        &model,
+        &Split {
+            block,
+            ends,
+            own,
+            data: d,
+            tensor: t,
+            pipeline: p,
+            zero,
+            microbatches: m,
+            tokens,
+            recompute: recompute == Recompute::Full,
+            offload,
+            precision,
+        },
+    );
 
     let again = if recompute == Recompute::Full { 4.0 / 3.0 } else { 1.0 };
     // Narrow models have smaller products and relatively more of everything else.
@@ -150,15 +169,19 @@ pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
     let data_exposed = (data_time - hidden).max(0.05 * data_time);
 
     let bubble = (p - 1.0) / (m + p - 1.0);
-    let update = 20.0 * own / if zero > 0 { d } else { 1.0 } / 1e12;
+    // Weights go to the device and gradients come back once a step, in the dtype of products.
+    let moved = if offload { 2.0 * precision.bytes() * own / d / HOST } else { 0.0 };
+    let update = 20.0 * own / if zero > 0 { d } else { 1.0 } / if offload { HOST } else { 1e12 } + moved;
     let exposed = tensor_time + pipe_time;
     let seconds = (compute + exposed) / (1.0 - bubble) + data_exposed + update;
     let useful = (batch * model.sequence) as f64;
     Ok(Estimate {
         strategy,
         microbatches,
-        state,
-        activations,
+        state: held.state,
+        activations: held.activations,
+        peak: held.peak,
+        host: held.host,
         sent: tensor_bytes + pipe_bytes + data_bytes,
         bubble,
         compute,
@@ -169,8 +192,8 @@ pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
     })
 }
 
-/// Every strategy that fits the devices' memory, the fastest first.
-pub fn plans(job: &Job) -> Vec<Estimate> {
+/// Every strategy that fits the devices' memory, the fastest first. Strategies that offload are taken if they are asked for.
+pub fn plans(job: &Job, offload: bool) -> Vec<Estimate> {
     let mut found = Vec::new();
     let powers = |most: usize| (0..=most.max(1).ilog2()).map(|i| 1usize << i).filter(move |&n| n <= most);
     // Tensor parallelism stays within a node.
@@ -188,11 +211,13 @@ pub fn plans(job: &Job) -> Vec<Estimate> {
                 }
                 for microbatch in powers(8) {
                     for recompute in [Recompute::None, Recompute::Full] {
-                        let strategy = Strategy { data, tensor, pipeline, zero, microbatch, recompute };
-                        if let Ok(one) = estimate(job, strategy)
-                            && one.memory() <= job.machine.memory
-                        {
-                            found.push(one);
+                        for offload in [false, true].into_iter().take(1 + usize::from(offload && zero == 3)) {
+                            let strategy = Strategy { data, tensor, pipeline, zero, microbatch, recompute, offload };
+                            if let Ok(one) = estimate(job, strategy)
+                                && one.memory() <= job.machine.memory
+                            {
+                                found.push(one);
+                            }
                         }
                     }
                 }

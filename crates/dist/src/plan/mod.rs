@@ -10,8 +10,10 @@
 
 mod estimate;
 mod machine;
+mod memory;
 mod model;
 
 pub use estimate::{Estimate, Job, Recompute, Strategy, estimate, plans};
 pub use machine::{MACHINES, Machine};
+pub use memory::Precision;
 pub use model::{MODELS, Model};

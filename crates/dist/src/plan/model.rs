@@ -13,6 +13,8 @@ pub struct Model {
     pub ffn: usize,
     /// Whether the feed-forward layer has a gate: three matrices instead of two.
     pub gated: bool,
+    /// Whether the output layer is the embedding.
+    pub tied: bool,
     /// Attention heads.
     pub heads: usize,
     /// Heads of keys and values.
@@ -46,12 +48,12 @@ const fn llama(
     vocabulary: usize,
     sequence: usize,
 ) -> Model {
-    Model { name, layers, hidden, ffn, gated: true, heads, kv_heads, vocabulary, sequence }
+    Model { name, layers, hidden, ffn, gated: true, tied: false, heads, kv_heads, vocabulary, sequence }
 }
 
 const fn gpt(name: &'static str, layers: usize, hidden: usize, heads: usize, sequence: usize) -> Model {
     let (ffn, vocabulary) = (4 * hidden, 51200);
-    Model { name, layers, hidden, ffn, gated: false, heads, kv_heads: heads, vocabulary, sequence }
+    Model { name, layers, hidden, ffn, gated: false, tied: true, heads, kv_heads: heads, vocabulary, sequence }
 }
 
 impl Model {
@@ -67,9 +69,9 @@ impl Model {
         attention + h * f * if self.gated { 3.0 } else { 2.0 } + 2.0 * h
     }
 
-    /// Parameters of the embedding and the output layer; GPT shares them.
+    /// Parameters of the embedding and the output layer.
     pub fn embeddings(&self) -> f64 {
-        self.vocabulary as f64 * self.hidden as f64 * if self.gated { 2.0 } else { 1.0 }
+        self.vocabulary as f64 * self.hidden as f64 * if self.tied { 1.0 } else { 2.0 }
     }
 
     /// All parameters.

@@ -38,15 +38,18 @@ pub(super) fn reduce(group: &Arc<ShardGroup>, shards: &[Tensor], grads: &[Option
     }
     no_grad(|| {
         let mut state = lock(&group.state);
+        let silent = state.silent;
         let mut total = Vec::with_capacity(grads.len());
         for (grad, before) in grads.iter().zip(state.unsynced.iter_mut()) {
-            let grad = grad.as_ref().map(|g| g.detach().to_dtype(dtype)).transpose()?;
-            total.push(match (grad, before.take()) {
+            // A gradient that is sent at once is converted where it is copied to be sent.
+            let keep = silent || before.is_some();
+            let grad = grad.as_ref().map(|g| if keep { g.detach().to_dtype(dtype) } else { Ok(g.detach()) });
+            total.push(match (grad.transpose()?, before.take()) {
                 (Some(grad), Some(before)) => Some(before.add(&grad)?),
                 (grad, before) => grad.or(before),
             });
         }
-        if state.silent {
+        if silent {
             state.unsynced = total;
             return Ok(());
         }

@@ -1,10 +1,11 @@
 //! Estimates against published runs.
 
-use rushlight_dist::plan::{Estimate, Job, Machine, Model, Recompute, Strategy, estimate, plans};
+use rushlight_dist::plan::{Estimate, Job, Machine, Model, Precision, Recompute, Strategy, estimate, plans};
 
 fn best(model: &str, machine: &str, devices: usize, batch: usize) -> Estimate {
-    let job = Job { model: Model::named(model).unwrap(), machine: Machine::named(machine).unwrap(), devices, batch };
-    plans(&job).into_iter().next().unwrap_or_else(|| panic!("{model} does not fit {devices} of {machine}"))
+    let (model_of, machine_of) = (Model::named(model).unwrap(), Machine::named(machine).unwrap());
+    let job = Job { model: model_of, machine: machine_of, devices, batch, precision: Precision::Bf16 };
+    plans(&job, false).into_iter().next().unwrap_or_else(|| panic!("{model} does not fit {devices} of {machine}"))
 }
 
 #[test]
@@ -37,21 +38,31 @@ fn estimates_are_near_published_runs() {
 
 #[test]
 fn strategies_cost_what_they_must() {
-    let job =
-        Job { model: Model::named("7b").unwrap(), machine: Machine::named("h100").unwrap(), devices: 8, batch: 64 };
-    let base = Strategy { data: 8, tensor: 1, pipeline: 1, zero: 0, microbatch: 1, recompute: Recompute::Full };
+    let (model, machine) = (Model::named("7b").unwrap(), Machine::named("h100").unwrap());
+    let job = Job { model, machine, devices: 8, batch: 64, precision: Precision::Bf16 };
+    let recompute = Recompute::Full;
+    let base = Strategy { data: 8, tensor: 1, pipeline: 1, zero: 0, microbatch: 1, recompute, offload: false };
     let of = |zero| estimate(&job, Strategy { zero, ..base }).unwrap();
     let n = job.model.parameters();
-    assert!((of(0).state / (16.0 * n) - 1.0).abs() < 1e-9 && of(0).memory() > 80e9);
-    assert!(of(0).state > of(1).state && of(1).state > of(2).state && of(2).state > of(3).state);
-    assert!((of(1).state / ((4.0 + 12.0 / 8.0) * n) - 1.0).abs() < 1e-9);
+    // Weights, gradients and moments in f32, and the copy of the weights in bf16.
+    assert!((of(0).state / (18.0 * n) - 1.0).abs() < 1e-9 && of(0).memory() > 80e9);
+    assert!(of(0).state > of(1).state && of(1).peak >= of(2).peak && of(2).state > of(3).state);
+    assert!((of(1).state / ((2.0 + 16.0 / 8.0) * n) - 1.0).abs() < 0.07);
     assert!(of(3).sent > of(2).sent);
+    let far = estimate(&job, Strategy { zero: 3, offload: true, ..base }).unwrap();
+    assert!(far.peak < of(3).peak && (far.host / (2.0 * n) - 1.0).abs() < 1e-9 && far.seconds > of(3).seconds);
     let piped = estimate(&job, Strategy { data: 2, pipeline: 4, zero: 1, ..base }).unwrap();
     assert!((piped.bubble - 3.0 / 35.0).abs() < 1e-9);
-    for wrong in [Strategy { data: 3, ..base }, Strategy { tensor: 3, ..base }, Strategy { microbatch: 7, ..base }] {
+    for wrong in [
+        Strategy { data: 3, ..base },
+        Strategy { tensor: 3, ..base },
+        Strategy { microbatch: 7, ..base },
+        Strategy { offload: true, ..base },
+    ] {
         assert!(estimate(&job, wrong).is_err());
     }
-    assert!(plans(&job).iter().all(|plan| plan.memory() <= 80e9));
+    assert!(plans(&job, false).iter().all(|plan| plan.memory() <= 80e9 && !plan.strategy.offload));
+    assert!(plans(&job, true).iter().any(|plan| plan.strategy.offload));
     let too_large = Job { model: Model::named("1t").unwrap(), ..job };
-    assert!(plans(&too_large).is_empty());
+    assert!(plans(&too_large, false).is_empty());
 }
