@@ -50,7 +50,25 @@ def names(torch):
         "v": torch.tensor([1.0, 2.0, -3.0]),
         "i": torch.tensor([1, 0, 3]),
         "b": torch.tensor([True, False, True]),
+        "leaf": lambda *shape: (torch.arange(math.prod(shape)) * 0.7).sin().add(1.5).reshape(shape).requires_grad_(),
+        "seen": lambda function, *args: seen(torch, function, *args),
     }
+
+
+def seen(torch, function, *args):
+    """The ops that a mode of ``__torch_dispatch__`` sees while a function and its backward pass run, each with how often, and the first leaf's gradient."""
+    counts = {}
+
+    class Counts(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            counts[str(func)] = counts.get(str(func), 0) + 1
+            return func(*args, **(kwargs or {}))
+
+    with Counts():
+        made = function(*args)
+        for part in made if isinstance(made, (tuple, list)) else [made]:
+            (part.sum() if part.dim() else part).backward()
+    return [f"{name} {count}" for name, count in sorted(counts.items())], args[0].grad
 
 
 def plain(value, torch):

@@ -161,8 +161,40 @@ def test_a_mode_counts_ops():
     x = torch.ones(5, 3)
     with Count() as mode:
         net(x).sum().backward()
-    assert mode.seen == {"aten.t.default": 2, "aten.addmm.default": 2, "aten.relu.default": 1, "aten._softmax.default": 1, "aten.sum.default": 1}
+    assert mode.seen == {
+        "aten.t.default": 9, "aten.addmm.default": 2, "aten.relu.default": 1, "aten._softmax.default": 1, "aten.sum.default": 1, "aten.ones_like.default": 1,
+        "aten.expand.default": 1, "aten._softmax_backward_data.default": 1, "aten.mm.default": 3, "aten.sum.dim_IntList": 2, "aten.view.default": 2,
+        "aten.threshold_backward.default": 1, "aten.detach.default": 8,
+    }
     assert net[0].weight.grad is not None and torch.ops.aten.addmm.default is torch.ops.aten.addmm.default
+
+
+def test_backward_passes_under_a_mode_give_the_same_gradients():
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 6), nn.LayerNorm(6), nn.GELU())
+    attend, x = nn.MultiheadAttention(6, 2, batch_first=True), torch.randn(3, 2, 4, 4)
+
+    def loss():
+        made = net(x).unsqueeze(0)
+        return attend(made, made, made)[0].square().mean() + made[0, :, 1:].exp().sum()
+
+    parameters = [*net.parameters(), *attend.parameters()]
+    loss().backward()
+    expected = [p.grad.clone() for p in parameters]
+    for _ in range(2):
+        with Watch():
+            made = loss()
+            made.backward()
+    assert all(torch.allclose(p.grad, 3 * g, atol=1e-5) for p, g in zip(parameters, expected))
+    with Watch():
+        y = torch.ones(3, requires_grad=True)
+        (first,) = torch.autograd.grad((y**3).sum(), y, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), y)
+    assert second.tolist() == [6.0, 6.0, 6.0]
 
 
 def test_devices_that_no_engine_has():

@@ -234,109 +234,6 @@ def attention_flash_cpu(query, key, value, dropout_p=0.0, is_causal=False, *, at
     return made, _torch.logsumexp(_scores(query, key, attn_mask, is_causal, scale), -1)
 
 
-# Derivatives.
-
-
-def _derived(forward, *places):
-    """A derivative: ``op(grad, …)`` as the gradient of ``forward(inputs)`` by its first argument."""
-
-    def run(grad, *args, **kwargs):
-        from .autograd import grad as differentiate
-        from .autograd.grad_mode import enable_grad
-
-        with enable_grad():
-            input = args[0].detach().requires_grad_()
-            made = forward(input, *args[1:], **kwargs)
-            return differentiate(made, input, grad)[0]
-
-    return run
-
-
-def _zeros_except(place):
-    """The gradient of a view: zeros, with the gradient where the view was."""
-
-    def run(grad, input_sizes, *args):
-        made = _torch.zeros(list(input_sizes), dtype=grad.dtype, device=grad.device)
-        place(made, *args).copy_(grad)
-        return made
-
-    return run
-
-
-def softmax_backward(grad, output, dim, input_dtype=None):
-    made = output * (grad - (grad * output).sum(dim, keepdim=True))
-    return made if input_dtype is None else made.to(input_dtype)
-
-
-def log_softmax_backward(grad, output, dim, input_dtype=None):
-    made = grad - output.exp() * grad.sum(dim, keepdim=True)
-    return made if input_dtype is None else made.to(input_dtype)
-
-
-def _masked_gradients(forward, inputs, grad, wanted):
-    """Gradients by the inputs that a mask asks for; None for others."""
-    from .autograd import grad as differentiate
-    from .autograd.grad_mode import enable_grad
-
-    with enable_grad():
-        leaves = [None if t is None else t.detach().requires_grad_() for t in inputs]
-        made = forward(*leaves)
-        asked = [leaf for leaf, w in zip(leaves, wanted) if w and leaf is not None]
-        found = iter(differentiate(made, asked, grad, allow_unused=True) if asked else ())
-        return tuple(next(found) if w and leaf is not None else None for leaf, w in zip(leaves, wanted))
-
-
-def convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask):
-    bias = None if bias_sizes is None or not output_mask[2] else weight.new_zeros(list(bias_sizes))
-    if output_mask[2] and bias is None:
-        bias = weight.new_zeros(grad.shape[1])
-    run = lambda x, w, b: convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)  # noqa: E731
-    return _masked_gradients(run, (input, weight, bias), grad, output_mask)
-
-
-def layer_norm_backward(grad, input, normalized_shape, mean, rstd, weight, bias, output_mask):
-    # The statistics say how large eps was: rstd is one by the root of the variance and eps.
-    eps = float((rstd.detach().double() ** -2 - input.detach().double().var(tuple(range(-len(normalized_shape), 0)), correction=0, keepdim=True)).clamp(min=0).mean())
-    run = lambda x, w, b: _F().layer_norm(x, normalized_shape, w, b, eps)  # noqa: E731
-    return _masked_gradients(run, (input, weight, bias), grad, output_mask)
-
-
-def group_norm_backward(grad, input, mean, rstd, weight, N, C, HxW, group, output_mask):
-    eps = float((rstd.detach().double() ** -2 - input.detach().double().reshape(N, group, -1).var(-1, correction=0)).clamp(min=0).mean())
-    bias = input.new_zeros(C)
-    weight = input.new_ones(C) if weight is None and output_mask[1] else weight
-    return _masked_gradients(lambda x, w, b: _F().group_norm(x, group, w, b, eps), (input, weight, bias), grad, output_mask)
-
-
-def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq):
-    made = grad.new_zeros((num_weights, grad.shape[-1]))
-    rows, values = indices.reshape(-1), grad.reshape(-1, grad.shape[-1])
-    if scale_grad_by_freq:
-        counts = _torch.bincount(rows, minlength=num_weights)
-        values = values / counts[rows].unsqueeze(1).to(values.dtype)
-    if padding_idx >= 0:
-        values = values.masked_fill((rows == padding_idx).unsqueeze(1), 0)
-    return made.index_add(0, rows, values)
-
-
-def pool_indices_backward(grad, input, kernel_size, stride, padding, dilation, ceil_mode, indices):
-    lead, flat = input.shape[:-2], input.shape[-2] * input.shape[-1]
-    made = grad.new_zeros((*lead, flat))
-    return made.scatter_add(-1, indices.flatten(-2), grad.flatten(-2)).reshape(input.shape)
-
-
-def sigmoid_backward(grad, output):
-    return grad * (1 - output) * output
-
-
-def tanh_backward(grad, output):
-    return grad * (1 - output * output)
-
-
-def threshold_backward(grad, input, threshold):
-    return _torch.where(input <= threshold, _torch.zeros_like(grad), grad)
-
-
 def _activation(name):
     return lambda input, *args, **kwargs: getattr(_F(), name)(input, *args, **kwargs)
 
@@ -567,22 +464,7 @@ ATEN = {
     "upsample_linear1d": _upsample("linear"), "upsample_bilinear2d": _upsample("bilinear"), "upsample_bicubic2d": _upsample("bicubic"), "upsample_trilinear3d": _upsample("trilinear"),
     **{name: _loss(name, _PLACES.get(name, 2)) for name in _LOSSES}, "nll_loss_forward": nll_loss_forward, "nll_loss2d_forward": nll_loss_forward,
     "_scaled_dot_product_attention_math": attention_math, "_scaled_dot_product_flash_attention_for_cpu": attention_flash_cpu,
-    "sigmoid_backward": sigmoid_backward, "tanh_backward": tanh_backward, "threshold_backward": threshold_backward, "_softmax_backward_data": softmax_backward,
-    "_log_softmax_backward_data": log_softmax_backward, "gelu_backward": _derived(_activation("gelu")), "silu_backward": _derived(_activation("silu")),
-    "mish_backward": _derived(_activation("mish")), "hardswish_backward": _derived(_activation("hardswish")), "hardsigmoid_backward": _derived(_activation("hardsigmoid")),
-    "hardtanh_backward": _derived(_activation("hardtanh")), "softplus_backward": _derived(_activation("softplus")), "hardshrink_backward": _derived(_activation("hardshrink")),
-    "softshrink_backward": _derived(_activation("softshrink")), "leaky_relu_backward": lambda grad, input, slope, is_result: _torch.where(input > 0, grad, grad * slope),
-    "log_sigmoid_forward": log_sigmoid_forward, "log_sigmoid_backward": lambda grad, input, buffer: _derived(_activation("logsigmoid"))(grad, input),
-    "mse_loss_backward": lambda grad, input, target, reduction: _derived(lambda x: _F().mse_loss(x, target, reduction=_REDUCTIONS[reduction]))(grad, input),
-    "l1_loss_backward": lambda grad, input, target, reduction: _derived(lambda x: _F().l1_loss(x, target, reduction=_REDUCTIONS[reduction]))(grad, input),
-    "nll_loss_backward": lambda grad, input, target, weight, reduction, ignore_index, total: _derived(
-        lambda x: _F().nll_loss(x, target, weight, reduction=_REDUCTIONS[reduction], ignore_index=ignore_index))(grad, input),
-    "avg_pool2d_backward": _derived(_average_pool(2)), "_adaptive_avg_pool2d_backward": lambda grad, input: _derived(lambda x: _F().adaptive_avg_pool2d(x, grad.shape[-2:]))(grad, input),
-    "max_pool2d_with_indices_backward": pool_indices_backward, "convolution_backward": convolution_backward, "native_layer_norm_backward": layer_norm_backward,
-    "native_group_norm_backward": group_norm_backward,
-    "embedding_dense_backward": embedding_dense_backward, "select_backward": _zeros_except(lambda t, dim, at: t.select(dim, at)),
-    "slice_backward": _zeros_except(lambda t, dim, start, end, step: slice_(t, dim, start, end, step)),
-    "diagonal_backward": _zeros_except(lambda t, offset, dim1, dim2: t.diagonal(offset, dim1, dim2)),
+    "log_sigmoid_forward": log_sigmoid_forward,
     "_fft_c2c": fft_c2c, "_fft_r2c": fft_r2c, "_fft_c2r": fft_c2r, "_conj": lambda input: input.conj(), "_neg_view": lambda input: -input,
     "linear": lambda input, weight, bias=None: _nn.linear(input, weight, bias), "is_nonzero": bool, "_shape_as_tensor": lambda input: _C.tensor(list(input.shape)),
     "_is_all_true": lambda input: input.all(), "_is_any_true": lambda input: input.any(), "__and__": lambda a, b: a & b, "__or__": lambda a, b: a | b, "__xor__": lambda a, b: a ^ b,
@@ -652,3 +534,8 @@ def _public(module, name):
     """A function of a module; None for names that are absent and for other objects."""
     found = None if name.startswith("_") else getattr(module, name, None)
     return found if callable(found) and not isinstance(found, type) and not getattr(found, "_absent", False) else None
+
+
+from ._aten_backward import DERIVATIVES  # noqa: E402  (they run the functions above)
+
+ATEN.update(DERIVATIVES)

@@ -6,7 +6,7 @@ that handlers of libraries know: products, views, indices, conversions. All othe
 
 import functools
 
-from . import _C, _dispatch_layers
+from . import _C, _dispatch_layers, overrides
 from ._ops import OpOverloadPacket, known, ops
 
 Tensor = _C.Tensor
@@ -90,19 +90,20 @@ def _matmul(call, a, b):
     sides = []
     for side in (a, b):
         wide = call("expand", "default", (side, [*batch, *side.shape[-2:]]), {})
-        sides.append(_reshaped(call, wide, [count, *side.shape[-2:]]))
+        sides.append(_view(call, wide, [count, *side.shape[-2:]]))
     return call("_unsafe_view", "default", (call("bmm", "default", tuple(sides), {}), [*batch, a.shape[-2], b.shape[-1]]), {})
 
 
-def _reshaped(call, input, size):
-    """A view where the strides allow one."""
-    if type(input) is Tensor and not input.is_contiguous():
-        try:
+def _is_viewable(input, size):
+    """Whether the strides of a plain tensor allow a view."""
+    if type(input) is not Tensor:
+        return False
+    try:
+        with overrides.DisableTorchFunction():
             input.view(size)
-            return call("view", "default", (input, size), {})
-        except RuntimeError:
-            pass
-    return _view(call, input, size)
+        return True
+    except RuntimeError:
+        return False
 
 
 def _batch(a, b):
@@ -126,7 +127,7 @@ def _view(call, input, *size):
     if size and isinstance(size[0], _C.dtype):
         return call("view", "dtype", (input, size[0]), {})
     size = list(size[0].shape) if size and isinstance(size[0], Tensor) else size
-    if input.is_contiguous():
+    if input.is_contiguous() or _is_viewable(input, size):
         return call("view", "default", (input, size), {})
     return call("_unsafe_view", "default", (call("clone", "default", (input,), {"memory_format": _C.contiguous_format}), size), {})
 
@@ -247,7 +248,7 @@ def _activation(name, count):
 
 #: Functions that PyTorch composes of others, or gives other arguments.
 _COMPOSED = {
-    "matmul": _matmul, "linear": _linear, "view": _view, "reshape": _view, "flatten": _flatten, "to": _to, "contiguous": _contiguous, "split": _split,
+    "matmul": _matmul, "linear": _linear, "square": lambda call, input: call("pow", "Tensor_Scalar", (input, 2), {}), "view": _view, "reshape": _view, "flatten": _flatten, "to": _to, "contiguous": _contiguous, "split": _split,
     "chunk": _chunk, "getitem": _getitem, "setitem": _setitem, "narrow": _narrow,
     "rpow": lambda call, input, other: call("pow", "Scalar", (other, input), {}),
     "expand": _sizes("expand"), "permute": _sizes("permute"), "repeat": _sizes("repeat"),

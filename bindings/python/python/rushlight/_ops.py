@@ -3,6 +3,7 @@
 import functools
 
 from ._absent import absent_function
+from .overrides import _modes, _without
 
 __all__ = ["OpOverload", "OpOverloadPacket", "ops"]
 
@@ -27,6 +28,10 @@ class OpOverload:
         self._overloadpacket, self._overloadname = packet, name
 
     def __call__(self, *args, **kwargs):
+        if _modes.stack and getattr(_modes.stack[-1], "_handles_ops", False):
+            mode = _modes.stack[-1]
+            with _without(mode):
+                return mode._handle(self, (), args, kwargs)
         if "out" not in kwargs and not self._overloadname.endswith("out") and self._overloadname not in _WRITING:
             return self._overloadpacket(*args, **kwargs)
         # Results go to the tensors of the keyword arguments that the schema names as such.

@@ -1,6 +1,7 @@
 """Methods of ``Tensor`` that are written in Python."""
 
 from . import _C
+from .overrides import _modes
 
 Tensor = _C.Tensor
 
@@ -642,3 +643,17 @@ def _lazy_clone(self):
 def is_distributed(self):
     """Whether this is a tensor of the old distributed package: none is."""
     return False
+
+
+_backward = Tensor.backward
+
+
+@_method
+def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Adds the gradients of this tensor to the ``.grad`` of the leaves it depends on."""
+    if _modes.stack:
+        from . import autograd
+
+        if autograd._is_dispatched():
+            return autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    return _backward(self, gradient, retain_graph, create_graph, inputs)

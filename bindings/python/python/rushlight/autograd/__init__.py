@@ -57,7 +57,29 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         inputs = _listed(inputs.values() if type(inputs) is dict else inputs, "backward")
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if _is_dispatched():
+        gradients = [_ones_like(t) if g is None and isinstance(t, Tensor) else g for t, g in zip(tensors, gradients)]
+        with _observed(tensors, create_graph):
+            return _C._backward(tensors, gradients, retain_graph, create_graph, inputs)
     _C._backward(tensors, gradients, retain_graph, create_graph, inputs)
+
+
+def _is_dispatched():
+    """Whether a mode of ``__torch_dispatch__`` is active."""
+    return bool(_modes.stack) and any(getattr(mode, "_handles_ops", False) for mode in _modes.stack)
+
+
+def _observed(*args):
+    from .._dispatch_backward import observed
+
+    return observed(*args)
+
+
+def _ones_like(output):
+    if not output.requires_grad or output.numel() != 1:
+        # The engine says what is wrong.
+        return None
+    return _C._torch.ones_like(output)
 
 
 def grad(
@@ -82,7 +104,13 @@ def grad(
 
     def differentiate(outputs, wanted, gradients):
         found = _batch_grad(outputs, wanted, gradients, differentiate) if _modes.stack else None
-        return _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused) if found is None else found
+        if found is not None:
+            return found
+        if _is_dispatched():
+            gradients = [_ones_like(t) if g is None and isinstance(t, Tensor) else g for t, g in zip(outputs, gradients)]
+            with _observed(outputs, create_graph, False):
+                return _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused)
+        return _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused)
 
     found = differentiate(outputs, wanted, gradients)
     if materialize_grads:

@@ -2,6 +2,7 @@
 
 from .. import _C
 from .._dispatch import _METADATA, as_aten, name_of
+from .._dispatch_backward import below_autograd
 from ..overrides import TorchFunctionMode
 
 #: Methods that are no ops: they look at a tensor, or set something about it.
@@ -14,7 +15,9 @@ __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 
 
 class TorchDispatchMode(TorchFunctionMode):
-    """A mode that logs or counts ops of ``aten``, of forward passes: backward passes run in Rust."""
+    """A mode that sees the ops of ``aten``: of forward passes, and of backward passes that run while it is active through what it saw."""
+
+    _handles_ops = True
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError(f"{type(self).__name__}: define __torch_dispatch__(self, func, types, args=(), kwargs=None)")
@@ -22,7 +25,10 @@ class TorchDispatchMode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", "") == "__get__" and getattr(func.__self__, "__name__", "") not in ("T", "mT") or name_of(func) in _NO_OPS:
             return func(*args, **(kwargs or {}))
-        return as_aten(func, args, kwargs or {}, lambda op, args, kwargs: self.__torch_dispatch__(op, types, args, kwargs))
+        return as_aten(func, args, kwargs or {}, lambda op, args, kwargs: self._handle(op, types, args, kwargs))
+
+    def _handle(self, op, types, args, kwargs):
+        return below_autograd(op, args, kwargs, lambda op, args, kwargs: self.__torch_dispatch__(op, types, args, kwargs))
 
 
 def is_traceable_wrapper_subclass(t):
