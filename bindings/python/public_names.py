@@ -20,6 +20,7 @@ import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIST = HERE / "tests" / "public_names.txt"
+HOMES = HERE / "python" / "rushlight" / "_public_homes.txt"
 TABLE = HERE / "python" / "rushlight" / "_public_names.txt"
 #: Modules that are nobody's interface: examples, tests, and copies of other projects.
 LEFT_OUT = ("torch.testing._internal", "torch.utils.benchmark.examples", "torch.distributed.benchmarks", "torch.utils.model_dump")
@@ -100,6 +101,67 @@ print(json.dumps({"modules": modules, "failed": failed, "plain": plain, "absent"
 """
 
 
+#: Run in a process of its own: reads where PyTorch defines public names, prints which modules here define them elsewhere, if the name is there, too.
+PLACES = """
+import importlib, json, sys, types, warnings
+warnings.simplefilter("ignore")
+import rushlight
+from rushlight import _public
+_public.homes = lambda: {}
+rushlight.install()
+found, homes = {}, {}
+for path, home in json.load(sys.stdin).items():
+    module, _, name = path.rpartition(".")
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        continue
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and getattr(value, "_absent", False) is not True:
+        _, there, modules = homes.setdefault(id(value), (value, set(), set()))
+        there.add(home)
+        modules.add(module)
+for value, there, modules in homes.values():
+    here = value.__module__
+    # What is one object here and several there keeps its module, unless that is a private one.
+    if here in there or not here.startswith("torch") or len(there) > 1 and not any(part.startswith("_") for part in here.split(".")):
+        continue
+    for home in [*sorted(there, key=len), *sorted(modules, key=len)]:
+        try:
+            if getattr(importlib.import_module(home), value.__qualname__.rpartition(".")[2]) is not value:
+                continue
+            defined = vars(importlib.import_module(here))
+        except (ImportError, AttributeError):
+            continue
+        for key in [key for key, other in defined.items() if other is value]:
+            found.setdefault(f"{here} {home}", set()).add(key)
+        break
+print(json.dumps({place: sorted(names) for place, names in found.items()}))
+"""
+
+
+def their_homes(listed):
+    """The module that PyTorch says each public function and class is from."""
+    import torch  # noqa: F401
+
+    found = {}
+    for module, names in listed.items():
+        for name in names:
+            value = getattr(sys.modules.get(module), name, None)
+            home = getattr(value, "__module__", None)
+            if isinstance(home, str) and callable(value) and home.startswith("torch"):
+                found[f"{module}.{name}"] = home
+    return found
+
+
+def record_homes(listed):
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {package()!r})\n{PLACES}"], input=json.dumps(their_homes(listed)), capture_output=True, text=True,
+    )
+    if run.returncode:
+        raise RuntimeError(run.stderr)
+    write(HOMES, json.loads(run.stdout.splitlines()[-1]))
+
+
 def package():
     """The folder of the front: the installed one, or the tree's."""
     found = importlib.util.find_spec("rushlight")
@@ -125,6 +187,7 @@ def main():
         found = imports(listed, bare=True)
         modules, failed = found["modules"], found["failed"]
         write(TABLE, {**{name: listed[name] for name in modules}, **failed})
+        record_homes(listed)
         parents = sorted({name.rpartition(".")[0] for name in modules} & set(found["plain"]))
         print(f"{len(listed)} modules, {sum(map(len, listed.values()))} names; absent: {len(modules)} modules, {sum(map(len, failed.values()))} names of others")
         print("packages there, files here:", *parents)

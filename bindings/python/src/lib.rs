@@ -87,7 +87,6 @@ mod vision;
 
 use dispatch::Home;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
 use value::MemoryFormat;
 
 #[pymodule]
@@ -155,11 +154,6 @@ fn python_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let (torch, functional, linalg, special) = (child("_torch")?, child("_nn")?, child("_linalg")?, child("_special")?);
     let fft = child("_fft")?;
     let class = py.get_type::<tensor::PyTensor>();
-    let space = PyDict::new(py);
-    space.set_item("__module__", "rushlight._C")?;
-    let variables = py.get_type::<PyType>().call1(("_VariableFunctionsClass", PyTuple::empty(py), space))?;
-    let variables = variables.cast_into::<PyType>()?;
-    module.add("_VariableFunctionsClass", &variables)?;
     for table in rows::TABLES {
         for entry in *table {
             let home = |home| match home {
@@ -169,7 +163,7 @@ fn python_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
                 Home::Fft => fft.clone(),
                 Home::Torch | Home::Method | Home::Inplace => torch.clone(),
             };
-            register::register(entry, home, &class, &variables)?;
+            register::register(entry, home, &class)?;
         }
     }
     Ok(())

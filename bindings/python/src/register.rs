@@ -4,7 +4,6 @@ use crate::dispatch::{Entry, FastCall, Home, Op};
 use crate::error::runtime_error;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
 use std::ffi::{CString, c_char};
 
 /// The signature in Python's syntax, and the row's doc, for `help()`.
@@ -83,13 +82,11 @@ fn definition(name: &str, entry: FastCall, doc: String) -> PyResult<*mut ffi::Py
 
 const METH_FASTCALL: std::ffi::c_int = 0x0080;
 
-/// Adds a row's callables to their modules and to the class of tensors. The functions of `torch` belong to a class too,
-/// `variables`, as PyTorch's do: pickles name them by it.
+/// Adds a row's callables to their modules and to the class.
 pub fn register<'py>(
     entry: &Entry,
     module: impl Fn(Home) -> Bound<'py, PyModule>,
-    class: &Bound<'py, PyType>,
-    variables: &Bound<'py, PyType>,
+    class: &Bound<'py, pyo3::types::PyType>,
 ) -> PyResult<()> {
     let py = class.py();
     let op = entry.op;
@@ -111,17 +108,12 @@ pub fn register<'py>(
             class.setattr(name, descriptor)?;
         } else {
             let module = module(home);
-            let of_torch = home == Home::Torch;
-            let module_name = if of_torch { PyString::new(py, "rushlight") } else { module.name()? };
-            let owner = if of_torch { variables.as_any() } else { module.as_any() };
+            let module_name = module.name()?;
             // SAFETY: a definition that is never freed, and a string for the name of the module.
             let function = unsafe {
-                let object = ffi::PyCFunction_NewEx(definition, owner.as_ptr(), module_name.as_ptr());
+                let object = ffi::PyCFunction_NewEx(definition, module.as_ptr(), module_name.as_ptr());
                 Bound::from_owned_ptr_or_err(py, object)?
             };
-            if of_torch {
-                variables.setattr(name, &function)?;
-            }
             module.add(name, function)?;
         }
     }

@@ -118,3 +118,21 @@ def test_names_that_libraries_ask_for():
             assert str(raised) == "mine"
     assert torch.nn.ConstantPad2d(1, 2.0)(torch.zeros(1, 1)).sum() == 16 and isinstance(torch.nn.ZeroPad1d(1), torch.nn.modules.padding._ConstantPadNd)
     assert torch.optim.adamw.AdamW is torch.optim.AdamW and torch.functional.einsum is torch.einsum and torch._C._functorch.is_batchedtensor(torch.ones(1)) is False
+
+
+def test_functions_say_where_pytorch_has_them():
+    lines = run("""
+import pickle
+import rushlight
+rushlight.install()
+import torch, torch.nn.functional as F, torch._VF
+for f in (torch.add, torch.einsum, torch.save, torch.tensor, torch.cdist, F.conv2d, F.gelu, F.relu, torch.nn.Linear.forward, torch.special.erf, torch.iinfo):
+    print(f.__name__, f.__module__, pickle.loads(pickle.dumps(f)) is f, b"rushlight" in pickle.dumps(f))
+# As PyTorch's own pickles name it.
+print(pickle.loads(b"cbuiltins\\ngetattr\\n(ctorch._C\\n_VariableFunctionsClass\\nVadd\\ntR.") is torch.add is torch._VF.add is torch._C._VariableFunctions.add)
+for f in (torch.norm, torch.linalg.svd, torch.cuda.is_available, torch.Tensor.stft, torch.Tensor.backward):
+    print(pickle.loads(pickle.dumps(f)) is f)
+""")
+    homes = "torch torch.functional torch torch torch.functional torch torch._C._nn torch.nn.functional torch.nn.modules.linear torch._C._special torch"
+    assert [line.split()[1:] for line in lines[:11]] == [[home, "True", "False"] for home in homes.split()]
+    assert lines[11:] == ["True"] * 6

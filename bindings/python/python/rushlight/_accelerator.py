@@ -456,7 +456,7 @@ def functions(kind):
     memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
     found = {name: f for name, f in locals().items() if callable(f) and not name.startswith("_")}
     for function in found.values():
-        function.__module__ = f"rushlight.{kind}"
+        function.__module__, function.__qualname__ = f"rushlight.{kind}", function.__name__
     return found | {
         "Event": DeviceEvent, "Stream": Stream, "StreamContext": StreamContext, "stream": StreamContext, "device": _Device, "device_of": _Device,
         "current_stream": current_stream, "default_stream": default_stream, "set_stream": set_stream,

@@ -181,6 +181,22 @@ def _part(name, home):
     setattr(_C, name, made)
 
 
+class _Functions(type):
+    def __getattr__(cls, name):
+        return getattr(_C._torch, name)
+
+
+class _VariableFunctionsClass(metaclass=_Functions):
+    """The functions of ``torch``: PyTorch's pickles name them by this class."""
+
+    __module__ = _C.__name__
+
+    def __getattr__(self, name):
+        return getattr(_C._torch, name)
+
+
+_C._VariableFunctionsClass, _C._VariableFunctions = _VariableFunctionsClass, _VariableFunctionsClass()
+
 # Statements `from torch._C._functorch import …` ask for a package.
 _C.__path__ = []
 _part("_functorch", "._functorch_c")

@@ -142,6 +142,10 @@ _OTHERS = {
 #: Functions of ``torch``.
 TORCH = {name: aware(getattr(_C._torch, name), other) for name, other in _OTHERS.items()}
 TORCH["norm"] = _old_norm(_C._torch.norm)
+# So that pickle finds them.
+for _functions, _home in ((TORCH, __package__), (LINALG, f"{__package__}.linalg")):
+    for _function in _functions.values():
+        _function.__module__ = _home
 
 for _name, _other in _OTHERS.items():
     if hasattr(Tensor, _name):

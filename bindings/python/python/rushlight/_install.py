@@ -114,6 +114,10 @@ def _public(name):
     return None
 
 
+#: Compiled functions of that module say another name.
+_FUNCTIONS = {"torch._C._torch": "torch"}
+
+
 def _private(name):
     """This package's name of a module of PyTorch's."""
     root, _, rest = name.partition(".")
@@ -131,19 +135,23 @@ def _rename(module, to):
         sys.modules.setdefault(name, module)
         if name.partition(".")[0] == "torch":
             _absent_names.serve(module, name.partition(".")[2])
-    for value in list(vars(module).values()):
+    homes = _absent_names.homes().get(name, {}) if to is _public else {}
+    for key, value in list(vars(module).items()):
         if isinstance(value, types.ModuleType) and value.__name__.startswith(f"{old}.") and getattr(value.__spec__, "loader", None) is None:
             # A module that another one has made.
             _rename(value, to)
-        elif isinstance(value, (type, types.FunctionType)):
+        elif isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
             home = value.__module__
-            renamed = to(home) if isinstance(home, str) else None
+            renamed = (homes.get(key) or _FUNCTIONS.get(to(home)) or to(home)) if isinstance(home, str) else None
             if renamed is not None:
                 try:
                     value.__module__ = renamed
                 except (AttributeError, TypeError):
                     # A compiled class whose attributes cannot be set.
                     pass
+                for method in vars(value).values() if isinstance(value, type) else ():
+                    if isinstance(method, types.FunctionType) and method.__module__ == home:
+                        method.__module__ = renamed
 
 
 def _rename_all(to):

@@ -55,6 +55,19 @@ def table():
     return found
 
 
+@functools.lru_cache(None)
+def homes():
+    """Where PyTorch defines what this package defines elsewhere: ``__module__`` by module here and name."""
+    found = {}
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_public_homes.txt"), encoding="utf-8") as file:
+        for line in file:
+            places, _, names = line.partition(":")
+            if not line.startswith("#"):
+                here, there = places.split()
+                found.setdefault(here, {}).update(dict.fromkeys(names.split(), there))
+    return found
+
+
 def reason(module):
     """Why a name of a module is absent."""
     parts = module.split(".") if module else []

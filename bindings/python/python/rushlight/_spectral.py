@@ -123,6 +123,7 @@ def _method(function):
         return function(self, *args, **kwargs)
 
     method.__name__, method.__doc__ = function.__name__, function.__doc__
+    method.__qualname__, method.__module__ = f"Tensor.{function.__name__}", f"{__package__}._tensor"
     return method
 
 

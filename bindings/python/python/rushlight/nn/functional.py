@@ -126,6 +126,11 @@ _COMPILED = frozenset(
     "cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ "
     "scaled_dot_product_attention selu_ softplus softshrink threshold_".split()
 )
+#: Those of them that PyTorch has in ``torch._C._nn``; the others are the functions of ``torch``.
+_LAYERS = frozenset(
+    "avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear logsigmoid one_hot scaled_dot_product_attention softplus softshrink".split()
+)
+globals().update({name: getattr(_C._torch, name) for name in _COMPILED - _LAYERS if hasattr(_C._torch, name)})
 globals().update({name: overridable(f, __name__) for name, f in vars(_nn).items() if not name.startswith("_") and name not in _COMPILED and globals().get(name) is f})
 
 
