@@ -3,7 +3,7 @@
     python tests/differential/opinfo.py [--dtype float32 ...] [--samples 8] [--only PREFIX] [--part 0/4] [--device cuda] [--least 0.98] [--list]
 
 with a Python that has torch, numpy and scipy; the extension built. Every entry of the database gives sample inputs. Both libraries get the
-same values; results and gradients must agree. An op agrees if all of its samples do. ``opinfo_left_out.txt`` names ops that are not run, and
+same values; results and gradients must agree. An op agrees if all of its samples do; those whose results do are counted, too. ``opinfo_left_out.txt`` names ops that are not run, and
 why; ``--list`` prints them with the entries they match. ``--least`` is the share of ops, in every dtype, below which the command fails.
 """
 
@@ -206,55 +206,60 @@ def compare_gradients(sample, args, expected, found, tolerance):
     return None
 
 
-def run_sample(info, function, sample, convert, kinds, tolerance):
-    """How an op differs on one sample, or None."""
+def run_sample(info, function, sample, convert, kinds, tolerance, with_gradients):
+    """How an op differs on one sample, or None, and whether its results agree."""
     try:
         # The places where a tensor is split are read on the host.
         on_host = Converter("cpu") if info.name == "tensor_split" else convert
         args = convert(sample.input), on_host(sample.args), on_host(sample.kwargs)
     except LeftOut:
-        return None
+        return None, True
     try:
         expected = list(leaves(info.op(sample.input, *sample.args, **sample.kwargs)))
     except Exception:
-        return None  # A sample that PyTorch itself refuses.
+        return None, True  # A sample that PyTorch itself refuses.
     if any(isinstance(v, torch.Tensor) and v.layout != torch.strided for v in expected):
-        return None
+        return None, True
     try:
         found = list(leaves(function(args[0], *args[1], **args[2])))
     except TooLong:
         raise
     except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:120]}"
+        return f"{type(error).__name__}: {str(error)[:120]}", False
     if len(expected) != len(found):
-        return f"{len(found)} results for {len(expected)}"
+        return f"{len(found)} results for {len(expected)}", False
     shapes_only = bool(kinds & {"random", "factors"})
     for k, (p, q) in enumerate(zip(expected, found)):
         indices = "ties" in kinds and k == len(expected) - 1
         why = difference(p, q, f"result {k}", tolerance, shapes_only or indices)
         if why:
-            return why
+            return why, False
     # Of equal elements another one may get the gradient.
-    return None if shapes_only or kinds & {"ties", "order"} else compare_gradients(sample, args, expected, found, tolerance)
+    if shapes_only or kinds & {"ties", "order"} or not with_gradients:
+        return None, True
+    return compare_gradients(sample, args, expected, found, tolerance), True
 
 
 def run_entry(info, dtype, convert, kinds, samples):
+    """How an op differs, or None, and whether its results agree on every sample."""
     function = function_of(info)
     if function is None:
-        return "no such name"
+        return "no such name", False
     differentiable = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     tolerance = TOLERANCE.get(str(dtype).split(".")[1], 1e-4)
+    of_gradients = None
     signal.alarm(SECONDS)
     try:
         for sample in itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=differentiable), samples):
-            why = run_sample(info, function, sample, convert, kinds, tolerance)
-            if why:
-                return why
+            why, agrees = run_sample(info, function, sample, convert, kinds, tolerance, of_gradients is None)
+            if not agrees:
+                return why, False
+            of_gradients = of_gradients or why
     except TooLong:
-        return f"longer than {SECONDS} s"
+        return f"longer than {SECONDS} s", False
     finally:
         signal.alarm(0)
-    return None
+    return of_gradients, True
 
 
 def main():
@@ -291,19 +296,20 @@ def main():
         dtype = getattr(torch, name)
         wanted = [i for i in op_db if dtype in i.dtypes and entry_name(i).startswith(options.only)][part::parts]
         entries = [i for i in wanted if "skip" not in kinds_of(entry_name(i), rules)]
-        agree = reached = 0
+        agree = results = reached = 0
         for info in entries:
             if over:
                 break
             reached += 1
-            why = run_entry(info, dtype, convert, kinds_of(entry_name(info), rules), options.samples)
+            why, agrees = run_entry(info, dtype, convert, kinds_of(entry_name(info), rules), options.samples)
+            results += agrees
             if why is None:
                 agree += 1
             else:
                 print(f"{name} {entry_name(info)}: {why}", flush=True)
         share = agree / max(reached, 1)
         rest = f", {len(entries) - reached} not reached" if reached < len(entries) else ""
-        print(f"{name}: {agree} of {reached} ops agree on every sample ({share:.1%}); {len(wanted) - len(entries)} left out{rest}", flush=True)
+        print(f"{name}: {agree} of {reached} ops agree on every sample ({share:.1%}), the results of {results}; {len(wanted) - len(entries)} left out{rest}", flush=True)
         failed |= share < options.least
     return int(failed)
 

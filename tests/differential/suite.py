@@ -35,6 +35,8 @@ RESTARTS = 12
 #: What the harness imports, in versions without machine code where there are such.
 PACKAGES = ["pytest", "expecttest", "hypothesis<6.140", "packaging", "psutil"]
 EXTENSION = "_C.abi3.so"
+#: Files that begin when all others have begun.
+LAST = re.compile("test_sparse|test_complex|functorch/")
 
 
 def table(name, columns):
@@ -90,6 +92,11 @@ def pack(options, files):
     print(f"{folder}: {size / 2**20:.0f} MiB; carry it with the tree")
 
 
+def compiled(options, folders):
+    """Writes bytecode once, as every part of every file is a process that reads the same sources."""
+    subprocess.run([sys.executable, "-m", "compileall", "-qq", "-j", str(options.jobs), *map(str, folders)], stdout=subprocess.DEVNULL)
+
+
 def unpacked(options, work):
     """Puts the parts of ``--packed`` in their places: sources, packages on the path, a copy of the front with its extension."""
     for name in ("sources.tar.xz", "rest.tar.xz"):
@@ -100,6 +107,7 @@ def unpacked(options, work):
     shutil.move(rest / EXTENSION, front / "rushlight" / EXTENSION)
     options.front = front
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(rest / "packages"), os.environ.get("PYTHONPATH")]))
+    compiled(options, [rest / "packages", front])
     return work / "packed" / "sources"
 
 
@@ -122,16 +130,15 @@ def read(path):
 class Run:
     """One file on one library, in as many processes as crashes make necessary."""
 
-    def __init__(self, options, sources, work, file, rules, part=(0, 1), only=None):
-        self.options, self.sources, self.file, self.part, self.only = options, sources, file, part, only
-        self.real = only is not None
-        stem = file[0].replace("/", ".") + (".real" if self.real else f".{part[0]}-{part[1]}")
+    def __init__(self, options, sources, work, file, rules, part=(0, 1), only=None, real=False):
+        self.options, self.sources, self.file, self.part, self.only, self.real = options, sources, file, part, only, real
+        stem = file[0].replace("/", ".") + (".real" if real else ".again" if only else f".{part[0]}-{part[1]}")
         self.records, self.selection, self.log = (work / f"{stem}.{end}" for end in ("jsonl", "json", "log"))
         self.left_out = [] if self.real else [(pattern, reason) for where, pattern, reason in rules if re.fullmatch(where, file[0])]
 
     def start(self, seconds):
         done = list(read(self.records)[0])
-        selection = {"left out": self.left_out, "only": self.only, "sample": 0 if self.real else int(self.file[1]), "part": self.part, "done": done}
+        selection = {"left out": self.left_out, "only": self.only, "sample": 0 if self.only else int(self.file[1]), "part": self.part, "done": done}
         self.selection.write_text(json.dumps(selection))
         path = self.sources / "test" / f"{self.file[0]}.py"
         environment = {
@@ -153,17 +160,44 @@ class Run:
                 return 99
 
     def __call__(self):
-        if self.options.recorded and not self.real:
+        if self.options.recorded and not self.only:
             return read(self.records)
-        self.records.unlink(missing_ok=True)
+        if not self.real:
+            self.records.unlink(missing_ok=True)
+        elif set(self.only) <= read(self.records)[0].keys():
+            # What PyTorch does with a test stands in the records.
+            return read(self.records)
         end = time.time() + int(self.file[2])
         end = end if self.real else min(end, self.options.end)
         for _ in range(RESTARTS):
             left = end - time.time()
             # 0 and 1: pytest ran to its end; 5: no tests.
+            # Records of PyTorch may be of another run.
             if left < 5 or self.start(left) in (0, 1, 5) or "imported" not in read(self.records)[1]:
                 break
         return read(self.records)
+
+
+def again(options, sources, work, file, rules, parts):
+    """Runs failing tests of the records anew, those that match; what comes of it takes their place in the records."""
+    found = {run: read(run.records)[0] for run in parts}
+    failing = [
+        name for tests in found.values() for name, entry in tests.items()
+        if entry["outcome"] not in ("passed", "skipped") and re.search(options.again, f"{file[0]}::{name}|{entry.get('error')}|{entry.get('message', '')}")
+    ]
+    if not failing:
+        return
+    run = Run(options, sources, work, file, rules, only=failing)
+    new = run()[0]
+    for part, tests in found.items():
+        lines = part.records.read_text(encoding="utf-8").splitlines() if tests.keys() & new.keys() else []
+        if lines:
+            kept = [line for line in lines if (entry := json.loads(line)).get("test", entry.get("start")) not in new]
+            kept += [json.dumps(new[name]) for name in tests if name in new]
+            part.records.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    counts = collections.Counter(entry["outcome"] for entry in new.values())
+    print(f"{file[0]}: of {len(failing)} run anew {', '.join(f'{count} {outcome}' for outcome, count in counts.most_common())}", flush=True)
+    run.records.unlink(missing_ok=True)
 
 
 def run_parts(runs):
@@ -189,7 +223,7 @@ def summary(options, sources, work, file, rules, parts):
         if entry["outcome"] == "failed" and entry.get("message") == "Unexpected success":
             entry["outcome"] = "skipped"
     failures = {name: entry for name, entry in tests.items() if entry["outcome"] not in ("passed", "skipped")}
-    real = Run(options, sources, work, file, rules, only=sorted(failures))()[0] if failures and not options.no_real else {}
+    real = Run(options, sources, work, file, rules, only=sorted(failures), real=True)()[0] if failures and not options.no_real else {}
     excused = {name for name in failures if name in real and real[name]["outcome"] != "passed"}
     return {
         "file": file[0], "passed": sum(t["outcome"] == "passed" for t in tests.values()),
@@ -249,6 +283,7 @@ def main():
     parser.add_argument("--whole", action="store_true", help="all tests of every file; large files in parts, side by side")
     parser.add_argument("--within", type=float, default=1e9, help="seconds after which no test on Rushlight is started")
     parser.add_argument("--recorded", type=pathlib.Path, help="run nothing on Rushlight: count the records of an archive, or of the folder of --work")
+    parser.add_argument("--again", metavar="REGEX", help="with --recorded FOLDER: run failing tests anew, those with a match in FILE::TEST|ERROR|MESSAGE")
     parser.add_argument("--records", type=pathlib.Path, help="write an archive of the records of this run")
     parser.add_argument("--page", type=pathlib.Path, help="write files and clusters to a page")
     parser.add_argument("--pack", type=pathlib.Path, help="write what another machine needs to a folder, and run nothing")
@@ -280,11 +315,16 @@ def main():
             with tarfile.open(options.recorded) as archive:
                 archive.extractall(work, filter="data")
         sources = unpacked(options, work) if options.packed else unpack(options.sources.resolve(), work)
+        if sources.is_relative_to(work):
+            compiled(options, [sources / "torch" / "testing", *(sources / "test" / f"{file[0]}.py" for file in files)])
         results = []
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, concurrent.futures.ThreadPoolExecutor(options.jobs) as repeats:
             runs = {file[0]: [Run(options, sources, work, file, rules, (part, int(file[3]))) for part in range(int(file[3]))] for file in files}
-            # What takes long begins first.
-            waiting = {run: pool.submit(run) for run in sorted(sum(runs.values(), []), key=lambda run: -int(run.file[2]))}
+            if options.again is not None:
+                list(pool.map(lambda file: again(options, sources, work, file, rules, runs[file[0]]), files))
+            # First parts of all files, then second ones: no time is left for samples of large files, if for any. What takes long
+            # begins first.
+            waiting = {run: pool.submit(run) for run in sorted(sum(runs.values(), []), key=lambda run: (bool(LAST.match(run.file[0])), run.part[0], -int(run.file[2])))}
             parts = {name: [(run, waiting[run]) for run in group] for name, group in runs.items()}
             futures = [repeats.submit(summary, options, sources, work, file, rules, parts[file[0]]) for file in files]
             print("passed  failed  fails in PyTorch  skipped  left out  not reached  file", flush=True)
