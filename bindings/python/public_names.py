@@ -101,7 +101,8 @@ print(json.dumps({"modules": modules, "failed": failed, "plain": plain, "absent"
 """
 
 
-#: Run in a process of its own: reads where PyTorch defines public names, prints which modules here define them elsewhere, if the name is there, too.
+#: Run in a process of its own: reads where PyTorch defines public names, prints which modules here define them
+#: elsewhere, if the name is there, too.
 PLACES = """
 import importlib, json, sys, types, warnings
 warnings.simplefilter("ignore")

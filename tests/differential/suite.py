@@ -322,8 +322,8 @@ def main():
             runs = {file[0]: [Run(options, sources, work, file, rules, (part, int(file[3]))) for part in range(int(file[3]))] for file in files}
             if options.again is not None:
                 list(pool.map(lambda file: again(options, sources, work, file, rules, runs[file[0]]), files))
-            # First parts of all files, then second ones: no time is left for samples of large files, if for any. What takes long
-            # begins first.
+            # First parts of all files, then second ones: no time is left for samples of large files, if for any. What
+            # takes long begins first.
             waiting = {run: pool.submit(run) for run in sorted(sum(runs.values(), []), key=lambda run: (bool(LAST.match(run.file[0])), run.part[0], -int(run.file[2])))}
             parts = {name: [(run, waiting[run]) for run in group] for name, group in runs.items()}
             futures = [repeats.submit(summary, options, sources, work, file, rules, parts[file[0]]) for file in files]

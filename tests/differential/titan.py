@@ -40,8 +40,8 @@ NAMES = {
     "torchtitan/train.py": [('torch.device(f"{device_type}:{int(os.environ[\'LOCAL_RANK\'])}")', "torch.device(device_type)")],
 }
 
-#: By name: ranks, options, the largest difference of losses that is allowed (in relation to the loss), and PyTorch's own
-#: ranks and options where it cannot do the same on CPUs: it has no context parallelism there.
+#: By name: ranks, options, the largest difference of losses that is allowed (in relation to the loss), and PyTorch's
+#: own ranks and options where it cannot do the same on CPUs: it has no context parallelism there.
 EXACT = ["--training.mixed_precision_param", "float32"]
 SEQUENTIAL = ["--parallelism.pipeline_parallel_microbatch_size", "2"]
 CASES = {

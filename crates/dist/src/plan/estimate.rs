@@ -192,7 +192,8 @@ pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
     })
 }
 
-/// Every strategy that fits the devices' memory, the fastest first. Strategies that offload are taken if they are asked for.
+/// Every strategy that fits the devices' memory, the fastest first. Strategies that offload are taken if they are
+/// asked for.
 pub fn plans(job: &Job, offload: bool) -> Vec<Estimate> {
     let mut found = Vec::new();
     let powers = |most: usize| (0..=most.max(1).ilog2()).map(|i| 1usize << i).filter(move |&n| n <= most);

@@ -1,4 +1,5 @@
-//! What a rank holds at the two moments of a step that need most, as measured on this engine (`tests/planned_ranks.py`).
+//! What a rank holds at the two moments of a step that need most, as measured on this engine
+//! (`tests/planned_ranks.py`).
 
 use super::model::Model;
 
@@ -70,7 +71,8 @@ pub(super) fn memory(model: &Model, split: &Split) -> Memory {
     // Weights and two moments, and gradients.
     let (fixed, gradients) = (12.0 * own / shards, 4.0 * own / shards);
     let is_cast = split.precision == Precision::Bf16;
-    // Whole weights in the dtype of products: autocast's, those that stay, or those of the block that runs and the next.
+    // Whole weights in the dtype of products: autocast's, those that stay, or those of the block that runs and the
+    // next.
     let whole = match zero {
         0 if is_cast => c * own,
         0 => 0.0,

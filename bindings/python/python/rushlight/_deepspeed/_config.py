@@ -13,7 +13,8 @@ _TOP = {
 }
 #: Of activation checkpointing, which the model's own calls do: what would move activations is refused.
 _ACTIVATIONS = {"partition_activations", "cpu_checkpointing", "contiguous_memory_optimization", "synchronize_checkpoint_boundary", "number_checkpoints", "profile"}
-#: Of asynchronous input and output to devices named "nvme": hints, as files are mapped and the system reads and writes them.
+#: Of asynchronous input and output to devices named "nvme": hints, as files are mapped and the system reads and
+#: writes them.
 _AIO = {"block_size", "queue_depth", "single_submit", "overlap_events", "thread_count"}
 _HALF = {"enabled", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale", "consecutive_hysteresis", "auto_cast"}
 #: Sizes of buckets and prefetching: hints, which change when DeepSpeed communicates, not what it computes.
