@@ -95,6 +95,7 @@ _LAZY = {
     "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
     "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "Tag": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops",
     "TypedStorage": "storage", "UntypedStorage": "storage", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank", "vmap": "func",
+    "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
     **dict.fromkeys(
         "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
         "_has_compatible_shallow_copy_type".split(), "_checks"

@@ -4,13 +4,14 @@ from . import _C
 
 #: Functions of ``torch.nn.functional`` that ``torch`` has, too.
 _FUNCTIONAL = frozenset(
-    "adaptive_max_pool1d alpha_dropout batch_norm binary_cross_entropy_with_logits celu_ cosine_embedding_loss embedding embedding_bag "
+    "adaptive_max_pool1d alpha_dropout batch_norm binary_cross_entropy_with_logits celu_ conv_tbc cosine_embedding_loss embedding embedding_bag "
     "feature_alpha_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss poisson_nll_loss rrelu "
     "rrelu_ threshold_ triplet_margin_loss".split()
 )
 #: Copying variants of functions that return views.
 _COPIES = frozenset(
-    "alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind unfold unsqueeze view".split()
+    "alias as_strided ccol_indices col_indices crow_indices detach diagonal expand indices permute row_indices select slice split split_with_sizes squeeze t transpose "
+    "unbind unfold unsqueeze values view view_as_complex view_as_real".split()
 )
 #: Functions of ``torch.special``, by their names in ``torch``.
 _SPECIAL = {"i0": "i0", "igamma": "gammainc", "igammac": "gammaincc"}
@@ -18,14 +19,19 @@ _METHODS = frozenset("_lazy_clone clamp_max_ clamp_min_ index_put_ nonzero_stati
 _STORAGES = frozenset("BoolStorage ByteStorage CharStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage BFloat16Storage ComplexFloatStorage ComplexDoubleStorage Storage".split())
 
 NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _METHODS, _STORAGES, _SPECIAL) | {
-    "DeviceObjType", "GradScaler", "TensorType", "clear_autocast_cache", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
+    "DeviceObjType", "GradScaler", "TensorType", "alpha_dropout_", "clear_autocast_cache", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "i0_", "to_dlpack", "constant_pad_nd", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "has_lapack", "has_mkl", "has_openmp", "has_spectral", "kaiser_window", "native_channel_shuffle",
     "_addmm_activation", "_from_blob", "_int_mm", "imag", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_vulkan_available", "lobpcg", "set_anomaly_enabled", "spmm", "unsafe_chunk", "unsafe_split",
 }
 
 
 def _copy(name):
     def copied(input, *args, out=None, **kwargs):
-        made = input if name == "alias" else getattr(input, name)(*args, **kwargs)
+        if name == "alias":
+            made = input
+        elif hasattr(input, name):
+            made = getattr(input, name)(*args, **kwargs)
+        else:
+            made = getattr(_C._torch, name)(input, *args, **kwargs)
         if out is not None:
             for part, given in zip(made, out) if isinstance(made, (tuple, list)) else [(made, out)]:
                 given.resize_(part.shape).copy_(part)
@@ -113,6 +119,45 @@ def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out
     made = _C._torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     made = _C._nn.gelu(made) if use_gelu else _C._torch.relu(made)
     return made if out is None else out.resize_(made.shape).copy_(made)
+
+
+def _in_place(name):
+    def change(input, p, train):
+        from .nn import functional
+
+        return getattr(functional, name)(input, p, train, True)
+
+    change.__name__ = change.__qualname__ = name
+    change.__doc__ = f"``{name}`` in place."
+    return change
+
+
+_alpha_dropout_, _feature_alpha_dropout_ = _in_place("alpha_dropout"), _in_place("feature_alpha_dropout")
+
+
+def _feature_dropout(input, p, train):
+    """``dropout`` of whole channels."""
+    if input.dim() < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    channels = _C._torch.ones(*input.shape[:2], *[1] * (input.dim() - 2), dtype=input.dtype, device=input.device)
+    return input * _C._nn.dropout(channels, p, train)
+
+
+def _feature_dropout_(input, p, train):
+    """``feature_dropout`` in place."""
+    return input.copy_(_feature_dropout(input, p, train))
+
+
+def _i0_(input):
+    """``torch.special.i0`` in place."""
+    return input.copy_(find("i0")(input))
+
+
+def _to_dlpack(tensor):
+    """A tensor as a DLPack capsule."""
+    from .utils.dlpack import to_dlpack
+
+    return to_dlpack(tensor)
 
 
 def _clear_autocast_cache():

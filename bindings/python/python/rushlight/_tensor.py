@@ -612,6 +612,38 @@ def polygamma_(self, n):
 
 
 @_method
+def lu(self, pivot=True, get_infos=False):
+    """``torch.lu``."""
+    from ._native import lu
+
+    return lu(self, pivot, get_infos)
+
+
+@_method
+def orgqr(self, input2):
+    """``torch.orgqr``."""
+    from ._functions import orgqr
+
+    return orgqr(self, input2)
+
+
+@_method
+def ormqr(self, input2, input3, left=True, transpose=False):
+    """``torch.ormqr``."""
+    from ._functions import ormqr
+
+    return ormqr(self, input2, input3, left, transpose)
+
+
+@_method
+def map2_(self, x, y, callable):
+    """Each element becomes the function's value of it and of those of two other tensors."""
+    x, y = x.expand_as(self).reshape(-1).tolist(), y.expand_as(self).reshape(-1).tolist()
+    made = [callable(*values) for values in zip(self.detach().reshape(-1).tolist(), x, y)]
+    return self.copy_(_C.tensor(made, dtype=self.dtype, device=self.device).reshape(self.shape))
+
+
+@_method
 def unsafe_chunk(self, chunks, dim=0):
     """``chunk``."""
     return self.chunk(chunks, dim)
