@@ -9,7 +9,12 @@ use std::ffi::{CString, c_char};
 /// The signature in Python's syntax, and the row's doc, for `help()`.
 fn doc(op: &Op, name: &str, method: bool) -> String {
     let mut text = String::new();
-    if let [variant] = op.variants {
+    // Calls take NumPy's names, too, which a signature cannot say: as in PyTorch, such functions have none.
+    let other_names =
+        |text| crate::signature::split(text).into_iter().any(|(_, name, ..)| matches!(name, "dim" | "keepdim"));
+    if let [variant] = op.variants
+        && (method || !other_names(variant.text))
+    {
         text.push_str(&format!("{name}{}\n--\n\n", python_signature(variant.text, method)));
     }
     for variant in op.variants {

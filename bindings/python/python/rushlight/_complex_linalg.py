@@ -375,10 +375,15 @@ class _Svd(Function):
         work = _flat(a)
         m, n = work.shape[-2:]
         k = min(m, n)
+        # Squares of the largest numbers overflow, those of the smallest vanish.
+        top = float(_torch.view_as_real(work).abs().max()) if work.numel() else 1.0
+        scale = 1.0 if 1e-100 < top < 1e100 or top == 0 or not math.isfinite(top) else 2.0 ** math.frexp(top)[1]
+        work = work if scale == 1.0 else work / scale
         if m >= n:
             u, s, v = _tall_svd(work)
         else:
             v, s, u = _tall_svd(adjoint(work).clone())
+        s = s if scale == 1.0 else s * scale
         u, v = (u, v) if full else (u[..., :k], v[..., :k])
         u, s, vh = _back(u, a, *u.shape[-2:]), _back(s, a, k), _back(adjoint(v), a, v.shape[-1], n)
         ctx.save_for_backward(u, s, vh)

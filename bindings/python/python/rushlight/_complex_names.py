@@ -90,7 +90,9 @@ def _cholesky_inverse(input, upper=False):
 def _nuclear(name, row):
     """Norms by singular values."""
 
-    def call(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+    def call(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None):
+        # NumPy's names.
+        dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         by_values = ord in ("nuc", 2, -2) and not isinstance(ord, bool)
         if not (isinstance(A, Tensor) and A.dtype.is_complex and by_values) or dim is None and A.dim() != 2 or isinstance(dim, int):
             return row(A, ord, dim, keepdim, dtype=dtype, out=out)

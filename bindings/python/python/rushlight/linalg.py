@@ -1,6 +1,7 @@
 """``torch.linalg``."""
 
 import functools
+import inspect
 import math
 import re
 
@@ -13,6 +14,14 @@ from ._complex_names import LINALG as _COMPLEX
 globals().update({name: f for name, f in vars(_C._linalg).items() if not name.startswith("__")})
 globals().update(_COMPLEX)
 
+#: Signatures of functions that choose by the dtype, as PyTorch documents them.
+_SIGNATURES = {
+    "cholesky": "(A, *, upper=False, out=None)", "matrix_rank": "(A, *, atol=None, rtol=None, hermitian=False, out=None)",
+    "pinv": "(A, *, atol=None, rtol=None, hermitian=False, out=None)", "qr": "(A, mode='reduced', *, out=None)",
+    "svd": "(A, full_matrices=True, *, driver=None, out=None)",
+}
+for _name, _text in _SIGNATURES.items():
+    globals()[_name].__signature__ = inspect.signature(eval(f"lambda {_text[1:-1]}: None"))
 
 def _checked(function, name, fields, shape):
     """The result of a factorisation and 0, or NaN and the number of the pivot at which it fails."""
