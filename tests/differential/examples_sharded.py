@@ -3,7 +3,7 @@
     PYTHON tests/differential/examples_sharded.py SOURCES [CASE ...] [--reference PYTHON]
 
 with a Python that has the front, built or installed. SOURCES is a checkout or a git directory of github.com/pytorch/examples; nothing of it is part of this project.
-``--reference`` is a Python that has PyTorch (this one by default). The programs are unmodified: where they ask for accelerators they find CPUs, and random numbers,
+``--reference`` is a Python that has PyTorch (this one by default). The programs run as they stand but for names of accelerators (``NAMES``); random numbers,
 which differ, come from formulas on both sides. Compares the parameters after every step.
 """
 
@@ -30,13 +30,20 @@ CASES = {
     "sequence parallel": ("tensor_parallelism/sequence_parallel_example.py", [], 2, 1),
     "fsdp x tp": ("tensor_parallelism/fsdp_tp_example.py", [], 4, 1),
 }
+#: The names of accelerators, and what stands for them.
+NAMES = {
+    "torch.accelerator.is_available()": "True", "torch.accelerator.device_count()": "8", "torch.accelerator.current_accelerator()": 'torch.device("cpu")',
+    "torch.accelerator.device_index(rank)": "None",
+}
 TOLERANCE = {"FSDP2 mixed precision": 1e-2}
 
 
 def child(program, options):
     """Runs a program in this process."""
     import torch
+    import torch.nn.attention
     from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor.experimental import implicit_replication
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     drawn = [0]
@@ -59,11 +66,6 @@ def child(program, options):
         setattr(torch.nn.init, name, fill)
     torch.rand = lambda *shape, **kwargs: formula(shape[0] if isinstance(shape[0], tuple) else shape, 0.5) + 0.5
     torch.randint = lambda *args, **kwargs: ((formula(args[-1], 0.5) + 0.5) * (args[-2] - 1)).long()
-    # The names of accelerators.
-    torch.accelerator.is_available, torch.accelerator.device_count = (lambda: True), (lambda: 8)
-    torch.accelerator.current_accelerator = lambda *args, **kwargs: torch.device("cpu")
-    torch.accelerator.device_index = lambda index: None
-
     def report(optimizer, args, kwargs):
         sums = []
         for group in optimizer.param_groups:
@@ -77,6 +79,22 @@ def child(program, options):
     sys.argv = [program, *options]
     sys.path.insert(0, str(pathlib.Path(program).parent))
     os.chdir(pathlib.Path(program).parent)
+    to_empty = torch.nn.Module.to_empty
+
+    def emptied(module, **kwargs):
+        """FSDP2 leaves the layers' parameters as they come."""
+        made = to_empty(module, **kwargs)
+        for p in made.parameters():
+            fill(p)
+        return made
+
+    torch.nn.Module.to_empty = emptied
+    # PyTorch's other kernels of attention have no sharding rules for CPUs; this one has a mask that is no distributed tensor.
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), implicit_replication():
+        execute(program)
+
+
+def execute(program):
     exec(compile(pathlib.Path(program).read_text(encoding="utf-8"), program, "exec"), {"__name__": "__main__", "__file__": program})
 
 
@@ -88,6 +106,11 @@ def unpack(sources, folder):
         command = ["git", f"--git-dir={sources}", "archive", "HEAD:distributed", "FSDP2", "tensor_parallelism"]
     packed = subprocess.run(command, capture_output=True, check=True).stdout
     subprocess.run(["tar", "x", "-C", str(folder)], input=packed, check=True)
+    for file in pathlib.Path(folder).rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        for name, stand_in in NAMES.items():
+            text = text.replace(name, stand_in)
+        file.write_text(text, encoding="utf-8")
 
 
 def run(command, environment, program, options, ranks):
@@ -135,7 +158,7 @@ def main():
                 found[peer] = [report for _ in range(times) for report in run(command, environment, pathlib.Path(folder) / program, arguments, ranks)]
         theirs, mine = found["torch"], found["rushlight"]
         apart = [abs(x - y) / max(1.0, abs(y)) for a, b in zip(mine, theirs) for p, q in zip(a, b) for x, y in zip(p, q)]
-        agrees = len(theirs) == len(mine) == 10 * times and max(apart) <= TOLERANCE.get(name, 1e-4)
+        agrees = len(theirs) == len(mine) >= 10 * times and max(apart) <= TOLERANCE.get(name, 1e-4)
         failed |= not agrees
         print(json.dumps({"case": name, "steps": [len(theirs), len(mine)], "largest difference": max(apart, default=None), "agrees": agrees}), flush=True)
     sys.exit(failed)
