@@ -2,12 +2,13 @@
 
     rushlight run --nproc-per-node 2 python -m rushlight bench/large.py            # GPT of 1.5 billion parameters on two ranks
     torchrun --nproc-per-node 2 bench/large.py                                     # the same by PyTorch
+    … bench/large.py --bf16                                                        # all state in bf16: half the memory
     … bench/large.py --layers 96 --width 5120 --heads 40                           # another size
-    … bench/large.py --files /tmp/moments                                          # the optimizer's moments in files: 9 bytes a parameter instead of 16
+    … bench/large.py --files /tmp/shards                                           # weights and moments in files: 4 bytes of memory a parameter, not 16
 
 The model is made on the meta device, sharded by ``fully_shard`` with ``CPUOffloadPolicy`` and given memory after: no rank ever holds the whole. Blocks are
-computed again in the backward pass. ``--no-offload`` keeps shards and states on the device. On CPUs ``--files`` is the offload: moments are tensors over mapped files, of which
-the system keeps in memory what fits. With DeepSpeed's front it is ``"offload_optimizer": {"device": "nvme", "nvme_path": …}``.
+computed again in the backward pass. ``--no-offload`` keeps shards and states on the device. On CPUs ``--files`` is the offload: weights and moments are tensors over mapped files, of
+which the system keeps in memory what fits. With DeepSpeed's front they are ``offload_param`` and ``offload_optimizer`` with the device ``nvme``.
 """
 
 import argparse
@@ -56,20 +57,25 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
-def moments_in_files(optimizer, folder):
-    """Gives Adam moments of zeros over a file of each rank, which has no name and ends with the process."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    counts = [-(-p.to_local().numel() // 1024) * 1024 for p in parameters]
-    os.makedirs(folder, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, 8 * sum(counts))
-        whole, at = torch.from_file(file.name, True, 2 * sum(counts), dtype=torch.float32), 0
-    for p, count in zip(parameters, counts):
-        local, state = p.to_local(), {"step": torch.tensor(0.0)}
-        for name in ("exp_avg", "exp_avg_sq"):
-            part = whole[at : at + local.numel()].view(local.shape)
-            state[name], at = DTensor.from_local(part, p.device_mesh, p.placements, run_check=False, shape=p.shape, stride=p.stride()), at + count
-        optimizer.state[p] = state
+class Files:
+    """Room for f32 shards in a file of each rank, which has no name and ends with the process."""
+
+    def __init__(self, folder, parameters, each):
+        self.size = each * sum(self.room(p) for p in parameters)
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, 4 * self.size)
+            self.whole, self.used = torch.from_file(file.name, True, self.size, dtype=torch.float32), 0
+
+    @staticmethod
+    def room(p):
+        return -(-p.to_local().numel() // 1024) * 1024
+
+    def like(self, p):
+        """A tensor that is sharded as a parameter."""
+        local = self.whole[self.used : self.used + p.to_local().numel()].view(p.to_local().shape)
+        self.used += self.room(p)
+        return DTensor.from_local(local, p.device_mesh, p.placements, run_check=False, shape=p.shape, stride=p.stride())
 
 
 def main():
@@ -77,7 +83,8 @@ def main():
     for name, value in {"layers": 48, "width": 1600, "heads": 25, "vocabulary": 50304, "tokens": 1024, "rows": 1, "steps": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--no-offload", action="store_true")
-    parser.add_argument("--files", metavar="FOLDER", help="a folder of a disk, for the optimizer's moments")
+    parser.add_argument("--bf16", action="store_true", help="weights, gradients and moments in bf16: 8 bytes a parameter")
+    parser.add_argument("--files", metavar="FOLDER", help="a folder of a disk, for weights and moments")
     options = parser.parse_args()
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda":
@@ -86,12 +93,20 @@ def main():
     mesh = init_device_mesh(kind, (dist.get_world_size(),))
     with torch.device("meta"):
         net = Gpt(options.layers, options.width, options.heads, options.vocabulary, options.tokens)
+        net = net.to(torch.bfloat16) if options.bf16 else net
     sharding = {"mesh": mesh, "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
     sharding["offload_policy"] = OffloadPolicy() if options.no_offload else CPUOffloadPolicy()
     for block in (net.embedding, *net.blocks, net.head):
         fully_shard(block, **sharding)
     fully_shard(net, **sharding)
-    net.to_empty(device=kind if options.no_offload else "cpu")
+    if options.bf16 and options.files:
+        parser.error("--files is of f32")
+    # Weights and two moments.
+    files = Files(options.files, list(net.parameters()), 3) if options.files else None
+    if files is None:
+        net.to_empty(device=kind if options.no_offload else "cpu")
+    else:
+        net._apply(files.like)
     torch.manual_seed(0)
     for module in net.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -101,8 +116,8 @@ def main():
         if isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
-    if options.files:
-        moments_in_files(optimizer, options.files)
+    for p in net.parameters() if files is not None else ():
+        optimizer.state[p] = {"step": torch.tensor(0.0), "exp_avg": files.like(p), "exp_avg_sq": files.like(p)}
     count = sum(p.numel() for p in net.parameters())
     for step in range(options.steps):
         ids = torch.randint(0, options.vocabulary, (options.rows, options.tokens + 1), device=kind)
