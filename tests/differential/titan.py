@@ -40,8 +40,8 @@ NAMES = {
     "torchtitan/train.py": [('torch.device(f"{device_type}:{int(os.environ[\'LOCAL_RANK\'])}")', "torch.device(device_type)")],
 }
 
-#: By name: ranks, options, the largest difference of losses that is allowed (in relation to the loss), and PyTorch's
-#: own ranks and options where it cannot do the same on CPUs: it has no context parallelism there.
+#: By name: ranks, options, the largest difference of losses that is allowed (in relation to the loss), and
+#: PyTorch's own ranks and options where it cannot do the same on CPUs: it has no context parallelism there, and its offload pins memory.
 EXACT = ["--training.mixed_precision_param", "float32"]
 SEQUENTIAL = ["--parallelism.pipeline_parallel_microbatch_size", "2"]
 CASES = {
@@ -50,7 +50,7 @@ CASES = {
     "fsdp never resharded": (2, [*EXACT, "--parallelism.fsdp_reshard_after_forward", "never"], 1e-5),
     "fsdp full recomputation": (2, [*EXACT, "--activation_checkpoint.mode", "full"], 1e-5),
     "fsdp selected ops": (2, [*EXACT, "--activation_checkpoint.selective_ac_option", "op"], 1e-5),
-    "fsdp offload": (2, [*EXACT, "--training.enable_cpu_offload"], 1e-5),
+    "fsdp offload": (2, [*EXACT, "--training.enable_cpu_offload"], 1e-5, (2, EXACT)),
     "ddp": (2, [*EXACT, "--parallelism.data_parallel_shard_degree", "1", "--parallelism.data_parallel_replicate_degree", "2"], 1e-5),
     "hsdp": (4, [*EXACT, "--parallelism.data_parallel_replicate_degree", "2"], 1e-5),
     "tp": (2, [*EXACT, "--parallelism.tensor_parallel_degree", "2"], 1e-5),

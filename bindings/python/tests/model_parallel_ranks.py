@@ -203,6 +203,7 @@ def checkpoint_state(dim=0):
         "optimizer": optimizer.state_dict(),
         "epoch": 7,
         "step": 0,
+        "schedule": {"lambdas": [{}], "rates": [0.5]},
     }
     return model, optimizer, state
 

@@ -41,7 +41,8 @@ def flatten(state_dict):
         values[name], paths[name] = value, tuple(path)
 
     def visit(path, value):
-        if isinstance(value, Mapping) and not is_tensor(value) and value:
+        if isinstance(value, Mapping) and not is_tensor(value):
+            # PyTorch leaves empty dictionaries out, also those in lists.
             for key, item in value.items():
                 visit((*path, str(key)), item)
         elif isinstance(value, (list, tuple)) and _has_tensors(value):
