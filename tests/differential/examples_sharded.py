@@ -89,7 +89,8 @@ def child(program, options):
         return made
 
     torch.nn.Module.to_empty = emptied
-    # PyTorch's other kernels of attention have no sharding rules for CPUs; this one has a mask that is no distributed tensor.
+    # PyTorch's other kernels of attention have no sharding rules for CPUs; this one has a mask that is no distributed
+    # tensor.
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), implicit_replication():
         execute(program)
 

@@ -167,8 +167,9 @@ class Run:
         elif set(self.only) <= read(self.records)[0].keys():
             # What PyTorch does with a test stands in the records.
             return read(self.records)
-        end = time.time() + int(self.file[2])
-        end = end if self.real else min(end, self.options.end)
+        # Parts of a run have their limits; failing tests that are run again have none.
+        end = time.time() + int(self.file[2]) * (8 if self.only else 1)
+        end = end if self.only else min(end, self.options.end)
         for _ in range(RESTARTS):
             left = end - time.time()
             # 0 and 1: pytest ran to its end; 5: no tests.
@@ -322,7 +323,7 @@ def main():
             runs = {file[0]: [Run(options, sources, work, file, rules, (part, int(file[3]))) for part in range(int(file[3]))] for file in files}
             if options.again is not None:
                 list(pool.map(lambda file: again(options, sources, work, file, rules, runs[file[0]]), files))
-            # First parts of all files, then second ones: no time is left for samples of large files, if for any. What
+            # First parts of all files, then second ones: if time ends, samples of large files are missing. What
             # takes long begins first.
             waiting = {run: pool.submit(run) for run in sorted(sum(runs.values(), []), key=lambda run: (bool(LAST.match(run.file[0])), run.part[0], -int(run.file[2])))}
             parts = {name: [(run, waiting[run]) for run in group] for name, group in runs.items()}

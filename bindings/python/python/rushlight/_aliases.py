@@ -208,6 +208,10 @@ def _set_anomaly_enabled(mode, check_nan=True):
 
 def _kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False):
     """Kaiser window."""
+    if layout is not None and layout is not _C.strided:
+        raise RuntimeError(f"kaiser_window is not implemented for sparse types, got: layout={layout}")
+    if dtype is not None and not dtype.is_floating_point:
+        raise RuntimeError(f"kaiser_window expects floating point dtypes, got: {dtype}")
     count = window_length + 1 if periodic and window_length > 1 else window_length
     place = _C._torch.linspace(-1, 1, count, dtype=_C.float64, device=device) if count > 1 else _C._torch.zeros(count, dtype=_C.float64, device=device)
     i0 = find("i0")

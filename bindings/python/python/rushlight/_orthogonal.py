@@ -2,6 +2,7 @@
 
 from . import _C
 from ._checks import written
+from ._functions import result_type
 
 __all__ = [
     "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "hermite_polynomial_h",
@@ -22,7 +23,8 @@ def _result(name, inputs, compute, out):
         raise TypeError(f"{name}(): expected a Tensor, not {', '.join(type(t).__name__ for t in inputs)}")
     dtype = tensors[0].dtype
     for t in tensors[1:]:
-        dtype = _C.promote_types(dtype, t.dtype)
+        # Tensors with dimensions decide among numbers of one kind.
+        dtype = result_type(tensors[0], t)
     dtype = dtype if dtype.is_floating_point else _C.get_default_dtype()
     device = tensors[0].device
     wide = [t.detach().double() if isinstance(t, Tensor) else _torch.full((), float(t), dtype=_C.float64, device=device) for t in inputs]

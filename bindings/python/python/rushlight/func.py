@@ -18,42 +18,20 @@ __all__ = [
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
     """A module called with other parameters and buffers than its own."""
+    from .nn.utils.stateless import _functional_call
+
     given = parameter_and_buffer_dicts
     if isinstance(given, (list, tuple)):
-        merged = {}
-        for part in given:
-            merged.update(part)
-        given = merged
-    owners = []
-    for name, tensor in given.items():
-        path, _, leaf = name.rpartition(".")
-        owner = module.get_submodule(path) if path else module
-        for store in (owner._parameters, owner._buffers):
-            if leaf in store:
-                owners.append((store, leaf, store[leaf], tensor))
-                break
-        else:
-            raise RuntimeError(f"Unexpected key(s): '{name}' is neither a parameter nor a buffer of the module.")
-    if strict:
-        have = {n for n, _ in module.named_parameters()} | {n for n, _ in module.named_buffers()}
-        missing = have - set(given)
-        if missing:
-            raise RuntimeError(f"Missing key(s): {sorted(missing)}.")
-    if tie_weights:
-        tied = {id(old): new for _, _, old, new in owners if old is not None}
-        for _, child in module.named_modules():
-            for store in (child._parameters, child._buffers):
-                for leaf, old in store.items():
-                    if id(old) in tied and not any(s is store and l == leaf for s, l, _, _ in owners):
-                        owners.append((store, leaf, old, tied[id(old)]))
-    args = () if args is None else args if isinstance(args, tuple) else (args,)
-    try:
-        for store, leaf, _, new in owners:
-            store[leaf] = new
-        return module(*args, **(kwargs or {}))
-    finally:
-        for store, leaf, old, _ in owners:
-            store[leaf] = old
+        if not all(isinstance(part, dict) for part in given):
+            raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+        names = [name for part in given for name in part]
+        repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+        given = {name: tensor for part in given for name, tensor in part.items()}
+    elif not isinstance(given, dict):
+        raise ValueError(f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(given)}")
+    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 def _tree(value, function):

@@ -2,6 +2,7 @@
 
 from . import _C
 from ._checks import written as _written
+from ._functions import result_type as _result_type
 
 _torch = _C._torch
 
@@ -18,6 +19,9 @@ def _binary(name, compute):
         like = tensors[0]
         a, b = (t if isinstance(t, _C.Tensor) else _torch.full((), t, dtype=like.dtype, device=like.device) for t in (input, other))
         made = compute(a, b)
+        dtype = _result_type(a, b)
+        # Tensors with dimensions decide among floating dtypes.
+        made = made.to(dtype) if dtype.is_floating_point and made.dtype != dtype else made
         return _written(made, out)
 
     function.__name__ = function.__qualname__ = name

@@ -88,13 +88,19 @@ class UntypedStorage:
     def untyped(self):
         return self
 
+    def _check_elements(self):
+        if self._bytes.is_meta:
+            raise NotImplementedError("Not available for 'meta' device type")
+
     def tolist(self):
+        self._check_elements()
         return self._bytes.tolist()
 
     def __iter__(self):
         return iter(self.tolist())
 
     def __getitem__(self, index):
+        self._check_elements()
         return UntypedStorage._over(self._bytes[index]) if isinstance(index, slice) else self._bytes[index].item()
 
     def __setitem__(self, index, value):
@@ -139,8 +145,13 @@ class UntypedStorage:
 
     def share_memory_(self):
         """Moves the bytes to memory shared with processes forked from now on."""
+        self._check_on_cpu("share_memory_")
         self._bytes.share_memory_()
         return self
+
+    def _check_on_cpu(self, name):
+        if self.device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"{name}: only available on CPU")
 
     def is_shared(self):
         return self._bytes.is_shared()
@@ -207,6 +218,7 @@ class TypedStorage(UntypedStorage):
         return self.dtype.itemsize
 
     def tolist(self):
+        self._check_elements()
         return self._elements().tolist()
 
     def fill_(self, value):
@@ -214,6 +226,7 @@ class TypedStorage(UntypedStorage):
         return self
 
     def __getitem__(self, index):
+        self._check_elements()
         return self._elements()[index].item()
 
     def __setitem__(self, index, value):

@@ -134,6 +134,50 @@ globals().update({name: getattr(_C._torch, name) for name in _COMPILED - _LAYERS
 globals().update({name: overridable(f, __name__) for name, f in vars(_nn).items() if not name.startswith("_") and name not in _COMPILED and globals().get(name) is f})
 
 
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """Sets whole channels of sequences to zero."""
+    if has_torch_function_unary(input):
+        return handle_torch_function(dropout1d, (input,), input, p=p, training=training, inplace=inplace)
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to provide channel-wise dropout on inputs "
+            "with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+        )
+    return _C._nn.dropout1d(input, p, training, inplace)
+
+
+def _warn_of_dropout(name, input, spatial):
+    warnings.warn(
+        f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future release. To retain the behavior and "
+        f"silence this warning, please use dropout instead. Note that {name} exists to provide channel-wise dropout on inputs with {spatial} spatial dimensions, a "
+        f"channel dimension, and an optional batch dimension (i.e. {spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3,
+    )
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """Sets whole channels of images to zero."""
+    if has_torch_function_unary(input):
+        return handle_torch_function(dropout2d, (input,), input, p=p, training=training, inplace=inplace)
+    if input.dim() == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input is interpreted as shape (N, C, L), "
+            "where C is the channel dim. This behavior will change in a future release to interpret the input as one without a batch dimension, i.e. shape "
+            "(C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.", stacklevel=2,
+        )
+    elif input.dim() != 4:
+        _warn_of_dropout("dropout2d", input, 2)
+    return _C._nn.dropout2d(input, p, training, inplace)
+
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """Sets whole channels of volumes to zero."""
+    if has_torch_function_unary(input):
+        return handle_torch_function(dropout3d, (input,), input, p=p, training=training, inplace=inplace)
+    if input.dim() not in (4, 5):
+        _warn_of_dropout("dropout3d", input, 3)
+    return _C._nn.dropout3d(input, p, training, inplace)
+
+
 def conv_tbc(input, weight, bias, pad=0):
     """A convolution over the first dimension of ``[time, batch, channels]``, with a weight of ``[kernel, channels, outputs]``."""
     found = _C._nn.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)

@@ -50,7 +50,14 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return copied
 
 
-class Buffer(Tensor):
+class _BufferMeta(type(Tensor)):
+    """Buffers without a size are buffers, too."""
+
+    def __instancecheck__(self, instance):
+        return super().__instancecheck__(instance) or self is Buffer and isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False)
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that is a module's buffer when it is assigned to one of the module's attributes."""
 
     persistent: bool = True
@@ -83,7 +90,7 @@ class UninitializedTensorMixin:
         """Gives this tensor a size; its elements are not set."""
         device = self.device if device is None else device
         dtype = self.dtype if dtype is None else dtype
-        self.data = _C._torch.empty(tuple(shape), device=device, dtype=dtype)
+        self.data = _C._torch.empty(shape, device=device, dtype=dtype)
         self.__class__ = self._becomes
 
     @property
@@ -92,6 +99,11 @@ class UninitializedTensorMixin:
             "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when trying "
             "to load an uninitialized parameter into an initialized one. Call `forward` to initialize the parameters before accessing "
             "their attributes."
+        )
+
+    def share_memory_(self):
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling `module.share_memory()`."
         )
 
     def __repr__(self):
@@ -115,6 +127,8 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose size the first forward pass sets."""
 
     _becomes = Buffer
+    _is_buffer = True
+    persistent: bool = True
 
 
 def is_lazy(param) -> bool:

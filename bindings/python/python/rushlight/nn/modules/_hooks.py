@@ -1,52 +1,18 @@
-"""Hooks of modules: handles that remove them, hooks of all modules, and the graph nodes that backward hooks use."""
+"""Hooks of modules: handles that remove them, and the graph nodes that backward hooks use."""
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 
 from ... import _C
 from ...autograd.function import Function
+from ...utils.hooks import RemovableHandle
 
 Tensor = _C.Tensor
 
-#: Hooks of every module, called before a module's own.
-FORWARD_PRE: OrderedDict = OrderedDict()
-FORWARD: OrderedDict = OrderedDict()
-FORWARD_ALWAYS: dict = {}
-FORWARD_WITH_KWARGS: dict = {}
-BACKWARD_PRE: OrderedDict = OrderedDict()
-BACKWARD: OrderedDict = OrderedDict()
-
-
-def any_for_all() -> bool:
-    """Whether there are hooks of every module."""
-    return bool(FORWARD_PRE or FORWARD or BACKWARD_PRE or BACKWARD)
-
-
-class RemovableHandle:
-    """The handle of a hook: ``remove()`` removes the hook; as a context manager, at the end of the block."""
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks: dict, *extra: dict):
-        self.id = next(self._ids)
-        self._dicts = (hooks, *extra)
-
-    def remove(self) -> None:
-        for hooks in self._dicts:
-            hooks.pop(self.id, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self.remove()
-
-
 def register(hooks: OrderedDict, hook, *, prepend: bool = False, flags: tuple = ()) -> RemovableHandle:
     """Appends or prepends a hook; ``flags`` are pairs: a dict of ids, and whether this hook belongs to it."""
-    handle = RemovableHandle(hooks, *(ids for ids, _ in flags))
+    handle = RemovableHandle(hooks, extra_dict=[ids for ids, _ in flags])
     hooks[handle.id] = hook
     for ids, belongs in flags:
         if belongs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 
@@ -103,7 +104,9 @@ class StateMethods:
 
     def _register_state_dict_hook(self, hook) -> RemovableHandle:
         if getattr(hook, "_from_public_api", False):
-            raise RuntimeError("this function is a hook of register_state_dict_post_hook already: wrap it to register it here, too")
+            raise RuntimeError(
+                "Cannot register this function by _register_state_dict_hook: it was previously registered via register_state_dict_post_hook; wrap it to do both"
+            )
         return register(self._state_dict_hooks, hook)
 
     # Reading.
@@ -193,7 +196,7 @@ class StateMethods:
             if not assign:
                 param.materialize(given.shape)
         elif is_lazy(given):
-            return f'While copying the parameter named "{key}", the tensor from the checkpoint has no size yet'
+            return f'While copying the parameter named "{key}", the tensor of the checkpoint has no size yet: can\'t access the shape of an uninitialized parameter or buffer'
         elif param.dim() == 0 and given.dim() == 1 and given.shape[0] == 1:
             # Files of old versions store scalars as vectors of one element.
             given = given[0]
@@ -246,7 +249,16 @@ class _WithModule:
     """A hook whose first argument is the module; it is copied and pickled with the module."""
 
     def __init__(self, hook, module):
-        self.hook, self.module = hook, module
+        self.hook, self.module = hook, weakref.ref(module)
 
     def __call__(self, *args):
-        return self.hook(self.module, *args)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args)
+
+    def __getstate__(self):
+        return {"hook": self.hook, "module": self.module()}
+
+    def __setstate__(self, state):
+        self.hook, self.module = state["hook"], weakref.ref(state["module"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import _C
+from .. import functional as F
 from .module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
@@ -36,19 +37,19 @@ class Dropout(_DropoutNd):
 class Dropout1d(_DropoutNd):
     """``Dropout`` of whole channels of sequences."""
 
-    _function = staticmethod(_C._nn.dropout1d)
+    _function = staticmethod(F.dropout1d)
 
 
 class Dropout2d(_DropoutNd):
     """``Dropout`` of whole channels of images."""
 
-    _function = staticmethod(_C._nn.dropout2d)
+    _function = staticmethod(F.dropout2d)
 
 
 class Dropout3d(_DropoutNd):
     """``Dropout`` of whole channels of volumes."""
 
-    _function = staticmethod(_C._nn.dropout3d)
+    _function = staticmethod(F.dropout3d)
 
 
 class AlphaDropout(_DropoutNd):

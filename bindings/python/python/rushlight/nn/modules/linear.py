@@ -129,3 +129,6 @@ class LazyLinear(LazyModuleMixin, Linear):
             if self.bias is not None:
                 self.bias.materialize((self.out_features,))
             self.reset_parameters()
+        if self.in_features == 0:
+            # Parameters of a state that was loaded.
+            self.in_features = self.weight.shape[-1]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from ... import _C
 from ..parameter import Buffer, Parameter
-from . import _hooks
 from ._conversion import ConversionMethods
 from ._hooks import BackwardHooks, RemovableHandle, register
 from ._state import _EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
 from ._state import StateMethods, _IncompatibleKeys  # noqa: F401
 
 __all__ = [
-    "Module", "register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook",
-    "register_module_full_backward_pre_hook",
+    "Module", "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
+    "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook", "register_module_parameter_registration_hook",
 ]
 
 Tensor = _C.Tensor
@@ -31,6 +32,33 @@ def _addindent(text: str, spaces: int) -> str:
     """Indents all lines but the first."""
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
+
+
+#: Hooks of every module, called before a module's own; programs assign empty ones to remove all.
+_global_forward_pre_hooks: OrderedDict = OrderedDict()
+_global_forward_hooks: OrderedDict = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict = OrderedDict()
+_global_backward_pre_hooks: OrderedDict = OrderedDict()
+_global_backward_hooks: OrderedDict = OrderedDict()
+_global_is_full_backward_hook: bool | None = None
+#: Hooks of every module, called before a buffer, module or parameter is registered.
+_global_buffer_registration_hooks: OrderedDict = OrderedDict()
+_global_module_registration_hooks: OrderedDict = OrderedDict()
+_global_parameter_registration_hooks: OrderedDict = OrderedDict()
+
+
+def _has_any_global_hook() -> bool:
+    return bool(_global_forward_pre_hooks or _global_forward_hooks or _global_backward_pre_hooks or _global_backward_hooks)
+
+
+def _changed_by(hooks: OrderedDict, module, name: str, value):
+    """What a module registers after hooks saw it."""
+    for hook in hooks.values() if hooks else ():
+        changed = hook(module, name, value)
+        if changed is not None:
+            value = changed
+    return value
 
 
 _BOTH_KINDS = "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
@@ -121,7 +149,7 @@ class Module(ConversionMethods, StateMethods):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_parameters", "_buffers")
-            modules[name] = value
+            modules[name] = _changed_by(_global_module_registration_hooks, self, name, value)
             return
         if name in own.get("_parameters", ()):
             if value is not None:
@@ -142,7 +170,7 @@ class Module(ConversionMethods, StateMethods):
                 raise TypeError(
                     f"cannot assign '{_typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
                 )
-            own["_buffers"][name] = value
+            own["_buffers"][name] = _changed_by(_global_buffer_registration_hooks, self, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -187,14 +215,14 @@ class Module(ConversionMethods, StateMethods):
                     f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express "
                     f"'{name}' as a function of another Tensor, compute the value in the forward() method."
                 )
-        self._parameters[name] = param
+        self._parameters[name] = _changed_by(_global_parameter_registration_hooks, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a tensor that is state but not a parameter; part of ``state_dict`` if it is persistent."""
         self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor) and not hasattr(tensor, "__torch_function__"):
             raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
-        self._buffers[name] = tensor
+        self._buffers[name] = _changed_by(_global_buffer_registration_hooks, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -205,7 +233,7 @@ class Module(ConversionMethods, StateMethods):
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         self._check_name(name, "module", "_modules")
-        self._modules[name] = module
+        self._modules[name] = _changed_by(_global_module_registration_hooks, self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """``add_module``."""
@@ -415,7 +443,7 @@ class Module(ConversionMethods, StateMethods):
         if not own:
             # All were removed: calls are direct again.
             self.__dict__.pop("_hooked", None)
-            if not _hooks.any_for_all():
+            if not _has_any_global_hook():
                 Module._hooked = False
                 return self.forward(*args, **kwargs)
         called: set = set()
@@ -424,16 +452,24 @@ class Module(ConversionMethods, StateMethods):
         except Exception:
             for hooks, always, with_kwargs in self._forward_hook_families():
                 for id_, hook in list(hooks.items()):
-                    if id_ in always and id_ not in called:
+                    if id_ not in always or id_ in called:
+                        continue
+                    try:
                         hook(self, args, kwargs, None) if id_ in with_kwargs else hook(self, args, None)
+                    except Exception as error:
+                        kind = "global module" if hooks is _global_forward_hooks else "module"
+                        warnings.warn(
+                            f"{kind} forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {error}",
+                            stacklevel=2,
+                        )
             raise
 
     def _forward_hook_families(self):
-        yield _hooks.FORWARD, _hooks.FORWARD_ALWAYS, _hooks.FORWARD_WITH_KWARGS
+        yield _global_forward_hooks, _global_forward_hooks_always_called, _global_forward_hooks_with_kwargs
         yield self._forward_hooks, self._forward_hooks_always_called, self._forward_hooks_with_kwargs
 
     def _call_in_order(self, args: tuple, kwargs: dict, called: set):
-        for id_, hook in (*_hooks.FORWARD_PRE.items(), *self._forward_pre_hooks.items()):
+        for id_, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
             if id_ in self._forward_pre_hooks_with_kwargs:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
@@ -444,8 +480,8 @@ class Module(ConversionMethods, StateMethods):
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
-        pre = [*_hooks.BACKWARD_PRE.values(), *self._backward_pre_hooks.values()]
-        full = [*_hooks.BACKWARD.values(), *self._backward_hooks.values()]
+        pre = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+        full = [*_global_backward_hooks.values(), *self._backward_hooks.values()]
         backward = BackwardHooks(self, pre, full) if pre or full else None
         if backward is not None:
             args = backward.inputs(args)
@@ -456,7 +492,13 @@ class Module(ConversionMethods, StateMethods):
                 changed = hook(self, args, kwargs, result) if id_ in with_kwargs else hook(self, args, result)
                 if changed is not None:
                     result = changed
-        return result if backward is None else backward.outputs(result)
+        if backward is None:
+            return result
+        if not isinstance(result, (Tensor, tuple)):
+            warnings.warn(
+                f"For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received {type(result)}", stacklevel=3
+            )
+        return backward.outputs(result)
 
     # Printing and pickling.
 
@@ -496,24 +538,53 @@ def _register_for_all(hooks: OrderedDict, hook, flags: tuple = ()) -> RemovableH
     return register(hooks, hook, flags=flags)
 
 
+def register_module_buffer_registration_hook(hook) -> RemovableHandle:
+    """Calls ``hook(module, name, buffer)`` before a module registers a buffer; a result replaces it."""
+    return register(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook) -> RemovableHandle:
+    """Calls ``hook(module, name, submodule)`` before a module registers another; a result replaces it."""
+    return register(_global_module_registration_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook) -> RemovableHandle:
+    """Calls ``hook(module, name, parameter)`` before a module registers a parameter; a result replaces it."""
+    return register(_global_parameter_registration_hooks, hook)
+
+
 def register_module_forward_pre_hook(hook) -> RemovableHandle:
     """Calls ``hook(module, args)`` before the forward pass of every module."""
-    return _register_for_all(_hooks.FORWARD_PRE, hook)
+    return _register_for_all(_global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(hook, *, with_kwargs: bool = False, always_call: bool = False) -> RemovableHandle:
     """Calls ``hook(module, args, output)`` after the forward pass of every module."""
-    return _register_for_all(_hooks.FORWARD, hook, ((_hooks.FORWARD_WITH_KWARGS, with_kwargs), (_hooks.FORWARD_ALWAYS, always_call)))
+    flags = ((_global_forward_hooks_with_kwargs, with_kwargs), (_global_forward_hooks_always_called, always_call))
+    return _register_for_all(_global_forward_hooks, hook, flags)
 
 
 def register_module_full_backward_pre_hook(hook) -> RemovableHandle:
     """Calls ``hook(module, grad_output)`` in the backward pass of every module."""
-    return _register_for_all(_hooks.BACKWARD_PRE, hook)
+    return _register_for_all(_global_backward_pre_hooks, hook)
+
+
+_BOTH_KINDS_FOR_ALL = _BOTH_KINDS.replace("on a single Module", "as a global Module hook")
 
 
 def register_module_full_backward_hook(hook) -> RemovableHandle:
     """Calls ``hook(module, grad_input, grad_output)`` in the backward pass of every module."""
-    return _register_for_all(_hooks.BACKWARD, hook)
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is False:
+        raise RuntimeError(_BOTH_KINDS_FOR_ALL)
+    _global_is_full_backward_hook = True
+    return _register_for_all(_global_backward_hooks, hook)
 
 
-
+def register_module_backward_hook(hook) -> RemovableHandle:
+    """The old name of ``register_module_full_backward_hook``, with the same effect."""
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is True:
+        raise RuntimeError(_BOTH_KINDS_FOR_ALL)
+    _global_is_full_backward_hook = False
+    return _register_for_all(_global_backward_hooks, hook)

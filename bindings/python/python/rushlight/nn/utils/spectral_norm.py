@@ -69,7 +69,7 @@ class SpectralNorm:
         if weight is None:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
         if is_lazy(weight):
-            raise ValueError("spectral_norm: the module's parameters have no size yet; call the module once before")
+            raise ValueError("The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run the dummy forward before applying spectral normalization")
         rows, cols = hook.reshape_weight_to_matrix(weight.detach()).shape
         u = _normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
         v = _normalize(weight.new_empty(cols).normal_(0, 1), dim=0, eps=eps)

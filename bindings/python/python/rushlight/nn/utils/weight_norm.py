@@ -43,7 +43,7 @@ class WeightNorm:
         hook = WeightNorm(name, dim)
         weight = getattr(module, name)
         if is_lazy(weight):
-            raise ValueError("weight_norm: the module's parameters have no size yet; call the module once before")
+            raise ValueError("The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run the dummy forward before applying weight normalization")
         del module._parameters[name]
         module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), 2, hook.dim)))
         module.register_parameter(name + "_v", Parameter(weight.detach()))

@@ -183,8 +183,18 @@ class OneCycleLR(LRScheduler):
                     group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
 
+    @staticmethod
+    def _annealing_cos(start, end, pct):
+        return _C._lr_anneal("cos", start, end, pct)
+
+    @staticmethod
+    def _annealing_linear(start, end, pct):
+        return _C._lr_anneal("linear", start, end, pct)
+
     def _anneal_func(self, start, end, part):
-        return _C._lr_anneal(self._anneal_func_type, start, end, part)
+        # States of PyTorch before 1.13 have the function itself.
+        kind = getattr(self, "_anneal_func_type", None)
+        return self.anneal_func(start, end, part) if kind is None else _C._lr_anneal(kind, start, end, part)
 
     def get_lr(self):
         self._check_get_lr()
