@@ -41,7 +41,8 @@ NAMES = {
 }
 
 #: By name: ranks, options, the largest difference of losses that is allowed (in relation to the loss), and
-#: PyTorch's own ranks and options where it cannot do the same on CPUs: it has no context parallelism there, and its offload pins memory.
+#: PyTorch's own ranks and options where it cannot do the same on CPUs: it has no context parallelism there, and its
+#: offload pins memory.
 EXACT = ["--training.mixed_precision_param", "float32"]
 SEQUENTIAL = ["--parallelism.pipeline_parallel_microbatch_size", "2"]
 CASES = {
