@@ -319,7 +319,7 @@ fn rotated(x: &Tensor, [cos, sin]: [&Tensor; 2], dy: &Tensor) -> Result<[Tensor;
 }
 
 #[test]
-fn rotary_embeddings_are_one_kernel_each_way() -> Result<()> {
+fn rotary_embeddings_are_few_kernels() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };
     for dtype in [DType::F32, DType::BF16] {
         let x = ramp(&[2, 16, 4, 32], dtype, device)?;
@@ -334,8 +334,10 @@ fn rotary_embeddings_are_one_kernel_each_way() -> Result<()> {
             found = Some(capture.run(std::array::from_ref(&x), |[x]| rotated(x, angles.each_ref(), &dy))?);
         }
         let kernels = |p: &Program| p.calls().iter().filter(|c| !matches!(c, Call::Copy(_))).count();
-        // The outputs are copied to where they are asked for.
-        assert_eq!(capture.programs().map(kernels).max(), Some(2), "{}", capture.programs().next().unwrap());
+        // The outputs are copied to where they are asked for. The gradient is two kernels where the joined halves take the
+        // place of a value that was freed.
+        let most = capture.programs().map(kernels).max();
+        assert!(most.is_some_and(|n| n <= 3), "{}", capture.programs().next().unwrap());
         for (found, expected) in found.into_iter().flatten().zip(expected) {
             let (found, expected) = (found.to_vec::<f32>()?, expected?);
             let scale = expected.iter().fold(0.0f32, |m, x| m.max(x.abs()));
