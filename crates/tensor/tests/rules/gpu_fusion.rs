@@ -334,8 +334,8 @@ fn rotary_embeddings_are_few_kernels() -> Result<()> {
             found = Some(capture.run(std::array::from_ref(&x), |[x]| rotated(x, angles.each_ref(), &dy))?);
         }
         let kernels = |p: &Program| p.calls().iter().filter(|c| !matches!(c, Call::Copy(_))).count();
-        // The outputs are copied to where they are asked for. The gradient is two kernels where the joined halves take the
-        // place of a value that was freed.
+        // The outputs are copied to where they are asked for. The gradient is two kernels where the joined halves take
+        // the place of a value that was freed.
         let most = capture.programs().map(kernels).max();
         assert!(most.is_some_and(|n| n <= 3), "{}", capture.programs().next().unwrap());
         for (found, expected) in found.into_iter().flatten().zip(expected) {
