@@ -233,7 +233,7 @@ def selected(x, dim, index):
     kept = (coo._index[0][dim] == index).nonzero().reshape(-1)
     data, rest = coo._data[kept], [d for d in range(count) if d != dim]
     if not rest:
-        return data.sum(0)
+        return data.sum(0).to(data.dtype)
     return SparseCOO.make(coo._index[0][rest][:, kept], data, [n for d, n in enumerate(coo.shape) if d != dim], coo._coalesced)
 
 
@@ -403,7 +403,23 @@ def _equal(a, b):
     return bool(a.shape == b.shape and (a.to_dense() == b.to_dense()).all())
 
 
+def _random_like(name):
+    def make(x, **kwargs):
+        if isinstance(x, SparseCOO):
+            raise NotImplementedError(f"{name}: not supported for sparse COO tensors; make random values and call torch.sparse_coo_tensor")
+        return x._as(getattr(_torch, name)(x._data, **kwargs))
+
+    return make
+
+
+def _result_type(a, b):
+    from .._functions import result_type
+
+    return result_type(*(_torch.empty((0,) * t.dim(), dtype=t.dtype) if isinstance(t, Sparse) else t for t in (a, b)))
+
+
 _FUNCTIONS = {
+    "rand_like": _random_like("rand_like"), "randn_like": _random_like("randn_like"), "result_type": _result_type,
     "mul": _scaled("mul"), "div": _scaled("div"), "rmul": _scaled("mul"), "add": _sum_of(1), "radd": _sum_of(1), "sub": _sum_of(-1), "matmul": matmul, "mm": matmul,
     "mv": matmul, "smm": matmul, "spmm": matmul, "rmatmul": lambda a, b: matmul(b, a), "t": transposed, "transpose": transposed, "permute": permuted, "sum": total, "unsqueeze": unsqueezed,
     "select": selected, "narrow": narrowed, "index_select": index_selected, "getitem": item, "cat": joined, "addmm": addmm, "sspaddmm": addmm, "hspmm": matmul,

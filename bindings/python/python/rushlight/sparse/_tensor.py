@@ -122,7 +122,13 @@ class Sparse(Tensor):
     def backward(self, gradient=None, **kwargs):
         if gradient is None:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        self._data.backward(gradient._data if isinstance(gradient, Sparse) else self._picked(gradient), **kwargs)
+        if isinstance(gradient, Sparse):
+            alike = type(gradient) is type(self) and len(gradient._index) == len(self._index)
+            alike = alike and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(self._index, gradient._index))
+            given = gradient._data if alike else self._picked(gradient.to_dense())
+        else:
+            given = self._picked(gradient)
+        self._data.backward(given, **kwargs)
 
     def detach(self):
         return self._as(self._data.detach())
