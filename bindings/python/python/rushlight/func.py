@@ -154,7 +154,9 @@ def _jacobian(func, argnums, has_aux, inputs_outermost):
 
 def _check_chunks(chunk_size, call):
     if not (chunk_size is None or isinstance(chunk_size, int) and chunk_size > 0):
-        raise ValueError(f"{call}: `chunk_size` should be greater than 0.")
+        raise ValueError(
+            f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})" if call == "vmap" else f"{call}: `chunk_size` should be greater than 0."
+        )
 
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
@@ -282,6 +284,9 @@ def _at_once(func, name, pairs, args, kwargs, size, out_dims, randomness):
         result = func(*given, **kwargs)
     found = []
     for leaf, dim in _matched(out_dims, result, f"vmap({name}, ..., out_dims={out_dims}): out_dims"):
+        if dim is None and not isinstance(leaf, Tensor):
+            found.append(leaf)
+            continue
         if not isinstance(leaf, Tensor):
             raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(leaf)}. Did you mean to set out_dims= to None for output?")
         if dim is None:
