@@ -3,8 +3,8 @@
     python tests/differential/opinfo.py [--dtype float32 ...] [--samples 8] [--only PREFIX] [--part 0/4] [--device cuda] [--least 0.98] [--list]
 
 with a Python that has torch, numpy and scipy; the extension built. Every entry of the database gives sample inputs. Both libraries get the
-same values; results and gradients must agree. An op agrees if all of its samples do; those whose results do are counted, too. ``opinfo_left_out.txt`` names ops that are not run, and
-why; ``--list`` prints them with the entries they match. ``--least`` is the share of ops, in every dtype, below which the command fails.
+same values; results and gradients must agree. An op agrees if all of its samples do; those whose results do are counted, too.
+``opinfo_left_out.txt`` names ops that are not run, and why; ``--list`` prints them with the entries they match. ``--least`` is the share of ops, in every dtype, below which the command fails.
 """
 
 import argparse

@@ -138,6 +138,12 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
     return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
 
 
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    from ._strided import empty_strided
+
+    return empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+
+
 def _rebuild_sparse_tensor(layout, data):
     from . import sparse
 

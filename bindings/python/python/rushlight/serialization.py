@@ -17,7 +17,7 @@ from collections import OrderedDict
 
 from . import _C
 from ._tensor import _rebuild_from_type_v2
-from ._utils import _rebuild_parameter, _rebuild_parameter_with_state, _rebuild_tensor_v2
+from ._utils import _rebuild_meta_tensor_no_storage, _rebuild_parameter, _rebuild_parameter_with_state, _rebuild_tensor_v2
 from .storage import _CLASSES, TypedStorage
 
 Tensor = _C.Tensor
@@ -43,6 +43,8 @@ class _Storages:
             inner = getattr(super(), "reducer_override", None)
             return NotImplemented if inner is None else inner(obj)
         attributes = vars(obj)
+        if obj.is_meta and (type(obj) is Tensor or type(obj).__name__ != "Parameter"):
+            return _rebuild_meta_tensor_no_storage, (obj.dtype, tuple(obj.shape), obj.stride(), obj.requires_grad)
         if type(obj) is not Tensor and type(obj).__name__ == "Parameter":
             parts = obj.detach(), obj.requires_grad, OrderedDict()
             return (_rebuild_parameter_with_state, (*parts, dict(attributes))) if attributes else (_rebuild_parameter, parts)
@@ -116,7 +118,7 @@ def _theirs(module):
 _HARMLESS = frozenset(
     "collections.OrderedDict collections.Counter builtins.set builtins.bytearray __builtin__.set __builtin__.bytearray _codecs.encode torch.Size torch.Tensor "
     "torch.device torch.nn.parameter.Parameter torch._utils._rebuild_tensor_v2 torch._utils._rebuild_parameter "
-    "torch._utils._rebuild_parameter_with_state torch._tensor._rebuild_from_type_v2".split()
+    "torch._utils._rebuild_parameter_with_state torch._utils._rebuild_meta_tensor_no_storage torch._tensor._rebuild_from_type_v2".split()
 )
 
 
@@ -200,16 +202,18 @@ def _as_path(f):
 
 
 def _holds_parameter(value, depth=0):
-    """Whether a value's containers hold a parameter or a tensor with attributes: only pickle writes those. (It cannot write every dtype.)"""
+    """Whether a value's containers hold a parameter, a tensor with attributes or one without memory: only pickle writes those. (It cannot write every dtype.)"""
     if isinstance(value, Tensor):
-        return (type(value).__name__ == "Parameter" or bool(vars(value))) and value.dtype in _CLASSES.values()
+        return value.is_meta or (type(value).__name__ == "Parameter" or bool(vars(value))) and value.dtype in _CLASSES.values()
     if depth == 200 or not isinstance(value, (dict, list, tuple)):
         return False
     return any(_holds_parameter(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value))
 
 
-#: Globals of pickles that only Python's reader restores: tensors with attributes, sets.
-_PYTHON_ONLY = (b"torch._tensor\n_rebuild_from_type_v2\n", b"torch._utils\n_rebuild_parameter_with_state\n", b"__builtin__\nset\n", b"builtins\nset\n")
+#: Globals of pickles that only Python's reader restores: tensors with attributes or without memory, sets.
+_PYTHON_ONLY = (
+    b"torch._tensor\n_rebuild_from_type_v2\n", b"torch._utils\n_rebuild_parameter_with_state\n", b"torch._utils\n_rebuild_meta_tensor_no_storage\n", b"__builtin__\nset\n", b"builtins\nset\n",
+)
 
 
 def _needs_python(source):

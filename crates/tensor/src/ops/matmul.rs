@@ -55,7 +55,9 @@ pub(crate) fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, blend: &Blend) -> R
     if calls > 1 && out.is_contiguous() {
         let merges = |t: &Tensor| Nest::new(sizes, [&t.strides()[..batch]]).shape.len() == 1;
         let cost = |t: &Tensor| if merges(t) { 0 } else { t.numel() * t.dtype().size() };
-        if cost(a) + cost(b) < (calls - 1) * out.backend().features().bytes_per_call {
+        let cost = cost(a) + cost(b);
+        // Empty operands cost nothing to pack, and keep their strides.
+        if cost > 0 && cost < (calls - 1) * out.backend().features().bytes_per_call {
             let packed = |t: &Tensor| if merges(t) { Ok(t.clone()) } else { packed(t) };
             return multiply(&packed(a)?, &packed(b)?, out, blend);
         }

@@ -30,7 +30,11 @@ pub(crate) fn row(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor>
         let wide: SmallVec<[Tensor; 3]> = args
             .iter()
             .filter_map(|a| a.tensor())
-            .map(|t| if t.is_complex() { t.to_dtype(DType::C64) } else { Ok(t.clone()) })
+            .map(|t| match t.dtype() {
+                DType::F16 => t.to_dtype(DType::F32),
+                _ if t.is_complex() => t.to_dtype(DType::C64),
+                _ => Ok(t.clone()),
+            })
             .collect::<Result<_>>()?;
         let mut next = wide.iter();
         let wide: SmallVec<[Arg; 3]> =

@@ -163,7 +163,6 @@ class Module(ConversionMethods, StateMethods):
             if "_buffers" not in own:
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
             own.pop(name, None)
-            own["_buffers"].pop(name, None)
             self.register_buffer(name, value, value.persistent)
         elif name in own.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):

@@ -77,9 +77,12 @@ class SequentialLR(_Composed):
 
 
 def _rewind(scheduler):
-    scheduler.last_epoch -= 1
-    for part in getattr(scheduler, "_schedulers", ()):
+    parts = getattr(scheduler, "_schedulers", None)
+    for part in parts or ():
         _rewind(part)
+    # Those in a chain count, not the chain.
+    if parts is None or isinstance(scheduler, SequentialLR):
+        scheduler.last_epoch -= 1
 
 
 class ChainedScheduler(_Composed):
