@@ -47,7 +47,7 @@ def test_func():
     out = torch.func.functional_call(layer, {"weight": torch.ones(1, 2), "bias": torch.zeros(1)}, (torch.tensor([1.0, 2.0]),))
     assert out.item() == 3 and layer.weight.requires_grad
     with pytest.raises(RuntimeError, match="nope"):
-        torch.func.functional_call(layer, {"nope": torch.ones(1)}, (torch.ones(2),))
+        torch.func.functional_call(layer, {"nope": torch.ones(1)}, (torch.ones(2),), strict=True)
     value, slope = torch.func.jvp(lambda x: x.sin(), (torch.tensor([0.5]),), (torch.tensor([2.0]),))
     assert torch.allclose(value, torch.tensor([0.5]).sin()) and torch.allclose(slope, 2 * torch.tensor([0.5]).cos())
     parameters, _ = torch.func.stack_module_state([nn.Linear(2, 1) for _ in range(3)])
