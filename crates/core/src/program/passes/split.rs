@@ -75,6 +75,8 @@ struct Splitter<'a> {
     calls: Vec<Call<Slot>>,
     reads_at: Vec<Vec<usize>>,
     writes_at: Vec<Vec<usize>>,
+    /// Calls as they were before the joined tensor that is looked at.
+    before: Vec<(usize, Call<Slot>)>,
 }
 
 /// Splits pointwise calls of GPUs by the parts of joined tensors.
@@ -89,14 +91,15 @@ pub fn split(program: &Program) -> Program {
         reads.iter().for_each(|slot| reads_at[slot.buffer].push(i));
         writes.iter().for_each(|slot| writes_at[slot.buffer].push(i));
     }
-    let mut splitter = Splitter { program, calls: program.calls().to_vec(), reads_at, writes_at };
+    let calls = program.calls().to_vec();
+    let mut splitter = Splitter { program, calls, reads_at, writes_at, before: Vec::new() };
     let mut splits: HashMap<usize, (usize, Vec<usize>)> = HashMap::new();
     for buffer in 0..program.buffers().len() {
-        let before = splitter.calls.clone();
         match splitter.joined(buffer, &splits) {
             Some(found) => splits.extend(found),
-            None => splitter.calls = before,
+            None => splitter.restore(),
         }
+        splitter.before.clear();
     }
     if splits.is_empty() {
         return program.clone();
@@ -126,6 +129,16 @@ fn in_memory_order(call: &Call<Slot>) -> Call<Slot> {
 }
 
 impl Splitter<'_> {
+    fn replace(&mut self, i: usize, call: Call<Slot>) {
+        self.before.push((i, std::mem::replace(&mut self.calls[i], call)));
+    }
+
+    fn restore(&mut self) {
+        while let Some((i, call)) = self.before.pop() {
+            self.calls[i] = call;
+        }
+    }
+
     fn is_step(&self, call: usize) -> bool {
         is_step(&self.calls[call])
     }
@@ -218,7 +231,8 @@ impl Splitter<'_> {
             }
         }
         for &i in &writers {
-            self.calls[i] = in_memory_order(&self.calls[i]);
+            let call = in_memory_order(&self.calls[i]);
+            self.replace(i, call);
         }
         (!found.is_empty()).then_some(found)
     }
@@ -376,9 +390,7 @@ impl Splitter<'_> {
             }
             changed.push((i, call));
         }
-        for (i, call) in changed {
-            self.calls[i] = call;
-        }
+        changed.into_iter().for_each(|(i, call)| self.replace(i, call));
     }
 }
 

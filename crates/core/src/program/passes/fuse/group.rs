@@ -126,7 +126,7 @@ impl Group {
         let written = self.written.iter().map(view).collect::<Option<Vec<_>>>();
         let (Some(inputs), Some(written)) = (inputs, written) else { return false };
         let strides = written.first().map(|w| real_strides(&w.layout));
-        if strides.as_ref().is_some_and(|s| written.iter().any(|w| !in_one_order(s, &real_strides(&w.layout)))) {
+        if strides.as_ref().is_some_and(|s| written.iter().any(|w| !walked_alike(s, &real_strides(&w.layout)))) {
             return false;
         }
         (self.inputs, self.written, self.shape) = (inputs, written, Dims::from_slice(shape));
@@ -159,7 +159,7 @@ impl Group {
         let (StepOp::Reduced(_), Some(Arg::Tensor(x))) = (part.op, part.args.first()) else {
             let shape = self.shape_of(part)?;
             let part = part.reshaped(&shape)?;
-            let in_order = shape != self.shape || in_one_order(&self.strides, &real_strides(&part.out.layout));
+            let in_order = shape != self.shape || walked_alike(&self.strides, &real_strides(&part.out.layout));
             return in_order.then_some(part);
         };
         let columns = x.layout.numel() / part.out.layout.numel().max(1);
@@ -280,7 +280,7 @@ impl Group {
     pub fn merge(&mut self, other: &Group) -> bool {
         let same_compute = self.compute.is_none() || other.compute.is_none() || self.compute == other.compute;
         let fits =
-            self.device == other.device && self.shape == other.shape && in_one_order(&self.strides, &other.strides);
+            self.device == other.device && self.shape == other.shape && walked_alike(&self.strides, &other.strides);
         let new = other.inputs.iter().filter(|x| !self.inputs.contains(x)).count();
         if !fits
             || !same_compute
@@ -396,7 +396,7 @@ impl Group {
 }
 
 /// Whether outputs of one shape with these strides are walked alike: in one order, and in steps of one size inside.
-fn in_one_order(a: &[usize], b: &[usize]) -> bool {
+fn walked_alike(a: &[usize], b: &[usize]) -> bool {
     let sorted = |strides: &[usize]| strides.is_sorted_by(|a, b| a >= b);
     a == b || a.len() == b.len() && a.last() == b.last() && sorted(a) && sorted(b)
 }
