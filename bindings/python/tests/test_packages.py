@@ -197,6 +197,7 @@ def test_random_state():
     for draw in (torch.rand, torch.randn):
         assert torch.equal(draw(4, generator=one), draw(4, generator=two))
     assert torch.equal(torch.multinomial(torch.ones(9), 4, generator=one), torch.multinomial(torch.ones(9), 4, generator=two))
+    assert torch.multinomial(torch.ones(0, 3), 2).shape == torch.multinomial(torch.ones(0, 3), 2, True).shape == (0, 2)
 
 
 def test_distributions_of_random_numbers():

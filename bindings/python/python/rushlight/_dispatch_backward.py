@@ -6,6 +6,7 @@ nodes: sums of gradients and their way into leaves.
 """
 
 from . import _C
+from ._dispatch_grad import tensors_among
 from ._ops import ops
 
 Tensor = _C.Tensor
@@ -435,20 +436,9 @@ class _Shape:
         self.shape, self.dtype = shape, g.dtype
 
 
-def _tensors(args, kwargs):
-    """The tensors among arguments, each with its place: a number or a keyword, and a number within a list."""
-    found = []
-    for place, value in [*enumerate(args), *kwargs.items()]:
-        if isinstance(value, Tensor):
-            found.append((place, None, value))
-        elif type(value) in (list, tuple):
-            found.extend((place, at, item) for at, item in enumerate(value) if isinstance(item, Tensor))
-    return found
-
-
 def below_autograd(op, args, kwargs, run):
     """The result of ``run(op, args, kwargs)``, a mode's, recorded with a derivative that modes see."""
-    places = _tensors(args, kwargs) if _C.is_grad_enabled() else ()
+    places = tensors_among(args, kwargs) if _C.is_grad_enabled() else ()
     if not any(t.requires_grad for _, _, t in places):
         return run(op, args, kwargs)
     name = op.overloadpacket.__name__

@@ -308,7 +308,7 @@ RULES = {
 _MANY = frozenset("split split_with_sizes unbind".split())
 
 
-def _tensors(args, kwargs):
+def tensors_among(args, kwargs):
     """The tensors among arguments, each with its place: a number or a keyword, and a number within a list."""
     found = []
     for place, value in [*enumerate(args), *kwargs.items()]:
@@ -334,7 +334,7 @@ def record(op, args, kwargs, run):
     finally:
         _C._set_grad_enabled(before)
     results = list(result) if isinstance(result, (tuple, list)) else [result]
-    places = _tensors(args, kwargs)
+    places = tensors_among(args, kwargs)
     if any(r is t for r in results for _, _, t in places) or not all(isinstance(r, Tensor) for r in results):
         return result
 

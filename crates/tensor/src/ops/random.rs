@@ -243,7 +243,7 @@ impl Tensor {
         no_grad(|| {
             let p = self.to_dtype(if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 })?;
             let total = p.sum_dims([-1], true)?;
-            if crate::capture::may_read(p.device()) {
+            if p.numel() > 0 && crate::capture::may_read(p.device()) {
                 check_probabilities(&p, &total, if replacement { 0 } else { count })?;
             }
             if !replacement {
