@@ -8,7 +8,7 @@ import json
 import sys
 
 import sharded_ranks as base
-from sharded_ranks import PEER, RANK, SIZE, Replicate, Shard, dist, fsdp, init_device_mesh, nn, parallel, torch
+from sharded_ranks import BACKEND, KIND, PEER, RANK, SIZE, Replicate, Shard, dist, fsdp, init_device_mesh, nn, parallel, torch
 
 pp = importlib.import_module(f"{PEER}.distributed.pipelining")
 STEPS, ROWS = 4, 8
@@ -56,7 +56,7 @@ def whole(p):
 
 def pipelined(tp, kind="Schedule1F1B"):
     """Two stages, each sharded over the ranks of ``dp``, its layers split over those of ``tp``. Losses, and the stage's parameters."""
-    mesh = init_device_mesh("cpu", (2, SIZE // (2 * tp), tp), mesh_dim_names=("pp", "dp", "tp"))
+    mesh = init_device_mesh(KIND, (2, SIZE // (2 * tp), tp), mesh_dim_names=("pp", "dp", "tp"))
     number, dp = mesh.get_local_rank("pp"), mesh["dp"]
     part = Part(base.model(), number, 2)
     if tp > 1:
@@ -64,7 +64,7 @@ def pipelined(tp, kind="Schedule1F1B"):
     for block in part.blocks:
         fsdp.fully_shard(block, mesh=dp)
     fsdp.fully_shard(part, mesh=dp)
-    stage = pp.PipelineStage(part, number, 2, torch.device("cpu"), group=mesh.get_group("pp"))
+    stage = pp.PipelineStage(part, number, 2, torch.device(KIND), group=mesh.get_group("pp"))
     schedule = getattr(pp, kind)(stage, n_microbatches=2, loss_fn=base.loss_of)
     optimizer = torch.optim.AdamW(part.parameters(), lr=1e-2)
     losses, own = [], ROWS // dp.size()
@@ -84,7 +84,7 @@ def pipelined(tp, kind="Schedule1F1B"):
 def split_sequences():
     """FSDP over all ranks, sequences split over the ranks of ``cp``."""
     context_parallel = importlib.import_module(f"{PEER}.distributed.tensor.experimental").context_parallel
-    mesh = init_device_mesh("cpu", (SIZE // 2, 2), mesh_dim_names=("dp", "cp"))
+    mesh = init_device_mesh(KIND, (SIZE // 2, 2), mesh_dim_names=("dp", "cp"))
     net = base.sharded(base.model(), mesh._flatten("all"))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
     losses, own = [], ROWS // (SIZE // 2)
@@ -103,7 +103,7 @@ def split_sequences():
 
 def compositions():
     """Every composition that the number of ranks allows; rank 0 prints the losses."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     expected, parameters = base.alone(steps=STEPS, rows=ROWS)
     runs = {"pp x dp": lambda: pipelined(1)}
     if PEER == "rushlight":
@@ -125,9 +125,9 @@ def compositions():
 
 def sharding_options():
     """Dimensions of shards, several modules as one group, parts kept among neighbours; against one process."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     expected, parameters = base.alone()
-    mesh = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("dp",))
+    mesh = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("dp",))
     by_columns = lambda p: Shard(1) if p.dim() == 2 and p.shape[1] % SIZE == 0 else None
     net = base.sharded(base.model(), mesh, shard_placement_fn=by_columns)
     assert net.blocks[0].w1.weight.placements == (Shard(1),) and net.norm.weight.placements == (Shard(0),)
@@ -159,8 +159,8 @@ def long_and_wide():
     from rushlight.distributed.tensor.experimental import _attention as cp
     from rushlight.distributed.tensor.experimental import implicit_replication, local_map
 
-    dist.init_process_group("gloo")
-    mesh, F = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("cp",)), nn.functional
+    dist.init_process_group(BACKEND)
+    mesh, F = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("cp",)), nn.functional
     length = 4 * SIZE
     for balance in (True, False):
         cp._cp_options.enable_load_balance = balance
@@ -213,8 +213,8 @@ def resharded(folder):
     from rushlight.distributed import checkpoint as dcp
     from rushlight.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 
-    dist.init_process_group("gloo")
-    grid = init_device_mesh("cpu", (SIZE // 2, 2), mesh_dim_names=("dp", "tp"))
+    dist.init_process_group(BACKEND)
+    grid = init_device_mesh(KIND, (SIZE // 2, 2), mesh_dim_names=("dp", "tp"))
     net = base.sharded(base.tensor_parallel(base.model(), grid["tp"]), grid["dp"])
     dcp.save({"model": get_model_state_dict(net)}, checkpoint_id=folder)
     expected = base.model().state_dict()
@@ -225,7 +225,7 @@ def resharded(folder):
     # A model without memory gets its own by loading.
     with torch.device("meta"):
         empty = base.Model()
-    empty = base.sharded(empty, init_device_mesh("cpu", (SIZE,)))
+    empty = base.sharded(empty, init_device_mesh(KIND, (SIZE,)))
     options = importlib.import_module(f"{PEER}.distributed.checkpoint.state_dict").StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_model_state_dict(empty, found if RANK == 0 else {}, options=options)
     for name, p in empty.named_parameters():
@@ -235,9 +235,9 @@ def resharded(folder):
 
 def unflattened():
     """Meshes made from the mesh of all ranks by two grids, as torchtitan makes them: one for tensors, one for shards."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     expected, parameters = base.alone()
-    world = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("world",))
+    world = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("world",))
     first = world._unflatten(0, (SIZE // 2, 2), ("batch", "tp"), backend_override={"batch": "fake"})
     second = world._unflatten(0, (1, SIZE // 2, 2), ("replicas", "dp", "columns"))
     dp = second["dp"]
@@ -254,9 +254,9 @@ def replicated():
     """``replicate``, which changes a module in place, and ``set_requires_gradient_sync``."""
     from rushlight.distributed._composable.replicate import replicate
 
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     expected, parameters = base.alone()
-    net = replicate(base.model(), device_mesh=init_device_mesh("cpu", (SIZE,)), bucket_cap_mb=100)
+    net = replicate(base.model(), device_mesh=init_device_mesh(KIND, (SIZE,)), bucket_cap_mb=100)
     assert isinstance(net, base.Model) and [name for name, _ in net.named_parameters()] == list(parameters)
     found, _ = base.train(net, SIZE, RANK, halves=8 // SIZE // 2)
     base.close(found, expected, "replicate")

@@ -1,6 +1,7 @@
 """What the ranks of ``test_sharded.py`` run: ``python sharded_ranks.py FUNCTION``, with the launcher's variables set.
 
 With ``SHARDED_PEER=torch`` the programs that print their losses run on PyTorch itself (``tests/differential/sharded.py``).
+With ``RUSHLIGHT_TEST_DEVICE=cuda`` the ranks share a GPU (``scripts/test_gpu``).
 """
 
 import contextlib
@@ -26,6 +27,11 @@ checkpointing = importlib.import_module(f"{PEER}.utils.checkpoint")
 init_device_mesh = importlib.import_module(f"{PEER}.distributed.device_mesh").init_device_mesh
 DTensor, Replicate, Shard, Partial = dtensor.DTensor, dtensor.Replicate, dtensor.Shard, dtensor.Partial
 
+KIND = os.environ.get("RUSHLIGHT_TEST_DEVICE", "cpu")
+#: None: one for each kind of device.
+BACKEND = "gloo" if KIND == "cpu" else None
+if KIND != "cpu":
+    torch.set_default_device(KIND)
 RANK, SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 VOCABULARY, WIDTH, HEADS, LENGTH = 33, 16, 4, 6
 
@@ -119,7 +125,9 @@ def close(found, expected, what, tolerance=2e-5):
 
 def same(a, b, what, tolerance=2e-5):
     assert tuple(a.shape) == tuple(b.shape), (what, a.shape, b.shape)
-    assert torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance), (what, (a - b).abs().max())
+    # Offloaded parameters are on the CPU.
+    a, b = a.cpu().double(), b.cpu().double()
+    assert torch.allclose(a, b, rtol=tolerance, atol=tolerance), (what, (a - b).abs().max())
 
 
 def mean_over_ranks(value, group=None):
@@ -166,9 +174,9 @@ def check(net, losses, expected, parameters, what):
 
 def fully_sharded():
     """FSDP2 with its options, against one process."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     expected, parameters = alone(clip=0.5)
-    mesh = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("dp",))
+    mesh = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("dp",))
     for options in ({}, {"reshard_after_forward": False}, {"reshard_after_forward": True, "offload_policy": fsdp.CPUOffloadPolicy()}):
         net = sharded(model(), mesh, **options)
         assert isinstance(net, fsdp.FSDPModule) and isinstance(net, Model)
@@ -189,7 +197,7 @@ def fully_sharded():
     losses, _ = train(net, SIZE, RANK)
     check(net, losses, expected, parameters, "activation checkpointing around")
     if SIZE == 4:
-        hybrid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        hybrid = init_device_mesh(KIND, (2, 2), mesh_dim_names=("replicate", "shard"))
         net = sharded(model(), hybrid)
         assert net.head.weight.placements == (Replicate(), Shard(0))
         losses, _ = train(net, SIZE, RANK)
@@ -199,15 +207,15 @@ def fully_sharded():
 
 def details():
     """What users see of FSDP2: meta initialisation, mixed precision, unshard, state dicts, memory."""
-    dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (SIZE,))
+    dist.init_process_group(BACKEND)
+    mesh = init_device_mesh(KIND, (SIZE,))
     with torch.device("meta"):
         net = Model()
     policy = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}
     for block in net.blocks:
         fsdp.fully_shard(block, mesh=mesh, mp_policy=fsdp.MixedPrecisionPolicy(**policy))
     fsdp.fully_shard(net, mesh=mesh, mp_policy=fsdp.MixedPrecisionPolicy(**policy, output_dtype=torch.float32))
-    net.to_empty(device="cpu")
+    net.to_empty(device=KIND)
     torch.manual_seed(5)
     for module in net.modules():
         if hasattr(module, "reset_parameters"):
@@ -257,8 +265,8 @@ def details():
 
 def distributed_ops():
     """Ops on DTensors against the same ops on whole tensors, values and gradients, for many placements."""
-    dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (SIZE,))
+    dist.init_process_group(BACKEND)
+    mesh = init_device_mesh(KIND, (SIZE,))
     R, S0, S1, S2 = Replicate(), Shard(0), Shard(1), Shard(2)
     x3, w, b = values(4, 8, 12), values(16, 12, seed=1), values(16, seed=2)
     ids = (torch.arange(4 * 8).reshape(4, 8) * 5) % 12
@@ -333,10 +341,10 @@ def tensor_parallel(net, mesh):
 
 def tensor_parallelism():
     """Tensor and sequence parallelism, and FSDP over them, against one process."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     expected, parameters = alone()
     tp = 2
-    mesh = init_device_mesh("cpu", (SIZE // tp, tp), mesh_dim_names=("dp", "tp"))
+    mesh = init_device_mesh(KIND, (SIZE // tp, tp), mesh_dim_names=("dp", "tp"))
     if SIZE == tp:
         net = tensor_parallel(model(), mesh["tp"])
         assert net.blocks[0].w1.weight.placements == (Shard(0),) and net.blocks[0].w1.weight.to_local().shape[0] == 2 * WIDTH
@@ -352,9 +360,9 @@ def tensor_parallelism():
 
 def functional_collectives():
     """Collectives that return their results, with gradients where their names say so; meshes made of one dimension of another."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     funcol = importlib.import_module(f"{PEER}.distributed._functional_collectives")
-    world = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("world",))
+    world = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("world",))
     mesh = world._unflatten(0, (SIZE // 2, 2), ("dp", "tp"), backend_override={"dp": "fake"})
     assert mesh.mesh_dim_names == ("dp", "tp") and mesh.shape == (SIZE // 2, 2) and mesh["tp"].size() == 2
     try:
@@ -395,8 +403,8 @@ def functional_collectives():
 
 def overlapped_products():
     """Asynchronous tensor parallelism: products that overlap their communication give the same losses, and are used."""
-    dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("tp",))
+    dist.init_process_group(BACKEND)
+    mesh = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("tp",))
     symmetric = importlib.import_module(f"{PEER}.distributed._symmetric_memory")
     group = mesh.get_group()
     seen = []
@@ -456,8 +464,8 @@ def overlapped_products():
 
 def memory():
     """ZeRO-3 holds 1/N of parameters, gradients and states, and one block at a time."""
-    dist.init_process_group("gloo")
-    net = sharded(model(layers=6), init_device_mesh("cpu", (SIZE,)))
+    dist.init_process_group(BACKEND)
+    net = sharded(model(layers=6), init_device_mesh(KIND, (SIZE,)))
     units = [part._fsdp_unit for part in net.modules() if "_fsdp_unit" in part.__dict__]
     largest = 0
     for block in net.blocks:
@@ -487,7 +495,7 @@ def measured():
 
     global WIDTH
     WIDTH = 128
-    mesh = init_device_mesh("cpu", (SIZE,))
+    mesh = init_device_mesh(KIND, (SIZE,))
     for recompute in (False, True):
         gc.collect()
         before = torch.cpu.memory_allocated()
@@ -509,7 +517,7 @@ def measured():
 
 def wrapped():
     """FullyShardedDataParallel and ZeroRedundancyOptimizer, against one process."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     expected, parameters = alone(clip=0.5)
     FSDP, wrap = fsdp.FullyShardedDataParallel, importlib.import_module(f"{PEER}.distributed.fsdp.wrap")
     policy = wrap.ModuleWrapPolicy({Block})
@@ -574,13 +582,13 @@ def wrapped():
 
 def scaled():
     """An infinity in one rank's shard: every rank skips the step and halves the scale. Without ranks apart, all step."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     sharded_scaler = importlib.import_module(f"{PEER}.distributed.fsdp.sharded_grad_scaler").ShardedGradScaler
     for kind in (torch.amp.GradScaler, sharded_scaler):
         net = nn.Linear(4, 2 * SIZE, bias=False)
         nn.init.ones_(net.weight)
-        fsdp.fully_shard(net, mesh=init_device_mesh("cpu", (SIZE,)))
-        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.5), kind("cpu", init_scale=4.0)
+        fsdp.fully_shard(net, mesh=init_device_mesh(KIND, (SIZE,)))
+        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.5), kind(KIND, init_scale=4.0)
         for damaged in (True, False):
             optimizer.zero_grad()
             scaler.scale(net(torch.ones(1, 4)).sum()).backward()
@@ -598,14 +606,14 @@ def scaled():
 
 def losses():
     """Losses of FSDP2, and of tensor parallelism on two ranks, for the comparison with PyTorch."""
-    dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("dp",))
+    dist.init_process_group(BACKEND)
+    mesh = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("dp",))
     found = {"fsdp": train(sharded(model(), mesh), SIZE, RANK, clip=0.5, steps=6)[0]}
     if SIZE == 2:
-        grid = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
+        grid = init_device_mesh(KIND, (1, 2), mesh_dim_names=("dp", "tp"))
         found["tp"] = train(tensor_parallel(model(), grid["tp"]), 1, 0, steps=6)[0]
     else:
-        grid = init_device_mesh("cpu", (SIZE // 2, 2), mesh_dim_names=("dp", "tp"))
+        grid = init_device_mesh(KIND, (SIZE // 2, 2), mesh_dim_names=("dp", "tp"))
         dp = grid["dp"]
         net = sharded(tensor_parallel(model(), grid["tp"]), dp)
         found["fsdp x tp"] = train(net, SIZE // 2, dp.get_local_rank(), group=dp.get_group(), steps=6)[0]
@@ -619,9 +627,9 @@ def speed():
     import time
 
     global WIDTH
-    dist.init_process_group("gloo")
+    dist.init_process_group(BACKEND)
     WIDTH = 256
-    net = sharded(Model(layers=4), init_device_mesh("cpu", (SIZE,)))
+    net = sharded(Model(layers=4), init_device_mesh(KIND, (SIZE,)))
     optimizer = torch.optim.AdamW(net.parameters())
     ids, targets = batch(0, 32)
     best = float("inf")

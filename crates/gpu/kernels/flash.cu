@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
 #endif
 #if MASK
         Masks masks;
-        masks.load(s, b, h, row, at + t * 2);
+        masks.load_queries(s, b, h, row, at + t * 2);
         wait_for_products<1>(p);
         masks.apply(p, scale);
         const float by = 1;
@@ -257,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_queries(Spec
 #endif
 #if MASK
         Masks masks;
-        masks.load(s, b, h, row, at + t * 2);
+        masks.load_queries(s, b, h, row, at + t * 2);
 #endif
         wait_for_products<2>(p);
 #if MASK
@@ -412,20 +412,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_keys(Spec s,
         Vec<Row, 2> both[STEP / 8];
 #pragma unroll
         for (int c = 0; c < STEP / 8; c++) both[c] = sums[c * 4];
+#if MASK
+        Masks masks;
+        masks.load_keys(s, b, h, at + t * 2, key);
+#endif
         wait_for_products<3>(p);
+#if MASK
+        masks.apply(p, scale);
+#endif
 #pragma unroll
         for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
 #if MASK
-                p[c][e] = exp2_fast(masked(s, b, h, at + c * 8 + t * 2 + e % 2, key + e / 2 * 8, p[c][e] * scale) - both[c].v[e % 2].log_sum);
+                p[c][e] = exp2_fast(p[c][e] - both[c].v[e % 2].log_sum);
 #else
                 p[c][e] = exp2_fast(fmaf(p[c][e], scale, -both[c].v[e % 2].log_sum));
 #endif
             }
         }
         // Queries past the end add zeros; of the others some may not see the keys.
-        if (!MASK && CAUSAL && at < first + warp * 16 + 15) {
+        if (CAUSAL && at < first + warp * 16 + 15) {
             int from[2] = {key - at - t * 2, key + 8 - at - t * 2};
 #pragma unroll
             for (int c = 0; c < STEP / 8; c++) {

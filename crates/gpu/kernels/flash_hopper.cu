@@ -2,15 +2,15 @@
 //
 // Blocks are persistent and loop over tasks. A task is BLOCK_ROWS queries (forward, gradient by queries) or keys
 // (gradient by keys and values) of a head, which walk the other side in steps of STEP. One producer thread issues tile
-// copies a task ahead; CONSUMERS groups of four warps multiply 64 rows each. D is 64 or 128, for gradients 128: for
-// smaller D the small blocks of flash.cu hide more latency. As in flash.cu scores never leave registers, a step's
+// copies a task ahead, if TASKS of them fit; CONSUMERS groups of four warps multiply 64 rows each. D is 64, 128, 192 or
+// 256, for gradients 128: for smaller D the small blocks of flash.cu hide more latency, larger sums fit no registers. As in flash.cu scores never leave registers, a step's
 // scores are multiplied while the previous step is summed, and no sum uses atomics. The text of hopper_tasks.cu, which
 // has tasks, places and products, precedes this one.
 
 #ifdef FORWARD
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
     extern __shared__ double memory[];
-    Tiles<BLOCK_ROWS, 2> queries;
+    Tiles<BLOCK_ROWS, TASKS> queries;
     Tiles<STEP, STAGES> keys, values;
     Room all = room(memory);
     all.take(queries);
@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
     room_is_laid_out();
     u32 heads = (u32)s.heads, shared_by = heads / (u32)s.kv_heads;
     Task now;
-    Turn<2> tq;
+    Turn<TASKS> tq;
     Turn<STAGES> tk, tv;
     if (threadIdx.x < 128) {
         give_registers<LEFT_REGISTERS>();
@@ -59,6 +59,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
             int first = (order.tiles - 1 - now.tile) * BLOCK_ROWS, group_first = first + group * GROUP_ROWS;
             int start = group_first + threadIdx.x / 32 % 4 * 16, row = start + g;
             int steps = steps_before(s, first + BLOCK_ROWS), own = group_first < (int)s.l ? steps_before(s, group_first + GROUP_ROWS) : 0;
+#if MASK
+            // Loaded a step ahead.
+            Masks masks;
+            auto load_masks = [&](int n) { masks.load_queries(s, b, h, row, n * STEP + t * 2); };
+            if (own > 0) load_masks(own - 1);
+#endif
             // Converts a step's scores to the weights of its values. Only the last step of a group has keys that some
             // of its queries do not see.
             auto weigh = [&](int n, bool edge) {
@@ -69,10 +75,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
                 const u32 kept_bits = 0;
 #endif
 #if MASK
-                Masks masks;
-                masks.load(s, b, h, row, at + t * 2);
                 wait_for_products<1>(p);
                 masks.apply(p, scale);
+                if (n > 0) load_masks(n - 1);
                 const float by = 1;
 #else
                 wait_for_products<1>(p);
@@ -253,18 +258,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_queries(Sp
                 values.until_full(tv);
                 times_transposed<BLOCK_ROWS>(ds, incoming.at(tq), group, values.at(tv));
             };
+#if MASK
+            // Loaded a step ahead.
+            Masks masks;
+            auto load_masks = [&](int n) { masks.load_queries(s, b, h, row, n * STEP + t * 2); };
+            if (own > 0) load_masks(own - 1);
+#endif
             auto weigh = [&](int n, bool edge) {
                 int at = n * STEP;
 #if DROPOUT
                 u32 kept_bits = kept_by_queries(s, (now.head * s.l + (u64)row) * s.s + (u64)(at + t * 2));
 #endif
-#if MASK
-                Masks masks;
-                masks.load(s, b, h, row, at + t * 2);
-#endif
                 wait_for_products<2>(p);
 #if MASK
                 masks.apply(p, scale);
+                if (n > 0) load_masks(n - 1);
 #endif
 #pragma unroll
                 for (int c = 0; c < STEP / 8; c++) {
@@ -416,6 +424,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                     incoming.release(place);
                 }
             };
+#if MASK
+            Masks masks;
+#endif
             // Scores become weights of the step's gradients, then, with the weights' gradients, weights of its queries.
             // Each product starts as soon as its operand is ready and overlaps with the scores of the next step. More
             // at once would not fit in registers.
@@ -423,6 +434,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                 int at = step * STEP;
 #if DROPOUT
                 u32 kept_bits = kept_by_keys(s, (((u64)b * s.heads + h) * s.l + (u64)(at + t * 2)) * s.s + (u64)key);
+#endif
+#if MASK
+                masks.apply(p, scale);
 #endif
                 // For two neighbouring queries each.
                 const Vec<Row, 2>* sums = (const Vec<Row, 2>*)(step_rows + place.place * STEP) + t;
@@ -432,14 +446,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
 #pragma unroll
                     for (int e = 0; e < 4; e++) {
 #if MASK
-                        p[c][e] = exp2_fast(masked(s, b, h, at + c * 8 + t * 2 + e % 2, key + e / 2 * 8, p[c][e] * scale) - both.v[e % 2].log_sum);
+                        p[c][e] = exp2_fast(p[c][e] - both.v[e % 2].log_sum);
 #else
                         p[c][e] = exp2_fast(fmaf(p[c][e], scale, -both.v[e % 2].log_sum));
 #endif
                     }
                 }
                 // Queries past the end have probabilities of zero; of the others some may not see the keys.
-                if (!MASK && CAUSAL && at < group_first + GROUP_ROWS) {
+                if (CAUSAL && at < group_first + GROUP_ROWS) {
                     int from[2] = {key - at - t * 2, key + 8 - at - t * 2};
 #pragma unroll
                     for (int c = 0; c < STEP / 8; c++) {
@@ -475,19 +489,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_keys(Spec 
                 queries.release(t);
                 incoming.release(t);
             };
+            // The products of a step's scores, and the mask meanwhile.
+            auto score = [&] {
+                times_transposed<BLOCK_ROWS>(p, keys.at(tk), group, queries.at(place));
+#if MASK
+                masks.load_keys(s, b, h, step * STEP + t * 2, key);
+#endif
+            };
             keys.until_full(tk);
             values.until_full(tk);
             clear(acc_k);
             clear(acc_v);
             if (advance()) {
-                times_transposed<BLOCK_ROWS>(p, keys.at(tk), group, queries.at(place));
+                score();
                 times_transposed<BLOCK_ROWS>(ds, values.at(tk), group, incoming.at(place));
                 wait_for_products<1>(p);
                 while (true) {
                     add();
                     before = place;
                     if (!advance()) break;
-                    times_transposed<BLOCK_ROWS>(p, keys.at(tk), group, queries.at(place));
+                    score();
                     wait_for_products<1>(acc_v);
                     hold(acc_k);
                     hold(by_value);

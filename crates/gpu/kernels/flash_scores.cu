@@ -17,49 +17,59 @@ struct Spec {
 struct Saved { const T *out, *dout; u64 out_strides[4], dout_strides[4]; const float* lse; };
 
 #if MASK
-// The score of query i and key j in units of log2, from their product times the scale.
-__device__ inline float masked(const Spec& s, u64 b, u64 h, int i, int j, float x) {
-    if (j >= (int)s.s || i >= (int)s.l || (CAUSAL && j > i)) return LOWEST;
-    u64 at = b * s.mask_strides[0] + h * s.mask_strides[1] + (u64)i * s.mask_strides[2] + (u64)j * s.mask_strides[3];
-#if MASK == 1
-    if (!((const u8*)s.mask)[at]) return LOWEST;
-#else
-    x += convert<float>(((const T*)s.mask)[at]) * LOG2E;
-#endif
-    return x;
-}
-
-// The mask of a thread's step where rows are queries, loaded while the scores are multiplied: truth values or numbers
-// to add. Neighbours come in one load where they are aligned.
+// A mask's elements: truth values or numbers to add.
 #if MASK == 1
 typedef u8 Mask;
 #else
 typedef T Mask;
 #endif
+__device__ inline const Mask* mask_of(const Spec& s, u64 b, u64 h, int query, int key) {
+    const u64* strides = s.mask_strides;
+    return (const Mask*)s.mask + b * strides[0] + h * strides[1] + (u64)query * strides[2] + (u64)key * strides[3];
+}
+
+// The mask of a thread's step, loaded while scores are multiplied. Fragment c has two neighbouring columns, 8 * c from
+// the first, of its first row and of the row eight further down. Outside of the mask the elements are zero.
 struct Masks {
-    Vec<Mask, 2> pairs[STEP / 8][2];
-    // For the queries `row` and `row + 8` and pairs of keys from `first` on.
-    __device__ void load(const Spec& s, u64 b, u64 h, int row, int first) {
-        const u64* strides = s.mask_strides;
-        const Mask* from = (const Mask*)s.mask + b * strides[0] + h * strides[1] + (u64)row * strides[2] + (u64)first * strides[3];
-        bool aligned = strides[3] == 1 && (((u64)s.mask / sizeof(Mask) | strides[0] | strides[1] | strides[2] | s.s) & 1) == 0;
+    union Pair { Vec<Mask, 2> both; Mask each[2]; };
+    Pair pairs[STEP / 8][2];
+    // From the address of the first element, the strides and the numbers of rows and columns from it on. `aligned`:
+    // neighbours come in one load.
+    __device__ void load(const Mask* from, u64 row, u64 column, int rows, int columns, bool aligned) {
+        const Mask* at[2] = {from, from + 8 * row};
+        if (rows > 8 && columns > STEP - 7) {
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                if (aligned) {
+#pragma unroll
+                    for (int c = 0; c < STEP / 8; c++) pairs[c][r].both = *(const Vec<Mask, 2>*)(at[r] + c * 8);
+                } else {
+#pragma unroll
+                    for (int c = 0; c < STEP / 8; c++) pairs[c][r].each[0] = at[r][c * 8 * column], pairs[c][r].each[1] = at[r][(c * 8 + 1) * column];
+                }
+            }
+            return;
+        }
 #pragma unroll
         for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const Mask* at = from + r * 8 * strides[2] + c * 8 * strides[3];
-                Vec<Mask, 2> pair = {};
-                if (row + r * 8 < (int)s.l && first + c * 8 < (int)s.s) {
-                    if (aligned) {
-                        pair = *(const Vec<Mask, 2>*)at;
-                    } else {
-                        pair.v[0] = at[0];
-                        if (first + c * 8 + 1 < (int)s.s) pair.v[1] = at[strides[3]];
-                    }
-                }
-                pairs[c][r] = pair;
+            for (int e = 0; e < 4; e++) {
+                bool inside = e / 2 * 8 < rows && c * 8 + e % 2 < columns;
+                pairs[c][e / 2].each[e % 2] = inside ? at[e / 2][(c * 8 + e % 2) * column] : Mask{};
             }
         }
+    }
+    // Rows are queries.
+    __device__ void load_queries(const Spec& s, u64 b, u64 h, int query, int key) {
+        const u64* strides = s.mask_strides;
+        bool aligned = strides[3] == 1 && (((u64)s.mask / sizeof(Mask) | strides[0] | strides[1] | strides[2]) & 1) == 0;
+        load(mask_of(s, b, h, query, key), strides[2], strides[3], (int)s.l - query, (int)s.s - key, aligned);
+    }
+    // Rows are keys.
+    __device__ void load_keys(const Spec& s, u64 b, u64 h, int query, int key) {
+        const u64* strides = s.mask_strides;
+        bool aligned = strides[2] == 1 && (((u64)s.mask / sizeof(Mask) | strides[0] | strides[1] | strides[3]) & 1) == 0;
+        load(mask_of(s, b, h, query, key), strides[3], strides[2], (int)s.s - key, (int)s.l - query, aligned);
     }
     // Scores in units of log2.
     __device__ void apply(float (&p)[STEP / 8][4], float scale) const {
@@ -67,7 +77,7 @@ struct Masks {
         for (int c = 0; c < STEP / 8; c++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                Mask m = pairs[c][e / 2].v[e % 2];
+                Mask m = pairs[c][e / 2].each[e % 2];
 #if MASK == 1
                 p[c][e] = m ? p[c][e] * scale : LOWEST;
 #else

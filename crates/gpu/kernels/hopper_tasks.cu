@@ -128,10 +128,13 @@ __device__ inline void accumulate(float (&acc)[D / 8][4], Fragment (&a)[STEP / 1
     begin_products();
 #pragma unroll
     for (int k = 0; k < STEP / 16; k++) {
-#if D == 128
-        multiply_panels(acc, a[k], panels(tile, STEP) + k * NEXT_LINES);
-#else
-        multiply(acc, a[k], lines(tile) + k * NEXT_LINES);
+        // Two panels at a time, and the last one of an odd number.
+#pragma unroll
+        for (int n = 0; n + 1 < PANELS; n += 2) {
+            multiply_panels((float(&)[16][4])acc[8 * n], a[k], panels(tile, STEP) + n * NEXT_PANEL(STEP) + k * NEXT_LINES);
+        }
+#if PANELS % 2
+        multiply((float(&)[8][4])acc[8 * (PANELS - 1)], a[k], lines(tile) + (PANELS - 1) * NEXT_PANEL(STEP) + k * NEXT_LINES);
 #endif
     }
     end_products();

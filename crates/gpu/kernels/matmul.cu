@@ -63,3 +63,21 @@ extern "C" __global__ void __launch_bounds__(256) product(const T* a, const T* b
     *place = convert<OUT>(activated(y));
 }
 #endif
+
+#ifdef MOVE
+struct MoveSizes { u64 rows, columns, vectors; };
+
+// Copies rows of `columns` elements to rows of `vectors` vectors: the rest of a row, and further rows, become zero.
+extern "C" __global__ void __launch_bounds__(256) move_rows(const T* from, T* to, u64 from_stride, u64 to_stride, MoveSizes sizes, u64 count) {
+    typedef Vec<T, LANES> V;
+#pragma unroll
+    for (u32 n = 0; n < 4; n++) {
+        u64 i = (blockIdx.x * 4ull + n) * 256 + threadIdx.x;
+        if (i >= count) return;
+        u64 row = i <= 0xffffffffu ? (u32)i / (u32)sizes.vectors : i / sizes.vectors, column = (i - row * sizes.vectors) * LANES;
+        V x = {};
+        if (row < sizes.rows && column < sizes.columns) x = *(const V*)(from + row * from_stride + column);
+        *(V*)(to + row * to_stride + column) = x;
+    }
+}
+#endif

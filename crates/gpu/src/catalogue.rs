@@ -7,8 +7,8 @@ use crate::families::attention::{self, flash, flash_hopper, flash_mfma};
 use crate::families::conv::{self, depthwise as conv_depthwise, few as conv_few};
 use crate::families::pointwise::{Form, Formula, Lanes};
 use crate::families::{
-    batch_norm, copy, cross_entropy, ctc, foreach, fused, fused_reduce, fused_rows, index, linalg, matmul, pooling,
-    recurrent, reduce, resample, row_norm, scan, softmax, sort,
+    batch_norm, copy, cross_entropy, ctc, foreach, fused, fused_reduce, fused_rows, index, linalg, matmul,
+    padded_products, pooling, recurrent, reduce, resample, row_norm, scan, softmax, sort,
 };
 use crate::launch::kernel::{Defines, Family, entries};
 use crate::launch::rows::Rows;
@@ -193,7 +193,10 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
                 let forms = [(1024, plain), (1536, plain), (1536, form)];
                 let parts = flash::Part::ALL.into_iter().filter(|p| d == 128 || *p == flash::Part::Forward);
                 let cases = parts.flat_map(|part| forms.map(|(rows, form)| (part, rows, form)));
-                for (part, rows, form) in cases.filter(|_| capability == (9, 0)) {
+                // Larger heads are for the forward pass alone.
+                let large = [plain, form].map(|form| (flash::Part::Forward, 2 * d.max(96), 1024, form));
+                let cases = cases.map(|(part, rows, form)| (part, d, rows, form)).chain(large);
+                for (part, d, rows, form) in cases.filter(|_| capability == (9, 0)) {
                     let (shape, mask) = (flash_hopper::Shape::new(part, d, rows, form), form.mask);
                     let name = format!("flash hopper {part:?} {d} {dtype} {rows} mask {mask}");
                     add(name, Family::FlashHopper, shape.defines(form));
@@ -223,6 +226,8 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         add(format!("foreach copy {dtype}"), Family::Foreach, foreach::copy_defines(DType::F32, dtype));
         add(format!("foreach scale {dtype}"), Family::Foreach, foreach::scale_defines(dtype, DType::F32, true));
         add(format!("epilogue {dtype}"), Family::MatMul, matmul::epilogue_defines(dtype, true, Activation::Gelu));
+        let lanes = if dtype.size() == 2 { 4 } else { 1 };
+        add(format!("move rows {dtype}"), Family::MatMul, padded_products::move_defines(dtype, lanes));
         let dropout = Defines::default().define("DROPOUT", 1).define("WIDE", 1).define("WORDS", 1).define("DENSE", 1);
         let dropout = dropout.dtype("T", dtype).define("WIDE_T", crate::launch::kernel::wide_type(dtype));
         add(format!("dropout {dtype}"), Family::Random, dropout);

@@ -105,7 +105,7 @@ impl Gpu {
     }
 
     /// Runs the product in the library; `false` if it does not support it.
-    fn gemm_library(&self, g: &Gemm) -> Result<bool> {
+    pub(super) fn gemm_library(&self, g: &Gemm) -> Result<bool> {
         self.enter()?;
         let Some(rest) = self.products()?.gemm(self, g)? else { return Ok(false) };
         self.finish(g, rest)?;
@@ -154,7 +154,7 @@ impl Gpu {
             g.m *= g.batch;
             g.batch = 1;
         }
-        if g.dtype.is_float() && g.k > 0 && self.gemm_library(&g)? {
+        if g.dtype.is_float() && g.k > 0 && (self.padded_product(&g)? || self.gemm_library(&g)?) {
             return Ok(());
         }
         self.gemm_own(&g)

@@ -14,6 +14,7 @@ pub(crate) mod fused_rows;
 pub(crate) mod index;
 pub(crate) mod linalg;
 pub(crate) mod matmul;
+pub(crate) mod padded_products;
 pub(crate) mod pointwise;
 pub(crate) mod pooling;
 pub(crate) mod random;

@@ -450,7 +450,7 @@ impl Recorded {
         let Recorder { mut recording, noting, held, mut numbers, host, .. } = recorder;
         let program = noting.take();
         drop(noting);
-        program::log(&program);
+        program::log("recorded", &program);
         let finish = || -> Result<(Box<dyn Graph>, Vec<Output>)> {
             let (first, _) = recording.numbers(outputs.len())?;
             let places: Vec<(View, usize)> =
@@ -558,7 +558,7 @@ impl Recorded {
         // The step is as it was where this fails.
         match better.record(self.backend, &mut *self.graph) {
             Ok(program) => {
-                program::log(&program);
+                program::log("optimized", &program);
                 self.program = program;
             }
             Err(e) => rushlight_core::info!("capture: the fused step was not recorded: {e}"),

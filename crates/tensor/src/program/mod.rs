@@ -255,11 +255,12 @@ impl Drop for Noting {
 /// names.
 pub const LOG_GRAPH: &str = "RUSHLIGHT_LOG_GRAPH";
 
-/// Writes the program of a recorded step, with what is wrong with it, where [`LOG_GRAPH`] asks for it.
-pub(crate) fn log(program: &Program) {
+/// Writes the program of a recorded step, with what is wrong with it, where [`LOG_GRAPH`] asks for it. `what` is its
+/// heading.
+pub(crate) fn log(what: &str, program: &Program) {
     let Some(target) = std::env::var_os(LOG_GRAPH).filter(|target| !target.is_empty() && target != "0") else { return };
     let fault = program.verify().err().map(|e| format!("# not valid: {e}\n")).unwrap_or_default();
-    let text = format!("{program}{fault}");
+    let text = format!("# {what}\n{program}{fault}");
     let written = if target == "1" {
         std::io::stderr().write_all(text.as_bytes())
     } else {

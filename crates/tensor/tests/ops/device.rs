@@ -198,6 +198,26 @@ fn feed_forward_in_half_precision() -> Result<()> {
 }
 
 /// A second bias of another shape than the outputs': the same as the ops one by one, its gradient of its own shape.
+/// Large products of half types whose rows are not whole vectors, which run on padded copies, with their gradients.
+#[test]
+fn products_of_unaligned_rows() -> Result<()> {
+    let _turn = turn();
+    for (rows, inputs, outputs) in [(9000, 196, 700), (9000, 700, 196), (6001, 333, 515)] {
+        for dtype in [DType::BF16, DType::F16] {
+            let made = |shape: &[usize]| randn(shape)?.mul(0.1)?.to_dtype(dtype);
+            let (x, w, b) = (made(&[rows, inputs])?, made(&[outputs, inputs])?, made(&[outputs])?);
+            let most = if dtype == DType::BF16 { 8e-3 } else { 1e-3 };
+            // On the CPU in f32.
+            let wide = |t: &Tensor| if t.device().is_cpu() { t.to_dtype(DType::F32) } else { Ok(t.clone()) };
+            let name = format!("linear of {rows} times {inputs} to {outputs}, {dtype}");
+            learn(&name, most, &[&x, &w, &b], |t| {
+                wide(&t[0])?.linear(&wide(&t[1])?, Some(&wide(&t[2])?))?.to_dtype(dtype)
+            })?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn feed_forward_with_a_bias_that_broadcasts() -> Result<()> {
     let _turn = turn();

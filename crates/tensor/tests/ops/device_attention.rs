@@ -130,6 +130,12 @@ fn attention() -> Result<()> {
         attend(Problem { sizes, dtype, causal: i % 2 == 0, mask: 0, dropout: 0.0 })?;
         attend(Problem { sizes, dtype, causal: false, mask: i as u8 % 3, dropout: if i < 2 { 0.25 } else { 0.0 } })?;
     }
+    // Many steps of large heads, with each kind of mask.
+    for (mask, sizes) in
+        [[2, 3, 3, 700, 900, 256], [1, 4, 2, 515, 390, 192], [1, 2, 2, 390, 642, 256]].into_iter().enumerate()
+    {
+        attend(Problem { sizes, dtype: DType::BF16, causal: mask == 0, mask: mask as u8, dropout: 0.0 })?;
+    }
     for sizes in [[3, 2, 2, 20, 20, 64], [2, 2, 2, 20, 2, 64], [2, 2, 2, 3, 31, 300]] {
         attend(Problem { sizes, dtype: DType::F32, causal: false, mask: 0, dropout: 0.1 })?;
         attend(Problem { sizes, dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })?;

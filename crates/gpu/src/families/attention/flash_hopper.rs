@@ -15,7 +15,7 @@ const GROUP_ROWS: usize = 64;
 const PANEL: usize = 64;
 /// Maximum bytes of the other operand for the heads of a set, so that they stay in the cache.
 const CACHED: usize = 32 << 20;
-/// Minimum queries or keys, for heads of up to 64 and of up to 128; below it `flash` is faster.
+/// Minimum queries or keys, for heads of up to 64 and for larger ones; below it `flash` is faster.
 const FEWEST: [usize; 2] = [256, 128];
 
 /// A kernel's shape.
@@ -30,6 +30,8 @@ pub struct Shape {
     step: usize,
     /// Steps in flight in shared memory.
     stages: usize,
+    /// Tasks in flight in shared memory.
+    tasks: usize,
     /// Registers per thread of a consumer group and of the producer.
     registers: [usize; 2],
 }
@@ -49,14 +51,16 @@ impl Shape {
         let plain = form.mask == 0 && !form.dropout;
         // Four groups need shorter steps, which costs 1/15; three fit many lengths badly.
         let padded = |groups: usize| rows.next_multiple_of(groups * GROUP_ROWS);
+        let tasks = if d > 192 { 1 } else { 2 };
         let (consumers, step, stages, registers) = match (part, d) {
             (Part::Forward, ..=64) if plain && 14 * padded(3) > 15 * padded(4) => (4, 64, 4, [112, 32]),
             (Part::Forward, ..=64) => (3, if plain { 128 } else { 64 }, 3, [160, 32]),
-            (Part::Forward, _) => (2, if plain { 128 } else { 64 }, 2, [240, 24]),
+            (Part::Forward, ..=128) => (2, if plain { 128 } else { 64 }, 2, [240, 24]),
+            (Part::Forward, _) => (2, 64, 2, [240, 24]),
             (Part::Queries, _) => (2, 64, 3, [216, 72]),
             (Part::Keys, _) => (2, 64, 3, [240, 24]),
         };
-        Shape { part, d, consumers, step, stages, registers }
+        Shape { part, d, consumers, step, stages, tasks, registers }
     }
 
     fn rows(self) -> usize {
@@ -88,16 +92,17 @@ impl Shape {
         (steps + 2) as u32
     }
 
-    /// Bytes of shared memory from the first tile on: two slots for each of a task's tiles, the steps' tiles, per-row
-    /// data for gradients, two barriers per slot.
+    /// Bytes of shared memory from the first tile on: a slot for each tile of the tasks in flight, the steps' tiles,
+    /// per-row data for gradients, two barriers per slot.
     fn shared(self) -> usize {
-        let (tasks, steps, rows, more) = match self.part {
+        let (tiles, steps, rows, more) = match self.part {
             Part::Forward => (1, 2 * self.stages, 0, 0),
             Part::Queries => (2, self.stages + 2, 2 * self.rows(), 2),
             Part::Keys => (2, 2 * self.stages, self.stages * self.step, 0),
         };
-        let barriers = 2 * (2 * tasks + steps + more);
-        (2 * tasks * self.rows() + steps * self.step) * self.d * 2 + (rows + barriers) * 8
+        let slots = self.tasks * tiles;
+        let barriers = 2 * (slots + steps + more);
+        (slots * self.rows() + steps * self.step) * self.d * 2 + (rows + barriers) * 8
     }
 
     pub fn entry(self) -> &'static str {
@@ -110,6 +115,7 @@ impl Shape {
             .define("CONSUMERS", self.consumers)
             .define("STEP", self.step)
             .define("STAGES", self.stages)
+            .define("TASKS", self.tasks)
             .define("REGISTERS", self.registers[0])
             .define("LEFT_REGISTERS", self.registers[1])
             .define("SHARED", self.shared())
@@ -166,7 +172,7 @@ impl Gpu {
         let rows = spec.l.min(spec.s);
         match spec.d {
             33..=64 if fits && rows >= FEWEST[0] => Some(64),
-            65..=128 if fits && rows >= FEWEST[1] => Some(128),
+            65..=256 if fits && rows >= FEWEST[1] => Some(spec.d.next_multiple_of(64)),
             _ => None,
         }
     }
