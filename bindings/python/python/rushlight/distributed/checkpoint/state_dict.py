@@ -186,14 +186,18 @@ def _spread(state, options):
         return state
     described = [None]
     if _group.get_rank() == 0:
-        described = [{key: (tuple(v.shape), str(v.dtype)) if isinstance(v, _C.Tensor) else (None, v) for key, v in state.items()}]
+        described = [{key: (tuple(v.shape), (str(v.dtype), v.device.type)) if isinstance(v, _C.Tensor) else (None, v) for key, v in state.items()}]
     _objects.broadcast_object_list(described)
     result = {}
     for key, (shape, rest) in described[0].items():
         if shape is None:
             result[key] = rest
             continue
-        value = state[key].detach().clone() if _group.get_rank() == 0 else _C._torch.empty(shape, dtype=getattr(_C, rest.rpartition(".")[2]))
+        if _group.get_rank() == 0:
+            value = state[key].detach().clone()
+        else:
+            dtype, device = rest
+            value = _C._torch.empty(shape, dtype=getattr(_C, dtype.rpartition(".")[2]), device=device)
         _collectives.broadcast(value, 0)
         result[key] = value
     return result

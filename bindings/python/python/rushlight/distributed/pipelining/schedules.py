@@ -264,7 +264,7 @@ class _Run:
             if source > to and not flag:
                 tensors.append(None)
                 continue
-            tensor = _C._torch.empty(shape, dtype=dtype)
+            tensor = _C._torch.empty(shape, dtype=dtype, device="cpu")
             _p2p.recv(tensor, group=pg, group_src=peer, tag=tag)
             tensor = tensor.to(stage.device)
             tensors.append(tensor.requires_grad_(flag) if source < to else tensor)
