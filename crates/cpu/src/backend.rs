@@ -172,7 +172,7 @@ impl Cpu {
             Call::SoftmaxBackward(c) => softmax::softmax_backward(c.log, c.dims, c.dy, c.y, c.dx)?,
             Call::RowNorm(c) if c.low.is_some() => return Ok(Outcome::Declined),
             Call::RowNorm(c) => row_norm::row_norm(c)?,
-            Call::RowNormBackward(c) if c.low.is_some() => return Ok(Outcome::Declined),
+            Call::RowNormBackward(c) if c.low.is_some() || c.dy.dtype() != c.x.dtype() => return Ok(Outcome::Declined),
             Call::RowNormBackward(c) => row_norm::row_norm_backward(c)?,
             Call::BatchNorm(c) => batch_norm::batch_norm(c)?,
             Call::BatchNormBackward(c) if c.relu => return Ok(Outcome::Declined),

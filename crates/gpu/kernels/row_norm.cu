@@ -1,5 +1,6 @@
 // Layer norm and RMS norm: rows normalised by their own statistics, scaled and shifted by column.
-// Types: T of elements, W of statistics, P of parameters, L a lower dtype for an optional second copy of the result.
+// Types: T of elements, W of statistics, P of parameters, L a lower dtype for an optional second copy of the result, G of
+// incoming gradients.
 // ROW kernels split rows as softmax does; COLUMNS kernels sum over rows for the parameters' gradients.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }
@@ -7,6 +8,7 @@ __device__ inline double inverse_root(double x) { return 1 / sqrt(x); }
 
 #ifdef ROW
 typedef Vec<T, LANES> V;
+typedef Vec<G, LANES> VG;
 
 __device__ inline void lowered(const V& value, L* row, u32 at) {
     Vec<L, LANES> out;
@@ -66,34 +68,36 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm(con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_backward(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, u64 rows, u64 n) {
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_backward(const G* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, u64 rows, u64 n) {
     __shared__ W shared[32];
     u64 row = blockIdx.x * (u64)(blockDim.x / TPR) + threadIdx.x / TPR;
     u32 lane = threadIdx.x % TPR, vectors = (u32)(n / LANES);
     if (row >= rows) return;
     x += row * n;
     dy += row * n;
-    dx += row * n;
     W middle = RMS ? (W)0 : mean[row], scale = rstd[row];
     W plain = 0, along = 0;
 #if STEPS > 0
-    V a[STEPS], b[STEPS];
+    VG a[STEPS];
+    V b[STEPS];
 #pragma unroll
     for (int s = 0; s < STEPS; s++) {
-        if (lane + s * TPR < vectors) a[s] = ((const V*)dy)[lane + s * TPR], b[s] = ((const V*)x)[lane + s * TPR];
+        if (lane + s * TPR < vectors) a[s] = ((const VG*)dy)[lane + s * TPR], b[s] = ((const V*)x)[lane + s * TPR];
     }
 #define PAIRS(body)                                           \
     _Pragma("unroll") for (int s = 0; s < STEPS; s++) {       \
         u32 at = lane + s * TPR;                              \
         if (at < vectors) {                                   \
-            V &g = a[s], &h = b[s];                           \
+            VG& g = a[s];                                     \
+            V& h = b[s];                                      \
             body                                              \
         }                                                     \
     }
 #else
 #define PAIRS(body)                                           \
     for (u32 at = lane; at < vectors; at += TPR) {            \
-        V g = ((const V*)dy)[at], h = ((const V*)x)[at];      \
+        VG g = ((const VG*)dy)[at];                           \
+        V h = ((const V*)x)[at];                              \
         body                                                  \
     }
 #endif
@@ -111,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_bac
             W e = (d - plain - hat * along) * scale;
             out.v[l] = convert<T>(so_far ? e + convert<W>(out.v[l]) : e);
         }
-        ((V*)dx)[at] = out;
+        if (dx) ((V*)(dx + row * n))[at] = out;
         if (low) lowered(out, low + row * n, at);
     )
 }
@@ -122,7 +126,7 @@ struct SumTwo { static __device__ Two merge(Two x, Two y) { return Two{x.a + y.a
 
 // All gradients in one pass: a thread has the same columns in every row and keeps sums for the parameters' gradients.
 // Each block writes one line of partial sums for both parameters, [gridDim.x][2][n].
-extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const T* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, W* partial, u64 rows, u64 n) {
+extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gradients(const G* dy, const T* x, const P* weight, const W* mean, const W* rstd, const T* so_far, T* dx, L* low, W* partial, u64 rows, u64 n) {
     const int GROUPS = TPR < 128 ? 128 / TPR : 1;
     __shared__ Two shared[32];
     __shared__ Vec<W, LANES> sums[GROUPS > 1 ? 128 : 1];
@@ -138,11 +142,12 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gra
         }
     }
     for (u64 row = blockIdx.x * (u64)GROUPS + threadIdx.x / TPR; row < rows; row += gridDim.x * (u64)GROUPS) {
-        V a[STEPS], b[STEPS], c[STEPS];
+        VG a[STEPS];
+        V b[STEPS], c[STEPS];
 #pragma unroll
         for (int s = 0; s < STEPS; s++) {
             u32 at = lane + s * TPR;
-            if (at < vectors) a[s] = ((const V*)(dy + row * n))[at], b[s] = ((const V*)(x + row * n))[at];
+            if (at < vectors) a[s] = ((const VG*)(dy + row * n))[at], b[s] = ((const V*)(x + row * n))[at];
             if (so_far && at < vectors) c[s] = ((const V*)(so_far + row * n))[at];
         }
         W middle = RMS ? (W)0 : mean[row], scale = rstd[row];
@@ -173,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(TPR < 128 ? 128 : TPR) row_norm_gra
                     W e = (convert<W>(a[s].v[l]) * factor[s][l] - plain_mean - hat * along) * scale;
                     out.v[l] = convert<T>(so_far ? e + convert<W>(c[s].v[l]) : e);
                 }
-                ((V*)(dx + row * n))[at] = out;
+                if (dx) ((V*)(dx + row * n))[at] = out;
                 if (low) lowered(out, low + row * n, at);
             }
         }

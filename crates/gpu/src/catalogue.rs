@@ -121,7 +121,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         for (columns, what) in [(512, "cached"), (1 << 20, "streamed"), (7, "odd")] {
             let rows = Rows::new(dtype, columns, &[0]);
             add(format!("softmax {dtype} {what}"), Family::Softmax, rows.defines().define("LOG", 0));
-            let form = row_norm::Form { rms: false, parameter: dtype, low: DType::BF16 };
+            let form = row_norm::Form { rms: false, parameter: dtype, low: DType::BF16, gradient: dtype };
             add(format!("row norm {dtype} {what}"), Family::RowNorm, form.defines(rows.defines()));
             let rows = Rows { steps: 0, ..rows };
             add(
@@ -336,7 +336,8 @@ pub fn each_apart() -> Vec<Case> {
         (Family::Softmax, softmax::column_defines(true, DType::F32)),
         (
             Family::RowNorm,
-            row_norm::Form { rms: false, parameter: DType::BF16, low: DType::BF16 }.defines(rows.defines()),
+            row_norm::Form { rms: false, parameter: DType::F32, low: DType::BF16, gradient: DType::BF16 }
+                .defines(rows.defines()),
         ),
         (Family::CrossEntropy, cross_entropy::defines(Rows { steps: 0, ..rows }, false, true, DType::BF16)),
         (Family::BatchNorm, batch_norm::defines("STATISTICS", DType::BF16, DType::F32, share)),

@@ -100,7 +100,7 @@ impl Backend for XpuBackend {
             Call::Softmax(c) => xpu.softmax(c.log, c.dims, c.x, c.y)?,
             Call::SoftmaxBackward(c) => xpu.softmax_backward(c.log, c.dims, c.dy, c.y, c.dx)?,
             Call::RowNorm(c) => xpu.row_norm(&c.spec, c.x, [c.weight, c.bias], c.y, c.low, c.mean, c.rstd)?,
-            Call::RowNormBackward(c) => {
+            Call::RowNormBackward(c) if c.dy.dtype() == c.x.dtype() && (c.dx.is_some() || c.low.is_none()) => {
                 let saved = [c.dy, c.x, c.mean, c.rstd];
                 xpu.row_norm_backward(&c.spec, saved, c.weight, c.so_far, [c.dx, c.low], [c.dweight, c.dbias])?;
             }

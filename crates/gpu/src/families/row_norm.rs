@@ -42,7 +42,8 @@ impl Gpu {
         let parameter = parameter_dtype("row_norm", x.dtype(), &[weight, bias])?;
         let (from, to) = (x.ptr() as u64, y.ptr() as u64);
         let rows = Rows::new(x.dtype(), n, &[from, to, address(low)]);
-        let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype(), |l| l.dtype()) };
+        let lower = low.map_or(x.dtype(), |l| l.dtype());
+        let form = Form { rms: spec.rms, parameter, low: lower, gradient: x.dtype() };
         let key = Key::new(Family::RowNorm, "row_norm", form.tags(rows));
         let function = self.function(key, || form.defines(rows.defines()))?;
         let (w, b, mean, rstd) = (address(weight), address(bias), mean.ptr() as u64, rstd.ptr() as u64);
@@ -57,11 +58,20 @@ impl Gpu {
         let (g, from, mean, rstd) = (dy.ptr() as u64, x.ptr() as u64, mean.ptr() as u64, rstd.ptr() as u64);
         let wants_columns = (dweight.is_some() || dbias.is_some()) && n > 0;
         let size = if x.dtype() == DType::F64 { 8 } else { 4 };
-        if let Some(dx) = dx.filter(|_| count > 0) {
+        let wants_rows = (dx.is_some() || low.is_some()) && count > 0;
+        let (to, summed) = (address(dx), address(so_far));
+        let rows = Rows::new(x.dtype(), n, &[g, from, summed, to, address(low)]);
+        // Only the kernels over rows read gradients of a lower dtype.
+        if dy.dtype() != x.dtype() && wants_columns && (!wants_rows || rows.steps == 0) {
+            let wide = self.temporary(dy.shape(), x.dtype())?;
+            self.copy(dy, wide.view())?;
+            return self.row_norm_backward(&call::RowNormBackward { dy: wide.view(), ..*c });
+        }
+        if wants_rows {
             let parameter = parameter_dtype("row_norm_backward", x.dtype(), &[weight])?;
-            let (w, so_far, to) = (address(weight), address(so_far), dx.ptr() as u64);
-            let rows = Rows::new(x.dtype(), n, &[g, from, so_far, to, address(low)]);
-            let form = Form { rms: spec.rms, parameter, low: low.map_or(x.dtype(), |l| l.dtype()) };
+            let (w, so_far) = (address(weight), summed);
+            let lower = low.map_or(x.dtype(), |l| l.dtype());
+            let form = Form { rms: spec.rms, parameter, low: lower, gradient: dy.dtype() };
             let low = address(low);
             let kernel = |entry: &'static str, rows: Rows| {
                 let key = Key::new(Family::RowNorm, entry, form.tags(rows));
@@ -140,16 +150,18 @@ pub struct Form {
     pub parameter: DType,
     /// The dtype of a second copy of the result.
     pub low: DType,
+    /// The dtype of incoming gradients.
+    pub gradient: DType,
 }
 
 impl Form {
-    fn tags(self, rows: Rows) -> [u16; 7] {
+    fn tags(self, rows: Rows) -> [u16; 8] {
         let [a, b, c, d] = rows.tags();
-        [self.rms as u16, self.parameter as u16, self.low as u16, a, b, c, d]
+        [self.rms as u16, self.parameter as u16, self.low as u16, self.gradient as u16, a, b, c, d]
     }
 
     pub fn defines(self, base: Defines) -> Defines {
-        defines(base, self.rms, self.parameter).dtype("L", self.low)
+        defines(base, self.rms, self.parameter).dtype("L", self.low).dtype("G", self.gradient)
     }
 }
 

@@ -200,6 +200,36 @@ fn norms_fuse_with_their_neighbours() -> Result<()> {
     Ok(())
 }
 
+/// A block with a norm before its layers, in mixed precision.
+fn block(x: &Tensor, [weight, bias, w, v]: [&Tensor; 4]) -> Result<Tensor> {
+    [weight, bias, w, v].iter().for_each(|p| p.zero_grad());
+    let half = |t: &Tensor| t.to_dtype(DType::BF16);
+    let width = *x.shape().last().expect("rows");
+    let x = half(x)?.matmul(&half(w)?)?;
+    let normed = x.to_dtype(DType::F32)?.layer_norm(&[width], Some(weight), Some(bias), 1e-5)?;
+    let y = x.add(&half(&normed)?.matmul(&half(v)?)?.gelu()?)?;
+    let loss = y.to_dtype(DType::F32)?.square()?.mean(..)?;
+    loss.backward()?;
+    Ok(loss)
+}
+
+#[test]
+fn gradients_of_norms_in_mixed_precision() -> Result<()> {
+    let Some(device) = gpu() else { return Ok(()) };
+    for shape in [[3, 40, 64], [2, 24, 768], [2, 9, 36]] {
+        let leaf = |shape: &[usize], by: f64| ramp(shape, DType::F32, device)?.mul(by)?.detach().requires_grad_(true);
+        let width = shape[2];
+        let p =
+            [&leaf(&[width], 1.0)?, &leaf(&[width], 0.5)?, &leaf(&[width, width], 0.3)?, &leaf(&[width, width], 0.1)?];
+        let x = ramp(&shape, DType::F32, device)?;
+        let count = fused_as_op_by_op(&format!("{shape:?}"), &x, p, block, 3e-2)?;
+        let narrow =
+            |call: &Call<Slot>| matches!(call, Call::RowNormBackward(c) if c.dy.dtype == DType::BF16 && c.dx.is_none());
+        assert_eq!(count(narrow), 1, "the gradient is read and written in bfloat16");
+    }
+    Ok(())
+}
+
 #[test]
 fn compiled_functions_run_on_gpus() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };

@@ -294,6 +294,7 @@ calls! {
     row_norm_backward RowNormBackward: Copy {
         params { spec: spec::RowNorm }
         reads {
+            /// Of the dtype of `x`, or of a lower one.
             dy: one,
             x: one,
             weight: maybe,
@@ -304,7 +305,7 @@ calls! {
         }
         writes {
             dx: maybe,
-            /// A half-precision copy of `dx`.
+            /// A half-precision copy of `dx`, also where that is not written.
             low: maybe,
             dweight: maybe,
             dbias: maybe,

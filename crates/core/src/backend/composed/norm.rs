@@ -71,7 +71,7 @@ pub fn row_norm_backward(c: &call::RowNormBackward<View>) -> Result<()> {
     let mean = if spec.rms { None } else { Some(Array::dense(mean, &column)?) };
     let rstd = Array::dense(rstd, &column)?;
     let hat = normalised(&x, mean.as_ref(), &rstd)?;
-    if let Some(dx) = dx {
+    if dx.is_some() || low.is_some() {
         let g = match weight {
             Some(weight) => dy.mul(&Array::dense(weight, &[spec.cols])?)?,
             None => dy.clone(),
@@ -80,7 +80,7 @@ pub fn row_norm_backward(c: &call::RowNormBackward<View>) -> Result<()> {
         if let Some(so_far) = so_far {
             d = d.add(&Array::dense(so_far, &whole)?)?;
         }
-        for out in [Some(dx), low].into_iter().flatten() {
+        for out in [dx, low].into_iter().flatten() {
             d.copy_to(&Array::dense(out, &whole)?)?;
         }
     }

@@ -7,6 +7,7 @@ mod common;
 mod constants;
 mod dead;
 mod fuse;
+mod narrow;
 mod norms;
 mod pack;
 mod recompute;
@@ -18,6 +19,7 @@ pub use common::common;
 pub use constants::constants;
 pub use dead::dead;
 pub use fuse::fuse;
+pub use narrow::narrow;
 pub use norms::norms;
 pub use pack::pack;
 pub use recompute::recompute;
@@ -45,6 +47,7 @@ pub const PASSES: &[Pass] = &[
     ("common", common),
     ("dead", dead),
     ("norms", norms),
+    ("narrow", narrow),
     ("recompute", recompute),
     ("split", split),
     ("fuse", fuse),

@@ -148,3 +148,43 @@ fn rms_norms_leave_their_gradients_no_mean() {
     let better = optimize(&program).unwrap();
     assert_eq!(names(&better), ["fused_rows add, mul, row_mean, add, rsqrt, mul, mul", "row_norm_backward"]);
 }
+
+#[test]
+fn gradients_of_norms_are_read_and_written_in_half_precision() {
+    // %0 is widened to %1, the incoming gradient; of %8, the input's, only the copy %9 in half precision is read.
+    let x = |buffer| slot(buffer, NORMED);
+    let half = |buffer| Slot { dtype: DType::BF16, ..x(buffer) };
+    let backward = call::RowNormBackward {
+        spec: RowNorm { rows: 64, cols: 1024, eps: 1e-6, rms: false },
+        dy: x(1),
+        x: x(2),
+        weight: Some(slot(3, &[1024])),
+        mean: slot(4, &[64]),
+        rstd: slot(5, &[64]),
+        so_far: None,
+        dx: Some(x(8)),
+        low: Some(half(9)),
+        dweight: Some(slot(10, &[1024])),
+        dbias: None,
+    };
+    let mut memory = on_gpu(6, 5, 1 << 18);
+    memory[0].bytes = 1 << 17;
+    memory[1].outside = false;
+    let program = |between: Option<Call<Slot>>, results: &[usize]| {
+        let widened: Call<Slot> = call::Copy { src: half(0), out: x(1) }.into();
+        let calls = [Some(widened), between, Some(backward.clone().into())].into_iter().flatten().collect();
+        let program = Program::new(memory.clone(), calls).with_results(results.iter().copied());
+        optimize(&program).unwrap()
+    };
+    let last = |program: &Program| match program.calls().last() {
+        Some(Call::RowNormBackward(c)) => (c.dy.buffer, c.dx.is_some()),
+        _ => panic!("{program}"),
+    };
+    let better = program(None, &[9, 10]);
+    assert_eq!(names(&better), ["row_norm_backward"]);
+    assert_eq!(last(&better), (0, false));
+    assert_eq!(last(&program(None, &[8, 9, 10])), (0, true), "the wide gradient is a result");
+    // The gradient's memory is something else by then.
+    let other: Call<Slot> = call::Fill { out: half(0), value: Scalar::Float(1.0) }.into();
+    assert_eq!(last(&program(Some(other), &[9, 10])), (1, false));
+}
