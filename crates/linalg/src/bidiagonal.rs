@@ -136,13 +136,13 @@ impl<T: Scalar> Bidiagonal<T> {
 
     /// The left reflectors of the last reduction, whose product is `P`.
     pub fn left(&self) -> Reflectors<'_, T> {
-        let vectors = col_major(&self.left, self.ld, self.cols).subrows(0, self.rows);
+        let vectors = col_major(&self.left, self.ld, self.cols).block(0..self.rows, 0..self.cols);
         Reflectors { vectors, taus: &self.left_taus, offset: 0 }
     }
 
     /// The right reflectors of the last reduction, whose product is `Q`.
     pub fn right(&self) -> Reflectors<'_, T> {
-        let vectors = col_major(&self.right, self.width, self.cols - 1).subrows(0, self.cols);
+        let vectors = col_major(&self.right, self.width, self.cols - 1).block(0..self.cols, 0..self.cols - 1);
         Reflectors { vectors, taus: &self.right_taus, offset: 1 }
     }
 }

@@ -1,8 +1,7 @@
 //! Length checks, batch slicing and the views the algorithms work on.
 
 use crate::real::Scalar;
-use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
-use faer::{MatMut, MatRef};
+use crate::view::{Mat, MatMut};
 use rushlight_core::{Error, Result};
 
 /// Checks that a slice holds `batch` matrices of `rows × cols`. Absurd sizes do not overflow.
@@ -26,20 +25,20 @@ pub fn item_mut<T>(data: &mut [T], index: usize, size: usize) -> &mut [T] {
     &mut data[index * size..(index + 1) * size]
 }
 
-pub fn row_major<T>(data: &[T], rows: usize, cols: usize) -> MatRef<'_, T> {
-    MatRef::from_row_major_slice(data, rows, cols)
+pub fn row_major<T: Copy>(data: &[T], rows: usize, cols: usize) -> Mat<'_, T> {
+    Mat::new(data, (rows, cols), (cols, 1))
 }
 
-pub fn row_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatMut<'_, T> {
-    MatMut::from_row_major_slice_mut(data, rows, cols)
+pub fn row_major_mut<T: Copy>(data: &mut [T], rows: usize, cols: usize) -> MatMut<'_, T> {
+    MatMut::new(data, (rows, cols), (cols, 1))
 }
 
-pub fn col_major<T>(data: &[T], rows: usize, cols: usize) -> MatRef<'_, T> {
-    MatRef::from_column_major_slice(data, rows, cols)
+pub fn col_major<T: Copy>(data: &[T], rows: usize, cols: usize) -> Mat<'_, T> {
+    Mat::new(data, (rows, cols), (1, rows))
 }
 
-pub fn col_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatMut<'_, T> {
-    MatMut::from_column_major_slice_mut(data, rows, cols)
+pub fn col_major_mut<T: Copy>(data: &mut [T], rows: usize, cols: usize) -> MatMut<'_, T> {
+    MatMut::new(data, (rows, cols), (1, rows))
 }
 
 /// Writes the transpose of the row-major `rows × cols` matrix `from` to `to`.
@@ -84,19 +83,6 @@ pub fn transpose_ordered<'a, T: Copy + 'a>(
 pub fn set_identity<T: Scalar>(out: &mut [T], n: usize) {
     out.fill(T::ZERO);
     out.iter_mut().step_by(n + 1).for_each(|d| *d = T::ONE);
-}
-
-/// Workspace of a faer routine, allocated once for a whole batch.
-pub struct Workspace(MemBuffer);
-
-impl Workspace {
-    pub fn new(need: StackReq) -> Self {
-        Self(MemBuffer::new(need))
-    }
-
-    pub fn stack(&mut self) -> &mut MemStack {
-        MemStack::new(&mut self.0)
-    }
 }
 
 /// Scales a matrix whose largest entry is far from one by a power of two, so that squares neither overflow nor

@@ -5,8 +5,8 @@
 //! No function panics: slices of the wrong length are errors, an empty batch or a size of zero is valid, and numbers
 //! that are not finite give an error or NaN, as each function documents.
 //!
-//! Matrix products and triangular solves are faer's. The reductions to tridiagonal and bidiagonal form, divide and
-//! conquer and the reflectors are implemented here, with vector kernels chosen at run time.
+//! Factorisations work on blocks, so that most of the time is spent in products of matrices. Kernels are compiled for
+//! several instruction sets and chosen at run time.
 //!
 //! This is a separate crate so that generic code is compiled once: callers instantiate only the thin functions of this
 //! page, which call code compiled here.
@@ -21,7 +21,7 @@
 //! # Ok::<(), rushlight_core::Error>(())
 //! ```
 
-// Only `simd` allows it.
+// Only `simd` and `view` allow it.
 #![deny(unsafe_code)]
 
 mod bidiagonal;
@@ -41,6 +41,8 @@ mod small;
 mod svd;
 mod triangular;
 mod tridiagonal;
+#[allow(unsafe_code)]
+mod view;
 
 pub use lu::LuFactors;
 use rushlight_core::Result;

@@ -5,10 +5,9 @@ use crate::layout::{
 };
 use crate::qr::Householder;
 use crate::real::Scalar;
+use crate::simd::product::product;
 use crate::svd::{TallSvd, load_tall};
 use crate::triangular::{Triangle, solve_in_place};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Par};
 use rushlight_core::{Error, Result};
 
 const CALL: &str = "torch.linalg.lstsq";
@@ -125,25 +124,12 @@ impl<T: Scalar> Truncated<T> {
         let (u, v) = if m >= n { (x, y) } else { (y, x) };
         let projected = &mut self.projected[..rank * nrhs];
         let b = row_major(b, m, nrhs);
-        matmul(
-            row_major_mut(projected, rank, nrhs),
-            Accum::Replace,
-            u.subcols(0, rank).transpose(),
-            b,
-            T::ONE,
-            Par::Seq,
-        );
+        let tall = u.block(0..m, 0..rank).transpose();
+        product(row_major_mut(projected, rank, nrhs), tall, b, false);
         for (row, &s) in projected.chunks_exact_mut(nrhs.max(1)).zip(&self.s) {
             row.iter_mut().for_each(|p| *p /= s);
         }
-        matmul(
-            row_major_mut(out, n, nrhs),
-            Accum::Replace,
-            v.subcols(0, rank),
-            row_major(projected, rank, nrhs),
-            T::ONE,
-            Par::Seq,
-        );
+        product(row_major_mut(out, n, nrhs), v.block(0..n, 0..rank), row_major(projected, rank, nrhs), false);
         Ok(rank)
     }
 }

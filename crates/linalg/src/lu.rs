@@ -1,14 +1,11 @@
 //! LU with partial pivoting, determinants, inverses and linear systems.
 //!
-//! We do not use faer's factorisation: it multiplies by the reciprocal of a zero pivot and so turns a singular matrix
-//! into NaN. Like LAPACK, ours continues past a zero pivot and reports the first one.
+//! Like LAPACK, the factorisation continues past a zero pivot and reports the first one.
 
 use crate::layout::{check, item, item_mut, row_major, row_major_mut, set_identity};
 use crate::real::Scalar;
+use crate::simd::product::product;
 use crate::triangular::{Triangle, solve_in_place};
-use faer::linalg::matmul::matmul;
-use faer::reborrow::Reborrow;
-use faer::{Accum, Par};
 use rushlight_core::{Error, Result};
 
 /// A batch of LU factorisations with partial pivoting, `P A = L U`.
@@ -45,8 +42,8 @@ fn factor<T: Scalar>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> Out
     let k = m.min(n);
     factor_columns(a, (m, n), 0, k, pivots, &mut outcome);
     if n > k {
-        let (square, right) = row_major_mut(a, m, n).split_at_col_mut(k);
-        solve_in_place(square.rb(), Triangle { upper: false, unit: true }, right);
+        let (square, right) = row_major_mut(a, m, n).split_cols(k);
+        solve_in_place(square.as_ref().block(0..k, 0..k), Triangle { upper: false, unit: true }, right);
     }
     outcome
 }
@@ -68,10 +65,11 @@ fn factor_columns<T: Scalar>(
     let left = (width / 2).next_multiple_of(PANEL);
     let mid = start + left;
     factor_columns(a, (m, n), start, mid, pivots, outcome);
-    let block = row_major_mut(a, m, n).submatrix_mut(start, start, m - start, width);
-    let (a00, mut a01, a10, a11) = block.split_at_mut(left, left);
-    solve_in_place(a00.rb(), Triangle { upper: false, unit: true }, a01.as_mut());
-    matmul(a11, Accum::Add, a10.rb(), a01.rb(), -T::ONE, Par::Seq);
+    let (lefts, rights) = row_major_mut(a, m, n).block(start..m, start..end).split_cols(left);
+    let (a00, a10) = lefts.split_rows(left);
+    let (mut a01, a11) = rights.split_rows(left);
+    solve_in_place(a00.as_ref(), Triangle { upper: false, unit: true }, a01.reborrow());
+    product(a11, a10.as_ref(), a01.as_ref(), true);
     factor_columns(a, (m, n), mid, end, pivots, outcome);
 }
 
@@ -120,7 +118,7 @@ fn solve_factored<T: Scalar>(lu: &[T], n: usize, pivots: &[i32], x: &mut [T], nr
     }
     let lu = row_major(lu, n, n);
     let mut x = row_major_mut(x, n, nrhs);
-    solve_in_place(lu, Triangle { upper: false, unit: true }, x.as_mut());
+    solve_in_place(lu, Triangle { upper: false, unit: true }, x.reborrow());
     solve_in_place(lu, Triangle { upper: true, unit: false }, x);
 }
 

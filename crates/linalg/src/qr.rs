@@ -4,7 +4,7 @@ use crate::layout::{check, col_major, col_major_mut, item, item_mut, transpose};
 use crate::real::Scalar;
 use crate::reflector::{BLOCK, BlockWork, Reflectors, make_reflector};
 use crate::simd::kernels::reflect_columns;
-use faer::MatMut;
+use crate::view::MatMut;
 use rushlight_core::Result;
 
 /// One matrix in factored form: `R` in the upper triangle, and the reflectors.

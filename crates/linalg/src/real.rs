@@ -1,13 +1,11 @@
 //! The trait of the two element types.
 
 use crate::simd::Registers;
-use faer::traits::RealField;
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 
-/// Operations on an element type beyond faer's own trait.
+/// Operations on an element type.
 pub trait Scalar:
-    RealField
-    + Registers
+    Registers
     + Copy
     + Default
     + Send
@@ -19,6 +17,10 @@ pub trait Scalar:
     + Sub<Output = Self>
     + Mul<Output = Self>
     + Div<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
 {
     const ZERO: Self;
     const ONE: Self;

@@ -4,9 +4,8 @@ use crate::layout::{col_major, col_major_mut};
 use crate::real::Scalar;
 use crate::simd::PAD;
 use crate::simd::kernels::{dot, reflect_columns};
-use faer::linalg::matmul::matmul;
-use faer::reborrow::{Reborrow, ReborrowMut};
-use faer::{Accum, MatMut, MatRef, Par};
+use crate::simd::product::product;
+use crate::view::{Mat, MatMut};
 
 /// Number of reflectors that one block applies by matrix products.
 pub const BLOCK: usize = 32;
@@ -85,7 +84,7 @@ impl<T: Scalar> BlockWork<T> {
 /// the matrix is zero above.
 #[derive(Clone, Copy)]
 pub struct Reflectors<'a, T> {
-    pub vectors: MatRef<'a, T>,
+    pub vectors: Mat<'a, T>,
     pub taus: &'a [T],
     pub offset: usize,
 }
@@ -98,56 +97,56 @@ impl<T: Scalar> Reflectors<'_, T> {
         let count = self.taus.len();
         if count <= FEW && self.vectors.row_stride() == 1 && c.row_stride() == 1 {
             for i in 0..count {
-                self.apply_one(if transposed { i } else { count - 1 - i }, c.rb_mut());
+                self.apply_one(if transposed { i } else { count - 1 - i }, c.reborrow());
             }
             return;
         }
         let blocks = count.div_ceil(BLOCK);
         for block in 0..blocks {
             let block = if transposed { block } else { blocks - 1 - block };
-            self.apply_block(block * BLOCK, c.rb_mut(), transposed, work);
+            self.apply_block(block * BLOCK, c.reborrow(), transposed, work);
         }
     }
 
     /// Applies reflector `i` to matrices whose columns are contiguous, without a matrix product.
     fn apply_one(&self, i: usize, mut c: MatMut<'_, T>) {
         let (first, tau) = (i + self.offset, self.taus[i]);
-        let Some(v) = self.vectors.col(i).try_as_col_major() else { return };
-        let v = &v.as_slice()[first..];
-        for j in 0..c.ncols() {
-            let Some(column) = c.rb_mut().col_mut(j).try_as_col_major_mut() else { return };
-            reflect_columns(&mut column.as_slice_mut()[first..], v.len(), v, tau);
+        let v = &self.vectors.column(i)[first..];
+        for j in 0..c.cols() {
+            reflect_columns(&mut c.column_mut(j)[first..], v.len(), v, tau);
         }
     }
 
     /// Writes the leading columns of `H₀ H₁ …` to `q`, as many as `q` has.
     pub fn write(&self, mut q: MatMut<'_, T>, work: &mut BlockWork<T>) {
-        q.fill(T::ZERO);
-        q.rb_mut().diagonal_mut().fill(T::ONE);
+        let (rows, cols) = (q.rows(), q.cols());
+        for j in 0..cols {
+            q.column_mut(j).fill(T::ZERO);
+        }
+        for i in 0..rows.min(cols) {
+            q.set(i, i, T::ONE);
+        }
         for start in (0..self.taus.len()).step_by(BLOCK).rev() {
             // The columns before this block still equal the identity's, which are zero in all rows that the block
             // touches.
-            let cols = q.ncols();
             let first = (start + self.offset).min(cols);
-            self.apply_block(start, q.rb_mut().subcols_mut(first, cols - first), false, work);
+            self.apply_block(start, q.reborrow().block(0..rows, first..cols), false, work);
         }
     }
 
     /// Applies the block of reflectors that begins with `start`.
     pub fn apply_block(&self, start: usize, c: MatMut<'_, T>, transposed: bool, work: &mut BlockWork<T>) {
         let width = BLOCK.min(self.taus.len() - start);
-        let (first, cols) = (start + self.offset, c.ncols());
-        let rows = c.nrows() - first;
-        let c = c.subrows_mut(first, rows);
-        let v = self.vectors.submatrix(first, start, rows, width);
+        let (first, rows, cols) = (start + self.offset, c.rows(), c.cols());
+        let mut c = c.block(first..rows, 0..cols);
+        let v = self.vectors.block(first..rows, start..start + width);
         block_factor(v, &self.taus[start..start + width], &mut work.factor);
         let t = col_major(&work.factor[..width * width], width, width);
         let mut products = col_major_mut(&mut work.products[..width * cols], width, cols);
         let mut turned = col_major_mut(&mut work.turned[..width * cols], width, cols);
-        matmul(products.rb_mut(), Accum::Replace, v.transpose(), c.rb(), T::ONE, Par::Seq);
-        let t = if transposed { t.transpose() } else { t };
-        matmul(turned.rb_mut(), Accum::Replace, t, products.rb(), T::ONE, Par::Seq);
-        matmul(c, Accum::Add, v, turned.rb(), -T::ONE, Par::Seq);
+        product(products.reborrow(), v.transpose(), c.as_ref(), false);
+        product(turned.reborrow(), if transposed { t.transpose() } else { t }, products.as_ref(), false);
+        product(c.reborrow(), v, turned.as_ref(), true);
     }
 }
 
@@ -166,11 +165,11 @@ pub fn apply_padded<T: Scalar>(vectors: &[T], taus: &[T], offset: usize, ld: usi
 
 /// Computes the upper triangular `T` of a block of reflectors at the start of `factor`, which also has room for the
 /// products of the vectors.
-fn block_factor<T: Scalar>(v: MatRef<'_, T>, taus: &[T], factor: &mut [T]) {
+fn block_factor<T: Scalar>(v: Mat<'_, T>, taus: &[T], factor: &mut [T]) {
     let width = taus.len();
     let (t, gram) = factor.split_at_mut(width * width);
     let gram = &mut gram[..width * width];
-    matmul(col_major_mut(gram, width, width), Accum::Replace, v.transpose(), v, T::ONE, Par::Seq);
+    product(col_major_mut(gram, width, width), v.transpose(), v, false);
     t.fill(T::ZERO);
     for j in 0..width {
         // Column j is -tau T Vᵀ v: T so far, times the products with the earlier vectors.

@@ -6,7 +6,7 @@ use crate::layout::{check, col_major_mut, item, item_mut, rescale, set_identity,
 use crate::qr::Householder;
 use crate::real::Scalar;
 use crate::reflector::{self, BlockWork};
-use faer::MatRef;
+use crate::view::Mat;
 use rushlight_core::{Error, Result};
 
 /// Ratio of rows to columns from which a QR factorisation first makes the matrix square.
@@ -84,7 +84,7 @@ impl<T: Scalar> TallSvd<T> {
             Some(qr) if small => qr.apply_forward(x),
             None if small => {}
             Some(qr) => {
-                let square = x.as_mut().submatrix_mut(0, 0, cols, cols);
+                let square = x.reborrow().block(0..cols, 0..cols);
                 self.reduction.left().apply(square, false, &mut self.work);
                 qr.apply_forward(x);
             }
@@ -100,12 +100,13 @@ impl<T: Scalar> TallSvd<T> {
 
 /// Writes the columns of `from` in reverse `order`, padded with zeros, to the first columns of `to`, which has `rows`
 /// rows, and zeros to its other columns.
-fn place_columns<T: Scalar>(from: MatRef<'_, T>, order: &[usize], to: &mut [T], rows: usize) {
+fn place_columns<T: Scalar>(from: Mat<'_, T>, order: &[usize], to: &mut [T], rows: usize) {
     let mut order = order.iter().rev();
     for column in to.chunks_exact_mut(rows) {
         column.fill(T::ZERO);
         if let Some(&i) = order.next() {
-            column.iter_mut().zip(from.col(i).iter()).for_each(|(to, &from)| *to = from);
+            let from = from.column(i);
+            column[..from.len()].copy_from_slice(from);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::layout::{check, item, item_mut, row_major, row_major_mut};
 use crate::real::Scalar;
-use faer::linalg::matmul::matmul;
-use faer::reborrow::{Reborrow, ReborrowMut};
-use faer::{Accum, MatMut, MatRef, Par, unzip, zip};
+use crate::simd::leaf::{LEAF, substitute};
+use crate::simd::product::product;
+use crate::view::{Mat, MatMut};
 use rushlight_core::Result;
 
 /// The triangle to read, and whether its diagonal is taken as ones.
@@ -14,43 +14,24 @@ pub struct Triangle {
     pub unit: bool,
 }
 
-/// Below this size substitution by rows beats splitting into matrix products.
-const SUBSTITUTION: usize = 16;
-
 /// Solves `A X = B` in place of `B`, reading only the triangle of `a`.
-pub fn solve_in_place<T: Scalar>(a: MatRef<'_, T>, triangle: Triangle, x: MatMut<'_, T>) {
-    let n = a.nrows();
-    if n <= SUBSTITUTION {
-        return substitute(a, triangle, x);
+pub fn solve_in_place<T: Scalar>(a: Mat<'_, T>, triangle: Triangle, x: MatMut<'_, T>) {
+    let n = a.rows();
+    if n <= LEAF {
+        return substitute(a, triangle.upper, triangle.unit, x);
     }
-    // A multiple of the substitution size, so that the leaves have full size.
-    let half = (n / 2).next_multiple_of(SUBSTITUTION);
-    let (a00, a01, a10, a11) = a.split_at(half, half);
-    let (mut x0, mut x1) = x.split_at_row_mut(half);
+    // A multiple of the leaf's size, so that the leaves have full size.
+    let half = (n / 2).next_multiple_of(LEAF);
+    let (first, second) = (a.block(0..half, 0..half), a.block(half..n, half..n));
+    let (mut x0, mut x1) = x.split_rows(half);
     if triangle.upper {
-        solve_in_place(a11, triangle, x1.rb_mut());
-        matmul(x0.rb_mut(), Accum::Add, a01, x1.rb(), -T::ONE, Par::Seq);
-        solve_in_place(a00, triangle, x0);
+        solve_in_place(second, triangle, x1.reborrow());
+        product(x0.reborrow(), a.block(0..half, half..n), x1.as_ref(), true);
+        solve_in_place(first, triangle, x0);
     } else {
-        solve_in_place(a00, triangle, x0.rb_mut());
-        matmul(x1.rb_mut(), Accum::Add, a10, x0.rb(), -T::ONE, Par::Seq);
-        solve_in_place(a11, triangle, x1);
-    }
-}
-
-fn substitute<T: Scalar>(a: MatRef<'_, T>, triangle: Triangle, mut x: MatMut<'_, T>) {
-    let n = a.nrows();
-    for step in 0..n {
-        let (i, solved) = if triangle.upper { (n - 1 - step, n - step..n) } else { (step, 0..step) };
-        for j in solved {
-            let factor = a[(i, j)];
-            let (xi, xj) = x.rb_mut().two_rows_mut(i, j);
-            zip!(xi, xj).for_each(|unzip!(xi, xj)| *xi -= factor * *xj);
-        }
-        if !triangle.unit {
-            let diagonal = a[(i, i)];
-            zip!(x.rb_mut().row_mut(i)).for_each(|unzip!(xi)| *xi /= diagonal);
-        }
+        solve_in_place(first, triangle, x0.reborrow());
+        product(x1.reborrow(), a.block(half..n, 0..half), x0.as_ref(), true);
+        solve_in_place(second, triangle, x1);
     }
 }
 

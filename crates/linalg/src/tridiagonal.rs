@@ -105,7 +105,7 @@ impl<T: Scalar> Tridiagonal<T> {
 
     /// The reflectors of the last reduction, whose product is `Q`.
     pub fn reflectors(&self) -> Reflectors<'_, T> {
-        let vectors = col_major(&self.vectors, self.ld, self.n - 1).subrows(0, self.n);
+        let vectors = col_major(&self.vectors, self.ld, self.n - 1).block(0..self.n, 0..self.n - 1);
         Reflectors { vectors, taus: &self.taus, offset: 1 }
     }
 }

@@ -95,13 +95,13 @@ impl<T: Scalar> BidiagonalProblem<T> {
     }
 
     /// The left vectors by columns, in the order of [`BidiagonalProblem::diagonal`].
-    pub fn left(&self) -> Option<MatRef<'_, T>> {
+    pub fn left(&self) -> Option<Mat<'_, T>> {
         let n = self.diagonal.len();
         self.vectors.as_ref().map(|(left, _)| left.block(0..n, 0..n))
     }
 
     /// The right vectors by columns, in the order of [`BidiagonalProblem::diagonal`].
-    pub fn right(&self) -> Option<MatRef<'_, T>> {
+    pub fn right(&self) -> Option<Mat<'_, T>> {
         let n = self.diagonal.len();
         self.vectors.as_ref().map(|(_, right)| right.block(0..n, 0..n))
     }

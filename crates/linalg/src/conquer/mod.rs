@@ -15,10 +15,9 @@ pub use values::eigenvalues;
 
 use crate::real::Scalar;
 use crate::simd::kernels::{dot, rotate};
+use crate::simd::product::product;
 use crate::simd::{Aligned, padded};
-use faer::linalg::matmul::matmul;
-use faer::reborrow::Reborrow;
-use faer::{Accum, MatMut, MatRef, Par};
+use crate::view::{Mat, MatMut};
 use secular::Secular;
 use std::ops::Range;
 
@@ -76,24 +75,14 @@ impl<T: Scalar> Basis<T> {
         self.rotate(x, y, 0..self.ld, cos, sin);
     }
 
-    fn block(&self, rows: Range<usize>, columns: Range<usize>) -> MatRef<'_, T> {
-        let whole = MatRef::from_column_major_slice_with_stride(
-            &self.columns[columns.start * self.ld..],
-            self.ld,
-            columns.len(),
-            self.ld,
-        );
-        whole.subrows(rows.start, rows.len()).as_dyn_stride()
+    fn block(&self, rows: Range<usize>, columns: Range<usize>) -> Mat<'_, T> {
+        let size = (self.ld, columns.len());
+        Mat::new(&self.columns[columns.start * self.ld..], size, (1, self.ld)).block(rows, 0..size.1)
     }
 
     fn block_mut(&mut self, rows: Range<usize>, columns: Range<usize>) -> MatMut<'_, T> {
-        let whole = MatMut::from_column_major_slice_with_stride_mut(
-            &mut self.columns[columns.start * self.ld..],
-            self.ld,
-            columns.len(),
-            self.ld,
-        );
-        whole.subrows_mut(rows.start, rows.len()).as_dyn_stride_mut()
+        let size = (self.ld, columns.len());
+        MatMut::new(&mut self.columns[columns.start * self.ld..], size, (1, self.ld)).block(rows, 0..size.1)
     }
 
     /// Joins two blocks in the adjacent row ranges `top` and `bottom`: the columns `join.grouped` times `factors`
@@ -110,14 +99,13 @@ impl<T: Scalar> Basis<T> {
         let (packed_top, rest) = scratch.split_at(heads.len() * top.len());
         let (packed_bottom, kept) = rest.split_at(tails.len() * bottom.len());
         if count > 0 {
-            let factors = MatRef::from_column_major_slice(factors, count, count);
-            let packed_top = MatRef::from_column_major_slice(packed_top, top.len(), heads.len());
-            let packed_bottom = MatRef::from_column_major_slice(packed_bottom, bottom.len(), tails.len());
+            let factors = Mat::new(factors, (count, count), (1, count));
+            let packed_top = Mat::new(packed_top, (top.len(), heads.len()), (1, top.len()));
+            let packed_bottom = Mat::new(packed_bottom, (bottom.len(), tails.len()), (1, bottom.len()));
             let to = self.block_mut(top, first..first + count);
-            matmul(to, Accum::Replace, packed_top.rb(), factors.subrows(0, heads.len()), T::ONE, Par::Seq);
+            product(to, packed_top, factors.block(0..heads.len(), 0..count), false);
             let to = self.block_mut(bottom, first..first + count);
-            let lower = factors.subrows(count - tails.len(), tails.len());
-            matmul(to, Accum::Replace, packed_bottom.rb(), lower, T::ONE, Par::Seq);
+            product(to, packed_bottom, factors.block(count - tails.len()..count, 0..count), false);
         }
         for (i, kept) in kept.chunks_exact(rows.len()).enumerate() {
             self.columns[(first + count + i) * self.ld..][rows.clone()].copy_from_slice(kept);

@@ -1,9 +1,11 @@
 //! Vector registers of `f32` and `f64`, and kernels compiled once for each instruction set.
 //!
 //! The widest set that the machine has is chosen once at run time; `RUSHLIGHT_CPU_ISA` (`portable`, `avx2`, `avx512`)
-//! may name a lower one, as for the CPU engine. faer computes products of whole matrices and chooses its set by itself.
+//! may name a lower one, as for the CPU engine.
 
 pub mod kernels;
+pub mod leaf;
+pub mod product;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -14,6 +16,14 @@ use std::sync::OnceLock;
 pub trait Vector<T>: Copy {
     /// Elements in a register, a power of two.
     const LANES: usize;
+    /// Columns of a product's tile: with three registers each, its sums are at most three quarters of the registers.
+    const COLUMNS: usize;
+    /// Whether a part of a register is read and written as fast as the whole.
+    const MASKS: bool;
+    /// Names the leading elements of a register.
+    type Mask: Copy;
+    /// The first `count` elements, at most [`Vector::LANES`].
+    fn mask(count: usize) -> Self::Mask;
     fn splat(value: T) -> Self;
     /// # Safety
     /// [`Vector::LANES`] elements can be read at `from`.
@@ -21,6 +31,14 @@ pub trait Vector<T>: Copy {
     /// # Safety
     /// [`Vector::LANES`] elements can be written at `to`.
     unsafe fn store(self, to: *mut T);
+    /// Zero where the mask has no element.
+    ///
+    /// # Safety
+    /// The mask's elements can be read at `from`.
+    unsafe fn load_part(from: *const T, mask: Self::Mask) -> Self;
+    /// # Safety
+    /// The mask's elements can be written at `to`.
+    unsafe fn store_part(self, to: *mut T, mask: Self::Mask);
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -38,6 +56,33 @@ macro_rules! array_vector {
     ($($t:ident $lanes:literal)*) => {$(
         impl Vector<$t> for [$t; $lanes] {
             const LANES: usize = $lanes;
+            const COLUMNS: usize = 4;
+            const MASKS: bool = false;
+            type Mask = usize;
+            #[inline(always)]
+            fn mask(count: usize) -> usize {
+                count
+            }
+            #[inline(always)]
+            unsafe fn load_part(from: *const $t, mask: usize) -> Self {
+                let mut part = [0.0; $lanes];
+                for lane in 0..$lanes {
+                    if lane < mask {
+                        // SAFETY: the caller's promise.
+                        part[lane] = unsafe { *from.add(lane) };
+                    }
+                }
+                part
+            }
+            #[inline(always)]
+            unsafe fn store_part(self, to: *mut $t, mask: usize) {
+                for lane in 0..$lanes {
+                    if lane < mask {
+                        // SAFETY: the caller's promise.
+                        unsafe { *to.add(lane) = self[lane] };
+                    }
+                }
+            }
             #[inline(always)]
             fn splat(value: $t) -> Self {
                 [value; $lanes]
@@ -93,14 +138,84 @@ macro_rules! array_vector {
 }
 array_vector!(f32 4 f64 2);
 
+/// The parts of an AVX2 register of `$t`: a mask has the sign bits of the elements that it names.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx2_parts {
+    ($name:ident $t:ident $integer:ident $lanes:literal $load:ident $store:ident) => {
+        macro_rules! $name {
+            ($_:ident) => {
+                const COLUMNS: usize = 4;
+                type Mask = __m256i;
+                #[inline(always)]
+                fn mask(count: usize) -> __m256i {
+                    const WINDOW: [$integer; 2 * $lanes] = {
+                        let mut window = [0; 2 * $lanes];
+                        let mut i = 0;
+                        while i < $lanes {
+                            window[i] = -1;
+                            i += 1;
+                        }
+                        window
+                    };
+                    // SAFETY: a register from `$lanes - count` on is within the window.
+                    unsafe { _mm256_loadu_si256(WINDOW.as_ptr().add($lanes - count.min($lanes)).cast()) }
+                }
+                #[inline(always)]
+                unsafe fn load_part(from: *const $t, mask: __m256i) -> Self {
+                    unsafe { $load(from, mask) }
+                }
+                #[inline(always)]
+                unsafe fn store_part(self, to: *mut $t, mask: __m256i) {
+                    unsafe { $store(to, mask, self) }
+                }
+            };
+        }
+    };
+}
+
+/// The parts of an AVX-512 register of `$t`: a mask has a bit for each element.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx512_parts {
+    ($name:ident $t:ident $mask:ident $lanes:literal $load:ident $store:ident) => {
+        macro_rules! $name {
+            ($_:ident) => {
+                const COLUMNS: usize = 8;
+                type Mask = $mask;
+                #[inline(always)]
+                fn mask(count: usize) -> $mask {
+                    ((1u32 << count.min($lanes)) - 1) as $mask
+                }
+                #[inline(always)]
+                unsafe fn load_part(from: *const $t, mask: $mask) -> Self {
+                    unsafe { $load(mask, from) }
+                }
+                #[inline(always)]
+                unsafe fn store_part(self, to: *mut $t, mask: $mask) {
+                    unsafe { $store(to, mask, self) }
+                }
+            };
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+avx2_parts!(parts256_f32 f32 i32 8 _mm256_maskload_ps _mm256_maskstore_ps);
+#[cfg(target_arch = "x86_64")]
+avx2_parts!(parts256_f64 f64 i64 4 _mm256_maskload_pd _mm256_maskstore_pd);
+#[cfg(target_arch = "x86_64")]
+avx512_parts!(parts512_f32 f32 __mmask16 16 _mm512_maskz_loadu_ps _mm512_mask_storeu_ps);
+#[cfg(target_arch = "x86_64")]
+avx512_parts!(parts512_f64 f64 __mmask8 8 _mm512_maskz_loadu_pd _mm512_mask_storeu_pd);
+
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86_vector {
     ($($v:ident $t:ident $lanes:literal: $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $div:ident
-       $fma:ident $fnma:ident;)*) => {$(
+       $fma:ident $fnma:ident $parts:ident;)*) => {$(
         // SAFETY of the block's intrinsics: kernels with these types are compiled for the features that
         // `level` has found, and no other code names the types.
         impl Vector<$t> for $v {
             const LANES: usize = $lanes;
+            const MASKS: bool = true;
+            $parts!($t);
             #[inline(always)]
             fn splat(value: $t) -> Self {
                 unsafe { $splat(value) }
@@ -157,13 +272,13 @@ macro_rules! x86_vector {
 #[cfg(target_arch = "x86_64")]
 x86_vector! {
     __m256 f32 8: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
-        _mm256_div_ps _mm256_fmadd_ps _mm256_fnmadd_ps;
+        _mm256_div_ps _mm256_fmadd_ps _mm256_fnmadd_ps parts256_f32;
     __m256d f64 4: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd
-        _mm256_div_pd _mm256_fmadd_pd _mm256_fnmadd_pd;
+        _mm256_div_pd _mm256_fmadd_pd _mm256_fnmadd_pd parts256_f64;
     __m512 f32 16: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
-        _mm512_div_ps _mm512_fmadd_ps _mm512_fnmadd_ps;
+        _mm512_div_ps _mm512_fmadd_ps _mm512_fnmadd_ps parts512_f32;
     __m512d f64 8: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd
-        _mm512_div_pd _mm512_fmadd_pd _mm512_fnmadd_pd;
+        _mm512_div_pd _mm512_fmadd_pd _mm512_fnmadd_pd parts512_f64;
 }
 
 /// The registers of an element type, by instruction set.

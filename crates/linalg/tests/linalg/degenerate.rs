@@ -153,7 +153,7 @@ fn indefinite_matrices() {
             Err(error) => assert_eq!(error.to_string(), text(order)),
         }
     }
-    // The order is right also where faer works in blocks.
+    // The order is right also where the factorisation works in blocks.
     for bad in [1, 64, 65, 128, 190, 200] {
         let n = 200;
         let mut a = identity(n);

@@ -3,7 +3,7 @@
 use crate::support::*;
 use rushlight_linalg::*;
 
-/// Sizes below, at and above the panels and blocks of LU, triangular solves, QR and faer's recursion.
+/// Sizes below, at and above the panels and blocks of LU, triangular solves, QR and Cholesky's recursion.
 const SIZES: [usize; 9] = [1, 2, 3, 16, 17, 33, 64, 100, 150];
 const SHAPES: [(usize, usize); 12] =
     [(1, 1), (1, 5), (5, 1), (4, 3), (3, 4), (17, 16), (40, 33), (33, 40), (150, 20), (20, 150), (64, 64), (150, 140)];
@@ -247,7 +247,7 @@ fn small_singular_values_of_tall_matrices_are_kept() {
     assert_close(&s, &expected, 1e-6);
 }
 
-/// The error of f32 eigenvalues and singular values must not grow with the size as it does in faer's QR iteration.
+/// The error of f32 eigenvalues and singular values must not grow with the size, as it does in a QR iteration.
 #[test]
 fn spectra_are_precise_to_a_few_roundings() {
     let n = 150;
