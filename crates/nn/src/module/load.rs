@@ -1,13 +1,14 @@
 //! Loading a state dict: check everything, then copy.
 
-use super::{Member, Module, walk};
+use super::Member;
+use super::once::{Shared, walk};
 use rushlight_core::{Error, Result};
 use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::no_grad;
 use rushlight_tensor::state::StateDict;
 use std::collections::HashSet;
 
-/// Names that [`Module::load_state_dict_partial`] skipped.
+/// Names that [`Module::load_state_dict_partial`](super::Module::load_state_dict_partial) skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// Names the module has and the state dict has not.
@@ -16,10 +17,10 @@ pub struct LoadReport {
     pub unexpected_keys: Vec<String>,
 }
 
-pub(super) fn load<M: Module + ?Sized>(module: &M, state: &StateDict, strict: bool) -> Result<LoadReport> {
+pub(super) fn load(members: &dyn Shared<'_>, kind: &str, state: &StateDict, strict: bool) -> Result<LoadReport> {
     let (mut report, mut copies, mut wrong) = (LoadReport::default(), Vec::<(Tensor, &Tensor)>::new(), Vec::new());
     let mut known = HashSet::new();
-    walk(module, "", &mut |name, member| {
+    walk(members, "", &mut |name, member| {
         let own = match member {
             Member::Parameter(p) => p.tensor(),
             Member::Buffer(b) if b.is_persistent() => b.tensor(),
@@ -46,7 +47,7 @@ pub(super) fn load<M: Module + ?Sized>(module: &M, state: &StateDict, strict: bo
         }
     }
     if !wrong.is_empty() {
-        return Err(Error::value(format!("load_state_dict for {}: {}", module.type_name(), wrong.join("; "))));
+        return Err(Error::value(format!("load_state_dict for {kind}: {}", wrong.join("; "))));
     }
     no_grad(|| copies.iter().try_for_each(|(own, new)| own.copy_(new).map(|_| ())))?;
     Ok(report)

@@ -4,6 +4,7 @@ mod copy;
 mod field;
 mod load;
 mod location;
+mod once;
 mod parameter;
 mod summary;
 
@@ -17,7 +18,6 @@ pub(crate) use location::{locate, path_of};
 pub use parameter::{Buffer, Parameter, Training};
 pub use summary::Summary;
 
-use indexmap::IndexMap;
 use rushlight_core::Result;
 use rushlight_tensor::Tensor;
 pub use rushlight_tensor::To;
@@ -70,76 +70,49 @@ pub trait Module: Any + Send + Sync {
 
     /// Submodules and their names.
     fn named_children(&self) -> Vec<(String, &dyn Module)> {
-        let mut children = Vec::new();
-        self.members(&mut |name, member| {
-            if let Member::Module(child) = member {
-                children.push((name.to_owned(), child));
-            }
-        });
-        children
+        once::named_children(&self)
     }
 
     /// Submodules.
     fn children(&self) -> Vec<&dyn Module> {
-        self.named_children().into_iter().map(|(_, child)| child).collect()
+        once::without_names(self.named_children())
     }
 
     /// Parameters by name, including submodules' (`layer.weight`). A tensor used twice is listed once, under its
     /// first name.
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
-        let mut found = Vec::new();
-        walk(self, "", &mut |name, member| {
-            if let Member::Parameter(p) = member {
-                found.push((name.to_owned(), p.tensor().clone()));
-            }
-        });
-        first_of_each(found)
+        once::named_parameters(&self)
     }
 
     /// All parameters, for an optimizer.
     fn parameters(&self) -> Vec<Tensor> {
-        self.named_parameters().into_iter().map(|(_, p)| p).collect()
+        once::without_names(self.named_parameters())
     }
 
     /// Buffers by name, including submodules'.
     fn named_buffers(&self) -> Vec<(String, Tensor)> {
-        let mut found = Vec::new();
-        walk(self, "", &mut |name, member| {
-            if let Member::Buffer(b) = member {
-                found.push((name.to_owned(), b.tensor().clone()));
-            }
-        });
-        first_of_each(found)
+        once::named_buffers(&self)
     }
 
     /// All buffers.
     fn buffers(&self) -> Vec<Tensor> {
-        self.named_buffers().into_iter().map(|(_, b)| b).collect()
+        once::without_names(self.named_buffers())
     }
 
     /// Parameters and persistent buffers by name: the saved state. The tensors are the module's, not copies.
     fn state_dict(&self) -> StateDict {
-        let mut state = IndexMap::new();
-        walk(self, "", &mut |name, member| {
-            let tensor = match member {
-                Member::Parameter(p) => p.tensor(),
-                Member::Buffer(b) if b.is_persistent() => b.tensor(),
-                _ => return,
-            };
-            state.insert(name.to_owned(), tensor.detach());
-        });
-        state
+        once::state_dict(&self)
     }
 
     /// Copies values from a state dict; every name must be there and no other. Nothing changes if it does not fit.
     fn load_state_dict(&self, state: &StateDict) -> Result<()> {
-        load::load(self, state, true).map(|_| ())
+        load::load(&self, self.type_name(), state, true).map(|_| ())
     }
 
     /// [`Module::load_state_dict`] that skips missing and unexpected names and returns them. Shapes must
     /// still match.
     fn load_state_dict_partial(&self, state: &StateDict) -> Result<LoadReport> {
-        load::load(self, state, false)
+        load::load(&self, self.type_name(), state, false)
     }
 
     /// Switches this module and all in it to training: dropout drops, batch norm uses the batch's statistics.
@@ -154,33 +127,26 @@ pub trait Module: Any + Send + Sync {
 
     /// [`Module::train`] or [`Module::eval`].
     fn set_training(&self, training: bool) {
-        walk(self, "", &mut |_, member| {
-            if let Member::Training(t) = member {
-                t.set(training);
-            }
-        });
+        once::set_training(&self, training);
     }
 
     /// Clears all gradients.
     fn zero_grad(&self) {
-        self.parameters().iter().for_each(Tensor::zero_grad);
+        once::zero_grad(&self.parameters());
     }
 
     /// Freezes (`false`) or unfreezes all parameters.
     fn requires_grad_(&self, requires_grad: bool) -> Result<()> {
-        for p in self.parameters() {
-            p.requires_grad_(requires_grad)?;
-        }
-        Ok(())
+        once::requires_grad_(self.parameters(), requires_grad)
     }
 
     /// Moves or converts parameters, their gradients and buffers in place; only floats change dtype. Optimizers made
     /// before hold the old tensors.
     fn to_(&mut self, target: To) -> Result<()> {
-        let mut done = Vec::new();
-        convert(self, target, &mut done)?;
+        let mut this = self;
+        once::convert(&mut this, target, &mut Vec::new())?;
         // Leaves its name in each parameter, for errors.
-        walk(self, "", &mut |_, _| {});
+        once::walk(&&*this, "", &mut |_, _| {});
         Ok(())
     }
 
@@ -221,17 +187,17 @@ pub trait Module: Any + Send + Sync {
 
     /// Number of parameters.
     fn num_parameters(&self) -> usize {
-        self.parameters().iter().map(Tensor::numel).sum()
+        once::num_parameters(&self.parameters())
     }
 
     /// A table of the modules in here with their parameters.
     fn summary(&self) -> Summary {
-        Summary::of(self)
+        Summary::of(self.type_name(), &self.parameters(), &self.buffers(), self.named_children())
     }
 
     /// As PyTorch prints a model.
     fn repr(&self) -> String {
-        summary::repr(self)
+        summary::repr(self.type_name(), &self.extra_repr(), &self.named_children())
     }
 }
 
@@ -328,68 +294,11 @@ impl dyn Module {
     /// Every module in here with its dotted name, this one first under the empty name.
     pub fn named_modules(&self) -> Vec<(String, &dyn Module)> {
         let mut found = vec![(String::new(), self)];
-        walk(self, "", &mut |name, member| {
+        once::walk(&self, "", &mut |name, member| {
             if let Member::Module(m) = member {
                 found.push((name.to_owned(), m));
             }
         });
         found
     }
-}
-
-/// Visits a module's members and those of its submodules, with dotted names; a submodule before its members.
-pub(crate) fn walk<'a, M: Module + ?Sized>(module: &'a M, prefix: &str, visit: &mut dyn FnMut(&str, Member<'a>)) {
-    module.members(&mut |name, member| {
-        let full = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
-        match member {
-            Member::Parameter(p) => p.location().note(&full),
-            Member::Training(t) => t.location().note(&full),
-            Member::Module(_) | Member::Buffer(_) => {}
-        }
-        visit(&full, member);
-        if let Member::Module(child) = member {
-            walk(child, &full, visit);
-        }
-    });
-}
-
-fn first_of_each(mut found: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
-    let mut seen = std::collections::HashSet::new();
-    found.retain(|(_, t)| seen.insert(t.id()));
-    found
-}
-
-/// Converts all members; `done` maps tensors already converted, so that tied ones stay tied.
-fn convert<M: Module + ?Sized>(module: &mut M, target: To, done: &mut Vec<(Tensor, Tensor)>) -> Result<()> {
-    let mut result = Ok(());
-    module.members_mut(&mut |_, member| {
-        if result.is_err() {
-            return;
-        }
-        result = match member {
-            MemberMut::Parameter(p) => convert_tensor(p.tensor(), target, done).map(|t| p.replace(t)),
-            MemberMut::Buffer(b) => convert_tensor(b.tensor(), target, done).map(|t| b.replace(t)),
-            MemberMut::Module(m) => convert(m, target, done),
-        };
-    });
-    result
-}
-
-fn convert_tensor(old: &Tensor, target: To, done: &mut Vec<(Tensor, Tensor)>) -> Result<Tensor> {
-    if let Some((_, new)) = done.iter().find(|(before, _)| before.is_same(old)) {
-        return Ok(new.clone());
-    }
-    let converted = |t: &Tensor| -> Result<Tensor> {
-        let t = target.device.map_or_else(|| Ok(t.clone()), |device| t.to(device))?;
-        target.dtype.filter(|_| t.is_floating_point()).map_or_else(|| Ok(t.clone()), |dtype| t.to_dtype(dtype))
-    };
-    let mut new = converted(&old.detach())?;
-    if new.shares_storage(old) {
-        new = old.clone();
-    } else {
-        new = new.requires_grad_(old.requires_grad())?;
-        new.set_grad(old.grad().map(|grad| converted(&grad.detach())).transpose()?)?;
-    }
-    done.push((old.clone(), new.clone()));
-    Ok(new)
 }

@@ -5,18 +5,16 @@ use rushlight_tensor::Tensor;
 use std::fmt;
 
 /// The nested form: one line for a module without children, else one line per child.
-pub(super) fn repr<M: Module + ?Sized>(module: &M) -> String {
-    let extra = module.extra_repr();
-    let children = module.named_children();
+pub(super) fn repr(kind: &str, extra: &str, children: &[(String, &dyn Module)]) -> String {
     let named: Vec<(&str, &dyn Module)> = children.iter().map(|(name, child)| (name.as_str(), *child)).collect();
     let mut rows = rows(&named);
-    if module.type_name() == LIST {
+    if kind == LIST {
         rows = merge_repeated(rows);
     }
     if rows.is_empty() && !extra.contains('\n') {
-        return format!("{}({extra})", module.type_name());
+        return format!("{kind}({extra})");
     }
-    block(module.type_name(), &extra, &rows)
+    block(kind, extra, &rows)
 }
 
 /// Printed type of a field that is a vector of modules.
@@ -82,21 +80,21 @@ struct Row {
 }
 
 impl Summary {
-    pub(super) fn of<M: Module + ?Sized>(module: &M) -> Self {
-        let parameters = module.parameters();
+    pub(super) fn of(
+        kind: &'static str,
+        parameters: &[Tensor],
+        buffers: &[Tensor],
+        children: Vec<(String, &dyn Module)>,
+    ) -> Self {
         let size = |t: &Tensor| t.numel() * t.dtype().size();
+        let total = parameters.iter().map(Tensor::numel).sum();
         let mut summary = Summary {
-            rows: vec![Row {
-                depth: 0,
-                name: String::new(),
-                kind: module.type_name(),
-                parameters: module.num_parameters(),
-            }],
-            total: parameters.iter().map(Tensor::numel).sum(),
+            rows: vec![Row { depth: 0, name: String::new(), kind, parameters: total }],
+            total,
             trainable: parameters.iter().filter(|p| p.requires_grad()).map(Tensor::numel).sum(),
-            bytes: parameters.iter().chain(&module.buffers()).map(size).sum(),
+            bytes: parameters.iter().chain(buffers).map(size).sum(),
         };
-        summary.add_children(module.named_children(), 1);
+        summary.add_children(children, 1);
         summary
     }
 
