@@ -363,10 +363,7 @@ pub(crate) fn record(
     out: &Tensor,
     backward: impl Fn(&Ctx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<()> {
-    record_many(name, inputs, &[out], move |ctx, mut grads| match grads.pop().flatten() {
-        Some(dy) => backward(ctx, &dy),
-        None => Ok(Grads::new()),
-    })
+    record_node(name, inputs, &[out], Arc::new(move |ctx: &Ctx, grads| with_only(grads, |dy| backward(ctx, dy))), false)
 }
 
 /// [`record`] of an op whose backward heeds [`Ctx::mask`] if `takes_mask`.
@@ -377,15 +374,8 @@ pub(crate) fn record_masked(
     out: &Tensor,
     backward: impl Fn(&Ctx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<()> {
-    super::saved_hooks::take_failure()?;
-    let backward = move |ctx: &Ctx, mut grads: Grads| match grads.pop().flatten() {
-        Some(dy) => backward(ctx, &dy),
-        None => Ok(Grads::new()),
-    };
-    let mut node = Node::op(name, edges(inputs)?, 1, Arc::new(backward), None);
-    node.takes_mask = takes_mask;
-    out.attach(&Arc::new(node), 0);
-    Ok(())
+    let backward = Arc::new(move |ctx: &Ctx, grads| with_only(grads, |dy| backward(ctx, dy)));
+    record_node(name, inputs, &[out], backward, takes_mask)
 }
 
 /// [`record`] of a conversion that only ops see.
@@ -394,10 +384,7 @@ pub(crate) fn record_conversion(
     out: &Tensor,
     backward: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync + 'static,
 ) -> Result<()> {
-    let backward = move |_: &Ctx, mut grads: Grads| match grads.pop().flatten() {
-        Some(dy) => Ok(smallvec![Some(backward(&dy)?)]),
-        None => Ok(Grads::new()),
-    };
+    let backward = move |_: &Ctx, grads| with_only(grads, |dy| Ok(smallvec![Some(backward(dy)?)]));
     out.attach(&Node::with_source("to", edges(&[input])?, 1, Arc::new(backward), Some(input.dtype())), 0);
     Ok(())
 }
@@ -410,8 +397,33 @@ pub(crate) fn record_many(
     outs: &[&Tensor],
     backward: impl Fn(&Ctx, Grads) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<()> {
+    record_node(name, inputs, outs, Arc::new(backward), false)
+}
+
+/// Calls a backward function with the gradient of an op's one output, if there is one.
+fn with_only(grads: Grads, backward: impl FnOnce(&Tensor) -> Result<Grads>) -> Result<Grads> {
+    match only(grads) {
+        Some(dy) => backward(&dy),
+        None => Ok(Grads::new()),
+    }
+}
+
+fn only(mut grads: Grads) -> Option<Tensor> {
+    grads.pop().flatten()
+}
+
+/// What recording does for every op: not generic, as there is a backward function for each.
+fn record_node(
+    name: &'static str,
+    inputs: &[&Tensor],
+    outs: &[&Tensor],
+    backward: BackwardFn,
+    takes_mask: bool,
+) -> Result<()> {
     super::saved_hooks::take_failure()?;
-    let node = Arc::new(Node::op(name, edges(inputs)?, outs.len(), Arc::new(backward), None));
+    let mut node = Node::op(name, edges(inputs)?, outs.len(), backward, None);
+    node.takes_mask = takes_mask;
+    let node = Arc::new(node);
     for (slot, out) in outs.iter().enumerate() {
         if out.dtype().is_differentiable() {
             out.attach(&node, slot);

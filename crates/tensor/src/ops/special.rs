@@ -14,7 +14,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 pub(super) fn elementwise<const N: usize>(
     name: &'static str,
     inputs: [&Tensor; N],
-    compute: impl FnOnce([Tensor; N]) -> Result<Tensor>,
+    compute: fn([Tensor; N]) -> Result<Tensor>,
     slopes: fn(usize, [Tensor; N]) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let mut floats: SmallVec<[Tensor; 2]> = SmallVec::new();

@@ -6,7 +6,7 @@ use crate::autograd::{Meta, no_grad};
 use rushlight_core::backend::{Call, Storage};
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::sync::lock;
-use rushlight_core::{Device, Result};
+use rushlight_core::{Device, Error, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -39,14 +39,28 @@ pub(crate) fn recipe<const N: usize>(
     inputs: [&Tensor; N],
     f: impl FnOnce([&Tensor; N]) -> Result<Tensor>,
 ) -> Result<Tensor> {
+    let mut f = Some(f);
+    recipe_of(name, numbers, &inputs, &mut || match f.take() {
+        Some(f) => f(inputs),
+        None => Err(Error::value("a recipe computes its result once")),
+    })
+}
+
+/// [`recipe`] without types that differ by op.
+fn recipe_of(
+    name: &'static str,
+    numbers: &[i64],
+    inputs: &[&Tensor],
+    f: &mut dyn FnMut() -> Result<Tensor>,
+) -> Result<Tensor> {
     no_grad(|| {
-        let Some(key) = key(name, numbers, &inputs) else { return f(inputs) };
+        let Some(key) = key(name, numbers, inputs) else { return f() };
         let known = lock(&RECIPES).get(&key).cloned();
         match known {
-            Some(Some(recipe)) => recipe.run(&inputs),
-            Some(None) => f(inputs),
+            Some(Some(recipe)) => recipe.run(inputs),
+            Some(None) => f(),
             None => {
-                let (out, recipe) = Recipe::record(&inputs, || f(inputs))?;
+                let (out, recipe) = Recipe::record(inputs, f)?;
                 let mut recipes = lock(&RECIPES);
                 if recipes.len() >= KEPT {
                     recipes.clear();
@@ -77,7 +91,7 @@ fn key(name: &'static str, numbers: &[i64], inputs: &[&Tensor]) -> Option<Key> {
 
 impl Recipe {
     /// Runs `f`, then the recipe; `None` if the calls alone do not repeat `f`.
-    fn record(inputs: &[&Tensor], f: impl FnOnce() -> Result<Tensor>) -> Result<(Tensor, Option<Self>)> {
+    fn record(inputs: &[&Tensor], f: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Tensor, Option<Self>)> {
         let noting = Noting::begin_holding();
         let out = f()?;
         let noted = noting.end();

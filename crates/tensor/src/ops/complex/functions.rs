@@ -232,8 +232,8 @@ fn sinc(x: &Tensor) -> Result<Tensor> {
 fn holomorphic(
     name: &'static str,
     x: &Tensor,
-    value: impl FnOnce(&Tensor) -> Result<Tensor>,
-    derivative: impl Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync + 'static,
+    value: fn(&Tensor) -> Result<Tensor>,
+    derivative: fn(&Tensor, &Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let out = no_grad(|| value(x))?;
     if recording(&[x]) {
