@@ -99,7 +99,8 @@ unsafe impl<T> Sync for Places<T> {}
 
 /// Sums and similar scans, into the input's dtype or, for integers, `i64`.
 fn fold<T: Item<Wide: Absorbed<Word: Store>>, S: Scanner<T>>(x: View, dim: usize, out: View) {
-    if out.dtype() == T::DTYPE {
+    // A constant condition: `scan` refuses integers made of floats.
+    if const { T::DTYPE.is_float() } || out.dtype() == T::DTYPE {
         fold_into::<T, T, S>(x, dim, out);
     } else {
         fold_into::<T, i64, S>(x, dim, out);

@@ -144,11 +144,12 @@ unsafe fn product_kernel<R: Real, I: Vectors>(
             let b = Matrix { at: b.at.add(j), ..b };
             let out = (out.0.add(j), out.1);
             j += match vectors {
-                4.. => {
+                // A constant condition: tiles wider than the level's registers are not compiled.
+                4.. if const { <I as Isa>::LANES == 16 } => {
                     panel::<R::V<I>, 4>(m, k, width, a, b, out, store);
                     4 * width
                 }
-                2 | 3 => {
+                2.. => {
                     panel::<R::V<I>, 2>(m, k, width, a, b, out, store);
                     2 * width
                 }

@@ -26,6 +26,11 @@ pub(super) struct Correlate<'a> {
     pub pixels: usize,
 }
 
+/// Vectors of a tile of `rows` rows: few rows leave registers for more.
+const fn most<I: Simd<f32>>(rows: usize) -> usize {
+    if rows <= 3 { 2 * I::ACROSS } else { I::ACROSS }
+}
+
 /// # Safety
 /// The addresses of the formula are valid, `pixels` rounded up to a multiple of [`SLACK`].
 #[inline(always)]
@@ -47,17 +52,16 @@ unsafe fn correlate_kernel<I: Simd<f32>>(c: &Correlate) {
 /// As [`correlate_kernel`].
 #[inline(always)]
 unsafe fn correlate_rows<I: Simd<f32>, const M: usize>(c: &Correlate) {
-    // Few rows leave registers for more pixels.
-    let most = if M <= 3 { 2 * I::ACROSS } else { I::ACROSS };
     let mut start = 0;
     while start < c.pixels {
-        let vectors = (c.pixels - start).div_ceil(I::V::LANES).min(most);
+        let vectors = (c.pixels - start).div_ceil(I::V::LANES).min(most::<I>(M));
         // SAFETY: at most `vectors` vectors from `start`.
         start += I::V::LANES
             * unsafe {
                 match vectors {
-                    8.. => correlate_tile::<I, M, 8>(c, start),
-                    4.. => correlate_tile::<I, M, 4>(c, start),
+                    // Constant conditions: tiles wider than the level's registers are not compiled.
+                    8.. if const { most::<I>(M) >= 8 } => correlate_tile::<I, M, 8>(c, start),
+                    4.. if const { most::<I>(M) >= 4 } => correlate_tile::<I, M, 4>(c, start),
                     2.. => correlate_tile::<I, M, 2>(c, start),
                     _ => correlate_tile::<I, M, 1>(c, start),
                 }
@@ -141,14 +145,13 @@ unsafe fn accumulate_kernel<I: Simd<f32>>(a: &Accumulate) {
 /// As [`accumulate_kernel`].
 #[inline(always)]
 unsafe fn accumulate_rows<I: Simd<f32>, const M: usize>(a: &Accumulate, first: usize) {
-    let most = if M <= 3 { 2 * I::ACROSS } else { I::ACROSS };
     let mut k = 0;
     while k < a.offsets.len() {
         // SAFETY: at most as many taps as are left.
         k += unsafe {
-            match (a.offsets.len() - k).min(most) {
-                8.. => accumulate_tile::<I, M, 8>(a, first, k),
-                4.. => accumulate_tile::<I, M, 4>(a, first, k),
+            match (a.offsets.len() - k).min(most::<I>(M)) {
+                8.. if const { most::<I>(M) >= 8 } => accumulate_tile::<I, M, 8>(a, first, k),
+                4.. if const { most::<I>(M) >= 4 } => accumulate_tile::<I, M, 4>(a, first, k),
                 2.. => accumulate_tile::<I, M, 2>(a, first, k),
                 _ => accumulate_tile::<I, M, 1>(a, first, k),
             }

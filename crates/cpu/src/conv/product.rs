@@ -59,11 +59,12 @@ unsafe fn kernel<E: Copy + Default, I: Simd<E>>(p: &Product<E>) {
             let across = (p.lanes - lane).div_ceil(I::V::LANES).min(I::ACROSS);
             // SAFETY: the tile touches what the formula names.
             unsafe {
+                // Constant conditions: tiles wider than the level's registers are not compiled.
                 match across {
-                    1 => rows_of::<E, I, 1>(p, start, end - start, lane),
+                    4 if const { I::ACROSS >= 4 } => rows_of::<E, I, 4>(p, start, end - start, lane),
+                    3 if const { I::ACROSS >= 3 } => rows_of::<E, I, 3>(p, start, end - start, lane),
                     2 => rows_of::<E, I, 2>(p, start, end - start, lane),
-                    3 => rows_of::<E, I, 3>(p, start, end - start, lane),
-                    _ => rows_of::<E, I, 4>(p, start, end - start, lane),
+                    _ => rows_of::<E, I, 1>(p, start, end - start, lane),
                 }
             }
             lane += across * I::V::LANES;

@@ -63,26 +63,40 @@ macro_rules! plain {
                 unsafe { p.cast::<[$e; $n]>().write_unaligned(self.0) }
             }
             #[inline(always)]
-            unsafe fn add(self, o: Self) -> Self {
-                Self(std::array::from_fn(|i| self.0[i] + o.0[i]))
+            unsafe fn add(mut self, o: Self) -> Self {
+                for i in 0..$n {
+                    self.0[i] += o.0[i];
+                }
+                self
             }
             #[inline(always)]
-            unsafe fn sub(self, o: Self) -> Self {
-                Self(std::array::from_fn(|i| self.0[i] - o.0[i]))
+            unsafe fn sub(mut self, o: Self) -> Self {
+                for i in 0..$n {
+                    self.0[i] -= o.0[i];
+                }
+                self
             }
             #[inline(always)]
-            unsafe fn mul(self, o: Self) -> Self {
-                Self(std::array::from_fn(|i| self.0[i] * o.0[i]))
+            unsafe fn mul(mut self, o: Self) -> Self {
+                for i in 0..$n {
+                    self.0[i] *= o.0[i];
+                }
+                self
             }
             #[inline(always)]
-            unsafe fn mul_add(self, o: Self, acc: Self) -> Self {
-                Self(std::array::from_fn(|i| {
-                    if Portable::FMA { self.0[i].mul_add(o.0[i], acc.0[i]) } else { self.0[i] * o.0[i] + acc.0[i] }
-                }))
+            unsafe fn mul_add(mut self, o: Self, acc: Self) -> Self {
+                for i in 0..$n {
+                    let (x, y, z) = (self.0[i], o.0[i], acc.0[i]);
+                    self.0[i] = if Portable::FMA { x.mul_add(y, z) } else { x * y + z };
+                }
+                self
             }
             #[inline(always)]
-            unsafe fn relu(self) -> Self {
-                Self(self.0.map(|v| if v < 0.0 { 0.0 } else { v }))
+            unsafe fn relu(mut self) -> Self {
+                for i in 0..$n {
+                    self.0[i] = if self.0[i] < 0.0 { 0.0 } else { self.0[i] };
+                }
+                self
             }
         }
         impl Simd<$e> for Portable {

@@ -99,10 +99,14 @@ thread_local! {
     };
 }
 
+/// This thread's buffer for `purpose`, as [`Buffer::take`] gives it.
+fn take(purpose: Use, bytes: usize) -> Buffer {
+    Buffer::take(purpose, bytes).unwrap_or_else(|| handle_alloc_error(Buffer::layout(bytes)))
+}
+
 /// Calls `f` with this thread's buffer for `purpose`, at least `len` elements large and not initialised.
 pub(super) fn with_buffer<T, R>(purpose: Use, len: usize, f: impl FnOnce(*mut T) -> R) -> R {
-    let bytes = len.saturating_mul(size_of::<T>()).max(1);
-    let buffer = Buffer::take(purpose, bytes).unwrap_or_else(|| handle_alloc_error(Buffer::layout(bytes)));
+    let buffer = take(purpose, len.saturating_mul(size_of::<T>()).max(1));
     let result = f(buffer.ptr.cast());
     buffer.give_back(purpose);
     result

@@ -74,8 +74,11 @@ unsafe fn convert<S: Copy, D: Copy>(
 ) {
     #[inline(always)]
     fn dense<S: Copy, D: Copy>(src: *const S, dst: &mut [MaybeUninit<D>], read: impl Fn(*const S) -> D) {
-        for (i, d) in dst.iter_mut().enumerate() {
-            d.write(read(src.wrapping_add(i)));
+        // Without iterators: there is a copy of this loop for every pair of dtypes.
+        let mut i = 0;
+        while i < dst.len() {
+            dst[i].write(read(src.wrapping_add(i)));
+            i += 1;
         }
     }
     let (src, dst) = (src.cast::<S>(), dst.cast::<D>());
@@ -89,8 +92,10 @@ unsafe fn convert<S: Copy, D: Copy>(
                     std::slice::from_raw_parts_mut(dst.cast::<MaybeUninit<D>>(), cols).fill(MaybeUninit::new(read(src)))
                 }
                 _ => {
-                    for c in 0..cols {
+                    let mut c = 0;
+                    while c < cols {
                         dst.add(c * dst_col).write(read(src.add(c * src_col)));
+                        c += 1;
                     }
                 }
             }

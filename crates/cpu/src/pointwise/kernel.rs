@@ -83,9 +83,12 @@ unsafe fn each<B: Body, I: Isa>(n: usize, inputs: &[*const u8; INPUTS], out: *mu
     // As a unique reference, `out` tells the compiler that stores need no order against loads.
     #[inline(always)]
     unsafe fn fill<B: Body, I: Isa>(out: &mut [MaybeUninit<B::Out>], inputs: [*const u8; INPUTS], params: [f64; 4]) {
-        for (i, y) in out.iter_mut().enumerate() {
-            // SAFETY: `i` is below the length that the inputs have too.
-            y.write(unsafe { B::at::<I>(&inputs, i, &params) });
+        // Without iterators: there is a copy of this loop for every op, dtype and level.
+        let mut i = 0;
+        while i < out.len() {
+            // SAFETY: `i` is below the length, which the inputs have too.
+            unsafe { out.get_unchecked_mut(i).write(B::at::<I>(&inputs, i, &params)) };
+            i += 1;
         }
     }
     // SAFETY: the caller gives `n` writable elements that nothing else reads, and inputs as long.

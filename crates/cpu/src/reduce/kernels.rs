@@ -102,11 +102,11 @@ unsafe fn fold_rows<T: Item, F: Fold<T>, I: Isa, const ROWS: usize, const FIRST:
 ) {
     // SAFETY: rows and columns are within the tile, which has no more columns than there are lanes.
     unsafe {
-        let x: [*const T; ROWS] = std::array::from_fn(|r| tile.x.cast::<T>().add((row + r) * tile.stride));
+        let x = tile.x.cast::<T>().add(row * tile.stride);
         for j in 0..tile.columns {
             let mut lane = if FIRST { F::LANE } else { *lanes.add(j) };
             for r in 0..ROWS {
-                lane = F::step::<I>(lane, *x[r].add(j), aux.at(j));
+                lane = F::step::<I>(lane, *x.add(r * tile.stride + j), aux.at(j));
             }
             *lanes.add(j) = lane;
         }
