@@ -34,7 +34,7 @@ MODULES = {
     "_inductor.utils": (_COMPILER, ""),
     "_inductor.virtualized": (_COMPILER, "ops"),
     "_subclasses": (_COMPILER, "FakeTensor FakeTensorMode"),
-    "_subclasses.fake_tensor": (_COMPILER, "FakeTensor FakeTensorMode is_fake"),
+    "_subclasses.fake_tensor": (_COMPILER, "FakeTensor FakeTensorConverter FakeTensorMode is_fake", "._fake_tensors"),
     "ao": (_QUANTISED, ""),
     "ao.quantization": (_QUANTISED, "DeQuantStub FakeQuantize FakeQuantizeBase MinMaxObserver ObserverBase QConfig QConfigMapping QuantStub convert fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare prepare_qat quantize_dynamic"),
     "ao.quantization.fx": (_QUANTISED, ""),

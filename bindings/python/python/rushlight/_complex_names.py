@@ -131,10 +131,26 @@ def _ldl(name):
     return call
 
 
+def _pinv(row):
+    """``linalg.pinv``: tolerances that are tensors, one for each matrix, go to the function that complex matrices have."""
+
+    def call(*args, **kwargs):
+        if any(isinstance(value, Tensor) for value in (*args[1:], kwargs.get("atol"), kwargs.get("rtol"), kwargs.get("rcond"))):
+            out = kwargs.pop("out", None)
+            found = _linalg_of().pinv(*args, **kwargs)
+            return found if out is None else out.resize_(found.shape).copy_(found)
+        return row(*args, **kwargs)
+
+    functools.update_wrapper(call, row)
+    del call.__wrapped__
+    return call
+
+
 #: Functions of ``torch.linalg`` and their complex forms.
 LINALG = {
     **{name: aware(getattr(_C._linalg, name), _ldl(name)) for name in ("ldl_factor", "ldl_factor_ex", "ldl_solve")},
-    **{name: aware(getattr(_C._linalg, name), name) for name in "cholesky det eigh eigvalsh lstsq lu lu_factor lu_factor_ex lu_solve matrix_rank pinv qr slogdet svd svdvals".split()},
+    **{name: aware(getattr(_C._linalg, name), name) for name in "cholesky det eigh eigvalsh lstsq lu lu_factor lu_factor_ex lu_solve matrix_rank qr slogdet svd svdvals".split()},
+    "pinv": _pinv(aware(_C._linalg.pinv, "pinv")),
     "matrix_norm": _nuclear("matrix_norm", _C._linalg.matrix_norm),
 }
 _OTHERS = {

@@ -40,7 +40,7 @@ _REASONS = {
 }
 
 #: Modules of files that PyTorch has as packages.
-PACKAGES = frozenset("accelerator backends.cudnn compiler cpu cuda.amp mps profiler utils.benchmark".split())
+PACKAGES = frozenset("accelerator backends.cudnn compiler cpu mps profiler utils.benchmark".split())
 
 
 @functools.lru_cache(None)

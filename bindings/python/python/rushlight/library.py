@@ -8,12 +8,14 @@ from ._ops import OpOverloadPacket, ops
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract", "infer_schema", "register_autocast",
-    "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap",
+    "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton",
 ]
 
 Tensor = _C.Tensor
 
 _defined = {}
+#: Implementations of ops that are not defined yet.
+_waiting = {}
 
 
 def _tensors(values):
@@ -34,12 +36,16 @@ class CustomOpDef:
         self._namespace, self._name, self._qualname = namespace, name, qualified
         self._signature, self._mutates = signature, mutates_args
         self._kernels, self._fake, self._backward, self._setup = {}, None, None, None
+        # Whether its derivative is that of the functions that it calls.
+        self._composite = False
         if function is not None:
             self._kernels[None] = function
             functools.update_wrapper(self, function)
         self._opoverload = OpOverloadPacket(namespace, name, self).default
         _defined[qualified] = self
         setattr(getattr(ops, namespace), name, self._opoverload._overloadpacket)
+        for device, waiting in _waiting.pop(qualified, ()):
+            _implement(qualified, device, waiting)
 
     def __repr__(self):
         return f"<CustomOpDef({self._qualname})>"
@@ -126,6 +132,8 @@ class CustomOpDef:
     def __call__(self, *args, **kwargs):
         args, kwargs = self._bound(args, kwargs)
         everything = (*args, *kwargs.values())
+        if self._composite and self._backward is None:
+            return self._kernel(everything)(*args, **kwargs)
         if _C.is_grad_enabled() and any(t.requires_grad for t in _tensors(everything)):
             return self._function.apply(kwargs, *args)
         return self._kernel(everything)(*args, **kwargs)
@@ -141,6 +149,22 @@ def custom_op(name, fn=None, /, *, mutates_args=(), device_types=None, schema=No
         return made
 
     return make if fn is None else make(fn)
+
+
+def triton_op(name, fn=None, /, *, mutates_args, schema=None):
+    """Makes a function that may launch Triton's kernels an op. Unless it has a derivative of its own, that of the functions it calls is used."""
+
+    def make(function):
+        made = custom_op(name, function, mutates_args=mutates_args, schema=schema)
+        made._composite = True
+        return made
+
+    return make if fn is None else make(fn)
+
+
+def wrap_triton(triton_kernel, /):
+    """Returns the kernel: calls are not recorded for a compiler."""
+    return triton_kernel
 
 
 def _known(op):
@@ -207,14 +231,21 @@ def impl(qualname, types, func=None, *, lib=None):
 
     def register(function):
         for kind in kinds:
-            device = _KEYS.get(kind, kind)
-            if device == "meta":
-                _known(qualname).register_fake(function)
-            else:
-                _known(qualname).register_kernel(device, function)
+            _implement(qualname, _KEYS.get(kind, kind), function)
         return function
 
     return register if func is None else register(func)
+
+
+def _implement(qualname, device, function):
+    """Gives an op an implementation for a device; it waits for ops that are defined later."""
+    name = qualname.partition(".")[0]
+    if name not in _defined:
+        _waiting.setdefault(name, []).append((device, function))
+    elif device == "meta":
+        _defined[name].register_fake(function)
+    else:
+        _defined[name].register_kernel(device, function)
 
 
 class Library:

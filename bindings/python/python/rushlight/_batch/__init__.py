@@ -267,7 +267,8 @@ class Level(TorchFunctionMode):
 
 
 def grad(outputs, inputs, gradients, function):
-    """``function(outputs, inputs, gradients)``, which differentiates, for tensors of the innermost level that one of them has; None if none of them has any."""
+    """``function(outputs, inputs, gradients)``, which differentiates and with ``again=True`` keeps the graph, for tensors of the innermost level that one of them
+    has; None if none of them has any."""
     for level in reversed(levels()):
         if level.mentions(outputs) or level.mentions(inputs) or level.mentions(gradients):
             return _grad_of(level, outputs, inputs, gradients, function)
@@ -277,7 +278,11 @@ def grad(outputs, inputs, gradients, function):
 def _grad_of(level, outputs, inputs, gradients, function):
     if not level.mentions(outputs) and not level.mentions(inputs):
         # The graph is outside of this vmap, only its gradients are batched.
-        rows = [function(outputs, inputs, [g._value.select(0, i) if level.has(g) else g for g in gradients]) for i in range(level.size)]
+        rows = []
+        for i in range(level.size):
+            row = [g._value.select(0, i) if level.has(g) else g for g in gradients]
+            # The graph may be freed once, by the last row.
+            rows.append(function(outputs, inputs, row, again=True) if i + 1 < level.size else function(outputs, inputs, row))
         if not rows:
             return tuple(Batched(level.expanded(_torch.zeros_like(t)), level) for t in inputs)
         return tuple(None if any(p is None for p in parts) else Batched(_torch.stack(list(parts)), level) for parts in zip(*rows))

@@ -1,11 +1,17 @@
 """``torch._dynamo``: what ``torch.compile`` has recorded, and why it could not."""
 
+import importlib.machinery
+import sys
+
 from .._compile import explain  # noqa: F401
 from ..compiler import _Config, allow_in_graph, assume_constant_result, disable, forbid_in_graph, is_compiling, reset  # noqa: F401
 from . import exc  # noqa: F401
 from .eval_frame import OptimizedModule  # noqa: F401
 
 config = _Config("dynamo")
+# Statements `import torch._dynamo.config` ask for a module.
+config.__spec__ = importlib.machinery.ModuleSpec(f"{__name__}.config", None)
+sys.modules[f"{__name__}.config"] = config
 
 
 def _mark(t, index=None, **kwargs):

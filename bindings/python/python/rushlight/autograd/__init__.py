@@ -1,5 +1,6 @@
 """Automatic differentiation: ``torch.autograd``."""
 
+import functools
 import warnings
 from collections.abc import Mapping
 
@@ -102,15 +103,16 @@ def grad(
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     gradients = _gradients(grad_outputs, len(outputs))
 
-    def differentiate(outputs, wanted, gradients):
-        found = _batch_grad(outputs, wanted, gradients, differentiate) if _modes.stack else None
+    def differentiate(outputs, wanted, gradients, again=False):
+        found = _batch_grad(outputs, wanted, gradients, functools.partial(differentiate, again=again)) if _modes.stack else None
         if found is not None:
             return found
+        keep = True if again else retain_graph
         if _is_dispatched():
             gradients = [_ones_like(t) if g is None and isinstance(t, Tensor) else g for t, g in zip(outputs, gradients)]
             with _observed(outputs, create_graph, False):
-                return _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused)
-        return _C._grad(outputs, wanted, gradients, retain_graph, create_graph, allow_unused)
+                return _C._grad(outputs, wanted, gradients, keep, create_graph, allow_unused)
+        return _C._grad(outputs, wanted, gradients, keep, create_graph, allow_unused)
 
     found = differentiate(outputs, wanted, gradients)
     if materialize_grads:

@@ -22,6 +22,8 @@ for _class in (Adadelta, Adagrad, Adamax, AdamW, NAdam, RAdam):
     _class.__module__ = f"{__name__}.{_class.__name__.lower()}"
 for _class in (Adafactor, Muon):
     _class.__module__ = __name__
+# Libraries register every class that they find here.
+del _class
 
 
 def __getattr__(name):
