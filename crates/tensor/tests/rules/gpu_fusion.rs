@@ -4,7 +4,7 @@
 use rushlight_core::backend::Call;
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::program::{Program, Slot};
-use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, cat, compile, synchronize};
+use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, autocast, cat, compile, synchronize};
 use std::time::{Duration, Instant};
 
 fn gpu() -> Option<Device> {
@@ -203,12 +203,12 @@ fn norms_fuse_with_their_neighbours() -> Result<()> {
 /// A block with a norm before its layers, in mixed precision.
 fn block(x: &Tensor, [weight, bias, w, v]: [&Tensor; 4]) -> Result<Tensor> {
     [weight, bias, w, v].iter().for_each(|p| p.zero_grad());
-    let half = |t: &Tensor| t.to_dtype(DType::BF16);
     let width = *x.shape().last().expect("rows");
-    let x = half(x)?.matmul(&half(w)?)?;
-    let normed = x.to_dtype(DType::F32)?.layer_norm(&[width], Some(weight), Some(bias), 1e-5)?;
-    let y = x.add(&half(&normed)?.matmul(&half(v)?)?.gelu()?)?;
-    let loss = y.to_dtype(DType::F32)?.square()?.mean(..)?;
+    let loss = autocast(DType::BF16, || {
+        let x = x.matmul(w)?;
+        let y = x.add(&x.layer_norm(&[width], Some(weight), Some(bias), 1e-5)?.matmul(v)?.gelu()?)?;
+        y.to_dtype(DType::F32)?.square()?.mean(..)
+    })?;
     loss.backward()?;
     Ok(loss)
 }

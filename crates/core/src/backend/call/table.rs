@@ -307,6 +307,7 @@ calls! {
             dx: maybe,
             /// A half-precision copy of `dx`, also where that is not written.
             low: maybe,
+            /// On GPUs, written after all of `dy` has been read, whose memory it may be; so is `dbias`.
             dweight: maybe,
             dbias: maybe,
         }

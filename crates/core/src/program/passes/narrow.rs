@@ -45,15 +45,14 @@ fn unwidened(program: &Program, at: usize, c: &RowNormBackward<Slot>) -> Option<
     if !is_widened || !is_whole || calls[made + 1..at].iter().any(|call| writes(call, src.buffer)) {
         return None;
     }
-    // A row is read before it is written: results may take the place of the gradient, element by element.
-    let (_, outs) = uses(&calls[at]);
-    let stays = |out: &&Slot| {
+    // A row is read before it is written: results may take the place of the gradient, element by element. Gradients of
+    // parameters are sums over all rows, which GPUs write last.
+    let stays = |out: &Slot| {
         let in_place = program.place(out.buffer).is_some_and(|place| Some(place) == program.place(src.buffer))
             && out.dtype == src.dtype
             && is_plain(out)
             && out.layout.offset() == src.layout.offset();
-        let written = [&c.dx, &c.low, &c.dweight, &c.dbias].into_iter().flatten().any(|own| own == *out);
-        !written || in_place || !program.alias(out.buffer, src.buffer)
+        in_place || !program.alias(out.buffer, src.buffer)
     };
-    outs.iter().all(stays).then(|| src.clone())
+    [&c.dx, &c.low].into_iter().flatten().all(stays).then(|| src.clone())
 }
