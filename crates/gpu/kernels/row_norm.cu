@@ -1,6 +1,6 @@
 // Layer norm and RMS norm: rows normalised by their own statistics, scaled and shifted by column.
-// Types: T of elements, W of statistics, P of parameters, L a lower dtype for an optional second copy of the result, G of
-// incoming gradients.
+// Types: T of elements, W of statistics, P of parameters, L a lower dtype for an optional second copy of the result, G
+// of incoming gradients.
 // ROW kernels split rows as softmax does; COLUMNS kernels sum over rows for the parameters' gradients.
 
 __device__ inline float inverse_root(float x) { return 1 / sqrtf(x); }

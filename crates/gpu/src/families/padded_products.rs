@@ -9,7 +9,7 @@ use rushlight_core::{DType, Result};
 
 /// Elements of a vector of 16 bytes.
 const VECTOR: usize = 8;
-/// Rates on compute capability 9.0: products of unaligned and of aligned rows in operations, copies in bytes per second.
+/// Rates on compute capability 9.0, per second: operations of products of unaligned and of aligned rows, copied bytes.
 const UNALIGNED_RATE: f64 = 140e12;
 const ALIGNED_RATE: f64 = 500e12;
 const COPY_RATE: f64 = 3e12;
