@@ -5,7 +5,8 @@
 // copies a task ahead, if TASKS of them fit; CONSUMERS groups of four warps multiply 64 rows each. D is 64, 128, 192
 // or 256, for gradients 128: for smaller D the small blocks of flash.cu hide more latency, larger sums fit no
 // registers. As in flash.cu scores never leave registers, a step's scores are multiplied while the previous step is
-// summed, and no sum uses atomics. The text of hopper_tasks.cu, which has tasks, places and products, precedes this one.
+// summed, and no sum uses atomics. The text of hopper_tasks.cu, which has tasks, places and products, precedes this
+// one.
 
 #ifdef FORWARD
 extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Spec s, Order order, const __grid_constant__ Map q_map, const __grid_constant__ Map k_map, const __grid_constant__ Map v_map, T* out, u64 o0, u64 o1, u64 o2, float* lse) {
