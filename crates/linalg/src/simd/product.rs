@@ -126,7 +126,8 @@ fn product_kernel<T: Scalar, V: Vector<T>>(c: MatMut<'_, T>, a: Mat<'_, T>, b: M
                     let right = Right { from: right, step: right_step, col: right_col };
                     let to = c.add(i0 + j * c_step);
                     match width {
-                        8 if V::COLUMNS == 8 => columns::<T, V, 8>(left, right, to, c_step, update),
+                        // A constant condition: narrower levels do not compile it.
+                        8 if const { V::COLUMNS == 8 } => columns::<T, V, 8>(left, right, to, c_step, update),
                         4 => columns::<T, V, 4>(left, right, to, c_step, update),
                         2 => columns::<T, V, 2>(left, right, to, c_step, update),
                         _ => columns::<T, V, 1>(left, right, to, c_step, update),
@@ -282,7 +283,7 @@ unsafe fn tile<T: Scalar, V: Vector<T>, const R: usize, const N: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        if V::MASKS || last < V::LANES {
+        if const { V::MASKS } || last < V::LANES {
             tile_of::<T, V, R, N, true>(a, a_step, b, depth, c, c_step, last, update);
         } else {
             tile_of::<T, V, R, N, false>(a, a_step, b, depth, c, c_step, last, update);
