@@ -109,6 +109,7 @@ pub(super) unsafe fn execute<T: Real, I: Vectors>(
                 3 => run::<T, I, 3>(pass, m, s, from, to),
                 4 => run::<T, I, 4>(pass, m, s, from, to),
                 5 => run::<T, I, 5>(pass, m, s, from, to),
+                6 => run::<T, I, 6>(pass, m, s, from, to),
                 7 => run::<T, I, 7>(pass, m, s, from, to),
                 8 => run::<T, I, 8>(pass, m, s, from, to),
                 11 => run::<T, I, 11>(pass, m, s, from, to),
@@ -150,6 +151,7 @@ pub(super) unsafe fn first<T: Real, I: Vectors>(passes: &Passes<T>, from: &impl 
         match pass.radix {
             4 => open::<T, I, 4>(pass, m, from, to),
             5 => open::<T, I, 5>(pass, m, from, to),
+            6 => open::<T, I, 6>(pass, m, from, to),
             8 => open::<T, I, 8>(pass, m, from, to),
             _ => return false,
         }
@@ -170,6 +172,7 @@ pub(super) unsafe fn last<T: Real, I: Vectors>(passes: &Passes<T>, from: *const 
         match pass.radix {
             4 => close::<T, I, 4>(pass, s, from, to),
             5 => close::<T, I, 5>(pass, s, from, to),
+            6 => close::<T, I, 6>(pass, s, from, to),
             _ => close::<T, I, 8>(pass, s, from, to),
         }
     }
@@ -177,7 +180,7 @@ pub(super) unsafe fn last<T: Real, I: Vectors>(passes: &Passes<T>, from: *const 
 
 /// Whether [`last`] has the radix of the last of several passes.
 pub(super) fn closes<T>(passes: &Passes<T>) -> bool {
-    matches!(&passes.list[..], [_, .., last] if matches!(last.radix, 4 | 5 | 8))
+    matches!(&passes.list[..], [_, .., last] if matches!(last.radix, 4 | 5 | 6 | 8))
 }
 
 #[inline(always)]
@@ -244,7 +247,16 @@ unsafe fn run<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, s: 
 fn butterfly<T: Real, I: Vectors, const R: usize>(v: &mut [Pair<T::V<I>>; R], roots: &[[T; 2]]) {
     match R {
         2 => (v[0], v[1]) = (v[0] + v[1], v[0] - v[1]),
+        3 => [v[0], v[1], v[2]] = three([v[0], v[1], v[2]]),
         4 => [v[0], v[1], v[2], v[3]] = four([v[0], v[1], v[2], v[3]]),
+        // Coprime factors need no factors between them (Good's order of the numbers).
+        6 => {
+            [v[0], v[4], v[2], v[3], v[1], v[5]] = {
+                let [a, b, c] = three([v[0] + v[3], v[2] + v[5], v[4] + v[1]]);
+                let [d, e, f] = three([v[0] - v[3], v[2] - v[5], v[4] - v[1]]);
+                [a, b, c, d, e, f]
+            }
+        }
         8 => {
             let half = T::V::<I>::splat(T::lit(std::f64::consts::FRAC_1_SQRT_2));
             let [a, b, c, d] = four([v[0] + v[4], v[1] + v[5], v[2] + v[6], v[3] + v[7]]);
@@ -270,6 +282,14 @@ fn four<V: Simd>([a, b, c, d]: [Pair<V>; 4]) -> [Pair<V>; 4] {
         sum - odd,
         Pair { re: gap.re - turn.im, im: gap.im + turn.re },
     ]
+}
+
+#[inline(always)]
+fn three<V: Simd>([a, b, c]: [Pair<V>; 3]) -> [Pair<V>; 3] {
+    let (half, sin) = (V::splat(V::Elem::lit(-0.5)), V::splat(V::Elem::lit(0.75f64.sqrt())));
+    let (sum, gap) = (b + c, (b - c).scaled(sin));
+    let u = Pair { re: sum.re.fma(half, a.re), im: sum.im.fma(half, a.im) };
+    [a + sum, Pair { re: u.re + gap.im, im: u.im - gap.re }, Pair { re: u.re - gap.im, im: u.im + gap.re }]
 }
 
 /// An odd radix: numbers `j` and `R - j` have the same cosines, and sines of opposite sign.

@@ -38,14 +38,18 @@ pub(super) struct Pass<T> {
 fn radices(mut n: usize) -> Option<Vec<usize>> {
     let twos = n.trailing_zeros() as usize;
     n >>= twos;
-    // Eights, and for the rest fours rather than a two.
-    let (eights, fours, single) = match twos % 3 {
-        0 => (twos / 3, 0, 0),
-        1 if twos >= 4 => (twos / 3 - 1, 2, 0),
-        1 => (twos / 3, 0, 1),
-        _ => (twos / 3, 1, 0),
+    // Eights, and for the rest sixes if there are threes, or fours rather than a two.
+    let threes = usize::from(n.is_multiple_of(3)) + usize::from(n.is_multiple_of(9));
+    let (eights, sixes, fours, single) = match twos % 3 {
+        0 => (twos / 3, 0, 0, 0),
+        rest if threes >= rest => (twos / 3, rest, 0, 0),
+        1 if twos >= 4 => (twos / 3 - 1, 0, 2, 0),
+        1 => (twos / 3, 0, 0, 1),
+        _ => (twos / 3, 0, 1, 0),
     };
+    n /= 3usize.pow(sixes as u32);
     let mut twos = vec![8; eights];
+    twos.extend(std::iter::repeat_n(6, sixes));
     twos.extend(std::iter::repeat_n(4, fours));
     let mut found = vec![2; single];
     for radix in [3, 7, 11, 13, 5] {
@@ -54,7 +58,7 @@ fn radices(mut n: usize) -> Option<Vec<usize>> {
             n /= radix;
         }
     }
-    // A first and a last pass of radix 4, 5 or 8 save copies; an odd one goes between those of powers of two.
+    // A first and a last pass of radix 4, 5, 6 or 8 save copies; the others go between them.
     let front = if found.last() == Some(&5) { twos.len() } else { twos.len().div_ceil(2) };
     found.extend_from_slice(&twos[front..]);
     found.splice(..0, twos[..front].iter().copied());
@@ -72,7 +76,7 @@ fn cost(radices: &[usize]) -> f64 {
     let pass = |radix: &usize| match radix {
         2 => 6.0,
         4 => 8.0,
-        8 => 10.0,
+        6 | 8 => 10.0,
         odd => 6.0 + *odd as f64,
     };
     radices.iter().map(pass).sum()
