@@ -19,7 +19,7 @@ use rushlight_core::sync::SendPtr;
 use rushlight_core::{DType, Error, Result, View};
 use std::ops::Range;
 use std::sync::Arc;
-use tile::{Apart, Columns, middle_size, tile_size, work_size};
+use tile::{Apart, Columns, Reals, middle_size, tile_size, work_size};
 pub(crate) use tile::{Pairs, Place};
 
 /// Numbers a task transforms at least.
@@ -80,14 +80,15 @@ unsafe fn transform<T: Real>(op: Fft, scale: T, rows: usize, n: usize, side: usi
     unsafe {
         match op {
             Fft::Complex { inverse } if side == 1 => {
-                Lines { plan, rows, x, y, from: 2 * n, to: 2 * n, swap: inverse, scale, real: None }.run(width);
+                Lines { plan, rows, x, y, from: 2 * n, to: 2 * n, swap: inverse, scale, real: None, is_odd: false }
+                    .run(width);
             }
             Fft::Complex { inverse } => sides(&plan, rows, side, x, y, inverse, scale, width),
             _ => {
                 let real = op == Fft::Real;
                 let (from, to) = if real { (n, 2 * half) } else { (2 * half, n) };
                 let halves = n.is_multiple_of(2).then(|| Plan::<T>::of(n / 2, width));
-                match halves.filter(|plan| matches!(plan.kind, Kind::Tile { .. })) {
+                match halves {
                     Some(halves) => {
                         let real = Some(RealTable::new(n, real));
                         Lines {
@@ -100,8 +101,12 @@ unsafe fn transform<T: Real>(op: Fft, scale: T, rows: usize, n: usize, side: usi
                             swap: !real.as_ref().is_some_and(|r| r.forward),
                             scale,
                             real,
+                            is_odd: false,
                         }
                         .run(width);
+                    }
+                    None if real && matches!(plan.kind, Kind::Bluestein(_)) => {
+                        Lines { plan, rows, x, y, from, to, swap: false, scale, real: None, is_odd: true }.run(width);
                     }
                     None => widened(&plan, real, rows, x, y, scale, width),
                 }
@@ -130,6 +135,8 @@ struct Lines<T> {
     swap: bool,
     scale: T,
     real: Option<RealTable<T>>,
+    /// Real lines of an odd size with a large prime factor, of which half of the transform is wanted.
+    is_odd: bool,
 }
 
 // SAFETY: lines are read and written by one task each.
@@ -240,25 +247,48 @@ impl<T: Real> Lines<T> {
             swap,
             scale: T::lit(1.0),
             real: None,
+            is_odd: false,
         };
+        // A real line's parts between the transform of half of its size and its numbers.
+        let mut parts = Scratch::new::<T>(if self.real.is_some() { 2 * n } else { 0 });
+        let (re, im) = (parts.ptr::<T>(), parts.ptr::<T>().wrapping_add(n));
+        let (one, chirp) = (T::lit(1.0), &b.chirp[..]);
+        let pairs = |at: *mut T, swap: bool| Pairs { at, swap };
         // SAFETY: the caller's promise; the scratch has `width` lines of the inner size.
         unsafe {
             for row in (start..end).step_by(width) {
                 let count = width.min(end - row);
                 for i in 0..count {
-                    let to = first.add(2 * size * i);
-                    products::<T>(n, self.x.add((row + i) * self.from), &b.chirp, to, self.swap, false, T::lit(1.0));
-                    std::slice::from_raw_parts_mut(to.add(2 * n), 2 * (size - n)).fill(T::ZERO);
+                    let (x, to) = (self.x.add((row + i) * self.from), pairs(first.add(2 * size * i), false));
+                    match &self.real {
+                        Some(real) if !real.forward => {
+                            from_halves::<T>(n, x, &real.roots, re, im);
+                            products::<T, Apart<T>, Pairs<T>>(n, Apart { re: im, im: re }, chirp, to, one);
+                        }
+                        Some(_) => products::<T, Pairs<T>, Pairs<T>>(n, pairs(x, false), chirp, to, one),
+                        None if self.is_odd => products::<T, Reals<T>, Pairs<T>>(n, Reals { at: x }, chirp, to, one),
+                        None => products::<T, Pairs<T>, Pairs<T>>(n, pairs(x, self.swap), chirp, to, one),
+                    }
+                    std::slice::from_raw_parts_mut(to.at.add(2 * n), 2 * (size - n)).fill(T::ZERO);
                 }
                 lines(count, first, second, false).run(width);
                 for i in 0..count {
-                    let at = second.add(2 * size * i);
-                    products::<T>(size, at, &b.filter, at, false, false, T::lit(1.0));
+                    let at = pairs(second.add(2 * size * i), false);
+                    products::<T, Pairs<T>, Pairs<T>>(size, at, &b.filter, at, one);
                 }
                 lines(count, second, first, true).run(width);
                 for i in 0..count {
-                    let to = self.y.add((row + i) * self.to);
-                    products::<T>(n, first.add(2 * size * i), &b.chirp, to, false, self.swap, self.scale);
+                    let (from, y) = (pairs(first.add(2 * size * i), false), self.y.add((row + i) * self.to));
+                    match &self.real {
+                        Some(real) if real.forward => {
+                            products::<T, Pairs<T>, Apart<T>>(n, from, chirp, Apart { re, im }, one);
+                            to_halves::<T>(n, re, im, &real.roots, y, self.scale);
+                        }
+                        _ => {
+                            let wanted = if self.is_odd { n / 2 + 1 } else { n };
+                            products::<T, Pairs<T>, Pairs<T>>(wanted, from, chirp, pairs(y, self.swap), self.scale);
+                        }
+                    }
                 }
             }
         }
@@ -315,7 +345,8 @@ unsafe fn sides<T: Real>(
                 }
                 let (plan, rows) = (plan.clone(), end - start);
                 let (from, to) = (from.cast::<T>(), to.cast::<T>());
-                Lines { plan, rows, x: from, y: to, from: 2 * n, to: 2 * n, swap, scale, real: None }.run(width);
+                Lines { plan, rows, x: from, y: to, from: 2 * n, to: 2 * n, swap, scale, real: None, is_odd: false }
+                    .run(width);
                 for line in start..end {
                     for e in 0..n {
                         *y.at(2 * place(line, e)).cast::<[T; 2]>() = *to.cast::<[T; 2]>().add((line - start) * n + e);
@@ -376,7 +407,8 @@ unsafe fn widened<T: Real>(plan: &Arc<Plan<T>>, real: bool, rows: usize, x: *mut
                 }
             }
             let (plan, x, z) = (plan.clone(), from.cast::<T>(), to.cast::<T>());
-            Lines { plan, rows, x, y: z, from: 2 * n, to: 2 * n, swap: !real, scale, real: None }.run(width);
+            Lines { plan, rows, x, y: z, from: 2 * n, to: 2 * n, swap: !real, scale, real: None, is_odd: false }
+                .run(width);
             for row in 0..rows {
                 let wide = std::slice::from_raw_parts(to.add(row * n), n);
                 if real {
@@ -425,7 +457,7 @@ multiversion! {
     unsafe fn from_halves<T: Real>(n: usize, x: *const T, roots: &[T], re: *mut T, im: *mut T) = from_halves_kernel;
 }
 multiversion! {
-    unsafe fn products<T: Real>(n: usize, x: *const T, by: &[[T; 2]], y: *mut T, swap_in: bool, swap_out: bool, scale: T) = products_kernel;
+    unsafe fn products<T: Real, P: Place<T>, Q: Place<T>>(n: usize, from: P, by: &[[T; 2]], to: Q, scale: T) = products_kernel;
 }
 
 #[inline(always)]
@@ -650,20 +682,17 @@ unsafe fn from_halves_kernel<T: Real, I: Vectors>(n: usize, x: *const T, roots: 
     }
 }
 
-/// Products of pairs; both sides may be the same memory.
+/// Products with pairs; both sides may be the same memory.
 #[inline(always)]
-unsafe fn products_kernel<T: Real, I: Vectors>(
+unsafe fn products_kernel<T: Real, P: Place<T>, Q: Place<T>, I: Vectors>(
     n: usize,
-    x: *const T,
+    from: P,
     by: &[[T; 2]],
-    y: *mut T,
-    swap_in: bool,
-    swap_out: bool,
+    to: Q,
     scale: T,
 ) {
     let width = T::V::<I>::N;
     let scale = T::V::<I>::splat(scale);
-    let (from, to) = (Pairs { at: x.cast_mut(), swap: swap_in }, Pairs { at: y, swap: swap_out });
     let by = Pairs { at: by.as_ptr().cast_mut().cast::<T>(), swap: false };
     // SAFETY: `n` numbers at all.
     unsafe {

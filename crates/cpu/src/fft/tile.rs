@@ -41,6 +41,12 @@ pub(super) struct Apart<T> {
     pub im: *mut T,
 }
 
+/// Real numbers, whose imaginary parts are zero and are not written.
+#[derive(Clone, Copy)]
+pub(super) struct Reals<T> {
+    pub at: *mut T,
+}
+
 impl<T: Real> Pairs<T> {
     #[inline(always)]
     fn turned<V: Simd>(self, v: Pair<V>) -> Pair<V> {
@@ -115,6 +121,27 @@ impl<T: Real> Place<T> for Apart<T> {
     unsafe fn add(self, n: usize) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self { re: self.re.add(n), im: self.im.add(n) } }
+    }
+}
+
+impl<T: Real> Place<T> for Reals<T> {
+    #[inline(always)]
+    unsafe fn get<I: Vectors>(self, at: usize, count: usize) -> Pair<T::V<I>> {
+        // SAFETY: the caller's promise.
+        let re = unsafe { T::V::<I>::get(self.at.add(at), count, T::ZERO) };
+        Pair { re, im: T::V::<I>::splat(T::ZERO) }
+    }
+
+    #[inline(always)]
+    unsafe fn put<I: Vectors>(self, at: usize, count: usize, v: Pair<T::V<I>>) {
+        // SAFETY: the caller's promise.
+        unsafe { v.re.put(self.at.add(at), count) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, n: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Self { at: unsafe { self.at.add(n) } }
     }
 }
 
@@ -233,7 +260,13 @@ pub(super) unsafe fn load_rows<T: Real, I: Vectors>(
     // SAFETY: the caller's promise.
     unsafe {
         if count == width && n > 1 {
-            for e in (0..n).step_by(2) {
+            // Whole runs of a row at a time: rows at distances of a power of two share a few sets of the cache.
+            let whole = n - n % (width / 2);
+            for e in (0..whole).step_by(width / 2) {
+                let swap = [false, from.swap];
+                T::V::<I>::transpose_pairs(from.at.add(2 * e), 2 * step, swap, tile.add(2 * width * e), width, None);
+            }
+            for e in (whole..n).step_by(2) {
                 // The last pair of an odd number of elements has one again.
                 let e = e.min(n - 2);
                 let [a, b, c, d] = T::V::<I>::load_across(from.at.add(2 * e), 2 * step);
@@ -272,7 +305,12 @@ pub(super) unsafe fn store_rows<T: Real, I: Vectors>(
     // SAFETY: the caller's promise.
     unsafe {
         if count == width && n > 1 {
-            for e in (0..n).step_by(2) {
+            let whole = n - n % (width / 2);
+            for e in (0..whole).step_by(width / 2) {
+                let (swap, at) = ([to.swap, false], to.at.add(2 * e));
+                T::V::<I>::transpose_pairs(tile.add(2 * width * e), width, swap, at, 2 * step, Some(scale));
+            }
+            for e in (whole..n).step_by(2) {
                 let e = e.min(n - 2);
                 let low = to.turned(Pair::<T::V<I>>::load(tile, e).scaled(scale));
                 let high = to.turned(Pair::<T::V<I>>::load(tile, e + 1).scaled(scale));

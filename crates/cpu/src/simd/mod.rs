@@ -184,10 +184,32 @@ pub trait Simd:
     /// The squares may be read and written, and do not overlap.
     #[inline(always)]
     unsafe fn transpose(from: *const Self::Elem, row: usize, to: *mut Self::Elem, to_row: usize) {
+        // SAFETY: by the caller's contract.
+        unsafe { Self::transpose_pairs(from, row, [false; 2], to, to_row, None) }
+    }
+    /// [`Simd::transpose`] with the rows of each pair exchanged, at `from` and at `to`, and with a factor.
+    ///
+    /// # Safety
+    /// As for `transpose`.
+    #[inline(always)]
+    unsafe fn transpose_pairs(
+        from: *const Self::Elem,
+        row: usize,
+        swap: [bool; 2],
+        to: *mut Self::Elem,
+        to_row: usize,
+        scale: Option<Self>,
+    ) {
+        let [swap_from, swap_to] = swap.map(usize::from);
+        let mut line = [Self::Elem::ZERO; 32];
         for r in 0..Self::N {
-            for c in 0..Self::N {
-                // SAFETY: within the squares.
-                unsafe { *to.add(c * to_row + r) = *from.add(r * row + c) }
+            // SAFETY: within the squares; no vector has more lanes.
+            unsafe {
+                let v = Self::load(from.add((r ^ swap_from) * row));
+                scale.map_or(v, |scale| v * scale).store(line.as_mut_ptr());
+                for c in 0..Self::N {
+                    *to.add((c ^ swap_to) * to_row + r) = line[c];
+                }
             }
         }
     }

@@ -107,24 +107,6 @@ fn scale_f64(v: float64x2_t, n: float64x2_t) -> float64x2_t {
     }
 }
 
-/// Transposes four rows of four, `row` apart, to rows `to_row` apart.
-///
-/// # Safety
-/// The squares may be read and written, and do not overlap.
-#[inline(always)]
-pub(crate) unsafe fn transpose4(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        // Unrolled by hand: `array::from_fn` and `map` are calls that are not always inlined.
-        let row = |i: usize| vld1q_f32(from.add(i * row));
-        let [a, b, c, d] = transposed4([row(0), row(1), row(2), row(3)]);
-        vst1q_f32(to, a);
-        vst1q_f32(to.add(to_row), b);
-        vst1q_f32(to.add(2 * to_row), c);
-        vst1q_f32(to.add(3 * to_row), d);
-    }
-}
-
 /// Four vectors as columns.
 #[inline(always)]
 pub(crate) fn transposed4(r: [float32x4_t; 4]) -> [float32x4_t; 4] {
@@ -270,11 +252,31 @@ pair!(
     vcgtq_f32 vceqq_f32 vbslq_f32 vmvnq_u32 vorrq_u32 vsqrtq_f32 vrndnq_f32 vaddq_f32 vaddvq_f32 vmaxq_f32 vmaxvq_f32,
     {
         #[inline(always)]
-        unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
+        unsafe fn transpose_pairs(
+            from: *const f32,
+            row: usize,
+            swap: [bool; 2],
+            to: *mut f32,
+            to_row: usize,
+            scale: Option<Self>,
+        ) {
+            let [swap_from, swap_to] = swap.map(usize::from);
             for r in [0, 4] {
                 for c in [0, 4] {
                     // SAFETY: eight rows of eight at both.
-                    unsafe { transpose4(from.add(r * row + c), row, to.add(c * to_row + r), to_row) };
+                    unsafe {
+                        let mut v = [vdupq_n_f32(0.0); 4];
+                        for i in 0..4 {
+                            v[i] = vld1q_f32(from.add(((r + i) ^ swap_from) * row + c));
+                            if let Some(scale) = scale {
+                                v[i] = vmulq_f32(v[i], scale.0);
+                            }
+                        }
+                        let v = transposed4(v);
+                        for i in 0..4 {
+                            vst1q_f32(to.add(((c + i) ^ swap_to) * to_row + r), v[i]);
+                        }
+                    }
                 }
             }
         }

@@ -145,16 +145,29 @@ impl Simd for F32x16 {
         Self(unsafe { _mm512_scalef_ps(self.0, n.0) })
     }
     #[inline(always)]
-    unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
+    unsafe fn transpose_pairs(
+        from: *const f32,
+        row: usize,
+        swap: [bool; 2],
+        to: *mut f32,
+        to_row: usize,
+        scale: Option<Self>,
+    ) {
+        let [swap_from, swap_to] = swap.map(usize::from);
         // SAFETY: sixteen rows of sixteen at both.
         unsafe {
             // Within quarters of registers first: `u[4 g + c]` holds rows `4 g..` of columns `c`, `4 + c`, `8 + c`,
             // `12 + c`.
             let mut u = [_mm512_setzero_ps(); 16];
             for g in 0..4 {
-                let r = from.add(4 * g * row);
-                let (a, b) = (_mm512_loadu_ps(r), _mm512_loadu_ps(r.add(row)));
-                let (c, d) = (_mm512_loadu_ps(r.add(2 * row)), _mm512_loadu_ps(r.add(3 * row)));
+                let mut r = [_mm512_setzero_ps(); 4];
+                for i in 0..4 {
+                    r[i] = _mm512_loadu_ps(from.add(((4 * g + i) ^ swap_from) * row));
+                    if let Some(scale) = scale {
+                        r[i] = _mm512_mul_ps(r[i], scale.0);
+                    }
+                }
+                let [a, b, c, d] = r;
                 let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
                 u[4 * g] = _mm512_shuffle_ps::<0x44>(ab, cd);
                 u[4 * g + 1] = _mm512_shuffle_ps::<0xee>(ab, cd);
@@ -168,10 +181,11 @@ impl Simd for F32x16 {
                 let odd = _mm512_shuffle_f32x4::<0xdd>(u[c], u[4 + c]);
                 let even_high = _mm512_shuffle_f32x4::<0x88>(u[8 + c], u[12 + c]);
                 let odd_high = _mm512_shuffle_f32x4::<0xdd>(u[8 + c], u[12 + c]);
-                _mm512_storeu_ps(to.add(c * to_row), _mm512_shuffle_f32x4::<0x88>(even, even_high));
-                _mm512_storeu_ps(to.add((4 + c) * to_row), _mm512_shuffle_f32x4::<0x88>(odd, odd_high));
-                _mm512_storeu_ps(to.add((8 + c) * to_row), _mm512_shuffle_f32x4::<0xdd>(even, even_high));
-                _mm512_storeu_ps(to.add((12 + c) * to_row), _mm512_shuffle_f32x4::<0xdd>(odd, odd_high));
+                let to = to.add((c ^ swap_to) * to_row);
+                _mm512_storeu_ps(to, _mm512_shuffle_f32x4::<0x88>(even, even_high));
+                _mm512_storeu_ps(to.add(4 * to_row), _mm512_shuffle_f32x4::<0x88>(odd, odd_high));
+                _mm512_storeu_ps(to.add(8 * to_row), _mm512_shuffle_f32x4::<0xdd>(even, even_high));
+                _mm512_storeu_ps(to.add(12 * to_row), _mm512_shuffle_f32x4::<0xdd>(odd, odd_high));
             }
         }
     }
@@ -330,15 +344,28 @@ impl Simd for F32x8 {
         }
     }
     #[inline(always)]
-    unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
+    unsafe fn transpose_pairs(
+        from: *const f32,
+        row: usize,
+        swap: [bool; 2],
+        to: *mut f32,
+        to_row: usize,
+        scale: Option<Self>,
+    ) {
+        let [swap_from, swap_to] = swap.map(usize::from);
         // SAFETY: eight rows of eight at both.
         unsafe {
             // Within halves of registers first: `u[4 g + c]` holds rows `4 g..` of columns `c` and `4 + c`.
             let mut u = [_mm256_setzero_ps(); 8];
             for g in 0..2 {
-                let r = from.add(4 * g * row);
-                let (a, b) = (_mm256_loadu_ps(r), _mm256_loadu_ps(r.add(row)));
-                let (c, d) = (_mm256_loadu_ps(r.add(2 * row)), _mm256_loadu_ps(r.add(3 * row)));
+                let mut r = [_mm256_setzero_ps(); 4];
+                for i in 0..4 {
+                    r[i] = _mm256_loadu_ps(from.add(((4 * g + i) ^ swap_from) * row));
+                    if let Some(scale) = scale {
+                        r[i] = _mm256_mul_ps(r[i], scale.0);
+                    }
+                }
+                let [a, b, c, d] = r;
                 let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
                 u[4 * g] = _mm256_shuffle_ps::<0x44>(ab, cd);
                 u[4 * g + 1] = _mm256_shuffle_ps::<0xee>(ab, cd);
@@ -347,8 +374,9 @@ impl Simd for F32x8 {
                 u[4 * g + 3] = _mm256_shuffle_ps::<0xee>(ab, cd);
             }
             for c in 0..4 {
-                _mm256_storeu_ps(to.add(c * to_row), _mm256_permute2f128_ps::<0x20>(u[c], u[4 + c]));
-                _mm256_storeu_ps(to.add((4 + c) * to_row), _mm256_permute2f128_ps::<0x31>(u[c], u[4 + c]));
+                let to = to.add((c ^ swap_to) * to_row);
+                _mm256_storeu_ps(to, _mm256_permute2f128_ps::<0x20>(u[c], u[4 + c]));
+                _mm256_storeu_ps(to.add(4 * to_row), _mm256_permute2f128_ps::<0x31>(u[c], u[4 + c]));
             }
         }
     }
