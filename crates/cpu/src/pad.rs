@@ -19,17 +19,27 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn new(sources: &'a [usize]) -> Self {
-        let mut body = (0, sources.first().copied().unwrap_or(0), 0);
-        let mut start = 0;
-        for i in 1..=sources.len() {
-            if i == sources.len() || sources[i] != sources[i - 1] + 1 {
-                if i - start > body.2 {
-                    body = (start, sources[start], i - start);
-                }
-                start = i;
-            }
+        // The run around the middle, in chunks that are compared as vectors.
+        const CHUNK: usize = 64;
+        let middle = sources.len() / 2;
+        let base = sources.get(middle).map_or(0, |place| place.wrapping_sub(middle));
+        let breaks = |start: usize, end: usize| {
+            (start..end).zip(&sources[start..end]).fold(0, |all, (i, place)| all | (place.wrapping_sub(i) ^ base))
+        };
+        let (mut start, mut end) = (middle, middle);
+        while end + CHUNK <= sources.len() && breaks(end, end + CHUNK) == 0 {
+            end += CHUNK;
         }
-        Row { body, sources }
+        while end < sources.len() && breaks(end, end + 1) == 0 {
+            end += 1;
+        }
+        while start >= CHUNK && breaks(start - CHUNK, start) == 0 {
+            start -= CHUNK;
+        }
+        while start > 0 && breaks(start - 1, start) == 0 {
+            start -= 1;
+        }
+        Row { body: (start, base.wrapping_add(start), end - start), sources }
     }
 
     /// # Safety
@@ -58,7 +68,9 @@ pub fn pad_from(x: View, sources: &[Vec<usize>], out: View) -> Result<bool> {
         && x.shape()[..lead] == out.shape()[..lead]
         && (lead..rank).all(|d| {
             let places = &sources[d - lead];
-            places.len() == out.shape()[d] && places.iter().all(|&place| place < x.shape()[d])
+            // Without an early end, so that the comparison is one of vectors.
+            let outside = places.iter().fold(false, |any, &place| any | (place >= x.shape()[d]));
+            places.len() == out.shape()[d] && !outside
         });
     if !fits || x.dtype() != out.dtype() || !out.layout().is_contiguous() {
         return Err(Error::shape(format!(

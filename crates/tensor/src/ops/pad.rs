@@ -113,7 +113,9 @@ impl Tensor {
 
     fn pad_by_index(&self, sides: &[(isize, isize)], shape: &[usize], mode: PadMode) -> Result<Tensor> {
         let Some(first) = sides.iter().position(|&s| s != (0, 0)) else { return self.copy() };
-        if let Some(planes) = Planes::new(sides, self.shape(), mode) {
+        // The gradient takes the planes one by one, and other devices copy lists of places from the host.
+        let most = if self.device().is_cpu() && !recording(&[self]) { isize::MAX } else { MAX_PLANES };
+        if let Some(planes) = Planes::new(sides, self.shape(), mode, most) {
             return planes.pad(self, shape);
         }
         let mut list = vec![None; first];
@@ -180,8 +182,8 @@ struct Planes {
 }
 
 impl Planes {
-    /// `None` for padding that cuts, is wide, or is refused.
-    fn new(sides: &[(isize, isize)], shape: &[usize], mode: PadMode) -> Option<Self> {
+    /// `None` for padding that cuts, adds more than `most` planes, or is refused.
+    fn new(sides: &[(isize, isize)], shape: &[usize], mode: PadMode, most: isize) -> Option<Self> {
         let planes: isize = sides.iter().map(|&(before, after)| before.saturating_add(after)).sum();
         let fits = |(&size, &(before, after)): (&usize, &(isize, isize))| {
             let limit = match mode {
@@ -191,7 +193,7 @@ impl Planes {
             };
             size > 0 && (0..=limit).contains(&before) && (0..=limit).contains(&after)
         };
-        let narrow = planes <= MAX_PLANES && shape.iter().zip(sides).all(fits);
+        let narrow = planes <= most && shape.iter().zip(sides).all(fits);
         let sides = sides.iter().map(|&(before, after)| (before as usize, after as usize)).collect();
         narrow.then(|| Planes { body: Dims::from_slice(shape), sides, mode })
     }
