@@ -1,4 +1,4 @@
-//! Passes of Stockham's algorithm over tiles.
+//! Passes over tiles, in place but for the last one, which puts the numbers in order.
 //!
 //! A tile holds a number of each of `N` transforms, the lanes of a vector, side by side: element `e` is a vector of
 //! real parts at `2 N e` and one of imaginary parts behind it. Every pass of every radix then works on whole vectors.
@@ -87,8 +87,8 @@ impl<V: Simd> Pair<V> {
     }
 }
 
-/// Some passes, of `passes.list`, over the tile at `from` with the help of the one at `to`; gives the one of both that
-/// has the result. `s` is the product of the radices before them.
+/// Some passes, of `passes.list`, over the tile at `from`: in place, but for the last of all, which puts the numbers in
+/// order at `to`. Gives the tile that has the result.
 ///
 /// # Safety
 /// Both have `passes.n` elements; the CPU has the level.
@@ -96,30 +96,56 @@ impl<V: Simd> Pair<V> {
 pub(super) unsafe fn execute<T: Real, I: Vectors>(
     passes: &Passes<T>,
     range: Range<usize>,
-    mut from: *mut T,
-    mut to: *mut T,
+    from: *mut T,
+    to: *mut T,
 ) -> *mut T {
     let mut s: usize = passes.list[..range.start].iter().map(|pass| pass.radix).product();
-    for pass in &passes.list[range] {
+    let is_last = range.end == passes.list.len() && !range.is_empty();
+    for pass in &passes.list[range.start..range.end - usize::from(is_last)] {
         let m = passes.n / (s * pass.radix);
         // SAFETY: `radix * m * s` is the tile's size.
         unsafe {
             match pass.radix {
-                2 => run::<T, I, 2>(pass, m, s, from, to),
-                3 => run::<T, I, 3>(pass, m, s, from, to),
-                4 => run::<T, I, 4>(pass, m, s, from, to),
-                5 => run::<T, I, 5>(pass, m, s, from, to),
-                6 => run::<T, I, 6>(pass, m, s, from, to),
-                7 => run::<T, I, 7>(pass, m, s, from, to),
-                8 => run::<T, I, 8>(pass, m, s, from, to),
-                11 => run::<T, I, 11>(pass, m, s, from, to),
-                _ => run::<T, I, 13>(pass, m, s, from, to),
+                2 => run::<T, I, 2>(pass, m, s, from),
+                3 => run::<T, I, 3>(pass, m, s, from),
+                4 => run::<T, I, 4>(pass, m, s, from),
+                5 => run::<T, I, 5>(pass, m, s, from),
+                6 => run::<T, I, 6>(pass, m, s, from),
+                7 => run::<T, I, 7>(pass, m, s, from),
+                8 => run::<T, I, 8>(pass, m, s, from),
+                11 => run::<T, I, 11>(pass, m, s, from),
+                _ => run::<T, I, 13>(pass, m, s, from),
             }
         }
-        std::mem::swap(&mut from, &mut to);
         s *= pass.radix;
     }
-    from
+    let Some(pass) = passes.list.last().filter(|_| is_last) else { return from };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match pass.radix {
+            2 => close::<T, I, 2>(pass, &passes.blocks, from, &Tile(to)),
+            3 => close::<T, I, 3>(pass, &passes.blocks, from, &Tile(to)),
+            4 => close::<T, I, 4>(pass, &passes.blocks, from, &Tile(to)),
+            5 => close::<T, I, 5>(pass, &passes.blocks, from, &Tile(to)),
+            6 => close::<T, I, 6>(pass, &passes.blocks, from, &Tile(to)),
+            7 => close::<T, I, 7>(pass, &passes.blocks, from, &Tile(to)),
+            8 => close::<T, I, 8>(pass, &passes.blocks, from, &Tile(to)),
+            11 => close::<T, I, 11>(pass, &passes.blocks, from, &Tile(to)),
+            _ => close::<T, I, 13>(pass, &passes.blocks, from, &Tile(to)),
+        }
+    }
+    to
+}
+
+/// A tile as the place of a last pass's results.
+struct Tile<T>(*mut T);
+
+impl<T: Real, I: Vectors> Sink<T, I> for Tile<T> {
+    #[inline(always)]
+    unsafe fn put(&self, e: usize, v: Pair<T::V<I>>) {
+        // SAFETY: the caller's promise.
+        unsafe { v.store(self.0, e) }
+    }
 }
 
 /// Where the elements of a first pass come from.
@@ -166,14 +192,14 @@ pub(super) unsafe fn first<T: Real, I: Vectors>(passes: &Passes<T>, from: &impl 
 #[inline(always)]
 pub(super) unsafe fn last<T: Real, I: Vectors>(passes: &Passes<T>, from: *const T, to: &impl Sink<T, I>) {
     let Some(pass) = passes.list.last() else { return };
-    let s = passes.n / pass.radix;
+    let blocks = &passes.blocks[..];
     // SAFETY: the caller's promise.
     unsafe {
         match pass.radix {
-            4 => close::<T, I, 4>(pass, s, from, to),
-            5 => close::<T, I, 5>(pass, s, from, to),
-            6 => close::<T, I, 6>(pass, s, from, to),
-            _ => close::<T, I, 8>(pass, s, from, to),
+            4 => close::<T, I, 4>(pass, blocks, from, to),
+            5 => close::<T, I, 5>(pass, blocks, from, to),
+            6 => close::<T, I, 6>(pass, blocks, from, to),
+            _ => close::<T, I, 8>(pass, blocks, from, to),
         }
     }
 }
@@ -194,22 +220,29 @@ unsafe fn open<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, fr
                 v[k] = from.get(p + m * k);
             }
             butterfly::<T, I, R>(&mut v, &pass.roots);
-            v[0].store(y, R * p);
+            v[0].store(y, p);
             for k in 1..R {
-                v[k].turn(&*factors.add(k - 1)).store(y, R * p + k);
+                v[k].turn(&*factors.add(k - 1)).store(y, p + m * k);
             }
         }
     }
 }
 
+/// The last pass: the numbers of a block become every `s`th of the result, from the block's place in order on.
 #[inline(always)]
-unsafe fn close<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, s: usize, x: *const T, to: &impl Sink<T, I>) {
+unsafe fn close<T: Real, I: Vectors, const R: usize>(
+    pass: &Pass<T>,
+    blocks: &[u32],
+    x: *const T,
+    to: &impl Sink<T, I>,
+) {
+    let s = blocks.len();
     // SAFETY: the caller's promise.
     unsafe {
-        for q in 0..s {
+        for (q, &block) in blocks.iter().enumerate() {
             let mut v = [Pair::<T::V<I>>::zero(); R];
             for k in 0..R {
-                v[k] = Pair::load(x, q + s * k);
+                v[k] = Pair::load(x, block as usize + k);
             }
             butterfly::<T, I, R>(&mut v, &pass.roots);
             for k in 0..R {
@@ -219,24 +252,25 @@ unsafe fn close<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, s: usize, x
     }
 }
 
-/// One pass: `R` parts of `m` blocks of `s` elements become `m` blocks of `R` times `s`.
+/// One pass in place, over `s` blocks of `R` times `m` elements.
 #[inline(always)]
-unsafe fn run<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, s: usize, x: *const T, y: *mut T) {
-    // SAFETY: the caller's promise; there are `R - 1` factors for each block.
+unsafe fn run<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, s: usize, x: *mut T) {
+    // SAFETY: the caller's promise; there are `R - 1` factors for each number of a block's part.
     unsafe {
         for p in 0..m {
             let factors = pass.twiddles.as_ptr().add(p * (R - 1));
             for q in 0..s {
+                let at = q * R * m + p;
                 let mut v = [Pair::<T::V<I>>::zero(); R];
                 for k in 0..R {
-                    v[k] = Pair::load(x, q + s * (p + m * k));
+                    v[k] = Pair::load(x, at + m * k);
                 }
                 butterfly::<T, I, R>(&mut v, &pass.roots);
-                v[0].store(y, q + s * R * p);
+                v[0].store(x, at);
                 for k in 1..R {
-                    // The first block's factors are all one, and the last pass has no other.
+                    // The first factors are all one.
                     let v = if p == 0 { v[k] } else { v[k].turn(&*factors.add(k - 1)) };
-                    v.store(y, q + s * (R * p + k));
+                    v.store(x, at + m * k);
                 }
             }
         }

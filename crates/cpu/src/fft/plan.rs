@@ -23,6 +23,8 @@ fn lit<T: Real>([re, im]: [f64; 2]) -> [T; 2] {
 pub(super) struct Passes<T> {
     pub n: usize,
     pub list: Vec<Pass<T>>,
+    /// The start of each block of the last pass, by the first of its numbers' places in the result.
+    pub blocks: Vec<u32>,
 }
 
 /// One pass.
@@ -101,7 +103,20 @@ impl<T: Real> Passes<T> {
             let roots = if radix % 2 == 1 { (0..half * half).map(turn).collect() } else { Vec::new() };
             Pass { radix, twiddles, roots }
         };
-        Self { n, list: radices.iter().map(pass).collect() }
+        let list = radices.iter().map(pass).collect();
+        // The passes in place leave the first digit of a number's place as the highest one, and so on.
+        let last = radices.last().copied().unwrap_or(1);
+        let block = |mut q: usize| {
+            let mut size = n;
+            let mut at = 0;
+            for radix in &radices[..radices.len().saturating_sub(1)] {
+                size /= radix;
+                at += q % radix * size;
+                q /= radix;
+            }
+            at as u32
+        };
+        Self { n, list, blocks: (0..n / last).map(block).collect() }
     }
 }
 
