@@ -9,8 +9,8 @@ import zlib
 class Cases:
     """The cases, over a ``torch`` and a ``torchvision``."""
 
-    def __init__(self, torch, models, ops):
-        self.torch, self.models, self.ops = torch, models, ops
+    def __init__(self, torch, models, ops, transforms):
+        self.torch, self.models, self.ops, self.transforms = torch, models, ops, transforms
 
     def numbers(self, *shape, step=0.37):
         return self.torch.arange(math.prod(shape), dtype=self.torch.float64).mul(step).sin().reshape(shape).float()
@@ -157,9 +157,32 @@ class Cases:
         found["batched_nms"] = ops.batched_nms(a, self.numbers(5), torch.tensor([0, 1, 0, 1, 0]), 0.2)
         return found
 
+    def pictures(self):
+        """Functions of pictures: bytes and floats."""
+        torch, t = self.torch, self.transforms
+        f, mode = t.functional, t.InterpolationMode
+        grey = self.numbers(3, 20, 24).abs()
+        bytes_ = grey.mul(255).to(torch.uint8)
+        dark = bytes_.div(4, rounding_mode="floor")
+        corners = [[0, 0], [23, 0], [23, 19], [0, 19]], [[2, 3], [20, 1], [22, 18], [1, 15]]
+        moved = self.numbers(1, 20, 24, 2, step=0.7) * 0.1
+        fill = [7.0, 1.0, 0.0]
+        found = {
+            "sharper": f.adjust_sharpness(bytes_, 2.0), "smoother": f.adjust_sharpness(grey, 0.3), "narrow": f.adjust_sharpness(grey[:, :2], 0.3),
+            "contrast": f.autocontrast(dark), "contrast of floats": f.autocontrast(grey * 0.5), "contrast of one colour": f.autocontrast(torch.full_like(bytes_, 9)),
+            "equalized": f.equalize(dark), "equalized twice": f.equalize(torch.stack([dark, bytes_])), "equalized of one colour": f.equalize(torch.full_like(bytes_, 9)),
+            "perspective": f.perspective(bytes_, *corners, mode.NEAREST, fill), "perspective of floats": f.perspective(grey, *corners, fill=fill),
+            "elastic": f.elastic_transform(bytes_, moved, mode.NEAREST), "elastic of floats": f.elastic_transform(grey, moved, fill=fill),
+            "rotated": f.rotate(grey, 33.0, mode.BILINEAR, fill=fill), "rotated, zero": f.rotate(grey, 33.0, mode.BILINEAR, fill=0), "rotated, none": f.rotate(grey, 33.0, mode.BILINEAR),
+            "affine": f.affine(grey, 20.0, [2, 3], 1.2, [10.0, 3.0], mode.BILINEAR, fill), "linear": t.LinearTransformation(torch.eye(12) * 2, torch.ones(12))(self.numbers(3, 2, 2)),
+        }
+        policies = {f"policy {p.value}": hashlib.sha256(str(t.AutoAugment(p).policies).encode()).hexdigest()[:16] for p in t.AutoAugmentPolicy}
+        return {**policies, **{name: [*self.summary(value), (value.double() * self.numbers(*value.shape, step=0.9)).sum().item()] for name, value in found.items()}}
+
     def record(self):
         found = {f"network {name}": self.network(name) for name in self.networks()}
         found.update({f"whole {name}": self.whole(name) for name in self.WHOLE})
         found.update({f"detector {name}": self.detector(name) for name in ("faster_rcnn", "retinanet", "fcos")})
         found["functions"] = {name: self.summary(value) for name, value in self.functions().items()}
+        found["pictures"] = self.pictures()
         return found

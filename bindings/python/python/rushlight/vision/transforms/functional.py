@@ -297,8 +297,6 @@ def ten_crop(img, size, vertical_flip=False):
 
 def _sampled(p, matrix, size, mode, fill, centre, shift=(0.0, 0.0)):
     """Samples pixels at ``matrix (x - shift)`` from the centre for every position of the new image."""
-    from ...nn.functional import grid_sample
-
     (a, b), (c, d) = matrix
     height, width = size
     x = _C._torch.arange(width, dtype=_C.float32) + (0.5 - width * 0.5 - shift[0])
@@ -306,14 +304,22 @@ def _sampled(p, matrix, size, mode, fill, centre, shift=(0.0, 0.0)):
     h, w = p.shape[-2:]
     u = (x * a + y * b + centre[0]) * (2.0 / w) - 1
     v = (x * c + y * d + centre[1]) * (2.0 / h) - 1
-    grid = _C._torch.stack([u, v], -1).unsqueeze(0)
-    values = _C.tensor(list(fill) if isinstance(fill, (list, tuple)) else [0 if fill is None else fill], dtype=_C.float32)
+    return _at(p, _C._torch.stack([u, v], -1).unsqueeze(0), mode, fill)
+
+
+def _at(p, grid, mode, fill):
+    """Samples pixels at the places of a grid, which count from -1 to 1; ``fill`` lies around the image."""
+    from ...nn.functional import grid_sample
 
     def sample(batch):
-        base = values.to(batch.dtype).reshape((1, -1, 1, 1))
-        # Outside is zero, so that the difference to the fill is sampled.
-        found = grid_sample(batch - base, grid.expand(batch.shape[0], -1, -1, -1).to(batch.dtype), mode=mode.value, align_corners=False)
-        return found + base
+        places = grid.expand(batch.shape[0], -1, -1, -1).to(batch.dtype)
+        if fill is None:
+            return grid_sample(batch, places, mode=mode.value, align_corners=False)
+        values = _C.tensor(list(fill) if isinstance(fill, (list, tuple)) else [fill], dtype=batch.dtype).reshape((1, -1, 1, 1))
+        found = grid_sample(_C._torch.cat([batch, _C._torch.ones_like(batch[:, :1])], 1), places, mode=mode.value, align_corners=False)
+        # How much of a pixel lies in the image. Pixels at its edge are weighted twice, as torchvision's are.
+        found, inside = found[:, :-1], found[:, -1:]
+        return _C._torch.where(inside < 0.5, values, found) if mode is InterpolationMode.NEAREST else found * inside + (1.0 - inside) * values
 
     return _batched(p, lambda batch: _computed(batch, sample))
 
@@ -467,3 +473,6 @@ def erase(img, i, j, h, w, v, inplace=False):
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v
     return img
+
+
+from ._warps import adjust_sharpness, autocontrast, elastic_transform, equalize, perspective  # noqa: E402,F401

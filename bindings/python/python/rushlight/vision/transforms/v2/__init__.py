@@ -4,13 +4,15 @@ from .... import _C
 from ..._image import is_image, pixels
 from . import functional
 from ..functional import InterpolationMode  # noqa: F401
+from .._augment import *  # noqa: F401,F403
+from .._augment import __all__ as _drawn
 from ..transforms import *  # noqa: F401,F403
 from ..transforms import ConvertImageDtype, Module
 from ..transforms import RandomResizedCrop as _RandomResizedCrop
 from ..transforms import Resize as _Resize
 from ..transforms import __all__ as _names
 
-__all__ = [*_names, "Identity", "InterpolationMode", "ToDtype", "ToImage", "ToPureTensor", "functional"]
+__all__ = [*_names, *_drawn, "Identity", "InterpolationMode", "ToDtype", "ToImage", "ToPureTensor", "functional"]
 
 
 class Identity(Module):
