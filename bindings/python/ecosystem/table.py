@@ -6,6 +6,7 @@ if a job fails or numbers differ.
 """
 
 import argparse
+import functools
 import importlib.metadata
 import json
 import math
@@ -19,7 +20,8 @@ TOLERANCE = 2e-4
 #: Names of distributions where they are not the modules'.
 DISTRIBUTIONS = {
     "ignite": "pytorch-ignite", "sentence_transformers": "sentence-transformers", "pyro": "pyro-ppl", "laplace": "laplace-torch", "neuralop": "neuraloperator",
-    "architectures": "transformers", "avalanche": "avalanche-lib", "open_clip": "open-clip-torch",
+    "architectures": "transformers", "avalanche": "avalanche-lib", "open_clip": "open-clip-torch", "pytorch_grad_cam": "grad-cam",
+    "ot": "POT", "torchcrf": "pytorch-crf", "optimum": "optimum-quanto", "whisper": "openai-whisper", "kan": "pykan",
 }
 
 
@@ -28,10 +30,15 @@ def lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith('{"library"')]
 
 
+@functools.lru_cache(None)
+def _read(path):
+    return lines(path.read_text())
+
+
 def recorded(path, wanted):
     """What a file of results has of a library, or of one of its jobs."""
     library, _, job = wanted.partition(":")
-    return {r["job"]: r for r in lines(path.read_text()) if r["library"] == library and job in ("", r["job"])}
+    return {r["job"]: r for r in _read(path) if r["library"] == library and job in ("", r["job"])}
 
 
 def results(python, wanted, seconds, repeat):
