@@ -2,15 +2,19 @@
 //! pass.
 
 use rushlight_core::backend::Call;
+use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::program::{Program, Slot};
 use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, autocast, cat, compile, synchronize};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-fn gpu() -> Option<Device> {
-    let device = Device::Cuda(0);
+/// The GPU, and this test's turn on it: no other thread may wait for the device while a step is recorded.
+fn gpu() -> Option<(Device, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let (device, turn) = (Device::Cuda(0), lock(&TURN));
     match Tensor::ones_with([1], device) {
-        Ok(_) => Some(device),
+        Ok(_) => Some((device, turn)),
         Err(e) => {
             println!("skipped: {e}");
             None
@@ -44,7 +48,7 @@ fn step(x: &Tensor, [a, b, g]: [&Tensor; 3]) -> Result<Tensor> {
 
 #[test]
 fn captured_steps_are_fused() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     let large = std::env::var_os("RUSHLIGHT_MEASURE").is_some();
     let (rows, width) = if large { (8192, 1024) } else { (64, 32) };
     for dtype in [DType::F32, DType::BF16] {
@@ -114,7 +118,7 @@ fn rows(x: &Tensor, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
 
 #[test]
 fn rows_are_reduced_in_one_pass() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     // Vectors and odd lengths; several rows of a warp, one of a block, and rows that do not stay in registers.
     for (dtype, shape) in [
         (DType::F32, vec![9, 8, 64]),
@@ -179,7 +183,7 @@ fn modulated(x: &Tensor, [y, a, b, w]: [&Tensor; 4]) -> Result<Tensor> {
 
 #[test]
 fn norms_fuse_with_their_neighbours() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     for (dtype, shape) in [(DType::F32, [3, 16, 64]), (DType::BF16, [2, 24, 768]), (DType::F32, [4, 9, 37])] {
         let x = ramp(&shape, dtype, device)?;
         let leaf = |shape: &[usize], by: f64| ramp(shape, dtype, device)?.mul(by)?.detach().requires_grad_(true);
@@ -215,7 +219,7 @@ fn block(x: &Tensor, [weight, bias, w, v]: [&Tensor; 4]) -> Result<Tensor> {
 
 #[test]
 fn gradients_of_norms_in_mixed_precision() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     for shape in [[3, 40, 64], [2, 24, 768], [2, 9, 36]] {
         let leaf = |shape: &[usize], by: f64| ramp(shape, DType::F32, device)?.mul(by)?.detach().requires_grad_(true);
         let width = shape[2];
@@ -231,7 +235,7 @@ fn gradients_of_norms_in_mixed_precision() -> Result<()> {
 
 #[test]
 fn compiled_functions_run_on_gpus() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     let x = ramp(&[33, 70], DType::F32, device)?;
     let w = ramp(&[70], DType::F32, device)?.requires_grad_(true)?;
     let mut f = compile(|[x]: &[Tensor; 1]| x.mul(&w)?.tanh()?.add(x)?.mean(..));
@@ -251,7 +255,7 @@ fn compiled_functions_run_on_gpus() -> Result<()> {
 
 #[test]
 fn topk_is_that_of_the_cpu() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     for (shape, k) in [([300, 8], 2), ([70, 31], 31), ([9, 33], 5), ([5, 4096], 50), ([3, 700], 64), ([2, 9000], 7)] {
         for dtype in [DType::F32, DType::BF16, DType::I64] {
             let x = ramp(&shape, DType::F32, Device::Cpu)?.mul(60.0)?.to_dtype(dtype)?;
@@ -290,7 +294,7 @@ fn topk_is_that_of_the_cpu() -> Result<()> {
 /// Ops that run as programs of several calls, and others whose kernels have forms of their own.
 #[test]
 fn composed_ops_are_those_of_the_cpu() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     type Op = fn(&Tensor, &Tensor) -> Result<Tensor>;
     let ops: [(&str, Op); 14] = [
         ("i0", |x, _| x.mul(9.0)?.i0()),
@@ -349,7 +353,7 @@ fn rotated(x: &Tensor, [cos, sin]: [&Tensor; 2], dy: &Tensor) -> Result<[Tensor;
 
 #[test]
 fn rotary_embeddings_are_few_kernels() -> Result<()> {
-    let Some(device) = gpu() else { return Ok(()) };
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
     for dtype in [DType::F32, DType::BF16] {
         let x = ramp(&[2, 16, 4, 32], dtype, device)?;
         let angles = [ramp(&[16, 32], dtype, device)?, ramp(&[16, 32], dtype, device)?.flip(0)?];
