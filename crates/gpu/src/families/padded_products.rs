@@ -40,11 +40,6 @@ impl Rows {
     fn is_aligned(self) -> bool {
         self.at.is_multiple_of(16) && self.stride.is_multiple_of(VECTOR) && self.columns.is_multiple_of(VECTOR)
     }
-
-    /// Elements that a padded copy has.
-    fn padded(self, [rows, columns]: [usize; 2]) -> usize {
-        rows.saturating_mul(columns)
-    }
 }
 
 /// The padded sizes, and which matrices are copied: A, B, out.
@@ -75,12 +70,12 @@ impl Plan {
             !b.is_aligned() || (k, n) != (g.k, g.n),
             !out.is_aligned() || (m, n) != (g.m, g.n),
         ];
-        let elements = [a.padded([m, k]), b.padded([k, n]), out.padded([m, n])];
-        let bytes = |i: usize| elements[i] * if i == 2 { g.out_dtype.size() } else { g.dtype.size() };
-        if (0..3).any(|i| copied[i] && bytes(i) > MOST) {
+        let sizes = [(m, k, g.dtype), (k, n, g.dtype), (m, n, g.out_dtype)];
+        let bytes = sizes.map(|(rows, columns, dtype)| rows.saturating_mul(columns).saturating_mul(dtype.size()));
+        if (0..3).any(|i| copied[i] && bytes[i] > MOST) {
             return None;
         }
-        let copies: usize = (0..3).filter(|&i| copied[i]).map(|i| 2 * bytes(i)).sum();
+        let copies: usize = (0..3).filter(|&i| copied[i]).map(|i| 2 * bytes[i]).sum();
         let launches = copied.iter().filter(|c| **c).count() + (g.bias.is_some() && n != g.n) as usize;
         let operations = 2.0 * g.m as f64 * g.n as f64 * g.k as f64;
         let saved = operations / UNALIGNED_RATE - operations / ALIGNED_RATE;
