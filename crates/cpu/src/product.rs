@@ -1,7 +1,7 @@
 //! Matrix products and convolutions of views: passes addresses and strides to the kernels.
 
 use crate::conv::{self, Image, Operands, Order, PackedConv};
-use crate::gemm::{self, Bias, BiasAxis, Gemm, PackedLeft};
+use crate::gemm::{self, Bias, BiasAxis, Epilogue, Gemm, PackedRight};
 use rushlight_core::backend::{Activation, Conv, MatMul, Packed, View, call};
 use rushlight_core::{DType, Error, Layout, Result};
 use std::sync::Arc;
@@ -34,12 +34,7 @@ pub fn matmul(spec: &MatMul) -> Result<()> {
         alpha: spec.alpha,
         beta: spec.beta,
         bias: spec.bias.map(|b| Bias { ptr: b.ptr(), stride: b.strides()[0] as isize, per: BiasAxis::Column }),
-        activation: match spec.activation {
-            Activation::None => gemm::Activation::None,
-            Activation::Relu => gemm::Activation::Relu,
-            Activation::Gelu => gemm::Activation::Gelu,
-            Activation::GeluTanh => gemm::Activation::GeluTanh,
-        },
+        activation: activation(spec.activation),
     };
     // SAFETY: views are within their storages, have one dtype and the shapes that the trait asks for; the output
     // overlaps no input.
@@ -47,35 +42,48 @@ pub fn matmul(spec: &MatMul) -> Result<()> {
     Ok(())
 }
 
-/// A weight `[k, n]` as the left operand of the transposed product: `outᵀ = weightᵀ @ aᵀ`.
+fn activation(of: Activation) -> gemm::Activation {
+    match of {
+        Activation::None => gemm::Activation::None,
+        Activation::Relu => gemm::Activation::Relu,
+        Activation::Gelu => gemm::Activation::Gelu,
+        Activation::GeluTanh => gemm::Activation::GeluTanh,
+    }
+}
+
+/// A weight `[k, n]`.
 struct Weight {
-    left: PackedLeft,
+    packed: PackedRight,
     shape: [usize; 2],
 }
+
+/// Rows from which a product with a packed weight is ahead of one that reads it in place: an estimate.
+const FEWEST_ROWS: usize = 4;
 
 /// See `Backend::pack_weight`.
 pub fn pack_weight(weight: View, rows: usize) -> Result<Option<Packed>> {
     let (&[k, n], &[row, column]) = (weight.shape(), weight.strides()) else {
         return Err(Error::shape(format!("pack_weight: expected a matrix, got {:?}", weight.shape())));
     };
-    if weight.dtype() != DType::F32 {
+    if weight.dtype() != DType::F32 || rows < FEWEST_ROWS {
         return Ok(None);
     }
+    let (ptr, row, column) = (weight.ptr().cast_const().cast(), row as isize, column as isize);
     // SAFETY: the view is within its storage.
-    let left = unsafe { PackedLeft::new(weight.ptr().cast(), [column as isize, row as isize], n, k, rows) };
-    Ok(left.map(|left| Packed(Arc::new(Weight { left, shape: [k, n] }))))
+    let packed = unsafe { PackedRight::new(ptr, [row, column], k, n) };
+    Ok(packed.map(|packed| Packed(Arc::new(Weight { packed, shape: [k, n] }))))
 }
 
 /// See `call::PackedMatMul`.
 pub fn packed_matmul(c: &call::PackedMatMul<View>) -> Result<()> {
-    let call::PackedMatMul { ref packed, beta, a, out, .. } = *c;
-    let Some(Weight { left, shape: [k, n] }) = packed.0.downcast_ref() else {
+    let call::PackedMatMul { ref packed, beta, a, bias, out, .. } = *c;
+    let Some(Weight { packed, shape: [k, n] }) = packed.0.downcast_ref() else {
         return Err(Error::value("packed_matmul: the weight was packed by another engine"));
     };
     let (k, n) = (*k, *n);
     let rows = a.shape().first().copied().unwrap_or(0);
     let fits = |v: View, width| v.shape() == [rows, width] && v.dtype() == DType::F32 && v.layout().is_contiguous();
-    if !fits(a, k) || !fits(out, n) {
+    if !fits(a, k) || !fits(out, n) || bias.is_some_and(|bias| bias.dtype() != DType::F32 || bias.numel() != n) {
         return Err(Error::shape(format!(
             "packed_matmul: {} {:?} @ [{k}, {n}] to {} {:?}, expected contiguous float32 matrices that fit",
             a.dtype(),
@@ -84,9 +92,11 @@ pub fn packed_matmul(c: &call::PackedMatMul<View>) -> Result<()> {
             out.shape()
         )));
     }
-    let (a, out) = ((a.ptr().cast_const().cast(), [1, k as isize]), (out.ptr().cast(), [1, n as isize]));
+    let (k, n, a, out) = (k as isize, n as isize, a.ptr().cast_const().cast(), out.ptr().cast());
+    let bias = bias.map(|bias| (bias.ptr().cast_const().cast(), bias.strides().last().map_or(0, |&s| s as isize)));
+    let end = Epilogue { beta: beta as f32, bias, activation: activation(c.activation) };
     // SAFETY: the views are within their storages and have these shapes; the output overlaps no input.
-    unsafe { left.multiply(rows, a, out, beta as f32) };
+    unsafe { packed.multiply(rows, (a, [k, 1]), (out, n), end) };
     Ok(())
 }
 

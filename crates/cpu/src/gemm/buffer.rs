@@ -20,7 +20,9 @@ impl Buffer {
 
     fn layout(bytes: usize) -> Layout {
         let align = if bytes >= LARGE && !cfg!(rushlight_exact_alloc) { HUGE_PAGE } else { 64 };
-        Layout::from_size_align(bytes.max(1).next_multiple_of(align), align)
+        // A buffer that needs more than one huge page ends in small ones: packed weights are kept.
+        let unit = if bytes > HUGE_PAGE { 64 } else { align };
+        Layout::from_size_align(bytes.max(1).next_multiple_of(unit), align)
             .expect("a packing buffer is never larger than an operand")
     }
 
@@ -35,7 +37,7 @@ impl Buffer {
         #[cfg(target_os = "linux")]
         if layout.align() == HUGE_PAGE {
             // SAFETY: the range is ours. A refusal only costs speed.
-            unsafe { libc::madvise(ptr.cast(), layout.size(), libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(ptr.cast(), layout.size() / HUGE_PAGE * HUGE_PAGE, libc::MADV_HUGEPAGE) };
         }
         Some(Buffer { ptr, layout: Some(layout) })
     }
@@ -84,8 +86,8 @@ pub(super) enum Use {
     Columns,
     Sums,
     Partials,
-    /// A left operand that outlives its first product.
-    Left,
+    /// An operand that outlives its first product.
+    Right,
     /// Operands and sums of small integers, as `i32`.
     WideA,
     WideB,

@@ -32,7 +32,6 @@ fn with_task_buffers<K: Kernel>(
     p: &Problem<K::Elem>,
     rows: usize,
     columns: usize,
-    packs_a: bool,
     f: impl FnOnce(*mut K::Packed, *mut Acc<K>),
 ) {
     let blocks = KBlocks::new::<K>(p.k);
@@ -43,8 +42,7 @@ fn with_task_buffers<K: Kernel>(
         _ if sums_fit_c::<K>(p) => 0,
         _ => height * columns.min(columns_at_once::<K>(blocks)).next_multiple_of(K::NR),
     };
-    let packed_a = if packs_a { height * blocks.padded::<K>() } else { 0 };
-    with_buffer(Use::PackedA, packed_a, |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
+    with_buffer(Use::PackedA, height * blocks.padded::<K>(), |a| with_buffer(Use::Sums, sums, |s| f(a, s)));
 }
 
 /// Inputs of a task besides packed B, for all of these columns.
@@ -54,7 +52,6 @@ struct Work<'a, K: Kernel> {
     rows: Range<usize>,
     parts: &'a Parts,
     share: usize,
-    left: Option<*const K::Packed>,
 }
 
 impl<K: Kernel> Work<'_, K> {
@@ -63,7 +60,7 @@ impl<K: Kernel> Work<'_, K> {
     /// # Safety
     /// As for [`serial`], and `b` holds the described columns.
     unsafe fn run(self, b: Source<K::Packed>) {
-        let Work { problem, sums_only, rows, parts, share, left } = self;
+        let Work { problem, sums_only, rows, parts, share } = self;
         if parts.all_taken() {
             return;
         }
@@ -74,9 +71,9 @@ impl<K: Kernel> Work<'_, K> {
             }
             _ => 0,
         };
-        with_task_buffers::<K>(problem, rows.len(), parts.step, left.is_none(), |packed_a, sums| {
+        with_task_buffers::<K>(problem, rows.len(), parts.step, |packed_a, sums| {
             with_buffer(Use::Columns, room, |packed_b| {
-                let task = BlockTask::<K> { problem, sums_only, rows, parts, share, left, b, packed_b, packed_a, sums };
+                let task = BlockTask::<K> { problem, sums_only, rows, parts, share, b, packed_b, packed_a, sums };
                 // SAFETY: the caller's promise.
                 unsafe { K::enter(task) };
             })
@@ -91,7 +88,7 @@ impl<K: Kernel> Work<'_, K> {
 pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*mut Acc<K>>) {
     if p.m <= K::MC {
         let parts = &Parts::whole(0..p.n);
-        let work = Work::<K> { problem: p, sums_only, rows: 0..p.m, parts, share: 0, left: None };
+        let work = Work::<K> { problem: p, sums_only, rows: 0..p.m, parts, share: 0 };
         // SAFETY: the caller's promise.
         return unsafe { work.run(Source::OnTheWay) };
     }
@@ -110,7 +107,7 @@ pub(super) unsafe fn serial<K: Kernel>(p: &Problem<K::Elem>, sums_only: Option<*
                 let b = Source::Packed { ptr: packed_b.cast_const(), columns: columns.clone() };
                 let rows = i0..p.m.min(i0 + K::MC);
                 // SAFETY: the caller's promise.
-                unsafe { Work::<K> { problem: p, sums_only, rows, parts: &parts, share: 0, left: None }.run(b) };
+                unsafe { Work::<K> { problem: p, sums_only, rows, parts: &parts, share: 0 }.run(b) };
             }
         }
     });
@@ -150,7 +147,7 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
     let threads = pool::num_threads();
     if !a_packs_fast::<K>(p) && stays_cached::<K::Packed>(p.n, blocks.padded::<K>()) {
         // SAFETY: the caller's promise.
-        return unsafe { by_rows::<K>(p, None) };
+        return unsafe { by_rows::<K>(p) };
     }
     // If packed A stays in a thread's cache, every thread packs A itself and packs the columns it takes: that is
     // cheaper than sharing packed data, because a line written by another core arrives slowly.
@@ -181,25 +178,23 @@ pub(super) unsafe fn parallel<K: Kernel>(p: &Problem<K::Elem>) {
 }
 
 /// Whether this many packed columns leave room in the L2 cache.
-pub(super) fn stays_cached<P>(columns: usize, k: usize) -> bool {
+fn stays_cached<P>(columns: usize, k: usize) -> bool {
     columns.saturating_mul(k) <= OWN_B_BYTES / size_of::<P>()
 }
 
 /// Splits the rows of C over the pool, a few at a time, so that all threads end together; each packs all of B for
-/// itself. `left` is A if it was packed before, as for [`BlockTask`].
+/// itself.
 ///
 /// # Safety
 /// As for [`parallel`].
-pub(super) unsafe fn by_rows<K: Kernel>(p: &Problem<K::Elem>, left: Option<*const K::Packed>) {
+pub(super) unsafe fn by_rows<K: Kernel>(p: &Problem<K::Elem>) {
     let blocks = KBlocks::new::<K>(p.k);
     let threads = if p.m * p.n * p.k < 2 * task_work::<K>() { 1 } else { pool::num_threads() };
-    let left = SendPtr::new(left.map_or(std::ptr::null_mut(), <*const K::Packed>::cast_mut));
     let share = p.m.div_ceil(threads).next_multiple_of(K::MR);
     // Columns of C are written in long runs.
     let step = if writes_columns::<K>(p) { 8 * K::MR } else { 2 * K::MR };
     let rows = Parts::new(0..p.m, share, step);
     pool::parallel_for(threads, |thread| {
-        let left = Some(left.get().cast_const()).filter(|left| !left.is_null());
         let width = p.n.next_multiple_of(K::NR);
         with_buffer(Use::PackedB, width * blocks.padded::<K>(), |packed_b| {
             let mut packed = false;
@@ -212,10 +207,32 @@ pub(super) unsafe fn by_rows<K: Kernel>(p: &Problem<K::Elem>, left: Option<*cons
                 let b = Source::Packed { ptr: packed_b.cast_const(), columns: 0..p.n };
                 let parts = Parts::whole(0..p.n);
                 // SAFETY: the caller's promise; nobody else gets the same rows.
-                unsafe { Work::<K> { problem: p, sums_only: None, rows, parts: &parts, share: 0, left }.run(b) };
+                unsafe { Work::<K> { problem: p, sums_only: None, rows, parts: &parts, share: 0 }.run(b) };
             }
         });
     });
+}
+
+/// A product with B packed before: block by block of K, all columns of each. Columns of C are adjacent, so that it holds
+/// the sums between blocks.
+///
+/// # Safety
+/// As for [`parallel`], and `right` holds the columns.
+pub(super) unsafe fn by_columns<K: Kernel>(p: &Problem<K::Elem>, right: *const K::Packed) {
+    let (blocks, width) = (KBlocks::new::<K>(p.k), p.n.next_multiple_of(K::NR));
+    let tasks = if p.m * p.n * p.k < 2 * task_work::<K>() { 1 } else { pool::num_threads() };
+    for (k0, depth) in (0..blocks.count()).map(|block| blocks.block(block)) {
+        let small = p.m.saturating_mul(depth) <= PACKED_A_BYTES / size_of::<K::Packed>();
+        let row_blocks = match small && p.n >= 2 * K::NR * tasks {
+            true => 1,
+            false => p.m.div_ceil(K::MC).next_multiple_of(tasks).min(p.m.div_ceil(4 * K::MR)),
+        };
+        // SAFETY: the caller's promise; the columns of a block begin with the padded ones of the blocks before it.
+        unsafe {
+            let b = Source::Packed { ptr: right.add(k0 * width), columns: 0..p.n };
+            share_out::<K>(&p.over(k0, depth), p.m.div_ceil(row_blocks), 0..p.n, b);
+        }
+    }
 }
 
 /// Whether rows of A are packed by copying vectors.
@@ -248,7 +265,7 @@ unsafe fn share_out<K: Kernel>(p: &Problem<K::Elem>, height: usize, columns: Ran
         for block in (0..row_blocks).map(|i| (thread * row_blocks / threads + i) % row_blocks) {
             let rows = block * height..p.m.min((block + 1) * height);
             let (parts, share) = (&parts[block], thread % shares);
-            let work = Work::<K> { problem: p, sums_only: None, rows, parts, share, left: None };
+            let work = Work::<K> { problem: p, sums_only: None, rows, parts, share };
             // SAFETY: the caller's promise; nobody else gets the same rows and columns.
             unsafe { work.run(b.clone()) };
         }

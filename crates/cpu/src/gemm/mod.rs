@@ -27,7 +27,7 @@ mod machine;
 
 use crate::pool;
 use kernel::Kernel;
-pub use packed::PackedLeft;
+pub use packed::{Epilogue, PackedRight};
 use problem::Problem;
 use rushlight_core::DType;
 use scalar::Scalar;

@@ -137,8 +137,6 @@ pub(super) struct BlockTask<'a, K: Kernel> {
     pub rows: Range<usize>,
     pub parts: &'a Parts,
     pub share: usize,
-    /// A packed in advance: strips of MR rows over all of K. The task's rows begin with a strip.
-    pub left: Option<*const K::Packed>,
     pub b: Source<K::Packed>,
     /// Buffer for the columns that the task packs.
     pub packed_b: *mut K::Packed,
@@ -251,7 +249,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
         let p = self.problem;
         let blocks = KBlocks::new::<K>(p.k);
         let height = self.rows.len().next_multiple_of(K::MR);
-        let in_place = if self.left.is_some() { 0 } else { self.rows_in_place() };
+        let in_place = self.rows_in_place();
         let sums_in_c = match self.sums_only {
             Some(ptr) if !K::WHOLE_TILES => Some((ptr, p.n as isize)),
             None if sums_fit_c::<K>(p) => Some((p.c.ptr.cast::<Acc<K>>(), p.c.row_stride)),
@@ -262,7 +260,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
             Source::OnTheWay => columns_on_the_way::<K>(p, blocks),
             Source::Packed { .. } => columns_at_once::<K>(blocks),
         };
-        let mut packed = self.left.is_some();
+        let mut packed = false;
         while let Some(columns) = self.parts.take(self.share) {
             if !packed {
                 let rows = self.rows.start + in_place..self.rows.end;
@@ -326,10 +324,7 @@ impl<K: Kernel> Task for BlockTask<'_, K> {
                         // SAFETY: strips and tiles are inside A, the packed buffers, the sums and C, as sized by the
                         // callers.
                         unsafe {
-                            let a = if let Some(left) = self.left {
-                                let ptr = left.add(i * blocks.padded::<K>() + k0 * K::MR);
-                                Left { ptr, row_stride: None, once: across == 1 }
-                            } else if row < in_place {
+                            let a = if row < in_place {
                                 let ptr = p.a.ptr.offset(i as isize * p.a.row_stride).add(k0);
                                 Left { ptr: ptr.cast(), row_stride: Some(p.a.row_stride), once: across == 1 }
                             } else {
@@ -415,11 +410,11 @@ unsafe fn pack_strips<K: Kernel, const ROWS: bool>(from: Strip<K::Elem>, lanes: 
 
 /// Packs rows of A, over one block of K (its start and depth), strip by strip. There is room for the padded rows over
 /// the padded depth.
-pub(super) struct PackRows<K: Kernel> {
-    pub a: Matrix<*const K::Elem>,
-    pub rows: Range<usize>,
-    pub block: (usize, usize),
-    pub to: *mut K::Packed,
+struct PackRows<K: Kernel> {
+    a: Matrix<*const K::Elem>,
+    rows: Range<usize>,
+    block: (usize, usize),
+    to: *mut K::Packed,
 }
 
 impl<K: Kernel> Task for PackRows<K> {

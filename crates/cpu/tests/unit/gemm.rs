@@ -326,42 +326,47 @@ fn rows_read_where_they_lie_and_blocks_of_rows() {
     }
 }
 
-/// The product with A packed before.
-fn multiply_packed(case: &Case, made: &mut Made<f32>) {
-    let [_, m, n, k] = case.sizes;
+/// The operands of a product with a packed one, with their strides of rows and columns, and what follows it.
+type Operands = ((*const f32, [isize; 2]), (*const f32, [isize; 2]), (*mut f32, [isize; 2]), Epilogue);
+
+fn operands(case: &Case, made: &mut Made<f32>) -> Operands {
     let strides = |s: [isize; 3]| [s[1], s[2]];
-    let a = made.a.data.as_ptr().wrapping_add(made.a.origin);
-    let b = made.b.data.as_ptr().wrapping_add(made.b.origin);
-    let c = made.c.data.as_mut_ptr().wrapping_add(made.c.origin);
-    // SAFETY: as for `multiply`. The strips are a copy, so A may change afterwards.
-    unsafe {
-        let left = PackedLeft::new(a, strides(made.a.strides), m, k, n).expect("few columns");
-        left.multiply(n, (b, strides(made.b.strides)), (c, strides(made.c.strides)), case.beta as f32);
-    }
+    let a = (made.a.data.as_ptr().wrapping_add(made.a.origin), strides(made.a.strides));
+    let b = (made.b.data.as_ptr().wrapping_add(made.b.origin), strides(made.b.strides));
+    let c = (made.c.data.as_mut_ptr().wrapping_add(made.c.origin), strides(made.c.strides));
+    let bias = case.bias.map(|(_, stride)| (made.bias.data.as_ptr(), stride));
+    (a, b, c, Epilogue { beta: case.beta as f32, bias, activation: case.activation })
+}
+
+/// The product with B packed before.
+fn multiply_right(case: &Case, made: &mut Made<f32>) {
+    let ([_, m, n, k], (a, b, c, end)) = (case.sizes, operands(case, made));
+    // SAFETY: as for `multiply`. The strips are a copy, so B may change afterwards.
+    unsafe { PackedRight::new(b.0, b.1, k, n).expect("it is not empty").multiply(m, a, (c.0, c.1[0]), end) };
 }
 
 #[test]
-fn a_left_operand_packed_once() {
-    let mut random = Random(9);
+fn a_right_operand_packed_once() {
+    let mut random = Random(10);
     let layouts = [Shape::Rows, Shape::Columns, Shape::Padded, Shape::Backwards];
     for (round, (m, n, k)) in
-        [(1, 4, 1), (14, 32, 33), (30, 5, 700), (129, 64, 300), (300, 33, 1100), (513, 16, 64), (40, 256, 20)]
+        [(1, 4, 1), (14, 32, 33), (30, 5, 700), (129, 64, 300), (300, 133, 1100), (16, 513, 64), (40, 256, 20)]
             .into_iter()
             .cycle()
             .take(28)
             .enumerate()
     {
-        let shapes = std::array::from_fn(|_| layouts[random.below(4)]);
-        let case = Case { shapes, beta: [0.0, 1.0, 3.0][round % 3], ..Case::plain(1, m, n, k) };
+        // The columns of C are adjacent.
+        let shapes = [layouts[random.below(4)], layouts[random.below(4)], [Shape::Rows, Shape::Padded][round % 2]];
+        let bias = [None, Some((BiasAxis::Column, 1)), Some((BiasAxis::Column, 3))][round % 3];
+        let activation = [Activation::None, Activation::GeluTanh, Activation::Gelu][random.below(3)];
+        let case = Case { shapes, beta: [0.0, 1.0, 3.0][round % 3], bias, activation, ..Case::plain(1, m, n, k) };
         let mut made = make::<f32>(&case, &mut random);
         let expected = expected(&case, &made);
-        with_each_engine(|| compare(&case, &mut made, &expected, multiply_packed));
+        with_each_engine(|| compare(&case, &mut made, &expected, multiply_right));
     }
-    let matrix = [0f32; 4];
-    for (m, k, columns) in [(0, 4, 8), (4, 0, 8), (2, 2, 1), (2, 2, 1 << 20)] {
-        // SAFETY: nothing is read.
-        assert!(unsafe { PackedLeft::new(matrix.as_ptr(), [2, 1], m, k, columns) }.is_none());
-    }
+    // SAFETY: nothing is read.
+    assert!(unsafe { PackedRight::new([0f32; 4].as_ptr(), [2, 1], 0, 4) }.is_none());
 }
 
 #[test]

@@ -144,3 +144,28 @@ fn frozen_convolutions_agree() {
         plain.iter().zip(&fast).for_each(|(a, b)| assert!((a - b).abs() < 1e-4 * (1.0 + a.abs()), "{a} {b}"));
     }
 }
+
+#[test]
+fn frozen_products_agree() {
+    let text = "def forward(x: float32[n, t, 48]):\n  \
+                a = nn.functional.gelu(nn.functional.linear(x, weight(\"u\"), weight(\"b\")))\n  \
+                b = nn.functional.linear(a, weight(\"v\"))\n  \
+                return torch.add(b, x)\n";
+    let weights = StateDict::from_iter([
+        ("u".to_string(), Tensor::randn([130, 48]).unwrap()),
+        ("b".to_string(), Tensor::randn([130]).unwrap()),
+        ("v".to_string(), Tensor::randn([48, 130]).unwrap()),
+    ]);
+    let model = Model::from_text(text, weights).unwrap();
+    let frozen = model.freeze().unwrap();
+    let run = |model: &Model, x: &Tensor| {
+        let mut all = Vec::new();
+        model.forward(&[x.clone().into()]).unwrap().tensors(&mut all);
+        all[0].to_vec::<f32>().unwrap()
+    };
+    for [n, t] in [[1, 1], [2, 3], [1, 40], [3, 100], [2, 3], [7, 1]] {
+        let x = Tensor::randn([n, t, 48]).unwrap();
+        let (plain, fast) = (run(&model, &x), run(&frozen, &x));
+        plain.iter().zip(&fast).for_each(|(a, b)| assert!((a - b).abs() < 1e-4 * (1.0 + a.abs()), "{a} {b}"));
+    }
+}

@@ -2,7 +2,7 @@
 //! recorded: the recurrent layers have the derivative.
 
 use crate::Tensor;
-use rushlight_core::backend::{Packed, call};
+use rushlight_core::backend::{Activation, Packed, call};
 use rushlight_core::layout::Layout;
 use rushlight_core::{Dims, Error, Result};
 
@@ -43,8 +43,9 @@ impl<'a> Weight<'a> {
     /// `out = a @ weight + beta * out` for contiguous matrices, each with the layout of a part of its tensor.
     fn multiply(&self, a: (&Tensor, &Layout), out: (&Tensor, &Layout), beta: f64) -> Result<()> {
         if let Some(packed) = &self.packed {
+            let (packed, activation) = (packed.clone(), Activation::None);
             let (a, b, out_view) = (a.0.view_as(a.1), self.tensor.view_as(&self.layout), out.0.view_as(out.1));
-            return out.0.run(call::PackedMatMul { packed: packed.clone(), beta, a, b, out: out_view });
+            return out.0.run(call::PackedMatMul { packed, beta, activation, a, b, bias: None, out: out_view });
         }
         let lift = |layout: &Layout| layout.unsqueeze(0);
         let (la, lb, lo) = (lift(a.1), lift(&self.layout), lift(out.1));

@@ -13,6 +13,7 @@
 //! ```
 
 pub(crate) mod bisect;
+mod packed;
 mod recipe;
 mod run;
 

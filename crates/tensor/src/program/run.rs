@@ -1,11 +1,11 @@
 //! Runs programs on memory that is given, on any engine.
 
 use super::bisect::{self, Run};
-use super::{Program, Slot, is_fused, passes};
+use super::{Program, Slot, is_fused, packed, passes};
 use crate::Tensor;
 use crate::autograd::Meta;
 use crate::engine::{allocate, run};
-use rushlight_core::backend::{Call, Conv, Storage, View};
+use rushlight_core::backend::{Call, Storage, View};
 use rushlight_core::{DType, Error, Philox, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -67,12 +67,11 @@ impl Runner {
     }
 
     /// [`optimized`](Runner::optimized) for a program whose memory in `constants` never changes: engines keep the
-    /// weights of its convolutions in their own layout.
+    /// weights of its products and convolutions in their own layout.
     pub fn with_constants(program: &Program, constants: &[(usize, Arc<Storage>)]) -> Result<Self> {
-        let packed = |spec: &Conv, w: &Slot| {
+        let packed = |by: passes::Use, w: &Slot| {
             let (_, storage) = constants.iter().find(|(buffer, _)| *buffer == w.buffer)?;
-            let view = View::new(storage, &w.layout, w.dtype).ok()?;
-            rushlight_engines::backend(storage.device()).ok()?.pack_conv(spec, view).ok()?
+            packed::packed(&by, storage, w)
         };
         let mut runner = Self::new(passes::optimize_with(program, packed)?)?;
         runner.recorded = bisect::is_on().then(|| program.clone().unplaced());

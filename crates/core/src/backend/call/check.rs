@@ -216,6 +216,14 @@ impl<V: Shaped> Call<V> {
                 same("out", &c.out, &[c.out.sizes().first().copied().unwrap_or(0), c.x.sizes().len()])
             }
             Call::MatMul(c) => product(c),
+            Call::PackedMatMul(c) => {
+                let (&[m, k], &[_, n]) = (c.a.sizes(), c.b.sizes()) else {
+                    return Err(format!("a {:?} and b {:?} are not matrices", c.a.sizes(), c.b.sizes()));
+                };
+                same("b", &c.b, &[k, n])?;
+                same("out", &c.out, &[m, n])?;
+                maybe_holds("bias", &c.bias, n)
+            }
             Call::MatMulGelu(c) => {
                 product(&c.product)?;
                 holds("kept", &c.kept, count(&c.product.out))

@@ -194,11 +194,16 @@ calls! {
         }
     }
 
-    /// `out = a @ b + beta * out` of contiguous matrices, with `b` in the engine's own layout
+    /// `out = activation(a @ b + beta * out + bias)` of contiguous matrices, with `b` in the engine's own layout
     /// ([`Backend::pack_weight`](crate::Backend::pack_weight)).
     packed_matmul PackedMatMul {
-        params { packed: Packed, beta: f64 }
-        reads { a: one, b: one }
+        params { packed: Packed, beta: f64, activation: Activation }
+        reads {
+            a: one,
+            b: one,
+            /// `[n]`, added to every row.
+            bias: maybe,
+        }
         changes { out: one }
     }
 

@@ -21,14 +21,14 @@ pub use dead::dead;
 pub use fuse::fuse;
 pub use narrow::narrow;
 pub use norms::norms;
-pub use pack::pack;
+pub use pack::{Use, pack};
 pub use recompute::recompute;
 pub use split::split;
 
 use super::{Program, Slot};
 use crate::Result;
 use crate::backend::call::Access;
-use crate::backend::{Call, Conv, Packed};
+use crate::backend::{Call, Packed};
 
 /// The variable that turns [`fuse`] off: `RUSHLIGHT_FUSE=0`.
 pub const FUSE: &str = "RUSHLIGHT_FUSE";
@@ -59,9 +59,9 @@ pub fn optimize(program: &Program) -> Result<Program> {
     optimize_with(program, |_, _| None)
 }
 
-/// [`optimize`] for a program with constant weights: `packed` brings those of a convolution into its engine's layout
-/// ([`pack`]).
-pub fn optimize_with(program: &Program, mut packed: impl FnMut(&Conv, &Slot) -> Option<Packed>) -> Result<Program> {
+/// [`optimize`] for a program with constant weights: `packed` brings those of a product or a convolution into its
+/// engine's layout ([`pack`]).
+pub fn optimize_with(program: &Program, mut packed: impl FnMut(Use, &Slot) -> Option<Packed>) -> Result<Program> {
     let mut program = program.clone();
     if program.foreign().is_some() {
         return Ok(program);

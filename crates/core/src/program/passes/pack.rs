@@ -1,28 +1,45 @@
-//! Convolutions with constant weights: packed, with the addition and the ReLU that follow, channels last in between.
+//! Products and convolutions with constant weights: packed; convolutions with the addition and the ReLU that follow,
+//! channels last in between.
 
 use super::{covers, uses};
-use crate::backend::call::{self, Operand};
+use crate::backend::call::{self, MatMul, Operand};
 use crate::backend::{Call, Conv, Packed};
 use crate::program::{Program, Slot};
 use crate::{DType, Layout, Pointwise};
 
-/// Replaces convolutions of images by packed ones, where `packed` gives their weights in the engine's layout: weights
-/// that no call writes and that nobody changes between runs.
+/// What multiplies by a weight.
+pub enum Use<'a> {
+    /// A convolution.
+    Conv(&'a Conv),
+    /// A product of a matrix of this many rows and the weight, `[k, n]`.
+    Product(usize),
+}
+
+/// Replaces products of matrices and convolutions of images by packed ones, where `packed` gives their weights in the
+/// engine's layout: weights that no call writes and that nobody changes between runs.
 ///
-/// An addition of another image and a ReLU that follow are computed with it. Images that only packed convolutions use
-/// get their channels innermost. Programs over fixed memory stay as they are.
-pub fn pack(program: &Program, mut packed: impl FnMut(&Conv, &Slot) -> Option<Packed>) -> Program {
+/// An addition of another image and a ReLU that follow are computed with a convolution. Images that only packed
+/// convolutions use get their channels innermost. Programs over fixed memory stay as they are.
+pub fn pack(program: &Program, mut packed: impl FnMut(Use, &Slot) -> Option<Packed>) -> Program {
     let mut calls: Vec<Option<Call<Slot>>> = program.calls().iter().cloned().map(Some).collect();
     let mut written = vec![false; program.buffers().len()];
     program.calls().iter().for_each(|call| uses(call).1.iter().for_each(|slot| written[slot.buffer] = true));
+    let is_fixed = |slot: &Slot| program.place(slot.buffer).is_some() || written[slot.buffer];
     let mut found = false;
     for at in 0..calls.len() {
-        let Some(Call::ConvForward(c)) = &calls[at] else { continue };
-        let fixed = program.place(c.w.buffer).is_some() || written[c.w.buffer];
-        if fixed || !is_image(&c.x) || !is_image(&c.y) || !covers(program, &c.y) {
+        if let Some(Call::MatMul(c)) = &calls[at]
+            && !is_fixed(&c.b)
+            && let Some(made) = product(c, &mut packed)
+        {
+            calls[at] = Some(made.into());
+            found = true;
             continue;
         }
-        let Some(packed) = packed(&c.spec, &c.w) else { continue };
+        let Some(Call::ConvForward(c)) = &calls[at] else { continue };
+        if is_fixed(&c.w) || !is_image(&c.x) || !is_image(&c.y) || !covers(program, &c.y) {
+            continue;
+        }
+        let Some(packed) = packed(Use::Conv(&c.spec), &c.w) else { continue };
         let (x, w, bias, y) = (c.x.clone(), c.w.clone(), c.bias.clone(), c.y.clone());
         let made = call::ConvPacked { spec: c.spec, packed, relu: false, x, w, bias, addend: None, y };
         calls[at] = None;
@@ -36,6 +53,28 @@ pub fn pack(program: &Program, mut packed: impl FnMut(&Conv, &Slot) -> Option<Pa
     let mut calls: Vec<Call<Slot>> = calls.into_iter().flatten().collect();
     put_channels_last(program, &mut calls);
     program.with_calls(calls)
+}
+
+/// A product of contiguous matrices with one weight, packed; the rows of a batch are those of one matrix.
+fn product(
+    c: &MatMul<Slot>,
+    packed: &mut impl FnMut(Use, &Slot) -> Option<Packed>,
+) -> Option<call::PackedMatMul<Slot>> {
+    let slots = [Some(&c.a), Some(&c.b), Some(&c.out), c.bias.as_ref()];
+    let &[batch, m, k] = c.a.layout.shape() else { return None };
+    let is_shared = batch == 1 || c.b.layout.strides()[0] == 0;
+    if c.alpha != 1.0 || !is_shared || slots.into_iter().flatten().any(|slot| slot.dtype != DType::F32) {
+        return None;
+    }
+    let (rows, n) = (batch * m, c.out.layout.shape()[2]);
+    let matrix = |slot: &Slot, columns: usize| {
+        let layout = Layout::contiguous(&[rows, columns]).ok()?.with_offset(slot.layout.offset());
+        slot.layout.is_contiguous().then(|| Slot { layout, ..slot.clone() })
+    };
+    let (a, out) = (matrix(&c.a, k)?, matrix(&c.out, n)?);
+    let b = Slot { layout: c.b.layout.select(0, 0), ..c.b.clone() };
+    let packed = packed(Use::Product(rows), &b)?;
+    Some(call::PackedMatMul { packed, beta: c.beta, activation: c.activation, a, b, bias: c.bias.clone(), out })
 }
 
 /// Whether a view is a contiguous image of `f32`.
