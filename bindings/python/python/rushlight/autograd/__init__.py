@@ -76,6 +76,10 @@ def _observed(*args):
     return observed(*args)
 
 
+def _any_sparse(tensors):
+    return any(isinstance(t, Tensor) and t.layout not in (_C.strided, _C.jagged) for t in tensors)
+
+
 def _ones_like(output):
     if not output.requires_grad or output.numel() != 1:
         # The engine says what is wrong.
@@ -102,6 +106,13 @@ def grad(
     if not wanted:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     gradients = _gradients(grad_outputs, len(outputs))
+    if _any_sparse(outputs) or _any_sparse(wanted):
+        from ..sparse._derivatives import grad as sparse_grad
+
+        found = sparse_grad(
+            outputs, wanted, gradients, materialize_grads, retain_graph=retain_graph, create_graph=create_graph, allow_unused=allow_unused
+        )
+        return found if names is None else dict(zip(names, found))
 
     def differentiate(outputs, wanted, gradients, again=False):
         found = _batch_grad(outputs, wanted, gradients, functools.partial(differentiate, again=again)) if _modes.stack else None

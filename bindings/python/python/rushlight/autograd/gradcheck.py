@@ -8,7 +8,7 @@ import itertools
 import warnings
 
 from .. import _C
-from . import grad
+from . import _any_sparse, grad
 
 Tensor = _C.Tensor
 
@@ -225,6 +225,15 @@ def _batched(outputs, leaves):
                     raise GradcheckError(f"gradcheck or gradgradcheck failed while testing batched gradient computation: input {slot}")
 
 
+def _without_sparse(func, inputs):
+    """Functions of sparse tensors are differentiated by their values, with ``masked`` or without."""
+    if not _any_sparse(inputs):
+        return func, inputs
+    from ..sparse._derivatives import by_values
+
+    return by_values(func, inputs)
+
+
 def _check_inputs(inputs):
     wanted = []
     for number, value in enumerate(inputs):
@@ -281,7 +290,7 @@ def gradcheck(
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_forward_ad or check_batched_forward_grad:
         raise NotImplementedError("gradcheck: forward-mode gradients are not supported")
-    inputs = _as_tuple(inputs)
+    func, inputs = _without_sparse(func, _as_tuple(inputs))
     options = dict(eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, check_grad_dtypes=check_grad_dtypes)
     try:
         _check(func, inputs, fast_mode, options, check_undefined_grad, check_batched_grad)

@@ -1,5 +1,7 @@
 """Reductions and normalisations with a mask. Elements that the mask drops count as the neutral element of the operation."""
 
+import functools
+
 from .. import _C, linalg as _linalg
 from ..sparse._tensor import Sparse
 
@@ -119,16 +121,33 @@ def _output_mask(op, input, *args, **kwargs):
     return found
 
 
+def _of_sparse(function):
+    """Lets a reduction take a sparse input: the dense form is reduced, and the result has the input's layout."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def run(input, *args, mask=None, **kwargs):
+        if not isinstance(input, Sparse):
+            return function(input, *args, mask=mask, **kwargs)
+        if mask is None and name != "sum":
+            raise ValueError(f"masked {name} expects explicit mask for {str(input.layout).rpartition('.')[2]} tensor input")
+        return function(input.to_dense(), *args, mask=mask, **kwargs).to_sparse(layout=input.layout)
+
+    return run
+
+
 def _total_dtype(input, dtype):
     return dtype or (_C.int64 if input.dtype in _SMALL_INTEGERS else input.dtype)
 
 
+@_of_sparse
 def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The sum of the elements that the mask keeps."""
     input, mask = _plain(input, mask, "sum")
     return _torch.sum(_filled("sum", input, mask), _canonical_dim(dim, input.dim()), bool(keepdim), dtype=_total_dtype(input, dtype))
 
 
+@_of_sparse
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The product of the elements that the mask keeps."""
     input, mask = _plain(input, mask, "prod")
@@ -162,7 +181,7 @@ def _extreme(name):
     return function
 
 
-amax, amin = _extreme("amax"), _extreme("amin")
+amax, amin = _of_sparse(_extreme("amax")), _of_sparse(_extreme("amin"))
 
 
 def _place(name):
@@ -184,6 +203,7 @@ def _count(input, mask, dim, keepdim):
     return _torch.sum(mask, _canonical_dim(dim, input.dim()), keepdim)
 
 
+@_of_sparse
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The mean of the elements that the mask keeps; NaN where it keeps none."""
     input, mask = _plain(input, mask, "mean")

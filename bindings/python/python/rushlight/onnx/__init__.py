@@ -6,6 +6,7 @@ import os
 
 from .. import _absent
 from .._C import Tensor
+from ..torch_version import __version__ as producer_version  # noqa: F401
 from ..utils import _pytree
 
 _REASON = "torch.onnx.export writes ONNX files; the parts of PyTorch's exporter are not there"

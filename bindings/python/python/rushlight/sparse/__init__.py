@@ -1,9 +1,15 @@
 """Sparse tensors: ``torch.sparse``, and the functions of ``torch`` that make them. Layouts: COO, CSR and CSC; matrices of blocks are refused."""
 
+import math
+
 from .. import _absent, _C
 from .._size import Size
-from ._ops import _row_major, addmm as _addmm, matmul as _matmul, soft as _soft, total as _total
-from ._tensor import Sparse, SparseCOO, SparseCompressed, Tensor, _torch, from_dense, refuse_blocks  # noqa: F401
+from ._derivatives import by_values
+from ._ops import masked as _masked
+from ._products import addmm as _addmm, hspmm, matmul as _matmul, row_major as _row_major, scalar_name, sspaddmm  # noqa: F401
+from ._reductions import soft as _soft, total as _total
+from ._shapes import broadcast_to as _sparse_broadcast_to  # noqa: F401
+from ._tensor import Sparse, SparseCOO, SparseCompressed, Tensor, _torch, compressed, from_dense, refuse_blocks  # noqa: F401
 
 __all__ = ["addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "solve", "spdiags", "sum"]
 
@@ -26,8 +32,8 @@ def sparse_coo_tensor(
         raise RuntimeError(f"sparse_coo_tensor: expected layout=torch.sparse_coo, got {layout}")
     if indices is None:
         indices, values = _torch.zeros((len(size), 0), dtype=_C.int64, device=device), _torch.zeros(0, dtype=dtype, device=device)
-    values = _tensor(values, dtype, device)
-    indices = _tensor(indices, _C.int64, values.device)
+    values = _alias(_tensor(values, dtype, device))
+    indices = _alias(_tensor(indices, _C.int64, values.device))
     if values.dim() == 0:
         values = values.expand(indices.shape[-1] if indices.dim() else 1)
     if indices.dim() == 1 and indices.shape[0] == 0:
@@ -35,24 +41,43 @@ def sparse_coo_tensor(
     if indices.dim() != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
     if indices.shape[1] != values.shape[0]:
-        raise RuntimeError(f"number of dimensions must be sparse_dim (nnz of indices {indices.shape[1]}, nnz of values {values.shape[0]}): they differ")
+        raise RuntimeError(f"indices and values must have same nnz, but got nnz from indices: {indices.shape[1]}, nnz from values: {values.shape[0]}")
     count = indices.shape[0]
-    largest = indices.amax(1).tolist() if indices.numel() else [-1] * count
-    if indices.numel() and indices.amin().item() < 0:
-        raise RuntimeError(f"found negative index {indices.amin().item()}")
-    if size is None:
-        size = [n + 1 for n in largest] + list(values.shape[1:])
-    size = [int(n) for n in size]
-    if len(size) != count + values.dim() - 1:
-        raise RuntimeError(f"number of dimensions must be sparse_dim ({count}) + dense_dim ({values.dim() - 1}), but got {len(size)}")
+    size = _checked_size(indices, values, count, size)
+    if requires_grad:
+        values = values.detach().requires_grad_()
+    made = SparseCOO.make(indices, values, size, is_coalesced is None and indices.shape[1] < 2)
+    if is_coalesced:
+        keys = made.keys()
+        if bool((keys[1:] <= keys[:-1]).any()):
+            raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
+        made._coalesced = True
+    return made
+
+
+def _alias(tensor):
+    """The same memory as another tensor, so that sizes stay when the other's change."""
+    return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach()
+
+
+def _checked_size(indices, values, count, size):
+    """The size, or the smallest that holds the indices."""
+    largest, dense = [-1] * count, list(values.shape[1:])
+    if indices.numel() and not indices.is_meta:
+        if indices.amin().item() < 0:
+            raise RuntimeError(f"found negative index {indices.amin().item()}")
+        largest = indices.amax(1).tolist()
+    size = [n + 1 for n in largest] + dense if size is None else [int(n) for n in size]
+    if len(size) != count + len(dense):
+        raise RuntimeError(f"number of dimensions must be sparse_dim ({count}) + dense_dim ({len(dense)}), but got {len(size)}")
+    if math.prod(size) > 2**63 - 1:
+        raise RuntimeError(f"numel: integer multiplication overflow in a sparse tensor of size {size}")
     for d, n in enumerate(largest):
         if n >= size[d]:
             raise RuntimeError(f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {n}")
-    if tuple(values.shape[1:]) != tuple(size[count:]):
+    if dense != size[count:]:
         raise RuntimeError(f"values has incorrect size, expected {[indices.shape[1], *size[count:]]}, got {list(values.shape)}")
-    if requires_grad:
-        values = values.detach().requires_grad_()
-    return SparseCOO.make(indices, values, size, bool(is_coalesced))
+    return size
 
 
 def _compressed(by_row, name):
@@ -152,16 +177,26 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
 
 def spdiags(diagonals, offsets, shape, layout=None):
     """A matrix with the rows of ``diagonals`` on its diagonals."""
+    if len(shape) != 2:
+        raise RuntimeError(f"spdiags(): Output shape must be 2d, got {list(shape)}")
+    if offsets.dim() > 1:
+        raise RuntimeError(f"spdiags(): Offsets must be scalar or vector, got {offsets.dim()} dimensions")
+    if diagonals.dim() not in (1, 2):
+        raise RuntimeError(f"spdiags(): Diagonals must be vector or matrix, got {diagonals.dim()} dimensions")
+    if layout not in (None, _C.sparse_coo, _C.sparse_csr, _C.sparse_csc):
+        raise RuntimeError(f"spdiags(): Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {str(layout).rpartition('.')[2].capitalize()}")
+    if offsets.dtype != _C.int64:
+        raise RuntimeError(f"spdiags(): Offset Tensor must have dtype Long but got {scalar_name(offsets.dtype)}")
     diagonals = diagonals.reshape(1, -1) if diagonals.dim() < 2 else diagonals
     offsets = offsets.reshape(-1)
     if offsets.shape[0] != diagonals.shape[0]:
         raise RuntimeError(f"spdiags(): Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets ({offsets.shape[0]})")
     if len(set(offsets.tolist())) != offsets.shape[0]:
         raise RuntimeError("spdiags(): Offset tensor contains duplicate values")
-    rows, columns, values = [], [], []
+    rows, columns, values = [offsets[:0]], [offsets[:0]], [diagonals[:0].reshape(-1)]
     for k, offset in enumerate(offsets.tolist()):
         first, last = max(0, offset), min(shape[1], shape[0] + offset, diagonals.shape[1])
-        at = _torch.arange(first, max(last, first))
+        at = _torch.arange(first, max(last, first), device=offsets.device)
         rows.append(at - offset)
         columns.append(at)
         values.append(diagonals[k, first:max(last, first)])
@@ -211,16 +246,8 @@ class check_sparse_tensor_invariants:
 def as_sparse_gradcheck(gradcheck):
     """``gradcheck`` for functions of sparse tensors: they are differentiated by their values."""
 
-    def check(func, inputs, **kwargs):
-        inputs = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
-        kwargs.pop("masked", None)
-        sparse = [isinstance(x, Sparse) for x in inputs]
-
-        def of_values(*values):
-            made = func(*(x._as(v) if s else v for x, v, s in zip(inputs, values, sparse)))
-            return made.to_dense() if isinstance(made, Sparse) else made
-
-        return gradcheck(of_values, tuple(x._data.detach().requires_grad_(x.requires_grad) if s else x for x, s in zip(inputs, sparse)), **kwargs)
+    def check(func, inputs, *, masked=False, **kwargs):
+        return gradcheck(*by_values(func, inputs if isinstance(inputs, (list, tuple)) else (inputs,)), **kwargs)
 
     return check
 
@@ -235,41 +262,25 @@ def _to_sparse(self, layout_or_dim=None, *, layout=None, blocksize=None, dense_d
     layout = layout_or_dim if isinstance(layout_or_dim, _C.layout) else layout
     if layout in (_C.sparse_bsr, _C.sparse_bsc):
         refuse_blocks(layout)
+    if blocksize is not None:
+        raise RuntimeError(f"to_sparse: blocksize is for layouts of blocks, but got {layout or _C.sparse_coo}")
+    if layout == _C.strided:
+        return self
     if dense_dim is not None:
         layout_or_dim = self.dim() - dense_dim
     made = from_dense(self, layout_or_dim if isinstance(layout_or_dim, int) else None)
-    return made if layout in (None, _C.sparse_coo) else made.to_sparse(layout=layout)
+    return made if layout in (None, _C.sparse_coo) else compressed(made, layout == _C.sparse_csr)
 
 
 #: Methods of dense tensors.
 DENSE = {
-    "to_sparse": _to_sparse, "to_sparse_coo": lambda self: from_dense(self), "sparse_mask": lambda self, mask: mask._as(mask._picked(self)),
-    "to_sparse_csr": lambda self, dense_dim=None: from_dense(self, self.dim() - (dense_dim or 0)).to_sparse_csr(),
-    "to_sparse_csc": lambda self, dense_dim=None: from_dense(self, self.dim() - (dense_dim or 0)).to_sparse_csc(),
+    "to_sparse": _to_sparse, "to_sparse_coo": lambda self: from_dense(self), "sparse_mask": _masked,
+    "to_sparse_csr": lambda self, dense_dim=None: compressed(from_dense(self, self.dim() - (dense_dim or 0)), True),
+    "to_sparse_csc": lambda self, dense_dim=None: compressed(from_dense(self, self.dim() - (dense_dim or 0)), False),
     "to_sparse_bsr": lambda self, blocksize, dense_dim=None: refuse_blocks(_C.sparse_bsr),
     "to_sparse_bsc": lambda self, blocksize, dense_dim=None: refuse_blocks(_C.sparse_bsc),
 }
-spmm = smm = dsmm = hspmm = mm
-
-
-def _sparse_broadcast_to(input, size):
-    """A COO tensor with the entries of dimensions of size one repeated."""
-    coo, size = input.to_sparse_coo(), list(size)
-    extra = len(size) - coo.dim()
-    indices, values, count = coo._index[0], coo._data, coo.sparse_dim()
-    values = values.expand(values.shape[0], *size[extra + count:])
-    indices = _torch.cat([_torch.zeros((extra, indices.shape[1]), dtype=indices.dtype, device=indices.device), indices])
-    old = [1] * extra + list(coo.shape[:count])
-    for d, (n, wanted) in enumerate(zip(old, size)):
-        if n != wanted:
-            if n != 1:
-                raise RuntimeError(f"The expanded size of the tensor ({wanted}) must match the existing size ({n}) at non-singleton dimension {d}")
-            places = _torch.arange(wanted, device=indices.device).repeat_interleave(indices.shape[1])
-            indices = indices.repeat(1, wanted)
-            indices[d] = places
-            values = values.repeat(wanted, *([1] * (values.dim() - 1)))
-    made = SparseCOO.make(indices, values, size, False)
-    return made.coalesce() if coo._coalesced else made
+spmm = smm = dsmm = mm
 
 
 def _validate_sparse_coo_tensor_args(indices, values, size, is_coalesced=None, check_pinning=None):
@@ -292,12 +303,12 @@ def _validate_sparse_csc_tensor_args(ccol_indices, row_indices, values, size, ch
     sparse_csc_tensor(ccol_indices, row_indices, values.detach(), size)
 
 
-def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
-    """``addmm`` of sparse tensors."""
+hsmm = hspmm
+
+
+def saddmm(input, mat1, mat2, *, beta=1, alpha=1):
+    """``addmm`` of a sparse and a dense matrix."""
     return addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-
-
-saddmm = sspaddmm
 
 
 def __getattr__(name):

@@ -110,7 +110,7 @@ class Sparse(Tensor):
 
     def __bool__(self):
         if self.numel() != 1:
-            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+            raise RuntimeError(f"Boolean value of Tensor with {'more than one value' if self.numel() else 'no values'} is ambiguous")
         return bool(self.to_dense())
 
     def item(self):
@@ -122,13 +122,15 @@ class Sparse(Tensor):
     def backward(self, gradient=None, **kwargs):
         if gradient is None:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        if isinstance(gradient, Sparse):
-            alike = type(gradient) is type(self) and len(gradient._index) == len(self._index)
-            alike = alike and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(self._index, gradient._index))
-            given = gradient._data if alike else self._picked(gradient.to_dense())
-        else:
-            given = self._picked(gradient)
-        self._data.backward(given, **kwargs)
+        self._data.backward(self._gradient(gradient), **kwargs)
+
+    def _gradient(self, gradient):
+        """The values of a gradient at the indices."""
+        if not isinstance(gradient, Sparse):
+            return self._picked(gradient)
+        alike = type(gradient) is type(self) and len(gradient._index) == len(self._index)
+        alike = alike and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(self._index, gradient._index))
+        return gradient._data if alike else self._picked(gradient.to_dense())
 
     def detach(self):
         return self._as(self._data.detach())
@@ -138,7 +140,9 @@ class Sparse(Tensor):
         return self
 
     def clone(self, *, memory_format=None):
-        return self._as(self._data.clone())
+        made = self._as(self._data.clone())
+        made._index = tuple(i.clone() for i in self._index)
+        return made
 
     def to(self, *args, **kwargs):
         if args and isinstance(args[0], Tensor):
@@ -313,7 +317,7 @@ class SparseCOO(Sparse):
     def to_dense(self, dtype=None, *, masked_grad=None):
         data = self._data if dtype is None else self._data.to(dtype)
         if self.sparse_dim() == 0:
-            return data.sum(0)
+            return data.any(0) if data.dtype == _C.bool else data.sum(0, dtype=data.dtype)
         rest = data.shape[1:]
         count = 1
         for n in self._sizes[: self.sparse_dim()]:
@@ -328,12 +332,25 @@ class SparseCOO(Sparse):
     def to_sparse_coo(self):
         return self
 
-    def sparse_resize_(self, size, sparse_dim, dense_dim):
-        if sparse_dim != self.sparse_dim() or dense_dim != self.dense_dim():
-            raise NotImplementedError("sparse_resize_: the numbers of sparse and dense dimensions cannot change here; make a new tensor")
-        made = SparseCOO.make(self._index[0], self._data, size, self._coalesced)
-        self._sizes = made._sizes
-        return self
+    def to_sparse(self, layout_or_dim=None, *, layout=None, blocksize=None, dense_dim=None):
+        wanted = self.sparse_dim() if dense_dim is None else self.dim() - dense_dim
+        if isinstance(layout_or_dim, int) and not isinstance(layout_or_dim, bool):
+            wanted, layout_or_dim = layout_or_dim, None
+        if wanted != self.sparse_dim():
+            raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported; call .to_dense() first")
+        return super().to_sparse(layout_or_dim, layout=layout, blocksize=blocksize)
+
+    def _compressed(self, by_row):
+        if self.sparse_dim() != 2:
+            kind = "SparseCsr" if by_row else "SparseCsc"
+            raise RuntimeError(f"coo_to_sparse_{kind[-3:].lower()}: conversion from Sparse to {kind} for input tensors with sparse_dim()!=2 is not supported")
+        return compressed(self, by_row)
+
+    def to_sparse_csr(self, dense_dim=None):
+        return self._compressed(True)
+
+    def to_sparse_csc(self, dense_dim=None):
+        return self._compressed(False)
 
     def _text(self):
         lines = [f"tensor(indices={_indented(self._index[0], 15)},", f"       values={_indented(self._data, 14)},"]
