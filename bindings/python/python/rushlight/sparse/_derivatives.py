@@ -1,6 +1,27 @@
 """Derivatives with respect to sparse tensors: those by their values."""
 
+from ..autograd.function import Function
 from ._tensor import Sparse
+
+
+class _Total(Function):
+    """The sum of all elements of a leaf. Its gradient is the same everywhere, also where there is no entry."""
+
+    @staticmethod
+    def forward(ctx, values, owner):
+        ctx.owner, ctx.shape, ctx.dtype = owner, values.shape, values.dtype
+        return values.sum()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        before = ctx.owner.__dict__.get("_everywhere")
+        ctx.owner._everywhere = gradient.detach() if before is None else before + gradient.detach()
+        return gradient.to(ctx.dtype).expand(ctx.shape), None
+
+
+def total(x):
+    """The sum of all elements. The gradient of a sparse leaf is dense, as PyTorch's."""
+    return _Total.apply(x._data, x)
 
 
 def _values(tensor):

@@ -5,7 +5,7 @@ from .._dispatch import name_of
 from .._functions import broadcast_shapes
 from ._make import empty_like, new, new_empty, random_like, zeros_like, zeros_of
 from ._products import addmm, addmv, bmm, hspmm, matmul, mv, scalar_name, sspaddmm
-from ._reductions import any_of, norm, soft, total
+from ._reductions import any_of, norm, soft, sum_all
 from ._shapes import (
     as_complex, as_real, broadcast_to, coo_of, index_selected, item, joined, like, narrowed, permuted, resized, selected, stacked, transposed, unsqueezed,
 )
@@ -211,7 +211,7 @@ _FUNCTIONS = {
     "zeros_like": zeros_like, "empty_like": empty_like, "rand_like": random_like("rand_like"), "randn_like": random_like("randn_like"),
     "new_empty": new_empty, "new_zeros": new_empty,
     # Reductions and comparisons.
-    "sum": total, "norm": norm, "vector_norm": lambda x, ord=2, *args, **kwargs: norm(x, ord, *args, **kwargs), "any": any_of, "is_nonzero": bool, "equal": _equal,
+    "sum": sum_all, "norm": norm, "vector_norm": lambda x, ord=2, *args, **kwargs: norm(x, ord, *args, **kwargs), "any": any_of, "is_nonzero": bool, "equal": _equal,
     "softmax": soft("softmax"), "log_softmax": soft("log_softmax"),
     "allclose": lambda a, b, *args, **kwargs: _torch.allclose(a.to_dense(), b.to_dense(), *args, **kwargs), "result_type": _result_type,
     # In place.
@@ -260,6 +260,6 @@ def _method(name):
     setattr(Sparse, name, call)
 
 
-for _name in ("sparse_resize_", "sparse_resize_and_clear_", "resize_as_", "sspaddmm", "narrow_copy", "new_empty", "new_zeros"):
+for _name in ("t_", "transpose_", "unsqueeze_", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_", "sspaddmm", "narrow_copy", "new_empty", "new_zeros"):
     _method(_name)
 Sparse.new = new

@@ -1,6 +1,7 @@
 """Sums, norms and softmax of sparse tensors."""
 
 from .. import _C
+from ._derivatives import total as total_of_leaf
 from ._shapes import coo_of, like, unsqueezed, wrapped
 from ._tensor import Sparse, SparseCOO, _torch
 
@@ -31,6 +32,13 @@ def total(x, dim=None, keepdim=False, *, dtype=None):
         for d in sorted(dims):
             made = unsqueezed(made, d) if isinstance(made, Sparse) else made.unsqueeze(d)
     return made
+
+
+def sum_all(x, dim=None, keepdim=False, *, dtype=None):
+    """``Tensor.sum``: of all elements of a leaf, the gradient is dense."""
+    if dim is None and dtype is None and x.requires_grad and x.is_leaf:
+        return total_of_leaf(x)
+    return total(x, dim, keepdim, dtype=dtype)
 
 
 def any_of(x):

@@ -65,13 +65,16 @@ class Sparse(Tensor):
 
     @property
     def grad(self):
-        found = self._data.grad
-        return None if found is None else self._as(found)
+        found, everywhere = self._data.grad, self.__dict__.get("_everywhere")
+        if found is None or everywhere is None:
+            return None if found is None else self._as(found)
+        return self._as(found - everywhere).to_dense() + everywhere
 
     @grad.setter
     def grad(self, value):
         if value is not None and not (isinstance(value, Sparse) and value._data.shape == self._data.shape):
             raise RuntimeError("the gradient of a sparse tensor has its indices: assign None, or a tensor with as many values")
+        self.__dict__.pop("_everywhere", None)
         self._data.grad = None if value is None else value._data
 
     def requires_grad_(self, requires_grad=True):
