@@ -434,7 +434,12 @@ _FURTHER = {
 
 
 def _antialiased(mode):
-    return lambda input, size, align_corners, *scales: _nn.interpolate(input, size=list(size), mode=mode, align_corners=align_corners, antialias=True)
+    def upsample(input, output_size, align_corners, scale_factors=None, *scales, **kwargs):
+        size = None if output_size is None else list(output_size)
+        factors = list(scale_factors) if size is None else None
+        return _nn.interpolate(input, size=size, scale_factor=factors, mode=mode, align_corners=align_corners, antialias=True)
+
+    return upsample
 
 
 _COPIES = "expand permute squeeze t transpose unsqueeze view unfold diagonal split split_with_sizes unbind detach select view_as_real view_as_complex".split()

@@ -41,6 +41,11 @@ def log_softmax_backward(grad, output, dim, input_dtype=None):
     return made if input_dtype is None else made.to(input_dtype)
 
 
+def silu_backward(grad, input):
+    gate = input.sigmoid()
+    return grad * gate * (1 + input * (1 - gate))
+
+
 def _masked_gradients(forward, inputs, grad, wanted):
     """Gradients by the inputs that a mask asks for; None for others."""
     from .autograd import grad as differentiate
@@ -151,7 +156,7 @@ def _upsample_backward(name):
 #: The ops by name.
 DERIVATIVES = {
     "sigmoid_backward": sigmoid_backward, "tanh_backward": tanh_backward, "threshold_backward": threshold_backward, "_softmax_backward_data": softmax_backward,
-    "_log_softmax_backward_data": log_softmax_backward, "gelu_backward": _derived(_aten._activation("gelu")), "silu_backward": _derived(_aten._activation("silu")),
+    "_log_softmax_backward_data": log_softmax_backward, "gelu_backward": _derived(_aten._activation("gelu")), "silu_backward": silu_backward,
     "mish_backward": _derived(_aten._activation("mish")), "hardswish_backward": _derived(_aten._activation("hardswish")), "hardsigmoid_backward": _derived(_aten._activation("hardsigmoid")),
     "hardtanh_backward": _derived(_aten._activation("hardtanh")), "softplus_backward": _derived(_aten._activation("softplus")), "hardshrink_backward": _derived(_aten._activation("hardshrink")),
     "softshrink_backward": _derived(_aten._activation("softshrink")), "leaky_relu_backward": lambda grad, input, slope, is_result: _torch.where(input > 0, grad, grad * slope),

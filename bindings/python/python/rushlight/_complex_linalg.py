@@ -10,6 +10,7 @@ import math
 from . import _C
 from ._C import LinAlgError
 from .autograd.function import Function
+from .overrides import overridable
 
 Tensor = _C.Tensor
 _torch, _linalg = _C._torch, _C._linalg
@@ -641,6 +642,7 @@ class _Eig(Function):
         return found.real if ctx.real else found
 
 
+@overridable
 def eig(A):
     """Eigenvalues and eigenvectors, as columns, of square matrices. It is computed in Python, one matrix after another: for sizes up to a few hundred."""
     from .return_types import of
@@ -653,6 +655,7 @@ def eig(A):
     return of("eig", "eigenvalues eigenvectors")(_Eig.apply(A) if A.numel() else (A.new_zeros(A.shape[:-1]).to(A.dtype.to_complex()), A.to(A.dtype.to_complex())))
 
 
+@overridable
 def eigvals(A):
     """Eigenvalues of square matrices; see ``eig``."""
     return eig(A)[0]

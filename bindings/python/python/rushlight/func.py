@@ -197,7 +197,7 @@ def _matched(dims, value, where):
         return [pair for key in value for pair in _matched(dims[key], value[key], where)]
     if isinstance(value, (list, tuple)) and same and len(dims) == len(value):
         return [pair for d, v in zip(dims, value) for pair in _matched(d, v, where)]
-    raise ValueError(f"{where} is not compatible with the structure of the values: got {dims}")
+    raise ValueError(f"{where} is not compatible with the structure of `{'outputs' if 'out_dims' in where else 'inputs'}`: got {dims}")
 
 
 def _visit(value, function):
@@ -245,7 +245,8 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             count = min(chunk_size, size - first)
             chunk = [(leaf if dim is None else leaf.narrow(dim, first, count), dim) for leaf, dim in pairs]
             parts.append(_at_once(func, name, chunk, args, kwargs, count, out_dims, randomness))
-        columns = zip(*([(leaf, dim) for leaf, dim in _matched(out_dims, part, "out_dims")] for part in parts))
+        single = out_dims[0] if isinstance(parts[0], Tensor) and isinstance(out_dims, tuple) else out_dims
+        columns = zip(*([(leaf, dim) for leaf, dim in _matched(single, part, "out_dims")] for part in parts))
         joined = [column[0][0] if column[0][1] is None else _C._torch.cat([leaf for leaf, _ in column], column[0][1]) for column in columns]
         return _rebuilt(parts[0], iter(joined))
 
@@ -269,7 +270,7 @@ def _mapped(where, in_dims, args):
             raise ValueError(f"{where}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()}.")
         sizes.append(leaf.shape[dim])
     if not sizes:
-        raise ValueError(f"{where}: at least one input must be mapped")
+        raise ValueError(f"{where}: at least one input must be mapped: expected an in_dim other than None for at least one Tensor")
     if len(set(sizes)) > 1:
         raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
     return pairs, sizes[0]
@@ -283,6 +284,7 @@ def _at_once(func, name, pairs, args, kwargs, size, out_dims, randomness):
     with level:
         result = func(*given, **kwargs)
     found = []
+    out_dims = out_dims[0] if isinstance(result, Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1 else out_dims
     for leaf, dim in _matched(out_dims, result, f"vmap({name}, ..., out_dims={out_dims}): out_dims"):
         if dim is None and not isinstance(leaf, Tensor):
             found.append(leaf)

@@ -3,8 +3,9 @@
 import functools
 import inspect
 
-from . import _C
+from . import _batch, _C
 from ._ops import OpOverloadPacket, ops
+from .overrides import _modes
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract", "infer_schema", "register_autocast",
@@ -35,7 +36,7 @@ class CustomOpDef:
             raise ValueError(f"Expected `name` to be of the form namespace::name, got {qualified!r}")
         self._namespace, self._name, self._qualname = namespace, name, qualified
         self._signature, self._mutates = signature, mutates_args
-        self._kernels, self._fake, self._backward, self._setup = {}, None, None, None
+        self._kernels, self._fake, self._backward, self._setup, self._vmap = {}, None, None, None, None
         # Whether its derivative is that of the functions that it calls.
         self._composite = False
         if function is not None:
@@ -73,8 +74,13 @@ class CustomOpDef:
         self.__dict__.pop("_function", None)
 
     def register_vmap(self, func=None, /):
-        """Kept by PyTorch for ``vmap``, which is not supported."""
-        return (lambda function: function) if func is None else func
+        """The op for a batch: ``func(info, in_dims, *args)`` gives results and their dimensions of the batch. Without one it runs for each element."""
+
+        def register(function):
+            self._vmap = function
+            return function
+
+        return register if func is None else register(func)
 
     register_torch_dispatch = register_autocast = lambda self, *args, **kwargs: (lambda function: function)  # noqa: E731
 
@@ -132,6 +138,9 @@ class CustomOpDef:
     def __call__(self, *args, **kwargs):
         args, kwargs = self._bound(args, kwargs)
         everything = (*args, *kwargs.values())
+        level = _batch.level_of(everything) if _modes.stack else None
+        if level is not None:
+            return level.loop(self, args, kwargs) if self._vmap is None else _batch.by_rule(level, self._vmap, args, kwargs)
         if self._composite and self._backward is None:
             return self._kernel(everything)(*args, **kwargs)
         if _C.is_grad_enabled() and any(t.requires_grad for t in _tensors(everything)):
@@ -196,7 +205,7 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
 
 
 def register_vmap(op, func=None, /, *, lib=None):
-    """Kept by PyTorch for ``vmap``, which is not supported."""
+    """The op for a batch; see ``CustomOpDef.register_vmap``."""
     return _known(op).register_vmap(func)
 
 

@@ -19,6 +19,9 @@ _BRANCHING = (
     "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please shout over at "
     "https://github.com/pytorch/functorch/issues/257 ."
 )
+_NO_RULE = (
+    "Batching rule not implemented for aten::{}; the fallback path doesn't work on out= or view ops. Use the function's result, or functions that return tensors"
+)
 _SHAPES = "vmap: It looks like you attempted to use an operator that produces dynamic shapes ({}); it has no batched form, use where or masked_fill"
 
 
@@ -104,6 +107,11 @@ def levels():
     return [mode for mode in _modes.stack if isinstance(mode, Level)]
 
 
+def level_of(value):
+    """The innermost level of which a value has a tensor, or None."""
+    return next((level for level in reversed(levels()) if level.mentions(value)), None)
+
+
 def lift(tensor, stack=None):
     """A tensor that is batched at every level: derivatives by it differ between elements of the batch."""
     stack = levels() if stack is None else stack
@@ -139,13 +147,28 @@ def name_of(func):
         return name
     if name.startswith("__") and name.endswith("__"):
         name = name[2:-2]
-    name = _NAMES.get(name, name)
+    name = _NAMES[name[:-1]] + "_" if name.endswith("_") and name[:-1] in _NAMES else _NAMES.get(name, name)
     home = getattr(func, "__module__", None) or ""
+    if home.endswith("masked._ops"):
+        return f"masked.{name}"
     if "linalg" in home:
         return f"linalg.{name}"
     if name in ("unfold", "fold") and ("functional" in home or "_nn" in home):
         return f"F.{name}"
     return name
+
+
+_INPLACE = (
+    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than `self`. This "
+    "happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace "
+    "arithmetic ({}). If said operator is being called inside the PyTorch framework, please file a bug report instead."
+)
+_OPERATORS = frozenset(f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split())
+
+
+def _is_in_place(func):
+    name = getattr(func, "__name__", "")
+    return name in _OPERATORS or name.endswith("_") and not name.endswith("__")
 
 
 class Level(TorchFunctionMode):
@@ -218,9 +241,11 @@ class Level(TorchFunctionMode):
         if not self.mentions(args) and not self.mentions(kwargs):
             return func(*args, **kwargs)
         if kwargs.get("out") is not None:
-            raise RuntimeError(f"vmap: {name}: out= is not supported inside of vmap; use the function's result")
+            raise RuntimeError(_NO_RULE.format(f"{name}.out"))
         if name == "__bool__":
             raise RuntimeError(_BRANCHING)
+        if name in ("equal", "allclose"):
+            raise RuntimeError(_NO_RULE.format(name))
         if name in _READS:
             raise RuntimeError(_READING)
         if name in _DYNAMIC:
@@ -236,6 +261,8 @@ class Level(TorchFunctionMode):
 
     def loop(self, func, args, kwargs, before=None):
         """Calls a function once for each element of the batch and stacks the results."""
+        if _is_in_place(func) and args and isinstance(args[0], Tensor) and not self.has(args[0]):
+            raise RuntimeError(_INPLACE.format(func.__name__))
         results = []
         for i in range(max(self.size, 1)):
             if before is not None:
@@ -247,7 +274,7 @@ class Level(TorchFunctionMode):
                 return tensor._value.select(0, i) if self.size else tensor._value.new_zeros(made_shape(tensor))
 
             results.append(func(*self.map(one, args), **self.map(one, kwargs)))
-        if getattr(func, "__name__", "").endswith("_") and args and self.has(args[0]):
+        if _is_in_place(func) and args and self.has(args[0]):
             return args[0]
         return self._stacked(func, results)
 
@@ -269,10 +296,8 @@ class Level(TorchFunctionMode):
 def grad(outputs, inputs, gradients, function):
     """``function(outputs, inputs, gradients)``, which differentiates and with ``again=True`` keeps the graph, for tensors of the innermost level that one of them
     has; None if none of them has any."""
-    for level in reversed(levels()):
-        if level.mentions(outputs) or level.mentions(inputs) or level.mentions(gradients):
-            return _grad_of(level, outputs, inputs, gradients, function)
-    return None
+    level = level_of((outputs, inputs, gradients))
+    return None if level is None else _grad_of(level, outputs, inputs, gradients, function)
 
 
 def _grad_of(level, outputs, inputs, gradients, function):
@@ -306,10 +331,8 @@ def _grad_of(level, outputs, inputs, gradients, function):
 
 def apply(function, args, kwargs):
     """``autograd.Function.apply`` of batched arguments: the class's own ``vmap``, or one call for each element. None if no argument is batched."""
-    for level in reversed(levels()):
-        if level.mentions(args) or level.mentions(kwargs):
-            return _apply(level, function, args, kwargs)
-    return None
+    level = level_of((args, kwargs))
+    return None if level is None else _apply(level, function, args, kwargs)
 
 
 class _Info:
@@ -330,8 +353,16 @@ def _apply(level, function, args, kwargs):
         )
     if getattr(function, "generate_vmap_rule", False):
         raise RuntimeError(f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True and an overridden vmap staticmethod.")
-    dims = tuple(0 if level.has(a) else None for a in args)
-    result, out_dims = rule(_Info(level), dims, *level.map(lambda t: t._value if level.has(t) else t, args), **kwargs)
+    return by_rule(level, rule, args, kwargs)
+
+
+def by_rule(level, rule, args, kwargs):
+    """A call by a ``vmap`` that a custom function or op has: it gets tensors with the batch first, and says where its results have it."""
+
+    def dims_of(value):
+        return type(value)(map(dims_of, value)) if isinstance(value, (list, tuple)) else 0 if level.has(value) else None
+
+    result, out_dims = rule(_Info(level), dims_of(args), *level.map(lambda t: t._value if level.has(t) else t, args), **kwargs)
 
     def hidden(value, dim):
         if isinstance(value, (list, tuple)):

@@ -204,9 +204,33 @@ def _indexed(level, func, x, dim, index, source=None, *args, **kwargs):
     return x if in_place else level.wrap(made)
 
 
-def _as_strided(level, func, x, *args, **kwargs):
-    """Offsets count from an element's own memory."""
-    return level.loop(lambda t, *rest, **named: func(t.clone(), *rest, **named), (x, *args), kwargs)
+def _physical(tensor):
+    """The strides of a tensor with all dimensions of batches, and the offset of its memory."""
+    depth = 0
+    while type(tensor) is Batched:
+        tensor, depth = tensor._value, depth + 1
+    return tensor.stride()[depth:], tensor.storage_offset()
+
+
+def _last(size, stride, offset):
+    """The place of the last element in memory, or None."""
+    return None if 0 in size else offset + sum((n - 1) * step for n, step in zip(size, stride))
+
+
+def _as_strided(level, func, x, size, stride, storage_offset=None):
+    """Offsets count from the first element's memory; a view of an element must lie in its own."""
+    size, stride = list(size), list(stride)
+    if len(size) != len(stride):
+        raise RuntimeError("Tensor.as_strided(size, stride, ...): size and stride must have the same length!")
+    (step, *own), start = _physical(x._value)
+    offset = start if storage_offset is None else storage_offset
+    last, allowed = _last(size, stride, offset), _last(made_shape(x), own, start)
+    if offset < start or last is not None and (allowed is None or last > allowed):
+        raise RuntimeError(
+            f"vmap: as_strided({size}, {stride}, {storage_offset}) reaches memory outside of the element's own, of size {list(made_shape(x))} and strides {own}. "
+            "This is not supported inside of vmap; use other views"
+        )
+    return level.wrap(_torch.as_strided(x._value, [level.size, *size], [step, *stride], offset))
 
 
 def _take(level, func, x, index):

@@ -1,9 +1,10 @@
 """Batching rules of pointwise functions, reductions, views, products and factorisations: ``RULES`` by name."""
 
 import functools
+import math
 
 from .. import _C
-from . import Batched, Tensor, _torch, made_shape, name_of
+from . import _INPLACE as INPLACE, _is_in_place as is_in_place, Batched, Tensor, _torch, made_shape, name_of
 from ._indices import RULES as _INDICES
 from ._layers import RULES as _LAYERS
 
@@ -32,15 +33,10 @@ def pointwise(level, func, *args, **kwargs):
         dtype, single = (functools.reduce(_C.promote_types, [t.dtype for t in found if bool(rank(t)) is large]) for large in (True, False))
         dtype = _C.promote_types(dtype, single) if _category(single) > _category(dtype) else dtype
         args, kwargs = (level.map(lambda t: Batched(t._value.to(dtype), level) if level.has(t) and rank(t) == 0 and t.dtype != _C.bool else t, v) for v in (args, kwargs))
-    name = getattr(func, "__name__", "")
-    if name.endswith("_") and not name.endswith("__") or name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__iand__", "__ior__", "__ixor__"):
+    if is_in_place(func):
         target = args[0]
         if not level.has(target):
-            raise RuntimeError(
-                f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than "
-                f"`self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
-                f"instead of inplace arithmetic ({name}). If said operator is being called inside the PyTorch framework, please file a bug report instead."
-            )
+            raise RuntimeError(INPLACE.format(func.__name__))
         func(target._value, *level.map(lambda t: level.aligned(t, target._rank), args[1:]), **level.map(lambda t: level.aligned(t, target._rank), kwargs))
         return target
     return level.wrap(func(*level.map(lambda t: level.aligned(t, most), args), **level.map(lambda t: level.aligned(t, most), kwargs)))
@@ -270,7 +266,7 @@ def _matmul(level, func, a, b, **kwargs):
 def _exactly(first, second):
     def rule(level, func, a, b, **kwargs):
         if (rank(a), rank(b)) != (first, second):
-            raise RuntimeError(f"{getattr(func, '__name__', 'product')}: expected tensors with {first} and {second} dimensions, got {rank(a)} and {rank(b)}")
+            raise RuntimeError(f"{getattr(func, '__name__', 'product')}: Shape mismatch: expected tensors with {first} and {second} dimensions, got {rank(a)} and {rank(b)}")
         return _matmul(level, func, a, b)
 
     return rule
@@ -393,6 +389,8 @@ def _shift(level, func, x, dim=None):
 
 
 def _roll(level, func, x, shifts, dims=None):
+    if x._rank == 0:
+        return level.wrap(x._value.clone())
     if dims is None or dims == () or dims == []:
         return level.wrap(_torch.roll(x._value.flatten(1), shifts, 1).reshape(made_shape(x._value)))
     return level.wrap(_torch.roll(x._value, shifts, shifted(dims, x._rank)))
@@ -407,19 +405,25 @@ def _norm(level, func, x, p="fro", dim=None, keepdim=False, dtype=None, **kwargs
     p = kwargs.get("ord", p)
     p = "fro" if p is None else p
     value, count = x._value, x._rank
+    dim = None if dim == () or dim == [] or count == 0 else dim
     matrix = func.__module__ and "linalg" in func.__module__ and count == 2 and dim is None and p != "fro"
     if dim is None and not matrix and p != "nuc":
-        made = _torch.norm(value.reshape(level.size, -1), 2 if p == "fro" else p, 1, dtype=dtype)
+        made = _torch.norm(value.reshape(level.size, _count(x)), 2 if p == "fro" else p, 1, dtype=dtype)
         return level.wrap(made.reshape(level.size, *[1] * count) if keepdim else made)
     moved = [1, 2] if dim is None else shifted(dim, count)
     return level.wrap(func(value, p, moved, keepdim, dtype=dtype))
 
 
 def _vector_norm(level, func, x, ord=2, dim=None, keepdim=False, *, dtype=None, **kwargs):
-    if dim is None:
-        made = func(x._value.reshape(level.size, -1), ord, 1, dtype=dtype)
+    if dim is None or dim == () or dim == [] or x._rank == 0:
+        made = func(x._value.reshape(level.size, _count(x)), ord, 1, dtype=dtype)
         return level.wrap(made.reshape(level.size, *[1] * x._rank) if keepdim else made)
     return level.wrap(func(x._value, ord, shifted(dim, x._rank), keepdim, dtype=dtype))
+
+
+def _count(x):
+    """How many numbers an element of the batch has."""
+    return math.prod(made_shape(x))
 
 
 def _pair_along(default):
@@ -479,7 +483,7 @@ def _rules():
     rules["msort"] = lambda level, func, x: level.wrap(_torch.sort(x._value, 1)[0])
     for name in "topk kthvalue".split():
         rules[name] = by_dim(default=-1, at=2)
-    rules["diff"] = by_dim(default=-1, at=2)
+    rules["diff"] = _diff
     for name in "chunk split tensor_split split_with_sizes unsafe_chunk unsafe_split".split():
         rules[name] = by_dim(default=0, at=2)
     rules["quantile"] = rules["nanquantile"] = _quantile
@@ -494,7 +498,7 @@ def _rules():
         dstack=_joined(2, 3), column_stack=_joined(1, "columns"), matmul=_matmul, mm=_exactly(2, 2), mv=_exactly(2, 1), dot=_exactly(1, 1), bmm=_exactly(3, 3),
         linear=_linear, outer=_outer, einsum=_einsum, inner=_inner, dist=_dist, roll=_roll, flip=_flip, norm=_norm, clone=_clone, contiguous=_clone, detach=_clone,
         to=_clone, data=_clone, new_zeros=_new, new_ones=_new, new_empty=_new, new_full=_new, copy_=_copy, cross=_pair_along(None), cosine_similarity=_pair_along(1),
-        fftshift=_shift, ifftshift=_shift, detach_=_clone,
+        fill=_fill, fill_=_fill, fftshift=_shift, ifftshift=_shift, detach_=_clone,
     )
     rules["rmatmul"] = lambda level, func, a, b: _matmul(level, func, b, a)
     for name in ("addmm", "addmv", "addr", "baddbmm", "addbmm"):
@@ -513,6 +517,30 @@ def _rules():
     rules.update(_INDICES)
     rules.update(_LAYERS)
     return rules
+
+
+def _diff(level, func, x, n=1, dim=-1, prepend=None, append=None):
+    if not level.has(x):
+        x = Batched(level.expanded(x), level)
+    ends = [None if t is None else level.value(t) for t in (prepend, append)]
+    if x._rank == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    return level.wrap(_torch.diff(x._value, n, shifted(dim, x._rank), *ends))
+
+
+def _fill(level, func, x, value):
+    """Elements become a number, of each element of the batch if that is a batched tensor."""
+    if not level.has(value):
+        return pointwise(level, func, x, value)
+    if rank(value):
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {rank(value)} dimensions.")
+    if is_in_place(func) and not level.has(x):
+        raise RuntimeError(INPLACE.format(func.__name__))
+    filled = level.aligned(value, rank(x)).to(x.dtype).expand(level.size, *made_shape(x))
+    if not is_in_place(func):
+        return level.wrap(filled.clone())
+    x._value.copy_(filled)
+    return x
 
 
 def _quantile(level, func, x, q, dim=None, keepdim=False, **kwargs):

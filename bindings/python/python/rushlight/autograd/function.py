@@ -38,6 +38,11 @@ class FunctionCtx:
         _refuse_others(tensors, "save_for_backward can only save", TypeError, optional=True)
         self._to_save = tensors
 
+    def save_for_forward(self, *tensors):
+        """Keeps tensors for ``jvp``, which reads them as ``saved_tensors``."""
+        _refuse_others(tensors, "save_for_forward can only save", TypeError, optional=True)
+        self.saved_for_forward = tensors
+
     @property
     def saved_tensors(self):
         if self._saved is not None:
