@@ -29,6 +29,11 @@ def _convolution(spatial, transposed):
         names = ("stride", "padding", "output_padding", "groups", "dilation") if transposed else ("stride", "padding", "dilation", "groups")
         options = {**dict(zip(names, args)), **kwargs}
         single = _rank(input) == spatial + 1
+        if _rank(weight) != spatial + 2 or not single and _rank(input) != spatial + 2:
+            raise RuntimeError(f"{func.__name__}: expected an input of {spatial + 1} or {spatial + 2} dimensions and a weight of {spatial + 2}, got {_rank(input)} and {_rank(weight)}")
+        for other, kind in ((weight, "weight"), (bias, "bias")):
+            if other is not None and other.dtype != input.dtype:
+                raise RuntimeError(f"Input type ({input.dtype}) and {kind} type ({other.dtype}) should be the same")
         if not level.has(weight):
             value = level.value(input)
             plain = None if level.has(bias) else bias

@@ -121,7 +121,8 @@ def _view(level, func, x, *size, **kwargs):
 def _view_as(level, func, x, other):
     if not level.has(x):
         return func(x, other._value[0] if level.size else other._value.new_zeros(made_shape(other)))
-    return level.wrap(x._value.reshape(level.size, *made_shape(other)))
+    change = x._value.view if getattr(func, "__name__", "") == "view_as" else x._value.reshape
+    return level.wrap(change(level.size, *made_shape(other)))
 
 
 def _expand(level, func, x, *size, **kwargs):
@@ -433,6 +434,8 @@ def _pair_along(default):
         at = 0 if default is not None or args else None
         dim = args[0] if args and at == 0 and isinstance(args[0], int) else kwargs.pop("dim", default)
         most = max(rank(a), rank(b))
+        if rank(a) != rank(b) and name_of(func) == "linalg.cross":
+            raise RuntimeError(f"linalg.cross: inputs must have the same number of dimensions, got {rank(a)} and {rank(b)}")
         if most == 0:
             return level.loop(func, (a, b, *args), kwargs if dim is None or args else {**kwargs, "dim": dim})
         if dim is None:

@@ -132,15 +132,15 @@ class Function(metaclass=_Meta):
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs ``forward`` and records it."""
+        separate = cls.setup_context is not Function.setup_context
+        if kwargs or separate and getattr(cls.forward, "__defaults__", None):
+            args, kwargs = _positional(cls.forward, args, kwargs, separate)
         if _modes.stack:
             from .._batch import apply
 
             found = apply(cls, args, kwargs)
             if found is not None:
                 return found
-        separate = cls.setup_context is not Function.setup_context
-        if kwargs:
-            args, kwargs = _positional(cls.forward, args, kwargs, separate)
         recording = _C.is_grad_enabled()
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         ctx = FunctionCtx(needs if recording else (False,) * len(args))
