@@ -91,16 +91,17 @@ def _compressed(by_row, name):
             )
         if offsets.dtype not in (_C.int64, _C.int32):
             raise RuntimeError(f"{name}: expected int32 or int64 indices, got {offsets.dtype}")
-        count, entries, most = offsets.shape[-1] - 1, others.shape[-1], int(others.amax().item()) + 1 if others.numel() else 0
+        known = not values.is_meta
+        count, entries, most = offsets.shape[-1] - 1, others.shape[-1], int(others.amax().item()) + 1 if known and others.numel() else 0
         if size is None:
             size = (*offsets.shape[:-1], *((count, most) if by_row else (most, count)), *values.shape[batch + 1 :])
         size = tuple(int(n) for n in size)
         rows = size[batch + (0 if by_row else 1)] if len(size) > batch + 1 else -1
         if len(size) != 1 + values.dim() or size[:batch] != tuple(offsets.shape[:-1]) or size[batch + 2 :] != tuple(values.shape[batch + 1 :]) or rows != count:
             raise RuntimeError(f"{name}: {offsets.shape[-1]} offsets for {rows} {'rows' if by_row else 'columns'} of size {size}; expected one more")
-        if entries != values.shape[batch] or offsets.numel() and (bool((offsets[..., -1] != entries).any()) or bool((offsets[..., 0] != 0).any())):
+        if entries != values.shape[batch] or known and offsets.numel() and (bool((offsets[..., -1] != entries).any()) or bool((offsets[..., 0] != 0).any())):
             raise RuntimeError(f"{name}: offsets run from 0 to the number of values, got {offsets.tolist()} for {entries} indices and {values.shape[batch]} values")
-        if most > size[batch + (1 if by_row else 0)] or others.numel() and others.amin().item() < 0 or bool((offsets[..., 1:] < offsets[..., :-1]).any()):
+        if known and (most > size[batch + (1 if by_row else 0)] or others.numel() and others.amin().item() < 0 or bool((offsets[..., 1:] < offsets[..., :-1]).any())):
             raise RuntimeError(f"{name}: indices must lie within size {size}, and offsets must not decrease")
         if requires_grad:
             values = values.detach().requires_grad_()

@@ -151,6 +151,11 @@ class Sparse(Tensor):
         if args and isinstance(args[0], Tensor):
             args = (args[0].device, args[0].dtype, *args[1:])
         data = self._data.to(*args, **kwargs)
+        if data.is_meta and not self._data.is_meta:
+            from ._make import empty_like
+
+            # The number of entries is data, which a meta tensor has not.
+            return empty_like(self, dtype=data.dtype, device=data.device)
         made = self._as(data)
         if data.device != self._data.device:
             made._index = tuple(i.to(data.device) for i in self._index)
@@ -269,7 +274,14 @@ class SparseCOO(Sparse):
     def crow_indices(self):
         raise RuntimeError("crow_indices expected sparse row compressed tensor layout but got Sparse")
 
-    col_indices = crow_indices
+    def col_indices(self):
+        raise RuntimeError("col_indices expected sparse row compressed tensor layout but got Sparse")
+
+    def ccol_indices(self):
+        raise RuntimeError("ccol_indices expected sparse column compressed tensor layout but got Sparse")
+
+    def row_indices(self):
+        raise RuntimeError("row_indices expected sparse column compressed tensor layout but got Sparse")
 
     def sparse_dim(self):
         return self._index[0].shape[0]
