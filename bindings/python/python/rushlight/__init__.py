@@ -107,7 +107,7 @@ _LAZY = {
         "sparse",
     ),
     "grid_sampler": "_native", "grid_sampler_2d": "_native", "grid_sampler_3d": "_native", "lu": "_native", "native_batch_norm": "_native",
-    "native_dropout_backward": "_native", "native_group_norm": "_native", "native_layer_norm": "_native",
+    "_unsafe_masked_index": "_native", "_unsafe_masked_index_put_accumulate": "_native", "native_dropout_backward": "_native", "native_group_norm": "_native", "native_layer_norm": "_native",
 }
 
 #: Packages that are imported on first use.

@@ -83,3 +83,22 @@ def lu(A, pivot=True, get_infos=False, out=None):
     if out is None:
         return found
     return tuple(target.copy_(made) for target, made in zip(out, found))
+
+
+def _clamped(input, indices):
+    """Indices within the sizes; a dimension without one is taken whole."""
+    return tuple(slice(None) if i is None else i.clamp(-n, n - 1) for i, n in zip(indices, input.shape))
+
+
+def _unsafe_masked_index(input, mask, indices, fill):
+    """``input[indices]``, with ``fill`` where the mask is False. Indices are clamped to the sizes."""
+    if not input.numel():
+        return input.new_full(_torch.broadcast_tensors(mask, *(i for i in indices if i is not None))[0].shape, fill)
+    return input[_clamped(input, indices)].masked_fill(mask.logical_not(), fill)
+
+
+def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
+    """A copy of ``input`` with values added at indices where the mask is True. Indices are clamped to the sizes."""
+    if not input.numel():
+        return input.clone()
+    return input.clone().index_put_(list(_clamped(input, indices)), values.masked_fill(mask.logical_not(), 0), True)

@@ -145,6 +145,9 @@ def name_of(func):
         return getattr(getattr(func, "__self__", None), "__name__", name)
     if name in ("__getitem__", "__setitem__", "__len__", "__float__", "__int__", "__index__", "__bool__", "__complex__", "__contains__", "__array__", "__format__"):
         return name
+    if name == "__rand__":
+        # Not the function of random numbers.
+        return "bitwise_and"
     if name.startswith("__") and name.endswith("__"):
         name = name[2:-2]
     name = _NAMES[name[:-1]] + "_" if name.endswith("_") and name[:-1] in _NAMES else _NAMES.get(name, name)

@@ -403,16 +403,21 @@ def _flip(level, func, x, *dims, **kwargs):
 
 
 def _norm(level, func, x, p="fro", dim=None, keepdim=False, dtype=None, **kwargs):
-    p = kwargs.get("ord", p)
-    p = "fro" if p is None else p
-    value, count = x._value, x._rank
-    dim = None if dim == () or dim == [] or count == 0 else dim
-    matrix = func.__module__ and "linalg" in func.__module__ and count == 2 and dim is None and p != "fro"
-    if dim is None and not matrix and p != "nuc":
-        made = _torch.norm(value.reshape(level.size, _count(x)), 2 if p == "fro" else p, 1, dtype=dtype)
-        return level.wrap(made.reshape(level.size, *[1] * count) if keepdim else made)
-    moved = [1, 2] if dim is None else shifted(dim, count)
-    return level.wrap(func(value, p, moved, keepdim, dtype=dtype))
+    dim = None if dim == () or dim == [] or x._rank == 0 else dim
+    if dim is None and p != "nuc":
+        made = _torch.norm(x._value.reshape(level.size, _count(x)), 2 if p in ("fro", None) else p, 1, dtype=dtype)
+        return level.wrap(made.reshape(level.size, *[1] * x._rank) if keepdim else made)
+    moved = [1, 2] if dim is None else shifted(dim, x._rank)
+    return level.wrap(func(x._value, "fro" if p is None else p, moved, keepdim, dtype=dtype))
+
+
+def _linalg_norm(level, func, x, ord=None, dim=None, keepdim=False, *, dtype=None, **kwargs):
+    if dim is None and ord is not None and x._rank > 2:
+        raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {x._rank}D.")
+    count = x._rank if dim is None else 1 if isinstance(dim, int) else len(dim)
+    if ord is None or count != 2:
+        return _vector_norm(level, _C._linalg.vector_norm, x, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return level.wrap(func(x._value, ord, [1, 2] if dim is None else shifted(list(dim), x._rank), keepdim, dtype=dtype))
 
 
 def _vector_norm(level, func, x, ord=2, dim=None, keepdim=False, *, dtype=None, **kwargs):
@@ -514,7 +519,7 @@ def _rules():
         rules[name] = _fft(True, None)
     rules.update({
         "linalg.pinv": _tolerant, "linalg.matrix_rank": _tolerant, "embedding_bag": lambda level, func, *args, **kwargs: level.loop(func, args, kwargs),
-        "linalg.diagonal": _diagonal(-2, -1), "linalg.norm": _norm, "linalg.vector_norm": _vector_norm, "linalg.solve": _linalg_solve, "linalg.matmul": _matmul,
+        "linalg.diagonal": _diagonal(-2, -1), "linalg.norm": _linalg_norm, "linalg.vector_norm": _vector_norm, "linalg.solve": _linalg_solve, "linalg.matmul": _matmul,
         "linalg.cross": _pair_along(-1), "linalg.vecdot": _pair_along(-1), "linalg.solve_triangular": _linalg_solve, "cholesky_solve": _linalg_solve,
     })
     rules.update(_INDICES)
