@@ -4,6 +4,8 @@ A sparse tensor is a Python object that holds ``_index`` tensors and ``_data``, 
 as dense ops on the values, so that gradients by the values and by dense operands follow from those ops. Functions without a sparse form are refused by name.
 """
 
+import re
+
 from .. import _C
 from .._dispatch import disabled
 from .._size import Size
@@ -54,6 +56,7 @@ class Sparse(Tensor):
     grad_fn = property(lambda self: self._data.grad_fn)
     is_cuda = property(lambda self: self._data.is_cuda)
     is_cpu = property(lambda self: self._data.is_cpu)
+    is_meta = property(lambda self: self._data.is_meta)
 
     @property
     def requires_grad(self):
@@ -219,13 +222,31 @@ class Sparse(Tensor):
     def to_sparse_bsc(self, blocksize, dense_dim=None):
         refuse_blocks(_C.sparse_bsc)
 
-    def _options(self):
-        text = "" if self.dtype in (_C.get_default_dtype(), _C.int64) or self.dtype == _C.complex64 else f", dtype={self.dtype}"
-        if self.device.type != "cpu":
-            text = f", device='{self.device}'" + text
+    def _parts(self):
+        """Names and tensors of what the text shows."""
+        raise NotImplementedError
+
+    def _text(self):
+        body = ",\n       ".join(f"{name}={_indented(part, 8 + len(name))}" for name, part in self._parts())
+        default = self.dtype in (_C.get_default_dtype(), _C.int64, _C.bool, _C.complex64)
+        device = "" if self.is_cpu else f"device='{self.device}'"
+        number = "" if self.is_meta else f"nnz={self._nnz()}"
+        gradient = "requires_grad=True" if self.requires_grad else ""
         if self._data.grad_fn is not None:
-            return text + f", grad_fn=<{type(self._data.grad_fn).__name__}>"
-        return text + (", requires_grad=True" if self.requires_grad else "")
+            gradient = f"grad_fn=<{type(self._data.grad_fn).__name__}>"
+        options = [device, f"size={tuple(self._sizes)}", number, "" if default else f"dtype={self.dtype}", f"layout={self.layout}", gradient]
+        return _joined_options("tensor(" + body, [o for o in options if o], self.is_sparse) + ")"
+
+
+def _joined_options(text, options, apart):
+    """A text with options behind it, in lines of 80 characters; with ``apart`` the first begins a line."""
+    room = 79 - len(text.rpartition("\n")[2]) - 1
+    for option in options:
+        if apart or len(option) + 2 > room:
+            text, room, apart = f"{text},\n       {option}", 80 - 7 - len(option), False
+        else:
+            text, room = f"{text}, {option}", room - len(option) - 2
+    return text
 
 
 def refuse_blocks(layout):
@@ -234,8 +255,10 @@ def refuse_blocks(layout):
 
 def _numbers(tensor):
     """The text of a tensor inside of another's."""
+    if tensor.is_meta or not tensor.numel():
+        return f"tensor({'...' if tensor.is_meta else '[]'}, size={tuple(tensor.shape)})"
     with disabled():
-        return repr(tensor.detach())
+        return re.sub(r",\s+dtype=[\w.]+\)$", ")", repr(tensor.detach()))
 
 
 class SparseCOO(Sparse):
@@ -367,10 +390,8 @@ class SparseCOO(Sparse):
     def to_sparse_csc(self, dense_dim=None):
         return self._compressed(False)
 
-    def _text(self):
-        lines = [f"tensor(indices={_indented(self._index[0], 15)},", f"       values={_indented(self._data, 14)},"]
-        last = f"       size={tuple(self._sizes)}, nnz={self._nnz()}"
-        return "\n".join(lines) + f"\n{last}, layout=torch.sparse_coo{self._options()})"
+    def _parts(self):
+        return ("indices", self._index[0]), ("values", self._data)
 
     def __reduce_ex__(self, protocol):
         from .._utils import _rebuild_sparse_tensor
@@ -497,11 +518,9 @@ class SparseCompressed(Sparse):
         made._index = tuple(i.to(self._index[0].dtype) for i in made._index)
         return made
 
-    def _text(self):
+    def _parts(self):
         names = ("crow_indices", "col_indices") if self._by_row else ("ccol_indices", "row_indices")
-        lines = [f"tensor({names[0]}={_indented(self._index[0], 8 + len(names[0]))},", f"       {names[1]}={_indented(self._index[1], 8 + len(names[1]))},"]
-        lines.append(f"       values={_indented(self._data, 14)}, size={tuple(self._sizes)}, nnz={self._nnz()},")
-        return "\n".join(lines) + f"\n       layout={self.layout}{self._options()})"
+        return *zip(names, self._index), ("values", self._data)
 
     def __reduce_ex__(self, protocol):
         from .._utils import _rebuild_sparse_tensor
