@@ -458,6 +458,8 @@ class SparseCompressed(Sparse):
         raise RuntimeError("indices expected sparse coordinate tensor layout but got SparseCsr")
 
     def to_sparse_coo(self):
+        if self.is_meta:
+            return _empty(self, _C.sparse_coo)
         made = SparseCOO.make(_torch.stack(self._ordered()), self._entries(), self._sizes, self._by_row)
         if self._by_row:
             return made
@@ -528,11 +530,20 @@ class SparseCompressed(Sparse):
         return _rebuild_sparse_tensor, (self.layout, (*self._index, self._data, self._sizes))
 
 
+def _empty(x, layout):
+    """A tensor without entries, of another layout."""
+    from ._make import empty
+
+    return empty(x.shape, layout, x.dtype, x.device, x.dense_dim())
+
+
 def compressed(matrix, by_row):
     """A COO matrix in compressed form, or a batch of matrices with as many entries each."""
     batch = matrix.sparse_dim() - 2
     if batch < 0:
         raise RuntimeError(f"compressed sparse tensors are matrices or batches of them, got {matrix.dim()} dimensions, {matrix.sparse_dim()} of them sparse")
+    if matrix.is_meta:
+        return _empty(matrix, _C.sparse_csr if by_row else _C.sparse_csc)
     matrix = matrix.coalesce()
     indices, data, size = matrix._index[0], matrix._data, list(matrix._sizes)
     rows, columns = size[batch : batch + 2]
