@@ -1,8 +1,9 @@
 """``torch._functorch.vmap``: parts of ``vmap`` that libraries import to batch structures of their own."""
 
 from .. import _C
+from .._batch import Batched, Level
 from .._functorch_c import _add_batch_dim, _remove_batch_dim  # noqa: F401
-from ..func import vmap  # noqa: F401
+from ..func import _matched, _rebuilt, vmap
 from ..utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten  # noqa: F401
 
 Tensor = _C.Tensor
@@ -20,3 +21,19 @@ def _maybe_remove_batch_dim(name, batched_output, vmap_level, batch_size, out_di
     if not isinstance(batched_output, Tensor):
         raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(batched_output)}")
     return _remove_batch_dim(batched_output, vmap_level, batch_size, out_dim)
+
+
+def restore_vmap(func, in_dims, batch_size, randomness):
+    """``vmap`` without out_dims: it returns the results and where their batch is, None for results that are the same for all."""
+
+    def inner(*args, **kwargs):
+        pairs = _matched(in_dims, args, "restore_vmap: in_dims")
+        level = Level(batch_size, randomness)
+        given = (leaf if dim is None else Batched(leaf.movedim(dim, 0), level) for leaf, dim in pairs)
+        with level:
+            result = func(*_rebuilt(args, given), **kwargs)
+        leaves = [leaf for leaf, _ in _matched(None, result, "restore_vmap: results")]
+        values = _rebuilt(result, iter([leaf._value if level.has(leaf) else leaf for leaf in leaves]))
+        return values, _rebuilt(result, iter([0 if level.has(leaf) else None for leaf in leaves]))
+
+    return inner
