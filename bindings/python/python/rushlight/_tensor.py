@@ -438,6 +438,10 @@ def _sparse_method(name):
     def call(self, *args, **kwargs):
         from .sparse import DENSE
 
+        own = getattr(type(self), name)
+        if own is not call:
+            # ``Tensor.to_sparse(x)`` of a sparse tensor.
+            return own(self, *args, **kwargs)
         return DENSE[name](self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name

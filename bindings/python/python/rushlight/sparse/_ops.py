@@ -44,6 +44,8 @@ def _number(value):
 
 def _times(a, b):
     """The product of two sparse tensors, which may broadcast in dense dimensions: entries of indices that both have."""
+    if a.dim() == 0 == b.dim():
+        return (a.to_dense() * b.to_dense()).to_sparse()
     for x, other in ((a, b), (b, a)):
         if x.dim() == 0:
             return _scaled("mul")(other, x.to_dense())
@@ -231,7 +233,8 @@ def handle(func, args, kwargs):
     found = _FUNCTIONS.get(name)
     if name in ("zeros", "empty") and isinstance(kwargs.get("out"), Sparse):
         out = kwargs["out"]
-        return _become(out, zeros_of(out, args if isinstance(args[0], int) else args[0], kwargs.get("dtype"), kwargs.get("device")))
+        made = zeros_of(out, args if isinstance(args[0], int) else args[0], kwargs.get("dtype"), kwargs.get("device"))
+        return _become(out, made).requires_grad_(kwargs.get("requires_grad", False))
     found = found or _unary(name)
     if found is not None:
         out = kwargs.pop("out", None)

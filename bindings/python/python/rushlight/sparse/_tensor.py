@@ -70,8 +70,12 @@ class Sparse(Tensor):
     def grad(self):
         found, everywhere = self._data.grad, self.__dict__.get("_everywhere")
         if found is None or everywhere is None:
-            return None if found is None else self._as(found)
-        return self._as(found - everywhere).to_dense() + everywhere
+            return None if found is None else self._unsummed(found)
+        return self._unsummed(found - everywhere).to_dense() + everywhere
+
+    def _unsummed(self, gradient):
+        """The gradient of values as one of elements."""
+        return self._as(gradient)
 
     @grad.setter
     def grad(self, value):
@@ -81,6 +85,8 @@ class Sparse(Tensor):
         self._data.grad = None if value is None else value._data
 
     def requires_grad_(self, requires_grad=True):
+        if requires_grad and not (self.is_floating_point() or self.is_complex()):
+            raise RuntimeError(f"only Tensors of floating point dtype can require gradients, this one is {self.dtype}")
         self._data.requires_grad_(requires_grad)
         return self
 
@@ -134,7 +140,8 @@ class Sparse(Tensor):
         """The values of a gradient at the indices."""
         if not isinstance(gradient, Sparse):
             return self._picked(gradient)
-        alike = type(gradient) is type(self) and len(gradient._index) == len(self._index)
+        # Entries of one index add up in a gradient, too.
+        alike = type(gradient) is type(self) and (not gradient.is_sparse or gradient._coalesced)
         alike = alike and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(self._index, gradient._index))
         return gradient._data if alike else self._picked(gradient.to_dense())
 
@@ -274,6 +281,14 @@ class SparseCOO(Sparse):
     def _as(self, data):
         return SparseCOO.make(self._index[0], data, self._sizes, self._coalesced)
 
+    def _unsummed(self, gradient):
+        if self._coalesced or self._nnz() < 2:
+            return self._as(gradient)
+        # Entries of one index have the gradient of their sum each.
+        unique, inverse = _torch.unique(self.keys(), return_inverse=True)
+        values = gradient.new_zeros((unique.shape[0], *gradient.shape[1:])).index_copy(0, inverse, gradient)
+        return SparseCOO.make(self._indices_of(unique), values, self._sizes, True)
+
     def _picked(self, dense):
         """The entries of a dense tensor at the indices."""
         return dense[tuple(self._index[0])] if self._index[0].shape[0] else dense.unsqueeze(0)
@@ -344,13 +359,16 @@ class SparseCOO(Sparse):
             summed = summed.to(_C.int32).index_add(0, inverse, data.to(_C.int32)).bool()
         else:
             summed = summed.index_add(0, inverse, data)
+        return SparseCOO.make(self._indices_of(unique), summed, self._sizes, True)
+
+    def _indices_of(self, keys):
+        """The indices that ``keys`` numbers."""
         rows = []
         for d in reversed(range(self.sparse_dim())):
             n = max(self._sizes[d], 1)
-            rows.insert(0, unique % n)
-            unique = unique // n
-        indices = _torch.stack(rows) if rows else self._index[0][:, :1]
-        return SparseCOO.make(indices, summed, self._sizes, True)
+            rows.insert(0, keys % n)
+            keys = keys // n
+        return _torch.stack(rows) if rows else self._index[0][:, :1]
 
     def to_dense(self, dtype=None, *, masked_grad=None):
         data = self._data if dtype is None else self._data.to(dtype)
