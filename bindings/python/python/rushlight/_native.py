@@ -101,4 +101,4 @@ def _unsafe_masked_index_put_accumulate(input, mask, indices, values):
     """A copy of ``input`` with values added at indices where the mask is True. Indices are clamped to the sizes."""
     if not input.numel():
         return input.clone()
-    return input.clone().index_put_(list(_clamped(input, indices)), values.masked_fill(mask.logical_not(), 0), True)
+    return input.index_put(list(_clamped(input, indices)), values.masked_fill(mask.logical_not(), 0), True)

@@ -283,16 +283,27 @@ _split.__doc__ = _split_row.__doc__
 Tensor.split = _split
 
 
+def _put_in_batch(*args):
+    """``index_put`` inside of ``vmap``, or None."""
+    if not _modes.stack:
+        return None
+    from ._batch import _indices
+
+    return _indices.put_at_any_level(*args)
+
+
 @_method
 def index_put_(self, indices, values, accumulate=False):
     """Writes or adds values at indices."""
-    return _C._index_put(self, tuple(indices), values, accumulate, True)
+    found = _put_in_batch(self, indices, values, accumulate, True)
+    return found if found is not None else _C._index_put(self, tuple(indices), values, accumulate, True)
 
 
 @_method
 def index_put(self, indices, values, accumulate=False):
     """A copy with values written or added at indices."""
-    return _C._index_put(self, tuple(indices), values, accumulate, False)
+    found = _put_in_batch(self, indices, values, accumulate, False)
+    return found if found is not None else _C._index_put(self, tuple(indices), values, accumulate, False)
 
 
 @_method

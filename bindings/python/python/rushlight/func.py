@@ -1,5 +1,6 @@
 """Derivatives as functions, and functions over batches: ``torch.func``."""
 
+import collections
 import functools
 import threading
 
@@ -192,12 +193,21 @@ def _matched(dims, value, where):
         found = []
         _visit(value, lambda leaf: found.append((leaf, dims)))
         return found
-    same = type(dims) is type(value) or isinstance(dims, (list, tuple)) and isinstance(value, (list, tuple))
+    # Results may be lists where out_dims are tuples; arguments may not.
+    kinds = [(list, tuple)] if "out_dims" in where else [list, tuple]
+    same = type(dims) is type(value) or any(isinstance(dims, kind) and isinstance(value, kind) for kind in kinds)
     if isinstance(value, dict) and same and dims.keys() == value.keys():
         return [pair for key in value for pair in _matched(dims[key], value[key], where)]
     if isinstance(value, (list, tuple)) and same and len(dims) == len(value):
         return [pair for d, v in zip(dims, value) for pair in _matched(d, v, where)]
     raise ValueError(f"{where} is not compatible with the structure of `{'outputs' if 'out_dims' in where else 'inputs'}`: got {dims}")
+
+
+def _are_dims(dims):
+    """Whether something is a dimension, None, or a structure of these."""
+    if isinstance(dims, (list, tuple)):
+        return all(map(_are_dims, dims))
+    return all(map(_are_dims, dims.values())) if isinstance(dims, dict) else dims is None or isinstance(dims, int)
 
 
 def _visit(value, function):
@@ -214,7 +224,8 @@ def _visit(value, function):
 def _rebuilt(value, leaves):
     """The structure of a value with other leaves, taken from an iterator."""
     if isinstance(value, dict):
-        return {key: _rebuilt(item, leaves) for key, item in value.items()}
+        made = {key: _rebuilt(item, leaves) for key, item in value.items()}
+        return collections.OrderedDict(made) if isinstance(value, collections.OrderedDict) else made
     if isinstance(value, (list, tuple)):
         made = [_rebuilt(item, leaves) for item in value]
         return getattr(type(value), "_make", type(value))(made)
@@ -284,6 +295,11 @@ def _at_once(func, name, pairs, args, kwargs, size, out_dims, randomness):
     with level:
         result = func(*given, **kwargs)
     found = []
+    if not _are_dims(out_dims):
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints representing where in the outputs the "
+            "vmapped dimension should appear."
+        )
     out_dims = out_dims[0] if isinstance(result, Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1 else out_dims
     for leaf, dim in _matched(out_dims, result, f"vmap({name}, ..., out_dims={out_dims}): out_dims"):
         if dim is None and not isinstance(leaf, Tensor):

@@ -79,13 +79,14 @@ class Batched(Tensor):
     def grad(self):
         return None
 
-    def index_put_(self, indices, values, accumulate=False):
-        from ._indices import put
+    def stride(self, dim=None):
+        stride = tuple(physical(self)[0])
+        return stride if dim is None else stride[dim]
 
-        return put(self._level, self, indices, values, accumulate)
+    def new_empty_strided(self, size, stride, **kwargs):
+        from ._indices import new_empty_strided
 
-    def index_put(self, indices, values, accumulate=False):
-        return self.clone().index_put_(indices, values, accumulate)
+        return new_empty_strided(self._level, self, size, stride, **kwargs)
 
     def backward(self, *args, **kwargs):
         raise RuntimeError("vmap: backward() inside of vmap is not supported; use torch.func.grad, or call backward on the result of vmap")
@@ -100,6 +101,27 @@ def made_shape(value):
     """The sizes of a tensor, without asking modes."""
     with _Plain():
         return tuple(value.shape)
+
+
+def physical(tensor):
+    """The strides of an element of a batch in memory, those of the innermost batch first, and the offset."""
+    depth = 0
+    while type(tensor) is Batched:
+        tensor, depth = tensor._value, depth + 1
+    with _Plain():
+        return tensor.stride()[depth:], tensor.storage_offset()
+
+
+def _is_contiguous(tensor, memory_format=_C.contiguous_format):
+    """Whether an element of a batch is contiguous."""
+    if memory_format != _C.contiguous_format:
+        raise RuntimeError("NYI: querying is_contiguous inside of vmap for memory_format other than torch.contiguous_format")
+    step = 1
+    for size, stride in zip(reversed(made_shape(tensor)), reversed(physical(tensor)[0])):
+        if size != 1 and stride != step:
+            return 0 in made_shape(tensor)
+        step *= size
+    return True
 
 
 def levels():
@@ -135,7 +157,7 @@ _NAMES = {
     "ndimension": "dim", "conv_tbc": "conv_tbc", "negative": "neg", "absolute": "abs", "rsub": "rsub",
 }
 _READS = frozenset("item tolist numpy __float__ __int__ __index__ __complex__ __array__ __format__ data_ptr __contains__ is_nonzero equal allclose".split())
-_DYNAMIC = frozenset("nonzero masked_select unique unique_consecutive argwhere bincount combinations".split())
+_DYNAMIC = frozenset("nonzero masked_select unique unique_consecutive argwhere bincount".split())
 
 
 def name_of(func):
@@ -235,8 +257,8 @@ class Level(TorchFunctionMode):
         kwargs = kwargs or {}
         name = name_of(func)
         if name in METADATA:
-            if name == "is_contiguous" and args and self.has(args[0]):
-                return args[0]._value.is_contiguous(*args[1:], **kwargs)
+            if name == "is_contiguous" and type(args[0]) is Batched:
+                return _is_contiguous(*args, **kwargs)
             with _Plain():
                 return func(*args, **kwargs)
         if name in RANDOM or name in CREATED:

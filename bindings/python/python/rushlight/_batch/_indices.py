@@ -1,7 +1,7 @@
 """Batching rules of indices: ``x[...]``, assignments, ``gather``, ``scatter`` and their relatives."""
 
 from .. import _C
-from . import _SHAPES, Batched, Tensor, _torch, made_shape
+from . import _INPLACE, _SHAPES, Batched, Tensor, _torch, level_of, made_shape, physical
 
 
 def _rank(tensor):
@@ -22,6 +22,8 @@ def _entries(index, count):
     for item in index:
         if isinstance(item, (list, range)):
             item = _C.tensor(list(item))
+        if isinstance(item, Tensor) and type(item) is not Batched and not _rank(item) and not item.dtype == _C.bool:
+            item = int(item)
         if isinstance(item, Tensor) and type(item) is not Batched and item.dtype in (_C.bool, _C.uint8) and _rank(item):
             listed.extend(item.nonzero(as_tuple=True) if hasattr(item, "nonzero") else ())
         else:
@@ -53,13 +55,14 @@ def _joint(level, x, entries):
             dim += 1
         else:
             raise IndexError(f"vmap: an index of type {type(item).__name__} is not supported")
-    places = [k for k, item in enumerate(made) if item is not None]
-    most = max(_rank(made[k]) for k in places)
+    most = max(_rank(item) for item in made if item is not None)
+    # A tensor without dimensions selects: it does not keep others apart.
+    places = [k for k, item in enumerate(item for item in made if item is None or _rank(item)) if item is not None]
     first = _torch.arange(level.size).to(value.device).reshape(level.size, *[1] * most)
     index = [first]
     for item in made:
         index.append(slice(None) if item is None else level.aligned(item, most))
-    adjacent = places == list(range(places[0], places[-1] + 1))
+    adjacent = bool(places) and places == list(range(places[0], places[-1] + 1))
     return value, tuple(index), most, (places[0] if adjacent else 0)
 
 
@@ -75,6 +78,8 @@ def _refuse_masks(level, entries):
 def getitem(level, func, x, index):
     entries = _entries(index, _rank(x))
     _refuse_masks(level, entries)
+    if any(isinstance(item, bool) for item in entries):
+        return level.loop(func, (x, index), {})
     if not _has_tensors(entries) or level.has(x) and not any(level.has(e) for e in entries) and _is_simple(entries):
         return level.wrap(x._value[(slice(None), *entries)])
     value, index, most, start = _joint(level, x, entries)
@@ -123,7 +128,7 @@ def _write(level, x, entries, source, accumulate):
     source = level.aligned(source, len(logical)).expand(level.size, *logical)
     if start and most:
         source = source.movedim(list(range(start + 1, start + most + 1)), list(range(1, most + 1)))
-    value.index_put_([None if isinstance(i, slice) else i for i in index] if any(isinstance(i, slice) for i in index) else list(index), source, accumulate)
+    value.index_put_(list(index), source, accumulate)
 
 
 def put(level, x, indices, values, accumulate):
@@ -204,14 +209,6 @@ def _indexed(level, func, x, dim, index, source=None, *args, **kwargs):
     return x if in_place else level.wrap(made)
 
 
-def _physical(tensor):
-    """The strides of a tensor with all dimensions of batches, and the offset of its memory."""
-    depth = 0
-    while type(tensor) is Batched:
-        tensor, depth = tensor._value, depth + 1
-    return tensor.stride()[depth:], tensor.storage_offset()
-
-
 def _last(size, stride, offset):
     """The place of the last element in memory, or None."""
     return None if 0 in size else offset + sum((n - 1) * step for n, step in zip(size, stride))
@@ -222,7 +219,7 @@ def _as_strided(level, func, x, size, stride, storage_offset=None):
     size, stride = list(size), list(stride)
     if len(size) != len(stride):
         raise RuntimeError("Tensor.as_strided(size, stride, ...): size and stride must have the same length!")
-    (step, *own), start = _physical(x._value)
+    (step, *own), start = physical(x._value)
     offset = start if storage_offset is None else storage_offset
     last, allowed = _last(size, stride, offset), _last(made_shape(x), own, start)
     if offset < start or last is not None and (allowed is None or last > allowed):
@@ -233,20 +230,50 @@ def _as_strided(level, func, x, size, stride, storage_offset=None):
     return level.wrap(_torch.as_strided(x._value, [level.size, *size], [step, *stride], offset))
 
 
+def new_empty_strided(level, x, size, stride, **kwargs):
+    """Every element has the strides given, in memory of its own."""
+    place = _last(list(size), list(stride), 0)
+    return level.wrap(x._value.new_empty_strided([level.size, *size], [0 if place is None else place + 1, *stride], **kwargs))
+
+
+def _repeat_interleave(level, func, *args, output_size=None, **kwargs):
+    """Results of one size: of the same repeats, or of as many elements as ``output_size`` says."""
+    repeats = kwargs.get("repeats", args[1] if len(args) > 1 and (isinstance(args[1], Tensor) or not isinstance(args[0], Tensor)) else args[0])
+    if level.mentions(repeats) and output_size is None:
+        raise RuntimeError("vmap: repeat_interleave of batched repeats has results of sizes that depend on values; pass output_size")
+    if output_size is not None:
+        kwargs["output_size"] = output_size
+    return level.loop(func, args, kwargs)
+
+
+def _combinations(level, func, x, r=2, with_replacement=False):
+    if _rank(x) != 1:
+        raise RuntimeError(f"combinations: expected a tensor with one dimension, got {_rank(x)}")
+    places = _torch.arange(made_shape(x)[0], device=x.device)
+    return level.wrap(x._value[:, func(places, r, with_replacement)])
+
+
 def _take(level, func, x, index):
     with level:
         return x.reshape(-1)[index]
 
 
 def _index_put(level, func, x, indices, values, accumulate=False):
-    if func.__name__.endswith("_"):
-        return x.index_put_(indices, values, accumulate)
-    made = Batched(level.value(x).clone(), level)
-    return put(level, made, indices, values, accumulate)
+    if not func.__name__.endswith("_"):
+        x = Batched(level.value(x).clone(), level)
+    elif not level.has(x):
+        raise RuntimeError(_INPLACE.format("index_put_"))
+    return put(level, x, indices, values, accumulate)
+
+
+def put_at_any_level(x, indices, values, accumulate, in_place):
+    """``index_put`` at the innermost level of its tensors, or None outside of ``vmap``."""
+    level = level_of((x, indices, values))
+    return None if level is None else _index_put(level, Tensor.index_put_ if in_place else Tensor.index_put, x, indices, values, accumulate)
 
 
 RULES = {
-    "index_put": _index_put, "index_put_": _index_put,
+    "repeat_interleave": _repeat_interleave, "combinations": _combinations, "index_put": _index_put, "index_put_": _index_put,
     "__getitem__": getitem, "__setitem__": setitem, "select": _select, "narrow": _narrow, "narrow_copy": _narrow, "index_select": _index_select,
     "gather": _gather, "take_along_dim": _take_along_dim, "take": _take, "as_strided": _as_strided,
     **{name: _scattered for name in ("scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")},

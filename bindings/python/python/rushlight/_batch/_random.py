@@ -40,6 +40,17 @@ def _restarting(generator):
     return before
 
 
+def _with_batch(level, name, args, kwargs):
+    """The arguments of a function of a size with the batch as its first dimension, so that numbers come in the order of a loop; None for others."""
+    if "size" in kwargs and name in ("rand", "randn", "randint"):
+        return args, {**kwargs, "size": [level.size, *kwargs["size"]]}
+    if name == "randint" and args and isinstance(args[-1], (list, tuple)):
+        return (*args[:-1], [level.size, *args[-1]]), kwargs
+    if name in ("rand", "randn"):
+        return ([level.size, *(args[0] if len(args) == 1 and not isinstance(args[0], int) else args)],), kwargs
+    return None
+
+
 def randomly(level, name, func, args, kwargs):
     """The result of a random function by the level's randomness."""
     from . import Batched
@@ -63,6 +74,9 @@ def randomly(level, name, func, args, kwargs):
                 "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this is necessary for "
                 "your usage, please file an issue with functorch."
             )
+        sized = _with_batch(level, name, args, kwargs)
+        if sized is not None:
+            return Batched(func(*sized[0], **sized[1]), level)
         if name in CREATED or not args:
             return Batched(_C._torch.stack([func(*args, **kwargs) for _ in range(level.size)]), level)
         args = (Batched(level.expanded(args[0]), level), *args[1:])

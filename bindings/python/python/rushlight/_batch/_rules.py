@@ -336,8 +336,11 @@ def _clone(level, func, x, *args, **kwargs):
     if not level.has(x):
         return func(x, *args, **kwargs)
     # The batch is no dimension of a memory format.
-    kwargs = {key: value for key, value in kwargs.items() if key != "memory_format"}
-    args = tuple(a for a in args if not isinstance(a, _C.memory_format))
+    formats = [v for v in (*args, kwargs.get("memory_format")) if isinstance(v, _C.memory_format)]
+    if formats and formats[0] not in (_C.contiguous_format, _C.preserve_format):
+        name = getattr(func, "__name__", "clone")
+        known = "NYI: querying is_contiguous inside of vmap for memory_format other than torch.contiguous_format" if name == "contiguous" else f"NYI: Tensor.{name}"
+        raise RuntimeError(f"{known}: {name}(memory_format={formats[0]}) inside vmap is only supported with memory_format torch.preserve_format or torch.contiguous_format")
     return level.wrap(func(x._value, *args, **kwargs))
 
 
@@ -358,7 +361,7 @@ def _new(level, func, x, *args, **kwargs):
 
 def _copy(level, func, target, source, *args):
     if not level.has(target):
-        raise RuntimeError("vmap: copy_: the target is not batched and the source is; copy to a new tensor (clone) instead")
+        raise RuntimeError(INPLACE.format("copy_"))
     target._value.copy_(level.aligned(source, target._rank))
     return target
 
