@@ -61,7 +61,7 @@ from .torch_version import __version__
 
 globals().update({_name: _function for _name, _function in vars(_C._torch).items() if not _name.startswith("_")})
 
-from . import _tensor  # noqa: E402,F401  (gives Tensor the methods written in Python)
+from . import _layouts, _tensor  # noqa: E402,F401  (give Tensor the methods written in Python)
 from ._functions import *  # noqa: E402,F401,F403
 from ._functions import _missing  # noqa: E402
 from ._complex_names import TORCH as _TORCH  # noqa: E402
