@@ -1,8 +1,8 @@
 """Runs the jobs of libraries and prints a table: ``python table.py [--reference PYTHON] [LIBRARY[:JOB] …]``.
 
 Each library runs in a process of its own. With a reference, a Python that has PyTorch and the same libraries, numbers and CPU times of both are compared;
-a file of what ``run.py`` printed with such a Python does as well. ``--page FILE`` writes the table into a page of the book, between its two marks. Exits with 1
-if a job fails or numbers differ.
+a file of what ``run.py`` printed with such a Python does as well. ``--page FILE`` writes the table into a page of the book, between its two marks; with
+libraries named, the page keeps its rows of the others. Exits with 1 if a job fails or numbers differ.
 """
 
 import argparse
@@ -70,9 +70,15 @@ def difference(ours, theirs):
 MARKS = "<!-- The table is made by scripts/ecosystem --page. -->", "<!-- End of the table. -->"
 
 
-def write_page(path, rows):
-    """Writes the rows of a table into a page: a line for each library."""
-    table = ["| library | version | jobs | beside PyTorch | PyTorch's CPU time over ours |", "|---|---|---|---|---|"]
+def write_page(path, rows, keep=False):
+    """Writes the rows of a table into a page: a line for each library. Of the page's rows those of other libraries may be kept, in their places."""
+    text = path.read_text(encoding="utf-8")
+    start, end = text.index(MARKS[0]) + len(MARKS[0]), text.index(MARKS[1])
+    header = ["| library | version | jobs | beside PyTorch | PyTorch's CPU time over ours |", "|---|---|---|---|---|"]
+    table = {}
+    if keep:
+        known = [line for line in text[start:end].splitlines() if line.startswith("| ") and line != header[0]]
+        table.update((line.split("|")[1].strip(), line) for line in known)
     for library, jobs in rows.items():
         names = ", ".join(name for name, *_ in jobs) if len(jobs) < 9 else f"{len(jobs)} of them"
         told = sorted({text for _, text, *_ in jobs if not text.startswith("agrees")})
@@ -80,10 +86,8 @@ def write_page(path, rows):
         told = ([f"equal to {max(apart):.0e}"] if apart else []) + told
         ratios = [math.log(theirs / ours) for _, _, ours, theirs in jobs if ours and theirs]
         ratio = f"{math.exp(sum(ratios) / len(ratios)):.1f}" if ratios else ""
-        table.append(f"| {library} | {version(library)} | {names} | {'; '.join(told)} | {ratio} |")
-    text = path.read_text(encoding="utf-8")
-    start, end = text.index(MARKS[0]) + len(MARKS[0]), text.index(MARKS[1])
-    path.write_text(f"{text[:start]}\n\n" + "\n".join(table) + f"\n\n{text[end:]}", encoding="utf-8")
+        table[library] = f"| {library} | {version(library)} | {names} | {'; '.join(told)} | {ratio} |"
+    path.write_text(f"{text[:start]}\n\n" + "\n".join([*header, *table.values()]) + f"\n\n{text[end:]}", encoding="utf-8")
 
 
 def version(library):
@@ -130,7 +134,7 @@ def main():
             print(f"{library:<22} {version(library):<9} {name:<28} {seconds:>8} {other:>8}  {text}", flush=True)
     print(f"\n{sum(verdicts.values())} of {len(verdicts)} libraries; not: {', '.join(n for n, good in verdicts.items() if not good) or 'none'}")
     if args.page:
-        write_page(args.page, rows)
+        write_page(args.page, rows, keep=bool(args.wanted))
     if args.repeat and args.reference:
         print(f"CPU time above PyTorch's: {', '.join(slower) or 'none'}")
     return 1 if failed else 0

@@ -25,3 +25,19 @@ def test_library(library, tmp_path):
     assert results, done.stderr
     for result in results:
         assert "error" not in result, result["trace"]
+
+
+def test_a_page_keeps_the_rows_of_other_libraries(tmp_path):
+    spec = importlib.util.spec_from_file_location("table", HERE / "ecosystem" / "table.py")
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    page = tmp_path / "page.md"
+    page.write_text(f"Above.\n\n{table.MARKS[0]}\n\n{table.MARKS[1]}\n\nBelow.\n")
+    table.write_page(page, {"first": [("a", "agrees to 1e-07", 1.0, 2.0)], "second": [("b", "runs", None, None)]})
+    before = page.read_text().splitlines()
+    table.write_page(page, {"second": [("b", "agrees to 2e-07", 1.0, 3.0)]}, keep=True)
+    after = page.read_text().splitlines()
+    changed = [(a, b) for a, b in zip(before, after) if a != b]
+    assert len(before) == len(after) and changed == [("| second | not installed | b | runs |  |", "| second | not installed | b | equal to 2e-07 | 3.0 |")]
+    table.write_page(page, {"second": [("b", "runs", None, None)]})
+    assert "| first |" not in page.read_text()
