@@ -2,10 +2,11 @@
 
     python bindings/python/public_names.py            # the check: every name of tests/public_names.txt can be imported under install(); its counts
     python bindings/python/public_names.py --compare  # with a Python that has torch: the list is today's PyTorch's, and the check
-    python bindings/python/public_names.py --record   # with a Python that has torch: writes the list and the table of absent names
+    python bindings/python/public_names.py --record   # with a Python that has torch: writes the list, the table of absent names and that of names elsewhere
 
 A public module has no part that begins with an underscore. Its public names are those of ``__all__``; without one, the names without a leading underscore
-that PyTorch itself defines. A name that is absent here can be imported and raises when it is used (``rushlight/_public.py``).
+that PyTorch itself defines. A name that is absent here can be imported and raises when it is used (``rushlight/_public.py``). A name that PyTorch has in several
+modules and this package in another one of them is that module's; so are classes and functions that a public module there imports from another.
 """
 
 import importlib
@@ -16,12 +17,14 @@ import pathlib
 import pkgutil
 import subprocess
 import sys
+import types
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIST = HERE / "tests" / "public_names.txt"
 HOMES = HERE / "python" / "rushlight" / "_public_homes.txt"
 TABLE = HERE / "python" / "rushlight" / "_public_names.txt"
+ALIASES = HERE / "python" / "rushlight" / "_public_aliases.txt"
 #: Modules that are nobody's interface: examples, tests, and copies of other projects.
 LEFT_OUT = ("torch.testing._internal", "torch.utils.benchmark.examples", "torch.distributed.benchmarks", "torch.utils.model_dump")
 
@@ -52,6 +55,19 @@ def theirs():
     return listed
 
 
+def further(listed):
+    """Classes and functions of PyTorch's that its public modules have besides their public names, as imports of their own."""
+    found = {}
+    for module, public in listed.items():
+        names = {
+            key for key, value in vars(sys.modules[module]).items()
+            if not key.startswith("_") and isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
+            and (getattr(value, "__module__", None) or "").startswith("torch")
+        }
+        found[module] = sorted(names - set(public))
+    return {module: names for module, names in found.items() if names}
+
+
 def read(path):
     """A list of names by module."""
     lines = (line.partition(":") for line in path.read_text().splitlines() if not line.startswith("#"))
@@ -70,7 +86,7 @@ warnings.simplefilter("ignore")
 import rushlight
 from rushlight import _public
 if sys.argv[1] == "bare":
-    _public.table = lambda: {}
+    _public.table = _public.aliases = lambda: {}
 rushlight.install()
 listed, failed, modules, absent, silent = json.load(sys.stdin), {}, [], {}, {}
 for module, names in listed.items():
@@ -140,6 +156,56 @@ print(json.dumps({place: sorted(names) for place, names in found.items()}))
 """
 
 
+#: Run in a process of its own: reads the other paths that PyTorch has of absent names, prints the first that is here.
+OTHERS = """
+import importlib, json, sys, types, warnings
+warnings.simplefilter("ignore")
+import rushlight
+from rushlight import _public
+_public.table = _public.aliases = lambda: {}
+rushlight.install()
+found = {}
+for path, others in json.load(sys.stdin).items():
+    for other in others:
+        module, _, name = other.rpartition(".")
+        try:
+            value = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+        if getattr(value, "_absent", False) is not True and not isinstance(value, types.ModuleType):
+            found[path] = other
+            break
+print(json.dumps(found))
+"""
+
+
+def their_others(absent):
+    """The paths that PyTorch has of each absent class and function besides that one: public and short ones first."""
+    paths = {}
+    for module in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        for name, value in list(vars(sys.modules[module]).items()):
+            if callable(value):
+                paths.setdefault(id(value), []).append(f"{module}.{name}")
+    found = {}
+    for path in absent:
+        module, _, name = path.rpartition(".")
+        value = getattr(sys.modules.get(module), name, None)
+        others = [other for other in paths.get(id(value), ()) if other not in absent]
+        if callable(value) and others:
+            found[path] = sorted(others, key=lambda other: (any(part.startswith("_") for part in other.split(".")), len(other), other))
+    return found
+
+
+def record_aliases(absent):
+    others = their_others({f"{module}.{name}" for module in absent for name in absent[module]})
+    found = {}
+    for path, other in ask(OTHERS, others).items():
+        (module, _, name), (home, _, there) = path.rpartition("."), other.rpartition(".")
+        found.setdefault(f"{module} {home}", []).append(name if name == there else f"{name}={there}")
+    write(ALIASES, {place: sorted(names) for place, names in found.items()})
+    return sum(map(len, found.values()))
+
+
 def their_homes(listed):
     """The module that PyTorch says each public function and class is from."""
     import torch  # noqa: F401
@@ -155,12 +221,7 @@ def their_homes(listed):
 
 
 def record_homes(listed):
-    run = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {package()!r})\n{PLACES}"], input=json.dumps(their_homes(listed)), capture_output=True, text=True,
-    )
-    if run.returncode:
-        raise RuntimeError(run.stderr)
-    write(HOMES, json.loads(run.stdout.splitlines()[-1]))
+    write(HOMES, ask(PLACES, their_homes(listed)))
 
 
 def package():
@@ -169,16 +230,20 @@ def package():
     return str(pathlib.Path(found.origin).parent.parent) if found and found.origin else str(HERE / "python")
 
 
-def imports(names, bare=False):
-    """What the names are here: modules and names that cannot be imported, modules that are no packages, names that are absent, and those of them that do not
-    say so when they are used."""
+def ask(program, names, *args):
+    """What a program says of names, under this package's ``torch``."""
     run = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {package()!r})\n{PROGRAM}", "bare" if bare else "whole"], input=json.dumps(names),
-        capture_output=True, text=True,
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {package()!r})\n{program}", *args], input=json.dumps(names), capture_output=True, text=True,
     )
     if run.returncode:
         raise RuntimeError(run.stderr)
     return json.loads(run.stdout.splitlines()[-1])
+
+
+def imports(names, bare=False):
+    """What the names are here: modules and names that cannot be imported, modules that are no packages, names that are absent, and those of them that do not
+    say so when they are used."""
+    return ask(PROGRAM, names, "bare" if bare else "whole")
 
 
 def main():
@@ -187,10 +252,15 @@ def main():
         write(LIST, listed)
         found = imports(listed, bare=True)
         modules, failed = found["modules"], found["failed"]
-        write(TABLE, {**{name: listed[name] for name in modules}, **failed})
+        absent = {**{name: listed[name] for name in modules}, **failed}
+        write(TABLE, absent)
+        more = further(listed)
+        lacking = imports(more, bare=True)
+        more = {**{name: more[name] for name in lacking["modules"]}, **lacking["failed"]}
+        aliases = record_aliases({name: {*absent.get(name, ()), *more.get(name, ())} for name in {*absent, *more}})
         record_homes(listed)
         parents = sorted({name.rpartition(".")[0] for name in modules} & set(found["plain"]))
-        print(f"{len(listed)} modules, {sum(map(len, listed.values()))} names; absent: {len(modules)} modules, {sum(map(len, failed.values()))} names of others")
+        print(f"{len(listed)} modules, {sum(map(len, listed.values()))} names; absent: {len(modules)} modules, {sum(map(len, failed.values()))} names of others; {aliases} names are there in other modules")
         print("packages there, files here:", *parents)
         return 0
     listed, changed = read(LIST), 0

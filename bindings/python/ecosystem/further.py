@@ -278,6 +278,8 @@ def runner():
         Runner(
             Model(), work_dir=folder, train_dataloader=torch.utils.data.DataLoader(data, batch_size=8), train_cfg=dict(by_epoch=True, max_epochs=2),
             optim_wrapper=dict(optimizer=dict(type="SGD", lr=0.1)), log_level="ERROR",
+            # Of another name each time: it keeps the first run's folder otherwise.
+            experiment_name=os.path.basename(folder),
         ).train()
     return {f"loss {at}": loss for at, loss in enumerate(losses)}
 

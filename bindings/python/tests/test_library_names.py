@@ -1,9 +1,12 @@
 """Behaviour that libraries written for PyTorch rely on."""
 
+import base64
 import io
 import pathlib
+import pickle
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -155,3 +158,66 @@ def test_places_of_saved_storages():
     assert location_tag(storage) == "cpu" and default_restore_location(storage, "cpu").nbytes() == 8
     with pytest.raises(RuntimeError, match="don't know how to restore"):
         default_restore_location(storage, "nowhere")
+
+
+#: A dictionary of a parameter, a transposed tensor and halves, which PyTorch wrote in the format before 1.6.
+OLD_FILE = (
+    r"""c-nQ5&2G~`5XbFZCn*aph4NKCOSz<%C`B%9rAlx>71Hu)F1}QjakjOq#hY1=i$JQBOG?W#@Bq9TkATF1v6EB;g*ohKXJ>x%pV<NXCiL&`yT4Wr"""
+    r"""f4p7p4A`rmoX%r#+To((IDKo-Bt}O^$`+Z)!KH+7o?di@s8yu$UKZ!TPD4RK{M=Vjk$q7G@MG}WVS|E2YAixSvXIj)%MqH=3%!bA@&jl|uPi4$"""
+    r"""U5b7JH$h{Qv=fz>=|V(SeJC^Ci~6yRKPpsK0Q*l0s=P2ZI(jUCx7%T>>Q9;RfdX$-B6hWj@%<<$pb;)m&bGg~x$bZH8{6G=--l)`HR+e6j=x5j"""
+    r"""dnX;qhj2l<Ll9>PZA7aCX(5GpV|&V~-t#O$0T<T-xP&ktz`|)-T`qrx#Q?6<gCSf^NmM!!@{-0s*Rk}k4!_%lYiUb1ssHu5zhozHL%Ncmz|FIo"""
+    r"""ehXnafZH`ag*#L97qQ+yr{A5XZ#~%}`aPmEqTjFRYzPmk=~hPMhX|_yJgPosulkr7<?gJ_u~}nq)nU%qcAOpV{B47$bUbT1)8>x-q;68<jeTS6"""
+    r"""{{Z7mtJn"""
+)
+
+#: A list of a view and a sparse tensor that PyTorch wrote with ``pickle.dumps``.
+PLAIN_PICKLE = (
+    r"""c-q~R%Wl&^6o!3k0s}3jP@r7PwJDd7Hc6YVV1c?Z*XhO^G;*DxHZq?4_M}oPRm#Ru%QNr*@CZn(k{4qJC#r(l2Y^}3c#eM`&-p){=~*9PR01i|"""
+    r"""Agr>kjN**2ly7&VxXmO_GLf>~RRVLY$<*TSaKd8Yx7nvud|}&rl4k@~zyi_cK}L9@9|&x3-ZYFs&l-Fs@$lE++vf1+;^)El_X|}Od^7xE>-9h#"""
+    r"""z?(G;qmv3L0ui%ao@S9qU}}jstzN~Elrd*KX-9qnYjEfh6_tA(&a!BqXRr_8RJ<t_%tDb$Ou3e4t6h{xlw8MibP|#5pzJ!`uKsPsD{FO84veBa"""
+    r"""vZ>0FTca9bdNWG1(O6$!X*3(n)>^ApLy<V>bYZ*pTM6fbPN!@<No@L6tv()u-U~IqgyWU;k$f2?E12q|L{ZLhhT^Pix>gS2nmNuL1<H?@2U6LQ"""
+    r"""k#}jEr@Z|t3M9e#Wr}Hu8Hx+1;LAFGn(+}ug4r=ao<@Eg?fW_@VLM#1*xwUfmGj~s4kKCdbsz-ha$KUgTnWueXoa@7^siBUtu!Y=t=C)iX5(+D"""
+    r"""&dE@Z#R{rpOb+vuJ?29N_X@?;9M>ooT*I|otB>nyG5ff26l#t)C2mpN9{W4@Uv<q!ZMC^JVX$?2*A!x9ur=8+YQi0D<s!x19QP>hYb$d+(0%f-"""
+    r"""u<?<^62<7IB3r6Ng5|>R$2p!*JUx_n)<>1%Ij{Z(%%X3y"""
+)
+
+
+def test_files_before_pytorch_1_6_are_read():
+    data = zlib.decompress(base64.b85decode(OLD_FILE))
+    for options in ({}, {"weights_only": False}, {"map_location": "cpu"}):
+        found = torch.load(io.BytesIO(data), **options)
+        assert isinstance(found["w"], torch.nn.Parameter) and found["w"].tolist() == [0.0, 1.0, 2.0] and found["w"].is_leaf
+        assert found["t"].tolist() == [[0, 3], [1, 4], [2, 5]] and found["t"].stride() == (1, 3) and found["h"].dtype == torch.float16
+    # Nothing of a file runs unless it is trusted.
+    harmful = data.replace(b"torch._utils\n_rebuild_tensor_v2\n", b"builtins\nexec\n")
+    with pytest.raises(pickle.UnpicklingError, match="exec"):
+        torch.load(io.BytesIO(harmful))
+    for wrong in (data[:-20], b"no file"):
+        with pytest.raises((RuntimeError, pickle.UnpicklingError)):
+            torch.load(io.BytesIO(wrong), weights_only=False)
+
+
+def test_plain_pickles_of_pytorch_are_read():
+    program = f"""
+import base64, pickle, sys, zlib
+sys.path.insert(0, {str(pathlib.Path(torch.__file__).parents[1])!r})
+import rushlight
+rushlight.install()
+view, sparse = pickle.loads(zlib.decompress(base64.b85decode({PLAIN_PICKLE!r})))
+print(view.tolist(), sparse.to_dense().tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[1.0, 2.0] [[1.0, 0.0], [0.0, 1.0]]", done.stderr
+
+
+def test_gray_images_of_png_files_are_libpngs():
+    image = torch.tensor([[[173, 213, 9]], [[222, 246, 9]], [[250, 254, 9]]], dtype=torch.uint8)
+    gray = files.decode_image(files.encode_png(image), "GRAY")
+    assert gray.tolist() == [[[210, 237, 9]]]
+    assert files.decode_png(files.encode_png(image), files.ImageReadMode.GRAY_ALPHA)[:, 0].tolist() == [[210, 237, 9], [255, 255, 255]]
+
+
+def test_sparse_tensors_are_flattened():
+    tensors = [torch.eye(2).to_sparse(), torch.tensor([0.0, 3.0]).to_sparse()]
+    back = torch._utils._unflatten_sparse_tensors(torch._utils._flatten_sparse_tensors(tensors), tensors)
+    assert all(torch.equal(a.to_dense(), b.to_dense()) for a, b in zip(tensors, back))

@@ -136,3 +136,57 @@ for f in (torch.norm, torch.linalg.svd, torch.cuda.is_available, torch.Tensor.st
     homes = "torch torch.functional torch torch torch.functional torch torch._C._nn torch.nn.functional torch.nn.modules.linear torch._C._special torch"
     assert [line.split()[1:] for line in lines[:11]] == [[home, "True", "False"] for home in homes.split()]
     assert lines[11:] == ["True"] * 6
+
+
+def test_names_of_several_modules_are_one():
+    lines = run("""
+import warnings
+warnings.simplefilter("error")
+import pickle
+import rushlight
+rushlight.install()
+import torch, torchvision
+from torch.autograd.variable import Variable
+from torch.cuda.memory import MemPool, memory_allocated
+from torch.cuda.random import manual_seed_all
+from torch.nn.parallel.replicate import replicate
+from torch.optim.lr_scheduler import Optimizer
+from torch.profiler.profiler import profile
+print(Variable is torch.autograd.Variable, memory_allocated is torch.cuda.memory_allocated, manual_seed_all is torch.cuda.manual_seed_all)
+print(replicate is torch.nn.parallel.replicate, profile is torch.profiler.profile, Optimizer is torch.optim.Optimizer)
+print(MemPool._absent, hasattr(torch.optim, "no_such_module"), pickle.loads(pickle.dumps(memory_allocated)) is memory_allocated)
+print(repr(torch)[:14], repr(torch.nn.functional)[:28], repr(torchvision)[:20], torch.nn.__spec__.name, torch.nn.__package__)
+import importlib
+print(importlib.reload(torch.nn.init) is torch.nn.init, torch.nn.init.__name__, repr(torch.nn.init)[:23])
+rushlight._install.uninstall()
+print(repr(rushlight)[:18], repr(rushlight.nn.functional)[:32])
+""")
+    assert lines[:3] == ["True True True", "True True True", "True False True"]
+    assert lines[3] == "<module 'torch <module 'torch.nn.functional <module 'torchvision torch.nn rushlight.nn"
+    assert lines[4] == "True torch.nn.init <module 'torch.nn.init'"
+    assert lines[5] == "<module 'rushlight <module 'rushlight.nn.functional"
+
+
+def test_older_modules_of_devices():
+    torch = rushlight
+    from rushlight.cpu.amp import autocast
+    from rushlight.cuda import comm, nvtx
+
+    with autocast(), nvtx.range("step"), torch.no_grad():
+        assert torch.nn.Linear(2, 2)(torch.ones(1, 2)).dtype == torch.bfloat16 and nvtx.range_push("part") == 0 == nvtx.range_pop()
+    assert issubclass(torch.cpu.amp.GradScaler, torch.amp.GradScaler) and torch.cpu.StreamContext is not None
+    x = torch.arange(6.0).reshape(3, 2)
+    parts = comm.scatter(x, ["cpu", "cpu"], chunk_sizes=[1, 2])
+    assert [p.shape[0] for p in parts] == [1, 2] and torch.equal(comm.gather(parts, 0, "cpu"), x)
+    assert torch.equal(comm.reduce_add([x, x], "cpu"), 2 * x) and len(comm.broadcast(x, ["cpu", -1])) == 2
+    assert [t[2, 1].item() for t in comm.reduce_add_coalesced([[x, x], [x, 2 * x]], -1)] == [10, 15]
+    assert torch.equal(comm.broadcast_coalesced([x], ["cpu"])[0][0], x)
+    out = torch.zeros(6, 2)
+    assert comm.gather([x, x], out=out) is out and out[5, 1] == 5
+    for call in (lambda: comm.reduce_add([x, x[0]]), lambda: comm.broadcast(x)):
+        try:
+            call()
+            raise AssertionError
+        except (ValueError, RuntimeError) as error:
+            assert "invalid size" in str(error) or "Exactly one" in str(error)
+    assert torch.autograd.Variable._execution_engine.is_checkpoint_valid()

@@ -131,8 +131,10 @@ def fill(namespace, path, reason, names):
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, reason, names, home=None):
-        self._reason, self._names, self._home = reason, names, home
+    """Fills a module with absent names. Those of the module ``home`` and what ``others`` gives are real."""
+
+    def __init__(self, reason, names, home=None, others=dict):
+        self._reason, self._names, self._home, self._others = reason, names, home, others
 
     def exec_module(self, module):
         path = module.__name__.replace("rushlight", "torch", 1)
@@ -143,6 +145,7 @@ class _Loader(importlib.abc.Loader):
         if self._home is not None:
             home = importlib.import_module(self._home, __package__)
             module.__dict__.update({name: getattr(home, name) for name in home.__all__})
+        module.__dict__.update(self._others())
         reason = self._reason
 
         def missing(name):

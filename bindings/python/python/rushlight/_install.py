@@ -22,7 +22,7 @@ _ROOTS = {
 
 class _Loader(importlib.abc.Loader):
     def __init__(self, target):
-        self._target = target
+        self._target, self._own = target, None
 
     def create_module(self, spec):
         module = importlib.import_module(self._target)
@@ -35,6 +35,14 @@ class _Loader(importlib.abc.Loader):
         return importlib.util.find_spec(self._target).loader.get_code(self._target)
 
     def exec_module(self, module):
+        if self._own is None:
+            # A module that is loaded again.
+            package = sys.modules[self._target.rpartition(".")[0]]
+            module.__spec__ = spec = importlib.machinery.PathFinder.find_spec(self._target, package.__path__)
+            module.__name__ = self._target
+            spec.loader.exec_module(module)
+            _rename(module, _public)
+            return
         for name, value in self._own.items():
             setattr(module, name, value)
 
@@ -50,6 +58,19 @@ class _Distribution(importlib.metadata.Distribution):
 
     def locate_file(self, path):
         return os.path.join(os.path.dirname(__file__), path)
+
+
+class _Spec(importlib.machinery.ModuleSpec):
+    """The specification of a module with another name, which a module's representation shows. Its package is the one that it was imported in."""
+
+    parent = property(lambda self: self._parent)
+
+    @classmethod
+    def of(cls, spec, name, parent=None):
+        made = cls.__new__(cls)
+        made.__dict__.update(spec.__dict__)
+        made._parent, made.name = parent or spec.parent, name
+        return made
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -71,7 +92,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             found = None
         if found is None:
             raise ModuleNotFoundError(f"No module named '{name}' in rushlight, which serves '{root}' here", name=name)
-        return importlib.machinery.ModuleSpec(name, _Loader(served), is_package=found.submodule_search_locations is not None)
+        spec = importlib.machinery.ModuleSpec(name, _Loader(served), is_package=found.submodule_search_locations is not None)
+        return _Spec.of(spec, name, served if spec.submodule_search_locations is not None else served.rpartition(".")[0])
 
 
 class _Named(importlib.abc.Loader):
@@ -131,6 +153,8 @@ def _rename(module, to):
     if name is None:
         return
     module.__name__ = name
+    if isinstance(getattr(module, "__spec__", None), importlib.machinery.ModuleSpec):
+        module.__spec__ = _Spec.of(module.__spec__, name)
     if to is _public:
         sys.modules.setdefault(name, module)
         if name.partition(".")[0] == "torch":

@@ -2,16 +2,20 @@
 
 ``_public_names.txt`` lists them by module; ``bindings/python/public_names.py`` writes it. Under ``install()`` a statement ``from torch.x import name`` gives an
 object that raises when it is used, with the reason, so that a library that imports more than it uses still loads. ``hasattr`` and plain attribute access find
-nothing, so that libraries that ask for a feature get an honest answer.
+nothing, so that libraries that ask for a feature get an honest answer. Names that PyTorch has in several modules and this package in another one of them
+(``_public_aliases.txt``) are that module's.
 """
 
 import functools
+import importlib
 import importlib.util
 import opcode
 import os
 import sys
 
 from . import _absent
+
+_PACKAGE = __package__
 
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
@@ -55,17 +59,45 @@ def table():
     return found
 
 
-@functools.lru_cache(None)
-def homes():
-    """Where PyTorch defines what this package defines elsewhere: ``__module__`` by module here and name."""
+def _places(file):
+    """Names with places by module, of lines ``module place: name name=there …``: ``(place, name there)``."""
     found = {}
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_public_homes.txt"), encoding="utf-8") as file:
-        for line in file:
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), file), encoding="utf-8") as lines:
+        for line in lines:
             places, _, names = line.partition(":")
             if not line.startswith("#"):
                 here, there = places.split()
-                found.setdefault(here, {}).update(dict.fromkeys(names.split(), there))
+                pairs = (name.partition("=") for name in names.split())
+                found.setdefault(here, {}).update({name: (there, other or name) for name, _, other in pairs})
     return found
+
+
+@functools.lru_cache(None)
+def aliases():
+    """Which module here has a name that PyTorch has in another, too: by module, without the leading ``torch.``, and name."""
+    return {here.partition(".")[2]: names for here, names in _places("_public_aliases.txt").items()}
+
+
+def alias(module, name):
+    """The value of a name that another module here has, a module of such names, or None."""
+    place = aliases().get(module, {}).get(name)
+    if place is not None:
+        home = importlib.import_module(_PACKAGE + place[0].partition("torch")[2])
+        return getattr(home, place[1], None)
+    path = f"{module}.{name}" if module else name
+    return importlib.import_module(f"{_PACKAGE}.{path}") if path in aliases() and path in table() else None
+
+
+def others(module):
+    """Names of an absent module that other modules here have, with their values."""
+    found = ((name, alias(module, name)) for name in aliases().get(module, ()))
+    return {name: value for name, value in found if value is not None}
+
+
+@functools.lru_cache(None)
+def homes():
+    """Where PyTorch defines what this package defines elsewhere: ``__module__`` by module here and name."""
+    return {here: {name: there for name, (there, _) in names.items()} for here, names in _places("_public_homes.txt").items()}
 
 
 def reason(module):
@@ -110,7 +142,13 @@ def serve(module, served):
                 return inner(name)
             raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
         except AttributeError as error:
-            found = absent(served, name) if not name.startswith("__") and _is_import(sys._getframe(1)) else None
+            found = None
+            if not name.startswith("__"):
+                found = alias(served, name)
+                if found is not None:
+                    vars(module)[name] = found
+                elif _is_import(sys._getframe(1)):
+                    found = absent(served, name)
             if found is None:
                 refused[name] = error.__reduce__()[:2]
                 raise
@@ -126,4 +164,6 @@ def find(name):
     """The specification of an absent module by its name here; None for others."""
     rest = name.partition(".")[2]
     entry = _absent.MODULES.get(rest) or module(rest)
-    return None if entry is None else importlib.util.spec_from_loader(name, _absent._Loader(*entry), is_package=True)
+    if entry is None:
+        return None
+    return importlib.util.spec_from_loader(name, _absent._Loader(*entry, others=functools.partial(others, rest)), is_package=True)

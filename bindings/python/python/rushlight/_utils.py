@@ -54,6 +54,20 @@ def _unflatten_dense_tensors(flat, tensors):
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
 
 
+def _flatten_sparse_tensors(tensors):
+    """The indices and the values of sparse tensors, as one vector each."""
+    return _flatten_dense_tensors([t._indices() for t in tensors]), _flatten_dense_tensors([t._values() for t in tensors])
+
+
+def _unflatten_sparse_tensors(flat, tensors):
+    """Sparse tensors with the sizes of others, of a vector of indices and one of values."""
+    indices = _unflatten_dense_tensors(flat[0], [t._indices() for t in tensors])
+    values = _unflatten_dense_tensors(flat[1], [t._values() for t in tensors])
+    from . import sparse
+
+    return tuple(sparse.sparse_coo_tensor(i, v, t.shape) for t, i, v in zip(tensors, indices, values))
+
+
 def _maybe_view_chunk_cat(res, group_size, gather_dim):
     """``cat(chunk(res, group_size), gather_dim)``; a view where the chunks lie in order."""
     if gather_dim == 0:

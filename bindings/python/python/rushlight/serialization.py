@@ -91,14 +91,20 @@ class _Names:
         return super().find_class(module, name)
 
     def persistent_load(self, pid):
-        kind, cls, key, location, count = pid
+        if pid[0] == "module":
+            # Old files keep the source of a class beside it.
+            return pid[1]
+        kind, cls, key, location, count = pid[:5]
         if kind != "storage":
             raise pickle.UnpicklingError(f"unknown kind of record: {kind}")
+        if len(pid) > 5 and pid[5] is not None:
+            raise pickle.UnpicklingError("storages that are views of others, as files of PyTorch 0.3 have them, are not supported")
         if key not in self._storages:
             made = cls.__new__(cls)
             data = self._records(key)
-            if len(data) < count * cls.dtype.itemsize:
-                raise pickle.UnpicklingError(f"storage {key} has {len(data)} bytes, {count * cls.dtype.itemsize} are needed")
+            needed = count * getattr(getattr(cls, "dtype", None), "itemsize", 1)
+            if len(data) < needed:
+                raise pickle.UnpicklingError(f"storage {key} has {len(data)} bytes, {needed} are needed")
             made._bytes = _C._from_bytes(data, _C.uint8, (len(data),))
             made._location = location
             self._storages[key] = made
@@ -124,6 +130,13 @@ _HARMLESS = frozenset(
 
 #: The protocol of pickles in files.
 DEFAULT_PROTOCOL = 2
+
+
+def _get_layout(name):
+    """A layout by its name, in pickles of PyTorch's."""
+    return getattr(_C, name.rpartition(".")[2])
+
+
 #: Types of arguments.
 FILE_LIKE = typing.Union[str, os.PathLike, typing.IO[bytes]]
 MAP_LOCATION = typing.Optional[typing.Union[typing.Callable, _C.device, str, typing.Dict[str, str]]]
@@ -257,7 +270,13 @@ def save(obj, f, pickle_module=None, pickle_protocol=2):
 
 def _unpickle(data, map_location, options, reader=_Unpickler):
     if not data.startswith(b"PK"):
-        raise RuntimeError("load: objects beside tensors and plain values are read from files of the zip format (PyTorch 1.6 and later) only")
+        from . import _legacy_files
+
+        found = _legacy_files.records(data, options)
+        if found is None:
+            raise RuntimeError("load: the file was not written by torch.save")
+        start, storages = found
+        return reader(io.BytesIO(data[start:]), storages.__getitem__, _placer(map_location), **options).load()
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = archive.namelist()
         main = next((n for n in names if n.endswith("/data.pkl") or n == "data.pkl"), None)
@@ -314,10 +333,11 @@ def _guarded(map_location, options, read, source, *args):
     try:
         return _moved(read(source, *args), map_location)
     except (RuntimeError, NotImplementedError) as error:
-        # The reader in Rust has tensors only; storages by themselves are objects of Python.
-        if _safe or "the file holds a storage" in str(error):
+        # The reader in Rust has tensors only, in files since PyTorch 1.6; storages by themselves are objects of Python.
+        old = "PyTorch before 1.6" in str(error)
+        if old or _safe or "the file holds a storage" in str(error):
             source = _bytes_of(source)
-            if source.startswith(b"PK"):
+            if old or source.startswith(b"PK"):
                 return _unpickle(source, map_location, options, _SafeUnpickler)
         raise pickle.UnpicklingError(
             f"Weights only load failed. {error}. If you trust the file, load it with weights_only=False."

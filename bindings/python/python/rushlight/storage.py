@@ -279,3 +279,12 @@ def _storage_type_to_dtype_map():
 
 #: The class of storages of the default dtype.
 Storage = FloatStorage  # noqa: F821
+
+
+def _load_from_bytes(data):
+    """A storage in a pickle of PyTorch's, which has the bytes of a file of ``torch.save``."""
+    import io
+
+    from .serialization import load
+
+    return load(io.BytesIO(data), weights_only=False)

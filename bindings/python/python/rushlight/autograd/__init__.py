@@ -188,6 +188,11 @@ class _Engine:
         """Calls ``fn()`` at the end of the running backward pass."""
         _C._queue_callback(fn)
 
+    @staticmethod
+    def is_checkpoint_valid():
+        """Whether checkpoints may be computed again: False within ``autograd.grad`` only."""
+        return _is_checkpoint_valid()
+
 
 class Variable(metaclass=_VariableMeta):
     """The old name of ``Tensor``: a call gives the tensor."""

@@ -1,35 +1,12 @@
 """``torch.cuda``: the machine's accelerators."""
 
-import contextlib
-
 from .. import _C, _accelerator
-from . import amp  # noqa: F401
+from . import amp, nvtx  # noqa: F401
 
 globals().update(_accelerator.functions("cuda"))
 
 default_generators = ()
 OutOfMemoryError = _C.OutOfMemoryError
-
-
-class _Nvtx:
-    """Ranges for NVIDIA's profiler; none are emitted."""
-
-    def range_push(self, message):
-        return 0
-
-    def range_pop(self):
-        return 0
-
-    def mark(self, message):
-        pass
-
-    @contextlib.contextmanager
-    def range(self, msg, *args, **kwargs):
-        """A range around a block, or around a function as its decorator."""
-        yield
-
-
-nvtx = _Nvtx()
 
 
 def _figure(device, at, what):

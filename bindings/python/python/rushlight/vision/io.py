@@ -50,7 +50,18 @@ def decode_image(input, mode=ImageReadMode.UNCHANGED, apply_exif_orientation=Fal
         input = read_file(input)
     if input.dtype != _C.uint8 or input.dim() != 1 or not input.numel():
         raise RuntimeError(f"decode_image: expects bytes [n] of uint8, got {tuple(input.shape)} of {input.dtype}")
-    return _C._vision.decode(_C._to_bytes(input.contiguous()), _mode(mode))
+    data, mode = _C._to_bytes(input.contiguous()), _mode(mode)
+    if mode.startswith("GRAY") and data[:4] == b"\x89PNG":
+        image = _C._vision.decode(data, "UNCHANGED")
+        if image.shape[0] > 2:
+            # libpng's weights, without rounding.
+            red, green, blue = image[:3].to(_C.int32)
+            gray = ((red * 9794 + green * 19235 + blue * 3739) >> 15).to(_C.uint8)[None]
+            if mode == "GRAY":
+                return gray
+            alpha = image[3:] if image.shape[0] == 4 else _C._torch.full_like(gray, 255)
+            return _C._torch.cat([gray, alpha])
+    return _C._vision.decode(data, mode)
 
 
 def decode_png(input, mode=ImageReadMode.UNCHANGED, apply_exif_orientation=False):

@@ -1,7 +1,9 @@
 """Models over several devices and several processes."""
 
 from . import scatter_gather
-from .data_parallel import DataParallel, data_parallel, parallel_apply, replicate
+from .data_parallel import DataParallel, data_parallel
+from .parallel_apply import parallel_apply
+from .replicate import replicate
 from .scatter_gather import gather, scatter
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter", "scatter_gather"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 from ... import _C
 from ..modules.module import Module
+from .parallel_apply import parallel_apply
+from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
 
-__all__ = ["DataParallel", "data_parallel", "parallel_apply", "replicate"]
+__all__ = ["DataParallel", "data_parallel"]
 
 
 def _devices(module, device_ids):
@@ -19,59 +19,6 @@ def _devices(module, device_ids):
         kind = next((p.device.type for p in module.parameters()), "cpu")
         device_ids = range(cuda.device_count()) if kind == "cuda" else []
     return [_C.device("cuda", d) if isinstance(d, int) else _C.device(d) for d in device_ids]
-
-
-def replicate(network, devices, detach=False):
-    """A copy of the module for each device. Gradients of the copies' parameters flow back to the module's own."""
-    return [_replica(network, device, detach, {}) for device in devices]
-
-
-def _replica(module, device, detach, seen):
-    if id(module) in seen:
-        return seen[id(module)]
-    seen[id(module)] = made = _shallow(module)
-    own = made.__dict__
-    own["_parameters"] = {name: p if p is None else (p.detach() if detach else p).to(device) for name, p in module._parameters.items()}
-    own["_buffers"] = {name: b if b is None else b.to(device) for name, b in module._buffers.items()}
-    own["_modules"] = {name: m if m is None else _replica(m, device, detach, seen) for name, m in module._modules.items()}
-    return made
-
-
-def _shallow(module):
-    made = module.__new__(type(module))
-    made.__dict__ = dict(module.__dict__)
-    return made
-
-
-def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
-    """Calls each module with its inputs, each in its own thread."""
-    named = kwargs_tup or [{}] * len(modules)
-    results, recording, cast = [None] * len(modules), _C.is_grad_enabled(), _C._autocast_dtype()
-
-    def call(i):
-        before, outer = _C._set_grad_enabled(recording), _C._set_autocast(cast)
-        try:
-            own = inputs[i] if isinstance(inputs[i], (list, tuple)) else (inputs[i],)
-            results[i] = (True, modules[i](*own, **named[i]))
-        except Exception as error:
-            error.args = (f"Caught {type(error).__name__} in replica {i}: {error}",)
-            results[i] = (False, error)
-        finally:
-            _C._set_autocast(outer)
-            _C._set_grad_enabled(before)
-
-    if len(modules) == 1:
-        call(0)
-    else:
-        threads = [threading.Thread(target=call, args=(i,)) for i in range(len(modules))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for well, value in results:
-        if not well:
-            raise value
-    return [value for _, value in results]
 
 
 def data_parallel(module: Module, inputs, device_ids=None, output_device=None, dim: int = 0, module_kwargs=None):

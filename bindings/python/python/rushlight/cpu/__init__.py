@@ -1,6 +1,7 @@
 """``torch.cpu``: the CPU as a device."""
 
-from . import _accelerator
+from .. import _accelerator
+from . import amp  # noqa: F401
 
 _functions = _accelerator.functions("cpu")
 for _name in ("synchronize", "set_device", "memory_stats", "max_memory_allocated", "memory_allocated", "reset_peak_memory_stats", "empty_cache"):
@@ -19,6 +20,9 @@ class Event(_accelerator.Event):
 
     def __init__(self, enable_timing=False):
         super().__init__("cpu", enable_timing=enable_timing)
+
+
+StreamContext = _accelerator.StreamContext
 
 
 def current_stream(device=None):
@@ -49,22 +53,6 @@ def device_count():
 def current_device():
     """The current device."""
     return "cpu"
-
-
-class amp:
-    """The older interface of mixed precision."""
-
-    @staticmethod
-    def autocast(enabled=True, dtype=None, cache_enabled=True):
-        from .amp import autocast
-
-        return autocast("cpu", dtype, enabled, cache_enabled)
-
-    @staticmethod
-    def GradScaler(*args, **kwargs):
-        from .amp import GradScaler
-
-        return GradScaler("cpu", *args, **kwargs)
 
 
 def _flags():
