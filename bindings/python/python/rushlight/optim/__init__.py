@@ -27,7 +27,7 @@ del _class
 
 
 def __getattr__(name):
-    if name in ("adadelta", "adagrad", "adamax", "adamw", "nadam", "radam", "swa_utils"):
+    if name in ("adadelta", "adagrad", "adamax", "adamw", "functional", "_functional", "nadam", "radam", "swa_utils"):
         import importlib
 
         return importlib.import_module("." + name, __name__)
