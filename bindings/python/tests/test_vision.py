@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import pickle
 import struct
 
@@ -229,3 +230,31 @@ def test_pillow_images():
     assert grey.mode == "L"
     small, expected = F.resize(image, [4, 3]), F.resize(F.pil_to_tensor(image), [4, 3])
     assert (F.pil_to_tensor(small).int() - expected.int()).abs().max() <= 1
+
+
+def test_modules_by_their_names(tmp_path):
+    from rushlight.vision.datasets.folder import ImageFolder, find_classes, has_file_allowed_extension, is_image_file, make_dataset
+    from rushlight.vision.io.image import read_image
+    from rushlight.vision.models.mobilenet import MobileNetV2, mobilenet_v3_small  # noqa: F401
+    from rushlight.vision.ops.focal_loss import sigmoid_focal_loss
+    from rushlight.vision.ops.roi_align import roi_align
+    from rushlight.vision.transforms.autoaugment import RandAugment
+
+    assert roi_align is vision.ops.roi_align and sigmoid_focal_loss is vision.ops.sigmoid_focal_loss and RandAugment is vision.transforms.RandAugment
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        vision.io.write_png(torch.zeros(3, 2, 2, dtype=torch.uint8), tmp_path / name / f"{name}.PNG")
+    (tmp_path / "a" / "notes.txt").write_text("")
+    assert find_classes(tmp_path) == (["a", "b"], {"a": 0, "b": 1}) and is_image_file("x.JPG") and not has_file_allowed_extension("x.jpg", ".png")
+    assert [(os.path.basename(path), number) for path, number in make_dataset(str(tmp_path), extensions=(".png",))] == [("a.PNG", 0), ("b.PNG", 1)]
+    with pytest.raises(FileNotFoundError, match="no valid file for the classes b"):
+        make_dataset(str(tmp_path), is_valid_file=lambda path: "a.PNG" in path)
+
+    class Halves(ImageFolder):
+        @staticmethod
+        def make_dataset(directory, class_to_idx, extensions=None, is_valid_file=None, allow_empty=False):
+            return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)[::2]
+
+    assert len(ImageFolder(tmp_path)) == 2 and len(Halves(tmp_path)) == 1 and read_image(tmp_path / "a" / "a.PNG").shape == (3, 2, 2)
+    with pytest.raises(NotImplementedError, match="PNG and JPEG"):
+        vision.io.decode_gif(torch.zeros(1, dtype=torch.uint8))

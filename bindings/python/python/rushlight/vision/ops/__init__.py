@@ -1,5 +1,7 @@
 """``torchvision.ops``: boxes and regions, and layers shared by models."""
 
+# Some modules have a function's name: the functions have the names.
+from . import ciou_loss, diou_loss, focal_loss, giou_loss, ps_roi_align, ps_roi_pool, roi_align, roi_pool  # noqa: F401
 from .boxes import *  # noqa: F403
 from .boxes import __all__ as _boxes
 from .deform_conv import DeformConv2d, deform_conv2d

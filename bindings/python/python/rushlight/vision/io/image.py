@@ -1,9 +1,9 @@
-"""Image files and tensors: ``torchvision.io``."""
+"""``torchvision.io.image``: image files and tensors."""
 
 import enum
 import os
 
-from .. import _C
+from ... import _C
 
 __all__ = [
     "ImageReadMode", "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png", "read_file", "read_image", "write_file", "write_jpeg", "write_png",
