@@ -69,7 +69,8 @@ class _Spec(importlib.machinery.ModuleSpec):
     def of(cls, spec, name, parent=None):
         made = cls.__new__(cls)
         made.__dict__.update(spec.__dict__)
-        made._parent, made.name = parent or spec.parent, name
+        # The import system would end the initialisation of the other one only; the module is complete.
+        made._parent, made.name, made._initializing = parent or spec.parent, name, False
         return made
 
 

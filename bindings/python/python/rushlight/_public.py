@@ -134,6 +134,9 @@ def serve(module, served):
     refused = {}
 
     def __getattr__(name):
+        if name == "__path__":
+            # Every ``from module import name`` asks a module for it.
+            raise AttributeError(name)
         known = refused.get(name)
         if known is not None and not _is_import(sys._getframe(1)):
             raise known[0](*known[1])

@@ -184,9 +184,8 @@ def name_of(func):
 
 
 _INPLACE = (
-    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than `self`. This "
-    "happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace "
-    "arithmetic ({}). If said operator is being called inside the PyTorch framework, please file a bug report instead."
+    "vmap: inplace arithmetic(self, *extra_args) is not possible, because `self` is not batched and another argument is: the result does not fit `self`. "
+    "Use the operator that makes a new tensor instead of {}"
 )
 _OPERATORS = frozenset(f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split())
 
@@ -194,6 +193,16 @@ _OPERATORS = frozenset(f"__i{name}__" for name in "add sub mul truediv floordiv 
 def _is_in_place(func):
     name = getattr(func, "__name__", "")
     return name in _OPERATORS or name.endswith("_") and not name.endswith("__")
+
+
+#: The tables of ``_rules`` and ``_random``, which need this module first.
+RULES = RANDOM = CREATED = randomly = None
+
+
+def _load():
+    global RULES, RANDOM, CREATED, randomly
+    from ._random import CREATED, RANDOM, randomly
+    from ._rules import RULES
 
 
 class Level(TorchFunctionMode):
@@ -251,9 +260,8 @@ class Level(TorchFunctionMode):
     # Calls.
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        from ._rules import RULES
-        from ._random import CREATED, RANDOM, randomly
-
+        if RULES is None:
+            _load()
         kwargs = kwargs or {}
         name = name_of(func)
         if name in METADATA:
