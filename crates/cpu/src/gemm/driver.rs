@@ -213,8 +213,8 @@ pub(super) unsafe fn by_rows<K: Kernel>(p: &Problem<K::Elem>) {
     });
 }
 
-/// A product with B packed before: block by block of K, all columns of each. Columns of C are adjacent, so that it holds
-/// the sums between blocks.
+/// A product with B packed before: block by block of K, all columns of each. Columns of C are adjacent, so that it
+/// holds the sums between blocks.
 ///
 /// # Safety
 /// As for [`parallel`], and `right` holds the columns.
