@@ -13,6 +13,7 @@ mod narrow;
 mod narrow_kernel;
 mod packed;
 mod packed_points;
+mod patches;
 mod planes;
 mod product;
 mod scratch;
@@ -120,8 +121,8 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-/// Half types and `f32`: channels as lanes for small depthwise images, pixels as lanes for few channels, AMX tiles for
-/// bf16, Winograd's filtering for most 3 × 3 kernels.
+/// Half types and `f32`: channels as lanes for small depthwise images, products of matrices where windows do not overlap,
+/// pixels as lanes for few channels, AMX tiles for bf16, Winograd's filtering for most 3 × 3 kernels.
 macro_rules! single_paths {
     ($($t:ty),*) => {$(
         // SAFETY (all blocks): the arguments are passed on.
@@ -129,26 +130,29 @@ macro_rules! single_paths {
             unsafe fn forward(c: &Conv, x: *const $t, w: *const $t, bias: *const $t, y: *mut $t) {
                 match () {
                     _ if depthwise::suits(c) => unsafe { depthwise::forward(c, x, w, bias, y) },
+                    _ if patches::suits_forward(c) && unsafe { patches::forward(c, x, w, bias, y) } => {}
                     _ if narrow::suits(c) => unsafe { narrow::forward(c, x, w, bias, y) },
                     #[cfg(target_arch = "x86_64")]
                     _ if tiles::suits(c) => unsafe { tiles::forward(c, x.cast(), w.cast(), bias.cast(), y.cast()) },
-                    _ if winograd::suits(c) => unsafe { winograd::forward(c, x, w, bias, y) },
+                    _ if winograd::suits_images(c) => unsafe { winograd::forward(c, x, w, bias, y) },
                     _ => unsafe { direct::forward(c, x, w, bias, y) },
                 }
             }
             unsafe fn backward_input(c: &Conv, dy: *const $t, w: *const $t, dx: *mut $t) {
                 match () {
                     _ if depthwise::suits(c) => unsafe { depthwise::backward_input(c, dy, w, dx) },
+                    _ if patches::suits(c) && unsafe { patches::backward_input(c, dy, w, dx) } => {}
                     _ if narrow::suits(c) => unsafe { narrow::backward_input(c, dy, w, dx) },
                     #[cfg(target_arch = "x86_64")]
                     _ if tiles::suits(c) => unsafe { tiles::backward_input(c, dy.cast(), w.cast(), dx.cast()) },
-                    _ if winograd::suits(c) => unsafe { winograd::backward_input(c, dy, w, dx) },
+                    _ if winograd::suits_images(c) => unsafe { winograd::backward_input(c, dy, w, dx) },
                     _ => unsafe { direct::backward_input(c, dy, w, dx) },
                 }
             }
             unsafe fn backward_weight(c: &Conv, x: *const $t, dy: *const $t, dw: *mut $t) {
                 match () {
                     _ if depthwise::suits(c) => unsafe { depthwise::backward_weight(c, x, dy, dw) },
+                    _ if patches::suits_weight(c) && unsafe { patches::backward_weight(c, x, dy, dw) } => {}
                     _ if narrow::suits_weight(c) => unsafe { narrow::backward_weight(c, x, dy, dw) },
                     #[cfg(target_arch = "x86_64")]
                     _ if tiles::suits_weight(c) => unsafe { tiles::backward_weight(c, x.cast(), dy.cast(), dw.cast()) },

@@ -50,6 +50,13 @@ pub(super) fn suits(c: &Conv) -> bool {
     shape && full && c.in_channels >= 16 && c.out_channels >= 16 && c.batch * tiles >= 16
 }
 
+/// Whether the forward pass and the input gradient gain, too: they transform all weights, which few tiles of many
+/// channels do not pay for.
+pub(super) fn suits_images(c: &Conv) -> bool {
+    let tiles = c.output[1].div_ceil(TILE) * c.output[2].div_ceil(TILE);
+    suits(c) && c.batch * tiles >= (c.in_channels * c.out_channels / 1024).min(64)
+}
+
 /// Split of a pass's output into tiles, and of the tiles into groups: some tile rows of one image, or some whole
 /// images.
 struct Tiling {

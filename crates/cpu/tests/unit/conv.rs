@@ -209,6 +209,13 @@ fn shapes() -> Vec<Conv> {
         square(2, (1, 5), 30, 7, 1, 3),
         square(2, (5, 1), 6, 3, 1, 4),
         square(5, (3, 8), 40, 3, 1, 1),
+        // Windows apart from each other: they cover the image, leave pixels at its end or between them, are cubes.
+        square(2, (3, 40), 32, 16, 16, 0),
+        square(3, (20, 33), 21, 4, 4, 0),
+        square(2, (24, 48), 19, 2, 3, 0),
+        square(3, (72, 40), 16, 1, 2, 0),
+        square(3, (160, 208), 5, 1, 1, 0),
+        conv(DType::F32, 2, (9, 40, 1), [4, 7, 12], [2, 3, 3], [2, 3, 4], [0; 3], [1; 3]),
     ];
     shapes.into_iter().map(|c| c.expect("the kernel fits")).collect()
 }
