@@ -47,6 +47,7 @@ pub trait Fold<T: Item>: 'static {
     /// The empty word.
     const WORD: Self::Word;
     /// Whether a version for 512-bit vectors pays: the reductions of training steps.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only levels of x86-64 ask"))]
     const HOT: bool;
     fn step<I: Isa>(lane: Self::Lane, x: T, aux: Self::Aux) -> Self::Lane;
     fn merge(a: Self::Lane, b: Self::Lane) -> Self::Lane;
