@@ -90,6 +90,15 @@ def install():
     install()
 
 
+#: Functions whose arguments are not those of ``nn.functional``'s of the same name.
+_KERNEL_FORMS = (
+    "adaptive_max_pool1d affine_grid_generator batch_norm binary_cross_entropy_with_logits convolution cosine_embedding_loss ctc_loss dropout_ embedding embedding_bag "
+    "embedding_renorm_ frobenius_norm group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d_with_indices native_dropout "
+    "norm_except_dim nuclear_norm poisson_nll_loss triplet_margin_loss"
+).split()
+for _name in _KERNEL_FORMS:
+    globals().pop(_name, None)
+
 #: Names whose modules are imported on first use.
 _LAZY = {
     "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
@@ -108,6 +117,7 @@ _LAZY = {
     ),
     "grid_sampler": "_native", "grid_sampler_2d": "_native", "grid_sampler_3d": "_native", "lu": "_native", "native_batch_norm": "_native",
     "_unsafe_masked_index": "_native", "_unsafe_masked_index_put_accumulate": "_native", "native_dropout_backward": "_native", "native_group_norm": "_native", "native_layer_norm": "_native",
+    **dict.fromkeys(_KERNEL_FORMS, "_kernel_forms"),
 }
 
 #: Packages that are imported on first use.

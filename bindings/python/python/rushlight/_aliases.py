@@ -3,11 +3,7 @@
 from . import _C
 
 #: Functions of ``torch.nn.functional`` that ``torch`` has, too.
-_FUNCTIONAL = frozenset(
-    "adaptive_max_pool1d alpha_dropout batch_norm binary_cross_entropy_with_logits celu_ conv_tbc cosine_embedding_loss embedding embedding_bag "
-    "feature_alpha_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss poisson_nll_loss rrelu "
-    "rrelu_ threshold_ triplet_margin_loss".split()
-)
+_FUNCTIONAL = frozenset("alpha_dropout celu_ conv_tbc feature_alpha_dropout rrelu rrelu_ threshold_".split())
 #: Copying variants of functions that return views.
 _COPIES = frozenset(
     "alias as_strided ccol_indices col_indices crow_indices detach diagonal expand indices permute row_indices select slice split split_with_sizes squeeze t transpose "

@@ -100,7 +100,8 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 def _pool_with_indices(dims):
     def run(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
         function = getattr(_F(), f"max_pool{dims}d")
-        return function(input, list(kernel_size), list(stride) or None, padding, dilation, ceil_mode=ceil_mode, return_indices=True)
+        sizes = (size if isinstance(size, int) else list(size) or None for size in (kernel_size, stride))
+        return function(input, *sizes, padding, dilation, ceil_mode=ceil_mode, return_indices=True)
 
     return run
 
@@ -319,16 +320,21 @@ def _plain_convolution(input, weight, kernel_size, bias=None, stride=1, padding=
     return getattr(_nn, f"conv{weight.dim() - 2}d")(input, weight, bias, stride, padding, dilation)
 
 
+def bags_of(indices, offsets, include_last_offset):
+    """The bag of each index, the size of each bag, and zeros."""
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags = _torch.searchsorted(starts, _torch.arange(indices.shape[0], device=indices.device), right=True) - 1
+    sizes = _torch.bincount(bags, minlength=starts.shape[0])
+    return bags, sizes, _torch.zeros_like(sizes)
+
+
 def _embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1):
     """The bags, and what PyTorch's derivative reads: the bag of each index, and the size of each bag."""
     made = _F().embedding_bag(
         indices, weight, offsets, mode=("sum", "mean", "max")[mode], per_sample_weights=per_sample_weights, include_last_offset=include_last_offset,
         padding_idx=None if padding_idx < 0 else padding_idx,
     )
-    starts = offsets[:-1] if include_last_offset else offsets
-    bags = _torch.searchsorted(starts, _torch.arange(indices.shape[0], device=indices.device), right=True) - 1
-    sizes = _torch.bincount(bags, minlength=starts.shape[0])
-    return made, bags, sizes, _torch.zeros_like(sizes)
+    return made, *bags_of(indices, offsets, include_last_offset)
 
 
 def _masked_softmax(input, mask, dim=None, mask_type=None):

@@ -14,6 +14,9 @@ _torch = _C._torch
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of a weight by index. With ``sparse`` the gradient of a parameter is a sparse tensor."""
     if not sparse:
+        if type(input) is Tensor and not input.is_contiguous():
+            # The result lies in memory in the order of its indices, not as they do.
+            input = input.contiguous()
         return _nn.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if max_norm is not None:
         _nn.embedding(input, weight.detach(), None, max_norm, float(norm_type))

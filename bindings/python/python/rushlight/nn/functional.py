@@ -126,7 +126,7 @@ def linear_cross_entropy(
 
 from ..overrides import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic, make_overridable, overridable  # noqa: E402,F401
 
-make_overridable(globals(), [name for name in dir() if not name.startswith("_") and "function" not in name and name != "make_overridable"])
+make_overridable(globals(), [name for name in dir() if not name.startswith("_") and "function" not in name and not name.endswith("overridable")])
 
 #: Functions that are compiled in PyTorch as well. The others are Python functions there: libraries set attributes on
 #: them.

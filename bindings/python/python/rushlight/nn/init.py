@@ -34,7 +34,8 @@ def _fills(function):
     def fill(tensor, *args, **kwargs):
         if _suspended:
             return tensor
-        if _modes.stack and name in _SEEN and not _C._is_torch_function_all_disabled():
+        # Modes that handle ops see what it is made of.
+        if _modes.stack and name in _SEEN and not getattr(_modes.stack[-1], "_handles_ops", False) and not _C._is_torch_function_all_disabled():
             return handle_torch_function(fill, (tensor,), tensor, *args, **kwargs)
         recording = _C._set_grad_enabled(False)
         try:

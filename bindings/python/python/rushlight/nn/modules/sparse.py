@@ -73,6 +73,8 @@ class Embedding(_Table):
         weight = own["weight"] if "weight" in own else self.weight
         if self.sparse:
             return _bags.embedding(input, weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, True)
+        if type(input) is _C.Tensor and not input.is_contiguous():
+            input = input.contiguous()
         return _embedding(input, weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, False)
 
     @classmethod
