@@ -44,6 +44,7 @@ X, IMAGE, WEIGHT = torch.ones(4, 4), torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3,
     (lambda: (X > 0) & (X > 1), "aten.gt.Scalar aten.gt.Scalar aten.bitwise_and.Tensor"),
     (lambda: X.float(), ""),
     (lambda: (X.numel(), X.shape, X.size(0)), ""),
+    (lambda: nn.Linear(4, 4), "aten.empty.memory_format aten.empty.memory_format aten.uniform_.default aten.uniform_.default"),
 ])
 def test_a_mode_counts_ops_of_aten(call, expected):
     with Names() as mode:
@@ -59,6 +60,28 @@ def test_ops_of_layers_compute():
     assert torch.allclose(losses[0], F.cross_entropy(X.tril(), target)) and torch.allclose(losses[1], IMAGE, atol=1e-4)
     table = {torch.ops.aten.mm: 1, torch.ops.aten.mm.default: 2}
     assert copy.deepcopy(table)[torch.ops.aten.mm] == 1
+
+
+def test_functions_of_torch_take_arguments_as_kernels_do():
+    rows, weight, mean, var = torch.tensor([2, 0]), torch.arange(6.0).reshape(3, 2), torch.zeros(2), torch.full((2,), 4.0)
+    assert torch.embedding(weight, rows).tolist() == [[4, 5], [0, 1]] and torch.embedding is not F.embedding
+    assert torch.embedding_bag(weight, rows, torch.tensor([0]), False, 1)[0].tolist() == [[2, 3]]
+    assert torch.embedding_renorm_(weight.clone(), rows, 1.0, 2.0)[1].tolist() == [2, 3]
+    # The weight and the bias come before the running statistics.
+    assert torch.allclose(torch.batch_norm(weight, torch.ones(2), mean, mean, var, False, 0.1, 0.0, True), weight / 2)
+    assert torch.layer_norm(weight, (2,), None, None, 1e-5, False).shape == torch.group_norm(weight, 1, None, None, 1e-5, True).shape == (3, 2)
+    x, y = torch.tensor([0.5, -1.0]), torch.tensor([1.0, 0.0])
+    each = F.binary_cross_entropy_with_logits(x, y, reduction="none")
+    for number, expected in enumerate((each, each.mean(), each.sum())):
+        assert torch.allclose(torch.binary_cross_entropy_with_logits(x, y, None, None, number), expected)
+    assert torch.allclose(torch.kl_div(x, y), F.kl_div(x, y, reduction="none")) and torch.hinge_embedding_loss(x, y * 2 - 1, 1.0, 2).item() == 2.5
+    assert [part.tolist() for part in torch.adaptive_max_pool1d(x[None], 1)] == [[[0.5]], [[0]]]
+    assert torch.nuclear_norm(torch.eye(2)).item() == 2 and torch.native_dropout(x, 0.0, True)[1].all()
+
+
+def test_rows_of_a_weight_lie_as_their_indices_do_not():
+    rows = torch.arange(6).reshape(2, 3).t() % 3
+    assert not rows.is_contiguous() and F.embedding(rows, X).is_contiguous() and nn.Embedding(3, 4)(rows).is_contiguous()
 
 
 def test_grouped_products():
