@@ -221,3 +221,29 @@ def test_sparse_tensors_are_flattened():
     tensors = [torch.eye(2).to_sparse(), torch.tensor([0.0, 3.0]).to_sparse()]
     back = torch._utils._unflatten_sparse_tensors(torch._utils._flatten_sparse_tensors(tensors), tensors)
     assert all(torch.equal(a.to_dense(), b.to_dense()) for a, b in zip(tensors, back))
+
+
+def test_classes_of_torchscript_are_missing_by_name():
+    assert torch.classes.loaded_libraries is torch.ops.loaded_libraries and not hasattr(torch.classes, "__path__")
+    with pytest.raises(RuntimeError, match="Tried to instantiate class 'mine.Stack'"):
+        torch.classes.mine.Stack
+
+
+def test_names_of_torchvision_that_libraries_import():
+    from rushlight import vision
+    from rushlight.vision.extension import _has_ops
+    from rushlight.vision.models._utils import _ovewrite_named_param, handle_legacy_interface
+
+    @handle_legacy_interface(weights=("pretrained", lambda options: options["kind"]))
+    def model(*, kind="small", weights=None):
+        return weights
+
+    assert model(kind="large", pretrained=True) == "large" and model(pretrained=False) is None and model(weights=3) == 3
+    options = {}
+    _ovewrite_named_param(options, "classes", 5)
+    with pytest.raises(ValueError, match="expected value 6 but got 5"):
+        _ovewrite_named_param(options, "classes", 6)
+    vision.disable_beta_transforms_warning()
+    assert _has_ops() and vision.version.__version__ == vision.__version__ and not isinstance(torch.ones(1), vision.tv_tensors.Image)
+    with pytest.raises(NotImplementedError, match="tv_tensors.Mask': transforms are those of plain tensors"):
+        vision.tv_tensors.Mask(torch.ones(2, 2))

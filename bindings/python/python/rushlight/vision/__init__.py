@@ -2,7 +2,7 @@
 
 from .._version import vision_version as __version__  # noqa: F401
 
-_MODULES = frozenset("datasets io models ops transforms utils".split())
+_MODULES = frozenset("datasets extension io models ops transforms tv_tensors utils version".split())
 
 
 def __getattr__(name):
@@ -24,6 +24,20 @@ def set_image_backend(backend):
 def get_image_backend():
     """The name of the image backend."""
     return "PIL"
+
+
+def set_video_backend(backend):
+    """Files of videos are not read: there is no backend."""
+    raise NotImplementedError("torchvision.set_video_backend: files of videos are not read here")
+
+
+def get_video_backend():
+    """The name that PyTorch has by default."""
+    return "pyav"
+
+
+def disable_beta_transforms_warning():
+    """Does nothing: there is no such warning."""
 
 
 def __dir__():

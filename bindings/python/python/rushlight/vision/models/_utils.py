@@ -1,8 +1,10 @@
 """Parts that families of models share."""
 
+import functools
 from collections import OrderedDict
 
 from ... import nn
+from ._api import WeightsEnum  # noqa: F401
 
 __all__ = ["IntermediateLayerGetter"]
 
@@ -32,6 +34,37 @@ class IntermediateLayerGetter(nn.ModuleDict):
             if name in self.return_layers:
                 found[self.return_layers[name]] = x
         return found
+
+
+def handle_legacy_interface(**weights):
+    """A decorator that takes ``pretrained=True`` for trained weights: each parameter's name with its old name and default weights."""
+
+    def decorate(builder):
+        @functools.wraps(builder)
+        def call(*args, **kwargs):
+            for name, (old, default) in weights.items():
+                if old not in kwargs:
+                    continue
+                asked = kwargs.pop(old)
+                kwargs[name] = (default(kwargs) if callable(default) else default) if asked else None
+            return builder(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _ovewrite_named_param(kwargs, param, new_value):
+    """Sets an option, which must not be set to another value."""
+    if kwargs.setdefault(param, new_value) != new_value:
+        raise ValueError(f"The parameter '{param}' expected value {new_value} but got {kwargs[param]} instead.")
+
+
+def _ovewrite_value_param(param, actual, expected):
+    """The value, which must be the expected one or None."""
+    if actual is not None and actual != expected:
+        raise ValueError(f"The parameter '{param}' expected value {expected} but got {actual} instead.")
+    return expected
 
 
 def init_convolutions(model, mode="fan_out", nonlinearity="relu", linear=None):
