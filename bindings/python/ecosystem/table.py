@@ -70,6 +70,24 @@ def difference(ours, theirs):
 MARKS = "<!-- The table is made by scripts/ecosystem --page. -->", "<!-- End of the table. -->"
 
 
+#: Rows that are no library of others: models of transformers, and this project's own front.
+OWN = ("architectures", "torchaudio")
+#: Libraries that do not run unmodified: without a job, or with jobs of a part of them.
+NOT_WHOLE = {"liger_kernel": "its layers are refused", "xformers": "it cannot be imported"}
+
+
+def counted(lines):
+    """A line about the rows of a table: how many libraries run unmodified."""
+    told = {line.split("|")[1].strip(): line.split("|")[4].split(";") for line in lines}
+    not_whole = dict(NOT_WHOLE)
+    for name, parts in told.items():
+        if not all(part.strip().startswith(("equal to", "runs")) for part in parts):
+            not_whole[name] = "see its row"
+    tried = {*told, *not_whole} - {*OWN}
+    named = "; ".join(f"{name}: {why}" for name, why in sorted(not_whole.items()))
+    return f"{len(tried) - len(not_whole)} of {len(tried)} libraries tried run unmodified, `architectures` and `torchaudio` not counted. Not: {named}."
+
+
 def write_page(path, rows, keep=False):
     """Writes the rows of a table into a page: a line for each library. Of the page's rows those of other libraries may be kept, in their places."""
     text = path.read_text(encoding="utf-8")
@@ -87,7 +105,7 @@ def write_page(path, rows, keep=False):
         ratios = [math.log(theirs / ours) for _, _, ours, theirs in jobs if ours and theirs]
         ratio = f"{math.exp(sum(ratios) / len(ratios)):.1f}" if ratios else ""
         table[library] = f"| {library} | {version(library)} | {names} | {'; '.join(told)} | {ratio} |"
-    path.write_text(f"{text[:start]}\n\n" + "\n".join([*header, *table.values()]) + f"\n\n{text[end:]}", encoding="utf-8")
+    path.write_text(f"{text[:start]}\n\n" + "\n".join([*header, *table.values(), "", counted(table.values())]) + f"\n\n{text[end:]}", encoding="utf-8")
 
 
 def version(library):

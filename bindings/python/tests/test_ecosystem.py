@@ -39,5 +39,7 @@ def test_a_page_keeps_the_rows_of_other_libraries(tmp_path):
     after = page.read_text().splitlines()
     changed = [(a, b) for a, b in zip(before, after) if a != b]
     assert len(before) == len(after) and changed == [("| second | not installed | b | runs |  |", "| second | not installed | b | equal to 2e-07 | 3.0 |")]
-    table.write_page(page, {"second": [("b", "runs", None, None)]})
+    assert after[-5].startswith("2 of 4 libraries tried run unmodified") and "liger_kernel" in after[-5]
+    table.write_page(page, {"second": [("b", "KeyError: 'c'", None, None)]})
+    assert "0 of 3 libraries" in page.read_text() and "second: see its row;" in page.read_text()
     assert "| first |" not in page.read_text()
