@@ -76,6 +76,8 @@ def test_functions_of_torch_take_arguments_as_kernels_do():
         assert torch.allclose(torch.binary_cross_entropy_with_logits(x, y, None, None, number), expected)
     assert torch.allclose(torch.kl_div(x, y), F.kl_div(x, y, reduction="none")) and torch.hinge_embedding_loss(x, y * 2 - 1, 1.0, 2).item() == 2.5
     assert [part.tolist() for part in torch.adaptive_max_pool1d(x[None], 1)] == [[[0.5]], [[0]]]
+    assert torch._C._nn.upsample_nearest2d(IMAGE, [4, 4]).shape == (1, 3, 4, 4) and torch._C._nn.flatten_dense_tensors([x, y]).shape == (4,)
+    assert not hasattr(torch._C._nn, "no_such_layer")
     assert torch.nuclear_norm(torch.eye(2)).item() == 2 and torch.native_dropout(x, 0.0, True)[1].all()
 
 

@@ -242,6 +242,21 @@ if not hasattr(_C, "_fft"):
 _prefixed(_C._fft, "fft_")
 sys.modules.setdefault(f"{_C.__name__}._fft", _C._fft)
 
+
+
+def _layers(name):
+    """Ops of layers that ``torch._C._nn`` has under their names in ``aten``."""
+    from . import _aten, _utils
+
+    if name in ("flatten_dense_tensors", "unflatten_dense_tensors"):
+        return getattr(_utils, f"_{name}")
+    if name.startswith("__") or name not in _aten.ATEN:
+        raise AttributeError(f"module 'torch._C._nn' has no attribute '{name}'")
+    return _aten.ATEN[name]
+
+
+_C._nn.__getattr__ = _layers
+
 # Functions are pickled by their module's name.
 sys.modules.update({module.__name__: module for module in (_C._torch, _C._nn, _C._linalg, _C._special)})
 
