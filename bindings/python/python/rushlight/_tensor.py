@@ -494,6 +494,7 @@ def _of_class(name):
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = compiled.__doc__
+    make.compiled = compiled
     setattr(Tensor, name, classmethod(make))
 
 

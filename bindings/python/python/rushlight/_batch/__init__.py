@@ -5,6 +5,8 @@ which calls it once for the whole batch. Functions written in Python run as they
 Nested levels follow from nested modes: a rule of the inner level calls functions on tensors of the outer one.
 """
 
+import functools
+
 from .. import _C
 from ..overrides import DisableTorchFunction, TorchFunctionMode, _modes
 
@@ -42,9 +44,15 @@ class Batched(Tensor):
 
     @staticmethod
     def __new__(cls, value, level):
-        with _Plain():
-            made = Tensor._make_wrapper_subclass(cls, list(value.shape[1:]), dtype=value.dtype, device=value.device)
-        made._value, made._level, made._rank = value, level, len(made_shape(value)) - 1
+        before, dispatch = _C._set_function_level(0), _C._set_dispatch_enabled(False)
+        try:
+            shape = tuple(value.shape)
+            made = _wrapper(list(shape[1:]), dtype=value.dtype, device=value.device)
+        finally:
+            _C._set_dispatch_enabled(dispatch)
+            _C._set_function_level(before)
+        # The number of dimensions of an element.
+        made._value, made._level, made._rank = value, level, len(shape) - 1
         return made
 
     @classmethod
@@ -97,10 +105,17 @@ class Batched(Tensor):
     __str__ = __repr__
 
 
+_wrapper = vars(Tensor)["_make_wrapper_subclass"].__func__.compiled.__get__(None, Batched)
+
+
 def made_shape(value):
     """The sizes of a tensor, without asking modes."""
-    with _Plain():
+    before, dispatch = _C._set_function_level(0), _C._set_dispatch_enabled(False)
+    try:
         return tuple(value.shape)
+    finally:
+        _C._set_dispatch_enabled(dispatch)
+        _C._set_function_level(before)
 
 
 def physical(tensor):
@@ -160,6 +175,7 @@ _READS = frozenset("item tolist numpy __float__ __int__ __index__ __complex__ __
 _DYNAMIC = frozenset("nonzero masked_select unique unique_consecutive argwhere bincount".split())
 
 
+@functools.lru_cache(2048)
 def name_of(func):
     """The name of a rule for a function: without dunders, with the namespace where names collide."""
     name = getattr(func, "__name__", "")
