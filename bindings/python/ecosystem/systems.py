@@ -124,6 +124,17 @@ def refused_kernels():
     return {"loss": loss, "gradient": weight.grad}
 
 
+@job("xformers")
+def composed():
+    """Its kernels are for GPUs; layers made of functions of torch, masks and lists of ops run without."""
+    import xformers.ops
+    from xformers.checkpoint import list_operators
+
+    net, x = xformers.ops.SwiGLU(8, 16), numbers(4, 8)
+    blocks = xformers.ops.fmha.attn_bias.BlockDiagonalMask.from_seqlens([2, 3]).materialize((5, 5))
+    return {**_passed(net, x, scale=0.3), "blocks": (blocks == 0).double(), "ops": len(list_operators(nn.Sequential(nn.Linear(8, 4), nn.ReLU()), x))}
+
+
 # Molecules.
 
 

@@ -72,8 +72,8 @@ MARKS = "<!-- The table is made by scripts/ecosystem --page. -->", "<!-- End of 
 
 #: Rows that are no library of others: models of transformers, and this project's own front.
 OWN = ("architectures", "torchaudio")
-#: Libraries that do not run unmodified: without a job, or with jobs of a part of them.
-NOT_WHOLE = {"liger_kernel": "its layers are refused", "xformers": "it cannot be imported"}
+#: Libraries that do not run as a whole: those without a job, and those with jobs of a part of them.
+NOT_WHOLE = {"liger_kernel": "its layers are kernels of Triton", "xformers": "its attention is kernels for GPUs"}
 
 
 def counted(lines):
@@ -85,7 +85,7 @@ def counted(lines):
             not_whole[name] = "see its row"
     tried = {*told, *not_whole} - {*OWN}
     named = "; ".join(f"{name}: {why}" for name, why in sorted(not_whole.items()))
-    return f"{len(tried) - len(not_whole)} of {len(tried)} libraries tried run unmodified, `architectures` and `torchaudio` not counted. Not: {named}."
+    return f"{len(tried) - len(not_whole)} of {len(tried)} libraries tried run unmodified, `architectures` and `torchaudio` not counted. Not as a whole: {named}."
 
 
 def write_page(path, rows, keep=False):

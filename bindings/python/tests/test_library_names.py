@@ -6,6 +6,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import types
 import zlib
 
 import pytest
@@ -89,7 +90,7 @@ def test_masks_are_drawn():
 #: Private names that libraries import, by module.
 PRIVATE = {
     "torch": "_check_with _check_tensor_all_with DeviceObjType TensorType",
-    "torch._C": "_has_xpu TensorType DeviceObjType",
+    "torch._C": "_has_xpu TensorType DeviceObjType parse_schema",
     "torch._C._distributed_c10d": "ReduceOp Store",
     "torch._C._functorch": "is_batchedtensor",
     "torch._dynamo.utils": "is_compile_supported counters",
@@ -98,7 +99,8 @@ PRIVATE = {
     "torch._vmap_internals": "vmap _vmap",
     "torch.cuda": "_initialized _lazy_call",
     "torch.cuda.comm": "broadcast gather scatter reduce_add broadcast_coalesced reduce_add_coalesced",
-    "torch.distributed.distributed_c10d": "_get_global_rank",
+    "torch.backends.cusparselt": "is_available",
+    "torch.distributed.distributed_c10d": "_get_global_rank _resolve_process_group GroupName",
     "torch.distributed.fsdp.api": "ShardingStrategy",
     "torch.distributed.rpc": "is_available",
     "torch.distributions.transforms": "_clipped_sigmoid",
@@ -114,6 +116,7 @@ PRIVATE = {
     "torch.optim.optimizer": "_use_grad_for_differentiable _get_value _default_to_fused_or_foreach _view_as_real _capturable_doc _foreach_doc _maximize_doc",
     "torch.quasirandom": "SobolEngine",
     "torch.serialization": "DEFAULT_PROTOCOL MAP_LOCATION",
+    "torch.testing._internal.composite_compliance": "is_view_fn is_inplace is_inplace_view_fn",
     "torch.utils._contextlib": "_DecoratorContextManager",
     "torch.utils._cxx_pytree": "tree_map tree_flatten",
     "torch.utils._foreach_utils": "_group_tensors_by_device_and_dtype",
@@ -247,3 +250,30 @@ def test_names_of_torchvision_that_libraries_import():
     assert _has_ops() and vision.version.__version__ == vision.__version__ and not isinstance(torch.ones(1), vision.tv_tensors.Image)
     with pytest.raises(NotImplementedError, match="tv_tensors.Mask': transforms are those of plain tensors"):
         vision.tv_tensors.Mask(torch.ones(2, 2))
+
+
+def test_schemas_are_text():
+    aten = torch.ops.aten.add.Tensor._schema
+    schema = torch._C.parse_schema("mine::twice.out(Tensor x) -> Tensor")
+    assert (schema.name, schema.overload_name) == ("mine::twice", "out") and str(aten) == "aten::add.Tensor"
+    assert not aten.is_backward_compatible_with(schema) and schema.is_backward_compatible_with(torch.parse_schema(str(schema)))
+    with pytest.raises(RuntimeError, match="expected name"):
+        torch.parse_schema("twice")
+
+
+def test_kinds_of_ops():
+    from rushlight.testing._internal.composite_compliance import is_inplace, is_inplace_view_fn, is_view_fn
+
+    ops = torch.ops.aten
+    assert [is_view_fn(op) for op in (ops.view.default, ops.add.Tensor)] == [True, False]
+    operators = [types.SimpleNamespace(overloadpacket=types.SimpleNamespace(__name__=name)) for name in ("__iand__", "__and__")]
+    assert [is_inplace(op) for op in (ops.add_.Tensor, ops.add.Tensor, *operators)] == [True, False, True, False]
+    assert is_inplace_view_fn(ops.t_.default) and not is_inplace_view_fn(ops.add_.Tensor)
+
+
+def test_sizes_of_packed_sequences():
+    from rushlight.utils.flop_counter import _unpack_flash_attention_nested_shapes as sizes
+
+    x, at = torch.ones(5, 2, 4), torch.tensor([0, 2, 5], dtype=torch.int32)
+    assert list(sizes(query=x, key=x, value=x, cum_seq_q=at, cum_seq_k=at)) == [(*[(1, 2, n, 4)] * 3, None) for n in (2, 3)]
+    assert list(sizes(query=x, key=x, value=x, grad_out=x)) == [(x.shape,) * 4]

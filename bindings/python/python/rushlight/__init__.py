@@ -102,7 +102,7 @@ for _name in _KERNEL_FORMS:
 #: Names whose modules are imported on first use.
 _LAZY = {
     "capture": "_capture", "Stream": "_accelerator", "Event": "_accelerator", "Future": "futures", "ScriptModule": "jit", "ScriptFunction": "jit",
-    "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "Tag": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops", "classes": "_classes",
+    "PyTorchFileReader": "_C", "PyTorchFileWriter": "_C", "Graph": "_C", "Value": "_C", "Tag": "_C", "DisableTorchFunctionSubclass": "overrides", "ops": "_ops", "classes": "_classes", "FunctionSchema": "_ops", "parse_schema": "_ops",
     "TypedStorage": "storage", "UntypedStorage": "storage", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank", "vmap": "func",
     "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
     **dict.fromkeys(

@@ -146,6 +146,14 @@ class _Module(types.ModuleType):
         return self._accelerator_type() == "xpu"
 
     @property
+    def FunctionSchema(self):
+        return importlib.import_module("._ops", __package__).FunctionSchema
+
+    @property
+    def parse_schema(self):
+        return importlib.import_module("._ops", __package__).parse_schema
+
+    @property
     def _functions(self):
         return _autograd_internals()["_functions"]
 

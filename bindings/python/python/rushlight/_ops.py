@@ -5,7 +5,7 @@ import functools
 from ._absent import absent_function
 from .overrides import _modes, _without
 
-__all__ = ["OpOverload", "OpOverloadPacket", "ops"]
+__all__ = ["FunctionSchema", "OpOverload", "OpOverloadPacket", "ops", "parse_schema"]
 
 #: Names of results among the keyword arguments of ``op.out``.
 _RESULTS = frozenset("out0 out1 out2 values indices max max_values min eigenvalues eigenvectors U S Vh Q R L LU LD P pivots info inverse sign logabsdet result X".split())
@@ -19,6 +19,37 @@ def known(name):
     from ._aten import find
 
     return find(name) is not None
+
+
+class FunctionSchema:
+    """What an op takes, as text; of ops of ``aten`` here, only the name."""
+
+    def __init__(self, text):
+        self._text = text
+        name, _, self.overload_name = text.partition("(")[0].partition(".")
+        self.name = name.strip()
+
+    def is_backward_compatible_with(self, old):
+        """Whether calls of the old form still work: known only of the same text."""
+        return str(self) == str(old)
+
+    def __str__(self):
+        return self._text
+
+    __repr__ = __str__
+
+    def __eq__(self, other):
+        return isinstance(other, FunctionSchema) and self._text == other._text
+
+    def __hash__(self):
+        return hash(self._text)
+
+
+def parse_schema(schema):
+    """A schema from its text."""
+    if "(" not in schema or "->" not in schema:
+        raise RuntimeError(f"schema {schema!r}: expected name(arguments) -> results")
+    return FunctionSchema(schema)
 
 
 class OpOverload:
@@ -54,6 +85,8 @@ class OpOverload:
         return self._overloadpacket._namespace
 
     overloadpacket = property(lambda self: self._overloadpacket)
+    #: The name only: arguments are those of the function of ``torch``.
+    _schema = property(lambda self: FunctionSchema(self.name()))
 
     def __deepcopy__(self, memo):
         return self

@@ -109,8 +109,24 @@ class _Cpu(_Settings):
         return {"avx512": "AVX512", "avx2": "AVX2"}.get(_C._cpu_level(), "DEFAULT")
 
 
+class _Mha(_Settings):
+    """Whether layers of transformers may use a kernel of their own for inference: remembered, they have one way to compute."""
+
+    _fast = [True]
+
+    def get_fastpath_enabled(self):
+        return self._fast[0]
+
+    def set_fastpath_enabled(self, value):
+        self._fast[0] = value
+
+
 def _yes(*args):
     return True
+
+
+def _no(*args):
+    return False
 
 
 def _accepted(*args):
@@ -128,6 +144,8 @@ cudnn = _Cudnn("cudnn", enabled=True, benchmark=False, deterministic=False, benc
 mps = _Settings("mps")
 quantized = _Settings("quantized", engine="none", supported_engines=["none"])
 mkl = _Settings("mkl")
+cusparselt, kleidiai, miopen, nnpack = (_Settings(name) for name in ("cusparselt", "kleidiai", "miopen", "nnpack"))
+mha = _Mha("mha")
 mkldnn = _Settings("mkldnn", enabled=False)
 openmp = _Settings("openmp")
 opt_einsum = _Settings("opt_einsum", enabled=False, strategy=None)
@@ -135,7 +153,7 @@ cpu = _Cpu("cpu")
 cuda = _Cuda(
     "cuda",
     matmul=_Matmul("cuda.matmul", fp32_precision="none", allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True),
-    flash_sdp_enabled=_yes, mem_efficient_sdp_enabled=_yes, math_sdp_enabled=_yes, cudnn_sdp_enabled=lambda: False,
+    flash_sdp_enabled=_yes, mem_efficient_sdp_enabled=_yes, math_sdp_enabled=_yes, cudnn_sdp_enabled=_no, is_flash_attention_available=_no, is_ck_sdpa_available=_no,
     enable_flash_sdp=_accepted, enable_mem_efficient_sdp=_accepted, enable_math_sdp=_accepted, enable_cudnn_sdp=_accepted,
     preferred_linalg_library=_accepted, preferred_blas_library=_accepted, sdp_kernel=_sdp_kernel,
 )

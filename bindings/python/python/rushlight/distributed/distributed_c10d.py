@@ -37,6 +37,17 @@ def _get_process_group_store(group):
     return PrefixStore(_resolve(group).group_name, _get_default_store())  # noqa: F405
 
 
+#: What names of groups are.
+GroupName = str
+
+
+def _resolve_process_group(group_name):
+    """The group of a name."""
+    from ._symmetric_memory import _named
+
+    return _named(group_name)
+
+
 def _get_global_rank(group, rank):
     """``get_global_rank`` under its old name."""
     return get_global_rank(group, rank)  # noqa: F405

@@ -108,6 +108,17 @@ def register_flop_formula(targets, get_raw=False):
 _CUSTOM = {}
 
 
+def _unpack_flash_attention_nested_shapes(*, query, key, value, grad_out=None, cum_seq_q=None, cum_seq_k=None, max_q=None, max_k=None):
+    """Sizes of queries, keys, values and gradients of each sequence of a packed batch: batch, heads, length, features. Of other inputs their shapes."""
+    if cum_seq_q is None:
+        yield query.shape, key.shape, value.shape, None if grad_out is None else grad_out.shape
+        return
+    lengths = (_C._torch.diff(at).tolist() if at.device.type != "meta" else [longest] * (at.shape[0] - 1) for at, longest in ((cum_seq_q, max_q), (cum_seq_k, max_k)))
+    for long_q, long_k in zip(*lengths):
+        sizes = [(1, t.shape[1], long, t.shape[2]) for t, long in ((query, long_q), (key, long_k), (value, long_k))]
+        yield (*sizes, None if grad_out is None else sizes[0])
+
+
 def _sizes(value):
     if isinstance(value, Tensor):
         return value.shape

@@ -1,6 +1,6 @@
 """``torch.testing``: ``assert_close``."""
 
-from . import _C
+from .. import _C
 
 Tensor = _C.Tensor
 

@@ -1,0 +1,1 @@
+"""What libraries import of PyTorch's own test tools."""
