@@ -190,7 +190,8 @@ def their_others(absent):
     for path in absent:
         module, _, name = path.rpartition(".")
         value = getattr(sys.modules.get(module), name, None)
-        others = [other for other in paths.get(id(value), ()) if other not in absent]
+        # Packages that are not this one's may be missing.
+        others = [other for other in paths.get(id(value), ()) if other not in absent and "._vendor." not in other]
         if callable(value) and others:
             found[path] = sorted(others, key=lambda other: (any(part.startswith("_") for part in other.split(".")), len(other), other))
     return found
