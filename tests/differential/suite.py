@@ -6,7 +6,7 @@ with a Python that has torch, numpy, scipy, pytest, expecttest and hypothesis; t
 directory of it (bare or not); tests and harness are unpacked from there, and nothing of them is part of this project. ``suite_files.txt`` lists the
 files with their samples and limits, ``suite_left_out.txt`` the tests that are not run and why. Failures are repeated on PyTorch, and those that fail
 there do not count. The rest is grouped by ``suite_clusters.txt``; what no line of it names is listed by itself, and ``--page docs/pytorch-tests.md``
-writes files and clusters with their reasons. ``--least`` is the share of tests below which the command fails. ``--whole`` takes no samples and splits large files, for machines of many cores.
+writes files and clusters with their reasons; with files named, the page keeps what it had of the others. ``--least`` is the share of tests below which the command fails. ``--whole`` takes no samples and splits large files, for machines of many cores.
 
 For a machine of many cores that has NumPy and no network, ``--pack FOLDER`` writes what it needs beside this tree (``--extension`` names the built
 library): tests, harness, pytest and its kin. There ``suite.py --packed FOLDER --whole --jobs 16 --within 440 --records FILE.tar.gz`` runs it all, and here
@@ -254,38 +254,66 @@ def cluster(results, rules, verbose):
     return groups
 
 
-def page(path, results, groups, clusters, how):
-    """Files and clusters as a page. Files with a subject of their own (``LAST``) are counted apart."""
-    ran = [result for result in results if "error" not in result]
+#: What begins the page's text that is not of a run.
+ALWAYS = "Tests that fail on PyTorch, too, do not count"
+
+
+def kept(path, files):
+    """What a page has of files that were not run: their rows, the counts of causes by file, and what it says of earlier runs."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    rows, causes, tables = {}, {}, re.split(r"^\|[-|]+\|$", text, flags=re.M)
+    for line in tables[1].splitlines() if len(tables) == 3 else []:
+        file, *numbers = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(numbers) == 5 and all(number.isdigit() for number in numbers):
+            rows[file] = list(map(int, numbers))
+    for line in tables[2].splitlines() if len(tables) == 3 else []:
+        cells = line.strip("|").split(" | ")
+        if len(cells) == 4 and cells[0].strip().isdigit():
+            counts = {name: int(count) for name, count in (pair.rsplit(" ", 1) for pair in cells[3].strip().split(", "))}
+            # A page that names the first files only.
+            counts["other files"] = counts.get("other files", 0) + int(cells[0]) - sum(counts.values())
+            causes[cells[1].strip()] = collections.Counter({file: count for file, count in counts.items() if count > 0 and file not in files})
+    said = re.search(rf"\(\d+\.\d%\)[.*]*\n\n(.*?)\n\n{ALWAYS}", text, re.S)
+    return {file: row for file, row in rows.items() if file not in files}, causes, said[1] if said else ""
+
+
+def page(path, results, groups, clusters, how, keep):
+    """Files and clusters as a page. Files with a subject of their own (``LAST``) are counted apart. Of files that were not run, what the page had is kept."""
+    rows, causes, said = kept(path, {result["file"] for result in results}) if keep else ({}, {}, "")
+    for result in results:
+        if "error" not in result:
+            counts = result["passed"], len(result["failures"]), result["excused"], result["skipped"], sum(result["left out"].values())
+        rows[result["file"]] = None if "error" in result else counts
+    for name, members in groups.items():
+        causes[name] = causes.get(name, collections.Counter()) + collections.Counter(test.partition("::")[0] for test, _ in members)
 
     def share(counted):
-        passed, failed = (sum(counts) for counts in ([r["passed"] for r in counted], [len(r["failures"]) for r in counted]))
+        passed, failed = (sum(row[column] for row in counted) for column in (0, 1))
         return f"{passed:,} of {passed + failed:,} tests pass ({passed / max(passed + failed, 1):.1%})"
 
-    apart = [result for result in ran if LAST.match(result["file"])]
+    apart = [row for file, row in rows.items() if row and LAST.match(file)]
     lines = [
         "# PyTorch's own tests", "", "<!-- Written by tests/differential/suite.py --page. -->", "",
-        f"PyTorch's test files on the Python front, on the CPU, without complex numbers, sparse tensors and `vmap`: **{share([r for r in ran if r not in apart])}**.",
+        "PyTorch's test files on the Python front, on the CPU, without complex numbers, sparse tensors and `vmap`: "
+        f"**{share([row for file, row in rows.items() if row and not LAST.match(file)])}**.",
     ]
     if apart:
         lines += [f"Files of those subjects: {share(apart)}."]
     lines += [
-        "", how, "",
-        "Tests that fail on PyTorch, too, do not count, where failures were repeated there. `tests/differential/suite_left_out.txt` lists the tests that are",
+        "", *([said, ""] if said else []), how, "",
+        f"{ALWAYS}, where failures were repeated there. `tests/differential/suite_left_out.txt` lists the tests that are",
         "not run, with reasons; names of PyTorch that only importing a test file needs are stood in for, and raise where a test uses them.", "",
         "| file | passed | failed | fails in PyTorch | skipped | left out |", "|---|---|---|---|---|---|",
     ]
-    for result in results:
-        if "error" in result:
-            lines.append(f"| {result['file']} | not imported | | | | |")
-            continue
-        numbers = result["passed"], len(result["failures"]), result["excused"], result["skipped"], sum(result["left out"].values())
-        lines.append(f"| {result['file']} | {' | '.join(map(str, numbers))} |")
+    order = [row[0] for row in table("suite_files.txt", 4)]
+    for file in sorted(rows, key=lambda file: order.index(file) if file in order else len(order)):
+        lines.append(f"| {file} | {' | '.join(map(str, rows[file])) if rows[file] else 'not imported | | | |'} |")
     reasons = {name: reason for _, name, reason in clusters}
-    lines += ["", "## What fails, and why", "", "| tests | cluster | reason | most of them in |", "|---|---|---|---|"]
-    for name, members in sorted(groups.items(), key=lambda pair: (pair[0] == "not named", -len(pair[1]))):
-        files = collections.Counter(test.partition("::")[0] for test, _ in members).most_common(3)
-        lines.append(f"| {len(members)} | {name} | {reasons.get(name, 'each for itself')} | {', '.join(f'{file} {count}' for file, count in files)} |")
+    lines += ["", "## What fails, and why", "", "| tests | cluster | reason | where |", "|---|---|---|---|"]
+    for name, counts in sorted(causes.items(), key=lambda pair: (pair[0] == "not named", -pair[1].total())):
+        if counts:
+            files = ", ".join(f"{file} {count}" for file, count in sorted(counts.items(), key=lambda pair: (pair[0] == "other files", -pair[1])))
+            lines.append(f"| {counts.total()} | {name} | {reasons.get(name, 'each for itself')} | {files} |")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -362,7 +390,8 @@ def main():
         print("failures by cause")
         groups = cluster(results, clusters, options.verbose)
         if options.page:
-            page(options.page, results, groups, clusters, options.how or ("Whole files." if options.whole else "Large files by fixed random samples."))
+            how = options.how or ("Whole files." if options.whole else "Large files by fixed random samples.")
+            page(options.page, results, groups, clusters, how, keep=bool(options.files))
         reasons = collections.Counter()
         for result in results:
             reasons.update(result.get("left out", {}))
