@@ -259,7 +259,7 @@ ALWAYS = "Tests that fail on PyTorch, too, do not count"
 
 
 def kept(path, files):
-    """What a page has of files that were not run: their rows, the counts of causes by file, and what it says of earlier runs."""
+    """What a page has of files that were not run: rows, counts of causes by file, and its text of earlier runs."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     rows, causes, tables = {}, {}, re.split(r"^\|[-|]+\|$", text, flags=re.M)
     for line in tables[1].splitlines() if len(tables) == 3 else []:
@@ -278,7 +278,10 @@ def kept(path, files):
 
 
 def page(path, results, groups, clusters, how, keep):
-    """Files and clusters as a page. Files with a subject of their own (``LAST``) are counted apart. Of files that were not run, what the page had is kept."""
+    """Files and clusters as a page. Files with a subject of their own (``LAST``) are counted apart.
+
+    With ``keep``, what the page had of files that were not run stays there.
+    """
     rows, causes, said = kept(path, {result["file"] for result in results}) if keep else ({}, {}, "")
     for result in results:
         if "error" not in result:
