@@ -112,7 +112,7 @@ _LAZY = {
     **dict.fromkeys(("_dirichlet_grad", "_sample_dirichlet", "_standard_gamma", "_standard_gamma_grad"), "distributions._implicit"),
     **dict.fromkeys(
         "dsmm hsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor spmm sspaddmm _sparse_broadcast_to _validate_sparse_coo_tensor_args "
-        "_validate_sparse_compressed_tensor_args _validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args".split(),
+        "_validate_sparse_compressed_tensor_args _validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args _validate_compressed_sparse_indices _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo".split(),
         "sparse",
     ),
     "grid_sampler": "_native", "grid_sampler_2d": "_native", "grid_sampler_3d": "_native", "lu": "_native", "native_batch_norm": "_native",

@@ -31,7 +31,7 @@ def _sparse_method(name):
     setattr(Tensor, name, call)
 
 
-for _name in "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask".split():
+for _name in "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask resize_as_sparse_".split():
     _sparse_method(_name)
 
 

@@ -41,7 +41,7 @@ def stft(
         if not (input.is_complex() or window is not None and window.is_complex()):
             raise RuntimeError("stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release.")
         return_complex = True
-    if align_to_window and center:
+    if align_to_window is not None and center:
         raise RuntimeError("stft align_to_window should only be set when center = false.")
     if not (input.is_floating_point() or input.is_complex()) or input.dim() not in (1, 2):
         raise RuntimeError(f"stft: expected a tensor of floating point or complex values with 1 or 2 dimensions, but got {list(input.shape)} of {input.dtype}")

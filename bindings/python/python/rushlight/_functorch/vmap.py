@@ -29,11 +29,14 @@ def restore_vmap(func, in_dims, batch_size, randomness):
     def inner(*args, **kwargs):
         pairs = _matched(in_dims, args, "restore_vmap: in_dims")
         level = Level(batch_size, randomness)
-        given = (leaf if dim is None else Batched(leaf.movedim(dim, 0), level) for leaf, dim in pairs)
+        given = [(leaf if dim is None else Batched(leaf.movedim(dim, 0), level), leaf, dim) for leaf, dim in pairs]
         with level:
-            result = func(*_rebuilt(args, given), **kwargs)
-        leaves = [leaf for leaf, _ in _matched(None, result, "restore_vmap: results")]
-        values = _rebuilt(result, iter([leaf._value if level.has(leaf) else leaf for leaf in leaves]))
-        return values, _rebuilt(result, iter([0 if level.has(leaf) else None for leaf in leaves]))
+            result = func(*_rebuilt(args, (batched for batched, *_ in given)), **kwargs)
+        # Arguments that come back have their batch where it was.
+        same = {id(batched): (leaf, dim) for batched, leaf, dim in given}
+        found = []
+        for leaf, _ in _matched(None, result, "restore_vmap: results"):
+            found.append(same.get(id(leaf), (leaf._value, 0)) if level.has(leaf) else (leaf, None))
+        return _rebuilt(result, iter([value for value, _ in found])), _rebuilt(result, iter([dim for _, dim in found]))
 
     return inner

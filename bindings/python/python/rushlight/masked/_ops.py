@@ -131,7 +131,12 @@ def _of_sparse(function):
             return function(input, *args, mask=mask, **kwargs)
         if mask is None and name != "sum":
             raise ValueError(f"masked {name} expects explicit mask for {str(input.layout).rpartition('.')[2]} tensor input")
-        return function(input.to_dense(), *args, mask=mask, **kwargs).to_sparse(layout=input.layout)
+        dense = input.to_dense()
+        made = function(dense, *args, mask=mask, **kwargs)
+        if mask is not None:
+            # Elements that have none behind them are not specified.
+            made = made.masked_fill(~_output_mask(function, dense, *args, mask=mask, **kwargs), 0)
+        return made.to_sparse(layout=input.layout)
 
     return run
 

@@ -4,9 +4,11 @@ import math
 
 from .. import _absent, _C
 from .._size import Size
+from ._checks import _validate_compressed_sparse_indices, check_compressed  # noqa: F401
 from ._derivatives import by_values
-from ._ops import masked as _masked
-from ._products import addmm as _addmm, hspmm, matmul as _matmul, row_major as _row_major, scalar_name, sspaddmm  # noqa: F401
+from ._indices import _convert_indices_from_coo_to_csr, _convert_indices_from_csr_to_coo  # noqa: F401
+from ._ops import _become, masked as _masked
+from ._products import addmm as _addmm, hspmm, matmul as _matmul, row_major as _row_major, sampled_addmm as _sampled_addmm, scalar_name, sspaddmm  # noqa: F401
 from ._reductions import soft as _soft, total as _total
 from ._shapes import broadcast_to as _sparse_broadcast_to  # noqa: F401
 from ._tensor import Sparse, SparseCOO, SparseCompressed, Tensor, _torch, compressed, from_dense, refuse_blocks  # noqa: F401
@@ -84,25 +86,13 @@ def _compressed(by_row, name):
     def make(offsets, others, values, size=None, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None):
         values = _tensor(values, dtype, device)
         offsets, others = _tensor(offsets, None, values.device), _tensor(others, None, values.device)
-        batch = offsets.dim() - 1
-        if batch < 0 or others.dim() != batch + 1 or values.dim() <= batch or not tuple(offsets.shape[:-1]) == tuple(others.shape[:-1]) == tuple(values.shape[:batch]):
-            raise RuntimeError(
-                f"{name}: expected offsets, indices and values that begin with the same dimensions of a batch, got {list(offsets.shape)}, {list(others.shape)} and {list(values.shape)}"
-            )
-        if offsets.dtype not in (_C.int64, _C.int32):
-            raise RuntimeError(f"{name}: expected int32 or int64 indices, got {offsets.dtype}")
-        known = not values.is_meta
-        count, entries, most = offsets.shape[-1] - 1, others.shape[-1], int(others.amax().item()) + 1 if known and others.numel() else 0
         if size is None:
+            # The smallest that holds the indices.
+            batch, most = max(offsets.dim() - 1, 0), int(others.amax().item()) + 1 if others.numel() and not values.is_meta else 0
+            count = max(offsets.shape[-1] - 1, 0) if offsets.dim() else 0
             size = (*offsets.shape[:-1], *((count, most) if by_row else (most, count)), *values.shape[batch + 1 :])
         size = tuple(int(n) for n in size)
-        rows = size[batch + (0 if by_row else 1)] if len(size) > batch + 1 else -1
-        if len(size) != 1 + values.dim() or size[:batch] != tuple(offsets.shape[:-1]) or size[batch + 2 :] != tuple(values.shape[batch + 1 :]) or rows != count:
-            raise RuntimeError(f"{name}: {offsets.shape[-1]} offsets for {rows} {'rows' if by_row else 'columns'} of size {size}; expected one more")
-        if entries != values.shape[batch] or known and offsets.numel() and (bool((offsets[..., -1] != entries).any()) or bool((offsets[..., 0] != 0).any())):
-            raise RuntimeError(f"{name}: offsets run from 0 to the number of values, got {offsets.tolist()} for {entries} indices and {values.shape[batch]} values")
-        if known and (most > size[batch + (1 if by_row else 0)] or others.numel() and others.amin().item() < 0 or bool((offsets[..., 1:] < offsets[..., :-1]).any())):
-            raise RuntimeError(f"{name}: indices must lie within size {size}, and offsets must not decrease")
+        check_compressed(offsets, others, values, size, by_row)
         if requires_grad:
             values = values.detach().requires_grad_()
         return SparseCompressed.make(offsets, others, values, size, by_row)
@@ -167,13 +157,10 @@ def log_softmax(input, dim, *, dtype=None):
     return _soft("log_softmax")(input, dim, dtype=dtype)
 
 
-def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
-    """``beta * input + alpha * (mat1 @ mat2)`` at the entries of a sparse input."""
-    if not isinstance(input, Sparse):
-        raise RuntimeError("sampled_addmm: expected a sparse input (CSR)")
-    rows, columns, values = _row_major(input)
-    products = (mat1.index_select(0, rows) * mat2.t().index_select(0, columns)).sum(1)
-    return input._as(values * beta + products * alpha)
+def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
+    """``beta * input + alpha * (mat1 @ mat2)`` at the entries of a sparse input, or of a batch of them."""
+    made = _sampled_addmm(input, mat1, mat2, beta, alpha)
+    return made if out is None else _become(out, made)
 
 
 def spdiags(diagonals, offsets, shape, layout=None):
@@ -273,8 +260,13 @@ def _to_sparse(self, layout_or_dim=None, *, layout=None, blocksize=None, dense_d
     return made if layout in (None, _C.sparse_coo) else compressed(made, layout == _C.sparse_csr)
 
 
+def _resize_as_sparse_(self, other):
+    raise RuntimeError(f"resize_as_sparse_compressed_: self  expected sparse compressed tensor layout but got {self.layout}; call .to_sparse_csr() first")
+
+
 #: Methods of dense tensors.
 DENSE = {
+    "resize_as_sparse_": _resize_as_sparse_,
     "to_sparse": _to_sparse, "to_sparse_coo": lambda self: from_dense(self), "sparse_mask": _masked,
     "to_sparse_csr": lambda self, dense_dim=None: compressed(from_dense(self, self.dim() - (dense_dim or 0)), True),
     "to_sparse_csc": lambda self, dense_dim=None: compressed(from_dense(self, self.dim() - (dense_dim or 0)), False),

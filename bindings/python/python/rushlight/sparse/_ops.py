@@ -29,6 +29,8 @@ def _unary(name):
         return None
 
     def run(x, *args, **kwargs):
+        if name == "abs_" and x.is_complex():
+            raise RuntimeError("In-place abs is not supported for complex tensors; use abs")
         if isinstance(x, SparseCOO) and base not in _LINEAR:
             if name.endswith("_") and not x._coalesced:
                 raise RuntimeError(f"{base}_ requires coalesced input; call .coalesce() first")
@@ -45,7 +47,8 @@ def _number(value):
 def _times(a, b):
     """The product of two sparse tensors, which may broadcast in dense dimensions: entries of indices that both have."""
     if a.dim() == 0 == b.dim():
-        return (a.to_dense() * b.to_dense()).to_sparse()
+        a, b = (a, b) if a._nnz() >= b._nnz() else (b, a)
+        return _scaled("mul")(a, b.to_dense())
     for x, other in ((a, b), (b, a)):
         if x.dim() == 0:
             return _scaled("mul")(other, x.to_dense())
@@ -178,6 +181,14 @@ def _become(x, made):
 
 
 def _copied(x, source, non_blocking=False):
+    if isinstance(x, SparseCompressed):
+        if x.layout != source.layout:
+            raise RuntimeError(f"copy of sparse compressed tensors having different layouts is not supported. self layout is {x.layout} and src layout is {source.layout}")
+        different = next((d for d, (a, b) in enumerate(zip(x.shape, source.shape)) if a != b), None)
+        if different is not None or x.dim() != source.dim():
+            raise RuntimeError(f"expected shapes of self and src to match along dimension {different} for {x.layout} layout but got {list(x.shape)} and {list(source.shape)}")
+        if x._nnz() != source._nnz():
+            raise RuntimeError(f"only sparse compressed tensors with the same number of specified elements are supported. Got {x._nnz()} and {source._nnz()}")
     if not (isinstance(x, Sparse) and isinstance(source, Sparse)):
         layouts = [t.layout for t in (x, source)]
         raise RuntimeError(f"copy_() between dense and sparse Tensors is not implemented! Found self of {layouts[0]} and src of {layouts[1]}; call .to_dense() or .to_sparse() first")
@@ -220,7 +231,7 @@ _FUNCTIONS = {
     "zero_": _in_place(zeros_like), "copy_": _in_place(_copied), "mul_": _in_place(_scaled("mul")), "div_": _in_place(_scaled("div")), "floor_divide_": _in_place(_floor),
     "add_": _in_place(sum_of(1)), "sub_": _in_place(sum_of(-1)), "imul": _in_place(_scaled("mul")), "iadd": _in_place(sum_of(1)), "isub": _in_place(sum_of(-1)),
     "itruediv": _in_place(_scaled("div")), "ifloordiv": _in_place(_floor), "pow_": _in_place(_power),
-    "t_": _in_place(transposed), "transpose_": _in_place(transposed), "unsqueeze_": _in_place(unsqueezed), "resize_as_": _in_place(_resized_as),
+    "t_": _in_place(transposed), "transpose_": _in_place(transposed), "unsqueeze_": _in_place(unsqueezed), "resize_as_": _in_place(_resized_as), "resize_as_sparse_": _in_place(_resized_as),
     "sparse_resize_": _in_place(resized), "sparse_resize_and_clear_": _in_place(lambda x, *args: resized(x, *args, clear=True)),
 }
 
@@ -263,6 +274,6 @@ def _method(name):
     setattr(Sparse, name, call)
 
 
-for _name in ("t_", "transpose_", "unsqueeze_", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_", "sspaddmm", "narrow_copy", "new_empty", "new_zeros"):
+for _name in ("t_", "transpose_", "unsqueeze_", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_", "resize_as_sparse_", "sspaddmm", "narrow_copy", "new_empty", "new_zeros"):
     _method(_name)
 Sparse.new = new

@@ -109,6 +109,36 @@ def addmm(input, a, b, *, beta=1, alpha=1):
     return made if beta == 0 else (base if beta == 1 else base * beta) + made
 
 
+def _expanded(x, batch):
+    """A compressed matrix repeated for a batch."""
+    if not isinstance(x, SparseCompressed) or x._batch or not batch:
+        return x
+    index = [i.expand(*batch, *i.shape) for i in x._index]
+    return SparseCompressed.make(*index, x._data.expand(*batch, *x._data.shape), (*batch, *x.shape), x._by_row)
+
+
+def sampled_addmm(x, a, b, beta, alpha):
+    """A product of dense matrices at the entries of a sparse one."""
+    if not isinstance(x, Sparse):
+        raise RuntimeError(f"sampled_addmm: Expected self to have sparse csr layout, but got {layout_name(x)}")
+    for name, operand in (("mat1", a), ("mat2", b)):
+        if isinstance(operand, Sparse):
+            raise RuntimeError(f"sampled_addmm: Expected {name} to have strided layout, but got {layout_name(operand)}")
+        if operand.dim() < 2:
+            raise RuntimeError(f"sampled_addmm: Expected {name} to be a matrix, got {operand.dim()}-D tensor")
+    if a.shape[:-2] != b.shape[:-2]:
+        raise RuntimeError(f"sampled_addmm: Expected mat1 and mat2 to have the same batch size, but got {list(a.shape[:-2])} and {list(b.shape[:-2])}")
+    if a.shape[-1] != b.shape[-2]:
+        raise RuntimeError(f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied ({a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]})")
+    x = _expanded(x, tuple(a.shape[:-2]))
+    for d, name, operand in ((-2, "mat1", a), (-1, "mat2", b)):
+        if x.shape[d] != operand.shape[d]:
+            raise RuntimeError(f"sampled_addmm: self.shape[{d}] must match {name}.shape[{d}], got {x.shape[d]} and {operand.shape[d]}")
+    *places, rows, columns = x._ordered() if isinstance(x, SparseCompressed) else x._index[0]
+    products = (a[(*places, rows)] * b.transpose(-1, -2)[(*places, columns)]).sum(-1).reshape(x._data.shape)
+    return x._as(products * alpha if beta == 0 else x._data * beta + products * alpha)
+
+
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     made = matmul(mat, vec) * alpha
     return made if beta == 0 else input * beta + made

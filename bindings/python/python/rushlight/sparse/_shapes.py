@@ -33,13 +33,17 @@ def transposed(x, first=0, second=1):
         first, second, batch = first % count, second % count, x._batch
         size = list(x.shape)
         size[first], size[second] = size[second], size[first]
+        if x.dense_dim():
+            raise RuntimeError("transpose(): hybrid sparse compressed tensors with dense dimensions are not supported")
         if first == second:
-            return x
+            return x._view(x._index, x._data, size, _by_row=x._by_row)
         if {first, second} == {batch, batch + 1}:
-            return SparseCompressed.make(*x._index, x._data, size, not x._by_row)
+            return x._view(x._index, x._data, size, _by_row=not x._by_row)
         if max(first, second) < batch:
-            return SparseCompressed.make(*(i.transpose(first, second) for i in x._index), x._data.transpose(first, second), size, x._by_row)
-        raise RuntimeError(f"transpose(): can only transpose 2D sparse compressed tensors or their batches within each, got dimensions {first} and {second} of {list(x.shape)}")
+            index = [i.transpose(first, second) for i in x._index]
+            return x._view(index, x._data.transpose(first, second), size, _by_row=x._by_row)
+        kinds = [f"{d}({'Batch' if d < batch else 'Sparse'})" for d in (first, second)]
+        raise RuntimeError(f"transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), got {kinds[0]} and {kinds[1]}")
     if count == 0:
         return x
     order = list(range(count))
@@ -82,15 +86,15 @@ def unsqueezed(x, dim):
 
 def selected(x, dim, index):
     dim = wrapped(dim, x.dim())
+    if not -x.shape[dim] <= index < x.shape[dim]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} at dimension {dim}")
+    if isinstance(x, SparseCompressed) and dim >= x._batch + 2:
+        return SparseCompressed.make(*x._index, x._data.select(dim - 1, index), _without(x.shape, dim), x._by_row)
     if isinstance(x, SparseCompressed) and x._batch:
-        if dim >= x._batch + 2:
-            raise NotImplementedError("select: not along the dense dimensions of a batch of sparse matrices; call .to_dense() first")
         if dim >= x._batch:
             raise RuntimeError("select(): selecting sparse dimensions is not supported for batched sparse compressed tensors.")
         return SparseCompressed.make(*(i.select(dim, index) for i in x._index), x._data.select(dim, index), _without(x.shape, dim), x._by_row)
     coo = coo_of(x)
-    if not -coo.shape[dim] <= index < coo.shape[dim]:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {list(coo.shape)} at dimension {dim}")
     index = index % coo.shape[dim]
     count = coo.sparse_dim()
     if dim >= count:

@@ -58,6 +58,18 @@ class Sparse(Tensor):
     is_cpu = property(lambda self: self._data.is_cpu)
     is_meta = property(lambda self: self._data.is_meta)
 
+    #: The tensor whose entries a transpose shows.
+    _base = property(lambda self: self.__dict__.get("_viewed"))
+
+    def _is_view(self):
+        return self._base is not None
+
+    def _view(self, index, data, size, **state):
+        """A tensor of this one's entries."""
+        made = Sparse._made(type(self), tuple(i.view(i.shape) for i in index), data.view(data.shape), size, **state)
+        made._viewed = self if self._base is None else self._base
+        return made
+
     @property
     def requires_grad(self):
         return self._data.requires_grad
@@ -507,20 +519,46 @@ class SparseCompressed(Sparse):
         return (*places, rows, others) if self._by_row else (*places, others, rows)
 
     def resize_(self, *size, memory_format=None):
-        """A matrix with more rows or columns, or fewer rows."""
+        """Matrices with more rows or columns, or fewer rows; fewer matrices of a batch."""
         size = [int(n) for n in (size[0] if len(size) == 1 and not isinstance(size[0], int) else size)]
         if len(size) < 2:
             raise RuntimeError(f"torch.resize_: Only batched sparse CSR matrices are supported, but got size {size}")
-        if not self._by_row or self._batch or len(size) != 2 or self.dense_dim():
-            raise NotImplementedError("resize_: only CSR matrices without batches are resized; make a new tensor")
-        if size[1] < self._sizes[1]:
+        if not self._by_row or self.dense_dim():
+            raise NotImplementedError("resize_: only CSR matrices without dense dimensions are resized; make a new tensor")
+        if size[-1] < self._sizes[-1]:
             raise RuntimeError("torch.resize_: Resizing columns of sparse CSR tensors to a smaller value is not supported. "
-                               f"The original number of columns is {self._sizes[1]} while the requested new number of columns is {size[1]}.")
-        offsets, others = self._index
-        more = size[0] - self._sizes[0]
-        offsets = _torch.cat([offsets, offsets[-1:].expand(more)]) if more > 0 else offsets[: size[0] + 1]
-        kept = int(offsets[-1].item())
-        self._index, self._data, self._sizes = (offsets, others[:kept]), self._data[:kept], Size(size)
+                               f"The original number of columns is {self._sizes[-1]} while the requested new number of columns is {size[-1]}.")
+        (offsets, others), data, batch = self._index, self._data, self._batch
+        matrices, old = 1, 1
+        for n in size[:-2]:
+            matrices *= n
+        for n in self._sizes[:batch]:
+            old *= n
+        if matrices > old:
+            raise NotImplementedError("resize_: a batch of sparse matrices does not grow; make a new tensor")
+        # As many entries as before where they find room, the last row's among them.
+        nnz = min(self._nnz(), size[-2] * size[-1])
+        offsets, others, data = (part.reshape(old, part.shape[-1])[:matrices] for part in (offsets, others, data))
+        more = size[-2] - self._sizes[batch]
+        offsets = _torch.cat([offsets, offsets[:, -1:].expand(matrices, more)], 1) if more > 0 else offsets[:, : size[-2] + 1].clamp(max=nnz)
+        offsets[:, -1] = nnz if size[-2] else 0
+        parts = (offsets, others[:, :nnz], data[:, :nnz])
+        offsets, others, data = (part.reshape(*size[:-2], part.shape[-1]) for part in parts)
+        self._index, self._data, self._sizes = (offsets, others), data, Size(size)
+        return self
+
+    def resize_as_sparse_(self, other):
+        """The sizes and the number of entries of another matrix; indices and values are the other's indices and zeros."""
+        if not isinstance(other, SparseCompressed):
+            raise RuntimeError(f"resize_as_sparse_compressed_: src  expected sparse compressed tensor layout but got {other.layout}")
+        if other._by_row != self._by_row:
+            raise RuntimeError(
+                f"resize_as_sparse_compressed_tensor_: self and src must have the same layout, but got: self ({self.layout}) and source ({other.layout})"
+            )
+        if [part.shape for part in (*self._index, self._data)] != [part.shape for part in (*other._index, other._data)]:
+            self._index = tuple(new.to(old.dtype).clone() for old, new in zip(self._index, other._index))
+            self._data = self._data.new_zeros(other._data.shape)
+        self._sizes = other._sizes
         return self
 
     def to_dense(self, dtype=None, *, masked_grad=None):
