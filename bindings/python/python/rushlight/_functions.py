@@ -282,6 +282,9 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
     the coordinates along each dimension."""
     spacing = 1 if spacing is None else spacing
     dims = list(_builtin_range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    places = [d % max(input.dim(), 1) for d in dims]
+    if len(set(places)) != len(places):
+        raise RuntimeError(f"dim {next(d for d in places if places.count(d) > 1)} appears multiple times in the list of dims")
     if not isinstance(spacing, (list, tuple)):
         spacing = [spacing] * len(dims)
     if len(spacing) != len(dims):

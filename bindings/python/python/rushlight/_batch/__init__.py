@@ -95,12 +95,6 @@ class Batched(Tensor):
     def data(self, value):
         raise RuntimeError("mutating directly with `.data` under vmap transform is not allowed; use .copy_()")
 
-    def is_conj(self):
-        return self._value.is_conj()
-
-    def is_neg(self):
-        return self._value.is_neg()
-
     def stride(self, dim=None):
         stride = tuple(physical(self)[0])
         return stride if dim is None else stride[dim]

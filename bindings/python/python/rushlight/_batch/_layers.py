@@ -145,6 +145,8 @@ def _loss(level, func, input, target, *args, **kwargs):
     if options.pop("size_average", None) is not None or options.pop("reduce", None) is not None:
         raise RuntimeError(f"vmap: {func.__name__}: size_average and reduce are not supported inside of vmap; use reduction")
     reduction = options.pop("reduction", "mean")
+    if reduction not in ("none", "mean", "sum") and (func.__name__, reduction) != ("kl_div", "batchmean"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
     from ._rules import pointwise
 
     input, target = (t if level.has(t) or made_shape(t) == () else Batched(level.expanded(t), level) for t in (input, target))

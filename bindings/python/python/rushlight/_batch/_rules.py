@@ -104,6 +104,17 @@ def _first(func, made):
     return made[0] if getattr(func, "__name__", "") in ("max", "min", "median", "nanmedian") and isinstance(made, tuple) else made
 
 
+def _ranked(rule, least, most, message, error=RuntimeError):
+    """A rule for elements with so many dimensions."""
+
+    def checked(level, func, x, *args, **kwargs):
+        if not least <= rank(x) <= most:
+            raise error(message.format(rank(x)))
+        return rule(level, func, x, *args, **kwargs)
+
+    return checked
+
+
 # Views.
 
 
@@ -394,6 +405,8 @@ def _shift(level, func, x, dim=None):
 
 def _roll(level, func, x, shifts, dims=None):
     if x._rank == 0:
+        if dims not in (None, (), []):
+            raise IndexError(f"Dimension specified as {dims if isinstance(dims, int) else dims[0]} but tensor has no dimensions")
         return level.wrap(x._value.clone())
     if dims is None or dims == () or dims == []:
         return level.wrap(_torch.roll(x._value.flatten(1), shifts, 1).reshape(made_shape(x._value)))
@@ -490,6 +503,7 @@ def _rules():
     rules["glu"] = by_dim(default=-1)
     for name in "softmax log_softmax softmin mode".split():
         rules[name] = by_dim(default=-1)
+    rules["unbind"] = _ranked(rules["unbind"], 1, 64, "Dimension specified as 0 but tensor has no dimensions", IndexError)
     rules["sort"] = rules["argsort"] = by_dim(default=-1)
     rules["msort"] = lambda level, func, x: level.wrap(_torch.sort(x._value, 1)[0])
     for name in "topk kthvalue".split():
@@ -504,8 +518,10 @@ def _rules():
     rules["normalize"] = by_dim(default=1, at=2)
     rules.update(
         view=_view, reshape=_view, view_as=_view_as, reshape_as=_view_as, expand=_expand, broadcast_to=_expand, expand_as=_expand_as, repeat=_repeat, tile=_repeat,
-        permute=_permute, transpose=_two_dims, movedim=_two_dims, squeeze=_squeeze, unsqueeze=_unsqueeze, flatten=_flatten, ravel=_ravel, t=_transposed,
-        diagonal=_diagonal(0, 1), diag_embed=_diag_embed, diag=_diag, trace=_trace, cat=_cat, stack=_stack, hstack=_joined(1, 1), vstack=_joined(0, 2),
+        permute=_permute, transpose=_two_dims, movedim=_two_dims, squeeze=_squeeze, unsqueeze=_unsqueeze, flatten=_flatten, ravel=_ravel,
+        t=_ranked(_transposed, 0, 2, "t() expects a tensor with <= 2 dimensions, but self is {}D"),
+        diagonal=_diagonal(0, 1), diag_embed=_diag_embed, diag=_ranked(_diag, 1, 2, "diag(): Supports 1D or 2D tensors. Got {}D"),
+        trace=_ranked(_trace, 2, 2, "trace: expected a matrix, but got tensor with dim {}"), cat=_cat, stack=_stack, hstack=_joined(1, 1), vstack=_joined(0, 2),
         dstack=_joined(2, 3), column_stack=_joined(1, "columns"), matmul=_matmul, mm=_exactly(2, 2), mv=_exactly(2, 1), dot=_exactly(1, 1), bmm=_exactly(3, 3),
         linear=_linear, outer=_outer, einsum=_einsum, inner=_inner, dist=_dist, roll=_roll, flip=_flip, norm=_norm, clone=_clone, contiguous=_clone, detach=_clone,
         to=_clone, data=_clone, new_zeros=_new, new_ones=_new, new_empty=_new, new_full=_new, copy_=_copy, cross=_pair_along(None), cosine_similarity=_pair_along(1),

@@ -85,7 +85,7 @@ def _checked_size(indices, values, count, size):
 def _compressed(by_row, name):
     def make(offsets, others, values, size=None, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None):
         values = _tensor(values, dtype, device)
-        offsets, others = _tensor(offsets, None, values.device), _tensor(others, None, values.device)
+        offsets, others = (_tensor(part, None if isinstance(part, Tensor) else _C.int64, values.device) for part in (offsets, others))
         if size is None:
             # The smallest that holds the indices.
             batch, most = max(offsets.dim() - 1, 0), int(others.amax().item()) + 1 if others.numel() and not values.is_meta else 0
