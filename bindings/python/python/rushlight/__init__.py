@@ -109,10 +109,10 @@ _LAZY = {
         "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type _check_value _check_with "
         "_has_compatible_shallow_copy_type".split(), "_checks"
     ),
-    **dict.fromkeys(("_dirichlet_grad", "_sample_dirichlet", "_standard_gamma", "_standard_gamma_grad"), "distributions._implicit"),
+    **dict.fromkeys(("_dirichlet_grad", "_sample_dirichlet", "_standard_gamma", "_standard_gamma_grad", "binomial"), "distributions._implicit"),
     **dict.fromkeys(
         "dsmm hsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor spmm sspaddmm _sparse_broadcast_to _validate_sparse_coo_tensor_args "
-        "_validate_sparse_compressed_tensor_args _validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args _validate_compressed_sparse_indices _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo".split(),
+        "_validate_sparse_compressed_tensor_args _validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args _sparse_compressed_tensor_with_dims _validate_compressed_sparse_indices _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo".split(),
         "sparse",
     ),
     "grid_sampler": "_native", "grid_sampler_2d": "_native", "grid_sampler_3d": "_native", "lu": "_native", "native_batch_norm": "_native",

@@ -508,6 +508,12 @@ def _elu(input, alpha, scale, input_scale):
 _PREFIXES = {"linalg_": "linalg", "special_": "special", "fft_": "fft"}
 
 
+#: Functions of ``sparse`` with names of their own in ``aten``.
+_SPARSE = frozenset(
+    "_sparse_compressed_tensor_with_dims _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _validate_compressed_sparse_indices".split()
+)
+
+
 def find(name):
     """The function of this package that an op of ``aten`` is; None if there is none."""
     if name in ATEN:
@@ -527,7 +533,7 @@ def find(name):
             if found is not None:
                 return found
     if name.startswith("_"):
-        return None
+        return getattr(importlib.import_module(f"{package}.sparse"), name) if name in _SPARSE else None
     changed = getattr(Tensor, name + "_", None)
     if callable(changed):
         # The op that gives a tensor of its own where Tensor has only the change in place.

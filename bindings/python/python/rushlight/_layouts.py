@@ -41,19 +41,20 @@ def _without_layout(name, layout):
         if own is not None and own is not call:
             # ``Tensor.values(x)`` of a sparse tensor.
             return own(self, *args)
-        raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got Strided")
+        raise RuntimeError(f"{name} expected sparse {layout}tensor layout but got Strided")
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = "Of sparse tensors; a dense one raises an error."
     setattr(Tensor, name, call)
 
 
-for _name in "indices values coalesce is_coalesced _nnz _indices _values".split():
-    _without_layout(_name, "coordinate")
+for _name in "indices coalesce is_coalesced _nnz _indices _values".split():
+    _without_layout(_name, "coordinate ")
+_without_layout("values", "")
 for _name in "crow_indices col_indices".split():
-    _without_layout(_name, "row compressed")
+    _without_layout(_name, "row compressed ")
 for _name in "ccol_indices row_indices".split():
-    _without_layout(_name, "column compressed")
+    _without_layout(_name, "column compressed ")
 
 Tensor.is_sparse_csr = property(lambda self: False, doc="Whether this is a CSR matrix.")
 

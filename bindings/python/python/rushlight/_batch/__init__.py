@@ -208,8 +208,8 @@ def name_of(func):
 
 
 _INPLACE = (
-    "vmap: inplace arithmetic(self, *extra_args) is not possible, because `self` is not batched and another argument is: the result does not fit `self`. "
-    "Use the operator that makes a new tensor instead of {}"
+    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than `self`: "
+    "`self` is not batched, and the result does not fit it. Use the operator that makes a new tensor instead of {}"
 )
 _OPERATORS = frozenset(f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split())
 

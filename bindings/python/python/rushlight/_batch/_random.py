@@ -13,6 +13,8 @@ RANDOM = frozenset(
     "fractional_max_pool2d fractional_max_pool3d".split()
 )
 _DROPPED = frozenset("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu rrelu_ dropout_ alpha_dropout_".split())
+#: Samples of distributions whose parameters are tensors.
+_OF_PARAMETERS = frozenset("bernoulli multinomial normal poisson".split())
 #: Functions of a whole batch at once whose elements are independent.
 _POINTWISE = frozenset("rand_like randn_like randint_like bernoulli poisson dropout alpha_dropout rrelu normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_ log_normal_".split())
 
@@ -66,6 +68,11 @@ def randomly(level, name, func, args, kwargs):
     if level.randomness == "same":
         if not batched:
             return func(*args, **kwargs)
+        if name in _OF_PARAMETERS or name == "bernoulli_" and (level.mentions(args[1:]) or level.mentions(kwargs)):
+            raise RuntimeError(
+                "Vmap does not currently support same randomness with a batched tensor input: samples of different distributions are not the same. "
+                "Use randomness='different'"
+            )
         return level.loop(func, args, kwargs, _restarting(kwargs.get("generator")))
     in_place = name.endswith("_")
     if not batched:

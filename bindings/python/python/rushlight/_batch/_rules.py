@@ -107,10 +107,11 @@ def _first(func, made):
 def _ranked(rule, least, most, message, error=RuntimeError):
     """A rule for elements with so many dimensions."""
 
-    def checked(level, func, x, *args, **kwargs):
+    def checked(level, func, *args, **kwargs):
+        x = args[0] if args else next(iter(kwargs.values()))
         if not least <= rank(x) <= most:
             raise error(message.format(rank(x)))
-        return rule(level, func, x, *args, **kwargs)
+        return rule(level, func, *args, **kwargs)
 
     return checked
 
@@ -487,6 +488,22 @@ _POINTWISE = (
 _INPLACE = "add sub mul div pow clamp clamp_min clamp_max fill masked_fill zero lerp addcdiv addcmul copysign fmod remainder atan2 hypot".split()
 
 
+#: Functions of ``torch.linalg`` whose first argument is a matrix.
+_MATRICES = (
+    "cholesky cholesky_ex cond det eig eigh eigvals eigvalsh householder_product inv inv_ex ldl_factor ldl_factor_ex lstsq lu lu_factor lu_factor_ex lu_solve matrix_exp "
+    "matrix_norm matrix_power matrix_rank pinv qr slogdet solve solve_ex solve_triangular svd svdvals"
+).split()
+
+
+def _without_rule(level, func, *args, **kwargs):
+    """What a level does with functions that have no rule."""
+    inner = getattr(func, "__wrapped__", None)
+    if inner is None:
+        return level.loop(func, args, kwargs)
+    with level:
+        return inner(*args, **kwargs)
+
+
 def _rules():
     rules = {}
     for name in _POINTWISE:
@@ -541,6 +558,8 @@ def _rules():
         "linalg.diagonal": _diagonal(-2, -1), "linalg.norm": _linalg_norm, "linalg.vector_norm": _vector_norm, "linalg.solve": _linalg_solve, "linalg.matmul": _matmul,
         "linalg.cross": _pair_along(-1), "linalg.vecdot": _pair_along(-1), "linalg.solve_triangular": _linalg_solve, "cholesky_solve": _linalg_solve,
     })
+    for name in _MATRICES:
+        rules[f"linalg.{name}"] = _ranked(rules.get(f"linalg.{name}", _without_rule), 2, 64, f"linalg.{name}: The input tensor A must have at least 2 dimensions, got {{}}")
     rules.update(_INDICES)
     rules.update(_LAYERS)
     return rules

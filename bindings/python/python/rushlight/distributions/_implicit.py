@@ -188,6 +188,21 @@ def _sample_dirichlet(concentration, generator=None):
     return _Dirichlet.apply(concentration)
 
 
+def binomial(count, prob, generator=None):
+    """How many of ``count`` trials succeed with probability ``prob``."""
+    if not count.is_floating_point():
+        raise ValueError(f"binomial only supports floating-point dtypes for count, got: {count.dtype}")
+    if not prob.is_floating_point():
+        raise ValueError(f"binomial only supports floating-point dtypes for prob, got: {prob.dtype}")
+    if count.dtype != prob.dtype:
+        raise RuntimeError(f"Found dtype {prob.dtype} but expected {count.dtype}; convert one with .to(dtype)")
+    count, prob = _torch._broadcast_tensors([count.detach(), prob.detach()])
+    most = max(int(count.max().item()), 0) if count.numel() else 0
+    trials = _torch.rand([most, *count.shape], generator=generator, dtype=prob.dtype, device=prob.device) < prob
+    counted = _torch.arange(most, device=prob.device).reshape([most] + [1] * count.dim()) < count
+    return (trials & counted).sum(0).to(prob.dtype)
+
+
 def _refuse(generator):
     if generator is not None:
         raise NotImplementedError("gamma and Dirichlet samples come from the default generator; seed it with torch.manual_seed")

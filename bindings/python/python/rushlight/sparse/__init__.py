@@ -7,6 +7,7 @@ from .._size import Size
 from ._checks import _validate_compressed_sparse_indices, check_compressed  # noqa: F401
 from ._derivatives import by_values
 from ._indices import _convert_indices_from_coo_to_csr, _convert_indices_from_csr_to_coo  # noqa: F401
+from ._make import _sparse_compressed_tensor_with_dims  # noqa: F401
 from ._ops import _become, masked as _masked
 from ._products import addmm as _addmm, hspmm, matmul as _matmul, row_major as _row_major, sampled_addmm as _sampled_addmm, scalar_name, sspaddmm  # noqa: F401
 from ._reductions import soft as _soft, total as _total

@@ -47,6 +47,29 @@ def _like(name):
 zeros_like, empty_like = _like("zeros_like"), _like("empty_like")
 
 
+def full_like(x, value, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+    """Compressed matrices of the same entries, with one value."""
+    if isinstance(x, SparseCOO) or layout not in (None, x.layout):
+        raise NotImplementedError(f"full_like: a sparse COO tensor, or another layout, is not filled with {value}; call .to_dense() first")
+    made = x._as(_torch.full_like(x._data.detach(), value, dtype=dtype, device=device))
+    return made.requires_grad_() if requires_grad else made
+
+
+def ones_like(x, **kwargs):
+    return full_like(x, 1, **kwargs)
+
+
+def _sparse_compressed_tensor_with_dims(nnz, dense_dim, size, blocksize, index_dtype, *, dtype=None, layout=None, device=None, pin_memory=None):
+    """A compressed tensor with room for entries, whose indices are zeros."""
+    if blocksize:
+        refuse_blocks(layout)
+    made = empty(size, layout, dtype, device, dense_dim, index_dtype)
+    batch = made._batch
+    others = _torch.zeros((*size[:batch], nnz), dtype=index_dtype, device=device)
+    values = _torch.empty((*size[:batch], nnz, *size[len(size) - dense_dim :]), dtype=dtype, device=device)
+    return SparseCompressed.make(made._index[0], others, values, size, made._by_row)
+
+
 def random_like(name):
     def make(x, *, layout=None, **kwargs):
         if isinstance(x, SparseCOO):

@@ -3,7 +3,7 @@
 from .. import _C
 from .._dispatch import name_of
 from .._functions import broadcast_shapes
-from ._make import empty_like, new, new_empty, random_like, zeros_like, zeros_of
+from ._make import empty_like, full_like, new, new_empty, ones_like, random_like, zeros_like, zeros_of
 from ._products import addmm, addmv, bmm, hspmm, matmul, mv, scalar_name, sspaddmm
 from ._reductions import any_of, norm, soft, sum_all
 from ._shapes import (
@@ -211,6 +211,12 @@ def _resized_as(x, other):
     return resized(x, other.shape, other.sparse_dim(), other.dense_dim())
 
 
+def _is_contiguous(x, memory_format=None):
+    if isinstance(x, SparseCompressed):
+        raise RuntimeError(f"Sparse {'CSR' if x._by_row else 'CSC'} tensors do not have is_contiguous")
+    return False
+
+
 _FUNCTIONS = {
     # Of elements.
     "mul": _scaled("mul"), "div": _scaled("div"), "rmul": _scaled("mul"), "add": sum_of(1), "radd": sum_of(1), "sub": sum_of(-1), "rsub": lambda a, b, **k: sum_of(-1)(b, a, **k),
@@ -222,7 +228,7 @@ _FUNCTIONS = {
     "t": transposed, "transpose": transposed, "swapaxes": transposed, "swapdims": transposed, "permute": permuted, "unsqueeze": unsqueezed, "select": selected,
     "narrow": narrowed, "narrow_copy": narrowed, "index_select": index_selected, "getitem": item, "cat": joined, "stack": stacked, "sparse_mask": masked,
     "zeros_like": zeros_like, "empty_like": empty_like, "rand_like": random_like("rand_like"), "randn_like": random_like("randn_like"),
-    "new_empty": new_empty, "new_zeros": new_empty,
+    "ones_like": ones_like, "full_like": full_like, "fill_": _in_place(full_like), "is_contiguous": _is_contiguous, "new_empty": new_empty, "new_zeros": new_empty,
     # Reductions and comparisons.
     "sum": sum_all, "norm": norm, "vector_norm": lambda x, ord=2, *args, **kwargs: norm(x, ord, *args, **kwargs), "any": any_of, "is_nonzero": bool, "equal": _equal,
     "softmax": soft("softmax"), "log_softmax": soft("log_softmax"),
