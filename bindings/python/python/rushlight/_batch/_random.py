@@ -10,11 +10,13 @@ CREATED = frozenset("rand randn randint randperm normal".split())
 RANDOM = frozenset(
     "rand_like randn_like randint_like bernoulli multinomial poisson dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout "
     "gumbel_softmax rrelu rrelu_ dropout_ alpha_dropout_ normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_ log_normal_ "
-    "fractional_max_pool2d fractional_max_pool3d".split()
+    "fractional_max_pool2d fractional_max_pool3d _standard_gamma _sample_dirichlet binomial".split()
 )
 _DROPPED = frozenset("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu rrelu_ dropout_ alpha_dropout_".split())
 #: Samples of distributions whose parameters are tensors.
-_OF_PARAMETERS = frozenset("bernoulli multinomial normal poisson".split())
+_OF_PARAMETERS = frozenset("bernoulli multinomial normal poisson _standard_gamma _sample_dirichlet binomial".split())
+#: Those of them that are written in Python: drawn for the whole batch, whose elements wait for one another.
+_WHOLE = frozenset("_standard_gamma _sample_dirichlet binomial".split())
 #: Functions of a whole batch at once whose elements are independent.
 _POINTWISE = frozenset("rand_like randn_like randint_like bernoulli poisson dropout alpha_dropout rrelu normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_ log_normal_".split())
 
@@ -75,6 +77,10 @@ def randomly(level, name, func, args, kwargs):
             )
         return level.loop(func, args, kwargs, _restarting(kwargs.get("generator")))
     in_place = name.endswith("_")
+    if name in _WHOLE:
+        from ._rules import pointwise
+
+        return pointwise(level, func, *(t if level.has(t) else Batched(level.expanded(t), level) for t in args), **kwargs)
     if not batched:
         if in_place:
             raise RuntimeError(

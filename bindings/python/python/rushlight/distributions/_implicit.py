@@ -6,6 +6,7 @@ power's derivative is exact, and only the logarithm of the other factor is diffe
 
 from .. import _C
 from ..autograd.function import Function, once_differentiable
+from ..overrides import handle_torch_function, has_torch_function
 
 _torch = _C._torch
 
@@ -14,7 +15,7 @@ _TERMS = 400
 _TINY = 1e-300
 
 
-def _log_gammas(concentration):
+def _log_gammas(concentration, generator=None):
     """Logarithms of gamma samples of rate one, in double precision, by Marsaglia and Tsang: rejection sampling of cubed normal numbers."""
     concentration = concentration.detach().double()
     small = concentration < 1
@@ -22,13 +23,13 @@ def _log_gammas(concentration):
     factor = (9 * shifted).rsqrt()
     drawn, waiting = _torch.zeros_like(shifted), _torch.isfinite(shifted)
     while waiting.any():
-        x = _torch.randn_like(shifted)
+        x = _torch.randn_like(shifted, generator=generator)
         cube = (1 + factor * x) ** 3
         log_cube = cube.clamp(min=1e-30).log()
         bound = 0.5 * x * x + shifted - shifted * cube + shifted * log_cube
-        accepted = waiting & (cube > 0) & (_torch.rand_like(shifted).log() < bound)
+        accepted = waiting & (cube > 0) & (_torch.rand_like(shifted, generator=generator).log() < bound)
         drawn, waiting = _torch.where(accepted, shifted.log() + log_cube, drawn), waiting & ~accepted
-    boost = (1 - _torch.rand_like(shifted)).log() / concentration
+    boost = (1 - _torch.rand_like(shifted, generator=generator)).log() / concentration
     return _torch.where(small, drawn + boost, drawn) + 0 * concentration
 
 
@@ -150,8 +151,8 @@ def _Dirichlet_backward(x, concentration, grad_output):
 
 class _Gamma(Function):
     @staticmethod
-    def forward(ctx, concentration):
-        sample = _log_gammas(concentration).exp().to(concentration.dtype).clamp(min=_smallest(concentration.dtype))
+    def forward(ctx, concentration, generator):
+        sample = _log_gammas(concentration, generator).exp().to(concentration.dtype).clamp(min=_smallest(concentration.dtype))
         ctx.save_for_backward(sample, concentration)
         return sample
 
@@ -159,13 +160,13 @@ class _Gamma(Function):
     @once_differentiable
     def backward(ctx, grad):
         sample, concentration = ctx.saved_tensors
-        return grad * _standard_gamma_grad(concentration, sample)
+        return grad * _standard_gamma_grad(concentration, sample), None
 
 
 class _Dirichlet(Function):
     @staticmethod
-    def forward(ctx, concentration):
-        logs = _log_gammas(concentration)
+    def forward(ctx, concentration, generator):
+        logs = _log_gammas(concentration, generator)
         sample = _C._nn.softmax(logs, -1).to(concentration.dtype).clamp(_smallest(concentration.dtype), _below_one(concentration.dtype))
         ctx.save_for_backward(sample, concentration)
         return sample
@@ -173,23 +174,27 @@ class _Dirichlet(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        return _Dirichlet_backward(*ctx.saved_tensors, grad)
+        return _Dirichlet_backward(*ctx.saved_tensors, grad), None
 
 
 def _standard_gamma(concentration, generator=None):
     """Gamma samples of rate one."""
-    _refuse(generator)
-    return _Gamma.apply(concentration)
+    if has_torch_function((concentration,)):
+        return handle_torch_function(_standard_gamma, (concentration,), concentration, generator=generator)
+    return _Gamma.apply(concentration, generator)
 
 
 def _sample_dirichlet(concentration, generator=None):
     """Dirichlet samples."""
-    _refuse(generator)
-    return _Dirichlet.apply(concentration)
+    if has_torch_function((concentration,)):
+        return handle_torch_function(_sample_dirichlet, (concentration,), concentration, generator=generator)
+    return _Dirichlet.apply(concentration, generator)
 
 
 def binomial(count, prob, generator=None):
     """How many of ``count`` trials succeed with probability ``prob``."""
+    if has_torch_function((count, prob)):
+        return handle_torch_function(binomial, (count, prob), count, prob, generator=generator)
     if not count.is_floating_point():
         raise ValueError(f"binomial only supports floating-point dtypes for count, got: {count.dtype}")
     if not prob.is_floating_point():
@@ -201,8 +206,3 @@ def binomial(count, prob, generator=None):
     trials = _torch.rand([most, *count.shape], generator=generator, dtype=prob.dtype, device=prob.device) < prob
     counted = _torch.arange(most, device=prob.device).reshape([most] + [1] * count.dim()) < count
     return (trials & counted).sum(0).to(prob.dtype)
-
-
-def _refuse(generator):
-    if generator is not None:
-        raise NotImplementedError("gamma and Dirichlet samples come from the default generator; seed it with torch.manual_seed")
