@@ -47,8 +47,9 @@ def _number(value):
 def _times(a, b):
     """The product of two sparse tensors, which may broadcast in dense dimensions: entries of indices that both have."""
     if a.dim() == 0 == b.dim():
+        dtype = _C.promote_types(a.dtype, b.dtype)
         a, b = (a, b) if a._nnz() >= b._nnz() else (b, a)
-        return _scaled("mul")(a, b.to_dense())
+        return a._as(a._data.to(dtype) * b.to_dense().to(dtype))
     for x, other in ((a, b), (b, a)):
         if x.dim() == 0:
             return _scaled("mul")(other, x.to_dense())
