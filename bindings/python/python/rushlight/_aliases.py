@@ -20,10 +20,18 @@ NAMES = frozenset().union(_FUNCTIONAL, (f"{name}_copy" for name in _COPIES), _ME
 }
 
 
+def _selected(input, dim, index):
+    if -input.dim() <= dim < input.dim() and not -input.shape[dim] <= index < input.shape[dim]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {dim}")
+    return input.select(dim, index)
+
+
 def _copy(name):
     def copied(input, *args, out=None, **kwargs):
         if name == "alias":
             made = input
+        elif name == "select":
+            made = _selected(input, *args, **kwargs)
         elif hasattr(input, name):
             made = getattr(input, name)(*args, **kwargs)
         else:
