@@ -55,7 +55,11 @@ def _underivable(name, inputs, made):
 def _recurrence(x, n, first, step):
     """Polynomials of degree n: 1, ``first``, and ``step(k, p, q)`` of degree k from those of k - 2 and k - 1. Zero for negative degrees."""
     n = n.trunc()
-    largest = int(n.max().item()) if n.numel() else 0
+    # Of a batch under vmap the degrees of all elements.
+    plain = n
+    while hasattr(plain, "_level"):
+        plain = plain._value
+    largest = int(plain.max().item()) if plain.numel() else 0
     if largest > _LARGEST:
         raise NotImplementedError(f"polynomials of degree {largest} are not supported; degrees go up to {_LARGEST}")
     out = _torch.where(n == 0, 1.0, _torch.zeros_like(x))

@@ -198,6 +198,10 @@ def _inplace_view(name):
     view = getattr(Tensor, name)
 
     def change(self, *args, **kwargs):
+        if _C._has_torch_function((self,)):
+            from .overrides import handle_torch_function
+
+            return handle_torch_function(change, (self,), self, *args, **kwargs)
         _C._check_leaf_change(self, name + "_")
         # A change in place: gradients that need the tensor as it was are refused.
         return _C._count_change(_C._become(self, view(self, *args, **kwargs)))

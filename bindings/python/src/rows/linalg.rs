@@ -5,9 +5,14 @@ use crate::value::{Out, dims, size};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_tensor::{MatrixNorm, RankTolerance, SolveTriangular, Tensor};
 
-/// A product added to a tensor, each with its factor.
+/// A product added to a tensor, each with its factor. With a factor of 0 the tensor's NaN and infinities do not count.
 fn added(input: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
-    product.mul(alpha)?.add(&input.mul(beta)?)
+    let kept = if beta.to_f64() == 0.0 {
+        input.masked_fill(&Tensor::ones_like(&input.detach())?.to_dtype(DType::Bool)?, 0)?
+    } else {
+        input.mul(beta)?
+    };
+    product.mul(alpha)?.add(&kept)
 }
 
 fn chain(tensors: &[Tensor]) -> Result<Tensor> {

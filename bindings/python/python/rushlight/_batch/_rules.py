@@ -4,7 +4,7 @@ import functools
 import math
 
 from .. import _C
-from . import _INPLACE as INPLACE, _is_in_place as is_in_place, Batched, Tensor, _torch, made_shape, name_of
+from . import _INPLACE as INPLACE, _is_in_place as is_in_place, _Plain, Batched, Tensor, _torch, made_shape, name_of
 from ._indices import RULES as _INDICES
 from ._layers import RULES as _LAYERS
 
@@ -171,6 +171,19 @@ def _squeeze(level, func, x, dim=None):
     dims = range(len(sizes)) if dim is None else [d - 1 for d in ([shifted(dim, x._rank)] if isinstance(dim, int) else shifted(dim, x._rank))]
     gone = [d for d in dims if d < len(sizes) and sizes[d] == 1]
     return level.wrap(x._value.squeeze([d + 1 for d in gone]) if gone else x._value.view_as(x._value))
+
+
+def _reshaping(rule):
+    """The form in place of an op that changes sizes and strides alone: the tensor gets another view of the batch."""
+
+    def in_place(level, func, x, *args, **kwargs):
+        made = rule(level, getattr(_torch, func.__name__[:-1]), x, *args, **kwargs)
+        with _Plain():
+            func(x, *args, **kwargs)
+        x._value, x._rank = made._value, made._rank
+        return x
+
+    return in_place
 
 
 def _unsqueeze(level, func, x, dim):
@@ -544,6 +557,8 @@ def _rules():
         to=_clone, data=_clone, new_zeros=_new, new_ones=_new, new_empty=_new, new_full=_new, copy_=_copy, cross=_pair_along(None), cosine_similarity=_pair_along(1),
         fill=_fill, fill_=_fill, fftshift=_shift, ifftshift=_shift, detach_=_clone,
     )
+    for name in ("transpose", "squeeze", "unsqueeze", "t"):
+        rules[name + "_"] = _reshaping(rules[name])
     rules["rmatmul"] = lambda level, func, a, b: _matmul(level, func, b, a)
     for name in ("addmm", "addmv", "addr", "baddbmm", "addbmm"):
         rules[name] = rules[name + "_"] = _plus_product
