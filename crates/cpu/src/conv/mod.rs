@@ -121,8 +121,8 @@ trait Paths: Storage {
     unsafe fn backward_weight(c: &Conv, x: *const Self, dy: *const Self, dw: *mut Self);
 }
 
-/// Half types and `f32`: channels as lanes for small depthwise images, products of matrices where windows do not
-/// overlap, pixels as lanes for few channels, AMX tiles for bf16, Winograd's filtering for most 3 × 3 kernels.
+/// Half types and `f32`: channels as lanes for small depthwise images, products of matrices for `f32` windows that do
+/// not overlap, pixels as lanes for few channels, AMX tiles for bf16, Winograd's filtering for most 3 × 3 kernels.
 macro_rules! single_paths {
     ($($t:ty),*) => {$(
         // SAFETY (all blocks): the arguments are passed on.

@@ -7,6 +7,7 @@ use super::element::Storage;
 use super::scratch::Kept;
 use crate::gemm::{Activation, Bias, BiasAxis, Gemm, gemm};
 use crate::pool;
+use rushlight_core::DType;
 use rushlight_core::sync::SendPtr;
 
 /// Minimum products of a call that pay for copies of its windows.
@@ -20,13 +21,14 @@ pub(super) fn suits(c: &Conv) -> bool {
     c.taps() > 1 && suits_weight(c)
 }
 
-/// Whether the weight gradient gains, as well where windows are single pixels.
+/// Whether the weight gradient gains, as well where windows are single pixels. Half types keep their other kernels,
+/// AMX tiles among them.
 pub(super) fn suits_weight(c: &Conv) -> bool {
     let apart =
         (0..3).all(|d| c.stride[d] >= c.kernel[d] && c.padding[d] == 0 && (c.dilation[d] == 1 || c.kernel[d] == 1));
     let work = c.batch * c.out_channels * c.output_size() * depth(c);
     let enough = work >= LEAST && (!is_pointwise(c) || c.in_channels * c.out_channels >= LEAST_POINTWISE);
-    apart && c.groups == 1 && enough
+    c.dtype == DType::F32 && apart && c.groups == 1 && enough
 }
 
 /// Whether windows are the image's pixels.
