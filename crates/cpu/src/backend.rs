@@ -156,6 +156,7 @@ impl Cpu {
             Call::Scatter(c) => gather::scatter(c.op, c.dim, c.index, c.src, c.out)?,
             Call::NonZero(c) => index::nonzero(c.x, c.out)?,
             Call::Complex(c) => return complex::complex(c.op, c.a, c.b, c.out).map(Outcome::from),
+            Call::Fft(c) if c.dims > 1 => return Ok(Outcome::Declined),
             Call::Fft(c) => fft::fft(c.op, c.scale, c.x, c.out)?,
             Call::MatMul(c) => product::matmul(c)?,
             Call::PackedMatMul(c) => product::packed_matmul(c)?,

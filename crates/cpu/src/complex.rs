@@ -50,7 +50,7 @@ pub fn complex(op: Complex, a: View, b: View, out: View) -> Result<bool> {
     let fits = |v: &View| v.numel() == out.numel() || v.numel() == 2;
     let rows = match (op, a.shape(), out.shape()) {
         (Complex::Blocks, &[rows, n, 2], shape) if shape == [rows, 2, n, 2] => Some((rows, n)),
-        (Complex::Blocks, ..) => return Ok(false),
+        (Complex::Blocks | Complex::Product, ..) => return Ok(false),
         _ => None,
     };
     if !dense || rows.is_none() && (!fits(&a) || !fits(&b)) {

@@ -65,6 +65,7 @@ pub fn table() -> Result<Table> {
             alignment: Some(5),
             algorithm_words: 8,
             doubles: true,
+            complex: true,
         },
     })
 }

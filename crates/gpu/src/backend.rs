@@ -276,14 +276,14 @@ impl Backend for GpuBackend {
             Call::ResampleBackward(c) => gpu.resample(&c.spec, c.dy, c.dx, true)?,
             Call::Ctc(c) => gpu.ctc(c)?,
             Call::CtcBackward(c) => gpu.ctc_backward(c)?,
-            Call::Fft(c) => return gpu.fft(c.op, c.scale, c.x, c.out).map(Outcome::from),
+            Call::Complex(c) => return gpu.complex(c).map(Outcome::from),
+            Call::Fft(c) => return gpu.fft(c).map(Outcome::from),
             Call::Permutation(_)
             | Call::Kth(_)
             | Call::IntRange(_)
             | Call::PadFrom(_)
             | Call::Distances(_)
             | Call::Euclidean(_)
-            | Call::Complex(_)
             | Call::PackedMatMul(_)
             | Call::ConvPacked(_) => return Ok(Outcome::Declined),
         }

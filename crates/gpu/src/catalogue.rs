@@ -7,13 +7,13 @@ use crate::families::attention::{self, flash, flash_hopper, flash_mfma};
 use crate::families::conv::{self, depthwise as conv_depthwise, few as conv_few};
 use crate::families::pointwise::{Form, Formula, Lanes};
 use crate::families::{
-    batch_norm, copy, cross_entropy, ctc, foreach, fused, fused_reduce, fused_rows, index, linalg, matmul,
+    batch_norm, complex, copy, cross_entropy, ctc, foreach, fused, fused_reduce, fused_rows, index, linalg, matmul,
     padded_products, pooling, recurrent, reduce, resample, row_norm, scan, softmax, sort,
 };
 use crate::launch::kernel::{Defines, Family, entries};
 use crate::launch::rows::Rows;
 use crate::vendor::driver::MatrixUnits;
-use rushlight_core::backend::{Activation, ReduceOp};
+use rushlight_core::backend::{Activation, Complex, ReduceOp};
 use rushlight_core::rows::Class;
 use rushlight_core::{DType, Pointwise, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,6 +262,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         }
         if matches!(dtype, DType::F32 | DType::F64) {
             add(format!("linalg {dtype}"), Family::Linalg, linalg::defines(dtype));
+            add(format!("complex {dtype}"), Family::Complex, complex::defines(Complex::Div, dtype));
         }
         for code in [0, 2, 3] {
             if dtype.is_float() || code != 2 {

@@ -83,6 +83,7 @@ pub fn table() -> Result<Table> {
             alignment: None,
             algorithm_words: 3,
             doubles: false,
+            complex: false,
         },
     })
 }

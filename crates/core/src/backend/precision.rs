@@ -1,5 +1,6 @@
 //! Whether engines may compute `f32` products with reduced precision. Process-wide settings, as in PyTorch.
 
+use crate::sync::Seldom;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -35,8 +36,10 @@ impl Switch {
 static PRODUCTS: Switch = Switch { state: AtomicU8::new(0), variable: "RUSHLIGHT_CUDA_TF32", default: false };
 static CONVOLUTIONS: Switch = Switch { state: AtomicU8::new(0), variable: "RUSHLIGHT_CUDA_CONV_TF32", default: true };
 
+static RECURRENT: Seldom<bool> = Seldom::new(false, &OWN_RECURRENT);
+
 thread_local! {
-    static RECURRENT: Cell<bool> = const { Cell::new(false) };
+    static OWN_RECURRENT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether `f32` matrix products may round their inputs to TF32 (ten bits). Off by default. Within a recurrent layer

@@ -363,9 +363,12 @@ pub enum Complex {
     /// Rows of `a`, `[rows, n, 2]`, each with its product with `i` behind it: `[rows, 2, n, 2]`. A product of real
     /// matrices with them on the right is one of complex matrices. `b` is `a` again.
     Blocks,
+    /// Products of matrices, `[batch, m, k, 2]` and `[batch, k, n, 2]`; engines without such products decline.
+    Product,
 }
 
-/// Discrete Fourier transforms of the rows of a matrix. Complex rows have a last dimension of two.
+/// Discrete Fourier transforms of the rows of a matrix. Complex rows have a last dimension of two. GPUs also transform
+/// several dimensions at once, then the last ones of a tensor whose first is that of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fft {
     /// `[rows, n, 2]` to the same size; the exponent is positive for an inverse transform. The CPU also transforms the

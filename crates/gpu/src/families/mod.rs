@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod chain;
+pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod copy;
 pub(crate) mod cross_entropy;

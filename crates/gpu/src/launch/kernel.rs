@@ -94,6 +94,7 @@ families! {
     ),
     FlashMfma => include_str!("../../kernels/flash_mfma.cu"),
     Recurrent => include_str!("../../kernels/recurrent.cu"),
+    Complex => include_str!("../../kernels/complex.cu"),
     Foreach => include_str!("../../kernels/foreach.cu"),
     Linalg => include_str!("../../kernels/linalg.cu"),
     Capture => include_str!("../../kernels/capture.cu"),

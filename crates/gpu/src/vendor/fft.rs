@@ -6,7 +6,7 @@
 use crate::device::Gpu;
 use crate::vendor::driver::{DevicePtr, Handle};
 use crate::vendor::library::Search;
-use rushlight_core::backend::Fft;
+use rushlight_core::backend::{Fft, call};
 use rushlight_core::sync::lock;
 use rushlight_core::{DType, Error, Operand, Pointwise, Result, Scalar, View};
 use std::collections::HashMap;
@@ -71,8 +71,12 @@ table! {
 /// `cufftType` of complex, real and Hermitian transforms, in single and double precision.
 const TYPES: [[c_int; 2]; 3] = [[0x29, 0x69], [0x2a, 0x6a], [0x2c, 0x6c]];
 
-/// Sizes of a plan: the kind of transform, whether in double precision, the length of a row, the number of rows.
-type Sizes = (usize, bool, usize, usize);
+/// The most dimensions of a plan.
+const MOST: usize = 3;
+
+/// Sizes of a plan: the kind of transform, whether in double precision, the lengths of the dimensions, those of a row
+/// last, their number, and the number of rows.
+type Sizes = (usize, bool, [i64; MOST], usize, usize);
 
 /// The plans of a device, with the bytes of workspace of each. They are kept: recorded steps read their tables.
 #[derive(Default)]
@@ -95,15 +99,17 @@ impl FftLibrary {
     }
 
     /// A plan without workspace of its own, and the bytes of workspace that it needs.
-    fn plan(&self, (kind, double, n, rows): Sizes) -> Result<(Plan, usize)> {
-        let (mut plan, mut bytes, mut length) = (0, 0, n as i64);
+    fn plan(&self, (kind, double, mut lengths, dims, rows): Sizes) -> Result<(Plan, usize)> {
+        let (mut plan, mut bytes) = (0, 0);
         let none = std::ptr::null_mut();
-        // SAFETY: places to write to; without embeddings, rows are contiguous and the strides are not read.
+        // SAFETY: places to write to and `dims` lengths; without embeddings, rows are contiguous and the strides are not
+        // read.
         unsafe {
             self.check("Create", (self.create)(&mut plan))?;
             self.check("SetAutoAllocation", (self.set_auto_allocation)(plan, 0))?;
             let of = TYPES[kind][double as usize];
-            let made = (self.make_plan)(plan, 1, &mut length, none, 1, 0, none, 1, 0, of, rows as i64, &mut bytes);
+            let (rank, lengths, rows) = (dims as c_int, lengths.as_mut_ptr(), rows as i64);
+            let made = (self.make_plan)(plan, rank, lengths, none, 1, 0, none, 1, 0, of, rows, &mut bytes);
             self.check("MakePlanMany64", made)?;
         }
         Ok((plan, bytes))
@@ -112,27 +118,29 @@ impl FftLibrary {
 
 impl Gpu {
     /// Transforms rows (see `call::Fft`); `false` if no library is there.
-    pub fn fft(&self, op: Fft, scale: f64, x: View, out: View) -> Result<bool> {
+    pub fn fft(&self, &call::Fft { op, dims, scale, x, out }: &call::Fft<View>) -> Result<bool> {
         let dense = [x, out].iter().all(|v| v.layout().is_contiguous() && v.dtype() == out.dtype());
-        let (kind, rows, n) = match (op, x.shape(), out.shape()) {
-            (Fft::Complex { .. }, &[rows, n, 2], &[..]) => (0, rows, n),
-            (Fft::Real, &[rows, n], &[..]) => (1, rows, n),
-            (Fft::Hermitian, &[..], &[rows, n]) => (2, rows, n),
+        let (kind, shape) = match (op, x.shape(), out.shape()) {
+            (Fft::Complex { .. }, [shape @ .., 2], _) => (0, shape),
+            (Fft::Real, shape, _) => (1, shape),
+            (Fft::Hermitian, _, shape) => (2, shape),
             _ => return Ok(false),
         };
-        if !dense || !matches!(out.dtype(), DType::F32 | DType::F64) {
+        let (&[rows, ref sizes @ ..], 1..=MOST) = (shape, dims) else { return Ok(false) };
+        if sizes.len() != dims || !dense || !matches!(out.dtype(), DType::F32 | DType::F64) {
             return Ok(false);
         }
-        if rows == 0 || n == 0 {
+        if rows == 0 || sizes.contains(&0) {
             return Ok(true);
         }
+        let lengths = std::array::from_fn(|i| sizes.get(i).map_or(1, |&n| n as i64));
         let Ok(library) = self.libraries.transforms() else { return Ok(false) };
         self.enter()?;
         // The library may write to the input of a Hermitian transform.
         let copy = if kind == 2 { Some(self.packed(x)?) } else { None };
         let (from, to) = (copy.as_ref().map_or(x, |c| c.view()).ptr() as u64, out.ptr() as u64);
         let double = out.dtype() == DType::F64;
-        let sizes = (kind, double, n, rows);
+        let sizes = (kind, double, lengths, dims, rows);
         {
             let mut plans = lock(&self.fft_plans.0);
             let (plan, bytes) = match plans.get(&sizes) {

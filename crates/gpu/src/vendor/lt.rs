@@ -85,6 +85,8 @@ pub struct Numbers {
     pub algorithm_words: usize,
     /// Whether products of `f64` are supported.
     pub doubles: bool,
+    /// Whether products of complex numbers are.
+    pub complex: bool,
 }
 
 /// `cudaDataType_t` and `hipDataType`.
@@ -93,6 +95,10 @@ pub mod data {
     pub const F32: i32 = 0;
     /// `…_R_64F`.
     pub const F64: i32 = 1;
+    /// `…_C_32F`.
+    pub const C64: i32 = 4;
+    /// `…_C_64F`.
+    pub const C128: i32 = 5;
     /// `…_R_16F`.
     pub const F16: i32 = 2;
     /// `…_R_16BF`.
@@ -266,9 +272,14 @@ impl Lt {
         bias: Option<DevicePtr>,
         stream: Handle,
     ) -> Result<()> {
-        let (wide, narrow) = ([g.alpha, g.beta], [g.alpha as f32, g.beta as f32]);
+        // Complex products read an imaginary part behind each.
+        let wide = [[g.alpha, 0.0], [g.beta, 0.0]];
+        let narrow = wide.map(|factor| factor.map(|part| part as f32));
         let factor = |i: usize| -> *const c_void {
-            if g.dtype == DType::F64 { (&raw const wide[i]).cast() } else { (&raw const narrow[i]).cast() }
+            match g.dtype {
+                DType::F64 | DType::C128 => (&raw const wide[i]).cast(),
+                _ => (&raw const narrow[i]).cast(),
+            }
         };
         // The lock protects the addresses in a plan's descriptor.
         let _turn = self.plans();
@@ -330,6 +341,9 @@ impl Lt {
         let (kind, how, scale) = match key.dtype {
             DType::F64 if !numbers.doubles => return Ok(None),
             DType::F64 => (data::F64, double, data::F64),
+            DType::C64 | DType::C128 if !numbers.complex => return Ok(None),
+            DType::C64 => (data::C64, single, data::C64),
+            DType::C128 => (data::C128, double, data::C128),
             DType::F16 => (data::F16, single, data::F32),
             DType::BF16 => (data::BF16, single, data::F32),
             _ => (data::F32, if key.tf32 { tf32 } else { single }, data::F32),

@@ -46,25 +46,61 @@ fn lines(t: &Tensor, at: usize) -> Result<Tensor> {
     }
 }
 
+/// An empty result of a transform of `x` whose dimension `at` has `n` numbers.
+fn result(op: Fft, x: &Tensor, at: usize, n: usize) -> Result<Tensor> {
+    let mut shape = Dims::from_slice(x.shape());
+    shape[at] = if op == Fft::Real { n / 2 + 1 } else { n };
+    x.uninit_like(&shape, if op == Fft::Hermitian { x.dtype().real() } else { x.dtype().complex() })
+}
+
+/// The most dimensions that an engine transforms at once.
+const AT_ONCE: usize = 3;
+
+/// The engine's transform of the last `dims` dimensions at once, not recorded; the last one has `n` numbers. `None`
+/// where there are other dimensions behind or engines decline, as the CPU's does.
+fn execute_at_once(op: Fft, x: &Tensor, dims: &[usize], n: usize, scale: f64) -> Result<Option<Tensor>> {
+    let rank = x.rank();
+    let first = rank - dims.len().min(rank);
+    if x.device().is_cpu() || !(2..=AT_ONCE).contains(&dims.len()) || (first..rank).any(|d| !dims.contains(&d)) {
+        return Ok(None);
+    }
+    no_grad(|| {
+        let (source, out) = (x.detach().contiguous()?, result(op, x, rank - 1, n)?);
+        if out.numel() == 0 {
+            return Ok(Some(out));
+        }
+        let batch = |t: &Tensor| {
+            let mut shape = Dims::from_slice(&[t.shape()[..first].iter().product()]);
+            shape.extend_from_slice(&t.shape()[first..]);
+            if t.is_complex() {
+                shape.push(2);
+            }
+            t.as_reals(&shape)
+        };
+        let (from, to) = (batch(&source)?, batch(&out)?);
+        match to.run(call::Fft { op, dims: dims.len(), scale, x: from.engine_view(), out: to.engine_view() }) {
+            Err(e) if e.kind() == ErrorKind::Unsupported => Ok(None),
+            done => done.map(|()| Some(out)),
+        }
+    })
+}
+
 /// The engine's transform along dimension `at` of `x`, not recorded. The CPU computes what an engine declines; only it
 /// takes a complex transform of another dimension than the last.
 fn execute(op: Fft, x: &Tensor, at: usize, n: usize, scale: f64) -> Result<Tensor> {
     no_grad(|| {
         let source = x.detach().contiguous()?;
-        let mut shape = Dims::from_slice(x.shape());
-        shape[at] = if op == Fft::Real { n / 2 + 1 } else { n };
-        let dtype = if op == Fft::Hermitian { x.dtype().real() } else { x.dtype().complex() };
-        let out = x.uninit_like(&shape, dtype)?;
+        let out = result(op, x, at, n)?;
         if out.numel() == 0 {
             return Ok(out);
         }
         let run = |source: &Tensor, out: &Tensor| {
             let (from, to) = (lines(source, at)?, lines(out, at)?);
-            to.run(call::Fft { op, scale, x: from.engine_view(), out: to.engine_view() })
+            to.run(call::Fft { op, dims: 1, scale, x: from.engine_view(), out: to.engine_view() })
         };
         match run(&source, &out) {
             Err(e) if e.kind() == ErrorKind::Unsupported && !x.device().is_cpu() => {
-                let host = Tensor::empty_with(&shape[..], (dtype, Device::Cpu))?;
+                let host = Tensor::empty_with(out.shape(), (out.dtype(), Device::Cpu))?;
                 run(&source.to(Device::Cpu)?, &host)?;
                 host.to(x.device())
             }
@@ -118,7 +154,7 @@ fn execute_all(x: &Tensor, dims: &[(usize, f64)], inverse: bool, fresh: bool) ->
                 };
                 let (from, to) = (part(from)?, part(to)?);
                 let (x, out) = (from.engine_view(), to.engine_view());
-                to.run(call::Fft { op: Fft::Complex { inverse }, scale: *scale, x, out })?;
+                to.run(call::Fft { op: Fft::Complex { inverse }, dims: 1, scale: *scale, x, out })?;
             }
         }
         Ok(out)
@@ -127,6 +163,13 @@ fn execute_all(x: &Tensor, dims: &[(usize, f64)], inverse: bool, fresh: bool) ->
 
 /// Transforms of complex numbers along several dimensions, each with its factor. A `fresh` tensor is nobody else's.
 fn complex_all(x: &Tensor, dims: &[(usize, f64)], inverse: bool, fresh: bool) -> Result<Tensor> {
+    if !x.device().is_cpu() {
+        let (places, scale) = places_and_scale(dims);
+        let n = x.shape().last().copied().unwrap_or(1);
+        if let Some(out) = execute_at_once(Fft::Complex { inverse }, x, &places, n, scale)? {
+            return recorded_complex(x, out, dims, inverse);
+        }
+    }
     if dims.len() == 1 && !fresh || !x.device().is_cpu() {
         return dims.iter().try_fold(x.clone(), |x, &(at, scale)| complex_along(&x, at as isize, inverse, scale));
     }
@@ -134,11 +177,35 @@ fn complex_all(x: &Tensor, dims: &[(usize, f64)], inverse: bool, fresh: bool) ->
         return Ok(x.clone());
     }
     let out = execute_all(x, dims, inverse, fresh && x.is_contiguous())?;
+    recorded_complex(x, out, dims, inverse)
+}
+
+fn recorded_complex(x: &Tensor, out: Tensor, dims: &[(usize, f64)], inverse: bool) -> Result<Tensor> {
     if recording(&[x]) {
         let dims = dims.to_vec();
         record("fft_c2c", &[x], &out, move |_, dy| Ok(smallvec![Some(complex_all(dy, &dims, !inverse, false)?)]))?;
     }
     Ok(out)
+}
+
+/// Dimensions apart from the product of their factors.
+fn places_and_scale(dims: &[(usize, f64)]) -> (Vec<usize>, f64) {
+    (dims.iter().map(|&(at, _)| at).collect(), dims.iter().map(|&(_, scale)| scale).product())
+}
+
+/// The transform of a real signal along its last dimensions at once, half of the very last one, each with its factor;
+/// `None` where there is no such transform.
+fn real_all(x: &Tensor, dims: &[(usize, f64)]) -> Result<Option<Tensor>> {
+    let (places, scale) = places_and_scale(dims);
+    let n = x.shape().last().copied().unwrap_or(1);
+    let Some(out) = execute_at_once(Fft::Real, x, &places, n, scale)? else { return Ok(None) };
+    if recording(&[x]) {
+        let dims = dims.to_vec();
+        record("fft_r2c", &[x], &out, move |_, dy| {
+            Ok(smallvec![Some(complex_all(&resized(dy, -1, n)?, &dims, true, false)?.real()?)])
+        })?;
+    }
+    Ok(Some(out))
 }
 
 /// The first half of the transform of real rows.
@@ -264,14 +331,20 @@ impl Plan {
         Ok(Plan { dims, sizes })
     }
 
-    /// Transforms of complex numbers along all dimensions. A `fresh` tensor is nobody else's.
-    fn complex(&self, x: &Tensor, inverse: bool, norm: FftNorm, fresh: bool) -> Result<Tensor> {
+    /// The tensor with the plan's sizes, and its dimensions with their factors.
+    fn sized(&self, x: &Tensor, inverse: bool, norm: FftNorm) -> Result<(Tensor, Vec<(usize, f64)>)> {
         let mut sized = x.clone();
         let mut dims = Vec::with_capacity(self.dims.len());
         for (&d, &n) in self.dims.iter().zip(&self.sizes) {
             sized = resized(&sized, d, n)?;
             dims.push((x.wrap_dim("fft", d)?, norm.scale(n, inverse)));
         }
+        Ok((sized, dims))
+    }
+
+    /// Transforms of complex numbers along all dimensions. A `fresh` tensor is nobody else's.
+    fn complex(&self, x: &Tensor, inverse: bool, norm: FftNorm, fresh: bool) -> Result<Tensor> {
+        let (sized, dims) = self.sized(x, inverse, norm)?;
         complex_all(&sized, &dims, inverse, fresh && sized.shape() == x.shape())
     }
 
@@ -366,7 +439,14 @@ impl Tensor {
     pub fn rfftn(&self, sizes: Option<&[isize]>, dims: Option<&[isize]>, norm: FftNorm) -> Result<Tensor> {
         needs_real("rfftn", self)?;
         let x = promoted("rfftn", self, false)?;
-        let (last, n, rest) = Plan::new("rfftn", &x, sizes, dims)?.split_last("rfftn")?;
+        let plan = Plan::new("rfftn", &x, sizes, dims)?;
+        if !x.device().is_cpu() && plan.dims.last() == Some(&(x.rank() as isize - 1)) {
+            let (sized, places) = plan.sized(&x, false, norm)?;
+            if let Some(out) = real_all(&sized, &places)? {
+                return Ok(out);
+            }
+        }
+        let (last, n, rest) = plan.split_last("rfftn")?;
         let half = along(&resized(&x, last, n)?, last, |x| real_rows(x, norm.scale(n, false)))?;
         rest.complex(&half, false, norm, true)
     }

@@ -6,8 +6,8 @@ use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
 use rushlight_tensor::{
-    BatchNormOptions, ConvOptions, CtcTargets, FftNorm, InterpolateMode, InterpolateOptions, SolveTriangular, Tensor,
-    autocast, ctc_losses, set_autocast,
+    BatchNormOptions, ConvOptions, CtcTargets, InterpolateMode, InterpolateOptions, SolveTriangular, Tensor, autocast,
+    ctc_losses, set_autocast,
 };
 use std::sync::{Mutex, MutexGuard};
 
@@ -417,22 +417,6 @@ fn ctc_on_devices() -> Result<()> {
     let losses = ctc_losses(&log_probs.to(device)?, &targets)?.expect("a kernel").to_vec::<f32>()?;
     let expected = [3f32.ln(), 9f32.ln()];
     assert!(losses.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{losses:?}");
-    Ok(())
-}
-
-#[test]
-fn fourier_transforms() -> Result<()> {
-    let _turn = turn();
-    for n in [1, 8, 12, 100, 257, 1024] {
-        let x = randn(&[5, n])?;
-        let parts = |t: Tensor| t.view_as_real();
-        agree("rfft", 1e-5, &[&x], |t| parts(t[0].rfft(None, -1, FftNorm::Backward)?))?;
-        agree("there and back", 1e-5, &[&x], |t| {
-            t[0].rfft(None, -1, FftNorm::Ortho)?.irfft(Some(n), -1, FftNorm::Ortho)
-        })?;
-        agree("fft down", 1e-5, &[&x], |t| parts(t[0].transpose(0, 1)?.fft(None, 0, FftNorm::Forward)?))?;
-        agree("ifft", 1e-10, &[&x.to_dtype(DType::F64)?], |t| parts(t[0].ifft(None, -1, FftNorm::Backward)?))?;
-    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod capture;
 mod coverage;
 mod device;
 mod device_attention;
+mod device_complex;
 mod device_images;
 mod device_sums;
 mod goldens;

@@ -2,7 +2,7 @@
 
 use super::{Access, Call};
 use crate::DType;
-use crate::backend::spec::Conv;
+use crate::backend::spec::{Complex, Conv};
 use crate::backend::{AttentionInputs, View};
 use std::borrow::Cow;
 
@@ -57,6 +57,7 @@ impl<V: Shaped> Call<V> {
             Call::PackedMatMul(c) => product(c.a.sizes().last(), &c.out),
             Call::MatMulGelu(c) => product(c.product.a.sizes().last(), &c.product.out),
             Call::MatMulGeluBackward(c) => product(c.product.a.sizes().last(), &c.product.out),
+            Call::Complex(c) if c.op == Complex::Product => 2 * product(c.a.sizes().get(2), &c.out),
             Call::ConvForward(c) => convolution(&c.spec),
             Call::ConvPacked(c) => convolution(&c.spec),
             Call::ConvBackwardInput(c) => convolution(&c.spec),

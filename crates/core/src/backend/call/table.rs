@@ -246,12 +246,12 @@ calls! {
     // ---- complex numbers: `f32` or `f64`, contiguous, the parts of a number in a last dimension of two
 
     /// Products and quotients of complex numbers, `out[i] = a[i] op b[i]`. Either operand may have one number only.
-    /// [`spec::Complex::Blocks`] has sizes of its own.
+    /// [`spec::Complex::Blocks`] and [`spec::Complex::Product`] have sizes of their own.
     complex Complex: Copy { params { op: spec::Complex } reads { a: one, b: one } writes { out: one } }
 
-    /// Discrete Fourier transforms of rows, times a factor; [`spec::Fft`] has the sizes. The tensor layer moves data to
-    /// the CPU for engines that decline.
-    fft Fft: Copy { params { op: spec::Fft, scale: f64 } reads { x: one } writes { out: one } }
+    /// Discrete Fourier transforms of rows, or of the last `dims` dimensions, times a factor; [`spec::Fft`] has the
+    /// sizes. The tensor layer moves data to the CPU for engines that decline.
+    fft Fft: Copy { params { op: spec::Fft, dims: usize, scale: f64 } reads { x: one } writes { out: one } }
 
     // ---- pooling: contiguous
 

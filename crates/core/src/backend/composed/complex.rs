@@ -41,8 +41,10 @@ pub(super) fn complex(c: &call::Complex<View>) -> Result<()> {
     if n == 0 {
         return Ok(());
     }
-    if c.op == Complex::Blocks {
-        return blocks(c);
+    match c.op {
+        Complex::Blocks => return blocks(c),
+        Complex::Product => return Err(Error::unsupported("complex: this engine has no products of complex matrices")),
+        _ => {}
     }
     let layouts = [parts(c.a, n)?, parts(c.b, n)?, parts(c.out, n)?];
     let [[ar, ai], [br, bi], [re, im]] = [

@@ -6,7 +6,7 @@ use crate::ops::matmul::{Blend, multiply};
 use rushlight_core::backend::{Complex, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{Dims, Result};
+use rushlight_core::{Dims, ErrorKind, Result};
 
 /// The engine's op on numbers of one dtype, not recorded.
 fn combine(name: &str, op: Complex, a: &Tensor, b: &Tensor) -> Result<Tensor> {
@@ -68,9 +68,24 @@ pub(crate) fn conjugate_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
+/// [`matrix_product`] by an engine that has complex ones; `false` if it has none.
+fn library_product(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<bool> {
+    let rank = a.rank();
+    let [a, b, out] = [&a.contiguous()?, &b.contiguous()?, out].map(|t| {
+        let batch: usize = t.shape()[..rank - 2].iter().product();
+        t.as_reals(&[batch, t.shape()[rank - 2], t.shape()[rank - 1], 2])
+    });
+    let (a, b, out) = (a?, b?, out?);
+    let call = call::Complex { op: Complex::Product, a: a.engine_view(), b: b.engine_view(), out: out.engine_view() };
+    match out.run(call) {
+        Err(e) if e.kind() == ErrorKind::Unsupported => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
 /// The product of matrices of complex numbers, with equal batch sizes; not recorded.
 ///
-/// One product of real matrices: rows of `a` are `2k` reals as they are, and each number `c + d i` of `b` becomes the
+/// Engines without complex products compute one of real matrices: rows of `a` are `2k` reals as they are, and each number `c + d i` of `b` becomes the
 /// block `[[c, d], [-d, c]]`, so the rows of the result are `2n` reals in order.
 pub(crate) fn matrix_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     no_grad(|| {
@@ -84,6 +99,9 @@ pub(crate) fn matrix_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             return Ok(out);
         }
         let (batch, m) = (&a.shape()[..rank - 2], a.shape()[rank - 2]);
+        if !a.device().is_cpu() && k > 0 && library_product(&a, &b, &out)? {
+            return Ok(out);
+        }
         // The same numbers as real ones in matrices.
         let real = |t: &Tensor, rows: usize, columns: usize| {
             let mut shape = Dims::from_slice(batch);
