@@ -192,15 +192,14 @@ fn kind_name(kind: rl_kind) -> &'static str {
     KINDS.iter().find(|(_, k, _)| *k == kind).map_or("a value of unknown kind", |(name, _, _)| name)
 }
 
-/// Binds arguments to a form; the text says why they do not fit.
+/// Binds arguments to a form, in `values`, which is empty; the text says why they do not fit.
 ///
 /// # Safety
 /// As for [`convert`].
-unsafe fn bind(form: &Form, args: &[rl_value]) -> Result<Result<Values, String>> {
+unsafe fn bind(form: &Form, args: &[rl_value], values: &mut Values) -> Result<Result<(), String>> {
     if args.len() > form.params.len() {
         return Ok(Err(format!("takes {} arguments, got {}", form.params.len(), args.len())));
     }
-    let mut values = Values::new();
     for (at, param) in form.params.iter().enumerate() {
         let value = match args.get(at).filter(|v| v.kind != RL_DEFAULT) {
             // SAFETY: by this function's contract.
@@ -218,7 +217,7 @@ unsafe fn bind(form: &Form, args: &[rl_value]) -> Result<Result<Values, String>>
         };
         values.push(value);
     }
-    Ok(Ok(values))
+    Ok(Ok(()))
 }
 
 /// Runs an in-place op that has no kernel of its own: computes, then copies.
@@ -273,15 +272,14 @@ pub fn tensors(tensors: Vec<Tensor>) -> rl_value {
 
 unsafe fn call(op: &rl_op, args: &[rl_value]) -> Result<rl_value> {
     let mut failure = None;
+    let mut values = Values::new();
     for form in &op.forms {
+        values.clear();
         // SAFETY: by the caller's contract.
-        let mut values = match unsafe { bind(form, args)? } {
-            Ok(values) => values,
-            Err(why) => {
-                failure.get_or_insert(why);
-                continue;
-            }
-        };
+        if let Err(why) = unsafe { bind(form, args, &mut values)? } {
+            failure.get_or_insert(why);
+            continue;
+        }
         if op.inplace || op.name.ends_with('_') {
             // PyTorch refuses a leaf before it looks at the other arguments.
             if let Some(Value::Tensor(target)) = values.first() {

@@ -7,13 +7,16 @@
 use crate::Tensor;
 use crate::autograd::is_grad_enabled;
 use crate::tensor::Inner;
+use rushlight_core::sync::Seldom;
 use rushlight_core::{DType, Error, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+static DTYPE: Seldom<Option<DType>> = Seldom::new(None, &OWN_DTYPE);
+
 thread_local! {
-    static DTYPE: Cell<Option<DType>> = const { Cell::new(None) };
+    static OWN_DTYPE: Cell<Option<DType>> = const { Cell::new(None) };
     /// Parameters converted in this region, so that one used twice is converted once. Keeps the parameter alive, and
     /// with it its id.
     static CASTS: RefCell<HashMap<usize, Cast>> = RefCell::new(HashMap::new());

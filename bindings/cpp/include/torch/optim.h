@@ -90,11 +90,15 @@ class Optimizer {
   }
   // Clears the gradients.
   void zero_grad(bool set_to_none = true) {
-    for (auto& group : groups_)
-      for (Tensor& p : group.params()) {
-        if (set_to_none) p.mutable_grad() = Tensor();
-        else if (p.grad().defined()) p.grad().detach().zero_();
+    for (auto& group : groups_) {
+      if (set_to_none) {
+        torch::detail::Handles handles(group.params());
+        torch::detail::check(rl_zero_grad(handles.list.data(), handles.list.size()));
+        continue;
       }
+      for (const Tensor& p : group.params())
+        if (Tensor grad = p.grad(); grad.defined()) grad.detach().zero_();
+    }
   }
   virtual Tensor step(LossClosure closure = nullptr) {
     update();

@@ -1,14 +1,17 @@
 //! Whether ops are recorded, per thread.
 
 use rushlight_core::Result;
+use rushlight_core::sync::Seldom;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+static INFERENCE: Seldom<bool> = Seldom::new(false, &OWN_INFERENCE);
+
 thread_local! {
     static GRAD: Cell<bool> = const { Cell::new(true) };
-    static INFERENCE: Cell<bool> = const { Cell::new(false) };
+    static OWN_INFERENCE: Cell<bool> = const { Cell::new(false) };
     static PASS: Cell<Option<Pass>> = const { Cell::new(None) };
 }
 

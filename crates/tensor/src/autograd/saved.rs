@@ -4,7 +4,7 @@ use super::Meta;
 use super::node::Node;
 use super::saved_hooks::{self, Packed};
 use crate::Tensor;
-use rushlight_core::sync::lock;
+use rushlight_core::sync::{Seldom, lock};
 use rushlight_core::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -35,10 +35,12 @@ pub struct SavedValue {
     pub(super) key: usize,
 }
 
+static IS_READING: Seldom<bool> = Seldom::new(false, &OWN_IS_READING);
+
 thread_local! {
     /// What backward functions have read of their saved tensors, while somebody asks.
     static READ: RefCell<Vec<SavedValue>> = const { RefCell::new(Vec::new()) };
-    static IS_READING: Cell<bool> = const { Cell::new(false) };
+    static OWN_IS_READING: Cell<bool> = const { Cell::new(false) };
     /// Tensors saved by this thread since its last node: they belong to the node that is recorded next.
     static SAVED: Cell<usize> = const { Cell::new(0) };
 }

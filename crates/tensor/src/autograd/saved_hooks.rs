@@ -3,6 +3,7 @@
 use super::mode::{self, no_grad};
 use super::node::{Edge, Node};
 use crate::Tensor;
+use rushlight_core::sync::Seldom;
 use rushlight_core::{DType, Device, Dims, Error, Result};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -18,10 +19,12 @@ pub trait SavedTensorsHooks: Send + Sync {
     fn unpack(&self, packed: &(dyn Any + Send + Sync)) -> Result<Tensor>;
 }
 
+/// Whether `HOOKS` is in force: all that an op looks at when there are none.
+static ACTIVE: Seldom<bool> = Seldom::new(false, &OWN_ACTIVE);
+
 thread_local! {
     static HOOKS: RefCell<Vec<Arc<dyn SavedTensorsHooks>>> = const { RefCell::new(Vec::new()) };
-    /// Whether `HOOKS` is in force: all that an op looks at when there are none.
-    static ACTIVE: Cell<bool> = const { Cell::new(false) };
+    static OWN_ACTIVE: Cell<bool> = const { Cell::new(false) };
     /// The error of a pack hook, until the op that called it is recorded.
     static FAILED: RefCell<Option<Error>> = const { RefCell::new(None) };
 }

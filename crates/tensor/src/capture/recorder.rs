@@ -8,6 +8,7 @@ use crate::{Tensor, amp};
 use rushlight_core::backend::{self, Graph, Recording, StepPool, call};
 use rushlight_core::rng::default_generator;
 use rushlight_core::smallvec::SmallVec;
+use rushlight_core::sync::Seldom;
 use rushlight_core::{Backend, DType, Device, Error, Generator, Layout, Philox, Result, Storage, View};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -17,12 +18,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// Whether this thread records; read at every view of a tensor.
+static ON: Seldom<bool> = Seldom::new(false, &OWN_ON);
+/// Whether this thread refuses calls that cannot be recorded, although it records nothing.
+static HOSTLESS: Seldom<bool> = Seldom::new(false, &OWN_HOSTLESS);
+
 thread_local! {
-    /// Whether this thread records; read at every view of a tensor.
-    static ON: Cell<bool> = const { Cell::new(false) };
+    static OWN_ON: Cell<bool> = const { Cell::new(false) };
+    static OWN_HOSTLESS: Cell<bool> = const { Cell::new(false) };
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
-    /// Whether this thread refuses calls that cannot be recorded, although it records nothing.
-    static HOSTLESS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `f`, in which everything that needs elements on the host, or moves them from there, is refused as in a captured
