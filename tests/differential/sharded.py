@@ -1,7 +1,7 @@
 """FSDP2, tensor and pipeline parallelism and their compositions beside PyTorch's over gloo, same weights and data: losses within 1e-5.
 
 ``python tests/differential/sharded.py [2 4 8]``, with a Python that has PyTorch; the numbers are those of ranks. ``--speed ROUNDS`` instead measures a step of FSDP2 on
-two ranks, the peers in turn, and prints the ratios. ``RUSHLIGHT_PACKAGE`` names the folder of the package, the source's by default.
+two ranks, the peers in turn, prints the ratios, and times asynchronous tensor parallelism. ``RUSHLIGHT_PACKAGE`` names the folder of the package, the source's by default.
 """
 
 import json
@@ -55,6 +55,8 @@ def speed(rounds):
         ratios.append(theirs["step"] / ours["step"])
         used.append(theirs["cpu"] / ours["cpu"])
         print(f"step of FSDP2 on 2 ranks: {ours['step'] * 1e3:.1f} ms, PyTorch's {theirs['step'] * 1e3:.1f} ms, ratio {ratios[-1]:.2f}; of CPU time {used[-1]:.2f}", flush=True)
+    both = run("rushlight", 2, "overlap_speed")
+    print(f"tensor-parallel layer on 2 ranks: {both['plain'] * 1e3:.1f} ms, with overlapped communication {both['overlapped'] * 1e3:.1f} ms, ratio {both['ratio']:.2f}")
     print(f"median ratio {statistics.median(ratios):.2f}, of CPU time {statistics.median(used):.2f}")
 
 

@@ -30,6 +30,11 @@ impl PyLayout {
     }
 }
 
+/// Whether the object is `torch.sparse_coo` or another sparse layout.
+pub fn is_sparse_layout(object: &Bound<'_, PyAny>) -> bool {
+    object.cast::<PyLayout>().is_ok_and(|l| l.get().0.starts_with("sparse_"))
+}
+
 fn layout(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     match object.cast::<PyLayout>() {
         Ok(l) if l.get().0 == LAYOUTS[0] => Ok(Some(Value::None)),

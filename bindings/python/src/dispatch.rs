@@ -234,7 +234,11 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
     let chosen = signatures.iter().zip(op.variants).find_map(|(signature, variant)| {
         match bind(&call, op.name, signature, !function) {
             Ok(values) => Some(Ok((values, variant, signature))),
-            Err(Misfit::Raised(error)) => Some(Err(error)),
+            // Only such a call fails and is made all the same: others do not look for the layout.
+            Err(Misfit::Raised(_)) if out.is_none() && call.objects().any(crate::convert::is_sparse_layout) => {
+                Some(Err(None))
+            }
+            Err(Misfit::Raised(error)) => Some(Err(Some(error))),
             Err(Misfit::Signature(error)) => {
                 failure.get_or_insert(error);
                 None
@@ -242,7 +246,9 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
         }
     });
     let (mut values, variant, signature) = match (chosen, failure) {
-        (Some(found), _) => found?,
+        (Some(Ok(found)), _) => found,
+        (Some(Err(Some(error))), _) => return Err(error),
+        (Some(Err(None)), _) => return sparse(py, op, &call),
         (None, Some(error)) if signatures.len() == 1 => return Err(type_error(error)),
         _ => return Err(type_error(combination(&call, op)?)),
     };
@@ -262,6 +268,16 @@ fn call<'py>(py: Python<'py>, op: &'static Op, mut call: Call<'_, 'py>, form: Fo
         None => give(py, &result_name(op), result, call.positional.first().copied()),
         Some(target) => store(op.name, result, target),
     }
+}
+
+/// The result of a call that asks for a sparse layout: `rushlight.sparse` makes it.
+fn sparse<'py>(py: Python<'py>, op: &Op, call: &Call<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    let kwargs = PyDict::new(py);
+    for (key, value) in &call.named {
+        kwargs.set_item(key, value)?;
+    }
+    let args = PyTuple::new(py, &call.positional)?;
+    py.import("rushlight.sparse._make")?.getattr("created")?.call1((op.name, args, kwargs))
 }
 
 /// Comparisons: in place, they give the tensor a history with gradients of zero, as in PyTorch.

@@ -338,7 +338,7 @@ rows! { ROWS:
         factory.finish(linspace(number(start)?, number(end)?, size(steps, "linspace: steps")?, &factory)?);
     /// Powers of a base, exponents evenly spaced.
     logspace [Torch] "logspace(Tensor|Number start, Tensor|Number end, int steps, float base=10.0, **factory)" |start: Arg, end: Arg, steps: i64, base: f64, factory: Factory|
-        factory.finish(Tensor::logspace_with(number(start)?.to_f64(), number(end)?.to_f64(), size(steps, "logspace: steps")?, base, factory.options())?);
+        factory.finish(logspace(number(start)?, number(end)?, size(steps, "logspace: steps")?, base, &factory)?);
     /// Ones on the diagonal.
     eye [Torch] "eye(int n, int? m=None, **factory)" |n: i64, m: Option<i64>, factory: Factory| eye(n, m, &factory);
     /// A number as a tensor.
@@ -552,8 +552,41 @@ fn number(given: Arg) -> Result<Scalar> {
     }
 }
 
+/// Complex numbers at equal distances, in a wide dtype, with the dtype of the result; `None` if neither it nor the ends
+/// are complex.
+fn complex_values(
+    name: &str,
+    [start, end]: [Scalar; 2],
+    steps: usize,
+    factory: &Factory,
+) -> Result<Option<(Tensor, DType)>> {
+    let ends = [start, end].iter().any(|end| matches!(end, Scalar::Complex(..)));
+    let dtype = factory.dtype.unwrap_or_else(rushlight_tensor::default_dtype);
+    if !ends && !dtype.is_complex() {
+        return Ok(None);
+    }
+    if factory.dtype.is_some() && !dtype.is_complex() {
+        return Err(Error::dtype(format!(
+            "{name}: the ends are complex numbers, which {dtype} does not hold; give a complex dtype"
+        )));
+    }
+    let options = factory.options().dtype(DType::F64);
+    let part = |of: fn(Scalar) -> f64| Tensor::linspace_with(of(start), of(end), steps, options);
+    Ok(Some((rushlight_tensor::complex(&part(Scalar::to_f64)?, &part(Scalar::imag)?)?, dtype.complex())))
+}
+
+fn logspace(start: Scalar, end: Scalar, steps: usize, base: f64, factory: &Factory) -> Result<Tensor> {
+    match complex_values("logspace", [start, end], steps, factory)? {
+        Some((exponents, dtype)) => exponents.rpow(base)?.to_dtype(dtype),
+        None => Tensor::logspace_with(start.to_f64(), end.to_f64(), steps, base, factory.options()),
+    }
+}
+
 /// Negative integers wrap around in an unsigned dtype, as in PyTorch. One bool is the first end.
 fn linspace(start: Scalar, end: Scalar, steps: usize, factory: &Factory) -> Result<Tensor> {
+    if let Some((values, dtype)) = complex_values("linspace", [start, end], steps, factory)? {
+        return values.to_dtype(dtype);
+    }
     let options = factory.options();
     match factory.dtype {
         Some(DType::Bool) if steps < 2 => Tensor::full_with([steps], start.to_f64() != 0.0, options),

@@ -401,6 +401,7 @@ fn even_values(name: &str, start: f64, end: f64, steps: usize, dtype: DType, dev
     if dtype == DType::Bool {
         return Err(Error::dtype(format!("{name}: not implemented for bool")));
     }
+    let dtype = if dtype.is_complex() { dtype.real() } else { dtype };
     let element = |v: f64| -> Result<f64> {
         let v = fitting(name, Scalar::Float(v), dtype)?.to_f64();
         Ok(if dtype.is_float() { v } else { v.trunc() })

@@ -10,6 +10,8 @@ _COMPRESSED = {_C.sparse_csr: True, _C.sparse_csc: False}
 def empty(size, layout, dtype=None, device=None, dense_dim=0, index_dtype=_C.int64):
     """A tensor of a sparse layout without entries."""
     size = [int(n) for n in size]
+    if min(size, default=0) < 0:
+        raise RuntimeError(f"torch.empty: sizes are not negative, got {size}")
     if layout in (_C.sparse_bsr, _C.sparse_bsc):
         refuse_blocks(layout)
     sparse = len(size) - dense_dim
@@ -108,3 +110,24 @@ def new_empty(x, *size, dtype=None, layout=None, device=None, pin_memory=False, 
 def zeros_of(out, size, dtype=None, device=None):
     """``torch.zeros(size, out=out)`` of a sparse tensor."""
     return empty(size, out.layout, dtype or out.dtype, device or out.device)
+
+
+def created(name, args, kwargs):
+    """A call of ``torch`` with a sparse ``layout``: a tensor without entries, of sizes or like a dense tensor."""
+    layout = kwargs["layout"]
+    if name in ("zeros", "empty", "new_zeros", "new_empty"):
+        kwargs.pop("pin_memory", None)
+        requires_grad = kwargs.pop("requires_grad", False)
+        if name.startswith("new_"):
+            x, *args = args
+            kwargs = {"dtype": x.dtype, "device": x.device} | {key: value for key, value in kwargs.items() if value is not None}
+        if "size" in kwargs:
+            args = (kwargs.pop("size"),)
+        if kwargs.pop("memory_format", None) is not None:
+            raise RuntimeError(f"{name}: memory format option is only supported by strided tensors")
+        made = empty(args[0] if len(args) == 1 and not isinstance(args[0], int) else args, **kwargs)
+        return made.requires_grad_() if requires_grad else made
+    if name in ("zeros_like", "empty_like"):
+        x = args[0] if args else kwargs["input"]
+        return created(name[:5], (x.shape,), {"dtype": x.dtype, "device": x.device} | {key: value for key, value in kwargs.items() if value is not None and key != "input"})
+    raise NotImplementedError(f"{name}: not supported with layout={layout}; make a dense tensor and call .to_sparse(layout={layout})")
