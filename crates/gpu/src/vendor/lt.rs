@@ -127,6 +127,11 @@ const MAX_PLANS: usize = 4096;
 /// Nothing is left to do: the whole epilogue is fused.
 const NOTHING: Rest = Rest { bias: false, activation: false };
 
+/// A factor of a product with the imaginary part that complex products read, aligned as their numbers are: the library
+/// loads both parts at once.
+#[repr(C, align(16))]
+struct Factor<T>([T; 2]);
+
 /// A matrix in the libraries' terms: column-major, possibly transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
@@ -272,9 +277,8 @@ impl Lt {
         bias: Option<DevicePtr>,
         stream: Handle,
     ) -> Result<()> {
-        // Complex products read an imaginary part behind each.
-        let wide = [[g.alpha, 0.0], [g.beta, 0.0]];
-        let narrow = wide.map(|factor| factor.map(|part| part as f32));
+        let wide = [g.alpha, g.beta].map(|factor| Factor([factor, 0.0]));
+        let narrow = [g.alpha, g.beta].map(|factor| Factor([factor as f32, 0.0]));
         let factor = |i: usize| -> *const c_void {
             match g.dtype {
                 DType::F64 | DType::C128 => (&raw const wide[i]).cast(),
