@@ -79,6 +79,8 @@ __device__ inline float atan2(float y, float x) { return ::atan2f(y, x); }
 __device__ inline double atan2(double y, double x) { return ::atan2(y, x); }
 __device__ inline float copysign(float a, float b) { return ::copysignf(a, b); }
 __device__ inline double copysign(double a, double b) { return ::copysign(a, b); }
+__device__ inline float step_bits(float x, float n) { return __uint_as_float(__float_as_uint(x) + (u32)(i32)n); }
+__device__ inline double step_bits(double x, double n) { return __longlong_as_double(__double_as_longlong(x) + (i64)n); }
 __device__ inline float pow(float a, float b) { return ::powf(a, b); }
 __device__ inline double pow(double a, double b) { return ::pow(a, b); }
 __device__ inline float fmod(float a, float b) { return ::fmodf(a, b); }

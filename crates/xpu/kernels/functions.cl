@@ -55,6 +55,11 @@ inline R rl_round(R x) { return rint(x); }
 inline R rl_sigmoid(R x) { return (R)1 / ((R)1 + exp(-x)); }
 inline R rl_atan2(R y, R x) { return atan2(y, x); }
 inline R rl_copysign(R a, R b) { return copysign(a, b); }
+#if R_IS_DOUBLE
+inline R rl_step_bits(R x, R n) { return as_double(as_long(x) + (long)n); }
+#else
+inline R rl_step_bits(R x, R n) { return as_float(as_int(x) + (int)n); }
+#endif
 inline R rl_pow(R a, R b) { return pow(a, b); }
 inline R rl_fmod(R a, R b) { return fmod(a, b); }
 inline R rl_trunc_div(R a, R b) { return trunc(a / b); }

@@ -63,6 +63,8 @@ macro_rules! real {
             fn atan2(self, x: Self) -> Self;
             /// `self` with the sign of `b`.
             fn copysign(self, b: Self) -> Self;
+            /// The number whose bits, as an integer, are `n` more.
+            fn step_bits(self, n: Self) -> Self;
             /// The polygamma function of order `n`.
             fn polygamma(n: Self, x: Self) -> Self;
         }
@@ -75,6 +77,8 @@ macro_rules! real {
             #[inline(always)] pub fn atan2<R: Real>(y: R, x: R) -> R { R::atan2(y, x) }
             /// `a` with the sign of `b`.
             #[inline(always)] pub fn copysign<R: Real>(a: R, b: R) -> R { R::copysign(a, b) }
+            /// The number whose bits, as an integer, are `n` more than those of `x`.
+            #[inline(always)] pub fn step_bits<R: Real>(x: R, n: R) -> R { R::step_bits(x, n) }
             /// The polygamma function of order `n`.
             #[inline(always)] pub fn polygamma<R: Real>(n: R, x: R) -> R { R::polygamma(n, x) }
             /// `a < b`.
@@ -120,6 +124,7 @@ macro_rules! real {
             $(#[inline] fn $name(self) -> Self { self.read() })*
             fn atan2(self, x: Self) -> Self { self + x }
             fn copysign(self, b: Self) -> Self { self + b }
+            fn step_bits(self, n: Self) -> Self { self + n }
             fn polygamma(n: Self, x: Self) -> Self { n + x }
         }
     };

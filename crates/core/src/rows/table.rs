@@ -67,6 +67,14 @@ rows! {
     } => { { dy * (a / y) } { dy * (b / y) } }
     /// `a` with the sign of `b`.
     real Copysign copysign(a, b) { copysign(a, b) } => { { select(eq(a, ZERO), ZERO, dy * copysign(ONE, a) * copysign(ONE, b)) } { ZERO } }
+    /// The next number after `a` towards `b`. `step` is that of the bits, also where they are an f32's that stands for a
+    /// half. Up to the magnitude `bound` numbers are `least` apart; those beyond `limit` count as `limit`.
+    real Nextafter nextafter(a, b; step, least, bound, limit) {
+        let m = min(abs(a), limit);
+        let away = select(eq(a, ZERO), ONE, select(gt(b, a), copysign(ONE, a), -copysign(ONE, a)));
+        let moved = select(le(m, bound), m + away * least, step_bits(m, away * step));
+        select(ne(a, a), a, select(ne(b, b), b, select(eq(a, b), b, copysign(moved, select(eq(a, ZERO), b, a)))))
+    } => { { select(eq(a, b), ZERO, dy) } { ZERO } }
     /// `log(exp(a) + exp(b))`.
     real Logaddexp logaddexp(a, b) { let d = select(eq(a, b), ZERO, abs(a - b)); max(a, b) + log1p(exp(-d)) } => {
         { dy * sigmoid(a - b) } { dy * sigmoid(b - a) }

@@ -151,6 +151,10 @@ impl<I: Isa> Real for Lane<f32, I> {
         Self::new(self.0.copysign(b.0))
     }
     #[inline(always)]
+    fn step_bits(self, n: Self) -> Self {
+        Self::new(f32::from_bits(self.0.to_bits().wrapping_add_signed(n.0 as i32)))
+    }
+    #[inline(always)]
     fn polygamma(n: Self, x: Self) -> Self {
         Self::new(polygamma(n.0 as f64, x.0 as f64) as f32)
     }
@@ -197,6 +201,10 @@ impl<I: Isa> Real for Lane<f64, I> {
     #[inline(always)]
     fn copysign(self, b: Self) -> Self {
         Self::new(self.0.copysign(b.0))
+    }
+    #[inline(always)]
+    fn step_bits(self, n: Self) -> Self {
+        Self::new(f64::from_bits(self.0.to_bits().wrapping_add_signed(n.0 as i64)))
     }
     #[inline(always)]
     fn polygamma(n: Self, x: Self) -> Self {

@@ -5,11 +5,7 @@ use super::operators::{forward, forward_operand};
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
-use crate::autograd::{no_grad, record, recording};
-use crate::program::recipe;
-use rushlight_core::layout::broadcast_shapes;
-use rushlight_core::smallvec::smallvec;
-use rushlight_core::{DType, Dims, Error, Pointwise, Result, Scalar};
+use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
 macro_rules! compare {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
@@ -226,37 +222,26 @@ impl Tensor {
     /// ```
     pub fn nextafter(&self, other: &Tensor) -> Result<Tensor> {
         let dtype = result_type(&[Arg::Tensor(self), Arg::Tensor(other)]);
-        let bits = match dtype {
-            DType::F64 => DType::I64,
-            DType::F32 => DType::I32,
-            DType::BF16 | DType::F16 => DType::I16,
+        // A row computes halves as f32: the last bit of a half is a higher bit there, and the smallest numbers of f16,
+        // which are 2^-24 apart, are normal there. Infinity is the number after its largest.
+        let params = match dtype {
+            DType::F64 | DType::F32 => [1.0, 0.0, -1.0, f64::INFINITY],
+            DType::BF16 => [65536.0, 0.0, -1.0, f64::INFINITY],
+            DType::F16 => [8192.0, 2f64.powi(-24), 2f64.powi(-14), 65536.0],
             _ => return Err(Error::dtype(format!("nextafter: not implemented for {dtype}"))),
         };
-        let shape = broadcast_shapes(self.shape(), other.shape()).map_err(|e| e.within("nextafter"))?;
-        let out = recipe("nextafter", &[], [self, other], |[x, y]| {
-            let (x, y) = (x.to_dtype(dtype)?.expand(&shape)?, y.to_dtype(dtype)?);
-            let upward = y.gt(&x)?;
-            // Bits grow with the magnitude.
-            let outward = upward.eq(&x.gt(0)?)?;
-            let step = outward.to_dtype(bits)?.mul(2)?.sub(1)?;
-            let stepped = x.reinterpreted(bits).add(&step)?.reinterpreted(dtype);
-            let least = Tensor::full_with([], 1, (bits, x.device()))?.reinterpreted(dtype);
-            let from_zero = upward.to_dtype(dtype)?.mul(2)?.sub(1)?.mul(&least)?;
-            let moved = where_(&x.eq(0)?, &from_zero, &stepped)?;
-            let still = where_(&x.eq(&y)?, &y, &moved)?;
-            let sum = x.add(&y)?;
-            where_(&x.isnan()?.logical_or(&y.isnan()?)?, &sum, &still)
-        })?;
-        if recording(&[self, other]) {
-            let sides = [self, other].map(|t| (Dims::from_slice(t.shape()), t.dtype()));
-            let moved = no_grad(|| self.ne(other))?;
-            record("nextafter", &[self, other], &out, move |_, dy| {
-                let [(shape, dtype), (other_shape, other_dtype)] = &sides;
-                let to_x = dy.mul(&moved)?.sum_to_size(shape)?.to_dtype(*dtype)?;
-                Ok(smallvec![Some(to_x), Some(Tensor::zeros_with(other_shape, (*other_dtype, dy.device()))?)])
-            })?;
-        }
-        Ok(out)
+        let (x, y) = (self.to_dtype(dtype)?, other.to_dtype(dtype)?);
+        pointwise(Pointwise::Nextafter, &[Arg::Tensor(&x), Arg::Tensor(&y)], &params)
+    }
+
+    /// The number whose bits, as an integer, are `n` more. Not recorded.
+    pub(crate) fn with_bits_stepped(&self, n: i64) -> Result<Tensor> {
+        let bits = match self.dtype() {
+            DType::F64 => DType::I64,
+            DType::F32 => DType::I32,
+            dtype => return Err(Error::dtype(format!("step_bits: not implemented for {dtype}"))),
+        };
+        Ok(self.reinterpreted(bits).add(n)?.reinterpreted(self.dtype()))
     }
 
     /// The same memory read as elements of another dtype of the same size. Not recorded.

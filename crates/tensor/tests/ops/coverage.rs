@@ -3,7 +3,7 @@
 
 use crate::support::{data, ops};
 use rushlight_core::rng::Generator;
-use rushlight_core::{DType, ErrorKind, Result};
+use rushlight_core::{DType, Element, ErrorKind, Result};
 use rushlight_tensor::{PadMode, Tensor};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -314,5 +314,48 @@ fn hashes_are_exclusive_ors_of_bits() -> Result<()> {
     assert_eq!(x.hash_tensor(1, true)?.shape(), [2, 1]);
     let one = Tensor::new([1.0f32])?.hash_tensor(.., false)?.to_dtype(DType::I64)?;
     assert_eq!(one.item::<i64>()?, 1.0f64.to_bits() as i64);
+    Ok(())
+}
+
+/// Every number of a half type is the one after the one before, upwards and downwards.
+fn nextafter_steps_in<H: Element>(dtype: DType, infinity: u16, of: fn(u16) -> H, bits: fn(H) -> u16) -> Result<()> {
+    const SIGN: u16 = 0x8000;
+    let tensor = |bits: &[u16]| Tensor::from_slice(&bits.iter().map(|&b| of(b)).collect::<Vec<H>>(), [bits.len()]);
+    let moved = |from: &[u16], to: u16| -> Result<Vec<u16>> {
+        Ok(tensor(from)?.nextafter(&tensor(&[to])?)?.to_vec::<H>()?.into_iter().map(bits).collect())
+    };
+    let (below, above): (Vec<u16>, Vec<u16>) = ((0..infinity).collect(), (1..=infinity).collect());
+    let negative = |numbers: &[u16]| numbers.iter().map(|b| b | SIGN).collect::<Vec<u16>>();
+    assert_eq!(moved(&below, infinity)?, above, "{dtype} up");
+    assert_eq!(moved(&above, infinity | SIGN)?, below, "{dtype} down");
+    assert_eq!(moved(&negative(&below), infinity | SIGN)?, negative(&above), "{dtype} down from negative numbers");
+    assert_eq!(moved(&negative(&above), infinity)?, negative(&below), "{dtype} up from negative numbers");
+    assert_eq!(moved(&[0, SIGN, infinity], 0)?, [0, 0, infinity - 1], "{dtype} to zero");
+    assert_eq!(moved(&[0, SIGN], SIGN + 1)?, [SIGN + 1; 2], "{dtype} from zero");
+    // The other is rounded to the dtype first.
+    let one = Tensor::new_with([1.0], dtype)?;
+    assert_eq!(one.nextafter(&Tensor::new(1.00001f32)?)?.to_vec::<f64>()?, [1.0]);
+    assert!(one.nextafter(&Tensor::new(f32::NAN)?)?.isnan()?.all(..)?.item::<bool>()?);
+    Ok(())
+}
+
+#[test]
+fn nextafter_steps_in_the_dtype() -> Result<()> {
+    nextafter_steps_in(DType::F16, 0x7c00, half::f16::from_bits, half::f16::to_bits)?;
+    nextafter_steps_in(DType::BF16, 0x7f80, half::bf16::from_bits, half::bf16::to_bits)?;
+    let x = [1.0f64, -1.0, 0.0, f64::MIN_POSITIVE, f64::MAX];
+    let up = Tensor::new_with(x, DType::F64)?.nextafter(&Tensor::new_with([f64::INFINITY], DType::F64)?)?;
+    assert_eq!(up.to_vec::<f64>()?, x.map(f64::next_up));
+    let down = Tensor::new_with(x, DType::F64)?.nextafter(&Tensor::new_with([f64::NEG_INFINITY], DType::F64)?)?;
+    assert_eq!(down.to_vec::<f64>()?, x.map(f64::next_down));
+    let x = [f32::MIN_POSITIVE, -f32::MIN_POSITIVE, 1e-40, -1e-40, 3.5, f32::MAX];
+    let up = Tensor::new(x)?.nextafter(&Tensor::new([f32::INFINITY])?)?;
+    assert_eq!(up.to_vec::<f32>()?, x.map(f32::next_up));
+    // The second derivative is zero.
+    let x = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
+    let other = Tensor::new([2.0f32, 2.0])?.requires_grad_(true)?;
+    x.nextafter(&other)?.sum(..)?.backward()?;
+    assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [1.0, 0.0]);
+    assert_eq!(other.grad().unwrap().to_vec::<f32>()?, [0.0, 0.0]);
     Ok(())
 }
