@@ -359,3 +359,33 @@ fn nextafter_steps_in_the_dtype() -> Result<()> {
     assert_eq!(other.grad().unwrap().to_vec::<f32>()?, [0.0, 0.0]);
     Ok(())
 }
+
+/// Their sums in `f32` are those in `f64`, rounded twice or thrice.
+#[test]
+fn modified_bessel_functions_of_f32() -> Result<()> {
+    let x = Tensor::arange_with(0.0, 80.0, 1.0 / 256.0, DType::F32)?;
+    let functions = [Tensor::i0, Tensor::i0e, Tensor::i1, Tensor::i1e];
+    for (i, f) in functions.into_iter().enumerate() {
+        for x in [&x, &x.neg()?] {
+            let (found, expected) = (f(x)?.to_dtype(DType::F64)?, f(&x.to_dtype(DType::F64)?)?);
+            let off = found.sub(&expected)?.abs()?.div(&expected.abs()?.clamp_min(1e-30)?)?.max(..)?.item::<f64>()?;
+            assert!(off < 3e-7, "function {i}: {off:e}");
+        }
+        let half = f(&x.to_dtype(DType::BF16)?)?;
+        let rounded = f(&x.to_dtype(DType::BF16)?.to_dtype(DType::F64)?)?.to_dtype(DType::BF16)?;
+        let off = half.sub(&rounded)?.abs()?.div(&rounded.abs()?.clamp_min(1e-30)?)?.max(..)?.item::<f64>()?;
+        assert!(off <= 1.0 / 128.0, "function {i} of bf16: {off:e}");
+    }
+    // The function is finite where the exponential is not.
+    let large = Tensor::new([89.5f32, 91.0])?;
+    let off = large.i0()?.to_dtype(DType::F64)?.div(&large.to_dtype(DType::F64)?.i0()?)?.sub(1.0)?.abs()?;
+    assert!(off.max(..)?.item::<f64>()? < 1e-6);
+    assert!(Tensor::new([f32::NAN])?.i0()?.isnan()?.all(..)?.item::<bool>()?);
+    // A table's values.
+    let table = Tensor::new([0.0f32, 0.5, 1.0, 2.0, 3.9, 4.1, 10.0])?.i0()?.to_vec::<f32>()?;
+    let expected = [1.0, 1.0634834, 1.2660659, 2.2795853, 10.368958, 12.32357, 2815.7166];
+    for (a, b) in table.into_iter().zip(expected) {
+        assert!((a - b).abs() <= 3e-7 * b, "{a}, not {b}");
+    }
+    Ok(())
+}
