@@ -328,46 +328,88 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_short(Spec s, Sa
 #endif
 
 #ifdef PRODUCTS
+// Scores of a row that a thread keeps in registers.
+#define HELD 8
+
+// A stripe of queries: all queries from `from` on, `rows` of each head, and their first `keys` keys.
+struct Stripe { u64 head, from, rows, keys; };
+
 // Converts the scores of a matrix product to probabilities in place, one block per row.
-extern "C" __global__ void __launch_bounds__(128) attention_scores(Spec s, W* scores, W* lse, u64 start) {
+extern "C" __global__ void __launch_bounds__(128) attention_scores(Spec s, W* scores, W* lse, Stripe stripe) {
     __shared__ W shared[32];
-    u64 row = start + blockIdx.x, i = row % s.l, h = row / s.l % s.heads, b = row / (s.l * s.heads);
-    W* line = scores + blockIdx.x * s.s;
-    W top = LOWEST, sum = 0;
-    for (u64 j = threadIdx.x; j < s.s; j += 128) {
+    u64 head = stripe.head + blockIdx.x / stripe.rows, i = stripe.from + blockIdx.x % stripe.rows, h = head % s.heads, b = head / s.heads;
+    u64 end = CAUSAL && i + 1 < stripe.keys ? i + 1 : stripe.keys;
+    W* line = scores + blockIdx.x * stripe.keys;
+    W top = LOWEST, sum = 0, held[HELD];
+#pragma unroll
+    for (int t = 0; t < HELD; t++) {
+        u64 j = threadIdx.x + t * 128;
+        held[t] = j < end ? line[j] : (W)0;
+    }
+#pragma unroll
+    for (int t = 0; t < HELD; t++) {
+        u64 j = threadIdx.x + t * 128;
+        held[t] = j < end ? score(s, b, h, i, j, held[t]) : LOWEST;
+        top = Largest::merge(top, held[t]);
+    }
+    for (u64 j = threadIdx.x + HELD * 128; j < end; j += 128) {
         W x = score(s, b, h, i, j, line[j]);
         line[j] = x;
         top = Largest::merge(top, x);
     }
     top = group_reduce<Largest, 128>(top, shared);
     W base = top == LOWEST ? (W)0 : top;
-    for (u64 j = threadIdx.x; j < s.s; j += 128) {
+#pragma unroll
+    for (int t = 0; t < HELD; t++) {
+        held[t] = exponential(held[t] - base);
+        sum += held[t];
+    }
+    for (u64 j = threadIdx.x + HELD * 128; j < end; j += 128) {
         W e = exponential(line[j] - base);
         line[j] = e;
         sum += e;
     }
     sum = group_reduce<Sum, 128>(sum, shared);
     W factor = sum == 0 ? (W)0 : 1 / sum;
-    for (u64 j = threadIdx.x; j < s.s; j += 128) line[j] *= DROPOUT ? factor * kept(s, b * s.heads + h, i, j) : factor;
-    if (threadIdx.x == 0) lse[row] = sum == 0 ? LOWEST : top + logarithm(sum);
+#pragma unroll
+    for (int t = 0; t < HELD; t++) {
+        u64 j = threadIdx.x + t * 128;
+        if (j < stripe.keys) line[j] = j < end ? held[t] * (DROPOUT ? factor * kept(s, head, i, j) : factor) : (W)0;
+    }
+    for (u64 j = threadIdx.x + HELD * 128; j < stripe.keys; j += 128) line[j] = j < end ? line[j] * (DROPOUT ? factor * kept(s, head, i, j) : factor) : (W)0;
+    if (threadIdx.x == 0) lse[head * s.l + i] = sum == 0 ? LOWEST : top + logarithm(sum);
 }
 
 // The same in the backward pass: computes probabilities, and the scores' gradients from products of gradients with
 // values.
-extern "C" __global__ void __launch_bounds__(128) attention_scores_backward(Spec s, W* p, W* ds, const W* lse, const W* delta, u64 start) {
-    u64 row = start + blockIdx.x, i = row % s.l, h = row / s.l % s.heads, b = row / (s.l * s.heads);
-    p += blockIdx.x * s.s;
-    ds += blockIdx.x * s.s;
-    W log_sum = lse[row], off = delta[row];
-    for (u64 j = threadIdx.x; j < s.s; j += 128) {
-        W x = score(s, b, h, i, j, p[j]), e = 0, d = 0;
-        if (x != LOWEST) {
-            W probability = exponential(x - log_sum), factor = kept(s, b * s.heads + h, i, j);
-            e = probability * factor;
-            d = probability * (ds[j] * factor - off) * (W)s.scale;
+extern "C" __global__ void __launch_bounds__(128) attention_scores_backward(Spec s, W* p, W* ds, const W* lse, const W* delta, Stripe stripe) {
+    u64 head = stripe.head + blockIdx.x / stripe.rows, i = stripe.from + blockIdx.x % stripe.rows, h = head % s.heads, b = head / s.heads;
+    u64 end = CAUSAL && i + 1 < stripe.keys ? i + 1 : stripe.keys;
+    p += blockIdx.x * stripe.keys;
+    ds += blockIdx.x * stripe.keys;
+    W log_sum = lse[head * s.l + i], off = delta[head * s.l + i];
+    for (u64 first = threadIdx.x; first < stripe.keys; first += 4 * 128) {
+        // All loads before the first store: the compiler cannot reorder them.
+        W dot[4], slope[4];
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            u64 j = first + t * 128;
+            dot[t] = j < end ? p[j] : (W)0;
+            slope[t] = j < end ? ds[j] : (W)0;
         }
-        p[j] = e;
-        ds[j] = d;
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            u64 j = first + t * 128;
+            if (j >= stripe.keys) break;
+            W x = j < end ? score(s, b, h, i, j, dot[t]) : LOWEST, e = 0, d = 0;
+            if (x != LOWEST) {
+                W probability = exponential(x - log_sum), factor = kept(s, head, i, j);
+                e = probability * factor;
+                d = probability * (slope[t] * factor - off) * (W)s.scale;
+            }
+            p[j] = e;
+            ds[j] = d;
+        }
     }
 }
 #endif

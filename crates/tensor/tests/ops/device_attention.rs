@@ -184,5 +184,11 @@ fn small_attention() -> Result<()> {
     }
     // By matrix products, then all at once.
     attend(Problem { sizes: [1, 2, 2, 70, 66, 20], dtype: DType::F32, causal: true, mask: 0, dropout: 0.1 })?;
-    attend(Problem { sizes: [1, 2, 2, 40, 36, 20], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })
+    attend(Problem { sizes: [1, 2, 2, 40, 36, 20], dtype: DType::F64, causal: false, mask: 1, dropout: 0.1 })?;
+    // Rows longer than what a block keeps in registers.
+    attend(Problem { sizes: [1, 1, 1, 4, 1100, 8], dtype: DType::F32, causal: false, mask: 2, dropout: 0.1 })?;
+    attend(Problem { sizes: [1, 1, 1, 1100, 1100, 4], dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })?;
+    // In stripes: heads are many.
+    attend(Problem { sizes: [2, 32, 32, 300, 280, 4], dtype: DType::F32, causal: true, mask: 0, dropout: 0.1 })?;
+    attend(Problem { sizes: [1, 64, 64, 270, 300, 4], dtype: DType::F32, causal: true, mask: 0, dropout: 0.0 })
 }

@@ -1,5 +1,6 @@
 //! Attention by matrix products over a stored score matrix: for `f32` and `f64`, which the tensor-core kernels do not
-//! support. A call holds the scores of as many images as fit a bound; nothing is kept between calls.
+//! support. A call holds the scores of as many images as fit a bound; nothing is kept between calls. Under a causal mask
+//! queries are taken in stripes, whose products leave out the keys that none of them sees.
 
 use crate::device::Gpu;
 use crate::families::attention::{Form, Saved, Spec, strides};
@@ -38,10 +39,48 @@ impl Heads {
         self
     }
 
+    /// The rows from `first` on.
+    fn down(mut self, first: usize, size: usize) -> Self {
+        self.ptr += first as u64 * self.strides[2] * size as u64;
+        self
+    }
+
     /// Whether the image stride continues the head stride, so that one batched product covers both.
     fn is_even(&self, heads: usize) -> bool {
         self.strides[0] == heads as u64 * self.strides[1]
     }
+}
+
+/// Some queries of all heads, and the number of keys that they see. Matches `Stripe` in `attention.cu`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Stripe {
+    head: usize,
+    from: usize,
+    rows: usize,
+    keys: usize,
+}
+
+/// Smallest number of queries in a stripe.
+const MIN_ROWS: usize = 256;
+/// Rows of products, over all heads, that occupy a GPU: one tile of 128 rows per multiprocessor.
+const FULL_ROWS: usize = 128 * 128;
+
+/// Number of queries in a stripe: all of them without a causal mask. Stripes of few rows would leave a part of the GPU
+/// without work.
+fn stripe_rows(spec: &Spec, form: &Form, images: usize) -> usize {
+    let tiles = images * spec.heads * spec.d.max(spec.dv).div_ceil(128);
+    let rows = (FULL_ROWS / tiles.max(1)).max(spec.l / 8).max(MIN_ROWS).next_multiple_of(64);
+    if form.causal { rows.min(spec.l) } else { spec.l }
+}
+
+/// The stripes, the last one first: it takes all keys, so that its gradients are the first of each key.
+fn stripes(spec: &Spec, rows: usize, head: usize) -> impl Iterator<Item = Stripe> {
+    let (l, s) = (spec.l, spec.s);
+    (0..l).step_by(rows).rev().map(move |from| {
+        let end = (from + rows).min(l);
+        Stripe { head, from, rows: end - from, keys: if end == l { s } else { end.min(s) } }
+    })
 }
 
 impl Gpu {
@@ -66,7 +105,7 @@ impl Gpu {
         Self::images_at_once(spec, form, 1).is_some() && !views.iter().all(even)
     }
 
-    /// `out = a @ b` for every head of some images.
+    /// `out = a @ b + beta * out` for every head of some images.
     fn heads_product(
         &self,
         spec: &Spec,
@@ -75,7 +114,7 @@ impl Gpu {
         [m, n, k]: [usize; 3],
         a: Heads,
         b: Heads,
-        out: Heads,
+        (out, beta): (Heads, f64),
     ) -> Result<()> {
         let inner = |h: Heads| [h.strides[1], h.strides[2], h.strides[3]].map(|v| v as usize);
         let even = [a, b, out].iter().all(|h| h.is_even(spec.heads));
@@ -89,6 +128,7 @@ impl Gpu {
                 b_strides: inner(b),
                 out: at(out),
                 out_strides: inner(out),
+                beta,
                 ..Gemm::plain(form.dtype, batch, m, n, k)
             })?;
         }
@@ -98,21 +138,26 @@ impl Gpu {
     /// Attention by products. Returns whether it applied.
     pub fn attention_products(&self, spec: &Spec, form: Form, out: View, lse: View) -> Result<bool> {
         let Some(most) = Self::images_at_once(spec, &form, 1) else { return Ok(false) };
-        let (heads, l, s, d, dv, size) = (spec.heads, spec.l, spec.s, spec.d, spec.dv, form.dtype.size());
-        let scratch = self.scratch(most * heads * l * s * size)?;
-        let scores = Heads::contiguous(scratch.ptr, heads, l, s);
+        let (heads, s, d, dv, size) = (spec.heads, spec.s, spec.d, spec.dv, form.dtype.size());
+        let rows = stripe_rows(spec, &form, most);
+        let scratch = self.scratch(most * heads * rows * s * size)?;
         let key = Key::new(Family::Attention, "attention_scores", form.tags());
         let function = self.function(key, || form.defines("PRODUCTS"))?;
         for first in (0..spec.batch).step_by(most) {
             let images = most.min(spec.batch - first);
             let part = |ptr: u64, strides: [u64; 4]| Heads { ptr, strides }.from(first, size);
             let (q, k, v) = (part(spec.q, spec.q_strides), part(spec.k, spec.k_strides), part(spec.v, spec.v_strides));
-            self.heads_product(spec, &form, images, [l, s, d], q, k.transposed(), scores)?;
-            let (all, at, log_sum, start) = (*spec, scratch.ptr, lse.ptr() as u64, first * heads * l);
-            let grid = Grid::line(images * heads * l, THREADS)?;
-            launch!(self, function, grid; all, at, log_sum, start)?;
             let to = part(out.ptr() as u64, strides(out));
-            self.heads_product(spec, &form, images, [l, dv, s], scores, v, to)?;
+            for stripe in stripes(spec, rows, first * heads) {
+                let Stripe { from, rows, keys, .. } = stripe;
+                let scores = Heads::contiguous(scratch.ptr, heads, rows, keys);
+                let sizes = [rows, keys, d];
+                self.heads_product(spec, &form, images, sizes, q.down(from, size), k.transposed(), (scores, 0.0))?;
+                let (all, at, log_sum) = (*spec, scratch.ptr, lse.ptr() as u64);
+                let grid = Grid::line(images * heads * rows, THREADS)?;
+                launch!(self, function, grid; all, at, log_sum, stripe)?;
+                self.heads_product(spec, &form, images, [rows, dv, keys], scores, v, (to.down(from, size), 0.0))?;
+            }
         }
         Ok(true)
     }
@@ -128,9 +173,9 @@ impl Gpu {
     ) -> Result<bool> {
         let Some(most) = Self::images_at_once(spec, &form, 2) else { return Ok(false) };
         let (heads, l, s, d, width, size) = (spec.heads, spec.l, spec.s, spec.d, spec.dv, form.dtype.size());
-        let (first_half, second_half) =
-            (self.scratch(most * heads * l * s * size)?, self.scratch(most * heads * l * s * size)?);
-        let (p, ds) = (Heads::contiguous(first_half.ptr, heads, l, s), Heads::contiguous(second_half.ptr, heads, l, s));
+        let rows = stripe_rows(spec, &form, most);
+        let bytes = most * heads * rows * s * size;
+        let (first_half, second_half) = (self.scratch(bytes)?, self.scratch(bytes)?);
         let key = Key::new(Family::Attention, "attention_scores_backward", form.tags());
         let function = self.function(key, || form.defines("PRODUCTS"))?;
         for first in (0..spec.batch).step_by(most) {
@@ -141,14 +186,23 @@ impl Gpu {
             };
             let (q, k, v) = (part(spec.q, spec.q_strides), part(spec.k, spec.k_strides), part(spec.v, spec.v_strides));
             let dout = part(saved.dout, saved.dout_strides);
-            self.heads_product(spec, &form, images, [l, s, d], q, k.transposed(), p)?;
-            self.heads_product(spec, &form, images, [l, s, width], dout, v.transposed(), ds)?;
-            let (all, a, b, log_sum, start) = (*spec, p.ptr, ds.ptr, saved.lse, first * heads * l);
-            let grid = Grid::line(images * heads * l, THREADS)?;
-            launch!(self, function, grid; all, a, b, log_sum, delta, start)?;
-            self.heads_product(spec, &form, images, [s, width, l], p.transposed(), dout, own(dv, s, width))?;
-            self.heads_product(spec, &form, images, [l, d, s], ds, k, own(dq, l, d))?;
-            self.heads_product(spec, &form, images, [s, d, l], ds.transposed(), q, own(dk, s, d))?;
+            for stripe in stripes(spec, rows, first * heads) {
+                let Stripe { from, rows, keys, .. } = stripe;
+                let scores = |ptr: u64| Heads::contiguous(ptr, heads, rows, keys);
+                let (p, ds) = (scores(first_half.ptr), scores(second_half.ptr));
+                let (q, dout) = (q.down(from, size), dout.down(from, size));
+                self.heads_product(spec, &form, images, [rows, keys, d], q, k.transposed(), (p, 0.0))?;
+                self.heads_product(spec, &form, images, [rows, keys, width], dout, v.transposed(), (ds, 0.0))?;
+                let (all, a, b, log_sum) = (*spec, p.ptr, ds.ptr, saved.lse);
+                let grid = Grid::line(images * heads * rows, THREADS)?;
+                launch!(self, function, grid; all, a, b, log_sum, delta, stripe)?;
+                // Earlier queries add to the gradients of the keys that they see too.
+                let beta = if from + rows == l { 0.0 } else { 1.0 };
+                let (to_k, to_v) = (own(dk, s, d), own(dv, s, width));
+                self.heads_product(spec, &form, images, [keys, width, rows], p.transposed(), dout, (to_v, beta))?;
+                self.heads_product(spec, &form, images, [rows, d, keys], ds, k, (own(dq, l, d).down(from, size), 0.0))?;
+                self.heads_product(spec, &form, images, [keys, d, rows], ds.transposed(), q, (to_k, beta))?;
+            }
         }
         Ok(true)
     }
