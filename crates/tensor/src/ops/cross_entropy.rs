@@ -113,13 +113,15 @@ struct RowLosses {
 
 impl RowLosses {
     /// The weighted mean. On a GPU one kernel, if rows are few.
-    fn mean(self) -> Result<Tensor> {
+    fn mean(self, dtype: DType) -> Result<Tensor> {
         let Self { loss, weight } = self;
-        let out = recipe("weighted_mean", &[], [&loss, &weight], |[loss, weight]| loss.sum(..)?.div(&weight.sum(..)?))?;
+        let out = recipe("weighted_mean", &[dtype as i64], [&loss, &weight], |[loss, weight]| {
+            loss.sum(..)?.div(&weight.sum(..)?)?.to_dtype(dtype)
+        })?;
         if recording(&[&loss]) {
-            let rows = loss.numel();
+            let (rows, wide) = (loss.numel(), loss.dtype());
             record("nll_loss", &[&loss], &out, move |_, dy| {
-                Ok(smallvec![Some(dy.div(&weight.sum(..)?)?.expand([rows])?)])
+                Ok(smallvec![Some(dy.to_dtype(wide)?.div(&weight.sum(..)?)?.expand([rows])?)])
             })?;
         }
         Ok(out)
@@ -128,7 +130,7 @@ impl RowLosses {
     fn reduce(self, name: &str, reduction: Reduction, shape: &[usize], dtype: DType) -> Result<Tensor> {
         match reduction {
             Reduction::None => self.loss.reshape(shape)?.to_dtype(dtype),
-            Reduction::Mean => self.mean()?.to_dtype(dtype),
+            Reduction::Mean => self.mean(dtype),
             other => other.apply(name, self.loss)?.to_dtype(dtype),
         }
     }
