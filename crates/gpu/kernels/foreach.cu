@@ -205,11 +205,11 @@ extern "C" __global__ void __launch_bounds__(256) foreach_scale(Table table, con
 #ifdef COPY
 #define ENTRIES 120
 struct Entry { const T* from; OUT* to; u64 count; u64 first; };
-struct Table { u32 entries; u32 pad; Entry e[ENTRIES]; };
+struct Table { u32 entries; u32 piece; Entry e[ENTRIES]; };
 
 extern "C" __global__ void __launch_bounds__(256) foreach_copy(Table table) {
     const Entry& e = entry(table);
-    u64 start = (blockIdx.x - e.first) * (u64)PIECE, end = start + PIECE < e.count ? start + PIECE : e.count;
+    u64 start = (blockIdx.x - e.first) * (u64)table.piece, end = start + table.piece < e.count ? start + table.piece : e.count;
     typedef Vec<T, 4> From;
     typedef Vec<OUT, 4> To;
     if ((u64)e.from % sizeof(From) == 0 && (u64)e.to % sizeof(To) == 0) {

@@ -9,6 +9,9 @@ use rushlight_core::{DType, Error, Operand, Result, View};
 const THREADS: usize = 256;
 /// Elements per block.
 const PIECE: usize = 16_384;
+/// The same for copies of few tensors, whose blocks soon find their entry.
+const SMALL_PIECE: usize = 4096;
+const FEW: usize = 8;
 /// Maximum entries of a table: as many as fit kernel arguments.
 const UPDATES: usize = 24;
 const TENSORS: usize = 128;
@@ -51,7 +54,7 @@ struct CopyEntry {
 #[repr(C)]
 struct Table<E, const N: usize> {
     entries: u32,
-    pad: u32,
+    piece: u32,
     list: [E; N],
 }
 
@@ -85,12 +88,16 @@ entries!(UpdateEntry, TensorEntry, CopyEntry);
 impl<E: Entry, const N: usize> Table<E, N> {
     /// Fills a table with as many entries as fit, numbers their blocks, and returns the number of blocks.
     fn new(list: &[E]) -> (Self, usize) {
-        let mut table = Self { entries: list.len() as u32, pad: 0, list: [E::default(); N] };
+        Self::of_pieces(list, PIECE)
+    }
+
+    fn of_pieces(list: &[E], piece: usize) -> (Self, usize) {
+        let mut table = Self { entries: list.len() as u32, piece: piece as u32, list: [E::default(); N] };
         let mut blocks = 0;
         for (to, from) in table.list.iter_mut().zip(list) {
             *to = *from;
             to.starts_at(blocks);
-            blocks += from.count().div_ceil(PIECE);
+            blocks += from.count().div_ceil(piece);
         }
         (table, blocks)
     }
@@ -259,7 +266,8 @@ impl Gpu {
             let key = Key::new(Family::Foreach, "foreach_copy", [from as u16, to as u16]);
             let function = self.function(key, || copy_defines(from, to))?;
             for part in entries.chunks(COPIES) {
-                let (table, blocks) = Table::<_, COPIES>::new(part);
+                let piece = if part.len() <= FEW { SMALL_PIECE } else { PIECE };
+                let (table, blocks) = Table::<_, COPIES>::of_pieces(part, piece);
                 launch!(self, function, Grid::line(blocks, THREADS)?; table)?;
             }
         }

@@ -5,8 +5,9 @@ use super::pad::PadMode;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
+use crate::program::is_noting;
 use rushlight_core::backend::call;
-use rushlight_core::{Dims, Error, Layout, Result};
+use rushlight_core::{Device, Dims, Error, Layout, Result};
 
 /// PyTorch's functions of lists under the tensor's name as well: `Tensor::cat(&[&a, &b], 0)?`.
 impl Tensor {
@@ -69,12 +70,13 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         first.uninit_like(&shape, dtype)?
     };
     let mut start = 0;
+    let mut parts = Vec::with_capacity(tensors.len());
     for t in tensors.iter().filter(|t| t.numel() > 0) {
         let size = t.shape()[dim];
-        let to = out.layout().slice(dim, start, size, 1);
-        out.run_with(t, call::Copy { src: t.engine_view(), out: out.view_as(&to) })?;
+        parts.push((*t, t.layout().clone(), out.layout().slice(dim, start, size, 1)));
         start += size;
     }
+    copy_parts(&out, &parts)?;
     if dtype.is_differentiable() && recording(tensors) {
         let parts: Vec<_> = tensors.iter().map(|t| (Dims::from_slice(t.shape()), t.dtype(), skip(t))).collect();
         record("cat", tensors, &out, move |ctx, dy| {
@@ -97,6 +99,25 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         })?;
     }
     Ok(out)
+}
+
+/// Copies parts of tensors to parts of a new one: tensors, layouts in their memory, layouts in the new one's. On a GPU in
+/// one launch, if all are contiguous.
+pub(super) fn copy_parts(out: &Tensor, parts: &[(&Tensor, Layout, Layout)]) -> Result<()> {
+    let dtype = out.dtype();
+    // Passes know what copies do, not what copies of lists do.
+    let lists = matches!(out.device(), Device::Cuda(_)) && dtype.is_float() && !dtype.is_carried() && !is_noting();
+    let simple =
+        |(t, from, to): &(&Tensor, Layout, Layout)| t.dtype() == dtype && from.is_contiguous() && to.is_contiguous();
+    if lists && parts.len() > 1 && parts.iter().all(simple) {
+        let from: Vec<_> = parts.iter().map(|(t, from, _)| t.view_as(from)).collect();
+        let to: Vec<_> = parts.iter().map(|(.., to)| out.view_as(to)).collect();
+        return out.run(call::ForeachCopy { from: call::List::from_slice(&from), to: call::List::from_slice(&to) });
+    }
+    for (t, from, to) in parts {
+        out.run_with(t, call::Copy { src: t.view_as(from), out: out.view_as(to) })?;
+    }
+    Ok(())
 }
 
 /// Tensors of one shape joined along a new dimension.

@@ -3,10 +3,11 @@
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{record, recording};
+use crate::ops::join::copy_parts;
 use crate::ops::sizes::AsDims;
 use crate::program::recipe;
 use rushlight_core::backend::call;
-use rushlight_core::smallvec::smallvec;
+use rushlight_core::smallvec::{SmallVec, smallvec};
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
 fn too_large(name: &str) -> Error {
@@ -129,12 +130,12 @@ impl Tensor {
         let shift = shift.rem_euclid(size as isize) as usize;
         let out = self.uninit_like(self.shape(), self.dtype())?;
         let (here, there) = (self.layout(), out.layout());
-        for (from, to, length) in [(0, shift, size - shift), (size - shift, 0, shift)] {
-            if length > 0 {
-                let (from, to) = (here.slice(dim, from, length, 1), there.slice(dim, to, length, 1));
-                out.run(call::Copy { src: self.view_as(&from), out: out.view_as(&to) })?;
-            }
-        }
+        let parts: SmallVec<[_; 2]> = [(0, shift, size - shift), (size - shift, 0, shift)]
+            .into_iter()
+            .filter(|(.., length)| *length > 0)
+            .map(|(from, to, length)| (self, here.slice(dim, from, length, 1), there.slice(dim, to, length, 1)))
+            .collect();
+        copy_parts(&out, &parts)?;
         if recording(&[self]) {
             record("roll", &[self], &out, move |_, dy| Ok(smallvec![Some(dy.roll_one(-(shift as isize), dim)?)]))?;
         }
