@@ -12,13 +12,25 @@ extern "C" __global__ void arange(Nest<1> nest, NUM start, NUM step, OUT* out, u
 #endif
 
 #ifdef FLIP
+// Elements of a thread.
+#define EACH 4
 // x is at the first element of the output; strides of reversed dimensions are negative.
 extern "C" __global__ void flip(Nest<2> nest, const T* x, T* out, u64 count) {
-    u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    idx at[2];
-    nest.offsets((idx)i, at);
-    out[at[0]] = x[(i64)at[1]];
+    u64 first = blockIdx.x * (u64)blockDim.x * EACH + threadIdx.x;
+    T some[EACH];
+    idx place[EACH];
+    // All loads before the first store: the compiler cannot reorder them.
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        u64 i = first + k * (u64)blockDim.x;
+        if (i >= count) break;
+        idx at[2];
+        nest.offsets((idx)i, at);
+        some[k] = x[(i64)at[1]];
+        place[k] = at[0];
+    }
+#pragma unroll
+    for (int k = 0; k < EACH; k++) if (first + k * (u64)blockDim.x < count) out[place[k]] = some[k];
 }
 #endif
 

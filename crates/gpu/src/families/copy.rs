@@ -10,6 +10,9 @@ const THREADS: usize = 256;
 /// Tiles of a transposing copy have this many vectors a side.
 const TILE: usize = 32;
 
+/// Elements of a thread of a copy with reversed dimensions: `EACH` in `copy.cu`.
+const FLIPPED: usize = 4;
+
 /// The integer dtype of an element's size, for moves.
 fn unsigned(dtype: DType) -> DType {
     [DType::U8, DType::I16, DType::I32, DType::I64][dtype.size().trailing_zeros() as usize]
@@ -95,7 +98,7 @@ impl Gpu {
         // Loops with negative strides are not merged.
         let nest = Nest::new(&loops(out.shape(), [out.strides(), &strides]))?;
         let (from, to) = (x.ptr() as u64 + (start * x.dtype().size()) as u64, out.ptr() as u64);
-        launch!(self, function, Grid::line(count.div_ceil(THREADS), THREADS)?; nest, from, to, count)
+        launch!(self, function, Grid::line(count.div_ceil(THREADS * FLIPPED), THREADS)?; nest, from, to, count)
     }
 
     pub fn arange(&self, start: Scalar, step: Scalar, out: View) -> Result<()> {
