@@ -38,12 +38,16 @@ extern "C" __global__ void resolve_line(Nest<2> nest, const i64* index, u64 size
 
 #ifdef MOVE
 // PUT: indexed[offsets[p] + r] = dense[p, r]; otherwise the reverse. E is an unsigned type of the element's size, or 16
-// bytes.
-extern "C" __global__ void move(Nest<1> outer, Nest<2> inner, const i64* offsets, E* indexed, E* dense, u64 count, u64 block) {
+// bytes. DIRECT: `offsets` are the indices of one dimension of a size and a stride.
+extern "C" __global__ void move(Nest<1> outer, Nest<2> inner, const i64* offsets, E* indexed, E* dense, u64 count, u64 block, u64 size, u64 stride, Fault* fault) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= count) return;
     u64 p = quotient(i, block), r = i - p * block;
     i64 offset = offsets[p];
+    if (DIRECT) {
+        i64 index = wrap_index(offset, (i64)size, fault);
+        offset = index < 0 ? -1 : index * (i64)stride;
+    }
     idx at[1], in[2];
     outer.offsets((idx)p, at);
     inner.offsets((idx)r, in);

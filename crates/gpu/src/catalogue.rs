@@ -304,7 +304,7 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         add(format!("flip {dtype}"), Family::Copy, copy::flip_defines(dtype));
     }
     for bytes in [1, 2, 4, 8, 16] {
-        add(format!("move {bytes}"), Family::Index, index::move_defines(true, bytes));
+        add(format!("move {bytes}"), Family::Index, index::move_defines(true, bytes, true));
         add(format!("gather {bytes}"), Family::Index, index::gather_defines(bytes));
     }
     for (code, dtype) in [(0, DType::F32), (1, DType::F64), (2, DType::F32)] {

@@ -135,15 +135,25 @@ impl Gpu {
             return Ok(());
         }
         let blocks = Blocks::new(indexed, indices.len(), dense, true)?;
-        let offsets = self.resolve(indices, indexed, blocks.width)?;
+        // One tensor of indices is read by the kernel itself, unless that could write to the indices.
+        let direct = indices.len() == 1
+            && indices[0].layout().is_contiguous()
+            && (!put || indexed.dtype().is_float())
+            && !indexed.shape().is_empty();
+        let offsets = if direct { None } else { Some(self.resolve(indices, indexed, blocks.width)?) };
         let bytes = indexed.dtype().size() * blocks.width;
-        let key = Key::new(Family::Index, "move", [put as u16, bytes as u16]);
-        let function = self.function(key, || move_defines(put, bytes))?;
-        let Blocks { outer, inner, positions, block, .. } = blocks;
+        let key = Key::new(Family::Index, "move", [put as u16, bytes as u16, direct as u16]);
+        let function = self.function(key, || move_defines(put, bytes, direct))?;
+        let Blocks { outer, inner, positions, block, width, .. } = blocks;
         let count = positions * block;
-        let (at, a, b) = (offsets.view().ptr() as u64, indexed.ptr() as u64, dense.ptr() as u64);
+        let at = offsets.as_ref().map_or_else(|| indices[0].ptr(), |t| t.view().ptr()) as u64;
+        let (a, b, fault) = (indexed.ptr() as u64, dense.ptr() as u64, self.fault());
+        let (size, stride) = match direct {
+            true => (indexed.shape()[0], indexed.strides()[0] / width),
+            false => (0, 0),
+        };
         let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
-        launch!(self, function, grid; outer, inner, at, a, b, count, block)
+        launch!(self, function, grid; outer, inner, at, a, b, count, block, size, stride, fault)
     }
 
     pub fn index(&self, x: View, indices: &[View], out: View) -> Result<()> {
@@ -393,8 +403,8 @@ pub fn defines(entry: &str) -> Defines {
     Defines::default().define(entry, 1).define("WIDE", 1)
 }
 
-pub fn move_defines(put: bool, bytes: usize) -> Defines {
-    defines("MOVE").define("PUT", put as u8).define("E", moved(bytes))
+pub fn move_defines(put: bool, bytes: usize, direct: bool) -> Defines {
+    defines("MOVE").define("PUT", put as u8).define("DIRECT", direct as u8).define("E", moved(bytes))
 }
 
 pub fn gather_defines(bytes: usize) -> Defines {

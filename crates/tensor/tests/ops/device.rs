@@ -7,7 +7,7 @@ use rushlight_core::{DType, Device, ErrorKind, Result, rng};
 use rushlight_tensor::autograd::{Backward, no_grad};
 use rushlight_tensor::{
     BatchNormOptions, ConvOptions, CtcTargets, InterpolateMode, InterpolateOptions, SolveTriangular, Tensor, autocast,
-    ctc_losses, set_autocast,
+    cat, ctc_losses, set_autocast, stack,
 };
 use std::sync::{Mutex, MutexGuard};
 
@@ -538,5 +538,56 @@ fn out_of_memory() -> Result<()> {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("were asked for"), "{error}");
     assert_eq!(Tensor::ones_with([3], device)?.sum(..)?.item::<f32>()?, 3.0);
+    Ok(())
+}
+
+/// Steps of the dtype's bits, for numbers of every kind.
+#[test]
+fn nextafter_takes_the_same_steps() -> Result<()> {
+    let _turn = turn();
+    let Some(device) = device() else { return Ok(()) };
+    let inf = f64::INFINITY;
+    let some = [0.0, -0.0, 1.0, -1.5, 6.1e-5, 6.0e-5, -5.97e-8, 1e-40, -1e-45, 65504.0, 3.39e38, inf, -inf, f64::NAN];
+    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        let x = Tensor::new_with(some, dtype)?.unsqueeze(1)?;
+        let y = Tensor::new_with([-inf, -1.0, 0.0, 1e-7, 1.0, inf, f64::NAN], dtype)?;
+        let on = |d: Device| -> Result<Vec<u64>> {
+            let numbers = x.to(d)?.nextafter(&y.to(d)?)?.to_vec::<f64>()?;
+            Ok(numbers.into_iter().map(|v| if v.is_nan() { 0 } else { v.to_bits() }).collect())
+        };
+        assert_eq!(on(device)?, on(Device::Cpu)?, "{dtype}");
+    }
+    Ok(())
+}
+
+/// Parts of odd sizes, which go to memory one after another, and those that do not.
+#[test]
+fn joined_and_reordered() -> Result<()> {
+    let _turn = turn();
+    let exact = |name: &str, x: &Tensor, f: &dyn Fn(&Tensor) -> Result<Tensor>| agree(name, 0.0, &[x], |x| f(&x[0]));
+    for dtype in [DType::F32, DType::BF16, DType::I64, DType::F64] {
+        let x = randn(&[37, 130])?.mul(100.0)?.to_dtype(dtype)?;
+        exact("cat", &x, &|x| cat(&[x, &x.slice(0, Some(3), Some(4), 1)?, &x.slice(0, Some(20), None, 1)?], 0))?;
+        exact("cat of vectors", &x, &|x| {
+            let x = x.reshape([-1isize])?;
+            let part = |from, to| x.slice(0, Some(from), Some(to), 1);
+            cat(&[&part(1, 8)?, &part(8, 4500)?, &part(0, 0)?, &part(3, 4)?], 0)
+        })?;
+        exact("cat of columns", &x, &|x| cat(&[x, x], 1))?;
+        exact("stack", &x, &|x| stack(&[x, x, x], 0))?;
+        exact("cat of two dtypes", &x, &|x| cat(&[x, &x.to_dtype(DType::F64)?], 0))?;
+        exact("roll", &x, &|x| x.roll([3], [0]))?;
+        exact("roll of columns", &x, &|x| x.roll([-3, 5], [1, 0]))?;
+        exact("flip", &x, &|x| x.flip([1]))?;
+        exact("flip of both", &x, &|x| x.slice(1, Some(1), None, 1)?.flip([0, 1]))?;
+        exact("flip of rows", &x, &|x| x.t()?.flip([0]))?;
+        let rows = Tensor::new([5i64, 0, 36, 5, 35])?;
+        let on = |x: &Tensor| rows.to(x.device());
+        exact("index_select", &x, &|x| x.index_select(0, &on(x)?))?;
+        exact("index_select of columns", &x, &|x| x.index_select(1, &on(x)?))?;
+        exact("index_copy", &x, &|x| {
+            x.index_copy(0, &on(x)?.slice(0, Some(0), Some(3), 1)?, &x.slice(0, Some(0), Some(3), 1)?)
+        })?;
+    }
     Ok(())
 }
