@@ -68,8 +68,10 @@ pub(super) struct Text {
     hash: u128,
 }
 
-/// Texts of the steps that are in use, by address: a weak reference keeps an address from being used again.
-static TEXTS: LazyLock<Mutex<HashMap<usize, (Weak<Steps>, Arc<Text>)>>> = LazyLock::new(Mutex::default);
+/// Texts of the steps that are in use, by address and expressions of inputs: a weak reference keeps an address from
+/// being used again.
+static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
+type Texts = HashMap<(usize, Vec<String>), (Weak<Steps>, Arc<Text>)>;
 /// From so many texts on, those of steps that are gone are dropped.
 const TEXTS_KEPT: usize = 4096;
 
@@ -99,17 +101,22 @@ impl Text {
     }
 
     /// The text of steps, made once.
-    fn kept(of: &Arc<Steps>) -> Arc<Self> {
-        let address = Arc::as_ptr(of) as usize;
-        if let Some((_, text)) = lock(&TEXTS).get(&address) {
+    pub fn kept(of: &Arc<Steps>) -> Arc<Self> {
+        Self::kept_with_inputs(of, Vec::new())
+    }
+
+    /// [`Text::with_inputs`], made once.
+    pub fn kept_with_inputs(of: &Arc<Steps>, inputs: Vec<String>) -> Arc<Self> {
+        let key = (Arc::as_ptr(of) as usize, inputs);
+        if let Some((_, text)) = lock(&TEXTS).get(&key) {
             return text.clone();
         }
-        let text = Arc::new(Self::new(of));
+        let text = Arc::new(Self::with_inputs(of, key.1.clone()));
         let mut texts = lock(&TEXTS);
         if texts.len() >= TEXTS_KEPT {
             texts.retain(|_, (steps, _)| steps.strong_count() > 0);
         }
-        texts.insert(address, (Arc::downgrade(of), text.clone()));
+        texts.insert(key, (Arc::downgrade(of), text.clone()));
         text
     }
 

@@ -147,7 +147,7 @@ impl<const N: usize> Plan<N> {
 
     /// Runs the kernel. Returns whether it did: not while it is being compiled.
     fn run(&self, gpu: &Gpu, c: &call::FusedReduce<View>) -> Result<bool> {
-        let text = Text::new(&c.of);
+        let text = Text::kept(&c.of);
         // The kernel writes a dense result.
         let whole: Dims = [self.pieces].into_iter().chain(c.out.shape().iter().copied()).collect();
         let direct = self.pieces == 1 && c.out.layout().is_contiguous();
@@ -239,7 +239,7 @@ impl Gpu {
             return Ok(true);
         }
         with_operands!(c, N => match Plan::<N>::new(self, c)? {
-            Some(plan) => Ok(plan.function(self, c, &Text::new(&c.of))?.is_compiled()),
+            Some(plan) => Ok(plan.function(self, c, &Text::kept(&c.of))?.is_compiled()),
             None => Ok(true),
         })
     }

@@ -12,6 +12,7 @@ use crate::launch::nest::{Loops, Nest, is_wide, loops, merged};
 use rushlight_core::backend::{RowReduce, Step, StepArg, StepOp, Steps, call};
 use rushlight_core::{DType, Dims, Pointwise, Result, Scalar, View};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Maximum inputs and outputs together: two nests are among a kernel's arguments.
 const OPERANDS: usize = 16;
@@ -305,8 +306,8 @@ impl<const N: usize> Plan<N> {
         gpu.function(Key::new(Family::FusedRows, "fused_rows", tags), || defines(&c.of, text, &dtypes, &self.walk))
     }
 
-    fn text(&self, of: &Steps) -> Text {
-        Text::with_inputs(of, self.walk.inputs())
+    fn text(&self, of: &Arc<Steps>) -> Arc<Text> {
+        Text::kept_with_inputs(of, self.walk.inputs())
     }
 
     /// Runs the kernel. Returns whether it did: not while it is being compiled.

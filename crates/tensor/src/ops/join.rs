@@ -101,8 +101,8 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Copies parts of tensors to parts of a new one: tensors, layouts in their memory, layouts in the new one's. On a GPU in
-/// one launch, if all are contiguous.
+/// Copies parts of tensors to parts of a new one: tensors, layouts in their memory, layouts in the new one's. On a GPU
+/// in one launch, if all are contiguous.
 pub(super) fn copy_parts(out: &Tensor, parts: &[(&Tensor, Layout, Layout)]) -> Result<()> {
     let dtype = out.dtype();
     // Passes know what copies do, not what copies of lists do.

@@ -1,6 +1,6 @@
 //! Attention by matrix products over a stored score matrix: for `f32` and `f64`, which the tensor-core kernels do not
-//! support. A call holds the scores of as many images as fit a bound; nothing is kept between calls. Under a causal mask
-//! queries are taken in stripes, whose products leave out the keys that none of them sees.
+//! support. A call holds the scores of as many images as fit a bound; nothing is kept between calls. Under a causal
+//! mask queries are taken in stripes, whose products leave out the keys that none of them sees.
 
 use crate::device::Gpu;
 use crate::families::attention::{Form, Saved, Spec, strides};
