@@ -225,9 +225,17 @@ extern "C" __global__ void __launch_bounds__(256) nonzero_count(Nest<1> nest, co
 
 struct Shape { u32 rank; u64 sizes[MAX_RANK]; };
 
-// Writes the coordinates of nonzero elements; sums[b] is the count of the blocks up to b.
-extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape shape, const T* x, u64 count, const i64* sums, i64* out, u64 row_step, u64 step) {
+// Writes the coordinates of nonzero elements. counts[b] is the count of block b or, if `summed`, of the blocks up to b.
+extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape shape, const T* x, u64 count, const i64* counts, u32 summed, i64* out, u64 row_step, u64 step) {
     __shared__ u32 before[256];
+    __shared__ i64 shared[8];
+    i64 start = 0;
+    if (summed) {
+        if (blockIdx.x > 0) start = counts[blockIdx.x - 1];
+    } else {
+        for (u32 b = threadIdx.x; b < blockIdx.x; b += 256) start += counts[b];
+        start = group_reduce<Sum, 256>(start, shared);
+    }
     u32 mine = 0, marks = 0;
     u64 first = blockIdx.x * (u64)PER_BLOCK + threadIdx.x * 4;
     for (u32 k = 0; k < 4; k++) {
@@ -247,7 +255,7 @@ extern "C" __global__ void __launch_bounds__(256) nonzero(Nest<1> nest, Shape sh
         before[threadIdx.x] += left;
         __syncthreads();
     }
-    u64 row = (u64)(blockIdx.x > 0 ? sums[blockIdx.x - 1] : 0) + before[threadIdx.x] - mine;
+    u64 row = (u64)start + before[threadIdx.x] - mine;
     for (u32 k = 0; k < 4; k++) {
         if (marks >> k & 1) {
             u64 rest = first + k;

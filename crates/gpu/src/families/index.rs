@@ -17,6 +17,8 @@ const THREADS: usize = 256;
 const MAX_INDICES: usize = 8;
 /// Elements that one block checks for zeros.
 const NONZERO_BLOCK: usize = 1024;
+/// From so many blocks on, a scan adds up their counts.
+const NONZERO_SUMMED: usize = 4096;
 /// Lines up to this length are scattered by one thread each.
 const SHORT_LINE: usize = 64;
 /// From this many lines on, longer ones are too.
@@ -352,22 +354,27 @@ impl Gpu {
             return Err(Error::unsupported(format!("nonzero: CUDA takes up to {MAX_RANK} dimensions, not {rank}")));
         }
         let blocks = count.div_ceil(NONZERO_BLOCK);
-        let (counts, sums) = (self.temporary(&[blocks], DType::I64)?, self.temporary(&[blocks], DType::I64)?);
+        let counts = self.temporary(&[blocks], DType::I64)?;
         let nest = Nest::row_major(x.shape(), [x.strides()])?;
         let key = |entry| Key::new(Family::Index, entry, [x.dtype() as u16]);
         let counter = self.function(key("nonzero_count"), || defines("NONZERO").dtype("T", x.dtype()))?;
         let (from, into) = (x.ptr() as u64, counts.view().ptr() as u64);
         let grid = Grid::line(blocks, THREADS)?;
         launch!(self, counter, grid; nest, from, count, into)?;
-        self.scan(Scan::Sum, counts.view(), 0, sums.view(), None)?;
+        // Few counts are added up by each block.
+        let sums = if blocks > NONZERO_SUMMED { Some(self.temporary(&[blocks], DType::I64)?) } else { None };
+        if let Some(sums) = &sums {
+            self.scan(Scan::Sum, counts.view(), 0, sums.view(), None)?;
+        }
         let writer = self.function(key("nonzero"), || defines("NONZERO").dtype("T", x.dtype()))?;
         let mut shape = Shape { rank: rank as u32, sizes: [1; MAX_RANK] };
         for (size, &s) in shape.sizes.iter_mut().zip(x.shape()) {
             *size = s as u64;
         }
-        let (sums, to) = (sums.view().ptr() as u64, out.ptr() as u64);
+        let (summed, to) = (sums.is_some() as u32, out.ptr() as u64);
+        let before = sums.as_ref().unwrap_or(&counts).view().ptr() as u64;
         let (row_step, step) = (out.strides()[0], out.strides()[1]);
-        launch!(self, writer, grid; nest, shape, from, count, sums, to, row_step, step)
+        launch!(self, writer, grid; nest, shape, from, count, before, summed, to, row_step, step)
     }
 }
 

@@ -106,7 +106,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
 pub(super) fn copy_parts(out: &Tensor, parts: &[(&Tensor, Layout, Layout)]) -> Result<()> {
     let dtype = out.dtype();
     // Passes know what copies do, not what copies of lists do.
-    let lists = matches!(out.device(), Device::Cuda(_)) && dtype.is_float() && !dtype.is_carried() && !is_noting();
+    let lists = matches!(out.device(), Device::Cuda(_)) && !dtype.is_carried() && !is_noting();
     let simple =
         |(t, from, to): &(&Tensor, Layout, Layout)| t.dtype() == dtype && from.is_contiguous() && to.is_contiguous();
     if lists && parts.len() > 1 && parts.iter().all(simple) {

@@ -565,8 +565,9 @@ fn nextafter_takes_the_same_steps() -> Result<()> {
 fn joined_and_reordered() -> Result<()> {
     let _turn = turn();
     let exact = |name: &str, x: &Tensor, f: &dyn Fn(&Tensor) -> Result<Tensor>| agree(name, 0.0, &[x], |x| f(&x[0]));
-    for dtype in [DType::F32, DType::BF16, DType::I64, DType::F64] {
-        let x = randn(&[37, 130])?.mul(100.0)?.to_dtype(dtype)?;
+    for dtype in [DType::F32, DType::BF16, DType::I64, DType::F64, DType::I16, DType::Bool] {
+        let x = randn(&[37, 130])?.mul(100.0)?;
+        let x = if dtype == DType::Bool { x.gt(0)? } else { x.to_dtype(dtype)? };
         exact("cat", &x, &|x| cat(&[x, &x.slice(0, Some(3), Some(4), 1)?, &x.slice(0, Some(20), None, 1)?], 0))?;
         exact("cat of vectors", &x, &|x| {
             let x = x.reshape([-1isize])?;
@@ -578,6 +579,8 @@ fn joined_and_reordered() -> Result<()> {
         exact("cat of two dtypes", &x, &|x| cat(&[x, &x.to_dtype(DType::F64)?], 0))?;
         exact("roll", &x, &|x| x.roll([3], [0]))?;
         exact("roll of columns", &x, &|x| x.roll([-3, 5], [1, 0]))?;
+        exact("nonzero", &x, &|x| x.nonzero())?;
+        exact("unique", &x, &|x| x.unique())?;
         exact("flip", &x, &|x| x.flip([1]))?;
         exact("flip of both", &x, &|x| x.slice(1, Some(1), None, 1)?.flip([0, 1]))?;
         exact("flip of rows", &x, &|x| x.t()?.flip([0]))?;
