@@ -67,8 +67,8 @@ rows! {
     } => { { dy * (a / y) } { dy * (b / y) } }
     /// `a` with the sign of `b`.
     real Copysign copysign(a, b) { copysign(a, b) } => { { select(eq(a, ZERO), ZERO, dy * copysign(ONE, a) * copysign(ONE, b)) } { ZERO } }
-    /// The next number after `a` towards `b`. `step` is that of the bits, also where they are an f32's that stands for a
-    /// half. Up to the magnitude `bound` numbers are `least` apart; those beyond `limit` count as `limit`.
+    /// The next number after `a` towards `b`. `step` is that of the bits, also where they are an f32's that stands for
+    /// a half. Up to the magnitude `bound` numbers are `least` apart; those beyond `limit` count as `limit`.
     real Nextafter nextafter(a, b; step, least, bound, limit) {
         let m = min(abs(a), limit);
         let away = select(eq(a, ZERO), ONE, select(gt(b, a), copysign(ONE, a), -copysign(ONE, a)));
