@@ -120,6 +120,7 @@ fn params(op: Pointwise) -> [f64; 4] {
         Pointwise::Logit => [0.25, 0.0, 0.0, 0.0],
         Pointwise::Softplus => [1.5, 4.0, 0.0, 0.0],
         Pointwise::Hardtanh => [1.0, 2.0, 0.0, 0.0],
+        Pointwise::Nextafter => [1.0, 0.0, -1.0, f64::INFINITY],
         _ => [0.5, 2.0, 0.25, 0.0],
     }
 }
