@@ -102,7 +102,7 @@ impl FftLibrary {
     fn plan(&self, (kind, double, mut lengths, dims, rows): Sizes) -> Result<(Plan, usize)> {
         let (mut plan, mut bytes) = (0, 0);
         let none = std::ptr::null_mut();
-        // SAFETY: places to write to and `dims` lengths; without embeddings, rows are contiguous and the strides are not
+        // SAFETY: places to write to, and `dims` lengths. Without embeddings rows are contiguous, and strides are not
         // read.
         unsafe {
             self.check("Create", (self.create)(&mut plan))?;

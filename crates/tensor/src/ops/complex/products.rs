@@ -85,8 +85,8 @@ fn library_product(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<bool> {
 
 /// The product of matrices of complex numbers, with equal batch sizes; not recorded.
 ///
-/// Engines without complex products compute one of real matrices: rows of `a` are `2k` reals as they are, and each number `c + d i` of `b` becomes the
-/// block `[[c, d], [-d, c]]`, so the rows of the result are `2n` reals in order.
+/// Engines without complex products compute one of real matrices: rows of `a` are `2k` reals as they are, and each
+/// number `c + d i` of `b` becomes the block `[[c, d], [-d, c]]`, so the rows of the result are `2n` reals in order.
 pub(crate) fn matrix_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     no_grad(|| {
         let rank = a.rank();
