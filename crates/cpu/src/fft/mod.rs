@@ -27,6 +27,11 @@ pub(crate) use tile::{Pairs, Place};
 /// Numbers a task transforms at least.
 const TASK: usize = 8 << 10;
 
+/// Lines of up to this many numbers are prefetched,
+const SHORT: usize = 128;
+/// if there are more bytes of them and of their results.
+const CACHE: usize = 3 << 18;
+
 /// See `call::Fft`.
 pub fn fft(op: Fft, scale: f64, x: View, out: View) -> Result<()> {
     match out.dtype() {
@@ -151,6 +156,20 @@ impl<T: Real> RealTable<T> {
 }
 
 impl<T: Real> Lines<T> {
+    /// While passes over a tile are computed, prefetches where its lines go, and the lines behind them: unless the
+    /// caches of a core have them. Tiles of short lines are not read in order, so that the processor does not see in
+    /// time what comes next.
+    #[inline(always)]
+    fn ahead(&self, row: usize, width: usize) {
+        let bytes = |rows: usize, step: usize| rows * step * size_of::<T>();
+        if self.plan.n <= SHORT && bytes(self.rows, self.from + self.to) > CACHE && self.x != self.y {
+            let next = (row + width).min(self.rows);
+            tile::ahead(self.y.wrapping_add(row * self.to), bytes(next - row, self.to));
+            let behind = width.min(self.rows - next);
+            tile::ahead(self.x.wrapping_add(next * self.from), bytes(behind, self.from));
+        }
+    }
+
     unsafe fn run(&self, width: usize) {
         let n = self.plan.n;
         let threads = pool::num_threads();
@@ -566,29 +585,37 @@ unsafe fn group_kernel<T: Real, I: Vectors>(
         match &lines.real {
             None => {
                 tile::load_rows::<T, I>(pairs(x), from, n, count, a, square);
+                lines.ahead(row, width);
                 let done = passes_of::<T>(passes, all.clone(), a, b);
                 tile::store_rows::<T, I>(done, lines.scale, pairs(y), to, n, count, square);
             }
             Some(real) if real.forward => {
                 tile::load_rows::<T, I>(plain(x), from, n, count, a, square);
+                lines.ahead(row, width);
                 if passes_of::<T>(passes, all.clone(), a, b) == b {
                     std::mem::swap(&mut a, &mut b);
                 }
-                for k in 0..=n {
-                    let (z, w) = (Pair::<T::V<I>>::load(a, k % n), Pair::<T::V<I>>::load(a, (n - k) % n));
-                    halves(z, w, real.roots[k], real.roots[n + 1 + k]).store(b, k);
+                for k in 0..=n / 2 {
+                    let other = if k == 0 { 0 } else { n - k };
+                    let (z, w) = (Pair::<T::V<I>>::load(a, k), Pair::<T::V<I>>::load(a, other));
+                    let [low, high] = halves(z, w, real.roots[k], real.roots[n + 1 + k]);
+                    low.store(b, k);
+                    high.store(b, n - k);
                 }
                 tile::store_rows::<T, I>(b, lines.scale, plain(y), to, n + 1, count, square);
             }
             Some(real) => {
                 tile::load_rows::<T, I>(plain(x), from, n + 1, count, a, square);
-                for k in 0..n {
+                lines.ahead(row, width);
+                // The first one's other half goes behind the tile, where there is room.
+                for k in 0..=n / 2 {
                     let (mut z, mut w) = (Pair::<T::V<I>>::load(a, k), Pair::<T::V<I>>::load(a, n - k));
                     if k == 0 {
                         (z.im, w.im) = (T::V::<I>::splat(T::ZERO), T::V::<I>::splat(T::ZERO));
                     }
-                    let z = whole(z, w, real.roots[k], real.roots[n + 1 + k]);
-                    Pair { re: z.im, im: z.re }.store(b, k);
+                    let [low, high] = whole(z, w, real.roots[k], real.roots[n + 1 + k]);
+                    Pair { re: low.im, im: low.re }.store(b, k);
+                    Pair { re: high.im, im: high.re }.store(b, n - k);
                 }
                 let done = passes_of::<T>(passes, all.clone(), b, a);
                 tile::store_rows::<T, I>(done, lines.scale, pairs(y), to, n, count, square);

@@ -3,25 +3,29 @@
 use super::passes::Pair;
 use crate::simd::{Real, Simd, Vectors};
 
-/// The number `k` of a real signal's transform from the numbers `k` and `n - k` of the transform of its pairs.
+/// The numbers `k` and `n - k` of a real signal's transform from those of the transform of its pairs.
 #[inline(always)]
-pub(super) fn halves<V: Simd>(z: Pair<V>, w: Pair<V>, cos: V::Elem, sin: V::Elem) -> Pair<V> {
+pub(super) fn halves<V: Simd>(z: Pair<V>, w: Pair<V>, cos: V::Elem, sin: V::Elem) -> [Pair<V>; 2] {
     let (half, cos, sin) = (V::splat(V::Elem::lit(0.5)), V::splat(cos), V::splat(sin));
     // Even and odd numbers: (z + conj w) / 2 and (z - conj w) / 2i.
     let (even_re, even_im) = ((z.re + w.re) * half, (z.im - w.im) * half);
     let (odd_re, odd_im) = ((z.im + w.im) * half, (w.re - z.re) * half);
-    Pair { re: even_re + odd_re * cos - odd_im * sin, im: even_im + odd_re * sin + odd_im * cos }
+    let (turned_re, turned_im) = (odd_re * cos - odd_im * sin, odd_re * sin + odd_im * cos);
+    [
+        Pair { re: even_re + turned_re, im: even_im + turned_im },
+        Pair { re: even_re - turned_re, im: turned_im - even_im },
+    ]
 }
 
 /// The inverse of [`halves`], times two.
 #[inline(always)]
-pub(super) fn whole<V: Simd>(z: Pair<V>, w: Pair<V>, cos: V::Elem, sin: V::Elem) -> Pair<V> {
+pub(super) fn whole<V: Simd>(z: Pair<V>, w: Pair<V>, cos: V::Elem, sin: V::Elem) -> [Pair<V>; 2] {
     let (cos, sin) = (V::splat(cos), V::splat(sin));
     let (even_re, even_im) = (z.re + w.re, z.im - w.im);
     let (gap_re, gap_im) = (z.re - w.re, z.im + w.im);
     // (z - conj w) times the conjugate root, times i.
     let (odd_re, odd_im) = (gap_re * cos + gap_im * sin, gap_im * cos - gap_re * sin);
-    Pair { re: even_re - odd_im, im: even_im + odd_re }
+    [Pair { re: even_re - odd_im, im: even_im + odd_re }, Pair { re: even_re + odd_im, im: odd_re - even_im }]
 }
 
 /// [`halves`] of a line, in arrays of parts, to pairs.

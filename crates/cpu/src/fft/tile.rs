@@ -2,7 +2,7 @@
 
 use super::passes::{Pair, Sink, Source, closes, first, last};
 use super::plan::{Passes, Split};
-use crate::simd::{Real, Simd, Vectors};
+use crate::simd::{Real, Simd, Vectors, prefetch};
 
 /// Where complex numbers are.
 pub(crate) trait Place<T>: Copy {
@@ -332,6 +332,14 @@ pub(super) unsafe fn store_rows<T: Real, I: Vectors>(
                 }
             }
         }
+    }
+}
+
+/// Prefetches so many bytes.
+#[inline(always)]
+pub(super) fn ahead<T>(at: *const T, bytes: usize) {
+    for byte in (0..bytes).step_by(64) {
+        prefetch(at.wrapping_byte_add(byte));
     }
 }
 
