@@ -27,7 +27,7 @@ pub(crate) use tile::{Pairs, Place};
 /// Numbers a task transforms at least.
 const TASK: usize = 8 << 10;
 
-/// Lines of up to this many numbers are prefetched,
+/// Lines of up to this many numbers are prefetched, and columns of any number,
 const SHORT: usize = 128;
 /// if there are more bytes of them and of their results.
 const CACHE: usize = 3 << 18;
@@ -156,18 +156,16 @@ impl<T: Real> RealTable<T> {
 }
 
 impl<T: Real> Lines<T> {
-    /// While passes over a tile are computed, prefetches where its lines go, and the lines behind them: unless the
+    /// What passes over the tile of these lines prefetch: where its lines go, and the lines behind them, unless the
     /// caches of a core have them. Tiles of short lines are not read in order, so that the processor does not see in
     /// time what comes next.
-    #[inline(always)]
-    fn ahead(&self, row: usize, width: usize) {
-        let bytes = |rows: usize, step: usize| rows * step * size_of::<T>();
-        if self.plan.n <= SHORT && bytes(self.rows, self.from + self.to) > CACHE && self.x != self.y {
-            let next = (row + width).min(self.rows);
-            tile::ahead(self.y.wrapping_add(row * self.to), bytes(next - row, self.to));
-            let behind = width.min(self.rows - next);
-            tile::ahead(self.x.wrapping_add(next * self.from), bytes(behind, self.from));
+    fn ahead(&self, row: usize, width: usize) -> [*const T; 2] {
+        let bytes = self.rows * (self.from + self.to) * size_of::<T>();
+        if self.plan.n > SHORT || bytes <= CACHE || self.x == self.y {
+            return [std::ptr::null(); 2];
         }
+        let (y, x) = (self.y.wrapping_add(row * self.to), self.x.wrapping_add((row + width) * self.from));
+        [y.cast_const(), x.cast_const()]
     }
 
     unsafe fn run(&self, width: usize) {
@@ -378,6 +376,7 @@ unsafe fn sides<T: Real>(
         return;
     };
     let blocks = side.div_ceil(width);
+    let is_far = rows * n * side * 2 * size_of::<T>() > CACHE;
     let grain = (TASK / (n * width)).max(1).max((rows * blocks).div_ceil(4 * pool::num_threads()).min(64));
     pool::parallel_ranges(rows * blocks, grain, |start, end| {
         let mut work = Scratch::new::<T>(work_size(n, width));
@@ -391,6 +390,7 @@ unsafe fn sides<T: Real>(
                     step: side,
                     count: width.min(side - block),
                     scale,
+                    far: is_far && block + width < side,
                 };
                 columns::<T>(passes, &place(x.at(at)), &place(y.at(at)), work.ptr());
             }
@@ -585,14 +585,12 @@ unsafe fn group_kernel<T: Real, I: Vectors>(
         match &lines.real {
             None => {
                 tile::load_rows::<T, I>(pairs(x), from, n, count, a, square);
-                lines.ahead(row, width);
-                let done = passes_of::<T>(passes, all.clone(), a, b);
+                let done = passes_of::<T>(passes, all.clone(), a, b, lines.ahead(row, width));
                 tile::store_rows::<T, I>(done, lines.scale, pairs(y), to, n, count, square);
             }
             Some(real) if real.forward => {
                 tile::load_rows::<T, I>(plain(x), from, n, count, a, square);
-                lines.ahead(row, width);
-                if passes_of::<T>(passes, all.clone(), a, b) == b {
+                if passes_of::<T>(passes, all.clone(), a, b, lines.ahead(row, width)) == b {
                     std::mem::swap(&mut a, &mut b);
                 }
                 for k in 0..=n / 2 {
@@ -606,7 +604,6 @@ unsafe fn group_kernel<T: Real, I: Vectors>(
             }
             Some(real) => {
                 tile::load_rows::<T, I>(plain(x), from, n + 1, count, a, square);
-                lines.ahead(row, width);
                 // The first one's other half goes behind the tile, where there is room.
                 for k in 0..=n / 2 {
                     let (mut z, mut w) = (Pair::<T::V<I>>::load(a, k), Pair::<T::V<I>>::load(a, n - k));
@@ -617,7 +614,7 @@ unsafe fn group_kernel<T: Real, I: Vectors>(
                     Pair { re: low.im, im: low.re }.store(b, k);
                     Pair { re: high.im, im: high.re }.store(b, n - k);
                 }
-                let done = passes_of::<T>(passes, all.clone(), b, a);
+                let done = passes_of::<T>(passes, all.clone(), b, a, lines.ahead(row, width));
                 tile::store_rows::<T, I>(done, lines.scale, pairs(y), to, n, count, square);
             }
         }
@@ -626,7 +623,7 @@ unsafe fn group_kernel<T: Real, I: Vectors>(
 
 multiversion! {
     /// See `passes::execute`; a function of its own, so that its loops are compiled once.
-    unsafe fn passes_of<T: Real>(passes: &Passes<T>, range: Range<usize>, from: *mut T, to: *mut T) -> *mut T = passes_kernel;
+    unsafe fn passes_of<T: Real>(passes: &Passes<T>, range: Range<usize>, from: *mut T, to: *mut T, ahead: [*const T; 2]) -> *mut T = passes_kernel;
 }
 
 #[inline(always)]
@@ -635,9 +632,10 @@ unsafe fn passes_kernel<T: Real, I: Vectors>(
     range: Range<usize>,
     from: *mut T,
     to: *mut T,
+    ahead: [*const T; 2],
 ) -> *mut T {
     // SAFETY: the caller's promise.
-    unsafe { passes::execute::<T, I>(passes, range, from, to) }
+    unsafe { passes::execute::<T, I>(passes, range, from, to, ahead) }
 }
 
 /// Products with pairs; both sides may be the same memory.

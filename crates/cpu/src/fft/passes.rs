@@ -4,7 +4,7 @@
 //! real parts at `2 N e` and one of imaginary parts behind it. Every pass of every radix then works on whole vectors.
 
 use super::plan::{Pass, Passes};
-use crate::simd::{Real, Simd, Vectors};
+use crate::simd::{Real, Simd, Vectors, prefetch};
 use std::ops::{Add, Range, Sub};
 
 /// A vector of complex numbers.
@@ -88,7 +88,8 @@ impl<V: Simd> Pair<V> {
 }
 
 /// Some passes, of `passes.list`, over the tile at `from`: in place, but for the last of all, which puts the numbers in
-/// order at `to`. Gives the tile that has the result.
+/// order at `to`. Gives the tile that has the result. Each of the first two prefetches as many bytes as the tile has
+/// from a place of `ahead`, unless it is null: evenly spread, as a core waits for a few lines at a time.
 ///
 /// # Safety
 /// Both have `passes.n` elements; the CPU has the level.
@@ -98,40 +99,44 @@ pub(super) unsafe fn execute<T: Real, I: Vectors>(
     range: Range<usize>,
     from: *mut T,
     to: *mut T,
+    ahead: [*const T; 2],
 ) -> *mut T {
     let mut s: usize = passes.list[..range.start].iter().map(|pass| pass.radix).product();
     let is_last = range.end == passes.list.len() && !range.is_empty();
+    let mut far = ahead.into_iter();
     for pass in &passes.list[range.start..range.end - usize::from(is_last)] {
+        let far = far.next().unwrap_or(std::ptr::null());
         let m = passes.n / (s * pass.radix);
         // SAFETY: `radix * m * s` is the tile's size.
         unsafe {
             match pass.radix {
-                2 => run::<T, I, 2>(pass, m, s, from),
-                3 => run::<T, I, 3>(pass, m, s, from),
-                4 => run::<T, I, 4>(pass, m, s, from),
-                5 => run::<T, I, 5>(pass, m, s, from),
-                6 => run::<T, I, 6>(pass, m, s, from),
-                7 => run::<T, I, 7>(pass, m, s, from),
-                8 => run::<T, I, 8>(pass, m, s, from),
-                11 => run::<T, I, 11>(pass, m, s, from),
-                _ => run::<T, I, 13>(pass, m, s, from),
+                2 => run::<T, I, 2>(pass, m, s, from, far),
+                3 => run::<T, I, 3>(pass, m, s, from, far),
+                4 => run::<T, I, 4>(pass, m, s, from, far),
+                5 => run::<T, I, 5>(pass, m, s, from, far),
+                6 => run::<T, I, 6>(pass, m, s, from, far),
+                7 => run::<T, I, 7>(pass, m, s, from, far),
+                8 => run::<T, I, 8>(pass, m, s, from, far),
+                11 => run::<T, I, 11>(pass, m, s, from, far),
+                _ => run::<T, I, 13>(pass, m, s, from, far),
             }
         }
         s *= pass.radix;
     }
+    let far = far.next().unwrap_or(std::ptr::null());
     let Some(pass) = passes.list.last().filter(|_| is_last) else { return from };
     // SAFETY: the caller's promise.
     unsafe {
         match pass.radix {
-            2 => close::<T, I, 2>(pass, &passes.blocks, from, &Tile(to)),
-            3 => close::<T, I, 3>(pass, &passes.blocks, from, &Tile(to)),
-            4 => close::<T, I, 4>(pass, &passes.blocks, from, &Tile(to)),
-            5 => close::<T, I, 5>(pass, &passes.blocks, from, &Tile(to)),
-            6 => close::<T, I, 6>(pass, &passes.blocks, from, &Tile(to)),
-            7 => close::<T, I, 7>(pass, &passes.blocks, from, &Tile(to)),
-            8 => close::<T, I, 8>(pass, &passes.blocks, from, &Tile(to)),
-            11 => close::<T, I, 11>(pass, &passes.blocks, from, &Tile(to)),
-            _ => close::<T, I, 13>(pass, &passes.blocks, from, &Tile(to)),
+            2 => close::<T, I, 2>(pass, &passes.blocks, from, &Tile(to), far),
+            3 => close::<T, I, 3>(pass, &passes.blocks, from, &Tile(to), far),
+            4 => close::<T, I, 4>(pass, &passes.blocks, from, &Tile(to), far),
+            5 => close::<T, I, 5>(pass, &passes.blocks, from, &Tile(to), far),
+            6 => close::<T, I, 6>(pass, &passes.blocks, from, &Tile(to), far),
+            7 => close::<T, I, 7>(pass, &passes.blocks, from, &Tile(to), far),
+            8 => close::<T, I, 8>(pass, &passes.blocks, from, &Tile(to), far),
+            11 => close::<T, I, 11>(pass, &passes.blocks, from, &Tile(to), far),
+            _ => close::<T, I, 13>(pass, &passes.blocks, from, &Tile(to), far),
         }
     }
     to
@@ -196,10 +201,10 @@ pub(super) unsafe fn last<T: Real, I: Vectors>(passes: &Passes<T>, from: *const 
     // SAFETY: the caller's promise.
     unsafe {
         match pass.radix {
-            4 => close::<T, I, 4>(pass, blocks, from, to),
-            5 => close::<T, I, 5>(pass, blocks, from, to),
-            6 => close::<T, I, 6>(pass, blocks, from, to),
-            _ => close::<T, I, 8>(pass, blocks, from, to),
+            4 => close::<T, I, 4>(pass, blocks, from, to, std::ptr::null()),
+            5 => close::<T, I, 5>(pass, blocks, from, to, std::ptr::null()),
+            6 => close::<T, I, 6>(pass, blocks, from, to, std::ptr::null()),
+            _ => close::<T, I, 8>(pass, blocks, from, to, std::ptr::null()),
         }
     }
 }
@@ -228,6 +233,16 @@ unsafe fn open<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, fr
     }
 }
 
+/// Prefetches, `size` bytes for an element, those of the `count` elements of step `i`, unless `at` is null.
+#[inline(always)]
+fn lines_ahead<T>(at: *const T, i: usize, count: usize, size: usize) {
+    if !at.is_null() {
+        for byte in (i * count * size..(i + 1) * count * size).step_by(64) {
+            prefetch(at.wrapping_byte_add(byte));
+        }
+    }
+}
+
 /// The last pass: the numbers of a block become every `s`th of the result, from the block's place in order on.
 #[inline(always)]
 unsafe fn close<T: Real, I: Vectors, const R: usize>(
@@ -235,6 +250,7 @@ unsafe fn close<T: Real, I: Vectors, const R: usize>(
     blocks: &[u32],
     x: *const T,
     to: &impl Sink<T, I>,
+    far: *const T,
 ) {
     let s = blocks.len();
     // SAFETY: the caller's promise.
@@ -244,6 +260,7 @@ unsafe fn close<T: Real, I: Vectors, const R: usize>(
             for k in 0..R {
                 v[k] = Pair::load(x, block as usize + k);
             }
+            lines_ahead(far, q, R, size_of::<Pair<T::V<I>>>());
             butterfly::<T, I, R>(&mut v, &pass.roots);
             for k in 0..R {
                 to.put(q + s * k, v[k]);
@@ -254,11 +271,12 @@ unsafe fn close<T: Real, I: Vectors, const R: usize>(
 
 /// One pass in place, over `s` blocks of `R` times `m` elements.
 #[inline(always)]
-unsafe fn run<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, s: usize, x: *mut T) {
+unsafe fn run<T: Real, I: Vectors, const R: usize>(pass: &Pass<T>, m: usize, s: usize, x: *mut T, far: *const T) {
     // SAFETY: the caller's promise; there are `R - 1` factors for each number of a block's part.
     unsafe {
         for p in 0..m {
             let factors = pass.twiddles.as_ptr().add(p * (R - 1));
+            lines_ahead(far, p, s * R, size_of::<Pair<T::V<I>>>());
             for q in 0..s {
                 let at = q * R * m + p;
                 let mut v = [Pair::<T::V<I>>::zero(); R];

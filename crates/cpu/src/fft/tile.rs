@@ -20,6 +20,9 @@ pub(crate) trait Place<T>: Copy {
     unsafe fn put<I: Vectors>(self, at: usize, count: usize, v: Pair<T::V<I>>)
     where
         T: Real;
+    /// Prefetches `count` numbers, where it pays.
+    #[inline(always)]
+    fn ahead(self, _at: usize, _count: usize) {}
     /// Further on.
     ///
     /// # Safety
@@ -86,6 +89,14 @@ impl<T: Real> Place<T> for Pairs<T> {
                 a.put(p, low);
                 b.store_part(p.add(low), high);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn ahead(self, at: usize, count: usize) {
+        let p = self.at.wrapping_add(2 * at);
+        for byte in (0..2 * count * size_of::<T>()).step_by(64) {
+            prefetch(p.wrapping_byte_add(byte));
         }
     }
 
@@ -157,6 +168,8 @@ pub(super) struct Columns<T, P> {
     pub step: usize,
     pub count: usize,
     pub scale: T,
+    /// Prefetches the lanes behind what is written.
+    pub far: bool,
 }
 
 impl<T: Real, I: Vectors, P: Place<T>> Source<T, I> for Columns<T, P> {
@@ -181,6 +194,9 @@ impl<T: Real, I: Vectors, P: Place<T>> Sink<T, I> for Columns<T, P> {
             let at = e * self.step;
             if self.count == full {
                 self.place.put::<I>(at, full, v);
+                if self.far {
+                    self.place.ahead(at + full, full);
+                }
             } else {
                 self.place.put::<I>(at, self.count, v);
             }
@@ -236,7 +252,7 @@ unsafe fn finished<T: Real, I: Vectors>(
     let end = passes.list.len() - usize::from(closes);
     // SAFETY: the caller's promise.
     unsafe {
-        let tile = super::passes_of::<T>(passes, done..end, tile, other);
+        let tile = super::passes_of::<T>(passes, done..end, tile, other, [std::ptr::null(); 2]);
         if closes {
             return last::<T, I>(passes, tile, to);
         }
@@ -335,14 +351,6 @@ pub(super) unsafe fn store_rows<T: Real, I: Vectors>(
     }
 }
 
-/// Prefetches so many bytes.
-#[inline(always)]
-pub(super) fn ahead<T>(at: *const T, bytes: usize) {
-    for byte in (0..bytes).step_by(64) {
-        prefetch(at.wrapping_byte_add(byte));
-    }
-}
-
 /// Room for two tiles of `n` elements and a square.
 pub(super) fn work_size(n: usize, width: usize) -> usize {
     2 * tile_size(n + 1, width) + tile_size(width, width)
@@ -385,7 +393,7 @@ pub(super) unsafe fn first_step<T: Real, I: Vectors, P: Place<T>>(
     unsafe {
         let other = work.add(tile_size(a + 1, width));
         let place = from.add(block * width);
-        let from = Columns { place, step: b, count: width.min(b - block * width), scale: T::ZERO };
+        let from = Columns { place, step: b, count: width.min(b - block * width), scale: T::ZERO, far: false };
         let done = opened::<T, I>(&split.first, &from, work);
         let to = Turned { split, block, to: middle.add(block * tile_size(a, width)) };
         finished::<T, I>(&split.first, done, work, other, &to);
@@ -417,7 +425,7 @@ pub(super) unsafe fn second_step<T: Real, I: Vectors, P: Place<T>>(
             T::V::<I>::transpose(from.add(width), 2 * width, to.add(width), 2 * width);
         }
         let place = to.add(block * width);
-        let to = Columns { place, step: a, count: width.min(a - block * width), scale };
+        let to = Columns { place, step: a, count: width.min(a - block * width), scale, far: false };
         finished::<T, I>(&split.second, 0, work, other, &to);
     }
 }
