@@ -27,7 +27,7 @@ pub(crate) use tile::{Pairs, Place};
 /// Numbers a task transforms at least.
 const TASK: usize = 8 << 10;
 
-/// Lines of up to this many numbers are prefetched, and columns of any number,
+/// Lines and columns of up to this many numbers are prefetched,
 const SHORT: usize = 128;
 /// if there are more bytes of them and of their results.
 const CACHE: usize = 3 << 18;
@@ -376,7 +376,7 @@ unsafe fn sides<T: Real>(
         return;
     };
     let blocks = side.div_ceil(width);
-    let is_far = rows * n * side * 2 * size_of::<T>() > CACHE;
+    let is_far = n <= SHORT && rows * n * side * 2 * size_of::<T>() > CACHE;
     let grain = (TASK / (n * width)).max(1).max((rows * blocks).div_ceil(4 * pool::num_threads()).min(64));
     pool::parallel_ranges(rows * blocks, grain, |start, end| {
         let mut work = Scratch::new::<T>(work_size(n, width));
@@ -390,7 +390,7 @@ unsafe fn sides<T: Real>(
                     step: side,
                     count: width.min(side - block),
                     scale,
-                    far: is_far && block + width < side,
+                    ahead: if is_far && block + width < side { width } else { 0 },
                 };
                 columns::<T>(passes, &place(x.at(at)), &place(y.at(at)), work.ptr());
             }

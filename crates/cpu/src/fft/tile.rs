@@ -168,8 +168,8 @@ pub(super) struct Columns<T, P> {
     pub step: usize,
     pub count: usize,
     pub scale: T,
-    /// Prefetches the lanes behind what is written.
-    pub far: bool,
+    /// Prefetches so far behind what is written.
+    pub ahead: usize,
 }
 
 impl<T: Real, I: Vectors, P: Place<T>> Source<T, I> for Columns<T, P> {
@@ -194,9 +194,7 @@ impl<T: Real, I: Vectors, P: Place<T>> Sink<T, I> for Columns<T, P> {
             let at = e * self.step;
             if self.count == full {
                 self.place.put::<I>(at, full, v);
-                if self.far {
-                    self.place.ahead(at + full, full);
-                }
+                self.place.ahead(at + self.ahead, full);
             } else {
                 self.place.put::<I>(at, self.count, v);
             }
@@ -393,7 +391,7 @@ pub(super) unsafe fn first_step<T: Real, I: Vectors, P: Place<T>>(
     unsafe {
         let other = work.add(tile_size(a + 1, width));
         let place = from.add(block * width);
-        let from = Columns { place, step: b, count: width.min(b - block * width), scale: T::ZERO, far: false };
+        let from = Columns { place, step: b, count: width.min(b - block * width), scale: T::ZERO, ahead: 0 };
         let done = opened::<T, I>(&split.first, &from, work);
         let to = Turned { split, block, to: middle.add(block * tile_size(a, width)) };
         finished::<T, I>(&split.first, done, work, other, &to);
@@ -425,7 +423,7 @@ pub(super) unsafe fn second_step<T: Real, I: Vectors, P: Place<T>>(
             T::V::<I>::transpose(from.add(width), 2 * width, to.add(width), 2 * width);
         }
         let place = to.add(block * width);
-        let to = Columns { place, step: a, count: width.min(a - block * width), scale, far: false };
+        let to = Columns { place, step: a, count: width.min(a - block * width), scale, ahead: 0 };
         finished::<T, I>(&split.second, 0, work, other, &to);
     }
 }
