@@ -166,7 +166,7 @@ def test_dtypes_that_have_no_tensors():
             use()
     assert torch.ones(1).layout != torch.sparse_coo
     with pytest.raises(NotImplementedError, match="dense"):
-        torch.zeros(1, layout=torch.sparse_coo)
+        torch.ones(1, layout=torch.sparse_coo)
 
 
 def test_storages(tmp_path):
