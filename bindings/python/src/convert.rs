@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyComplexMethods, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight_core::Scalar;
 
-/// `torch.layout`. Tensors are `torch.strided`; the other layouts exist only as names.
+/// `torch.layout`. Tensors of the core are `torch.strided`; Python makes those of sparse layouts.
 #[pyclass(name = "layout", module = "rushlight", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyLayout(pub &'static str);
@@ -39,7 +39,8 @@ fn layout(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     match object.cast::<PyLayout>() {
         Ok(l) if l.get().0 == LAYOUTS[0] => Ok(Some(Value::None)),
         Ok(l) => Err(PyNotImplementedError::new_err(format!(
-            "layout torch.{} is not supported; tensors are dense",
+            "layout torch.{} is not supported here; make a dense tensor and call .to_sparse(layout=torch.{})",
+            l.get().0,
             l.get().0
         ))),
         Err(_) => Ok(None),

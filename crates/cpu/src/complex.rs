@@ -1,6 +1,7 @@
 //! Products and quotients of complex numbers.
 
 use crate::fft::{Pair, Pairs, Place};
+use crate::gemm::ComplexProduct;
 use crate::simd::{Real, Simd, Vectors};
 use crate::{multiversion, pool};
 use rushlight_core::backend::Complex;
@@ -48,31 +49,30 @@ pub fn complex(op: Complex, a: View, b: View, out: View) -> Result<bool> {
     let views = [a, b, out];
     let dense = views.iter().all(|v| v.layout().is_contiguous() && v.dtype() == out.dtype());
     let fits = |v: &View| v.numel() == out.numel() || v.numel() == 2;
-    let rows = match (op, a.shape(), out.shape()) {
-        (Complex::Blocks, &[rows, n, 2], shape) if shape == [rows, 2, n, 2] => Some((rows, n)),
-        (Complex::Blocks | Complex::Product, ..) => return Ok(false),
-        _ => None,
-    };
-    if !dense || rows.is_none() && (!fits(&a) || !fits(&b)) {
+    if !dense {
         return Ok(false);
     }
-    match (out.dtype(), rows) {
-        (DType::F32, None) => run::<f32>(op, a, b, out),
-        (DType::F64, None) => run::<f64>(op, a, b, out),
-        (DType::F32, Some((rows, n))) => with_blocks::<f32>(rows, n, a, out),
-        (DType::F64, Some((rows, n))) => with_blocks::<f64>(rows, n, a, out),
+    match (op, out.dtype()) {
+        (Complex::Product, _) => return Ok(product_of_matrices(a, b, out)),
+        // A part of the default body of products.
+        (Complex::Blocks, _) => return Ok(false),
+        _ if !fits(&a) || !fits(&b) => return Ok(false),
+        (_, DType::F32) => run::<f32>(op, a, b, out),
+        (_, DType::F64) => run::<f64>(op, a, b, out),
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-/// See [`Complex::Blocks`].
-fn with_blocks<T: Real>(rows: usize, n: usize, a: View, out: View) {
-    let [x, y] = [a, out].map(|v| SendPtr::new(v.ptr().cast::<[T; 2]>()));
-    pool::parallel_ranges(rows, (GRAIN / n.max(1)).max(1), |start, end| {
-        // SAFETY: contiguous views with these many rows; ranges are disjoint.
-        unsafe { blocks::<T>(x.at(start * n).cast(), y.at(2 * start * n).cast(), end - start, n) }
-    });
+/// See [`Complex::Product`].
+fn product_of_matrices(a: View, b: View, out: View) -> bool {
+    let (&[batch, m, k, 2], &[_, _, n, 2]) = (a.shape(), b.shape()) else { return false };
+    if b.shape() != [batch, k, n, 2] || out.shape() != [batch, m, n, 2] {
+        return false;
+    }
+    let (a, b, c) = (a.ptr().cast_const(), b.ptr().cast_const(), out.ptr());
+    // SAFETY: contiguous views of these shapes and one dtype; the output overlaps no input.
+    unsafe { ComplexProduct { dtype: out.dtype(), batch, m, n, k, a, b, c }.run() }
 }
 
 fn run<T: Part + Real>(op: Complex, a: View, b: View, out: View) {
@@ -98,10 +98,6 @@ fn run<T: Part + Real>(op: Complex, a: View, b: View, out: View) {
 multiversion! {
     /// `z = x y`, the imaginary part of `y` times `sign`.
     unsafe fn multiply<T: Real>(x: *const [T; 2], dx: usize, y: *const [T; 2], dy: usize, z: *mut [T; 2], n: usize, sign: T) = products;
-}
-multiversion! {
-    /// Rows of numbers, each with its product with `i`.
-    unsafe fn blocks<T: Real>(x: *const T, y: *mut T, rows: usize, n: usize) = blocks_kernel;
 }
 
 fn pairs<T>(at: *const T) -> Pairs<T> {
@@ -187,26 +183,6 @@ unsafe fn products<T: Real, I: Vectors>(
             (1, _) => run::<T, I>(x_each, one::<T, I>(y), z, n, sign),
             (_, 1) => run::<T, I>(one::<T, I>(x), y_each, z, n, sign),
             _ => run::<T, I>(one::<T, I>(x), one::<T, I>(y), z, n, sign),
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn blocks_kernel<T: Real, I: Vectors>(x: *const T, y: *mut T, rows: usize, n: usize) {
-    let (width, zero) = (T::V::<I>::N, T::V::<I>::splat(T::ZERO));
-    // SAFETY: by the caller's contract.
-    unsafe {
-        for row in 0..rows {
-            let (from, to) = (pairs(x.add(2 * row * n)), pairs(y.add(4 * row * n)));
-            let behind = to.add(n);
-            for at in (0..n).step_by(width) {
-                let count = width.min(n - at);
-                let v = if count == width { from.get::<I>(at, width) } else { from.get::<I>(at, count) };
-                let turned = Pair { re: zero - v.im, im: v.re };
-                for (to, v) in [(to, v), (behind, turned)] {
-                    if count == width { to.put::<I>(at, width, v) } else { to.put::<I>(at, count, v) }
-                }
-            }
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Every kernel of the engine compiles, for the architectures named here, with whatever NVRTC is found: no GPU is
-//! needed. Run with `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does).
+//! needed. Run with `RUSHLIGHT_CUDA_PATH` naming NVRTC's directory (`scripts/test` does). One case of every branch of
+//! the texts is compiled; all with `RUSHLIGHT_ALL_KERNELS=1`.
 
 use crate::nvrtc::Nvrtc;
-use rushlight_gpu::catalogue::{self, Case, check_complete, each_apart, every_branch, families, pointwise, skip};
+use rushlight_gpu::catalogue::{
+    self, Case, all_kernels, check_complete, each_apart, every_branch, families, pointwise, skip,
+};
 use rushlight_gpu::launch::kernel::waiting;
 use rushlight_gpu::vendor::driver::{Compiler, MatrixUnits};
 use std::collections::BTreeSet;
@@ -60,6 +63,7 @@ fn kernels_compile_for_sm_90a() {
     let units = MatrixUnits::TensorCores((9, 0));
     // The row kernels have a test of their own; one of them stands for their entry point.
     let cases: Vec<Case> = families(units).into_iter().chain(pointwise().pop()).collect();
+    let cases = if all_kernels() { cases } else { every_branch(cases, 1) };
     if let Some(compiled) = compile(&cases, "sm_90a") {
         check_complete(&compiled, units);
     }
@@ -68,7 +72,8 @@ fn kernels_compile_for_sm_90a() {
 #[test]
 fn kernels_compile_for_sm_80() {
     let units = MatrixUnits::TensorCores((8, 0));
-    let cases = every_branch(pointwise().into_iter().skip(5).chain(families(units)).collect(), 0);
+    let cases = pointwise().into_iter().skip(5).chain(families(units)).collect();
+    let cases = if all_kernels() { cases } else { every_branch(cases, 0) };
     if let Some(compiled) = compile(&cases, "sm_80") {
         check_complete(&compiled, units);
     }

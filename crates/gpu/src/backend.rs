@@ -156,6 +156,7 @@ impl Backend for GpuBackend {
             wide_batch_norm_parameters: true,
             batch_norm_relu: true,
             bytes_per_call: 4 << 20,
+            launches: true,
         }
     }
 

@@ -367,6 +367,11 @@ pub fn every_branch(cases: Vec<Case>, turn: usize) -> Vec<Case> {
     branches.into_values().map(of).collect()
 }
 
+/// Whether all cases are compiled, not one of every branch: `RUSHLIGHT_ALL_KERNELS=1`, as `scripts/nightly` sets it.
+pub fn all_kernels() -> bool {
+    std::env::var_os("RUSHLIGHT_ALL_KERNELS").is_some_and(|v| v == "1")
+}
+
 /// Compiles cases on all processors. Gives the names of the kernels that the images have: `symbol` is how an image
 /// contains one. Panics with the compiler's messages where it refuses a text.
 pub fn compile(

@@ -5,7 +5,9 @@
 //! this program anew.
 
 use crate::hiprtc::Hiprtc;
-use rushlight_gpu::catalogue::{self, Case, check_complete, each_apart, every_branch, families, pointwise, skip};
+use rushlight_gpu::catalogue::{
+    self, Case, all_kernels, check_complete, each_apart, every_branch, families, pointwise, skip,
+};
 use rushlight_gpu::vendor::driver::{Compiler, MatrixUnits};
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,9 +39,9 @@ fn ran_elsewhere(test: &str) -> bool {
     true
 }
 
-/// Compiles one case of every branch of the texts, which must contain every kernel; all cases with
-/// `RUSHLIGHT_ALL_KERNELS=1`. CUDA's tests compile each kernel by itself. An architecture whose texts another one has
-/// compiled gets only those with matrix instructions, which are where the two differ.
+/// Compiles one case of every branch of the texts, which must contain every kernel, or all cases. CUDA's tests compile
+/// each kernel by itself. An architecture whose texts another one has compiled gets only those with matrix
+/// instructions, which are where the two differ.
 fn compile(test: &str, arch: &str, units: MatrixUnits, turn: usize, again: bool) {
     let hiprtc = match Hiprtc::get() {
         Ok(hiprtc) => hiprtc,
@@ -47,7 +49,7 @@ fn compile(test: &str, arch: &str, units: MatrixUnits, turn: usize, again: bool)
         Err(e) => return skip(&e.to_string()),
     };
     let cases: Vec<Case> = pointwise().into_iter().chain(families(units)).collect();
-    let all = std::env::var_os("RUSHLIGHT_ALL_KERNELS").is_some_and(|v| v == "1");
+    let all = all_kernels();
     let mut cases = if all { cases.into_iter().chain(each_apart()).collect() } else { every_branch(cases, turn) };
     let part = again && !all;
     cases.retain(|case| !part || case.source.contains("mfma"));

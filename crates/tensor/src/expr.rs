@@ -189,10 +189,8 @@ macro_rules! functions {
             $(fn $name(self) -> Self { self.unary($std, |t| t.$name()) })*
             fn atan2(self, x: Self) -> Self { self.binary(x, Pointwise::Atan2, f64::atan2) }
             fn copysign(self, b: Self) -> Self { self.binary(b, Pointwise::Copysign, f64::copysign) }
-            fn step_bits(self, n: Self) -> Self {
-                let Ex::Const(n) = n else { return Ex::Const(f64::NAN) };
-                self.unary(|_| f64::NAN, |t| t.with_bits_stepped(n as i64))
-            }
+            // No derivative steps bits.
+            fn step_bits(self, _: Self) -> Self { Ex::Const(f64::NAN) }
             fn polygamma(n: Self, x: Self) -> Self {
                 let order = match n { Ex::Const(v) => v, Ex::Value(..) => f64::NAN };
                 x.unary(|_| f64::NAN, |t| t.polygamma(order as i64))

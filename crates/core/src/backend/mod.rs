@@ -65,6 +65,8 @@ pub struct Features {
     pub batch_norm_relu: bool,
     /// Bytes that the engine copies in the time of one launch: a copy up to this size pays if it saves a launch.
     pub bytes_per_call: usize,
+    /// A call is a launch: lists are copied by one call, and ops of several calls run as fused programs.
+    pub launches: bool,
 }
 
 /// What an engine did with a call.

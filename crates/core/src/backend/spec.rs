@@ -368,7 +368,7 @@ pub enum Complex {
 }
 
 /// Discrete Fourier transforms of the rows of a matrix. Complex rows have a last dimension of two. GPUs also transform
-/// several dimensions at once, then the last ones of a tensor whose first is that of a batch.
+/// several dimensions at once: those between the batch and the parts of `[batch, d1, …, dn, 2]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fft {
     /// `[rows, n, 2]` to the same size; the exponent is positive for an inverse transform. The CPU also transforms the

@@ -27,9 +27,9 @@ pub(crate) use tile::{Pairs, Place};
 /// Numbers a task transforms at least.
 const TASK: usize = 8 << 10;
 
-/// Lines and columns of up to this many numbers are prefetched,
+/// Maximum numbers of lines and columns that are prefetched.
 const SHORT: usize = 128;
-/// if there are more bytes of them and of their results.
+/// Lines are prefetched only if they and their results have more bytes than this.
 const CACHE: usize = 3 << 18;
 
 /// See `call::Fft`.

@@ -168,7 +168,7 @@ pub(super) struct Columns<T, P> {
     pub step: usize,
     pub count: usize,
     pub scale: T,
-    /// Prefetches so far behind what is written.
+    /// Distance from a written number to the prefetched one.
     pub ahead: usize,
 }
 

@@ -5,6 +5,7 @@
 
 mod activation;
 mod buffer;
+mod complex;
 mod driver;
 mod kernel;
 mod long_sum;
@@ -26,6 +27,7 @@ mod machine;
 mod machine;
 
 use crate::pool;
+pub use complex::ComplexProduct;
 use kernel::Kernel;
 pub use packed::{Epilogue, PackedRight};
 use problem::Problem;
@@ -117,7 +119,7 @@ pub unsafe fn gemm(spec: &Gemm) {
     unsafe {
         match spec.dtype {
             DType::F32 => machine::f32(Product(spec)),
-            DType::F64 => machine::f64(spec),
+            DType::F64 => machine::f64(Product(spec)),
             DType::F16 => machine::f16(spec),
             DType::BF16 => machine::bf16(spec),
             DType::I64 => machine::i64(spec),

@@ -11,6 +11,13 @@ pub(super) unsafe fn f32<W: WithKernel<f32>>(work: W) -> W::Out {
     unsafe { work.with::<Plain<f32, Portable>>() }
 }
 
+/// # Safety
+/// The pointers of the work are valid.
+pub(super) unsafe fn f64<W: WithKernel<f64>>(work: W) -> W::Out {
+    // SAFETY: as above.
+    unsafe { work.with::<Plain<f64, Portable>>() }
+}
+
 macro_rules! plain {
     ($($name:ident $t:ty;)*) => {$(
         /// # Safety
@@ -22,7 +29,6 @@ macro_rules! plain {
     )*};
 }
 plain! {
-    f64 f64;
     f16 half::f16;
     bf16 half::bf16;
     i32 i32;

@@ -490,3 +490,54 @@ fn half_types_round_once() {
     assert_eq!(sum::<bf16>(small, k), 2.0);
     assert_eq!(sum::<f16>(small, k), 2.0);
 }
+
+/// Products of complex matrices against a loop in `f64`, of sizes around strips and blocks.
+fn check_complex<T: Element>([batch, m, n, k]: [usize; 4], random: &mut Random) {
+    let mut numbers = |count: usize| (0..2 * count).map(|_| T::from_f64(random.value(T::DTYPE))).collect::<Vec<T>>();
+    let (a, b) = (numbers(batch * m * k), numbers(batch * k * n));
+    let part = |of: &[T], at: usize| of[at].to_f64();
+    let mut expected = vec![(0.0, 0.0); 2 * batch * m * n];
+    for (place, wanted) in expected.chunks_exact_mut(2).enumerate() {
+        let (matrix, i, j) = (place / (m * n), place / n % m, place % n);
+        for p in 0..k {
+            let (x, y) = (2 * (matrix * m * k + i * k + p), 2 * (matrix * k * n + p * n + j));
+            let (c, d) = ((part(&a, x), part(&a, x + 1)), (part(&b, y), part(&b, y + 1)));
+            for (to, terms) in wanted.iter_mut().zip([[c.0 * d.0, -c.1 * d.1], [c.0 * d.1, c.1 * d.0]]) {
+                *to = (to.0 + terms[0] + terms[1], to.1 + terms[0].abs() + terms[1].abs());
+            }
+        }
+    }
+    let allowed = if T::DTYPE == DType::F64 { 4e-15 } else { 1.2e-6 };
+    with_each_engine(|| {
+        let mut c = vec![T::from_f64(f64::NAN); expected.len()];
+        let (a, b) = (a.as_ptr().cast(), b.as_ptr().cast());
+        let product = ComplexProduct { dtype: T::DTYPE, batch, m, n, k, a, b, c: c.as_mut_ptr().cast() };
+        // SAFETY: the vectors hold the matrices.
+        assert!(unsafe { product.run() });
+        for (at, (got, want)) in c.iter().zip(&expected).enumerate() {
+            let error = (got.to_f64() - want.0).abs();
+            assert!(error <= allowed * (want.1 + 1.0), "{:?} {batch} {m} {n} {k} at {at}: {got:?}, {want:?}", T::DTYPE);
+        }
+    });
+}
+
+#[test]
+fn complex_matrices() {
+    let mut random = Random(8);
+    let sizes = [
+        [1, 1, 1, 1],
+        [1, 3, 5, 7],
+        [2, 9, 7, 0],
+        [1, 1, 40, 33],
+        [1, 40, 1, 33],
+        [1, 8, 8, 8],
+        [3, 17, 33, 20],
+        [5, 64, 16, 17],
+        [1, 15, 9, 401],
+        [1, 70, 90, 330],
+    ];
+    for size in sizes {
+        check_complex::<f32>(size, &mut random);
+        check_complex::<f64>(size, &mut random);
+    }
+}

@@ -17,7 +17,7 @@ const THREADS: usize = 256;
 const MAX_INDICES: usize = 8;
 /// Elements that one block checks for zeros.
 const NONZERO_BLOCK: usize = 1024;
-/// From so many blocks on, a scan adds up their counts.
+/// Of more blocks than this, a scan adds up the counts.
 const NONZERO_SUMMED: usize = 4096;
 /// Lines up to this length are scattered by one thread each.
 const SHORT_LINE: usize = 64;
@@ -138,10 +138,7 @@ impl Gpu {
         }
         let blocks = Blocks::new(indexed, indices.len(), dense, true)?;
         // One tensor of indices is read by the kernel itself, unless that could write to the indices.
-        let direct = indices.len() == 1
-            && indices[0].layout().is_contiguous()
-            && (!put || indexed.dtype().is_float())
-            && !indexed.shape().is_empty();
+        let direct = indices.len() == 1 && indices[0].layout().is_contiguous() && (!put || indexed.dtype().is_float());
         let offsets = if direct { None } else { Some(self.resolve(indices, indexed, blocks.width)?) };
         let bytes = indexed.dtype().size() * blocks.width;
         let key = Key::new(Family::Index, "move", [put as u16, bytes as u16, direct as u16]);

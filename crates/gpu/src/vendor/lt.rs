@@ -85,7 +85,7 @@ pub struct Numbers {
     pub algorithm_words: usize,
     /// Whether products of `f64` are supported.
     pub doubles: bool,
-    /// Whether products of complex numbers are.
+    /// Whether products of complex numbers are supported.
     pub complex: bool,
 }
 

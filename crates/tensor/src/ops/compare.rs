@@ -234,16 +234,6 @@ impl Tensor {
         pointwise(Pointwise::Nextafter, &[Arg::Tensor(&x), Arg::Tensor(&y)], &params)
     }
 
-    /// The number whose bits, as an integer, are `n` more. Not recorded.
-    pub(crate) fn with_bits_stepped(&self, n: i64) -> Result<Tensor> {
-        let bits = match self.dtype() {
-            DType::F64 => DType::I64,
-            DType::F32 => DType::I32,
-            dtype => return Err(Error::dtype(format!("step_bits: not implemented for {dtype}"))),
-        };
-        Ok(self.reinterpreted(bits).add(n)?.reinterpreted(self.dtype()))
-    }
-
     /// The same memory read as elements of another dtype of the same size. Not recorded.
     pub(crate) fn reinterpreted(&self, dtype: DType) -> Tensor {
         Tensor::from_parts(self.0.storage.clone(), self.layout().clone(), dtype, Default::default())

@@ -440,7 +440,8 @@ impl Tensor {
         needs_real("rfftn", self)?;
         let x = promoted("rfftn", self, false)?;
         let plan = Plan::new("rfftn", &x, sizes, dims)?;
-        if !x.device().is_cpu() && plan.dims.last() == Some(&(x.rank() as isize - 1)) {
+        let at_once = (2..=AT_ONCE).contains(&plan.dims.len()) && plan.dims.last() == Some(&(x.rank() as isize - 1));
+        if at_once && !x.device().is_cpu() {
             let (sized, places) = plan.sized(&x, false, norm)?;
             if let Some(out) = real_all(&sized, &places)? {
                 return Ok(out);

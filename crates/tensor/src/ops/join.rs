@@ -7,7 +7,7 @@ use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
 use crate::program::is_noting;
 use rushlight_core::backend::call;
-use rushlight_core::{Device, Dims, Error, Layout, Result};
+use rushlight_core::{Dims, Error, Layout, Result};
 
 /// PyTorch's functions of lists under the tensor's name as well: `Tensor::cat(&[&a, &b], 0)?`.
 impl Tensor {
@@ -101,12 +101,12 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Copies parts of tensors to parts of a new one: tensors, layouts in their memory, layouts in the new one's. On a GPU
-/// in one launch, if all are contiguous.
+/// Copies parts of tensors to parts of a new one: tensors, layouts in their memory, layouts in the new one's. Where
+/// calls are launches in one, if all are contiguous.
 pub(super) fn copy_parts(out: &Tensor, parts: &[(&Tensor, Layout, Layout)]) -> Result<()> {
     let dtype = out.dtype();
     // Passes know what copies do, not what copies of lists do.
-    let lists = matches!(out.device(), Device::Cuda(_)) && !dtype.is_carried() && !is_noting();
+    let lists = out.backend().features().launches && !dtype.is_carried() && !is_noting();
     let simple =
         |(t, from, to): &(&Tensor, Layout, Layout)| t.dtype() == dtype && from.is_contiguous() && to.is_contiguous();
     if lists && parts.len() > 1 && parts.iter().all(simple) {

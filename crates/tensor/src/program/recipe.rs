@@ -72,11 +72,13 @@ fn recipe_of(
     })
 }
 
-/// `None` where calls run one by one: on other devices, within a program that is being recorded, without fusion.
+/// `None` where calls run one by one: on engines without launches, within a program that is being recorded, without
+/// fusion.
 fn key(name: &'static str, numbers: &[i64], inputs: &[&Tensor]) -> Option<Key> {
-    let device = inputs.first()?.device();
+    let first = inputs.first()?;
+    let device = first.device();
     let suits = |t: &&Tensor| t.device() == device && t.numel() > 0 && !t.dtype().is_carried();
-    if !matches!(device, Device::Cuda(_)) || is_noting() || !inputs.iter().all(suits) || !passes::is_fusing() {
+    if !first.backend().features().launches || is_noting() || !inputs.iter().all(suits) || !passes::is_fusing() {
         return None;
     }
     let mut words: SmallVec<[usize; 24]> = numbers.iter().map(|&n| n as usize).collect();

@@ -351,7 +351,7 @@ fn nextafter_steps_in_the_dtype() -> Result<()> {
     let x = [f32::MIN_POSITIVE, -f32::MIN_POSITIVE, 1e-40, -1e-40, 3.5, f32::MAX];
     let up = Tensor::new(x)?.nextafter(&Tensor::new([f32::INFINITY])?)?;
     assert_eq!(up.to_vec::<f32>()?, x.map(f32::next_up));
-    // The second derivative is zero.
+    // The derivative by the second argument is zero.
     let x = Tensor::new([1.0f32, 2.0])?.requires_grad_(true)?;
     let other = Tensor::new([2.0f32, 2.0])?.requires_grad_(true)?;
     x.nextafter(&other)?.sum(..)?.backward()?;

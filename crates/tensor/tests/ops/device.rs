@@ -339,6 +339,17 @@ fn long_lines() -> Result<()> {
     agree("nonzero", 0.0, &[&many], |t| t[0].remainder(3)?.nonzero())
 }
 
+/// More blocks of counts than one block of threads adds up; on GPUs more than are added up without a scan.
+#[test]
+fn positions_in_long_lines() -> Result<()> {
+    let _turn = turn();
+    for n in [300_001, 4_200_001] {
+        let few = Tensor::arange(0, n, 1)?.remainder(977)?.eq(5)?;
+        agree("nonzero", 0.0, &[&few], |t| t[0].nonzero())?;
+    }
+    Ok(())
+}
+
 /// Lines of every length that a thread, a block or tiles of blocks sort, keys of every size, many equal elements.
 #[test]
 fn sorted_lines() -> Result<()> {

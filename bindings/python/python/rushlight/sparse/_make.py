@@ -125,7 +125,7 @@ def created(name, args, kwargs):
             args = (kwargs.pop("size"),)
         if kwargs.pop("memory_format", None) is not None:
             raise RuntimeError(f"{name}: memory format option is only supported by strided tensors")
-        made = empty(args[0] if len(args) == 1 and not isinstance(args[0], int) else args, **kwargs)
+        made = empty(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args, **kwargs)
         return made.requires_grad_() if requires_grad else made
     if name in ("zeros_like", "empty_like"):
         x = args[0] if args else kwargs["input"]

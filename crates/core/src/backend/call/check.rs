@@ -1,8 +1,8 @@
 //! What a call demands of the shapes and dtypes of its views: the contracts of the [table](super::table) that sizes
 //! alone can show. Debug builds check every call, [`Program::verify`](crate::program::Program::verify) recorded ones.
 
-use super::{Call, MatMul, Operand, Shaped};
-use crate::backend::spec::{Conv, Pool};
+use super::{Call, Complex as Pairs, MatMul, Operand, Shaped};
+use crate::backend::spec::{Complex, Conv, Fft, Pool};
 use crate::backend::{AttentionInputs, CrossEntropyInputs};
 use crate::{DType, Error, Result};
 
@@ -71,6 +71,23 @@ fn product<V: Shaped>(c: &MatMul<V>) -> Checked {
     same("out", &c.out, &[batch, m, n])?;
     of("b", &c.b, c.a.element())?;
     maybe_holds("bias", &c.bias, n)
+}
+
+fn complex<V: Shaped>(c: &Pairs<V>) -> Checked {
+    let (a, b) = (c.a.sizes(), c.b.sizes());
+    match (c.op, a, b) {
+        (Complex::Product, &[batch, m, k, 2], &[_, _, n, 2]) => {
+            same("b", &c.b, &[batch, k, n, 2])?;
+            same("out", &c.out, &[batch, m, n, 2])
+        }
+        (Complex::Product, ..) => Err(format!("a {a:?} and b {b:?} are not batches of complex matrices")),
+        (Complex::Blocks, &[rows, n, 2], _) => same("out", &c.out, &[rows, 2, n, 2]),
+        (Complex::Blocks, ..) => Err(format!("a {a:?} has no rows of complex numbers")),
+        _ => [("a", &c.a), ("b", &c.b)].into_iter().try_for_each(|(what, v)| match count(v) {
+            2 => Ok(()),
+            _ => holds(what, v, count(&c.out)),
+        }),
+    }
 }
 
 fn convolution<V: Shaped>(spec: &Conv, x: &V, w: &V, y: &V) -> Checked {
@@ -214,6 +231,23 @@ impl<V: Shaped> Call<V> {
             Call::NonZero(c) => {
                 of("out", &c.out, DType::I64)?;
                 same("out", &c.out, &[c.out.sizes().first().copied().unwrap_or(0), c.x.sizes().len()])
+            }
+            Call::Complex(c) => complex(c),
+            Call::Fft(c) => {
+                let (x, out) = (c.x.sizes(), c.out.sizes());
+                let half = |sizes: &[usize]| match sizes {
+                    [lead @ .., n] => Some([lead, &[n / 2 + 1, 2]].concat()),
+                    [] => None,
+                };
+                let fits = match c.op {
+                    Fft::Complex { .. } => x == out && x.last() == Some(&2),
+                    Fft::Real => half(x).as_deref() == Some(out),
+                    Fft::Hermitian => half(out).as_deref() == Some(x),
+                };
+                match fits && x.len() > c.dims {
+                    true => Ok(()),
+                    false => Err(format!("{:?} of {} dimensions from {x:?} to {out:?}", c.op, c.dims)),
+                }
             }
             Call::MatMul(c) => product(c),
             Call::PackedMatMul(c) => {

@@ -3,7 +3,7 @@
 use super::array::Array;
 use super::execute;
 use crate::backend::call::{self, Numbers};
-use crate::backend::{Complex, Operand, View};
+use crate::backend::{Activation, Complex, Operand, View};
 use crate::{Error, Layout, Pointwise, Result};
 
 /// The parts of numbers, expanded to `n` of them.
@@ -35,6 +35,25 @@ fn blocks(c: &call::Complex<View>) -> Result<()> {
     execute(call::Copy { src: c.a.with_layout(&re)?, out: c.out.with_layout(&second)? })
 }
 
+/// See [`Complex::Product`]: rows of `a` are `2k` reals as they are, and with the blocks of `b` on the right the rows
+/// of the result are `2n` reals in order.
+fn product(c: &call::Complex<View>) -> Result<()> {
+    let (&[batch, m, k, 2], &[_, _, n, 2]) = (c.a.shape(), c.b.shape()) else {
+        return Err(Error::shape(format!("complex: a product of {:?} and {:?}", c.a.shape(), c.b.shape())));
+    };
+    let right = Array::scratch(c.out.storage().backend(), &[batch, 2 * k, 2 * n], c.out.dtype())?;
+    let reals = |shape: &[usize], offset: usize| Ok::<_, Error>(Layout::contiguous(shape)?.with_offset(offset));
+    let (of_a, of_b, of_out) = (c.a.layout().offset(), c.b.layout().offset(), c.out.layout().offset());
+    if batch * k > 0 {
+        let (rows, blocks) = (reals(&[batch * k, n, 2], of_b)?, reals(&[batch * k, 2, n, 2], 0)?);
+        let (b, out) = (c.b.with_layout(&rows)?, right.view().with_layout(&blocks)?);
+        execute(call::Complex { op: Complex::Blocks, a: b, b, out })?;
+    }
+    let (left, sums) = (reals(&[batch, m, 2 * k], of_a)?, reals(&[batch, m, 2 * n], of_out)?);
+    let (a, out) = (c.a.with_layout(&left)?, c.out.with_layout(&sums)?);
+    execute(call::MatMul { a, b: right.view(), out, bias: None, alpha: 1.0, beta: 0.0, activation: Activation::None })
+}
+
 /// See [`call::Complex`].
 pub(super) fn complex(c: &call::Complex<View>) -> Result<()> {
     let n = c.out.numel() / 2;
@@ -43,7 +62,7 @@ pub(super) fn complex(c: &call::Complex<View>) -> Result<()> {
     }
     match c.op {
         Complex::Blocks => return blocks(c),
-        Complex::Product => return Err(Error::unsupported("complex: this engine has no products of complex matrices")),
+        Complex::Product => return product(c),
         _ => {}
     }
     let layouts = [parts(c.a, n)?, parts(c.b, n)?, parts(c.out, n)?];

@@ -75,13 +75,13 @@ pub(super) unsafe fn f32<W: WithKernel<f32>>(work: W) -> W::Out {
 }
 
 /// # Safety
-/// As for [`gemm`](super::gemm) with this dtype.
-pub(super) unsafe fn f64(spec: &Gemm) {
+/// The pointers of the work are valid.
+pub(super) unsafe fn f64<W: WithKernel<f64>>(work: W) -> W::Out {
     // SAFETY: as above.
     unsafe {
         match isa::level() {
-            Level::Portable => run::<Plain<f64, Portable>>(spec),
-            _ => run::<LaneKernel<float64x2_t, f64>>(spec),
+            Level::Portable => work.with::<Plain<f64, Portable>>(),
+            _ => work.with::<LaneKernel<float64x2_t, f64>>(),
         }
     }
 }

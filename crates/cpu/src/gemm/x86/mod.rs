@@ -31,14 +31,14 @@ pub(super) unsafe fn f32<W: WithKernel<f32>>(work: W) -> W::Out {
 }
 
 /// # Safety
-/// As for [`gemm`](super::gemm) with this dtype.
-pub(super) unsafe fn f64(spec: &Gemm) {
+/// The pointers of the work are valid.
+pub(super) unsafe fn f64<W: WithKernel<f64>>(work: W) -> W::Out {
     // SAFETY: as above.
     unsafe {
         match isa::level() {
-            Level::Avx512 => run::<Fma<__m512d, f64>>(spec),
-            Level::Avx2 => run::<Fma<__m256d, f64>>(spec),
-            Level::Portable => run::<Plain<f64, Portable>>(spec),
+            Level::Avx512 => work.with::<Fma<__m512d, f64>>(),
+            Level::Avx2 => work.with::<Fma<__m256d, f64>>(),
+            Level::Portable => work.with::<Plain<f64, Portable>>(),
         }
     }
 }

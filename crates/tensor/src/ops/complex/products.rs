@@ -2,11 +2,10 @@
 
 use crate::Tensor;
 use crate::autograd::{Saved, no_grad, record, recording};
-use crate::ops::matmul::{Blend, multiply};
 use rushlight_core::backend::{Complex, call};
 use rushlight_core::layout::broadcast_shapes;
 use rushlight_core::smallvec::smallvec;
-use rushlight_core::{Dims, ErrorKind, Result};
+use rushlight_core::{Dims, Result};
 
 /// The engine's op on numbers of one dtype, not recorded.
 fn combine(name: &str, op: Complex, a: &Tensor, b: &Tensor) -> Result<Tensor> {
@@ -68,57 +67,24 @@ pub(crate) fn conjugate_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// [`matrix_product`] by an engine that has complex ones; `false` if it has none.
-fn library_product(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<bool> {
-    let rank = a.rank();
-    let [a, b, out] = [&a.contiguous()?, &b.contiguous()?, out].map(|t| {
-        let batch: usize = t.shape()[..rank - 2].iter().product();
-        t.as_reals(&[batch, t.shape()[rank - 2], t.shape()[rank - 1], 2])
-    });
-    let (a, b, out) = (a?, b?, out?);
-    let call = call::Complex { op: Complex::Product, a: a.engine_view(), b: b.engine_view(), out: out.engine_view() };
-    match out.run(call) {
-        Err(e) if e.kind() == ErrorKind::Unsupported => Ok(false),
-        done => done.map(|()| true),
-    }
-}
-
 /// The product of matrices of complex numbers, with equal batch sizes; not recorded.
-///
-/// Engines without complex products compute one of real matrices: rows of `a` are `2k` reals as they are, and each
-/// number `c + d i` of `b` becomes the block `[[c, d], [-d, c]]`, so the rows of the result are `2n` reals in order.
 pub(crate) fn matrix_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     no_grad(|| {
         let rank = a.rank();
-        let (a, b) = (a.detach(), b.detach());
-        let (k, n) = (b.shape()[rank - 2], b.shape()[rank - 1]);
+        let (a, b) = (a.detach().contiguous()?, b.detach().contiguous()?);
         let mut shape = Dims::from_slice(a.shape());
-        shape[rank - 1] = n;
+        shape[rank - 1] = b.shape()[rank - 1];
         let out = a.uninit_like(&shape, a.dtype())?;
         if out.numel() == 0 {
             return Ok(out);
         }
-        let (batch, m) = (&a.shape()[..rank - 2], a.shape()[rank - 2]);
-        if !a.device().is_cpu() && k > 0 && library_product(&a, &b, &out)? {
-            return Ok(out);
-        }
-        // The same numbers as real ones in matrices.
-        let real = |t: &Tensor, rows: usize, columns: usize| {
-            let mut shape = Dims::from_slice(batch);
-            shape.extend_from_slice(&[rows, columns]);
-            t.as_reals(&shape)
+        let matrices = |t: &Tensor| {
+            let (batch, matrix) = t.shape().split_at(rank - 2);
+            t.as_reals(&[batch.iter().product(), matrix[0], matrix[1], 2])
         };
-        let (a, b) = (a.contiguous()?, b.contiguous()?);
-        let mut blocks = Dims::from_slice(batch);
-        blocks.extend_from_slice(&[2 * k, 2 * n]);
-        let right = b.uninit_like(&blocks, b.dtype().real())?;
-        if right.numel() > 0 {
-            let rows = b.numel() / n;
-            let (from, to) = (b.as_reals(&[rows, n, 2])?, right.as_reals(&[rows, 2, n, 2])?);
-            let [from, to] = [&from, &to].map(Tensor::engine_view);
-            right.run(call::Complex { op: Complex::Blocks, a: from, b: from, out: to })?;
-        }
-        multiply(&real(&a, m, 2 * k)?, &right, &real(&out, m, 2 * n)?, &Blend::PLAIN)?;
+        let (a, b, reals) = (matrices(&a)?, matrices(&b)?, matrices(&out)?);
+        let [a, b, c] = [&a, &b, &reals].map(Tensor::engine_view);
+        reals.run(call::Complex { op: Complex::Product, a, b, out: c })?;
         Ok(out)
     })
 }
