@@ -5,6 +5,7 @@
 //! | [`script`] | the language: a subset of Python, as TorchScript archives have it |
 //! | [`ops`] | the ops a program may call: the table of the Python and C fronts, under aten's names too |
 //! | [`Model`] | a program with its weights: `.rlm` files, TorchScript and `torch.export` archives, ONNX files |
+//! | [`export()`], [`Export`] | programs of Rust modules |
 //! | [`onnx`] | ONNX files |
 //! | [`library`] | ops that the host program has registered |
 //!
@@ -15,6 +16,7 @@ mod device;
 mod dispatch;
 mod dtype;
 mod error;
+mod export;
 mod freeze;
 mod inline;
 mod interpret;
@@ -33,6 +35,7 @@ mod unit;
 #[allow(dead_code)]
 mod value;
 
+pub use export::{Export, Outputs, export};
 pub use ivalue::{IValue, Object};
 pub use model::Model;
 pub use unit::Unit;

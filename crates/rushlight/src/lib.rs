@@ -36,7 +36,7 @@ pub use rushlight_engines as engines;
 pub use rushlight_graph as graph;
 #[cfg(feature = "graph")]
 #[doc(inline)]
-pub use rushlight_graph::jit;
+pub use rushlight_graph::{export, jit};
 #[doc(inline)]
 pub use rushlight_io as io;
 #[doc(inline)]

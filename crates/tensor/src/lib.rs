@@ -4,6 +4,7 @@
 //! [`Result`](rushlight_core::Result). [`autograd`] steers recording and differentiation.
 
 mod amp;
+pub mod announce;
 mod arg;
 pub mod autograd;
 pub mod capture;

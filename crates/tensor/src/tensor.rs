@@ -291,6 +291,9 @@ impl Tensor {
     #[doc(alias("tolist", "numpy"))]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         capture::refuse("to_vec", self.device())?;
+        if crate::announce::is_on() {
+            crate::announce::read(self)?;
+        }
         crate::meta::refuse("Cannot read elements", self.device())?;
         let source = mode::no_grad(|| self.to_dtype(T::DTYPE)?.contiguous())?;
         let n = source.numel();

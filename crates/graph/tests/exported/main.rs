@@ -5,6 +5,7 @@ mod onnx;
 mod onnx_out;
 mod pt2;
 mod rlm;
+mod rust;
 mod torchscript;
 
 use std::path::PathBuf;

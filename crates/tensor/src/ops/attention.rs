@@ -2,6 +2,7 @@
 
 use super::compare::where_;
 use super::norm::wide;
+use crate::announce::announced;
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::capture::random_stream;
 use crate::{Tensor, amp};
@@ -251,6 +252,12 @@ impl Tensor {
             return cast
                 .run(|| cast.of(self)?.scaled_dot_product_attention(&cast.of(key)?, &cast.of(value)?, &options));
         }
+        let AttentionOptions { attn_mask, dropout_p, is_causal, scale, enable_gqa } = *options;
+        announced!(
+            "nn.functional.scaled_dot_product_attention",
+            [self, key, value, attn_mask, dropout_p, is_causal], scale = scale, enable_gqa = enable_gqa;
+            self.scaled_dot_product_attention(key, value, options)
+        );
         self.needs_float(name)?;
         for (what, t) in [("query", self), ("key", key), ("value", value)] {
             self.same_device(t, name)?;

@@ -1,6 +1,7 @@
 //! Batch normalisation.
 
 use super::norm::{Affine, NormGrads, check_per_channel, unbiased_variance, wide};
+use crate::announce::announced;
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record_masked, recording};
 use rushlight_core::backend::{BatchNorm, call};
@@ -266,6 +267,10 @@ impl Tensor {
     pub fn batch_norm(&self, options: &BatchNormOptions) -> Result<Tensor> {
         let name = "batch_norm";
         let &BatchNormOptions { running_mean, running_var, weight, bias, training, momentum, eps } = options;
+        announced!(
+            "nn.functional.batch_norm", [self, running_mean, running_var, weight, bias, training, momentum, eps];
+            self.batch_norm(options)
+        );
         self.needs_float(name)?;
         if self.rank() < 2 {
             return Err(Error::shape(format!(

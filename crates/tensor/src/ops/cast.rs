@@ -1,6 +1,7 @@
 //! Copies: between dtypes, devices and layouts, and in place.
 
 use super::number::fitting;
+use crate::announce::announced;
 use crate::arg::Arg;
 use crate::autograd::{Grads, Meta, edges, no_grad, record, record_conversion, recording};
 use crate::capture;
@@ -66,6 +67,7 @@ impl Tensor {
         if dtype == self.dtype() {
             return Ok(self.clone());
         }
+        announced!("Tensor.to", [self, dtype]; self.to_dtype(dtype));
         let kept = if recording(&[self]) { None } else { self.lowered_copy(dtype, true) };
         kept.map_or_else(|| self.copy_as(dtype, "to"), Ok)
     }
@@ -107,6 +109,7 @@ impl Tensor {
         if device == self.device() {
             return Ok(self.clone());
         }
+        announced!("Tensor.to", [self, device]; self.to_device(device));
         capture::refuse("to", device)?;
         capture::refuse("to", self.device())?;
         let out = self.moved(device, false)?;
@@ -213,6 +216,7 @@ impl Tensor {
     /// elements.
     #[doc(alias = "clone")]
     pub fn copy(&self) -> Result<Tensor> {
+        announced!("torch.clone", [self]; self.copy());
         self.copy_as(self.dtype(), "clone")
     }
 
@@ -283,11 +287,13 @@ impl Tensor {
         if self.is_contiguous() {
             return Ok(self.clone());
         }
+        announced!("Tensor.contiguous", [self]; self.contiguous());
         self.copy_into(self.uninit_like(self.shape(), self.dtype())?, "contiguous")
     }
 
     /// A copy in row-major order, whatever the order of this tensor's memory.
     pub(crate) fn contiguous_copy(&self) -> Result<Tensor> {
+        announced!("torch.clone", [self]; self.contiguous_copy());
         self.copy_into(self.uninit_like(self.shape(), self.dtype())?, "clone")
     }
 
@@ -301,6 +307,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn copy_(&self, source: &Tensor) -> Result<&Tensor> {
+        announced!("Tensor.copy_", [self, source]; self.copy_(source));
         if source.device() != self.device() {
             return self.copy_(&source.to(self.device())?);
         }
@@ -338,6 +345,7 @@ impl Tensor {
     /// Sets every element to a number.
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<&Tensor> {
         let value = fitting("fill_", value.into(), self.dtype())?;
+        announced!("Tensor.fill_", [self, value]; self.fill_(value));
         self.check_inplace("fill_", &[self])?;
         let record = recording(&[self]);
         let edges = if record { edges(&[self])? } else { SmallVec::new() };

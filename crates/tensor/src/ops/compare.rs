@@ -4,6 +4,7 @@ use super::number::fitting;
 use super::operators::{forward, forward_operand};
 use super::pointwise::{pointwise, select};
 use crate::Tensor;
+use crate::announce::announced;
 use crate::arg::{Arg, result_type};
 use rushlight_core::{DType, Error, Pointwise, Result, Scalar};
 
@@ -144,6 +145,7 @@ impl Tensor {
     /// `value` where the mask holds, else `self`.
     pub fn masked_fill<'a>(&self, mask: &Tensor, value: impl Into<Arg<'a>>) -> Result<Tensor> {
         let value = value.into();
+        announced!("torch.masked_fill", [self, mask, value]; self.masked_fill(mask, value));
         let out = match value {
             Arg::Tensor(t) if t.rank() > 0 => {
                 return Err(Error::shape(format!(

@@ -5,6 +5,7 @@
 //! two.
 
 use super::sizes::Sizes;
+use crate::announce::{Value, announced};
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::{Conv, call};
@@ -563,6 +564,12 @@ macro_rules! convolutions {
                     let x = lowered(cast, self, options.groups)?;
                     return cast.run(|| x.$conv(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
                 }
+                let (stride, padding, dilation) = (options.stride, Value::from(options.padding), options.dilation);
+                announced!(
+                    concat!("nn.functional.", stringify!($conv)),
+                    [self, weight, bias, stride, padding, dilation, options.groups];
+                    self.$conv(weight, bias, options)
+                );
                 if self.is_complex() {
                     return by_parts($dims, self, weight, bias, |x, w| x.$conv(w, None, options));
                 }
@@ -577,6 +584,12 @@ macro_rules! convolutions {
                 if let Some(cast) = amp::lower() {
                     return cast.run(|| cast.of(self)?.$transpose(&cast.of(weight)?, cast.of_option(bias)?.as_ref(), options));
                 }
+                let (stride, padding, more) = (options.stride, options.padding, options.output_padding);
+                announced!(
+                    concat!("nn.functional.", stringify!($transpose)),
+                    [self, weight, bias, stride, padding, more, options.groups, options.dilation];
+                    self.$transpose(weight, bias, options)
+                );
                 if self.is_complex() {
                     return by_parts($dims, self, weight, bias, |x, w| x.$transpose(w, None, options));
                 }

@@ -2,6 +2,7 @@
 
 use super::loss::Reduction;
 use super::norm::wide;
+use crate::announce::announced;
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::program::recipe;
 use crate::{Tensor, amp};
@@ -265,6 +266,12 @@ impl Tensor {
             let options = options.weight(weight.as_ref());
             return cast.run(|| cast.of(self)?.cross_entropy_with(&cast.of(target)?, &options));
         }
+        let &CrossEntropyOptions { weight, ignore_index, label_smoothing, reduction } = options;
+        announced!(
+            "nn.functional.cross_entropy", [self, target], weight = weight, ignore_index = ignore_index,
+            reduction = reduction, label_smoothing = label_smoothing;
+            self.cross_entropy_with(target, options)
+        );
         self.cross_entropy_as(target, options, self.dtype())
     }
 

@@ -1,6 +1,7 @@
 //! Maxima, minima and their indices.
 
 use super::reduce::Mask;
+use crate::announce::announced;
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
 use crate::ops::sizes::{Along, AsDims};
@@ -19,6 +20,8 @@ impl Tensor {
             );
             return Err(if dims.is_empty() { Error::value(message) } else { Error::index(message) });
         }
+        let program = if op == Reduce::Max { "torch.amax" } else { "torch.amin" };
+        announced!(program, [self, dims, keepdim]; self.extreme(name, op, dims, keepdim));
         let out = self.reduce(op, &mask, keepdim, self.dtype())?;
         // As in PyTorch, NaN equals NaN for the gradients of `max` and `min` only.
         self.record_shared(name, &out, &mask, matches!(name, "max" | "min"))?;
@@ -105,6 +108,8 @@ impl Tensor {
             return self.reshape([1usize])?.extreme_dim(name, op, 0, false);
         }
         let dim = self.wrap_dim(name, dim)?;
+        let program = if op == ArgReduce::Max { "torch.max" } else { "torch.min" };
+        announced!(program, [self, dim, keepdim]; self.extreme_dim(name, op, dim as isize, keepdim));
         let (values, indices) = self.arg_extreme(name, op, dim)?;
         let mask: Mask = (0..self.rank()).map(|d| d == dim).collect();
         let (values, indices) = (self.finish(values, &mask, keepdim), self.finish(indices, &mask, keepdim));

@@ -2,6 +2,7 @@
 
 use super::index::{Place, overwrite};
 use super::number::fitting;
+use crate::announce::announced;
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{Ctx, Grads, Saved, record, recording};
@@ -115,6 +116,7 @@ impl Tensor {
     /// # Ok::<(), rushlight_core::Error>(())
     /// ```
     pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
+        announced!("torch.gather", [self, dim, index]; self.gather(dim, index));
         self.gather_for("gather", dim, index)
     }
 
@@ -220,7 +222,9 @@ impl Tensor {
     /// `self` with elements of `source` (a tensor of at least the index's sizes, or a number) written where the index
     /// points along `dim`: `out[index[i][j]][j] = source[i][j]` for `dim` 0.
     pub fn scatter<'a>(&self, dim: isize, index: &Tensor, source: impl Into<Arg<'a>>) -> Result<Tensor> {
-        self.scatter_with(Scatter::Set, dim, index, source.into(), Place::RowMajor)
+        let source = source.into();
+        announced!("torch.scatter", [self, dim, index, source]; self.scatter(dim, index, source));
+        self.scatter_with(Scatter::Set, dim, index, source, Place::RowMajor)
     }
 
     /// [`Tensor::scatter`] in place.

@@ -1,5 +1,6 @@
 //! Index tensors over some dimensions: reading, writing, and the ops that are nothing else.
 
+use crate::announce::announced;
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{Ctx, Grads, Saved, edges, record, recording};
@@ -374,6 +375,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "take")]
     pub fn index_select(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
+        announced!("torch.index_select", [self, dim, index]; self.index_select(dim, index));
         if self.rank() == 0 {
             return self.reshape([1usize])?.index_select(dim, index)?.reshape([0usize; 0]);
         }

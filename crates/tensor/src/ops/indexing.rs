@@ -1,6 +1,7 @@
 //! Python's `x[…]`: integers, ranges, new axes and ellipses as views, index tensors and masks on top of them.
 
 use super::index::{Place, Plan, index_read, index_write};
+use crate::announce::{Value, announced};
 use crate::Tensor;
 use crate::arg::Arg;
 use rushlight_core::smallvec::SmallVec;
@@ -245,8 +246,9 @@ impl Tensor {
             // Return a view even if nothing was indexed: in-place ops on it change a part of this tensor.
             return if view.is_same(self) { self.expand(self.shape()) } else { Ok(view) };
         }
-        let plan = Plan::new(&view, &tensors)?;
-        index_read("index", &view, Arc::new(plan))
+        let read = || index_read("index", &view, Arc::new(Plan::new(&view, &tensors)?));
+        announced!("torch.index", [&view, tensors.iter().map(|t| t.as_ref().into()).collect::<Vec<Value>>()]; read());
+        read()
     }
 
     /// Python's `x[…] = value`, in place: the value (a tensor or a number) is broadcast and converted. Recorded for

@@ -3,6 +3,7 @@
 use super::norm::wide;
 use super::pixels::{Filter, widened};
 use super::sizes::Sizes;
+use crate::announce::{Value, announced};
 use crate::Tensor;
 use crate::autograd::{record, recording};
 use rushlight_core::backend::{Resample, ResampleAxis, Sampling, call};
@@ -194,6 +195,23 @@ impl Tensor {
     pub fn interpolate(&self, options: &InterpolateOptions) -> Result<Tensor> {
         let name = "interpolate";
         use InterpolateMode::*;
+        let mode = match options.mode {
+            Nearest => "nearest",
+            NearestExact => "nearest-exact",
+            Linear => "linear",
+            Bilinear => "bilinear",
+            Trilinear => "trilinear",
+            Bicubic => "bicubic",
+            Lanczos => "lanczos",
+        };
+        let list = |sizes: Sizes| Value::from(sizes.as_slice());
+        let factors = |all: &SmallVec<[f64; 2]>| Value::List(all.iter().map(|&f| f.into()).collect());
+        announced!(
+            "nn.functional.interpolate",
+            [self, options.size.map(list), options.scale_factor.as_ref().map(factors), mode, options.align_corners,
+                options.recompute_scale_factor, options.antialias];
+            self.interpolate(options)
+        );
         let filter = options.mode.filter().filter(|_| self.rank() == 4);
         if options.antialias && filter.is_none() {
             return Err(Error::value(format!(

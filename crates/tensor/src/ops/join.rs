@@ -2,6 +2,7 @@
 
 use super::carried;
 use super::pad::PadMode;
+use crate::announce::announced;
 use crate::Tensor;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
@@ -58,6 +59,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         }
         shape[dim] += t.shape()[dim];
     }
+    announced!("torch.cat", [tensors, dim]; cat(tensors, dim as isize));
     let args: Vec<Arg> = tensors.iter().map(|t| Arg::Tensor(t)).collect();
     if carried::involved(&args) {
         carried::check_promotion(&args)?;
@@ -141,6 +143,7 @@ pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         )));
     }
     let dim = rushlight_core::layout::wrap_dim(dim, first.rank() + 1).map_err(|e| e.within("stack"))? as isize;
+    announced!("torch.stack", [tensors, dim]; stack(tensors, dim));
     let parts = tensors.iter().map(|t| t.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
     cat(&parts.iter().collect::<Vec<_>>(), dim)
 }

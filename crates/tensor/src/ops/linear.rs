@@ -1,6 +1,7 @@
 //! Linear and bilinear maps, with PyTorch's layout of weights.
 
 use super::matmul::{Blend, check_operands, check_rank, gradient_columns, gradient_product, multiply};
+use crate::announce::announced;
 use crate::autograd::{Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::smallvec::{SmallVec, smallvec};
@@ -21,6 +22,7 @@ impl Tensor {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.linear(&cast.of(weight)?, cast.of_option(bias)?.as_ref()));
         }
+        announced!("nn.functional.linear", [self, weight, bias]; self.linear(weight, bias));
         if weight.rank() == 1 {
             let out = self.matmul(weight).map_err(|e| e.within(name))?;
             return bias.map_or(Ok(out.clone()), |b| out.add(b));

@@ -1,6 +1,7 @@
 //! Masks: positions of nonzero elements, selection by mask, one-hot rows, and embedding lookup.
 
 use super::index::{Place, Plan, index_read, index_write};
+use crate::announce::announced;
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
 use rushlight_core::backend::call;
@@ -125,6 +126,7 @@ impl Tensor {
                 "one_hot: class values must be smaller than num_classes, but {top} is among {classes} classes"
             )));
         }
+        announced!("nn.functional.one_hot", [self, classes]; self.one_hot(Some(classes)));
         let mut shape = self.shape().to_vec();
         shape.push(classes);
         let out = Tensor::zeros_with(&shape, (DType::I64, self.device()))?;
@@ -145,6 +147,10 @@ impl Tensor {
     /// ```
     pub fn embedding(&self, indices: &Tensor, padding_idx: Option<isize>, scale_grad_by_freq: bool) -> Result<Tensor> {
         let name = "embedding";
+        announced!(
+            "nn.functional.embedding", [indices, self, padding_idx], scale_grad_by_freq = scale_grad_by_freq;
+            self.embedding(indices, padding_idx, scale_grad_by_freq)
+        );
         if self.rank() != 2 {
             return Err(Error::shape(format!("{name}: 'weight' must be 2-D, got shape {:?}", self.shape())));
         }

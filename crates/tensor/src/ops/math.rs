@@ -4,6 +4,7 @@ use super::operands::{alike, any, float, no_zero_divisor, not_bools, number, und
 use super::operators::{forward, forward_operand};
 use super::pointwise::{pointwise, pointwise_as, pointwise_inplace};
 use crate::Tensor;
+use crate::announce::announced;
 use crate::arg::{Arg, addend, result_type};
 use crate::autograd::recording;
 use rushlight_core::{DType, Error, Pointwise, Result};
@@ -322,6 +323,7 @@ impl Tensor {
     /// `x` where positive, else `x * weight`; `weight` has one element, or one per channel (dimension 1).
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         alike("prelu", self, Arg::Tensor(weight))?;
+        announced!("nn.functional.prelu", [self, weight]; self.prelu(weight));
         if weight.numel() == 1 {
             return pointwise(Pointwise::Prelu, &[Arg::Tensor(self), Arg::Tensor(&weight.reshape([0usize; 0])?)], &[]);
         }

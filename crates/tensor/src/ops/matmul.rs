@@ -1,5 +1,6 @@
 //! Matrix products. Strided operands go to the engine without a copy; derivatives are products of transposed views.
 
+use crate::announce::announced;
 use crate::autograd::{Ctx, Saved, no_grad, record, recording};
 use crate::ops::complex::matrix_product;
 use crate::ops::sizes::AsDims;
@@ -335,6 +336,7 @@ impl Tensor {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.matmul(&cast.of(other)?));
         }
+        announced!("torch.matmul", [self, other]; self.matmul(other));
         match (self.rank(), other.rank()) {
             (0, _) | (_, 0) => Err(Error::shape(format!(
                 "matmul: both arguments to matmul need to be at least 1D, but they are {}D and {}D",
@@ -391,6 +393,7 @@ impl Tensor {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.mm(&cast.of(other)?));
         }
+        announced!("torch.mm", [self, other]; self.mm(other));
         check_rank("mm", "self", self, 2)?;
         check_rank("mm", "mat2", other, 2)?;
         check_matrices("mm", self, other)?;
@@ -402,6 +405,7 @@ impl Tensor {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.bmm(&cast.of(other)?));
         }
+        announced!("torch.bmm", [self, other]; self.bmm(other));
         check_batches("bmm", self, other)?;
         product("bmm", self, other, 1.0)
     }
@@ -409,6 +413,7 @@ impl Tensor {
     /// Product of a matrix and a vector.
     pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
         check_mv("mv", self, vector)?;
+        announced!("torch.mv", [self, vector]; self.mv(vector));
         product("mv", self, &vector.unsqueeze(1)?, 1.0)?.squeeze(1)
     }
 
@@ -430,6 +435,7 @@ impl Tensor {
             )));
         }
         check_operands("dot", self, other)?;
+        announced!("torch.dot", [self, other]; self.dot(other));
         if self.numel() != other.numel() {
             return Err(Error::shape(format!(
                 "dot: inconsistent tensor size, expected tensor {:?} and src {:?} to have the same number of elements",
@@ -473,10 +479,15 @@ impl Tensor {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.addmm(&cast.of(mat1)?, &cast.of(mat2)?, beta, alpha));
         }
+        let (beta, alpha) = (beta.into(), alpha.into());
+        announced!(
+            "torch.addmm", [self, mat1, mat2], beta = beta, alpha = alpha;
+            self.addmm(mat1, mat2, beta, alpha)
+        );
         check_rank("addmm", "mat1", mat1, 2)?;
         check_rank("addmm", "mat2", mat2, 2)?;
         check_matrices("addmm", mat1, mat2)?;
-        product_onto("addmm", self, mat1, mat2, beta.into(), alpha.into())
+        product_onto("addmm", self, mat1, mat2, beta, alpha)
     }
 
     /// `beta * self + alpha * mat @ vec`.
@@ -488,11 +499,13 @@ impl Tensor {
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
         check_mv("addmv", mat, vec)?;
+        let (beta, alpha) = (beta.into(), alpha.into());
+        announced!("torch.addmv", [self, mat, vec], beta = beta, alpha = alpha; self.addmv(mat, vec, beta, alpha));
         if self.rank() > 1 {
             return Err(Error::shape(format!("addmv: self must be a vector, got shape {:?}", self.shape())));
         }
         let column = if self.rank() == 1 { self.unsqueeze(1)? } else { self.clone() };
-        product_onto("addmv", &column, mat, &vec.unsqueeze(1)?, beta.into(), alpha.into())?.squeeze(1)
+        product_onto("addmv", &column, mat, &vec.unsqueeze(1)?, beta, alpha)?.squeeze(1)
     }
 
     /// `beta * self + alpha * batch1 @ batch2`, batch by batch.
@@ -506,8 +519,13 @@ impl Tensor {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.baddbmm(&cast.of(batch1)?, &cast.of(batch2)?, beta, alpha));
         }
+        let (beta, alpha) = (beta.into(), alpha.into());
+        announced!(
+            "torch.baddbmm", [self, batch1, batch2], beta = beta, alpha = alpha;
+            self.baddbmm(batch1, batch2, beta, alpha)
+        );
         check_batches("baddbmm", batch1, batch2)?;
-        product_onto("baddbmm", self, batch1, batch2, beta.into(), alpha.into())
+        product_onto("baddbmm", self, batch1, batch2, beta, alpha)
     }
 
     /// `beta * self + alpha * (sum of batch1 @ batch2 over the batch)`.
@@ -521,12 +539,17 @@ impl Tensor {
         if let Some(cast) = amp::lower() {
             return cast.run(|| cast.of(self)?.addbmm(&cast.of(batch1)?, &cast.of(batch2)?, beta, alpha));
         }
+        let (beta, alpha) = (beta.into(), alpha.into());
+        announced!(
+            "torch.addbmm", [self, batch1, batch2], beta = beta, alpha = alpha;
+            self.addbmm(batch1, batch2, beta, alpha)
+        );
         check_batches("addbmm", batch1, batch2)?;
         let (b, k, m) = (batch2.shape()[0], batch2.shape()[1], batch2.shape()[2]);
         // The sum over the batch is part of one longer inner dimension.
         let left = batch1.transpose(0, 1)?.reshape([batch1.shape()[1], b * k])?;
         let right = batch2.reshape([b * k, m])?;
-        product_onto("addbmm", self, &left, &right, beta.into(), alpha.into())
+        product_onto("addbmm", self, &left, &right, beta, alpha)
     }
 
     /// Contraction of the last `n` dimensions with the first `n` of `other`.

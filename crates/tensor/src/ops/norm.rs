@@ -1,5 +1,6 @@
 //! Normalisation of rows: layer, RMS, group and instance norm. Fused kernels, composed ops for second derivatives.
 
+use crate::announce::announced;
 use crate::autograd::{Ctx, Grads, Saved, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::{RowNorm, View, call};
@@ -243,12 +244,20 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: f64,
     ) -> Result<Tensor> {
+        announced!(
+            "nn.functional.layer_norm", [self, normalized_shape, weight, bias, eps];
+            self.layer_norm(normalized_shape, weight, bias, eps)
+        );
         self.row_norm_checked("layer_norm", normalized_shape, weight, bias, eps, false)
     }
 
     /// Divides by the root mean square over the last dimensions, of sizes `normalized_shape`; then scales.
     /// The default `eps` is the machine epsilon of the compute dtype.
     pub fn rms_norm(&self, normalized_shape: &[usize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
+        announced!(
+            "nn.functional.rms_norm", [self, normalized_shape, weight, eps];
+            self.rms_norm(normalized_shape, weight, eps)
+        );
         let default = if self.dtype().real() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
         self.row_norm_checked("rms_norm", normalized_shape, weight, None, eps.unwrap_or(default), true)
     }
@@ -319,6 +328,10 @@ impl Tensor {
         eps: f64,
     ) -> Result<Tensor> {
         let name = "group_norm";
+        announced!(
+            "nn.functional.group_norm", [self, num_groups, weight, bias, eps];
+            self.group_norm(num_groups, weight, bias, eps)
+        );
         self.needs_float(name)?;
         if self.rank() < 2 {
             return Err(Error::shape(format!(
@@ -345,6 +358,12 @@ impl Tensor {
     pub fn instance_norm(&self, options: &super::batch_norm::InstanceNormOptions) -> Result<Tensor> {
         let name = "instance_norm";
         let (weight, bias, eps) = (options.weight, options.bias, options.eps);
+        let (mean, var, batch, momentum) =
+            (options.running_mean, options.running_var, options.use_input_stats, options.momentum);
+        announced!(
+            "nn.functional.instance_norm", [self, mean, var, weight, bias, batch, momentum, eps];
+            self.instance_norm(options)
+        );
         self.needs_float(name)?;
         if self.rank() < 3 {
             return Err(Error::shape(format!(

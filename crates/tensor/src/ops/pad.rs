@@ -1,6 +1,7 @@
 //! Padding the last dimensions.
 
 use super::index::{Plan, index_read};
+use crate::announce::{Value, announced};
 use crate::autograd::{Meta, no_grad, record, recording};
 use crate::{Tensor, amp};
 use rushlight_core::backend::call;
@@ -71,6 +72,13 @@ impl Tensor {
                 ))
             })?);
         }
+        let (how, value) = match mode {
+            PadMode::Constant(value) => ("constant", Value::from(value)),
+            PadMode::Reflect => ("reflect", Value::None),
+            PadMode::Replicate => ("replicate", Value::None),
+            PadMode::Circular => ("circular", Value::None),
+        };
+        announced!("nn.functional.pad", [self, padding, how, value]; self.pad(padding, mode));
         match mode {
             PadMode::Constant(value) => self.pad_constant(&sides, &shape, value),
             PadMode::Circular => self.pad_by_index(&sides, &shape, mode),

@@ -2,6 +2,7 @@
 
 use super::carried;
 use super::memory_order::in_memory_order;
+use crate::announce::{self, announced};
 use crate::Tensor;
 use crate::arg::{Arg, default_dtype, result_type};
 use crate::autograd::{Grads, Saved, mode, record, recording};
@@ -238,6 +239,9 @@ fn record_row(op: Pointwise, args: &[Arg], params: &[f64], compute: DType, out: 
 
 /// Runs a row and records it.
 pub(crate) fn pointwise(op: Pointwise, args: &[Arg], params: &[f64]) -> Result<Tensor> {
+    if announce::is_on() {
+        return announce::op(announce::row(op, args, params), || pointwise(op, args, params));
+    }
     if let Some((first, count)) = uniform(args)
         && !first.dtype().is_carried()
         && let Ok((compute, dtype)) = dtypes(op, first.dtype())
@@ -265,6 +269,9 @@ pub(crate) fn pointwise_as(
     compute: DType,
     dtype: DType,
 ) -> Result<Tensor> {
+    if announce::is_on() {
+        return announce::op(announce::row(op, args, params), || pointwise_as(op, args, params, compute, dtype));
+    }
     let (first, alike) = match survey(op.name(), args) {
         Ok(found) => found,
         Err(refusal) => {
@@ -311,6 +318,11 @@ pub(crate) fn pointwise_inplace(op: Pointwise, x: &Tensor, others: &[Arg], param
     let name = op.name();
     let mut args: SmallVec<[Arg; 3]> = smallvec![Arg::Tensor(x)];
     args.extend_from_slice(others);
+    if announce::is_on() {
+        let row = announce::row(op, &args, params);
+        let told = announce::Op { target: Some(x.clone()), ..row };
+        return announce::op(told, || pointwise_inplace(op, x, others, params));
+    }
     if carried::involved(&args) {
         return carried::row_inplace(op, x, others, params);
     }
@@ -579,6 +591,7 @@ impl Backward {
 /// `condition ? a : b`, recorded.
 pub(crate) fn select(condition: &Tensor, a: Arg, b: Arg) -> Result<Tensor> {
     let name = "where";
+    announced!("torch.where", [condition, a, b]; select(condition, a, b));
     if condition.dtype() != DType::Bool {
         return Err(Error::dtype(format!(
             "{name}: expected condition to be a bool tensor, but got {}",

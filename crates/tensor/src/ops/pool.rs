@@ -6,6 +6,7 @@
 mod volume;
 
 use super::sizes::Sizes;
+use crate::announce::announced;
 use crate::Tensor;
 use crate::autograd::{Saved, record, record_many, recording};
 use rushlight_core::backend::{Pool, Window, call};
@@ -381,32 +382,56 @@ macro_rules! pools {
         impl Tensor {$(
             #[doc = concat!("The largest element of each window over ", $what, "; the batch dimension may be missing.")]
             pub fn $max(&self, window: impl Into<MaxPool>) -> Result<Tensor> {
-                Ok(window.into().problem(stringify!($max), $dims, self)?.max(self)?.0)
+                let w = window.into();
+                announced!(
+                    concat!("nn.functional.", stringify!($max)),
+                    [self, w.kernel, w.stride, w.padding, w.dilation, w.ceil_mode];
+                    self.$max(w)
+                );
+                Ok(w.problem(stringify!($max), $dims, self)?.max(self)?.0)
             }
 
             #[doc = concat!("[`Tensor::", stringify!($max), "`] and where in its plane each maximum was found, `int64`.")]
             pub fn $max_indices(&self, window: impl Into<MaxPool>) -> Result<(Tensor, Tensor)> {
-                window.into().problem(stringify!($max), $dims, self)?.max(self)
+                let w = window.into();
+                announced!(
+                    concat!("nn.functional.", stringify!($max_indices)),
+                    [self, w.kernel, w.stride, w.padding, w.dilation, w.ceil_mode];
+                    self.$max_indices(w)
+                );
+                w.problem(stringify!($max), $dims, self)?.max(self)
             }
 
             #[doc = concat!("The average of each window over ", $what, "; the batch dimension may be missing.")]
             pub fn $avg(&self, window: impl Into<AvgPool>) -> Result<Tensor> {
-                window.into().problem(stringify!($avg), $dims, self)?.average(self)
+                let w = window.into();
+                announced!(
+                    concat!("nn.functional.", stringify!($avg)),
+                    [self, w.kernel, w.stride, w.padding, w.ceil_mode, w.count_include_pad, w.divisor_override];
+                    self.$avg(w)
+                );
+                w.problem(stringify!($avg), $dims, self)?.average(self)
             }
 
             #[doc = concat!("The largest elements of ", $what, " in windows that give an output of the wanted size.")]
             pub fn $adaptive_max(&self, output_size: impl Into<OutputSize>) -> Result<Tensor> {
-                Ok(output_size.into().problem(stringify!($adaptive_max), $dims, self)?.max(self)?.0)
+                let size = output_size.into();
+                announced!(concat!("nn.functional.", stringify!($adaptive_max)), [self, &size]; self.$adaptive_max(size));
+                Ok(size.problem(stringify!($adaptive_max), $dims, self)?.max(self)?.0)
             }
 
             #[doc = concat!("[`Tensor::", stringify!($adaptive_max), "`] and where in its plane each maximum was found, `int64`.")]
             pub fn $adaptive_max_indices(&self, output_size: impl Into<OutputSize>) -> Result<(Tensor, Tensor)> {
-                output_size.into().problem(stringify!($adaptive_max), $dims, self)?.max(self)
+                let size = output_size.into();
+                announced!(concat!("nn.functional.", stringify!($adaptive_max_indices)), [self, &size]; self.$adaptive_max_indices(size));
+                size.problem(stringify!($adaptive_max), $dims, self)?.max(self)
             }
 
             #[doc = concat!("Averages of ", $what, " in windows that give an output of the wanted size.")]
             pub fn $adaptive_avg(&self, output_size: impl Into<OutputSize>) -> Result<Tensor> {
-                output_size.into().problem(stringify!($adaptive_avg), $dims, self)?.average(self)
+                let size = output_size.into();
+                announced!(concat!("nn.functional.", stringify!($adaptive_avg)), [self, &size]; self.$adaptive_avg(size));
+                size.problem(stringify!($adaptive_avg), $dims, self)?.average(self)
             }
         )*}
     };

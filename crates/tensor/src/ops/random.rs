@@ -2,6 +2,7 @@
 
 use super::compare::where_;
 use super::create::Options;
+use crate::announce::announced;
 use crate::Tensor;
 use crate::autograd::{no_grad, record, recording};
 use crate::capture::random_stream;
@@ -272,6 +273,7 @@ impl Tensor {
         if !training || p == 0.0 {
             return Ok(self.clone());
         }
+        announced!("nn.functional.dropout", [self, p, training]; self.dropout(p, training));
         if p == 1.0 {
             return self.mul(0.0);
         }

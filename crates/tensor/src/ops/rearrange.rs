@@ -1,5 +1,6 @@
 //! Elements repeated, moved, mirrored and masked by position.
 
+use crate::announce::announced;
 use crate::Tensor;
 use crate::arg::Arg;
 use crate::autograd::{record, recording};
@@ -30,6 +31,7 @@ impl Tensor {
                 self.shape()
             )));
         };
+        announced!("Tensor.repeat", [self, repeats]; self.repeat(repeats));
         // Each dimension gets one before it that is stretched to the repeats; the two are merged at the end.
         let (mut split, mut stretched, mut merged) = (Dims::new(), Dims::new(), Dims::new());
         for (i, &times) in repeats.iter().enumerate() {
@@ -115,6 +117,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Err(Error::index("roll: a zero-dim tensor has no dimensions to roll"));
         }
+        announced!("torch.roll", [self, shifts, dims]; self.roll(shifts, dims));
         let mut out = self.clone();
         for (&shift, &dim) in shifts.iter().zip(dims) {
             out = out.roll_one(shift, self.wrap_dim("roll", dim)?)?;
@@ -150,6 +153,8 @@ impl Tensor {
             return self.copy();
         }
         dims.sort_unstable();
+        let list: Vec<isize> = dims.iter().map(|&d| d as isize).collect();
+        announced!("torch.flip", [self, &list[..]]; self.flip(&list));
         let out = self.uninit_preserving(self.dtype())?;
         // With the dimensions in memory order the result is contiguous.
         let order = self.preserved_order();
@@ -211,6 +216,7 @@ impl Tensor {
         };
         let (rows, columns) = (self.shape()[split], self.shape()[split + 1]);
         // Beyond the corners every diagonal is the same.
+        announced!(format!("torch.{name}"), [self, diagonal]; self.triangle(name, diagonal, lower));
         let diagonal = diagonal.clamp(-(rows as i64) - 1, columns as i64 + 1);
         let out = recipe(name, &[diagonal], [self], |[x]| {
             // Numbers of 32 bits are half of what the comparison reads.

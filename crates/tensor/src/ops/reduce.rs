@@ -1,5 +1,6 @@
 //! Reductions over any dimensions: sums, means, products, truth and counts.
 
+use crate::announce::{self, announced};
 use crate::autograd::{Saved, record, recording};
 use crate::ops::complex::conjugate_product;
 use crate::ops::sizes::AsDims;
@@ -133,6 +134,7 @@ impl Tensor {
     pub fn sum_dims(&self, dims: impl AsDims, keepdim: bool) -> Result<Tensor> {
         let dims = dims.as_dims();
         let mask = self.reduced("sum", dims)?;
+        announced!("torch.sum", [self, announce::dims(dims), keepdim]; self.sum_dims(dims, keepdim));
         let dtype = self.total_dtype();
         let out = self.reduce(Reduce::Sum, &mask, keepdim, dtype)?;
         if dtype.is_differentiable() && recording(&[self]) {
@@ -171,6 +173,7 @@ impl Tensor {
             )));
         }
         let mask = self.reduced("mean", dims)?;
+        announced!("torch.mean", [self, announce::dims(dims), keepdim]; self.mean_dims(dims, keepdim));
         let out = self.reduce(Reduce::Mean, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
             let (shape, kept, count) =
@@ -251,6 +254,11 @@ impl Tensor {
             return cast.run(|| cast.of(self)?.prod_dims(dims, keepdim));
         }
         let mask = self.reduced("prod", dims)?;
+        match *dims {
+            [dim] => announced!("torch.prod", [self, dim, keepdim]; self.prod_dims(dims, keepdim)),
+            [] if !keepdim => announced!("torch.prod", [self]; self.prod_dims(dims, keepdim)),
+            _ => {}
+        }
         let dtype = self.total_dtype();
         let out = self.reduce(Reduce::Prod, &mask, keepdim, dtype)?;
         if dtype.is_differentiable() && recording(&[self]) {
@@ -306,6 +314,8 @@ impl Tensor {
             return self.to_dtype(crate::default_dtype())?.logsumexp(dims, keepdim);
         }
         let mask = self.reduced("logsumexp", dims)?;
+        let all: Vec<usize> = (0..self.rank()).filter(|&d| mask[d]).collect();
+        announced!("torch.logsumexp", [self, &all[..], keepdim]; self.logsumexp(dims, keepdim));
         let out = self.reduce(Reduce::LogSumExp, &mask, keepdim, self.dtype())?;
         if recording(&[self]) {
             let (kept, x, y) = (self.kept_shape(&mask), Saved::input(self), Saved::output(&out, 0));
@@ -319,6 +329,8 @@ impl Tensor {
 
     /// Truth reductions give `bool`, or `uint8` for `uint8`.
     fn truth_reduction(&self, op: Reduce, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+        let name = if op == Reduce::Any { "torch.any" } else { "torch.all" };
+        announced!(name, [self, announce::dims(dims), keepdim]; self.truth_reduction(op, dims, keepdim));
         let out =
             self.reduce(op, &self.reduced(if op == Reduce::Any { "any" } else { "all" }, dims)?, keepdim, DType::Bool)?;
         if self.dtype() == DType::U8 { out.to_dtype(DType::U8) } else { Ok(out) }

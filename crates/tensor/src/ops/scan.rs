@@ -1,5 +1,6 @@
 //! Running reductions along a dimension, and differences.
 
+use crate::announce::announced;
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
 use crate::ops::complex::conjugate_product;
@@ -49,6 +50,7 @@ impl Tensor {
     /// ```
     pub fn cumsum(&self, dim: isize) -> Result<Tensor> {
         let dim = self.wrap_dim("cumsum", dim)?;
+        announced!("torch.cumsum", [self, dim]; self.cumsum(dim as isize));
         let x = self.scan_input()?;
         let out = x.scan(Scan::Sum, dim)?;
         if x.dtype().is_differentiable() && recording(&[&x]) {
@@ -67,6 +69,7 @@ impl Tensor {
     /// Running product along `dim`. Integers and bool multiply as `int64`.
     pub fn cumprod(&self, dim: isize) -> Result<Tensor> {
         let dim = self.wrap_dim("cumprod", dim)?;
+        announced!("torch.cumprod", [self, dim]; self.cumprod(dim as isize));
         let x = self.scan_input()?;
         let out = x.scan(Scan::Prod, dim)?;
         if x.dtype().is_differentiable() && recording(&[&x]) {

@@ -1,5 +1,6 @@
 //! Softmax and its logarithm.
 
+use crate::announce::announced;
 use crate::Tensor;
 use crate::autograd::{Saved, record, recording};
 use rushlight_core::backend::call;
@@ -45,6 +46,7 @@ impl Tensor {
 
     fn softmax_family(&self, name: &'static str, dim: isize, log: bool) -> Result<Tensor> {
         let dim = self.wrap_dim(name, dim)?;
+        announced!(format!("nn.functional.{name}"), [self, dim]; self.softmax_family(name, dim as isize, log));
         if !self.dtype().is_float() {
             // PyTorch has no kernel for integers and never calls it for an empty tensor.
             if self.numel() == 0 {

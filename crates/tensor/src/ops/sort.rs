@@ -1,5 +1,6 @@
 //! Sorting and the largest few.
 
+use crate::announce::announced;
 use crate::Tensor;
 use rushlight_core::backend::{Rank, call};
 use rushlight_core::{DType, Dims, Error, Result};
@@ -16,6 +17,7 @@ impl Tensor {
     /// ```
     pub fn sort(&self, dim: isize, descending: bool) -> Result<(Tensor, Tensor)> {
         let dim = self.wrap_dim("sort", dim)?;
+        announced!("torch.sort", [self, dim, descending]; self.sort(dim as isize, descending));
         if self.rank() == 0 {
             return Ok((self.copy()?, Tensor::zeros_with([], (DType::I64, self.device()))?));
         }
@@ -54,6 +56,7 @@ impl Tensor {
     pub fn topk(&self, k: usize, dim: isize, largest: bool) -> Result<(Tensor, Tensor)> {
         self.not_bool("topk")?;
         let dim = self.wrap_dim("topk", dim)?;
+        announced!("torch.topk", [self, k, dim, largest]; self.topk(k, dim as isize, largest));
         if self.rank() == 0 {
             if k > 1 {
                 return Err(Error::value("topk: selected index k out of range: a zero-dim tensor has one element"));

@@ -1,6 +1,7 @@
 //! Variance, norms, medians and quantiles.
 
 use super::reduce::Mask;
+use crate::announce::{self, announced};
 use crate::Tensor;
 use crate::autograd::{Ctx, Saved, no_grad, record, record_many, recording};
 use crate::ops::sizes::{Along, AsDims};
@@ -72,6 +73,10 @@ impl Tensor {
             return of(self.real()?)?.add(&of(self.imag()?)?);
         }
         let mask = self.reduced("var", dims)?;
+        announced!(
+            "torch.var", [self, announce::dims(dims)], correction = correction, keepdim = keepdim;
+            self.var_dims(dims, correction, keepdim)
+        );
         let out = self.variance(&mask, correction, keepdim)?;
         if recording(&[self]) {
             let (kept, x, whole) = (self.kept_shape(&mask), Saved::input(self), dims.is_empty() || self.rank() == 0);
@@ -102,6 +107,10 @@ impl Tensor {
             return self.var_dims(dims, correction, keepdim)?.sqrt();
         }
         let mask = self.reduced("std", dims)?;
+        announced!(
+            "torch.std", [self, announce::dims(dims)], correction = correction, keepdim = keepdim;
+            self.std_dims(dims, correction, keepdim)
+        );
         let out = self.variance(&mask, correction, keepdim)?;
         out.sqrt_()?;
         if recording(&[self]) {
@@ -190,6 +199,7 @@ impl Tensor {
             return self.abs()?.norm_dims(p, dims, keepdim);
         }
         let mask = self.reduced("norm", dims)?;
+        announced!("torch.norm", [self, p, announce::dims(dims), keepdim]; self.norm_dims(p, dims, keepdim));
         if (p < 0.0 || p.is_infinite()) && self.reduced_count(&mask) == 0 {
             return Err(Error::value(format!(
                 "norm: cannot compute the {p} norm on an empty dimension because the operation does not have an identity (shape {:?})",

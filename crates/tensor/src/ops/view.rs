@@ -4,6 +4,7 @@
 //! ([`scatter_view`]); its derivative in turn is the view again.
 
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{Ctx, Grads, Meta, no_grad, record, record_many, recording};
 use crate::ops::sizes::AsDims;
 use rushlight_core::backend::call;
@@ -152,6 +153,7 @@ impl Tensor {
     /// it.
     pub fn view(&self, shape: impl IntoShape) -> Result<Tensor> {
         let shape = infer_shape("view", &shape.into_shape(), self.numel())?;
+        announced!("torch.reshape", [self, &shape[..]]; self.view(&shape));
         match self.layout().view(&shape) {
             Some(layout) => self.reshaped(layout),
             // Autocast's convolutions choose channels last by themselves; a caller that did not request it gets a
@@ -185,6 +187,7 @@ impl Tensor {
         if shape[..] == *self.shape() {
             return Ok(self.clone());
         }
+        announced!("torch.reshape", [self, &shape[..]]; self.reshape(&shape));
         match self.layout().view(&shape) {
             Some(layout) => self.reshaped(layout),
             None => self.contiguous()?.reshaped_alone(&shape),
@@ -242,11 +245,16 @@ impl Tensor {
                 order.len()
             )));
         }
+        announced!("torch.permute", [self, &order[..]]; self.view_permuted(&order));
+        self.view_permuted(&order)
+    }
+
+    fn view_permuted(&self, order: &[usize]) -> Result<Tensor> {
         let mut inverse = vec![0isize; order.len()];
         for (to, &from) in order.iter().enumerate() {
             inverse[from] = to as isize;
         }
-        self.view_op("permute", self.layout().permute(&order), move |_, dy| dy.permute(&inverse))
+        self.view_op("permute", self.layout().permute(order), move |_, dy| dy.permute(&inverse))
     }
 
     /// Two dimensions swapped.
@@ -256,6 +264,7 @@ impl Tensor {
         if self.rank() == 0 {
             return Ok(self.clone());
         }
+        announced!("torch.transpose", [self, a, b]; self.transpose(a as isize, b as isize));
         self.view_op("transpose", self.layout().transpose(a, b), move |_, dy| dy.transpose(a as isize, b as isize))
     }
 
@@ -313,11 +322,17 @@ impl Tensor {
             return Ok(self.clone());
         }
         dims.sort_unstable();
+        dims.retain(|d| self.shape()[*d] == 1);
+        let name = if dims.is_empty() { "torch.alias" } else { "torch.squeeze" };
+        announced!(name, [self, (!dims.is_empty()).then_some(&dims[..])]; self.squeezed(&dims));
+        self.squeezed(&dims)
+    }
+
+    /// Without the given dimensions of size one, in order.
+    fn squeezed(&self, dims: &[usize]) -> Result<Tensor> {
         let mut layout = self.layout().clone();
         for &d in dims.iter().rev() {
-            if self.shape()[d] == 1 {
-                layout = layout.squeeze(d);
-            }
+            layout = layout.squeeze(d);
         }
         self.reshaped(layout)
     }
@@ -326,6 +341,7 @@ impl Tensor {
     #[doc(alias("expand_dims", "newaxis"))]
     pub fn unsqueeze(&self, dim: isize) -> Result<Tensor> {
         let dim = rushlight_core::layout::wrap_dim(dim, self.rank() + 1).map_err(|e| e.within("unsqueeze"))?;
+        announced!("torch.unsqueeze", [self, dim]; self.unsqueeze(dim as isize));
         self.reshaped(self.layout().unsqueeze(dim))
     }
 
@@ -347,6 +363,7 @@ impl Tensor {
             sizes.push(size);
         }
         let layout = self.layout().expand(&sizes).map_err(|e| e.within("expand"))?;
+        announced!("torch.expand", [self, &sizes[..]]; self.expand(&sizes));
         let old = Dims::from_slice(self.shape());
         self.view_op("expand", layout, move |_, dy| dy.sum_to_size(&old))
     }
@@ -378,6 +395,7 @@ impl Tensor {
                 "narrow: start ({start}) + length ({length}) exceeds dimension size ({size})"
             )));
         }
+        announced!("torch.narrow", [self, dim, first, length]; self.narrow(dim as isize, first, length));
         self.picking_view("narrow", move |l| l.slice(dim, first as usize, length, 1))
     }
 
@@ -394,6 +412,10 @@ impl Tensor {
         let size = self.shape()[dim] as isize;
         let bound = |v: isize| if v < 0 { (v + size).max(0) } else { v.min(size) } as usize;
         let (start, end) = (bound(start.unwrap_or(0)), bound(end.unwrap_or(isize::MAX)));
+        announced!(
+            "torch.slice", [self, dim, start, end, step];
+            self.slice(dim as isize, Some(start as isize), Some(end as isize), step)
+        );
         let length = end.saturating_sub(start).div_ceil(step);
         self.picking_view("slice", move |l| l.slice(dim, start, length, step))
     }
@@ -425,6 +447,7 @@ impl Tensor {
             )));
         }
         let index = if index < 0 { index + size } else { index } as usize;
+        announced!("torch.select", [self, dim, index]; self.select(dim as isize, index as isize));
         self.picking_view("select", move |l| l.select(dim, index))
     }
 
@@ -434,6 +457,7 @@ impl Tensor {
         if a == b || self.rank() < 2 {
             return Err(Error::value(format!("diagonal: diagonal dimensions cannot be identical {dim1}, {dim2}")));
         }
+        announced!("torch.diagonal", [self, offset, a, b]; self.diagonal(offset, a as isize, b as isize));
         self.picking_view("diagonal", move |l| l.diagonal(offset, a, b))
     }
 
@@ -450,6 +474,7 @@ impl Tensor {
         if step == 0 {
             return Err(Error::value("unfold: step must be positive"));
         }
+        announced!("Tensor.unfold", [self, dim, size, step]; self.unfold(dim as isize, size, step));
         self.picking_view("unfold", move |l| l.unfold(dim, size, step))
     }
 
@@ -497,6 +522,7 @@ impl Tensor {
                 "split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {dim}), but got {sizes:?}"
             )));
         }
+        announced!("torch.split", [self, sizes, dim]; self.split_with_sizes(sizes, dim as isize));
         let mut start = 0;
         let mut parts = room_for("split", sizes.len())?;
         for &size in sizes {
@@ -565,6 +591,7 @@ impl Tensor {
             return Err(Error::index("unbind: dimension specified as 0 but tensor has no dimensions"));
         }
         let dim = self.wrap_dim("unbind", dim)?;
+        announced!("torch.unbind", [self, dim]; self.unbind(dim as isize));
         let mut out = room_for("unbind", total)?;
         out.extend((0..total).map(|i| self.make_view_of_several(self.layout().select(dim, i))));
         if total > 0 && recording(&[self]) {

@@ -68,6 +68,12 @@ pub(crate) fn is_fused<V>(call: &Call<V>) -> bool {
 /// Recordings in progress, of all threads: a look at it is cheaper than one at the thread's own.
 static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether any thread records anything.
+#[inline(always)]
+pub(crate) fn any_recordings() -> bool {
+    RECORDINGS.load(Relaxed) != 0
+}
+
 /// Whether this thread notes its calls.
 #[inline]
 pub(crate) fn is_noting() -> bool {
@@ -82,6 +88,7 @@ pub(crate) fn is_noting_memory() -> bool {
 
 #[cold]
 pub(crate) fn note(call: &Call<View>) {
+    crate::announce::call(call);
     with(|notes| {
         let elsewhere = |device: Device| call.output().is_some_and(|out| out.storage().device() != device);
         if !notes.device.is_some_and(elsewhere) {
