@@ -22,7 +22,7 @@ const USAGE: &str = "Usage: rushlight COMMAND
   top     Shows GPUs and processors in the terminal, of this machine or of a job's nodes
   bisect  Names the pass and kernel that change results of compiled programs: rushlight bisect COMMAND [ARGS]...
   trace   Says where a step's time went: rushlight trace FILE, a trace of the profiler's or of PyTorch's
-  show    Prints an exported model: rushlight show MODEL
+  show    Prints or draws an exported model: rushlight show [--html FILE] MODEL
   bench   Times an exported model: rushlight bench MODEL [OPTIONS]
   convert Converts models and files of weights: rushlight convert A B
 

@@ -11,20 +11,29 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-const SHOW: &str = "Usage: rushlight show MODEL
+const SHOW: &str = "Usage: rushlight show [--html FILE] MODEL
 
-Prints the program and the weights of a .rlm file, a TorchScript archive or an ONNX file.";
+Prints the program and the weights of a .rlm file, a TorchScript or torch.export (.pt2) archive or an ONNX file.
+
+  --html FILE  Writes a page instead: a picture of the program's graph with shapes, modules and weights. It needs no server;
+               rushlight ui has the same page for the models in a run's directory";
 const BENCH: &str = "Usage: rushlight bench MODEL [--size NAME=N]... [--input DTYPE[N,...]]... [--steps N]
 
 Times a model on random inputs. --size gives the sizes with names (1 if not given). --input gives the inputs of a model whose program
 does not say them, such as a TorchScript archive: --input float32[1,3,224,224].";
-const CONVERT: &str = "Usage: rushlight convert [--freeze] A B
+const CONVERT: &str = "Usage: rushlight convert [OPTIONS] A B
 
-Converts a file; its ending says the format. --freeze writes a program for inference: constants and batch norms folded.
+Converts a file; its ending says the format.
 
   to .rlm                              from a .rlm file, a TorchScript or torch.export (.pt2) archive, an ONNX file
-  to .onnx                             from a .rlm, .pt2 or ONNX file, whose programs say the sizes of their inputs
-  to .safetensors, .npz, .pt           the weights of any of these, of .pt, .npz and .safetensors files, and of sharded folders";
+  to .onnx                             from any of these; a TorchScript archive does not say the sizes of its inputs: give --input
+  to .safetensors, .npz, .pt           the weights of any of these, of .pt, .npz and .safetensors files, and of sharded folders
+  to a folder (FOLDER/)                the same weights as Hugging Face has them: model.safetensors, or shards with their index
+
+  --freeze                 Writes a program for inference: constants and batch norms folded. To .rlm and .onnx
+  --input DTYPE[N,...]     An example of an input, once for each, to .onnx: --input float32[1,3,224,224]. Sizes with a colon between
+                           them, such as float32[1:2,3,224,224], are tried and stay free
+  --max-shard-size SIZE    Bytes of a shard, such as 500MB or 2GB; 5GB if not said. To folders";
 
 /// Runs one of the commands.
 pub fn command(name: &str, arguments: &[OsString]) -> u8 {
@@ -52,8 +61,23 @@ pub fn command(name: &str, arguments: &[OsString]) -> u8 {
 }
 
 fn show(arguments: &[String]) -> Result<()> {
-    let [path] = arguments else { return Err(Error::value("it takes one file")) };
+    let (mut path, mut page) = (None, None);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--html" => page = Some(rest.next().ok_or_else(|| Error::value("--html takes a file"))?),
+            _ if path.is_none() && !argument.starts_with('-') => path = Some(argument),
+            _ => return Err(Error::value(format!("unknown argument {argument}; see rushlight show --help"))),
+        }
+    }
+    let path = path.ok_or_else(|| Error::value("it takes a model"))?;
     let model = Model::load(path)?;
+    if let Some(page) = page {
+        let name = Path::new(path).file_name().map_or(path.clone(), |name| name.to_string_lossy().into_owned());
+        std::fs::write(page, model.to_html(&name)?).map_err(|e| Error::io(format!("cannot write {page}: {e}")))?;
+        print(&format!("{page}: open it in a browser"));
+        return Ok(());
+    }
     print(model.text()?.trim_end());
     let state = model.state_dict();
     let mut table = String::from("\nweights:\n");
@@ -143,17 +167,113 @@ fn weights(path: &Path) -> Result<StateDict> {
     }
 }
 
-fn convert(arguments: &[String]) -> Result<()> {
-    let freeze = arguments.iter().any(|a| a == "--freeze");
-    let files: Vec<&String> = arguments.iter().filter(|a| *a != "--freeze").collect();
-    let [from, to] = files[..] else { return Err(Error::value("it takes two files: rushlight convert A B")) };
-    let to = Path::new(to);
-    let load = || if freeze { Model::load(from)?.freeze() } else { Model::load(from) };
-    match to.extension().and_then(|e| e.to_str()) {
-        Some("rlm") => load()?.save(to),
-        Some("onnx") => onnx::out::save(&load()?, to, &[], &onnx::out::Options::default()),
-        Some(_) if freeze => Err(Error::value("--freeze writes .rlm or .onnx files")),
-        Some("safetensors" | "npz" | "pt" | "pth" | "bin") => io::save(weights(Path::new(from))?, to),
-        _ => Err(Error::value("the second file must end in .rlm, .onnx, .safetensors, .npz or .pt")),
+/// The weights of a Hugging Face checkpoint in a shard, if nothing else is asked for: transformers' own bound.
+const SHARD: usize = 5_000_000_000;
+
+/// A number of bytes: `500MB`, `2GB`, `1024`.
+fn bytes(text: &str) -> Result<usize> {
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let factor = match text[at..].to_ascii_uppercase().as_str() {
+        "" | "B" => Some(1usize),
+        "KB" => Some(1000),
+        "MB" => Some(1_000_000),
+        "GB" => Some(1_000_000_000),
+        _ => None,
+    };
+    let count = factor.and_then(|factor| text[..at].parse::<usize>().ok()?.checked_mul(factor)).filter(|&n| n > 0);
+    count.ok_or_else(|| {
+        Error::value(format!("--max-shard-size takes a number of bytes such as 500MB or 2GB, not '{text}'"))
+    })
+}
+
+/// Example inputs, of the first sizes of all, the second ones and so on.
+fn examples(texts: &[&String]) -> Result<Vec<Vec<IValue>>> {
+    let wrong = |text: &str| {
+        Error::value(format!("--input takes a dtype and sizes, such as float32[1:2,3,224,224], not '{text}'"))
+    };
+    let mut inputs = Vec::new();
+    for text in texts {
+        let inner = text.strip_suffix(']').and_then(|t| t.split_once('[')).ok_or_else(|| wrong(text))?;
+        let dims = inner.1.split(',').map(str::trim).filter(|d| !d.is_empty());
+        let dims = dims.map(|d| d.split(':').map(|n| n.trim().parse::<usize>()).collect::<Result<Vec<_>, _>>());
+        inputs.push((inner.0, dims.collect::<Result<Vec<_>, _>>().map_err(|_| wrong(text))?));
     }
+    let count = inputs.iter().flat_map(|(_, dims)| dims.iter().map(Vec::len)).max().unwrap_or(1);
+    if inputs.iter().flat_map(|(_, dims)| dims).any(|sizes| sizes.len() != 1 && sizes.len() != count) {
+        return Err(Error::value("--input: sizes that stay free need as many examples each: float32[1:2,8:16]"));
+    }
+    (0..count)
+        .map(|which| {
+            let example = inputs.iter().map(|(dtype, dims)| {
+                let sizes: Vec<usize> =
+                    dims.iter().map(|sizes| sizes.get(which).copied().unwrap_or(sizes[0])).collect();
+                random(dtype, &sizes).map(IValue::Tensor)
+            });
+            example.collect()
+        })
+        .collect()
+}
+
+fn convert(arguments: &[String]) -> Result<()> {
+    let (mut freeze, mut inputs, mut shard, mut files) = (false, Vec::new(), None, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| Error::value(format!("{argument} takes a value")));
+        match argument.as_str() {
+            "--freeze" => freeze = true,
+            "--input" => inputs.push(value()?),
+            "--max-shard-size" => shard = Some(bytes(value()?)?),
+            other if other.starts_with("--") => {
+                return Err(Error::value(format!("unknown argument {other}; see rushlight convert --help")));
+            }
+            _ => files.push(argument),
+        }
+    }
+    let [from, to] = files[..] else { return Err(Error::value("it takes two files: rushlight convert A B")) };
+    let is_folder = to.ends_with('/') || Path::new(to).is_dir();
+    let to = Path::new(to);
+    let ending = to.extension().and_then(|e| e.to_str()).filter(|_| !is_folder);
+    for (given, option, wanted) in [
+        (freeze, "--freeze", matches!(ending, Some("rlm" | "onnx"))),
+        (!inputs.is_empty(), "--input", ending == Some("onnx")),
+        (shard.is_some(), "--max-shard-size", is_folder),
+    ] {
+        if given && !wanted {
+            return Err(Error::value(format!(
+                "{option} has no meaning for {}; see rushlight convert --help",
+                to.display()
+            )));
+        }
+    }
+    let load = || if freeze { Model::load(from)?.freeze() } else { Model::load(from) };
+    match ending {
+        _ if is_folder => save_folder(weights(Path::new(from))?, to, shard.unwrap_or(SHARD)),
+        Some("rlm") => load()?.save(to),
+        Some("onnx") => {
+            let (model, examples) = (load()?, if inputs.is_empty() { Vec::new() } else { examples(&inputs)? });
+            let named = |e: Error| {
+                match model.root.is_some() && examples.is_empty() {
+                true => e.within("the archive does not say the sizes of its inputs: give --input, as in --input float32[1,3,224,224]"),
+                false => e,
+            }
+            };
+            onnx::out::save(&model, to, &examples, &onnx::out::Options::default()).map_err(named)
+        }
+        Some("safetensors" | "npz" | "pt" | "pth" | "bin") => io::save(weights(Path::new(from))?, to),
+        _ => Err(Error::value(
+            "the second file must end in .rlm, .onnx, .safetensors, .npz or .pt, or be a folder: FOLDER/",
+        )),
+    }
+}
+
+/// Weights as Hugging Face's libraries read them.
+fn save_folder(state: StateDict, folder: &Path, shard: usize) -> Result<()> {
+    let taken = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let taken = taken.map(|name| name.to_string_lossy().into_owned());
+    if let Some(name) =
+        { taken }.find(|n| n.starts_with("model") && (n.ends_with(".safetensors") || n.ends_with(".json")))
+    {
+        return Err(Error::value(format!("{} has weights already: {name}; use a new folder", folder.display())));
+    }
+    io::safetensors::save_sharded(&state, folder, shard)
 }

@@ -14,6 +14,7 @@
 
 mod device;
 mod dispatch;
+mod draw;
 mod dtype;
 mod error;
 mod export;

@@ -10,6 +10,7 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_io::records::{self, Records};
 use rushlight_io::safetensors;
 use rushlight_tensor::state::StateDict;
+use rushlight_tensor::{Tensor, To};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -172,6 +173,39 @@ impl Model {
             }
             _ => self.interpret(method, args, keywords),
         }
+    }
+
+    /// The model with its weights on another device or in another float dtype: `model.to(Device::Cuda(0))?`,
+    /// `model.to(DType::BF16)?`. A frozen model stays frozen.
+    ///
+    /// ```
+    /// # mod rushlight {
+    /// #     pub use rushlight_core::DType;
+    /// #     pub use rushlight_tensor::*;
+    /// #     pub use rushlight_graph as graph;
+    /// # }
+    /// use rushlight::{DType, Tensor, graph::Model, state::StateDict};
+    /// let weights = StateDict::from_iter([("w".to_string(), Tensor::ones([2, 2])?)]);
+    /// let model = Model::from_text("def forward(x):\n  return torch.matmul(x, weight(\"w\"))\n", weights)?;
+    /// assert_eq!(model.to(DType::BF16)?.state_dict()["w"].dtype(), DType::BF16);
+    /// # Ok::<(), rushlight_core::Error>(())
+    /// ```
+    pub fn to(&self, target: impl Into<To>) -> Result<Self> {
+        let To { dtype, device } = target.into();
+        let (text, weights) = self.archive()?;
+        let moved = |t: &Tensor| -> Result<Tensor> {
+            let dtype = dtype.filter(|_| t.is_floating_point());
+            t.detach().to(To { dtype, device })?.requires_grad_(t.requires_grad())
+        };
+        let weights = weights.iter().map(|(n, t)| Ok((n.clone(), moved(t)?))).collect::<Result<StateDict>>()?;
+        let model = Self::parse(&text, weights)?;
+        Ok(if self.recorded.is_some() { model.recording() } else { model })
+    }
+
+    /// How many graphs of a device a frozen model has recorded: one for each kind of inputs that came more than once,
+    /// on engines that replay recorded steps.
+    pub fn graphs(&self) -> usize {
+        self.recorded.as_ref().map_or(0, Recorded::graphs)
     }
 
     /// Records calls from now on: a call of the same kind runs the engine's calls, fused, without the interpreter. A

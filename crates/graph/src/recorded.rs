@@ -1,21 +1,43 @@
-//! Calls of a frozen model as programs of engine calls: pointwise chains fused, memory planned, no interpreter.
+//! Calls of a frozen model as programs of engine calls: pointwise chains fused, memory planned, no interpreter. On an
+//! engine that captures steps, such as a GPU's, a call is one graph of the device.
 
 use crate::ivalue::IValue;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Error, Result};
-use rushlight_tensor::{Compile, StepOutput, Tensor};
+use rushlight_tensor::autograd::is_grad_enabled;
+use rushlight_tensor::{Capture, Compile, StepOutput, Tensor};
+use std::cell::Cell;
 use std::sync::{Mutex, TryLockError};
+
+/// Most kinds of calls that are remembered as no graphs of a device.
+const MAX_UNCAPTURED: usize = 64;
 
 type Tensors = SmallVec<[Tensor; 2]>;
 
 /// The recordings of a model's calls, one for each kind of inputs.
-pub struct Recorded(Mutex<Compile>);
+#[derive(Default)]
+pub struct Recorded(Mutex<Recordings>);
+
+struct Recordings {
+    compile: Compile,
+    capture: Capture,
+    /// Kinds of calls that no graph of a device can hold.
+    uncaptured: Vec<String>,
+}
 
 /// A frozen model's weights do not change.
-impl Default for Recorded {
+impl Default for Recordings {
     fn default() -> Self {
-        Self(Mutex::new(Compile::default().constant(true)))
+        let compile = Compile::default().constant(true);
+        Self { compile, capture: Capture::new().warmup(1), uncaptured: Vec::new() }
     }
+}
+
+/// Whether calls with these inputs can be graphs of their device, which know no gradients.
+fn can_capture(inputs: &[Tensor]) -> bool {
+    let Some(device) = inputs.first().map(Tensor::device) else { return false };
+    let plain = |t: &Tensor| t.device() == device && !(is_grad_enabled() && t.requires_grad());
+    inputs.iter().all(plain) && rushlight_engines::backend(device).is_ok_and(|engine| engine.capture().is_some())
 }
 
 /// A result. Its form is the same value with empty tensors.
@@ -50,15 +72,10 @@ fn is_plain(value: &IValue) -> bool {
 
 impl Recorded {
     /// Runs `call` on the arguments, or its recording for arguments of this kind.
-    pub fn run(
-        &self,
-        method: &str,
-        args: Vec<IValue>,
-        call: impl FnOnce(Vec<IValue>) -> Result<IValue>,
-    ) -> Result<IValue> {
+    pub fn run(&self, method: &str, args: Vec<IValue>, call: impl Fn(Vec<IValue>) -> Result<IValue>) -> Result<IValue> {
         // Another thread's call goes on without waiting for this one.
-        let mut compile = match self.0.try_lock() {
-            Ok(compile) => compile,
+        let mut recordings = match self.0.try_lock() {
+            Ok(recordings) => recordings,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return call(args),
         };
@@ -70,19 +87,48 @@ impl Recorded {
         // Tensors are part of the inputs' kind; all other values are this key.
         let key = args.iter().map(|v| if matches!(v, IValue::Tensor(_)) { String::new() } else { v.to_string() });
         let key: Vec<String> = std::iter::once(method.to_string()).chain(key).collect();
-        let mut has_objects = false;
-        let output = compile.run_kind(key.clone(), &inputs, |own| {
-            let mut own = own.iter();
+        let Recordings { compile, capture, uncaptured } = &mut *recordings;
+        let (has_objects, changes) = (Cell::new(false), Cell::new(false));
+        let run = |own: &[Tensor]| {
+            let before: Vec<u32> = own.iter().map(Tensor::version).collect();
+            let mut next = own.iter();
             let missing = || Error::value("a recorded call has fewer tensors than before");
-            let mut next = |_: &Tensor| own.next().cloned().ok_or_else(missing);
+            let mut next = |_: &Tensor| next.next().cloned().ok_or_else(missing);
             let args = args.iter().map(|v| v.map(&mut next)).collect::<Result<Vec<_>>>()?;
             let found = call(args)?;
-            has_objects = !is_plain(&found);
+            has_objects.set(!is_plain(&found));
+            changes.set(own.iter().map(Tensor::version).ne(before));
             Ok(Output(found))
-        })?;
-        if has_objects {
+        };
+        if can_capture(&inputs) {
+            let shapes: Vec<String> = inputs.iter().map(|t| format!("{}{:?}", t.dtype(), t.shape())).collect();
+            let kind = format!("{key:?} {shapes:?}");
+            if !uncaptured.contains(&kind) {
+                let found = capture.run_kind(key.clone(), &inputs, run);
+                let refused = match &found {
+                    // A graph reads copies of its inputs, so it cannot change them.
+                    Ok(_) => has_objects.get() || changes.get(),
+                    // What waits for the device, or what is wrong in any case: the calls one by one will tell.
+                    Err(_) => true,
+                };
+                if refused {
+                    uncaptured.truncate(MAX_UNCAPTURED - 1);
+                    uncaptured.insert(0, kind);
+                }
+                if let Ok(output) = found {
+                    return Ok(output.0);
+                }
+            }
+        }
+        let output = compile.run_kind(key.clone(), &inputs, run)?;
+        if has_objects.get() {
             compile.refuse(key, &inputs, "it returns an object");
         }
         Ok(output.0)
+    }
+
+    /// How many graphs of a device there are.
+    pub fn graphs(&self) -> usize {
+        rushlight_core::sync::lock(&self.0).capture.graphs()
     }
 }

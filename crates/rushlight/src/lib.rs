@@ -91,4 +91,6 @@ mod book {
         sharded "docs/book/src/sharded.md"
         extending_layer "docs/book/src/extending/layer.md"
     }
+    #[cfg(feature = "graph")]
+    pages! { exported_models "docs/book/src/exported-models.md" }
 }

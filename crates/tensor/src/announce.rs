@@ -6,13 +6,13 @@
 //!
 //! The listener counts as a recorded program ([`crate::program`]), so without one an op looks at a number that is zero.
 
+use crate::Tensor;
 use crate::arg::Arg;
 use crate::ops::conv::Padding;
 use crate::ops::loss::Reduction;
 use crate::ops::pool::OutputSize;
 use crate::ops::sizes::Sizes;
 use crate::program::{Noting, any_recordings};
-use crate::Tensor;
 use rushlight_core::backend::{Call, View};
 use rushlight_core::{DType, Device, Pointwise, Result, Scalar};
 use std::borrow::Cow;
@@ -79,7 +79,7 @@ thread_local! {
 
 /// Whether an op that runs now has to announce itself.
 #[inline(always)]
-pub(crate) fn is_on() -> bool {
+pub fn is_on() -> bool {
     any_recordings() && is_open()
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn read(tensor: &Tensor) -> Result<()> {
 }
 
 /// What an op returns.
-pub(crate) trait Results {
+pub trait Results {
     /// The tensors in it, in order.
     fn tensors(&self) -> Vec<Tensor>;
 }
@@ -178,7 +178,7 @@ impl Results for () {
 
 /// Announces an op and runs it.
 #[cold]
-pub(crate) fn op<T: Results>(op: Op, run: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn op<T: Results>(op: Op, run: impl FnOnce() -> Result<T>) -> Result<T> {
     tell(|listener| listener.begin(op)).unwrap_or(Ok(()))?;
     let quiet = Restore::set(false);
     let out = run()?;

@@ -1,12 +1,12 @@
 //! Programs of Rust modules: a run of the module's forward, recorded op by op.
 //!
-//! The tensor layer announces its ops under the names of the op table ([`rushlight_tensor::announce`]); [`record`] notes
-//! them. Rust's sizes are plain integers, so sizes with names come from more runs: the module runs on inputs of three
-//! sizes, and [`sizes`] finds, for each integer that differs, the expression of sizes that gives it on all three. The
-//! program is compared with the module on all of them.
+//! The tensor layer announces its ops under the names of the op table ([`rushlight_tensor::announce`]); [`record`]
+//! notes them. Rust's sizes are plain integers, so sizes with names come from more runs: the module runs on inputs of
+//! three sizes, and [`sizes`] finds, for each integer that differs, the expression of sizes that gives it on all three.
+//! The program is compared with the module on all of them.
 
 mod record;
-mod sizes;
+pub(crate) mod sizes;
 
 use crate::model::quoted;
 use crate::{IValue, Model};
@@ -26,7 +26,12 @@ use std::rc::Rc;
 /// Sizes are those of the input; [`Export`] makes some of them free, gives inputs names and takes several.
 ///
 /// ```
-/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_graph as graph; pub use rushlight_graph::export; pub use rushlight_nn as nn; }
+/// # mod rushlight {
+/// #     pub use rushlight_tensor::*;
+/// #     pub use rushlight_graph as graph;
+/// #     pub use rushlight_graph::export;
+/// #     pub use rushlight_nn as nn;
+/// # }
 /// use rushlight::nn::{Forward, Linear, ReLU, Sequential};
 /// use rushlight::{Tensor, export};
 /// let net = Sequential::from((Linear::new(4, 8)?, ReLU, Linear::new(8, 2)?));
@@ -125,18 +130,23 @@ impl Export {
     /// One more input: its name and an example.
     pub fn input(mut self, name: &str, example: &Tensor) -> Self {
         if !is_name(name) || self.inputs.iter().any(|i| i.name == name) {
-            self.refuse(format!("'{name}' is no name for an input: it must be new, of letters, digits and _, and not v0 or c0"));
+            self.refuse(format!(
+                "'{name}' is no name for an input: it must be new, of letters, digits and _, and not v0 or c0"
+            ));
         }
         self.inputs.push(Input { name: name.into(), example: example.clone(), dims: vec![None; example.rank()] });
         self
     }
 
     /// Gives a dimension of the last input a name: its size may differ from the example's. Dimensions of one name have
-    /// one size. The model also runs on other sizes of it, made of the example by repeating entries or leaving some out.
+    /// one size. The model also runs on other sizes of it, made of the example by repeating entries or leaving some
+    /// out.
     pub fn dynamic(mut self, dim: usize, name: &str) -> Self {
         match self.inputs.last_mut().and_then(|input| input.dims.get_mut(dim)) {
             Some(slot) if is_name(name) => *slot = Some(name.into()),
-            Some(_) => self.refuse(format!("'{name}' is no name for a size: it takes letters, digits and _, and not v0 or c0")),
+            Some(_) => {
+                self.refuse(format!("'{name}' is no name for a size: it takes letters, digits and _, and not v0 or c0"))
+            }
             None => self.refuse(format!("dynamic({dim}, \"{name}\"): the last input has no such dimension")),
         }
         self
@@ -149,7 +159,10 @@ impl Export {
     /// Records a module of one input.
     pub fn run(self, model: &impl Forward) -> Result<Model> {
         if self.inputs.len() != 1 {
-            return Err(Error::value(format!("export: forward takes one input, {} were given; use with()", self.inputs.len())));
+            return Err(Error::value(format!(
+                "export: forward takes one input, {} were given; use with()",
+                self.inputs.len()
+            )));
         }
         self.with(|inputs| match inputs {
             [input] => model.forward(input),
@@ -163,7 +176,9 @@ impl Export {
             return Err(fault);
         }
         if rushlight_tensor::autocast_dtype().is_some() {
-            return Err(Error::unsupported("export: autocast is on; export outside of it, or convert the model with to()"));
+            return Err(Error::unsupported(
+                "export: autocast is on; export outside of it, or convert the model with to()",
+            ));
         }
         let symbols = self.symbols()?;
         let own: Vec<usize> = symbols.iter().map(|(_, n)| (*n).max(2)).collect();
@@ -185,11 +200,15 @@ impl Export {
                 let Some(name) = name else { continue };
                 match found.iter().find(|(known, _)| known == name) {
                     Some((_, known)) if *known != size => {
-                        return Err(Error::shape(format!("export: '{name}' is {known} in one example and {size} in another")));
+                        return Err(Error::shape(format!(
+                            "export: '{name}' is {known} in one example and {size} in another"
+                        )));
                     }
                     Some(_) => {}
                     None if size == 0 => {
-                        return Err(Error::shape(format!("export: '{name}' is 0 in the example; give it some entries")));
+                        return Err(Error::shape(format!(
+                            "export: '{name}' is 0 in the example; give it some entries"
+                        )));
                     }
                     None => found.push((name.clone(), size)),
                 }
@@ -198,7 +217,8 @@ impl Export {
         Ok(found)
     }
 
-    /// Runs on two more sizes: larger ones, multiples for models that divide sizes, smaller ones for models with a largest size.
+    /// Runs on two more sizes: larger ones, multiples for models that divide sizes, smaller ones for models with a
+    /// largest size.
     fn others<O: Outputs>(
         &self,
         symbols: &[(String, usize)],
@@ -211,7 +231,10 @@ impl Export {
         let ways = [
             [each(&|i, n| Some(n + 1 + i)), each(&|i, n| Some(n + 3 + 2 * i))],
             [each(&|i, n| n.checked_mul(2 + i)), each(&|i, n| n.checked_mul(3 + 2 * i))],
-            [each(&|i, n| n.checked_sub(1 + i).filter(|&n| n > 1)), each(&|i, n| n.checked_sub(3 + 2 * i).filter(|&n| n > 1))],
+            [
+                each(&|i, n| n.checked_sub(1 + i).filter(|&n| n > 1)),
+                each(&|i, n| n.checked_sub(3 + 2 * i).filter(|&n| n > 1)),
+            ],
         ];
         let mut failed = None;
         for sizes in &ways {
@@ -299,9 +322,10 @@ impl Export {
     fn sizes(&self, symbols: &[(String, usize)], runs: &[Run]) -> Vec<Known> {
         let mut found = Vec::new();
         for (symbol, _) in symbols {
-            let place = self.inputs.iter().enumerate().find_map(|(i, input)| {
-                Some((i, input.dims.iter().position(|name| name.as_ref() == Some(symbol))?))
-            });
+            let place =
+                self.inputs.iter().enumerate().find_map(|(i, input)| {
+                    Some((i, input.dims.iter().position(|name| name.as_ref() == Some(symbol))?))
+                });
             if let Some((i, dim)) = place {
                 let values = runs.iter().map(|run| run.inputs[i].shape()[dim] as i64).collect();
                 found.push(Known { values, text: format!("torch.size({}, {dim})", self.inputs[i].name) });
@@ -436,7 +460,9 @@ impl Writer<'_> {
                     return Ok(first.to_string());
                 }
                 sizes::solve(&values, sizes).ok_or_else(|| {
-                    self.depends(&format!("an integer of {op} ({values:?} on the sizes tried), in a way that was not recognised,"))
+                    self.depends(&format!(
+                        "an integer of {op} ({values:?} on the sizes tried), in a way that was not recognised,"
+                    ))
                 })
             }
             Part::List(first) | Part::Tuple(first) => {
@@ -493,7 +519,11 @@ fn pattern(all: &[&Tensor], sizes: &[Known]) -> Result<Option<String>> {
     let mut shape = Vec::new();
     for dim in 0..rank {
         let values: Vec<i64> = all.iter().map(|t| t.shape()[dim] as i64).collect();
-        let size = if values.iter().all(|v| *v == values[0]) { Some(values[0].to_string()) } else { sizes::solve(&values, sizes) };
+        let size = if values.iter().all(|v| *v == values[0]) {
+            Some(values[0].to_string())
+        } else {
+            sizes::solve(&values, sizes)
+        };
         let Some(size) = size else { return Ok(None) };
         shape.push(size);
     }
@@ -537,7 +567,8 @@ fn pattern(all: &[&Tensor], sizes: &[Known]) -> Result<Option<String>> {
 fn check(model: &Model, run: &Run) -> Result<()> {
     let inputs: Vec<IValue> = run.inputs.iter().map(IValue::from).collect();
     let shapes: Vec<&[usize]> = run.inputs.iter().map(Tensor::shape).collect();
-    let found = model.forward(&inputs).map_err(|e| e.within(&format!("export: the program on inputs of shapes {shapes:?}")))?;
+    let found =
+        model.forward(&inputs).map_err(|e| e.within(&format!("export: the program on inputs of shapes {shapes:?}")))?;
     let (mut expected, mut got) = (Vec::new(), Vec::new());
     run.outputs.tensors(&mut expected);
     found.tensors(&mut got);
@@ -551,7 +582,13 @@ fn check(model: &Model, run: &Run) -> Result<()> {
     }
     for (i, (a, b)) in expected.iter().zip(&got).enumerate() {
         if a.shape() != b.shape() || a.dtype() != b.dtype() {
-            return Err(differ(format!("output {i} is {}{:?}, not {}{:?}", b.dtype(), b.shape(), a.dtype(), a.shape())));
+            return Err(differ(format!(
+                "output {i} is {}{:?}, not {}{:?}",
+                b.dtype(),
+                b.shape(),
+                a.dtype(),
+                a.shape()
+            )));
         }
         if run.recorded.is_random {
             continue;

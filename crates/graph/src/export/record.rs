@@ -135,19 +135,21 @@ impl Recorder {
             Value::Float(x) => Part::Plain(float(*x)),
             Value::Text(text) => Part::Plain(crate::model::quoted(text)),
             Value::DType(dtype) => Part::Plain(format!("torch.{}", dtype.name())),
-            Value::Device(device) => Part::Plain(format!("torch.device({})", crate::model::quoted(&device.to_string()))),
+            Value::Device(device) => {
+                Part::Plain(format!("torch.device({})", crate::model::quoted(&device.to_string())))
+            }
             Value::Number(number, dtype) => {
                 let number = match number {
                     Scalar::Bool(b) => if *b { "True" } else { "False" }.to_string(),
                     Scalar::Int(i) => i.to_string(),
                     Scalar::Float(x) => float(*x),
-                    other => return Err(Error::unsupported(format!("export: a program cannot hold the number {other:?}"))),
+                    other => {
+                        return Err(Error::unsupported(format!("export: a program cannot hold the number {other:?}")));
+                    }
                 };
                 Part::Plain(format!("torch.tensor({number}, dtype=torch.{})", dtype.name()))
             }
-            Value::List(items) => {
-                Part::List(items.iter().map(|item| self.part(item, shapes)).collect::<Result<_>>()?)
-            }
+            Value::List(items) => Part::List(items.iter().map(|item| self.part(item, shapes)).collect::<Result<_>>()?),
             Value::Tensor(tensor) => {
                 let source = self.source(tensor)?;
                 shapes.push((source.clone(), tensor.shape().to_vec()));
@@ -158,7 +160,8 @@ impl Recorder {
 
     /// A value that the function returns.
     pub fn value(&mut self, value: &IValue) -> Result<Part> {
-        let all = |this: &mut Self, items: Vec<IValue>| items.iter().map(|item| this.value(item)).collect::<Result<Vec<_>>>();
+        let all =
+            |this: &mut Self, items: Vec<IValue>| items.iter().map(|item| this.value(item)).collect::<Result<Vec<_>>>();
         Ok(match value {
             IValue::Tensor(tensor) => Part::Source(self.source(tensor)?),
             IValue::List(_) => Part::List(all(self, value.items()?)?),
@@ -195,7 +198,9 @@ pub(super) fn float(x: f64) -> String {
 }
 
 fn changes(name: &str) -> Error {
-    Error::unsupported(format!("export: the model changes '{name}' in place; switch it to evaluation with eval() first"))
+    Error::unsupported(format!(
+        "export: the model changes '{name}' in place; switch it to evaluation with eval() first"
+    ))
 }
 
 impl Listener for Recorder {
@@ -217,7 +222,9 @@ impl Listener for Recorder {
         }
         let target = target.as_ref().map(|target| self.source(target)).transpose()?;
         let statistics = match &*name {
-            "nn.functional.batch_norm" | "nn.functional.instance_norm" => matches!(args.get(5), Some(Value::Bool(true))),
+            "nn.functional.batch_norm" | "nn.functional.instance_norm" => {
+                matches!(args.get(5), Some(Value::Bool(true)))
+            }
             _ => false,
         };
         if let (true, Some(Value::Tensor(running))) = (statistics, args.get(1)) {
@@ -225,6 +232,9 @@ impl Listener for Recorder {
         }
         self.is_random |= name == "nn.functional.dropout"
             || name.ends_with("attention") && !matches!(args.get(4), Some(Value::Float(0.0)));
+        let recurrent = matches!(&*name, "torch.lstm" | "torch.gru" | "torch.rnn_tanh" | "torch.rnn_relu");
+        let drops = matches!((args.get(5), args.get(6)), (Some(Value::Float(p)), Some(Value::Bool(true))) if *p > 0.0);
+        self.is_random |= recurrent && drops;
         let name = name.into_owned();
         self.pending = Some(Step { name, args: parts, keywords, target, results: vec![], is_several: false, shapes });
         Ok(())
@@ -254,7 +264,8 @@ impl Listener for Recorder {
     fn call(&mut self, call: &Call<View>) {
         let name = call.op_name();
         if let Call::Random(_) | Call::Permutation(_) | Call::Dropout(_) = call {
-            return self.blame(format!("export: the model draws random numbers ({name}), which a program would repeat"));
+            return self
+                .blame(format!("export: the model draws random numbers ({name}), which a program would repeat"));
         }
         let owner = |this: &Self, view: &View| {
             if view.storage().bytes() == 0 { None } else { this.owners.get(&(view.storage().ptr() as usize)).cloned() }

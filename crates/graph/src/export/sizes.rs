@@ -2,7 +2,7 @@
 
 /// A quantity on each run, and the expression that computes it.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(crate) struct Known {
     pub values: Vec<i64>,
     pub text: String,
 }
@@ -59,7 +59,7 @@ fn linear(values: &[i64], of: &Known) -> Option<String> {
 }
 
 /// An expression that gives the values on every run. Sizes earlier in the list are preferred, and one size to several.
-pub(super) fn solve(values: &[i64], known: &[Known]) -> Option<String> {
+pub(crate) fn solve(values: &[i64], known: &[Known]) -> Option<String> {
     if let Some(found) = known.iter().find(|k| k.values == values) {
         return Some(found.text.clone());
     }

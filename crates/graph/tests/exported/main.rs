@@ -1,5 +1,6 @@
 //! Programs: TorchScript archives by PyTorch, `.rlm` files, hostile files.
 
+mod device;
 mod library;
 mod onnx;
 mod onnx_out;

@@ -36,7 +36,8 @@ fn tokens(batch: usize, length: usize) -> Tensor {
 /// Exports a module whose first size is free and compares it on another size.
 fn with_batch(name: &str, model: &impl Forward, x: &Tensor, other: &Tensor) -> String {
     model.eval();
-    let exported = Export::of(model).input("x", x).dynamic(0, "batch").run(model).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let exported =
+        Export::of(model).input("x", x).dynamic(0, "batch").run(model).unwrap_or_else(|e| panic!("{name}: {e}"));
     check(&exported, name, std::slice::from_ref(other), &[no_grad(|| model.forward(other)).unwrap()]);
     exported.text().unwrap()
 }
@@ -69,7 +70,8 @@ fn networks_of_layers_are_exported() {
         .append(Linear::new(32, 4).unwrap());
     // Running statistics other than the initial ones.
     images.forward(&Tensor::randn([4, 3, 16, 16]).unwrap()).unwrap();
-    let text = with_batch("images", &images, &Tensor::randn([2, 3, 16, 16]).unwrap(), &Tensor::randn([3, 3, 16, 16]).unwrap());
+    let text =
+        with_batch("images", &images, &Tensor::randn([2, 3, 16, 16]).unwrap(), &Tensor::randn([3, 3, 16, 16]).unwrap());
     assert!(text.contains("weight(\"1.running_mean\")"), "{text}");
     assert!(text.contains("torch.reshape(v7, [torch.size(v7, 0), 32])") || text.contains("torch.size("), "{text}");
 }
@@ -89,7 +91,8 @@ fn models_are_exported_with_free_sizes() {
         .unwrap();
     fn sequence(name: &str, model: &impl Forward) {
         model.eval();
-        let exported = Export::of(model).input("tokens", &tokens(2, 5)).dynamic(0, "batch").dynamic(1, "length").run(model);
+        let exported =
+            Export::of(model).input("tokens", &tokens(2, 5)).dynamic(0, "batch").dynamic(1, "length").run(model);
         let exported = exported.unwrap_or_else(|e| panic!("{name}: {e}"));
         for (batch, length) in [(1, 9), (4, 2), (3, 16)] {
             let x = tokens(batch, length);
@@ -105,7 +108,8 @@ fn models_are_exported_with_free_sizes() {
     let resnet = models::ResNet::builder([1, 1, 1, 1]).width(4).num_classes(5).large_images(false).build().unwrap();
     resnet.eval();
     let x = Tensor::randn([2, 3, 16, 16]).unwrap();
-    let exported = Export::of(&resnet).input("x", &x).dynamic(0, "n").dynamic(2, "h").dynamic(3, "w").run(&resnet).unwrap();
+    let exported =
+        Export::of(&resnet).input("x", &x).dynamic(0, "n").dynamic(2, "h").dynamic(3, "w").run(&resnet).unwrap();
     let other = Tensor::randn([1, 3, 24, 20]).unwrap();
     check(&exported, "resnet", std::slice::from_ref(&other), &[no_grad(|| resnet.forward(&other)).unwrap()]);
 }
@@ -121,7 +125,8 @@ fn transformer_layers_are_exported() {
     check(&exported, "encoder", std::slice::from_ref(&other), &[no_grad(|| layer.forward(&other)).unwrap()]);
 
     // Two inputs, one of them free in its length; the mask is made of the length.
-    let decoder = TransformerDecoderLayer::builder(8, 2).dim_feedforward(16).batch_first(true).norm_first(true).build().unwrap();
+    let decoder =
+        TransformerDecoderLayer::builder(8, 2).dim_feedforward(16).batch_first(true).norm_first(true).build().unwrap();
     decoder.eval();
     let run = |x: &[Tensor]| -> Result<Tensor> {
         let mask = Transformer::generate_square_subsequent_mask(x[0].size(1)?, DType::F32)?;
@@ -168,7 +173,10 @@ fn functions_of_several_ops_are_exported() {
         ("constants", |_, x| {
             let n = x.size(0)?;
             let rows = Tensor::arange(0, n as i64, 1)?.to_dtype(DType::F32)?.unsqueeze(1)?;
-            Ok((x.add(&rows)?.mul(&Tensor::new([1.0f32, 2.0, 3.0, 4.0])?)?, Tensor::ones([n, 2])?.add(&x.narrow(1, 0, 2)?)?))
+            Ok((
+                x.add(&rows)?.mul(&Tensor::new([1.0f32, 2.0, 3.0, 4.0])?)?,
+                Tensor::ones([n, 2])?.add(&x.narrow(1, 0, 2)?)?,
+            ))
         }),
         ("padded", |_, x| {
             let y = x.pad(&[1, 2], PadMode::Constant(0.5.into()))?.unsqueeze(0)?.pad(&[1, 1], PadMode::Reflect)?;
@@ -184,7 +192,8 @@ fn functions_of_several_ops_are_exported() {
     for (name, f) in all {
         let x = Tensor::randn([2, 4]).unwrap();
         let run = |x: &[Tensor]| f(&net, &x[0]);
-        let exported = Export::of(&net).input("x", &x).dynamic(0, "n").with(run).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let exported =
+            Export::of(&net).input("x", &x).dynamic(0, "n").with(run).unwrap_or_else(|e| panic!("{name}: {e}"));
         for n in [2, 6, 1] {
             if n == 1 && name == "padded" || name == "reductions" && n == 1 {
                 continue;
@@ -193,6 +202,55 @@ fn functions_of_several_ops_are_exported() {
             let (a, b) = no_grad(|| f(&net, &x)).unwrap();
             check(&exported, name, &[x], &[a, b]);
         }
+    }
+}
+
+#[test]
+fn layers_that_are_one_op_are_exported() {
+    manual_seed(4);
+    let lstm = LSTM::builder(4, 6).batch_first(true).num_layers(2).bidirectional(true).build().unwrap();
+    let gru = GRU::new(4, 5).unwrap();
+    let attention = MultiheadAttention::builder(4, 2).batch_first(true).build().unwrap();
+    type Layer<'a> = (&'a str, &'a dyn Module, &'a dyn Fn(&Tensor) -> Result<Vec<Tensor>>);
+    let layers: [Layer; 3] = [
+        ("lstm", &lstm, &|x| lstm.forward(x, None).map(|(y, (h, c))| vec![y, h, c])),
+        ("gru", &gru, &|x| gru.forward(&x.transpose(0, 1)?, None).map(|(y, h)| vec![y, h])),
+        ("attention", &attention, &|x| {
+            let (y, weights) = attention.forward(x, x, x, &Default::default())?;
+            Ok([Some(y), weights].into_iter().flatten().collect())
+        }),
+    ];
+    for (name, module, run) in layers {
+        let x = Tensor::randn([2, 5, 4]).unwrap();
+        let export = Export::of(module).input("x", &x).dynamic(0, "batch").dynamic(1, "length");
+        let exported = export.with(|x| run(&x[0])).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let other = Tensor::randn([3, 8, 4]).unwrap();
+        check(&exported, name, std::slice::from_ref(&other), &no_grad(|| run(&other)).unwrap());
+        let text = exported.text().unwrap();
+        assert!(name == "attention" || text.contains(&format!("torch.{name}(")), "{text}");
+    }
+    // Spatial layers on a free batch.
+    let x = |shape: &[usize]| Tensor::randn(shape).unwrap();
+    let layers: [(&str, Box<dyn Fn(&Tensor) -> Result<Tensor>>, &[usize]); 8] = [
+        ("upsample", Box::new(|x| Upsample::new().scale_factor([2.0]).forward(x)), &[3, 4, 4]),
+        ("shuffle", Box::new(|x| PixelShuffle::new(2).forward(x)), &[4, 3, 3]),
+        ("instance", Box::new(|x| x.instance_norm(&Default::default())), &[3, 4, 4]),
+        ("group", Box::new(|x| x.group_norm(2, None, None, 1e-5)), &[4, 3]),
+        (
+            "transpose",
+            Box::new(|x| x.conv_transpose2d(&Tensor::ones([3, 2, 2, 2])?, None, Default::default())),
+            &[3, 4, 4],
+        ),
+        ("volume", Box::new(|x| x.avg_pool3d(2)?.max_pool3d(2)), &[2, 4, 4, 4]),
+        ("one hot", Box::new(|x| x.argmax_dim(1, false)?.one_hot(Some(4))), &[4]),
+        ("unfold", Box::new(|x| Unfold::new(2).forward(x)), &[3, 4, 4]),
+    ];
+    for (name, run, shape) in layers {
+        let example = x(&[&[2], shape].concat());
+        let export = Export::of(&gru).input("x", &example).dynamic(0, "batch");
+        let exported = export.with(|x| run(&x[0])).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let other = x(&[&[5], shape].concat());
+        check(&exported, name, std::slice::from_ref(&other), &[no_grad(|| run(&other)).unwrap()]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checkpoints of several files with an index, as Hugging Face's libraries write them.
 
-use super::{Metadata, SafeTensors, save};
+use super::{Metadata, SafeTensors};
 use crate::{LoadOptions, sink};
 use indexmap::IndexMap;
 use rushlight_core::{Error, Result};
@@ -103,15 +103,15 @@ fn write(tensors: &StateDict, folder: &Path, max_shard_size: usize) -> Result<()
         filled += bytes;
         total += bytes;
     }
+    // Readers of Python's libraries look for this entry.
+    let metadata = Metadata::from_iter([("format".to_string(), "pt".to_string())]);
     if shards.len() == 1 {
-        return save(tensors, folder.join(SINGLE));
+        return super::save_with_metadata(tensors, &metadata, folder.join(SINGLE));
     }
     let mut weight_map = serde_json::Map::new();
     let count = shards.len();
     for (i, shard) in shards.iter().enumerate() {
         let file = format!("model-{:05}-of-{count:05}.safetensors", i + 1);
-        // Readers of Python's libraries look for this entry.
-        let metadata = Metadata::from_iter([("format".to_string(), "pt".to_string())]);
         let path: PathBuf = folder.join(&file);
         sink::save(&path, |out| super::write_named(shard, &metadata, out))?;
         weight_map.extend(shard.iter().map(|(name, _)| (name.to_string(), file.as_str().into())));

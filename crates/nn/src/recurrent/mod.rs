@@ -15,6 +15,7 @@ pub use weights::{CellWeights, Kind as RecurrentKind, RNNNonlinearity, Recurrent
 use crate::python::float;
 use crate::{Module, Training, factory_options, locate};
 use rushlight_core::{Error, Result};
+use rushlight_tensor::announce::{self, Value};
 use rushlight_tensor::{Options, Tensor};
 use stack::{Config, Stack};
 use weights::{Kind, Sizes, State};
@@ -276,14 +277,63 @@ fn run(
     let lifted = |t: Option<&Tensor>| t.map(|t| if unbatched { t.unsqueeze(1) } else { Ok(t.clone()) }).transpose();
     let (h, c) = (lifted(h)?, lifted(c)?);
     let state = first_state(name, stack, config, batch, input, h.as_ref(), c.as_ref())?;
-    let rows = steps_first.reshape([steps * batch, features])?;
-    let (out, last) = stack.run(&rows, &vec![batch; steps], &state, training.get())?;
-    let width = out.shape()[1];
-    let out = out.reshape([steps, batch, width])?;
+    let network = |state: &State| {
+        let rows = steps_first.reshape([steps * batch, features])?;
+        let (out, last) = stack.run(&rows, &vec![batch; steps], state, training.get())?;
+        let width = out.shape()[1];
+        Ok((out.reshape([steps, batch, width])?, last))
+    };
+    let (out, last) = match announce::is_on() {
+        true => announced(stack, config, training.get(), &steps_first, state, network)?,
+        false => network(&state)?,
+    };
     if unbatched {
         return Ok((out.squeeze(1)?, last.map(|t| t.squeeze(1))?));
     }
     Ok((if config.batch_first { out.transpose(0, 1)? } else { out }, last))
+}
+
+/// Runs a network that an export notes as one op of PyTorch's: `torch.lstm` and its like.
+#[cold]
+fn announced(
+    stack: &Stack,
+    config: &Config,
+    training: bool,
+    input: &Tensor,
+    state: State,
+    network: impl FnOnce(&State) -> Result<(Tensor, State)>,
+) -> Result<(Tensor, State)> {
+    let name = match config.kind {
+        Kind::Lstm => "torch.lstm",
+        Kind::Gru => "torch.gru",
+        Kind::Plain(RNNNonlinearity::Tanh) => "torch.rnn_tanh",
+        Kind::Plain(RNNNonlinearity::Relu) => "torch.rnn_relu",
+    };
+    let hx = match &state.c {
+        Some(c) => Value::List(vec![(&state.h).into(), c.into()]),
+        None => (&state.h).into(),
+    };
+    let args = vec![
+        input.into(),
+        hx,
+        Value::List(stack.weights().into_iter().map(Value::from).collect()),
+        config.bias.into(),
+        config.num_layers.into(),
+        config.dropout.into(),
+        training.into(),
+        config.bidirectional.into(),
+        false.into(),
+    ];
+    let op = announce::Op { name: name.into(), args, keywords: Vec::new(), target: None };
+    let all = announce::op(op, || {
+        let (out, last) = network(&state)?;
+        Ok([out, last.h].into_iter().chain(last.c).collect::<Vec<_>>())
+    })?;
+    let mut all = all.into_iter();
+    match (all.next(), all.next(), all.next()) {
+        (Some(out), Some(h), c) => Ok((out, State { h, c })),
+        _ => Err(Error::value("recurrent network: no output")),
+    }
 }
 
 fn run_packed(

@@ -61,6 +61,16 @@ impl Stack {
         format!("_l{}{}", cell / directions, if cell % directions == 1 { "_reverse" } else { "" })
     }
 
+    /// All weights in PyTorch's order: by layer and direction, products before biases.
+    pub(super) fn weights(&self) -> Vec<&Tensor> {
+        let all = self.cells.iter().map(CellWeights::borrowed);
+        all.flat_map(|w| {
+            let biases = w.biases.into_iter().flatten();
+            [w.weight_ih, w.weight_hh].into_iter().chain(biases).chain(w.weight_hr)
+        })
+        .collect()
+    }
+
     /// Zeros for the states of `batch` sequences, `[layers * directions, batch, features]`.
     pub(super) fn zero_state(&self, batch: usize, like: &Tensor) -> Result<State> {
         let zeros =

@@ -1,8 +1,8 @@
 //! Batch normalisation.
 
 use super::norm::{Affine, NormGrads, check_per_channel, unbiased_variance, wide};
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{Ctx, Saved, no_grad, record_masked, recording};
 use rushlight_core::backend::{BatchNorm, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};

@@ -1,8 +1,8 @@
 //! Maxima, minima and their indices.
 
 use super::reduce::Mask;
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{Saved, record, recording};
 use crate::ops::sizes::{Along, AsDims};
 use rushlight_core::backend::{ArgReduce, Reduce, call};

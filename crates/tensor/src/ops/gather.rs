@@ -2,8 +2,8 @@
 
 use super::index::{Place, overwrite};
 use super::number::fitting;
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::arg::Arg;
 use crate::autograd::{Ctx, Grads, Saved, record, recording};
 use rushlight_core::backend::{Operand, Scatter, call};

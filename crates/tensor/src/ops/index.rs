@@ -1,7 +1,7 @@
 //! Index tensors over some dimensions: reading, writing, and the ops that are nothing else.
 
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::arg::Arg;
 use crate::autograd::{Ctx, Grads, Saved, edges, record, recording};
 use rushlight_core::backend::{View, call};

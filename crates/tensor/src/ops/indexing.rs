@@ -1,8 +1,8 @@
 //! Python's `x[…]`: integers, ranges, new axes and ellipses as views, index tensors and masks on top of them.
 
 use super::index::{Place, Plan, index_read, index_write};
-use crate::announce::{Value, announced};
 use crate::Tensor;
+use crate::announce::{Value, announced};
 use crate::arg::Arg;
 use rushlight_core::smallvec::SmallVec;
 use rushlight_core::{DType, Error, ErrorKind, Result};

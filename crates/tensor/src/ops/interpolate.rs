@@ -3,8 +3,8 @@
 use super::norm::wide;
 use super::pixels::{Filter, widened};
 use super::sizes::Sizes;
-use crate::announce::{Value, announced};
 use crate::Tensor;
+use crate::announce::{Value, announced};
 use crate::autograd::{record, recording};
 use rushlight_core::backend::{Resample, ResampleAxis, Sampling, call};
 use rushlight_core::smallvec::{SmallVec, smallvec};

@@ -2,8 +2,8 @@
 
 use super::carried;
 use super::pad::PadMode;
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::arg::{Arg, result_type};
 use crate::autograd::{Grads, record, recording};
 use crate::program::is_noting;

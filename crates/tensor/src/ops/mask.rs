@@ -1,8 +1,8 @@
 //! Masks: positions of nonzero elements, selection by mask, one-hot rows, and embedding lookup.
 
 use super::index::{Place, Plan, index_read, index_write};
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{Saved, record, recording};
 use rushlight_core::backend::call;
 use rushlight_core::layout::broadcast_shapes;
@@ -107,6 +107,9 @@ impl Tensor {
                 self.dtype()
             )));
         }
+        if let Some(classes) = num_classes {
+            announced!("nn.functional.one_hot", [self, classes]; self.one_hot(num_classes));
+        }
         // As PyTorch on a GPU: with the number of classes given, nothing is read from the device.
         let read = num_classes.is_none() || self.device() == Device::Cpu && crate::capture::may_read(Device::Cpu);
         let top = if self.numel() == 0 || !read { -1 } else { self.max(..)?.item::<i64>()? };
@@ -126,7 +129,6 @@ impl Tensor {
                 "one_hot: class values must be smaller than num_classes, but {top} is among {classes} classes"
             )));
         }
-        announced!("nn.functional.one_hot", [self, classes]; self.one_hot(Some(classes)));
         let mut shape = self.shape().to_vec();
         shape.push(classes);
         let out = Tensor::zeros_with(&shape, (DType::I64, self.device()))?;

@@ -2,8 +2,8 @@
 
 use super::carried;
 use super::memory_order::in_memory_order;
-use crate::announce::{self, announced};
 use crate::Tensor;
+use crate::announce::{self, announced};
 use crate::arg::{Arg, default_dtype, result_type};
 use crate::autograd::{Grads, Saved, mode, record, recording};
 use crate::expr::{self, Value};

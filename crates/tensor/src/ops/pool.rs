@@ -6,8 +6,8 @@
 mod volume;
 
 use super::sizes::Sizes;
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{Saved, record, record_many, recording};
 use rushlight_core::backend::{Pool, Window, call};
 use rushlight_core::smallvec::smallvec;

@@ -2,8 +2,8 @@
 
 use super::compare::where_;
 use super::create::Options;
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{no_grad, record, recording};
 use crate::capture::random_stream;
 use crate::program::recipe;

@@ -1,7 +1,7 @@
 //! Elements repeated, moved, mirrored and masked by position.
 
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::arg::Arg;
 use crate::autograd::{record, recording};
 use crate::ops::join::copy_parts;

@@ -1,7 +1,7 @@
 //! Running reductions along a dimension, and differences.
 
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{Saved, record, recording};
 use crate::ops::complex::conjugate_product;
 use rushlight_core::backend::{Scan, call};

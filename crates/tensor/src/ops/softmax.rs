@@ -1,7 +1,7 @@
 //! Softmax and its logarithm.
 
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{Saved, record, recording};
 use rushlight_core::backend::call;
 use rushlight_core::smallvec::smallvec;

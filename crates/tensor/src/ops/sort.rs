@@ -1,7 +1,7 @@
 //! Sorting and the largest few.
 
-use crate::announce::announced;
 use crate::Tensor;
+use crate::announce::announced;
 use rushlight_core::backend::{Rank, call};
 use rushlight_core::{DType, Dims, Error, Result};
 

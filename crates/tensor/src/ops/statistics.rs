@@ -1,8 +1,8 @@
 //! Variance, norms, medians and quantiles.
 
 use super::reduce::Mask;
-use crate::announce::{self, announced};
 use crate::Tensor;
+use crate::announce::{self, announced};
 use crate::autograd::{Ctx, Saved, no_grad, record, record_many, recording};
 use crate::ops::sizes::{Along, AsDims};
 use rushlight_core::backend::{Operand, Rank, Reduce, call};

@@ -3,6 +3,7 @@
 
 use super::{AvgPool, MaxPool, OutputSize};
 use crate::Tensor;
+use crate::announce::announced;
 use crate::autograd::{record, recording};
 use crate::ops::norm::wide;
 use crate::ops::sizes::Sizes;
@@ -115,8 +116,12 @@ impl Tensor {
 
     /// [`Tensor::max_pool3d`] and where in its volume each maximum was found, `int64`.
     pub fn max_pool3d_with_indices(&self, window: impl Into<MaxPool>) -> Result<(Tensor, Tensor)> {
-        let op = "max_pool3d";
-        let (depth, plane) = window.into().parts(op)?;
+        let (op, w) = ("max_pool3d", window.into());
+        announced!(
+            "nn.functional.max_pool3d_with_indices", [self, w.kernel, w.stride, w.padding, w.dilation, w.ceil_mode];
+            self.max_pool3d_with_indices(w)
+        );
+        let (depth, plane) = w.parts(op)?;
         let volume = Volume::new(op, self)?;
         let (planes, in_plane) = plane.problem(op, 2, &volume.planes)?.max(&volume.planes)?;
         let columns = Volume::columns(&planes)?;
@@ -131,6 +136,12 @@ impl Tensor {
     /// The average of each window over `[batch, channels, depth, height, width]`; the batch dimension may be missing.
     pub fn avg_pool3d(&self, window: impl Into<AvgPool>) -> Result<Tensor> {
         let (op, window) = ("avg_pool3d", window.into());
+        let (include, divisor) = (window.count_include_pad, window.divisor_override);
+        announced!(
+            "nn.functional.avg_pool3d",
+            [self, window.kernel, window.stride, window.padding, window.ceil_mode, include, divisor];
+            self.avg_pool3d(window)
+        );
         let kernel = window.kernel.spread_positive(op, "kernel_size", 3)?;
         if self.rank() >= 3 && self.shape()[self.rank() - 3..].iter().zip(kernel).any(|(&size, k)| size < k) {
             return Err(Error::shape(format!("{op}: input {:?} smaller than kernel size {kernel:?}", self.shape())));
@@ -168,6 +179,7 @@ impl Tensor {
     pub fn adaptive_avg_pool3d(&self, output_size: impl Into<OutputSize>) -> Result<Tensor> {
         let op = "adaptive_avg_pool3d";
         let output_size = output_size.into();
+        announced!("nn.functional.adaptive_avg_pool3d", [self, &output_size]; self.adaptive_avg_pool3d(output_size));
         if let Some(out) = self.pooled_to_nothing(op, &output_size)? {
             return Ok(out);
         }
