@@ -10,10 +10,10 @@ void agree(const torch::Tensor& found, const torch::Tensor& wanted, const std::s
   TORCH_CHECK(torch::allclose(found, wanted, 1e-4, 1e-5), name, ": outputs differ");
 }
 
-void run(const std::string& folder, const std::string& name, const std::string& ending) {
+void run(const std::string& folder, const std::string& name, const std::string& ending, const std::string& known = ".answers.pt") {
   torch::jit::script::Module module = torch::jit::load(folder + "/" + name + ending);
   module.eval();
-  auto answers = torch::detail::Object::load(folder + "/" + name + ".answers.pt");
+  auto answers = torch::detail::Object::load(folder + "/" + name + known);
   torch::NoGradGuard guard;
   std::vector<torch::jit::IValue> inputs;
   inputs.push_back(answers.find("input").value().toTensor());
@@ -35,6 +35,8 @@ int main(int argc, const char** argv) {
   const std::string folder = argv[1];
   for (const char* name : {"resnet_trace", "bert_script", "recurrent_trace", "control_script"}) run(folder + "/script", name, ".pt");
   run(folder + "/pt2", "transformer", ".pt2");
+  // Exported from Rust.
+  run(folder + "/rust", "net", ".rlm", ".pt");
   auto module = torch::jit::load(folder + "/script/resnet_trace.pt");
   TORCH_CHECK(!module.named_parameters().empty() && !module.buffers().empty(), "a model has its weights");
   auto x = torch::ones({1, 3, 16, 16});

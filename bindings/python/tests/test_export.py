@@ -107,6 +107,18 @@ def test_archives_of_pytorch_run(path):
     assert "batch_norm" not in frozen.code
 
 
+def test_a_network_of_rust_runs():
+    """Exported by ``rushlight::graph::Export``; the answers are PyTorch's."""
+    folder = FIXTURES.parent / "rust"
+    module, answers = torch.jit.load(folder / "net.rlm"), torch.load(folder / "net.pt")
+    assert set(module.state_dict()) == {name for name in answers["state"] if not name.endswith("num_batches_tracked")}
+    for program in (module, torch.jit.freeze(module.eval())):
+        with torch.no_grad():
+            assert torch.allclose(program(answers["input"]), answers["outputs"][0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="must be 4, got 5"):
+        module(torch.zeros(1, 3, 4, 5))
+
+
 def test_an_archive_is_a_module_that_trains():
     module = torch.jit.load(FIXTURES / "resnet_trace.pt")
     names = [name for name, _ in module.named_parameters()]

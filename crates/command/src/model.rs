@@ -16,7 +16,7 @@ const SHOW: &str = "Usage: rushlight show [--html FILE] MODEL
 Prints the program and the weights of a .rlm file, a TorchScript or torch.export (.pt2) archive or an ONNX file.
 
   --html FILE  Writes a page instead: a picture of the program's graph with shapes, modules and weights. It needs no server;
-               rushlight ui has the same page for the models in a run's directory";
+               rushlight ui draws the .rlm files in a run's directory";
 const BENCH: &str = "Usage: rushlight bench MODEL [--size NAME=N]... [--input DTYPE[N,...]]... [--steps N]
 
 Times a model on random inputs. --size gives the sizes with names (1 if not given). --input gives the inputs of a model whose program

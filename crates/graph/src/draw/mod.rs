@@ -35,6 +35,13 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 impl Model {
+    /// The program's graph as markup for a page of one's own: an `<svg>` without a style, and why shapes are missing,
+    /// if they are. [`Model::to_html`] is a whole page.
+    pub fn to_svg(&self) -> Result<(String, Option<String>)> {
+        let drawn = program::of(self)?;
+        Ok((svg(&drawn), drawn.note))
+    }
+
     /// The program as one HTML file with a picture of its graph, which needs no server and no script: ops in layers
     /// from the inputs down, those of a module in a box, with the shapes of their results and weights, then the text
     /// and the weights. A module of a TorchScript archive is drawn as one function. `name` is the heading.

@@ -298,3 +298,36 @@ fn what_programs_cannot_hold_is_refused() {
     let error = Export::of(&net).input("x", &x).input("y", &x).run(&net).err().unwrap().to_string();
     assert!(error.contains("takes one input, 2 were given"), "{error}");
 }
+
+/// PyTorch's weights and answers; C++ and Python run the same file. `RUSHLIGHT_WRITE=1` writes it anew.
+#[test]
+fn a_network_of_rust_is_pytorchs_everywhere() {
+    let folder = crate::fixtures().join("../rust");
+    let answers = rushlight_io::pt::load(folder.join("net.pt")).unwrap();
+    let net = Sequential::new()
+        .append(Conv2d::builder(3, 8, 3).padding(1).build().unwrap())
+        .append(BatchNorm2d::new(8).unwrap())
+        .append(ReLU)
+        .append(MaxPool2d::new(2))
+        .append(Flatten::default())
+        .append(Linear::new(32, 6).unwrap())
+        .append(GELU::default())
+        .append(LayerNorm::new(6).unwrap())
+        .append(Linear::new(6, 4).unwrap())
+        .append(Softmax::new(-1));
+    net.load_state_dict(&answers.get("state").unwrap().to_state_dict().unwrap()).unwrap();
+    net.eval();
+    let x = answers.get("input").unwrap().as_tensor().unwrap().clone();
+    let wanted = answers.get("outputs").unwrap().as_list().unwrap()[0].as_tensor().unwrap().clone();
+    // The example has another number of images than PyTorch's.
+    let example = x.narrow(0, 0, 2).unwrap();
+    let exported = Export::of(&net).input("x", &example).dynamic(0, "batch").run(&net).unwrap();
+    check(&exported, "pytorch", std::slice::from_ref(&x), std::slice::from_ref(&wanted));
+    let path = folder.join("net.rlm");
+    if std::env::var_os("RUSHLIGHT_WRITE").is_some() {
+        exported.save(&path).unwrap();
+    }
+    let file = Model::load(&path).unwrap();
+    assert_eq!(file.text().unwrap(), exported.text().unwrap());
+    check(&file, "file", &[x], &[wanted]);
+}

@@ -28,8 +28,8 @@ fn models_are_converted_shown_and_timed() {
     assert_eq!(weights["fc.weight"].shape(), [5, 4]);
     // A folder of Hugging Face's, in one file and in shards, and back.
     for (options, files) in [(&[][..], 1), (&["--max-shard-size", "1KB"], 5)] {
-        let target = at(&format!("hf{files}/"));
-        let arguments = [&["convert"], options, &[&at("a.pt"), &target]].concat();
+        let (source, target) = (at("a.pt"), at(&format!("hf{files}/")));
+        let arguments = [&["convert"], options, &[&source, &target]].concat();
         assert_eq!(rushlight(&arguments), (true, String::new()));
         let found = std::fs::read_dir(&target).unwrap().count();
         assert!(found >= files, "{found} files");

@@ -246,6 +246,27 @@ fn every_view_is_drawn() {
     page.until("document.querySelector('#checkpoints tbody tr').cells[2].textContent === '150'");
     page.open(&server, "tab=texts", desktop, "light");
     page.until("document.querySelectorAll('.text .markdown p').length === 10 && document.querySelector('.text .markdown').textContent.startsWith('<script>')");
+    page.open(&server, "tab=models", desktop, "light");
+    page.until("document.querySelectorAll('.model svg .node').length > 10 && document.querySelectorAll('.model svg .edge').length > 10");
+    let first = "document.querySelector('.model .weighted')";
+    assert_eq!(
+        page.value(&format!("{first}.textContent.includes('conv2d') && {first}.textContent.includes('stem.0')")),
+        true
+    );
+    assert_eq!(
+        page.value("[...document.querySelectorAll('.model .shape')].some(t => t.textContent === '[batch, 8, 16, 16]')"),
+        true
+    );
+    // Boxes lie beside each other, not over each other, and the styles reach the picture.
+    assert_eq!(
+        page.value(
+            "(all => all.every((a, i) => all.slice(i + 1).every(b => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top)))\
+             ([...document.querySelectorAll('.model .node rect')].map(r => r.getBoundingClientRect()))"
+        ),
+        true
+    );
+    assert_eq!(page.value("getComputedStyle(document.querySelector('.model .edge')).fill"), "none");
+    assert_eq!(page.value("document.querySelector('.card .warning').textContent.includes('archive')"), true);
     page.open(&server, "tab=logs", desktop, "dark");
     page.until("document.querySelector('.log pre').textContent.includes('<b>not bold</b>')");
     page.value("document.querySelector('#runs .info').click()");
@@ -283,6 +304,7 @@ fn every_view_is_drawn() {
         "audio",
         "prCurves",
         "checkpoints",
+        "models",
         "texts",
         "logs",
     ] {

@@ -57,6 +57,7 @@ pub fn make_runs(root: &Path) {
         write(&run.join("config.json"), &config);
         if i == 0 {
             make_checkpoints(&run);
+            make_models(&run);
         }
         write(&run.join("environment.json"), "{\"device\":\"cpu\",\"world_size\":4}");
         for rank in 0..4 {
@@ -89,6 +90,24 @@ pub fn make_runs(root: &Path) {
             events.text("note", "<script>document.pwned = 1</script> plain", step).expect("a text");
         }
     }
+}
+
+/// An exported model, and a file that is none.
+fn make_models(run: &Path) {
+    use rushlight::nn::{AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Flatten, Linear, Module, ReLU, Sequential};
+    let block = |inputs: usize| {
+        let conv = Conv2d::builder(inputs, 8, 3).padding(1).build().expect("a layer");
+        Sequential::from((conv, BatchNorm2d::new(8).expect("a layer"), ReLU))
+    };
+    let head = (AdaptiveAvgPool2d::new(1), Flatten::default(), Linear::new(8, 5).expect("a layer"));
+    let named = |net: Sequential, name: &str, layer: Sequential| net.add_module(name, layer).expect("a name");
+    let net = named(named(Sequential::new(), "stem", block(3)), "body", block(8));
+    let net = named(net, "head", Sequential::from(head));
+    net.eval();
+    let x = rushlight::Tensor::zeros([2, 3, 16, 16]).expect("a tensor");
+    let model = rushlight::graph::Export::of(&net).input("image", &x).dynamic(0, "batch").run(&net).expect("a program");
+    model.save(run.join("best.rlm")).expect("a file");
+    write(&run.join("broken.rlm"), "PK <script>document.pwned = 1</script>");
 }
 
 /// Two checkpoints of the Trainer's form with their metrics, and one with a name of Lightning's.

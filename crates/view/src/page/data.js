@@ -156,6 +156,7 @@ export async function load(run, what) {
   return value;
 }
 
+export const loadModel = (run, file) => get('model', { run: run.id, file });
 export const loadLog = (run, file, from) => get('log', from === undefined ? { run: run.id, file } : { run: run.id, file, from });
 const mediaUrl = (what) => (run, tag, step) => (saved ? saved[`${what} ${run.id} ${step} ${tag}`] || '' : `/api/${what}?${new URLSearchParams({ run: run.id, tag, step })}`);
 export const imageUrl = mediaUrl('image');

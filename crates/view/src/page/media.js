@@ -1,6 +1,6 @@
-// Views of what was logged by step beside numbers (images, sounds, curves of precision and recall), and of checkpoints.
+// Views of what was logged by step beside numbers (images, sounds, curves of precision and recall), of checkpoints and exported models.
 
-import { shownRuns, load, loadScalars, loadSome, imageUrl, soundUrl, number } from './data.js';
+import { shownRuns, load, loadScalars, loadSome, loadModel, imageUrl, soundUrl, number } from './data.js';
 import { Chart, h, short, count, bytes } from './chart.js';
 import { settings, matcher, empty, shown, defaultMetric } from './views.js';
 
@@ -132,4 +132,30 @@ export async function checkpoints(view) {
     }, c.title, c === column ? (order.down ? ' ↓' : ' ↑') : '')))),
     h('tbody', {}, rows.map((row) => h('tr', {}, columns.map((c) => h('td', {}, c.cell(row)))))))));
   return more;
+}
+
+/** Cards of exported models, each drawn once; a file that was written anew is drawn when the page is loaded again. */
+const drawn = new Map();
+const MOST_MODELS = 12;
+
+/** The graph of the exported models in the shown runs' directories. */
+export async function models(view) {
+  const all = shownRuns().flatMap((run) => run.models.map((file) => [run, file])).slice(0, MOST_MODELS);
+  if (!all.length) { view.replaceChildren(empty('models')); return; }
+  const cards = [];
+  for (const [run, file] of all) {
+    const key = `${run.id} ${file}`;
+    if (!drawn.has(key)) {
+      const got = await loadModel(run, file);
+      if (!got) continue;
+      // Markup that the server has made of the program: an SVG without scripts or styles.
+      const svg = got.svg && new DOMParser().parseFromString(got.svg, 'image/svg+xml').documentElement;
+      drawn.set(key, h('div', { class: 'card wide' }, h('h3', {}, h('span', {}, file), h('span', { class: 'dim' }, run.name)),
+        got.error ? h('p', { class: 'warning' }, got.error) : h('div', { class: 'model', tabindex: 0 }, svg),
+        got.note ? h('p', { class: 'dim' }, got.note) : '',
+        got.text ? h('details', {}, h('summary', {}, 'Program'), h('pre', {}, got.text)) : ''));
+    }
+    cards.push(drawn.get(key));
+  }
+  if (cards.length !== view.children.length || cards.some((card, i) => card !== view.children[i])) view.replaceChildren(...cards);
 }

@@ -1,7 +1,7 @@
 // The views: curves, comparison of runs, system, ranks, distributions, texts, logs. Others are in media.js.
 
 import { state, shownRuns, shownTrials, loadScalars, loadRanks, loadSome, load, loadLog } from './data.js';
-import { images, sounds, prCurves, checkpoints } from './media.js';
+import { images, sounds, prCurves, checkpoints, models } from './media.js';
 import { markdown } from './text.js';
 import { grouped, groupNames } from './group.js';
 import { Chart, h, s, short, count, bytes, duration, showTooltip, hideTooltip } from './chart.js';
@@ -477,6 +477,7 @@ export function empty(what) {
     audio: 'No sounds were logged: Loggers::audio, or SummaryWriter.add_audio, does.',
     prCurves: 'No curves of precision and recall were logged: Loggers::pr_curve, or SummaryWriter.add_pr_curve, does.',
     checkpoints: 'The selected runs have no checkpoints: checkpoints/checkpoint-N.pt and Lightning’s *.ckpt are shown here.',
+    models: 'The selected runs have no exported models: .rlm files in a run’s directory, which rushlight::export and torch.export.save write, are drawn here.',
     texts: 'No texts were logged: Loggers::text, or SummaryWriter.add_text, does.',
     logs: 'The selected runs have no logs: files below logs in a run’s directory are shown here; rushlight run writes what each rank prints to logs/console-rank-N.log.',
     runs: 'No run is selected.',
@@ -493,6 +494,7 @@ export const views = {
   audio: { title: 'Audio', draw: sounds, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.audio)).size },
   prCurves: { title: 'PR curves', draw: prCurves, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.pr_curves)).size },
   checkpoints: { title: 'Checkpoints', draw: checkpoints, tools: ['metric'], count: () => shownRuns().reduce((n, r) => n + r.checkpoints, 0) },
+  models: { title: 'Models', draw: models, tools: [], count: () => shownRuns().reduce((n, r) => n + r.models.length, 0) },
   texts: { title: 'Text', draw: texts, tools: ['tags'], count: () => new Set(shownRuns().flatMap((r) => r.texts)).size },
   logs: { title: 'Logs', draw: logs, tools: ['run', 'file', 'lines'], has: (r) => r.logs.length, count: () => shownRuns().reduce((n, r) => n + r.logs.length, 0) },
 };

@@ -116,6 +116,8 @@ pub struct Run {
     pub checkpoints: Vec<Checkpoint>,
     /// Logs: name and file.
     pub logs: Vec<(String, PathBuf)>,
+    /// Exported models: name and file.
+    pub models: Vec<(String, PathBuf)>,
     /// Time of the first and of the newest value, in seconds since 1970.
     pub first_time: Option<f64>,
     /// Time of the newest value.

@@ -33,6 +33,8 @@ pub struct Files {
     pub ranks: BTreeMap<u32, PathBuf>,
     /// Logs by name.
     pub logs: BTreeMap<String, PathBuf>,
+    /// Exported models by name.
+    pub models: BTreeMap<String, PathBuf>,
     /// Checkpoints.
     pub checkpoints: Vec<Found>,
 }
@@ -153,6 +155,9 @@ impl Walk {
                 (name, false) if name.ends_with(".log") || name.ends_with(".out") || name.ends_with(".err") => {
                     files.logs.insert(entry.clone(), path);
                 }
+                (name, false) if name.ends_with(".rlm") && files.models.len() < MAX_FILES => {
+                    files.models.insert(entry.clone(), path);
+                }
                 _ => {}
             }
         }
@@ -194,6 +199,7 @@ mod tests {
         };
         file("runs/a/metrics.jsonl");
         file("runs/a/logs/rank-0.log");
+        file("runs/a/best.rlm");
         file("runs/a/logs/attempt_0/1/stderr.log");
         file("runs/a/checkpoints/checkpoint-12.pt");
         file("runs/a/checkpoints/checkpoint-13/manifest.json");
@@ -215,6 +221,7 @@ mod tests {
         let checkpoints: Vec<&str> = found["a"].checkpoints.iter().map(|c| c.name.as_str()).collect();
         let wanted = ["checkpoints/checkpoint-12.pt", "checkpoints/checkpoint-13", "checkpoints-2/last.ckpt"];
         assert_eq!((checkpoints, found["a"].checkpoints[1].bytes), (wanted.to_vec(), 1));
+        assert_eq!(found["a"].models.keys().collect::<Vec<_>>(), ["best.rlm"]);
         assert_eq!(found["a"].ranks.len(), 1);
         assert_eq!(found["b/deep"].events.len(), 1);
         std::fs::remove_dir_all(root).unwrap();

@@ -205,7 +205,11 @@ impl Watcher {
                         run.checkpoints = checkpoints;
                         run.seq += 1;
                     }
-                    run.logs = files.logs.iter().map(|(name, path)| (name.clone(), path.clone())).collect();
+                    let listed = |all: &BTreeMap<String, PathBuf>| {
+                        all.iter().map(|(name, path)| (name.clone(), path.clone())).collect()
+                    };
+                    run.logs = listed(&files.logs);
+                    run.models = listed(&files.models);
                 }
                 reading.files = files;
                 changed = true;

@@ -7,12 +7,15 @@ use serde_json::{Map, Number, Value as Json, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::sync::Mutex;
 
 /// Maximum points of a curve in one response.
 const MAX_POINTS: usize = 2_000;
 /// Maximum size of an image or a sound, and maximum bytes of a log per response.
 const MAX_MEDIA: usize = 32 << 20;
 const MAX_LOG: u64 = 256 << 10;
+/// Maximum size of an exported model that the page draws.
+const MAX_MODEL: u64 = 2 << 30;
 
 /// Answers `/api/WHAT`.
 pub fn answer(store: &Store, what: &str, request: &Request) -> Response {
@@ -29,6 +32,7 @@ pub fn answer(store: &Store, what: &str, request: &Request) -> Response {
         "image" => media(store, request, |run| &run.images),
         "sound" => media(store, request, |run| &run.audio),
         "log" => log(store, request),
+        "model" => model(store, request),
         "notes" => notes(store, request),
         _ => None,
     };
@@ -41,7 +45,7 @@ pub fn everything(store: &Store) -> Json {
     answers.insert("runs".into(), runs(store));
     let ids: Vec<u64> = store.lock().runs.keys().copied().collect();
     for id in ids {
-        let (media, files) = {
+        let (media, files, models) = {
             let state = store.lock();
             let Some(run) = state.runs.get(&id) else { continue };
             for (what, value) in [
@@ -60,7 +64,7 @@ pub fn everything(store: &Store) -> Json {
             let all = kinds.into_iter().flat_map(|(what, all)| all.iter().map(move |(tag, items)| (what, tag, items)));
             let media: Vec<(&str, String, Encoded)> =
                 all.flat_map(|(what, tag, items)| items.iter().map(move |i| (what, tag.clone(), i.clone()))).collect();
-            (media, run.logs.clone())
+            (media, run.logs.clone(), run.models.clone())
         };
         for (what, tag, item) in media {
             if let Some((kind, bytes)) = read_media(store, &item).ok().flatten() {
@@ -71,6 +75,11 @@ pub fn everything(store: &Store) -> Json {
         for (name, path) in files {
             if let Ok(log) = store.open(&path).and_then(|file| read_log(file, None)) {
                 answers.insert(format!("log {id} {name}"), log);
+            }
+        }
+        for (name, path) in models {
+            if let Ok(file) = store.open(&path) {
+                answers.insert(format!("model {id} {name}"), draw(file));
             }
         }
     }
@@ -127,6 +136,7 @@ fn summary(run: &Run) -> Json {
         "audio": run.audio.keys().collect::<Vec<_>>(), "pr_curves": run.pr_curves.keys().collect::<Vec<_>>(),
         "checkpoints": run.checkpoints.len(), "texts": run.texts.keys().collect::<Vec<_>>(), "ranks": run.ranks.keys().collect::<Vec<_>>(),
         "logs": run.logs.iter().map(|(name, _)| name).collect::<Vec<_>>(), "problems": run.problems,
+        "models": run.models.iter().map(|(name, _)| name).collect::<Vec<_>>(),
     })
 }
 
@@ -298,6 +308,44 @@ fn log(store: &Store, request: &Request) -> Option<Response> {
         Ok(log) => Some(Response::json(&log)),
         Err(_) => Some(Response::text(410, "the log cannot be read any more")),
     }
+}
+
+/// The picture of an exported model.
+fn model(store: &Store, request: &Request) -> Option<Response> {
+    let id: u64 = request.query("run")?.parse().ok()?;
+    let name = request.query("file")?;
+    let path = store.lock().runs.get(&id)?.models.iter().find(|(known, _)| known == name)?.1.clone();
+    match store.open(&path) {
+        Ok(file) => Some(Response::json(&draw(file))),
+        Err(_) => Some(Response::text(410, "the model cannot be read any more")),
+    }
+}
+
+/// A model as markup and text, or why it cannot be drawn. One is drawn at a time: its weights are in memory meanwhile.
+fn draw(file: File) -> Json {
+    static DRAWING: Mutex<()> = Mutex::new(());
+    let _one = rushlight_core::sync::lock(&DRAWING);
+    let drawn = || -> rushlight_core::Result<Json> {
+        if file.metadata()?.len() > MAX_MODEL {
+            let message = "the file is too large for the page; rushlight show --html FILE MODEL draws it";
+            return Err(rushlight_core::Error::unsupported(message));
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_MODEL).read_to_end(&mut bytes)?;
+        let model = rushlight_graph::Model::from_bytes(&bytes)?;
+        let (svg, note) = model.to_svg()?;
+        Ok(json!({ "svg": svg, "note": note, "text": model.text()? }))
+    };
+    // Connections have small stacks, programs may be nested.
+    let result = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(16 << 20).spawn_scoped(scope, drawn);
+        match thread.map(|thread| thread.join()) {
+            Ok(Ok(drawn)) => drawn,
+            Ok(Err(_)) => Err(rushlight_core::Error::value("drawing the model failed")),
+            Err(e) => Err(e.into()),
+        }
+    });
+    result.unwrap_or_else(|e| json!({ "error": e.to_string() }))
 }
 
 fn read_log(mut file: File, from: Option<u64>) -> std::io::Result<Json> {
