@@ -65,6 +65,8 @@ pub trait Listener {
     fn end(&mut self, results: &[Tensor]) -> Result<()>;
     /// An engine runs a call that belongs to no announced op.
     fn call(&mut self, call: &Call<View>);
+    /// The device does work that is no call of an engine's: a kernel of the user's, a collective.
+    fn foreign(&mut self, what: &'static str);
     /// The host reads a tensor's elements.
     fn read(&mut self, tensor: &Tensor) -> Result<()>;
 }
@@ -131,6 +133,14 @@ fn tell<T>(f: impl FnOnce(&mut dyn Listener) -> T) -> Option<T> {
 pub(crate) fn call(call: &Call<View>) {
     if is_open() {
         tell(|listener| listener.call(call));
+    }
+}
+
+/// Tells the listener of work that is no call.
+#[cold]
+pub(crate) fn foreign(what: &'static str) {
+    if is_open() {
+        tell(|listener| listener.foreign(what));
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Drawn {
 }
 
 /// Names of ops that give integers.
-const INTEGERS: [&str; 8] = ["size", "dim", "len", "numel", "int", "ops.prim.dtype", "ops.prim.device", "sym_size"];
+const INTEGERS: [&str; 8] = ["size", "dim", "len", "numel", "int", "dtype", "device", "sym_size"];
 const VIEWS: [&str; 22] = [
     "reshape",
     "view",

@@ -189,6 +189,16 @@ impl Export {
         }
         let model = self.assemble(&symbols, &runs)?;
         no_grad(|| runs.iter().try_for_each(|run| check(&model, run)))?;
+        let first = &runs[0];
+        if !first.recorded.is_random {
+            // Other elements: nothing of the example's has become a constant.
+            no_grad(|| {
+                let inputs = first.inputs.iter().map(moved).collect::<Result<Vec<_>>>()?;
+                let given = inputs.iter().map(Tensor::copy).collect::<Result<Vec<_>>>()?;
+                let outputs = f(&given)?.into_value();
+                compare(&model, &inputs, &outputs, false)
+            })?;
+        }
         Ok(model)
     }
 
@@ -275,8 +285,10 @@ impl Export {
             }
             inputs.push(example);
         }
-        let recorder = Rc::new(RefCell::new(Recorder::new(&self.weights, &inputs)));
-        let outputs = no_grad(|| listen(recorder.clone(), || f(&inputs)));
+        // The function may change what it is given.
+        let given = inputs.iter().map(Tensor::copy).collect::<Result<Vec<_>>>()?;
+        let recorder = Rc::new(RefCell::new(Recorder::new(&self.weights, &given)));
+        let outputs = no_grad(|| listen(recorder.clone(), || f(&given)));
         let mut recorded = std::mem::take(&mut *recorder.borrow_mut());
         if let Some(fault) = recorded.fault.take() {
             return Err(fault);
@@ -563,14 +575,25 @@ fn pattern(all: &[&Tensor], sizes: &[Known]) -> Result<Option<String>> {
     Ok(None)
 }
 
+/// The tensor with its entries one place further along each dimension.
+fn moved(t: &Tensor) -> Result<Tensor> {
+    let dims: Vec<isize> = (0..t.rank() as isize).filter(|&d| t.shape()[d as usize] > 1).collect();
+    if dims.is_empty() || t.numel() == 0 { t.copy() } else { t.roll(&vec![1; dims.len()], &dims) }
+}
+
 /// Compares the program with the module on the inputs of a run.
 fn check(model: &Model, run: &Run) -> Result<()> {
-    let inputs: Vec<IValue> = run.inputs.iter().map(IValue::from).collect();
-    let shapes: Vec<&[usize]> = run.inputs.iter().map(Tensor::shape).collect();
+    compare(model, &run.inputs, &run.outputs, run.recorded.is_random)
+}
+
+/// Compares the program with what the module has computed; only the shapes of `random` results.
+fn compare(model: &Model, inputs: &[Tensor], outputs: &IValue, random: bool) -> Result<()> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+    let inputs = inputs.iter().map(|t| Ok(t.copy()?.into())).collect::<Result<Vec<IValue>>>()?;
     let found =
         model.forward(&inputs).map_err(|e| e.within(&format!("export: the program on inputs of shapes {shapes:?}")))?;
     let (mut expected, mut got) = (Vec::new(), Vec::new());
-    run.outputs.tensors(&mut expected);
+    outputs.tensors(&mut expected);
     found.tensors(&mut got);
     let differ = |what: String| {
         Error::unsupported(format!(
@@ -590,7 +613,7 @@ fn check(model: &Model, run: &Run) -> Result<()> {
                 a.shape()
             )));
         }
-        if run.recorded.is_random {
+        if random {
             continue;
         }
         let tolerance = match a.dtype() {

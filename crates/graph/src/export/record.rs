@@ -282,6 +282,10 @@ impl Listener for Recorder {
         }
     }
 
+    fn foreign(&mut self, what: &'static str) {
+        self.blame(format!("export: the model uses {what}, which a program cannot hold"));
+    }
+
     fn read(&mut self, tensor: &Tensor) -> Result<()> {
         match self.owners.get(&address(tensor)) {
             Some(Owner::Program) => Err(Error::unsupported(

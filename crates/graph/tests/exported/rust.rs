@@ -290,6 +290,11 @@ fn what_programs_cannot_hold_is_refused() {
         let error = refused(f);
         assert!(error.contains(message), "{message}: {error}");
     }
+    // A tensor of the example's values that the model keeps is no constant.
+    let kept = std::sync::OnceLock::new();
+    let keeping =
+        Export::of(&net).input("x", &x).with(|x| x[0].add(kept.get_or_init(|| x[0].detach().copy().unwrap())));
+    assert!(keeping.err().unwrap().to_string().contains("differ from the model's"));
     let names = |name: &str| Export::of(&net).input(name, &x).run(&net).err().unwrap().to_string();
     assert!(names("v0").contains("is no name for an input"));
     assert!(names("a b").contains("is no name for an input"));

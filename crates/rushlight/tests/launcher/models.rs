@@ -27,12 +27,12 @@ fn models_are_converted_shown_and_timed() {
     let weights = rushlight::io::load(at("a.pt")).unwrap().to_state_dict().unwrap();
     assert_eq!(weights["fc.weight"].shape(), [5, 4]);
     // A folder of Hugging Face's, in one file and in shards, and back.
-    for (options, files) in [(&[][..], 1), (&["--max-shard-size", "1KB"], 5)] {
+    for (options, files) in [(&[][..], 1), (&["--max-shard-size", "1KB"], 4)] {
         let (source, target) = (at("a.pt"), at(&format!("hf{files}/")));
         let arguments = [&["convert"], options, &[&source, &target]].concat();
         assert_eq!(rushlight(&arguments), (true, String::new()));
         let found = std::fs::read_dir(&target).unwrap().count();
-        assert!(found >= files, "{found} files");
+        assert_eq!(found, files);
         assert_eq!(rushlight(&["convert", &target, &at("b.npz")]), (true, String::new()));
         let back = rushlight::io::load(at("b.npz")).unwrap().to_state_dict().unwrap();
         assert_eq!(back.len(), weights.len());

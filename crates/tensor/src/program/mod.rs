@@ -151,6 +151,7 @@ pub(crate) fn note_elements(storage: &Arc<Storage>) {
 /// Notes work of the device that is not a call: a recorded step that has some is replayed as it was recorded.
 pub fn note_foreign(what: &'static str) {
     if is_noting() {
+        crate::announce::foreign(what);
         with(|notes| notes.program.note_foreign(what));
     }
 }
