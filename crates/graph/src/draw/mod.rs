@@ -126,11 +126,12 @@ fn svg(drawn: &Drawn) -> String {
 /// A node: its name, where it belongs with its weights, and its result. The whole line shows under the pointer.
 fn box_of(node: &Node, x: f64, y: f64, width: f64) -> String {
     let left = x - width / 2.0;
-    let mut text = String::new();
-    for (i, (class, line)) in node.lines().iter().enumerate() {
+    let (mut text, lines) = (String::new(), node.lines());
+    let top = y + (HEIGHT - 14.0 * lines.len() as f64) / 2.0 + 10.5;
+    for (i, (class, line)) in lines.iter().enumerate() {
         text.push_str(&format!(
             "<text class=\"{class}\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            y + 16.0 + 14.0 * i as f64,
+            top + 14.0 * i as f64,
             escape(line)
         ));
     }

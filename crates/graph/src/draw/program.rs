@@ -33,6 +33,8 @@ pub(super) struct Node {
     pub shape: String,
     /// The line of the program.
     pub source: String,
+    /// Whether it is a branch or a loop.
+    is_block: bool,
     /// The nodes whose results it reads, in order.
     pub reads: Vec<usize>,
 }
@@ -43,7 +45,7 @@ impl Node {
         let detail = match (self.module.is_empty(), self.weights.is_empty()) {
             (true, true) => String::new(),
             (true, false) => self.weights.join(", "),
-            (false, _) => format!("{} {}", self.module, self.weights.join(", ")),
+            (false, _) => format!("{}: {}", self.module, self.weights.join(", ")),
         };
         let mut lines = vec![("op", super::cut(&self.name, 30))];
         lines.extend(
@@ -172,9 +174,27 @@ fn parts<'a>(stmt: &'a Stmt, sets: &mut Vec<usize>, values: &mut Vec<&'a Expr>) 
     }
 }
 
-/// The module of a weight's name.
-fn module_of(weight: &str) -> &str {
-    weight.rsplit_once('.').map_or("", |(module, _)| module)
+/// Which weight of a model a program's weight is: one function made of several has names of its own.
+struct Names<'a> {
+    program: &'a StateDict,
+    known: HashMap<(usize, usize, Vec<usize>), String>,
+}
+
+impl<'a> Names<'a> {
+    fn new(model: &Model, program: &'a Model) -> Self {
+        let known = model.state_dict().iter().map(|(name, t)| (Self::place(t), name.clone())).collect();
+        Self { program: program.unit.weights(), known }
+    }
+
+    fn place(t: &Tensor) -> (usize, usize, Vec<usize>) {
+        (t.storage().ptr() as usize, t.layout().offset(), t.shape().to_vec())
+    }
+
+    /// The module that a weight belongs to; `None` for a constant.
+    fn of(&self, weight: &str) -> Option<String> {
+        let name = self.known.get(&Self::place(self.program.get(weight)?))?;
+        Some(name.rsplit_once('.').map_or("", |(module, _)| module).to_string())
+    }
 }
 
 /// The box of a module: the block of a numbered list that it is in, else its first part.
@@ -204,6 +224,7 @@ pub(super) fn of(model: &Model) -> Result<Drawn> {
         Err(e) => (HashMap::new(), Some(format!("Shapes are not shown: {e}"))),
     };
     let lines = lines(plain);
+    let names = Names::new(model, plain);
     let mut nodes: Vec<Node> = Vec::new();
     // The node that made each variable.
     let mut made: HashMap<usize, usize> = HashMap::new();
@@ -219,6 +240,7 @@ pub(super) fn of(model: &Model) -> Result<Drawn> {
             weights: Vec::new(),
             shape: shape.map_or(String::new(), |shape| format!("[{shape}]")),
             source: param.ty.as_ref().map_or(param.name.clone(), |ty| format!("{}: {}", param.name, ty.name)),
+            is_block: false,
             reads: Vec::new(),
         });
     }
@@ -231,11 +253,9 @@ pub(super) fn of(model: &Model) -> Result<Drawn> {
         let is_return = matches!(stmt, Stmt::Return(_));
         let is_block = matches!(stmt, Stmt::If(..) | Stmt::For(..) | Stmt::While(..));
         if !is_return && !is_block && (INTEGERS.contains(&short.as_str()) || full.is_empty()) {
-            // A variable that is another one has its node.
-            if let (Some(slot), Some(from)) = (sets.first(), found.locals.first().and_then(|slot| made.get(slot)))
-                && full.is_empty()
-            {
-                made.insert(*slot, *from);
+            // Variables that are another one, or parts of it, have its node.
+            if let Some(&from) = found.locals.first().and_then(|slot| made.get(slot)).filter(|_| full.is_empty()) {
+                made.extend(sets.iter().map(|slot| (*slot, from)));
             }
             continue;
         }
@@ -243,13 +263,14 @@ pub(super) fn of(model: &Model) -> Result<Drawn> {
         reads.dedup();
         let state = plain.unit.weights();
         let weight = |name: &String| state.get(name).map(|t| times(t.shape()));
-        let module = found.weights.first().map_or("", |name| module_of(name)).to_string();
+        let module = found.weights.iter().find_map(|name| names.of(name));
+        let is_weighted = module.is_some();
         let shape = sets.iter().filter_map(|slot| shapes.get(slot)).cloned().collect::<Vec<_>>().join(" ");
         let number = nodes.len();
         nodes.push(Node {
             class: match is_return {
                 true => Class::Output,
-                false if !found.weights.is_empty() => Class::Weighted,
+                false if is_weighted => Class::Weighted,
                 false if VIEWS.contains(&short.as_str()) => Class::View,
                 false => Class::Plain,
             },
@@ -260,11 +281,12 @@ pub(super) fn of(model: &Model) -> Result<Drawn> {
                 Stmt::While(..) => "while".into(),
                 _ => short,
             },
-            module,
+            module: module.unwrap_or_default(),
             group: String::new(),
             weights: found.weights.iter().filter_map(weight).collect(),
             shape,
             source: lines.get(at).cloned().unwrap_or(full),
+            is_block,
             reads,
         });
         // An op that works in place makes what it changed.
@@ -274,7 +296,22 @@ pub(super) fn of(model: &Model) -> Result<Drawn> {
         made.extend(sets.iter().map(|slot| (*slot, number)));
     }
     assign_groups(&mut nodes);
-    Ok(Drawn { nodes, note })
+    Ok(Drawn { nodes: reaching(nodes), note })
+}
+
+/// The inputs, and what the output depends on or what runs for its effect.
+fn reaching(nodes: Vec<Node>) -> Vec<Node> {
+    let effect = |n: &Node| matches!(n.class, Class::Input | Class::Output) || n.name.ends_with('_') || n.is_block;
+    let mut kept: Vec<bool> = nodes.iter().map(effect).collect();
+    for i in (0..nodes.len()).rev() {
+        if kept[i] {
+            nodes[i].reads.iter().for_each(|&from| kept[from] = true);
+        }
+    }
+    let places: Vec<usize> =
+        kept.iter().scan(0, |next, &kept| Some(std::mem::replace(next, *next + usize::from(kept)))).collect();
+    let left = nodes.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(node, _)| node);
+    left.map(|node| Node { reads: node.reads.iter().map(|&from| places[from]).collect(), ..node }).collect()
 }
 
 fn times(shape: &[usize]) -> String {
@@ -283,8 +320,7 @@ fn times(shape: &[usize]) -> String {
 
 /// Ops without weights are in the box of the ops with weights before and after them, if that is one.
 fn assign_groups(nodes: &mut [Node]) {
-    let own: Vec<Option<String>> =
-        nodes.iter().map(|n| (n.class == Class::Weighted).then(|| group_of(&n.module))).collect();
+    let own: Vec<Option<String>> = nodes.iter().map(|n| (!n.module.is_empty()).then(|| group_of(&n.module))).collect();
     for i in 0..nodes.len() {
         if matches!(nodes[i].class, Class::Input | Class::Output) {
             continue;

@@ -55,7 +55,7 @@ fn models_are_converted_shown_and_timed() {
     let (good, text) = rushlight(&["show", "--html", &at("a.html"), &at("a.rlm")]);
     assert!(good && text.contains("open it in a browser"), "{text}");
     let page = std::fs::read_to_string(at("a.html")).unwrap();
-    for part in [">convolution</text>", ">fc 5×4, 5</text>", "class=\"group\"", "<details><summary>Program"] {
+    for part in [">_convolution</text>", ">fc: 5×4, 5</text>", "class=\"group\"", "<details><summary>Program"] {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("<script") && !page.contains("src="));

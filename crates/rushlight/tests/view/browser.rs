@@ -247,7 +247,7 @@ fn every_view_is_drawn() {
     page.open(&server, "tab=texts", desktop, "light");
     page.until("document.querySelectorAll('.text .markdown p').length === 10 && document.querySelector('.text .markdown').textContent.startsWith('<script>')");
     page.open(&server, "tab=models", desktop, "light");
-    page.until("document.querySelectorAll('.model svg .node').length > 10 && document.querySelectorAll('.model svg .edge').length > 10");
+    page.until("document.querySelectorAll('.model svg .node').length === 11 && document.querySelectorAll('.model svg .edge').length === 10");
     let first = "document.querySelector('.model .weighted')";
     assert_eq!(
         page.value(&format!("{first}.textContent.includes('conv2d') && {first}.textContent.includes('stem.0')")),
@@ -266,7 +266,7 @@ fn every_view_is_drawn() {
         true
     );
     assert_eq!(page.value("getComputedStyle(document.querySelector('.model .edge')).fill"), "none");
-    assert_eq!(page.value("document.querySelector('.card .warning').textContent.includes('archive')"), true);
+    assert_eq!(page.value("document.querySelector('.card .warning').textContent.includes('zip archive')"), true);
     page.open(&server, "tab=logs", desktop, "dark");
     page.until("document.querySelector('.log pre').textContent.includes('<b>not bold</b>')");
     page.value("document.querySelector('#runs .info').click()");
