@@ -39,6 +39,7 @@
 #define RL_DTYPE 10 /* integer is a dtype's number */
 #define RL_DEVICE 11 /* integer is the device's kind, count its index */
 #define RL_MEMORY_FORMAT 12 /* integer is a memory format: 0 contiguous, 1 preserve, 2 channels last, 3 channels last 3d */
+#define RL_COMPLEX 13 /* numbers: the real and the imaginary part; rl_value_free frees a result's */
 
 /* Dtypes, with PyTorch's numbers. */
 #define RL_DTYPE_UINT8 0
@@ -49,6 +50,9 @@
 #define RL_DTYPE_FLOAT16 5
 #define RL_DTYPE_FLOAT32 6
 #define RL_DTYPE_FLOAT64 7
+#define RL_DTYPE_COMPLEX32 8
+#define RL_DTYPE_COMPLEX64 9
+#define RL_DTYPE_COMPLEX128 10
 #define RL_DTYPE_BOOL 11
 #define RL_DTYPE_BFLOAT16 15
 #define RL_DTYPE_FLOAT8_E5M2 23
@@ -240,6 +244,15 @@ const char *rl_dtype_name(int32_t dtype);
 /* The dtype that an op of these tensors computes in. */
 rl_status rl_result_type(rl_tensor *const *tensors, size_t count, int32_t *out);
 
+/* The dtype that an op of these values, tensors and numbers, computes in. */
+rl_status rl_result_type_of(const rl_value *values, size_t count, int32_t *out);
+
+/* The dtype in which tensors of two dtypes combine. */
+rl_status rl_promote_types(int32_t a, int32_t b, int32_t *out);
+
+/* Whether in-place ops may write values of one dtype to a tensor of another. */
+rl_status rl_can_cast(int32_t from, int32_t to, bool *out);
+
 /* Text. */
 
 /* The tensor as LibTorch prints it, in lines of at most `linesize` characters; rl_string_free frees it. */
@@ -287,6 +300,12 @@ bool rl_grad_enabled(void);
 
 /* Turns recording of this thread on or off; returns the previous state. */
 bool rl_set_grad_enabled(bool enabled);
+
+/* Whether a backward pass checks for numbers that are not a number. */
+bool rl_detect_anomaly(void);
+
+/* Turns that check on or off for the whole process; the error names the op. Returns the previous state. */
+bool rl_set_detect_anomaly(bool enabled);
 
 /* Turns inference mode of this thread on or off; returns the previous state. */
 bool rl_set_inference_mode(bool enabled);

@@ -99,6 +99,16 @@ api! {
         std::mem::forget(autograd::set_grad_enabled(enabled));
         before
     }
+    /// Whether a backward pass checks for numbers that are not a number.
+    fn rl_detect_anomaly() -> bool, (false) {
+        autograd::is_anomaly_enabled()
+    }
+    /// Turns that check on or off for the whole process; the error names the op. Returns the previous state.
+    fn rl_set_detect_anomaly(enabled: bool) -> bool, (false) {
+        let before = autograd::is_anomaly_enabled();
+        autograd::set_detect_anomaly(enabled);
+        before
+    }
     /// Turns inference mode of this thread on or off; returns the previous state.
     fn rl_set_inference_mode(enabled: bool) -> bool, (false) {
         let before = autograd::is_inference_mode_enabled();

@@ -120,12 +120,8 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
     // SAFETY: each field is read only for the kind that has it; pointers are the caller's promise.
     unsafe {
         let data = &value.data;
-        let number = || match value.kind {
-            RL_BOOL => Some(Scalar::Bool(data.integer != 0)),
-            RL_INT => Some(Scalar::Int(data.integer)),
-            RL_FLOAT => Some(Scalar::Float(data.number)),
-            _ => None,
-        };
+        let number = || value.scalar();
+        let real = || number().filter(|s| !matches!(s, Scalar::Complex(..)));
         let int = || if value.kind == RL_INT { Some(data.integer) } else { None };
         let list = |repeat: usize| match value.kind {
             RL_INTS => {
@@ -163,10 +159,10 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
             Kind::Int => int().map(|i| Value::Scalar(Scalar::Int(i))),
             Kind::Ints(repeat) | Kind::IntsOrNone(repeat) => list(repeat),
             Kind::VarInts => list(1),
-            Kind::Float => number().map(|s| Value::Scalar(Scalar::Float(s.to_f64()))),
+            Kind::Float => real().map(|s| Value::Scalar(Scalar::Float(s.to_f64()))),
             Kind::Floats => match value.kind {
                 RL_FLOATS => Some(Value::Floats(slice(data.numbers, value.count).to_vec())),
-                _ => number().map(|s| Value::Floats(vec![s.to_f64()])),
+                _ => real().map(|s| Value::Floats(vec![s.to_f64()])),
             },
             Kind::Bool if value.kind == RL_BOOL => number().map(Value::Scalar),
             Kind::Bool => None,
@@ -345,6 +341,7 @@ api! {
                     let handles = std::ptr::slice_from_raw_parts_mut(held.data.tensors.cast_mut(), held.count);
                     Box::from_raw(handles).iter().for_each(|&h| drop(handle::take(h)));
                 }
+                RL_COMPLEX => drop(Box::from_raw(held.data.numbers.cast::<[f64; 2]>().cast_mut())),
                 _ => {}
             }
             *held = rl_value::none();

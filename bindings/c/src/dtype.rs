@@ -13,7 +13,7 @@ pub fn set_default(dtype: DType) -> Result<()> {
 }
 
 /// Numbers, dtypes and LibTorch's names.
-pub const NUMBERS: [(i32, DType, &CStr); 18] = [
+pub const NUMBERS: [(i32, DType, &CStr); 21] = [
     (0, DType::U8, c"Byte"),
     (1, DType::I8, c"Char"),
     (2, DType::I16, c"Short"),
@@ -22,6 +22,9 @@ pub const NUMBERS: [(i32, DType, &CStr); 18] = [
     (5, DType::F16, c"Half"),
     (6, DType::F32, c"Float"),
     (7, DType::F64, c"Double"),
+    (8, DType::C32, c"ComplexHalf"),
+    (9, DType::C64, c"ComplexFloat"),
+    (10, DType::C128, c"ComplexDouble"),
     (11, DType::Bool, c"Bool"),
     (15, DType::BF16, c"BFloat16"),
     (23, DType::F8E5M2, c"Float8_e5m2"),
@@ -43,9 +46,7 @@ pub fn number(dtype: DType) -> i32 {
 pub fn of(number: i32) -> Result<DType> {
     match NUMBERS.iter().find(|(n, _, _)| *n == number) {
         Some((_, dtype, _)) => Ok(*dtype),
-        None => Err(Error::dtype(format!(
-            "there is no dtype number {number} here; complex and quantised ones are not supported"
-        ))),
+        None => Err(Error::dtype(format!("there is no dtype number {number} here; quantised ones are not supported"))),
     }
 }
 

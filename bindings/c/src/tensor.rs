@@ -2,11 +2,11 @@
 
 use crate::handle::{all, borrow, give, optional, put, rl_tensor, slice, take};
 use crate::status::rl_status;
-use crate::values::rl_value;
+use crate::values::{RL_TENSOR, rl_value};
 use crate::{device, dtype};
 use rushlight_core::smallvec::SmallVec;
-use rushlight_core::{Error, Layout, Result, Storage};
-use rushlight_tensor::Tensor;
+use rushlight_core::{DType, Error, Layout, Result, Storage};
+use rushlight_tensor::{Arg, Tensor, result_type};
 use std::ffi::{c_char, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -201,14 +201,53 @@ api! {
     fn rl_result_type(tensors: *const *mut rl_tensor, count: usize, out: *mut i32) -> rl_status, try {
         // SAFETY: as above.
         let tensors = unsafe { all(tensors, count)? };
-        let Some((first, rest)) = tensors.split_first() else {
-            return Err(Error::value("result_type: no tensors"));
-        };
-        let mut dtype = first.dtype();
-        for tensor in rest {
-            dtype = dtype.promote(tensor.dtype());
+        // SAFETY: as above.
+        unsafe { combined(&tensors.iter().map(Arg::Tensor).collect::<Vec<_>>(), out) }
+    }
+    /// The dtype that an op of these values, tensors and numbers, computes in.
+    fn rl_result_type_of(values: *const rl_value, count: usize, out: *mut i32) -> rl_status, try {
+        // SAFETY: an array of `count` values, whose tensors are alive.
+        let values = unsafe { slice(values, count) };
+        // SAFETY: as above.
+        let tensors = values.iter().filter(|v| v.kind == RL_TENSOR).map(|v| unsafe { borrow(v.data.tensor) });
+        let tensors = tensors.collect::<Result<Vec<_>>>()?;
+        let mut next = tensors.iter();
+        let args = values.iter().map(|value| match value.kind {
+            RL_TENSOR => next.next().map(|t| Arg::Tensor(t)).ok_or_else(|| Error::value("result_type: no tensor")),
+            // SAFETY: a number's parts are what its kind says.
+            _ => unsafe { value.scalar() }
+                .map(Arg::Scalar)
+                .ok_or_else(|| Error::value("result_type: a value that is neither a tensor nor a number")),
+        });
+        // SAFETY: as above.
+        unsafe { combined(&args.collect::<Result<Vec<_>>>()?, out) }
+    }
+    /// The dtype in which tensors of two dtypes combine.
+    fn rl_promote_types(a: i32, b: i32, out: *mut i32) -> rl_status, try {
+        let (a, b) = (dtype::of(a)?, dtype::of(b)?);
+        if !a.promotes(b) {
+            return Err(Error::dtype(format!("Promotion for {a} and {b} is not supported; cast one of them")));
         }
         // SAFETY: a place for the result.
-        unsafe { put(out, dtype::number(dtype)) }
+        unsafe { put(out, dtype::number(a.promote(b))) }
     }
+    /// Whether in-place ops may write values of one dtype to a tensor of another.
+    fn rl_can_cast(from: i32, to: i32, out: *mut bool) -> rl_status, try {
+        let (from, to) = (dtype::of(from)?, dtype::of(to)?);
+        let kinds = from.category() <= to.category();
+        // SAFETY: a place for the result.
+        unsafe { put(out, from == to || kinds && !(to == DType::U8 && from.is_int() && from != DType::U8)) }
+    }
+}
+
+/// Writes the number of the dtype in which values combine.
+///
+/// # Safety
+/// `out` is null or a place for a number.
+unsafe fn combined(args: &[Arg], out: *mut i32) -> Result<()> {
+    if args.is_empty() {
+        return Err(Error::value("result_type: no tensors"));
+    }
+    // SAFETY: by this function's contract.
+    unsafe { put(out, dtype::number(result_type(args))) }
 }

@@ -1,6 +1,7 @@
 //! Arguments and results as tagged values.
 
-use crate::handle::rl_tensor;
+use crate::handle::{rl_tensor, slice};
+use rushlight_core::Scalar;
 use std::ffi::c_char;
 
 /// The kinds of values.
@@ -41,6 +42,8 @@ kinds! {
     RL_DEVICE = 11;
     /// `integer` is a memory format: 0 contiguous, 1 preserve, 2 channels last, 3 channels last 3d.
     RL_MEMORY_FORMAT = 12;
+    /// `numbers`: the real and the imaginary part; `rl_value_free` frees a result's.
+    RL_COMPLEX = 13;
 }
 
 /// A value's content; `kind` says which.
@@ -81,17 +84,43 @@ impl rl_value {
     pub fn float(number: f64) -> Self {
         rl_value { kind: RL_FLOAT, data: rl_data { number }, count: 0 }
     }
+
+    /// The number of a value that is one.
+    ///
+    /// # Safety
+    /// `numbers` of a complex value points to `count` of them.
+    #[inline]
+    pub unsafe fn scalar(&self) -> Option<Scalar> {
+        // SAFETY: each field is read only for the kind that has it; the parts are the caller's promise.
+        unsafe {
+            match self.kind {
+                RL_BOOL => Some(Scalar::Bool(self.data.integer != 0)),
+                RL_INT => Some(Scalar::Int(self.data.integer)),
+                RL_FLOAT => Some(Scalar::Float(self.data.number)),
+                RL_COMPLEX => match slice(self.data.numbers, self.count) {
+                    &[re, im] => Some(Scalar::Complex(re, im)),
+                    _ => None,
+                },
+                _ => None,
+            }
+        }
+    }
+
+    /// A complex number, in memory that `rl_value_free` frees.
+    pub fn complex(re: f64, im: f64) -> Self {
+        let parts = Box::new([re, im]);
+        rl_value { kind: RL_COMPLEX, data: rl_data { numbers: Box::into_raw(parts).cast() }, count: 2 }
+    }
 }
 
-impl From<rushlight_core::Scalar> for rl_value {
-    fn from(scalar: rushlight_core::Scalar) -> Self {
-        use rushlight_core::Scalar;
+impl From<Scalar> for rl_value {
+    fn from(scalar: Scalar) -> Self {
         match scalar {
             Scalar::Bool(b) => rl_value::integer(RL_BOOL, b as i64),
             Scalar::Int(i) => rl_value::integer(RL_INT, i),
             Scalar::Unsigned(u) => rl_value::integer(RL_INT, u as i64),
-            // C has no complex value: the real part, which is all of a real number.
-            Scalar::Float(f) | Scalar::Complex(f, _) => rl_value::float(f),
+            Scalar::Float(f) => rl_value::float(f),
+            Scalar::Complex(re, im) => rl_value::complex(re, im),
         }
     }
 }

@@ -6,7 +6,8 @@ use crate::error::{IntoPyResult, type_error};
 use crate::tensor::{as_tensor, wrap_known};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use rushlight_graph::{IValue, Model, onnx};
+use rushlight_graph::{IValue, Model, extra_files, onnx};
+use rushlight_io::records::Records;
 use rushlight_tensor::state::StateDict;
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -108,6 +109,21 @@ impl Program {
         Model::from_bytes(bytes.as_bytes()).py().map(Self)
     }
 
+    /// Files beside the model in an archive, of a path or bytes; `None` for those it does not have.
+    #[staticmethod]
+    fn extra_files<'py>(
+        py: Python<'py>,
+        file: &Bound<'_, PyAny>,
+        names: Vec<String>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let archive = match file.cast::<PyBytes>() {
+            Ok(bytes) => Records::from_bytes(bytes.as_bytes()).py()?,
+            Err(_) => Records::open(file.extract::<PathBuf>()?).py()?,
+        };
+        let found = extra_files(&archive, &names).py()?;
+        Ok(found.into_iter().map(|bytes| bytes.map(|b| PyBytes::new(py, &b))).collect())
+    }
+
     /// A program of text, with its weights by name.
     #[staticmethod]
     fn from_text(text: &str, weights: &Bound<'_, PyDict>) -> PyResult<Self> {
@@ -202,9 +218,10 @@ impl Program {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Writes a `.rlm` file.
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.0.save(path)).py()
+    /// Writes a `.rlm` file, with further files beside the program.
+    #[pyo3(signature = (path, extra=Vec::new()))]
+    fn save(&self, py: Python<'_>, path: PathBuf, extra: Vec<(String, Vec<u8>)>) -> PyResult<()> {
+        py.detach(|| self.0.save_with(path, &extra)).py()
     }
 }
 

@@ -198,3 +198,22 @@ def test_modes_see_sizes():
         x = torch.ones(2, 3)
         assert x.shape == (2, 3) and x.size(1) == 3 and x.size() == (2, 3)
     assert Seen.names[-3:] == ["__get__", "size", "size"]
+
+
+def test_further_files_of_archives(tmp_path):
+    # Written by PyTorch.
+    wanted = {"notes/labels.txt": "", "data.bin": "", "none.txt": "as it was"}
+    model = torch.jit.load(FIXTURES / "extra.torchscript", _extra_files=wanted)
+    assert wanted == {"notes/labels.txt": b"cat\ndog", "data.bin": b"\x00\xff\x01", "none.txt": b"as it was"}
+    assert torch.equal(model(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 2.0]))
+    # Written here.
+    torch.jit.save(model, tmp_path / "model.pt", _extra_files={"a/b.txt": "text", "c": b"\x00"})
+    found = {"a/b.txt": "", "c": ""}
+    with open(tmp_path / "model.pt", "rb") as file:
+        torch.jit.load(file, _extra_files=found)
+    assert found == {"a/b.txt": b"text", "c": b"\x00"}
+    program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    torch.export.save(program, tmp_path / "model.pt2", extra_files={"labels": "cat"})
+    labels = {"labels": "", "none": "as it was"}
+    assert torch.export.load(tmp_path / "model.pt2", extra_files=labels).module()(torch.ones(2)).sum() == 2
+    assert labels == {"labels": "cat", "none": "as it was"}

@@ -38,7 +38,7 @@ mod value;
 
 pub use export::{Export, Outputs, export};
 pub use ivalue::{IValue, Object};
-pub use model::Model;
+pub use model::{Model, extra_files};
 pub use unit::Unit;
 
 /// PyTorch's `torch.jit`: reading archives of traced and scripted modules.

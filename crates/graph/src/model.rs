@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 const PROGRAM: &str = "program.txt";
 const WEIGHTS: &str = "weights.safetensors";
+const EXTRA: &str = "extra/";
 /// First line of a program; the number is the version of the format.
 const HEADER: &str = "#: rlm 1";
 
@@ -329,13 +330,32 @@ impl Model {
 
     /// Writes a `.rlm` file.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_with(path, &[])
+    }
+
+    /// Writes a `.rlm` file with further files in its folder `extra`, which [`extra_files`] reads.
+    pub fn save_with(&self, path: impl AsRef<Path>, extra: &[(String, Vec<u8>)]) -> Result<()> {
         let (text, weights) = self.archive()?;
         let mut bytes = Vec::new();
         let plain: StateDict =
             weights.iter().map(|(n, t)| Ok((n.clone(), t.detach().contiguous()?))).collect::<Result<_>>()?;
         safetensors::write(&plain, &Default::default(), &mut bytes)?;
-        records::write(path, &[(PROGRAM, text.as_bytes()), (WEIGHTS, &bytes)])
+        let names: Vec<String> = extra.iter().map(|(name, _)| format!("{EXTRA}{name}")).collect();
+        let mut all: Vec<(&str, &[u8])> = vec![(PROGRAM, text.as_bytes()), (WEIGHTS, &bytes)];
+        all.extend(names.iter().zip(extra).map(|(name, (_, bytes))| (name.as_str(), bytes.as_slice())));
+        records::write(path, &all)
     }
+}
+
+/// Files that whoever wrote an archive put beside its model, by their names; `None` for those it does not have.
+pub fn extra_files(archive: &Records, names: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+    // Archives of PyTorch have one folder, under which everything is.
+    let record = |name: &str| {
+        let wanted = format!("{EXTRA}{name}");
+        let mut all = archive.names();
+        all.find(|n| *n == wanted || n.split_once('/').is_some_and(|(_, rest)| rest == wanted)).map(str::to_string)
+    };
+    names.iter().map(|name| record(name).map(|found| archive.bytes(&found)).transpose()).collect()
 }
 
 /// Writes values as expressions; tensors become weights.

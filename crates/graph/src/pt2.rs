@@ -174,11 +174,32 @@ impl Writer {
         }
         let mut outputs = Vec::new();
         let all = list(graph, "outputs")?;
-        for (spec, output) in list(signature, "output_specs")?.iter().zip(all) {
-            if spec.get("user_output").is_none() {
-                return Err(Error::unsupported("a .pt2 archive whose model changes its buffers or inputs"));
-            }
-            outputs.push(self.argument(output)?);
+        for (at, (spec, output)) in list(signature, "output_specs")?.iter().zip(all).enumerate() {
+            let Some((kind, spec)) = spec.as_object().and_then(|o| o.iter().next()) else {
+                return Err(damaged("an output without a kind"));
+            };
+            // New contents of buffers and inputs are copied there when everything is computed.
+            let (place, contents) = match kind.as_str() {
+                "user_output" => {
+                    outputs.push(self.argument(output)?);
+                    continue;
+                }
+                "buffer_mutation" => {
+                    let name = text(spec, "buffer_name")?;
+                    if !weights.contains_key(name) {
+                        return Err(damaged(&format!("it has no weight '{name}'")));
+                    }
+                    (format!("weight({})", quoted(name)), format!("torch.detach({})", self.argument(output)?))
+                }
+                "user_input_mutation" => (self.value(text(spec, "user_input_name")?)?, self.argument(output)?),
+                other => {
+                    return Err(Error::unsupported(format!(
+                        "an output of kind '{other}' in a .pt2 archive; torch.jit.trace of the model with its example \
+                         inputs, saved by torch.jit.save, is read"
+                    )));
+                }
+            };
+            lines.push_str(&format!("  changed_{at} = torch.copy_({place}, {contents})\n"));
         }
         let shape = &module["module_call_graph"][0]["signature"]["out_spec"];
         let tree = shape.as_str().and_then(|s| serde_json::from_str::<Value>(s).ok());

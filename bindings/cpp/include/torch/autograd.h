@@ -176,6 +176,26 @@ inline variable_list grad(const variable_list& outputs, const variable_list& inp
   return all;
 }
 
+// While one lives, a backward pass that makes numbers that are not a number is an error, which names the op.
+class DetectAnomalyGuard {
+ public:
+  explicit DetectAnomalyGuard(bool check_nan = true) : before_(rl_set_detect_anomaly(true)) {
+    if (check_nan) return;
+    rl_set_detect_anomaly(before_);
+    throw NotImplementedError("DetectAnomalyGuard without check_nan is not supported: its only effect is the check");
+  }
+  ~DetectAnomalyGuard() { rl_set_detect_anomaly(before_); }
+  DetectAnomalyGuard(const DetectAnomalyGuard&) = delete;
+  DetectAnomalyGuard& operator=(const DetectAnomalyGuard&) = delete;
+
+ private:
+  bool before_;
+};
+struct AnomalyMode {
+  static bool is_enabled() { return rl_detect_anomaly(); }
+  static void set_enabled(bool enabled, bool check_nan = true) { rl_set_detect_anomaly(enabled && check_nan); }
+};
+
 // What forward keeps for backward.
 class AutogradContext {
  public:

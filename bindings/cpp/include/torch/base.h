@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rushlight.h>
+#include <torch/complex.h>
 
 #include <array>
 #include <cmath>
@@ -234,7 +235,16 @@ struct PaddingName {
   std::string name;
 };
 
-// A number whose kind (truth value, integer, float) takes part in type promotion.
+namespace detail {
+template <class T>
+struct is_complex : std::false_type {};
+template <class T>
+struct is_complex<c10::complex<T>> : std::true_type {};
+template <class T>
+struct is_complex<std::complex<T>> : std::true_type {};
+}  // namespace detail
+
+// A number whose kind (truth value, integer, float, complex) takes part in type promotion.
 class Scalar {
  public:
   Scalar() : Scalar(int64_t(0)) {}
@@ -251,38 +261,75 @@ class Scalar {
       data_.number = static_cast<double>(value);
     }
   }
-  explicit Scalar(const rl_value& value) : kind_(value.kind), data_(value.data) {}
+  template <class T>
+  Scalar(const c10::complex<T>& value) : kind_(RL_COMPLEX), parts_{static_cast<double>(value.real()), static_cast<double>(value.imag())} { data_.integer = 0; }
+  template <class T>
+  Scalar(const std::complex<T>& value) : Scalar(c10::complex<T>(value)) {}
+  // A result of the library, which is taken over.
+  explicit Scalar(rl_value value) : kind_(value.kind), data_(value.data) {
+    if (C10_UNLIKELY(kind_ == RL_COMPLEX)) {
+      parts_[0] = data_.numbers[0];
+      parts_[1] = data_.numbers[1];
+      rl_value_free(&value);
+      data_.integer = 0;
+    }
+  }
 
   bool isBoolean() const { return kind_ == RL_BOOL; }
   bool isIntegral(bool include_bool = false) const { return kind_ == RL_INT || (include_bool && isBoolean()); }
   bool isFloatingPoint() const { return kind_ == RL_FLOAT; }
+  bool isComplex() const { return kind_ == RL_COMPLEX; }
   template <class T>
   T to() const {
-    return kind_ == RL_FLOAT ? static_cast<T>(data_.number) : static_cast<T>(data_.integer);
+    if constexpr (detail::is_complex<T>::value) {
+      using Part = typename T::value_type;
+      if (isComplex()) return T(static_cast<Part>(parts_[0]), static_cast<Part>(parts_[1]));
+      return T(to<Part>());
+    } else {
+      if (C10_UNLIKELY(isComplex())) return static_cast<T>(real_part());
+      return kind_ == RL_FLOAT ? static_cast<T>(data_.number) : static_cast<T>(data_.integer);
+    }
   }
   double toDouble() const { return to<double>(); }
   float toFloat() const { return to<float>(); }
   int64_t toLong() const { return to<int64_t>(); }
   int toInt() const { return to<int>(); }
-  bool toBool() const { return to<bool>(); }
-  Scalar operator-() const { return kind_ == RL_FLOAT ? Scalar(-data_.number) : Scalar(-data_.integer); }
+  bool toBool() const { return isComplex() ? parts_[0] != 0 || parts_[1] != 0 : to<bool>(); }
+  c10::complex<float> toComplexFloat() const { return to<c10::complex<float>>(); }
+  c10::complex<double> toComplexDouble() const { return to<c10::complex<double>>(); }
+  Scalar operator-() const {
+    if (isComplex()) return Scalar(-toComplexDouble());
+    return kind_ == RL_FLOAT ? Scalar(-data_.number) : Scalar(-data_.integer);
+  }
+  Scalar conj() const { return isComplex() ? Scalar(c10::complex<double>(parts_[0], -parts_[1])) : *this; }
   template <class T>
   bool equal(T other) const { return to<T>() == other; }
 
+  // Valid while this object is.
   rl_value value() const {
     rl_value v;
     v.kind = kind_;
     v.data = data_;
     v.count = 0;
+    if (C10_UNLIKELY(isComplex())) {
+      v.data.numbers = parts_;
+      v.count = 2;
+    }
     return v;
   }
 
  private:
+  double real_part() const {
+    TORCH_CHECK(parts_[1] == 0, "value cannot be converted to a real type without overflow: its imaginary part is ", parts_[1]);
+    return parts_[0];
+  }
   rl_kind kind_;
   rl_data data_;
+  double parts_[2] = {0, 0};
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Scalar& s) {
+  if (s.isComplex()) return out << s.toComplexDouble();
   if (s.isFloatingPoint()) return out << s.toDouble();
   if (s.isBoolean()) return out << (s.toBool() ? "true" : "false");
   return out << s.toLong();
@@ -290,7 +337,8 @@ inline std::ostream& operator<<(std::ostream& out, const Scalar& s) {
 
 // Dtypes, with PyTorch's numbers.
 enum class ScalarType : int8_t {
-  Byte = 0, Char = 1, Short = 2, Int = 3, Long = 4, Half = 5, Float = 6, Double = 7, Bool = 11, BFloat16 = 15,
+  Byte = 0, Char = 1, Short = 2, Int = 3, Long = 4, Half = 5, Float = 6, Double = 7, ComplexHalf = 8, ComplexFloat = 9, ComplexDouble = 10,
+  Bool = 11, BFloat16 = 15,
   Float8_e5m2 = 23, Float8_e4m3fn = 24, UInt16 = 27, UInt32 = 28, UInt64 = 29, Undefined = -1
 };
 using Dtype = ScalarType;
@@ -317,6 +365,9 @@ class TypeMeta {
       case ScalarType::Bool: return "bool";
       case ScalarType::Half: return "c10::Half";
       case ScalarType::BFloat16: return "c10::BFloat16";
+      case ScalarType::ComplexHalf: return "c10::complex<c10::Half>";
+      case ScalarType::ComplexFloat: return "c10::complex<float>";
+      case ScalarType::ComplexDouble: return "c10::complex<double>";
       default: return "nullptr (uninitialized)";
     }
   }
@@ -341,6 +392,9 @@ constexpr ScalarType kHalf = ScalarType::Half, kFloat16 = kHalf, kF16 = kHalf;
 constexpr ScalarType kFloat = ScalarType::Float, kFloat32 = kFloat, kF32 = kFloat;
 constexpr ScalarType kDouble = ScalarType::Double, kFloat64 = kDouble, kF64 = kDouble;
 constexpr ScalarType kBFloat16 = ScalarType::BFloat16;
+constexpr ScalarType kComplexHalf = ScalarType::ComplexHalf, kComplex32 = kComplexHalf;
+constexpr ScalarType kComplexFloat = ScalarType::ComplexFloat, kComplex64 = kComplexFloat;
+constexpr ScalarType kComplexDouble = ScalarType::ComplexDouble, kComplex128 = kComplexDouble;
 constexpr ScalarType kBool = ScalarType::Bool;
 constexpr ScalarType kUInt16 = ScalarType::UInt16, kUInt32 = ScalarType::UInt32, kUInt64 = ScalarType::UInt64;
 constexpr ScalarType kFloat8_e5m2 = ScalarType::Float8_e5m2, kFloat8_e4m3fn = ScalarType::Float8_e4m3fn;
@@ -355,8 +409,15 @@ inline size_t elementSize(ScalarType type) { return TypeMeta(type).itemsize(); }
 inline bool isFloatingType(ScalarType t) {
   return t == kFloat || t == kDouble || t == kHalf || t == kBFloat16 || t == kFloat8_e5m2 || t == kFloat8_e4m3fn;
 }
+inline bool isComplexType(ScalarType t) { return t == kComplexFloat || t == kComplexDouble || t == kComplexHalf; }
 inline bool isIntegralType(ScalarType t, bool include_bool = false) {
-  return t == kBool ? include_bool : t != ScalarType::Undefined && !isFloatingType(t);
+  return t == kBool ? include_bool : t != ScalarType::Undefined && !isFloatingType(t) && !isComplexType(t);
+}
+inline ScalarType toComplexType(ScalarType t) {
+  return t == kDouble || t == kComplexDouble ? kComplexDouble : t == kHalf || t == kComplexHalf ? kComplexHalf : kComplexFloat;
+}
+inline ScalarType toRealValueType(ScalarType t) {
+  return t == kComplexFloat ? kFloat : t == kComplexDouble ? kDouble : t == kComplexHalf ? kHalf : t;
 }
 
 template <class T>
@@ -365,7 +426,8 @@ struct CppTypeToScalarType;
 RL_CPP_TYPE(uint8_t, Byte) RL_CPP_TYPE(int8_t, Char) RL_CPP_TYPE(int16_t, Short) RL_CPP_TYPE(int32_t, Int)
 RL_CPP_TYPE(int64_t, Long) RL_CPP_TYPE(float, Float) RL_CPP_TYPE(double, Double) RL_CPP_TYPE(bool, Bool)
 RL_CPP_TYPE(uint16_t, UInt16) RL_CPP_TYPE(uint32_t, UInt32) RL_CPP_TYPE(uint64_t, UInt64)
-RL_CPP_TYPE(long long, Long)
+RL_CPP_TYPE(long long, Long) RL_CPP_TYPE(c10::complex<float>, ComplexFloat) RL_CPP_TYPE(c10::complex<double>, ComplexDouble)
+RL_CPP_TYPE(std::complex<float>, ComplexFloat) RL_CPP_TYPE(std::complex<double>, ComplexDouble)
 #undef RL_CPP_TYPE
 
 inline ScalarType get_default_dtype_as_scalartype() { return static_cast<ScalarType>(rl_default_dtype()); }
@@ -520,6 +582,8 @@ std::ostream& operator<<(std::ostream& out, const ExpandingArray<D, T>& array) {
 
 }  // namespace torch
 
-// LibTorch's other namespaces have the same names.
+// LibTorch's other namespaces have the same names; c10::complex is a type, torch::complex a function.
 namespace at = torch;
-namespace c10 = torch;
+namespace c10 {
+using namespace torch;
+}

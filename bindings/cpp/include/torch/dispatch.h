@@ -72,6 +72,8 @@ template <>
 struct CppTypeToScalarType<Half> { static constexpr ScalarType value = ScalarType::Half; };
 template <>
 struct CppTypeToScalarType<BFloat16> { static constexpr ScalarType value = ScalarType::BFloat16; };
+template <>
+struct CppTypeToScalarType<c10::complex<Half>> { static constexpr ScalarType value = ScalarType::ComplexHalf; };
 
 namespace detail {
 template <ScalarType T>
@@ -79,6 +81,7 @@ struct ScalarTypeToCpp;
 #define RL_SCALAR_TYPE(S, T) template <> struct ScalarTypeToCpp<ScalarType::S> { using type = T; };
 RL_SCALAR_TYPE(Byte, uint8_t) RL_SCALAR_TYPE(Char, int8_t) RL_SCALAR_TYPE(Short, int16_t) RL_SCALAR_TYPE(Int, int32_t) RL_SCALAR_TYPE(Long, int64_t)
 RL_SCALAR_TYPE(Half, Half) RL_SCALAR_TYPE(Float, float) RL_SCALAR_TYPE(Double, double) RL_SCALAR_TYPE(Bool, bool) RL_SCALAR_TYPE(BFloat16, BFloat16)
+RL_SCALAR_TYPE(ComplexHalf, c10::complex<Half>) RL_SCALAR_TYPE(ComplexFloat, c10::complex<float>) RL_SCALAR_TYPE(ComplexDouble, c10::complex<double>)
 #undef RL_SCALAR_TYPE
 inline ScalarType scalar_type(ScalarType type) { return type; }
 inline ScalarType scalar_type(TypeMeta type) { return type.toScalarType(); }
@@ -157,6 +160,13 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const F& body) {
   AT_DISPATCH_SWITCH(TYPE, NAME, AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__) AT_DISPATCH_CASE(A, __VA_ARGS__))
 #define AT_DISPATCH_ALL_TYPES_AND2(A, B, TYPE, NAME, ...) \
   AT_DISPATCH_SWITCH(TYPE, NAME, AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__) AT_DISPATCH_CASE(A, __VA_ARGS__) AT_DISPATCH_CASE(B, __VA_ARGS__))
+#define AT_DISPATCH_CASE_COMPLEX_TYPES(...) \
+  AT_DISPATCH_CASE(::torch::ScalarType::ComplexDouble, __VA_ARGS__) AT_DISPATCH_CASE(::torch::ScalarType::ComplexFloat, __VA_ARGS__)
+#define AT_DISPATCH_COMPLEX_TYPES(TYPE, NAME, ...) AT_DISPATCH_SWITCH(TYPE, NAME, AT_DISPATCH_CASE_COMPLEX_TYPES(__VA_ARGS__))
+#define AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(TYPE, NAME, ...) \
+  AT_DISPATCH_SWITCH(TYPE, NAME, AT_DISPATCH_CASE_FLOATING_TYPES(__VA_ARGS__) AT_DISPATCH_CASE_COMPLEX_TYPES(__VA_ARGS__))
+#define AT_DISPATCH_ALL_TYPES_AND_COMPLEX(TYPE, NAME, ...) \
+  AT_DISPATCH_SWITCH(TYPE, NAME, AT_DISPATCH_CASE_ALL_TYPES(__VA_ARGS__) AT_DISPATCH_CASE_COMPLEX_TYPES(__VA_ARGS__))
 #define AT_DISPATCH_INDEX_TYPES(TYPE, NAME, ...)                                                           \
   [&] {                                                                                                    \
     const ::torch::ScalarType rl_index_type = ::torch::detail::scalar_type(TYPE);                          \

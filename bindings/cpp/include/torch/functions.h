@@ -247,6 +247,8 @@ class TensorData {
  public:
   template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
   TensorData(T value) : type_(kind<T>()), list_(false) { scalar_ = Scalar(value); }
+  template <class T>
+  TensorData(const c10::complex<T>& value) : type_(CppTypeToScalarType<c10::complex<T>>::value), list_(false), scalar_(value) {}
   TensorData(std::initializer_list<TensorData> list) : type_(kFloat) {
     sizes_.push_back(static_cast<int64_t>(list.size()));
     for (const TensorData& item : list) {
@@ -265,17 +267,26 @@ class TensorData {
   TensorData(const std::vector<T>& list) : type_(std::is_same_v<T, double> ? kFloat : CppTypeToScalarType<T>::value) { fill(list); }
   template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
   TensorData(ArrayRef<T> list) : type_(std::is_same_v<T, double> ? kFloat : CppTypeToScalarType<T>::value) { fill(list); }
+  template <class T>
+  TensorData(const std::vector<c10::complex<T>>& list) : type_(CppTypeToScalarType<c10::complex<T>>::value) { fill(list); }
 
   Tensor tensor(const TensorOptions& options) const {
     // C++'s floats make tensors of the default dtype, its integers int64.
-    ScalarType otherwise = type_ == kFloat ? get_default_dtype_as_scalartype() : type_ == kBool ? kBool : kLong;
+    ScalarType otherwise = type_ == kFloat ? get_default_dtype_as_scalartype() : type_ == kBool || isComplexType(type_) ? type_ : kLong;
     TensorOptions made = options.dtype(options.dtype_opt().value_or(otherwise)).requires_grad(nullopt);
     std::vector<Scalar> values;
     append(values);
     Tensor out;
     rl_tensor* handle = nullptr;
-    bool floats = isFloatingType(made.dtype());
-    if (floats) {
+    if (isComplexType(type_)) {
+      std::vector<double> all;
+      for (const Scalar& s : values) {
+        const auto z = s.toComplexDouble();
+        all.push_back(z.real());
+        all.push_back(z.imag());
+      }
+      check(rl_tensor_from_data(all.data(), sizes_.data(), sizes_.size(), RL_DTYPE_COMPLEX128, &handle));
+    } else if (isFloatingType(made.dtype()) || isComplexType(made.dtype())) {
       std::vector<double> all;
       for (const Scalar& s : values) all.push_back(s.toDouble());
       check(rl_tensor_from_data(all.data(), sizes_.data(), sizes_.size(), RL_DTYPE_FLOAT64, &handle));
@@ -295,7 +306,7 @@ class TensorData {
   template <class L>
   void fill(const L& list) {
     sizes_.push_back(static_cast<int64_t>(list.size()));
-    if (type_ != kBool && type_ != kFloat) type_ = kLong;
+    if (type_ != kBool && type_ != kFloat && !isComplexType(type_)) type_ = kLong;
     for (auto value : list) values_.emplace_back(value);
   }
   void append(std::vector<Scalar>& out) const {

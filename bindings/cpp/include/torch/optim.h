@@ -1,7 +1,13 @@
 // torch::optim: optimizers with option structs and parameter groups, schedules of learning rates.
 #pragma once
 
+#include <torch/nn/attention.h>
+#include <torch/nn/losses.h>
+#include <torch/nn/others.h>
 #include <torch/nn/rnn.h>
+#include <torch/nn/spatial.h>
+
+#include <iomanip>
 
 namespace torch {
 namespace optim {
@@ -344,6 +350,69 @@ class StepLR : public LRScheduler {
   }
   unsigned step_size_;
   double gamma_;
+};
+// Lowers rates when a metric has stopped to improve.
+class ReduceLROnPlateauScheduler {
+ public:
+  enum SchedulerMode { min, max };
+  enum ThresholdMode { rel, abs };
+  ReduceLROnPlateauScheduler(Optimizer& optimizer, SchedulerMode mode = min, float factor = 0.1, int patience = 10, double threshold = 1e-4,
+                             ThresholdMode threshold_mode = rel, int cooldown = 0, const std::vector<float>& min_lr = {}, double eps = 1e-8, bool verbose = false)
+      : optimizer_(optimizer), mode_(mode), factor_(factor), patience_(patience), threshold_(threshold), threshold_mode_(threshold_mode), cooldown_(cooldown),
+        eps_(eps), verbose_(verbose) {
+    TORCH_CHECK(factor < 1.0, "Factor should be < 1.0.");
+    const size_t groups = optimizer.param_groups().size();
+    TORCH_CHECK(min_lr.size() <= 1 || min_lr.size() == groups, "Number of learning rates not equal to the number of param groups");
+    for (size_t i = 0; i < groups; ++i) min_lrs_.push_back(min_lr.empty() ? 0.0f : min_lr[min_lr.size() == 1 ? 0 : i]);
+    reset();
+  }
+  virtual ~ReduceLROnPlateauScheduler() = default;
+  void step(float metric) {
+    ++epoch_;
+    if (is_better(metric)) {
+      best_ = metric;
+      bad_epochs_ = 0;
+    } else {
+      ++bad_epochs_;
+    }
+    if (cooldown_left_ > 0) {
+      --cooldown_left_;
+      bad_epochs_ = 0;
+    }
+    if (bad_epochs_ <= patience_) return;
+    auto& groups = optimizer_.param_groups();
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const double before = groups[i].options().get_lr(), after = std::max(before * factor_, static_cast<double>(min_lrs_[i]));
+      if (before - after <= eps_) continue;
+      groups[i].options().set_lr(after);
+      if (verbose_) std::cout << std::setprecision(4) << "Epoch " << epoch_ << ": reducing learning rate of group " << i << " to " << after << std::endl;
+    }
+    cooldown_left_ = cooldown_;
+    bad_epochs_ = 0;
+  }
+
+ private:
+  void reset() {
+    best_ = mode_ == min ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+    bad_epochs_ = cooldown_left_ = epoch_ = 0;
+  }
+  bool is_better(double metric) const {
+    const double margin = threshold_mode_ == rel ? best_ * threshold_ : threshold_;
+    if (std::isinf(best_)) return mode_ == min ? metric < best_ : metric > best_;
+    return mode_ == min ? metric < best_ - margin : metric > best_ + margin;
+  }
+  Optimizer& optimizer_;
+  SchedulerMode mode_;
+  float factor_;
+  int patience_;
+  double threshold_;
+  ThresholdMode threshold_mode_;
+  int cooldown_;
+  double eps_;
+  bool verbose_;
+  std::vector<float> min_lrs_;
+  double best_ = 0;
+  int bad_epochs_ = 0, cooldown_left_ = 0, epoch_ = 0;
 };
 
 }  // namespace optim

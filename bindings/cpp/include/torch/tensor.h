@@ -117,7 +117,7 @@ class Tensor {
   bool is_meta() const { return device().is_meta(); }
   bool is_sparse() const { return false; }
   bool is_floating_point() const { return isFloatingType(scalar_type()); }
-  bool is_complex() const { return false; }
+  bool is_complex() const { return isComplexType(scalar_type()); }
   bool is_signed() const { return scalar_type() != kByte && scalar_type() != kBool; }
   size_t element_size() const { return elementSize(scalar_type()); }
   size_t itemsize() const { return element_size(); }

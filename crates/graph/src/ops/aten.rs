@@ -283,6 +283,34 @@ fn loss(a: &Args, name: &str) -> Found {
     done(call_with(name, first(a, 2), &[("reduction", reduction(at(a, 2))?)]))
 }
 
+/// `native_batch_norm(input, weight, bias, running_mean, running_var, …, momentum, eps)`: the output, the batch's mean
+/// and inverse deviation, and with `copies` the new statistics, the old ones unchanged. `factors`: the momentum's place.
+fn norm(a: &Args, training: bool, factors: usize, copies: bool) -> Found {
+    let x = input(a)?;
+    let statistic = |i: usize| match at(a, i) {
+        IValue::Tensor(t) if copies => t.copy().map(IValue::Tensor),
+        other => Ok(other),
+    };
+    let (mean, var) = (statistic(3)?, statistic(4)?);
+    let eps = at(a, factors + 1);
+    let order =
+        [x.clone().into(), mean.clone(), var.clone(), at(a, 1), at(a, 2), training.into(), at(a, factors), eps.clone()];
+    let mut out = vec![call("nn.functional.batch_norm", order.to_vec())?];
+    if training {
+        let dims: Vec<IValue> = (0..x.rank()).filter(|&d| d != 1).map(|d| IValue::Int(d as i64)).collect();
+        out.push(call("mean", vec![x.clone().into(), IValue::list(dims.clone())])?);
+        let deviation = call_with("var", vec![x.into(), IValue::list(dims)], &[("correction", IValue::Int(0))])?;
+        out.push(call("rsqrt", vec![call("add", vec![deviation, eps])?])?);
+    } else {
+        let none = Tensor::zeros([0])?;
+        out.extend([none.clone().into(), none.into()]);
+    }
+    if copies {
+        out.extend([mean, var]);
+    }
+    Ok(Some(IValue::tuple(out)))
+}
+
 /// Ops by aten's name.
 pub(super) fn find(name: &str) -> Option<Own> {
     Some(match name {
@@ -290,6 +318,9 @@ pub(super) fn find(name: &str) -> Option<Own> {
             let order = [0, 3, 4, 1, 2, 5, 6, 7];
             done(call("nn.functional.batch_norm", order.iter().map(|&i| at(a, i)).collect()))
         },
+        "_native_batch_norm_legit" | "native_batch_norm" => |a| norm(a, at(a, 5).truth()?, 6, false),
+        "_native_batch_norm_legit_functional" => |a| norm(a, at(a, 5).truth()?, 6, true),
+        "_native_batch_norm_legit_no_training" => |a| norm(a, false, 5, false),
         "instance_norm" => |a| {
             let order = [0, 3, 4, 1, 2, 5, 6, 7];
             done(call("nn.functional.instance_norm", order.iter().map(|&i| at(a, i)).collect()))

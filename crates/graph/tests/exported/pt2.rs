@@ -1,5 +1,7 @@
 use crate::torchscript::difference;
 use rushlight_graph::Model;
+use rushlight_tensor::Tensor;
+use rushlight_tensor::state::Value;
 use std::path::PathBuf;
 
 fn fixture(name: &str) -> PathBuf {
@@ -20,6 +22,38 @@ fn archives_of_torch_export_run_and_agree() {
         for (a, b) in found.iter().zip(&wanted) {
             let worst = difference(&a.detach(), b.as_tensor().unwrap());
             assert!(worst < 1e-5, "{name}: {worst}");
+        }
+    }
+}
+
+#[test]
+fn a_model_changes_its_buffers_and_inputs() {
+    let answers = rushlight_io::pt::load(fixture("running.answers.pt")).unwrap();
+    let same = |name: &str, a: &Tensor, b: &Value| {
+        let worst = difference(&a.detach(), b.as_tensor().unwrap());
+        assert!(worst < 1e-5, "{name}: {worst}");
+    };
+    for name in ["running", "running_functional"] {
+        for frozen in [false, true] {
+            let mut model = Model::load(fixture(&format!("{name}.pt2"))).unwrap_or_else(|e| panic!("{name}: {e}"));
+            if frozen {
+                model = model.freeze().unwrap();
+            }
+            let total = Tensor::zeros([1]).unwrap();
+            for call in answers.get("calls").unwrap().as_list().unwrap() {
+                let x = call.get("input").unwrap().as_tensor().unwrap().clone();
+                let out = model.forward(&[x.into(), total.clone().into()]);
+                let out = out.unwrap_or_else(|e| panic!("{name}: {e}\n{}", model.text().unwrap()));
+                let mut found = Vec::new();
+                out.tensors(&mut found);
+                let wanted = call.get("outputs").unwrap().as_list().unwrap();
+                found.iter().zip(wanted).for_each(|(a, b)| same(name, a, b));
+                same(name, &total, call.get("total").unwrap());
+            }
+            let state = model.state_dict();
+            for key in ["steps", "seen", "bn.running_mean", "bn.running_var", "bn.num_batches_tracked"] {
+                same(key, &state[key], answers.get("state").unwrap().get(key).unwrap());
+            }
         }
     }
 }

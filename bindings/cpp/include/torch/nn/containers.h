@@ -306,6 +306,14 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
 };
 TORCH_MODULE(ModuleDict);
 
+namespace detail {
+inline void print_parameters(std::ostream& out, const char* name, const OrderedDict<std::string, Tensor>& parameters) {
+  out << name << "(\n";
+  for (const auto& item : parameters)
+    out << "(" << item.key() << "): Parameter containing: [" << item.value().scalar_type() << " of size " << item.value().sizes() << "]\n";
+  out << ")";
+}
+}  // namespace detail
 class ParameterListImpl : public Cloneable<ParameterListImpl> {
  public:
   ParameterListImpl() = default;
@@ -317,9 +325,52 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
   }
   Tensor& at(size_t at) { return parameters_[std::to_string(at)]; }
   Tensor& operator[](size_t at) { return this->at(at); }
+  template <class Container>
+  void extend(const Container& container) { for (const Tensor& p : container) append(p); }
+  std::vector<Tensor> values() const { return parameters_.values(); }
   size_t size() const noexcept { return parameters_.size(); }
+  bool is_empty() const noexcept { return parameters_.is_empty(); }
+  void pretty_print(std::ostream& out) const override { detail::print_parameters(out, "torch::nn::ParameterList", parameters_); }
 };
 TORCH_MODULE(ParameterList);
+class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
+ public:
+  using Iterator = OrderedDict<std::string, Tensor>::Iterator;
+  ParameterDictImpl() = default;
+  explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters) { update(parameters); }
+  void reset() override {}
+  Tensor& insert(std::string key, Tensor parameter) {
+    bool requires_grad = parameter.requires_grad();
+    return register_parameter(std::move(key), std::move(parameter), requires_grad);
+  }
+  // Replaces parameters of the same names.
+  void update(const OrderedDict<std::string, Tensor>& parameters) {
+    for (const auto& item : parameters) {
+      if (contains(item.key())) parameters_[item.key()] = item.value();
+      else insert(item.key(), item.value());
+    }
+  }
+  void update(const ParameterDictImpl& other) { update(other.parameters_); }
+  Tensor pop(const std::string& key) {
+    Tensor found = parameters_[key];
+    parameters_.erase(key);
+    return found;
+  }
+  Tensor& get(const std::string& key) { return parameters_[key]; }
+  const Tensor& get(const std::string& key) const { return parameters_[key]; }
+  Tensor& operator[](const std::string& key) { return parameters_[key]; }
+  const Tensor& operator[](const std::string& key) const { return parameters_[key]; }
+  std::vector<std::string> keys() const { return parameters_.keys(); }
+  std::vector<Tensor> values() const { return parameters_.values(); }
+  Iterator begin() { return parameters_.begin(); }
+  Iterator end() { return parameters_.end(); }
+  bool contains(const std::string& key) const noexcept { return parameters_.contains(key); }
+  size_t size() const noexcept { return parameters_.size(); }
+  bool empty() const noexcept { return parameters_.is_empty(); }
+  void clear() { parameters_.clear(); }
+  void pretty_print(std::ostream& out) const override { detail::print_parameters(out, "torch::nn::ParameterDict", parameters_); }
+};
+TORCH_MODULE(ParameterDict);
 
 // A function as a module, with further arguments bound.
 class FunctionalImpl : public Cloneable<FunctionalImpl> {

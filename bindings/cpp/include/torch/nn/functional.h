@@ -1,6 +1,7 @@
 // torch::nn::functional, with option structs.
 #pragma once
 
+#include <torch/composed.h>
 #include <torch/nn/options.h>
 
 namespace torch {
@@ -18,6 +19,16 @@ struct ReLUFuncOptions { ReLUFuncOptions(bool inplace = false) : inplace_(inplac
 inline Tensor relu(const Tensor& input, bool inplace = false) { return inplace ? raw::relu(input, true) : torch::relu(input); }
 inline Tensor relu(const Tensor& input, const ReLUFuncOptions& o) { return relu(input, o.inplace()); }
 inline Tensor relu6(const Tensor& input, bool inplace = false) { return raw::relu6(input, inplace); }
+inline Tensor relu6(const Tensor& input, const ReLU6FuncOptions& o) { return relu6(input, o.inplace()); }
+struct RReLUFuncOptions {
+  TORCH_ARG(double, lower) = 1.0 / 8.0;
+  TORCH_ARG(double, upper) = 1.0 / 3.0;
+  TORCH_ARG(bool, training) = false;
+  TORCH_ARG(bool, inplace) = false;
+};
+inline Tensor rrelu(const Tensor& input, const RReLUFuncOptions& o = {}) { return raw::rrelu(input, o.lower(), o.upper(), o.training(), o.inplace()); }
+struct GumbelSoftmaxFuncOptions { TORCH_ARG(double, tau) = 1.0; TORCH_ARG(bool, hard) = false; TORCH_ARG(int64_t, dim) = -1; };
+inline Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxFuncOptions& o = {}) { return raw::gumbel_softmax(logits, o.tau(), o.hard(), 1e-10, o.dim()); }
 inline Tensor leaky_relu(const Tensor& input, const LeakyReLUOptions& o = {}) { return raw::leaky_relu(input, o.negative_slope(), o.inplace()); }
 inline Tensor elu(const Tensor& input, const ELUOptions& o = {}) { return raw::elu(input, o.alpha(), o.inplace()); }
 inline Tensor selu(const Tensor& input, const SELUOptions& o = {}) { return raw::selu(input, o.inplace()); }
@@ -45,11 +56,15 @@ inline Tensor tanh(const Tensor& input) { return torch::tanh(input); }
 struct DropoutFuncOptions { TORCH_ARG(double, p) = 0.5; TORCH_ARG(bool, training) = false; TORCH_ARG(bool, inplace) = false; };
 using Dropout2dFuncOptions = DropoutFuncOptions;
 using Dropout3dFuncOptions = DropoutFuncOptions;
-using AlphaDropoutFuncOptions = DropoutFuncOptions;
+struct AlphaDropoutFuncOptions { TORCH_ARG(double, p) = 0.5; TORCH_ARG(bool, training) = false; TORCH_ARG(bool, inplace) = false; };
+using FeatureAlphaDropoutFuncOptions = AlphaDropoutFuncOptions;
 inline Tensor dropout(const Tensor& input, const DropoutFuncOptions& o = {}) { return raw::dropout(input, o.p(), o.training(), o.inplace()); }
 inline Tensor dropout2d(const Tensor& input, const Dropout2dFuncOptions& o = {}) { return raw::dropout2d(input, o.p(), o.training(), o.inplace()); }
 inline Tensor dropout3d(const Tensor& input, const Dropout3dFuncOptions& o = {}) { return raw::dropout3d(input, o.p(), o.training(), o.inplace()); }
 inline Tensor alpha_dropout(const Tensor& input, const AlphaDropoutFuncOptions& o = {}) { return raw::alpha_dropout(input, o.p(), o.training(), o.inplace()); }
+inline Tensor feature_alpha_dropout(const Tensor& input, const FeatureAlphaDropoutFuncOptions& o = {}) {
+  return raw::feature_alpha_dropout(input, o.p(), o.training(), o.inplace());
+}
 
 // Convolution.
 #define RL_CONVOLUTION(D)                                                                                                              \
@@ -147,6 +162,23 @@ inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& ke
                                            double dropout_p = 0, bool is_causal = false) {
   return torch::scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal);
 }
+struct InstanceNormFuncOptions {
+  TORCH_ARG(Tensor, running_mean);
+  TORCH_ARG(Tensor, running_var);
+  TORCH_ARG(Tensor, weight);
+  TORCH_ARG(Tensor, bias);
+  TORCH_ARG(bool, use_input_stats) = true;
+  TORCH_ARG(double, momentum) = 0.1;
+  TORCH_ARG(double, eps) = 1e-5;
+};
+inline Tensor instance_norm(const Tensor& input, const InstanceNormFuncOptions& o = {}) {
+  return raw::instance_norm(input, o.running_mean(), o.running_var(), o.weight(), o.bias(), o.use_input_stats(), o.momentum(), o.eps());
+}
+struct PairwiseDistanceFuncOptions { TORCH_ARG(double, p) = 2.0; TORCH_ARG(double, eps) = 1e-6; TORCH_ARG(bool, keepdim) = false; };
+inline Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceFuncOptions& o = {}) {
+  return raw::pairwise_distance(a, b, o.p(), o.eps(), o.keepdim());
+}
+inline Tensor pdist(const Tensor& input, double p = 2.0) { return raw::pdist(input, p); }
 struct CosineSimilarityFuncOptions { TORCH_ARG(int64_t, dim) = 1; TORCH_ARG(double, eps) = 1e-8; };
 inline Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityFuncOptions& o = {}) { return torch::cosine_similarity(a, b, o.dim(), o.eps()); }
 inline Tensor pixel_shuffle(const Tensor& input, int64_t factor) { return torch::pixel_shuffle(input, factor); }

@@ -47,6 +47,28 @@ inline Tensor kaiming_normal_(Tensor t, double a = 0, Word mode = torch::kFanIn,
   double std = kaiming_std(t, a, mode, nonlinearity);
   return normal_(std::move(t), 0, std);
 }
+// Repeated identity: the layer keeps its input's channels.
+inline Tensor dirac_(Tensor t) {
+  NoGradGuard g;
+  TORCH_CHECK(t.dim() >= 3 && t.dim() <= 5, "Only tensors with 3, 4, or 5 dimensions are supported");
+  t.zero_();
+  for (int64_t i = 0; i < std::min(t.size(0), t.size(1)); ++i) {
+    Tensor kernel = t[i][i];
+    for (int64_t d = 2; d < t.dim(); ++d) kernel = kernel[t.size(d) / 2];
+    kernel.fill_(1);
+  }
+  return t;
+}
+// Normal numbers, and zeros at random places of each column.
+inline Tensor sparse_(Tensor t, double sparsity, double std = 0.01) {
+  NoGradGuard g;
+  TORCH_CHECK(t.dim() == 2, "Only tensors with 2 dimensions are supported");
+  const auto zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(t.size(0))));
+  t.normal_(0, std);
+  for (int64_t column = 0; column < t.size(1); ++column)
+    t.index_put_({torch::randperm(t.size(0), TensorOptions(kLong).device(t.device())).narrow(0, 0, zeros), column}, 0);
+  return t;
+}
 inline Tensor orthogonal_(Tensor t, double gain = 1) {
   NoGradGuard g;
   TORCH_CHECK(t.dim() >= 2, "Only tensors with 2 or more dimensions are supported");
@@ -84,6 +106,15 @@ inline Tensor parameters_to_vector(const std::vector<Tensor>& parameters) {
   std::vector<Tensor> flat;
   for (const Tensor& parameter : parameters) flat.push_back(parameter.view(-1));
   return torch::cat(flat);
+}
+// Parts of a vector as the elements of parameters, which keep their places in modules.
+inline void vector_to_parameters(const Tensor& vec, const std::vector<Tensor>& parameters) {
+  int64_t at = 0;
+  for (const Tensor& parameter : parameters) {
+    const int64_t count = parameter.numel();
+    parameter.set_data(vec.narrow(0, at, count).view_as(parameter).data());
+    at += count;
+  }
 }
 
 }  // namespace utils

@@ -203,29 +203,70 @@ RL_CONV(2);
 RL_CONV(3);
 #undef RL_CONV
 
-// Pooling.
-#define RL_POOL(Name, function)                                                          \
-  class Name##Impl : public Cloneable<Name##Impl> {                                      \
-   public:                                                                               \
-    explicit Name##Impl(const Name##Options& options_) : options(options_) {}            \
-    void reset() override {}                                                             \
-    void pretty_print(std::ostream& out) const override { out << "torch::nn::" #Name; }  \
-    Tensor forward(const Tensor& input) { return functional::function(input, options); } \
-    Name##Options options;                                                               \
-  };                                                                                     \
-  TORCH_MODULE(Name)
-RL_POOL(MaxPool1d, max_pool1d);
-RL_POOL(MaxPool2d, max_pool2d);
-RL_POOL(MaxPool3d, max_pool3d);
-RL_POOL(AvgPool1d, avg_pool1d);
-RL_POOL(AvgPool2d, avg_pool2d);
-RL_POOL(AvgPool3d, avg_pool3d);
-RL_POOL(AdaptiveAvgPool1d, adaptive_avg_pool1d);
-RL_POOL(AdaptiveAvgPool2d, adaptive_avg_pool2d);
-RL_POOL(AdaptiveAvgPool3d, adaptive_avg_pool3d);
-RL_POOL(AdaptiveMaxPool1d, adaptive_max_pool1d);
-RL_POOL(AdaptiveMaxPool2d, adaptive_max_pool2d);
-#undef RL_POOL
+// Pooling: a class for each number of dimensions.
+template <size_t D, class Derived>
+class MaxPoolImpl : public Cloneable<Derived> {
+ public:
+  MaxPoolImpl(ExpandingArray<D> kernel_size) : options(kernel_size) {}
+  explicit MaxPoolImpl(const MaxPoolOptions<D>& options_) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& out) const override {
+    out << std::boolalpha << "torch::nn::MaxPool" << D << "d(kernel_size=" << options.kernel_size() << ", stride=" << options.stride() << ", padding="
+        << options.padding() << ", dilation=" << options.dilation() << ", ceil_mode=" << options.ceil_mode() << ")";
+  }
+  Tensor forward(const Tensor& input) {
+    if constexpr (D == 1) return functional::max_pool1d(input, options);
+    else if constexpr (D == 2) return functional::max_pool2d(input, options);
+    else return functional::max_pool3d(input, options);
+  }
+  std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& input) {
+    if constexpr (D == 1) return functional::max_pool1d_with_indices(input, options);
+    else if constexpr (D == 2) return functional::max_pool2d_with_indices(input, options);
+    else return functional::max_pool3d_with_indices(input, options);
+  }
+  MaxPoolOptions<D> options;
+};
+template <size_t D, class Derived>
+class AvgPoolImpl : public Cloneable<Derived> {
+ public:
+  AvgPoolImpl(ExpandingArray<D> kernel_size) : options(kernel_size) {}
+  explicit AvgPoolImpl(const AvgPoolOptions<D>& options_) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& out) const override {
+    out << "torch::nn::AvgPool" << D << "d(kernel_size=" << options.kernel_size() << ", stride=" << options.stride() << ", padding=" << options.padding() << ")";
+  }
+  Tensor forward(const Tensor& input) {
+    if constexpr (D == 1) return functional::avg_pool1d(input, options);
+    else if constexpr (D == 2) return functional::avg_pool2d(input, options);
+    else return functional::avg_pool3d(input, options);
+  }
+  AvgPoolOptions<D> options;
+};
+template <size_t D, class Derived>
+class AdaptiveAvgPoolImpl : public Cloneable<Derived> {
+ public:
+  explicit AdaptiveAvgPoolImpl(const AdaptivePoolOptions<D>& options_) : options(options_) {}
+  void reset() override {}
+  void pretty_print(std::ostream& out) const override { out << "torch::nn::AdaptiveAvgPool" << D << "d(output_size=" << options.output_size() << ")"; }
+  Tensor forward(const Tensor& input) {
+    if constexpr (D == 1) return functional::adaptive_avg_pool1d(input, options);
+    else if constexpr (D == 2) return functional::adaptive_avg_pool2d(input, options);
+    else return functional::adaptive_avg_pool3d(input, options);
+  }
+  AdaptivePoolOptions<D> options;
+};
+#define RL_CLASS(Name, D)                                         \
+  class Name##D##dImpl : public Name##Impl<D, Name##D##dImpl> {   \
+   public:                                                        \
+    using Name##Impl<D, Name##D##dImpl>::Name##Impl;              \
+  };                                                              \
+  TORCH_MODULE(Name##D##d);
+#define RL_CLASSES(Name) RL_CLASS(Name, 1) RL_CLASS(Name, 2) RL_CLASS(Name, 3)
+RL_CLASSES(MaxPool)
+RL_CLASSES(AvgPool)
+RL_CLASSES(AdaptiveAvgPool)
+#undef RL_CLASSES
+#undef RL_CLASS
 
 // Activations, and dropout below.
 #define RL_ACTIVATION(Name, ...)                                                          \
@@ -262,6 +303,8 @@ RL_ACTIVATION(Dropout, torch::detail::raw::dropout(input, options.p(), is_traini
 RL_ACTIVATION(Dropout2d, torch::detail::raw::dropout2d(input, options.p(), is_training(), options.inplace()));
 RL_ACTIVATION(Dropout3d, torch::detail::raw::dropout3d(input, options.p(), is_training(), options.inplace()));
 RL_ACTIVATION(AlphaDropout, torch::detail::raw::alpha_dropout(input, options.p(), is_training(), options.inplace()));
+RL_ACTIVATION(FeatureAlphaDropout, torch::detail::raw::feature_alpha_dropout(input, options.p(), is_training(), options.inplace()));
+RL_ACTIVATION(RReLU, torch::detail::raw::rrelu(input, options.lower(), options.upper(), is_training(), options.inplace()));
 #undef RL_PLAIN
 #undef RL_ACTIVATION
 #define RL_BY_DIM(Name, function)                                                         \
@@ -279,6 +322,16 @@ RL_BY_DIM(Softmax, softmax);
 RL_BY_DIM(LogSoftmax, log_softmax);
 RL_BY_DIM(Softmin, softmin);
 #undef RL_BY_DIM
+class Softmax2dImpl : public Cloneable<Softmax2dImpl> {
+ public:
+  void reset() override {}
+  void pretty_print(std::ostream& out) const override { out << "torch::nn::Softmax2d()"; }
+  Tensor forward(const Tensor& input) {
+    TORCH_CHECK(input.dim() == 4 || input.dim() == 3, "Softmax2d requires a 3D or 4D tensor as input");
+    return torch::softmax(input, -3);
+  }
+};
+TORCH_MODULE(Softmax2d);
 class ThresholdImpl : public Cloneable<ThresholdImpl> {
  public:
   ThresholdImpl(double threshold, double value) : ThresholdImpl(ThresholdOptions(threshold, value)) {}
@@ -428,9 +481,11 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
  public:
   using ModuleHolder<EmbeddingImpl>::ModuleHolder;
   using Impl = EmbeddingImpl;
-  static Embedding from_pretrained(const Tensor& weights, bool freeze = true) {
-    Embedding made(EmbeddingOptions(weights.size(0), weights.size(1))._weight(weights));
-    made->weight.set_requires_grad(!freeze);
+  static Embedding from_pretrained(const Tensor& weights, const EmbeddingFromPretrainedOptions& o = {}) {
+    TORCH_CHECK(weights.dim() == 2, "Embeddings parameter is expected to be 2-dimensional");
+    Embedding made(EmbeddingOptions(weights.size(0), weights.size(1))._weight(weights).padding_idx(o.padding_idx()).max_norm(o.max_norm())
+                       .norm_type(o.norm_type()).scale_grad_by_freq(o.scale_grad_by_freq()).sparse(o.sparse()));
+    made->weight.set_requires_grad(!o.freeze());
     return made;
   }
 };

@@ -29,6 +29,16 @@ namespace nn {
 struct Word {
   template <class T, class = decltype(T::name)>
   Word(const T&) : name(T::name) {}
+  // As LibTorch's text forms show it: kNearestExact.
+  std::string shown() const {
+    std::string text = "k";
+    bool upper = true;
+    for (char c : name) {
+      if (c == '-') upper = true;
+      else text += upper ? static_cast<char>(c - 'a' + 'A') : c, upper = false;
+    }
+    return name == "relu" ? "kReLU" : text;
+  }
   std::string name;
 };
 // How a loss is reduced.
@@ -146,6 +156,12 @@ template <size_t D>
 struct AdaptivePoolOptions {
   AdaptivePoolOptions(ExpandingArray<D> output_size) : output_size_(output_size) {}
   AdaptivePoolOptions(std::initializer_list<int64_t> output_size) : output_size_(output_size) {}
+  // nullopt: the input's own size.
+  AdaptivePoolOptions(std::initializer_list<optional<int64_t>> output_size) : output_size_(-1) {
+    TORCH_CHECK(output_size.size() == D, "Expected ", D, " values, but instead got ", output_size.size());
+    size_t at = 0;
+    for (const auto& size : output_size) (*output_size_)[at++] = size.value_or(-1);
+  }
   template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
   AdaptivePoolOptions(T output_size) : output_size_(static_cast<int64_t>(output_size)) {}
   TORCH_ARG(ExpandingArray<D>, output_size);
@@ -213,6 +229,7 @@ struct DropoutOptions {
 using Dropout2dOptions = DropoutOptions;
 using Dropout3dOptions = DropoutOptions;
 using AlphaDropoutOptions = DropoutOptions;
+using FeatureAlphaDropoutOptions = DropoutOptions;
 struct EmbeddingOptions {
   EmbeddingOptions(int64_t num_embeddings, int64_t embedding_dim) : num_embeddings_(num_embeddings), embedding_dim_(embedding_dim) {}
   TORCH_ARG(int64_t, num_embeddings);
@@ -223,6 +240,14 @@ struct EmbeddingOptions {
   TORCH_ARG(bool, scale_grad_by_freq) = false;
   TORCH_ARG(bool, sparse) = false;
   TORCH_ARG(Tensor, _weight) = Tensor();
+};
+struct EmbeddingFromPretrainedOptions {
+  TORCH_ARG(bool, freeze) = true;
+  TORCH_ARG(optional<int64_t>, padding_idx) = nullopt;
+  TORCH_ARG(optional<double>, max_norm) = nullopt;
+  TORCH_ARG(double, norm_type) = 2.0;
+  TORCH_ARG(bool, scale_grad_by_freq) = false;
+  TORCH_ARG(bool, sparse) = false;
 };
 struct RNNOptionsBase {
   RNNOptionsBase(int64_t input_size, int64_t hidden_size) : input_size_(input_size), hidden_size_(hidden_size) {}
@@ -245,6 +270,7 @@ RL_INPLACE_OPTION(ReLUOptions)
 RL_INPLACE_OPTION(ReLU6Options)
 RL_INPLACE_OPTION(SELUOptions)
 #undef RL_INPLACE_OPTION
+struct RReLUOptions { TORCH_ARG(double, lower) = 1.0 / 8.0; TORCH_ARG(double, upper) = 1.0 / 3.0; TORCH_ARG(bool, inplace) = false; };
 struct LeakyReLUOptions { TORCH_ARG(double, negative_slope) = 1e-2; TORCH_ARG(bool, inplace) = false; };
 struct ELUOptions { TORCH_ARG(double, alpha) = 1.0; TORCH_ARG(bool, inplace) = false; };
 struct CELUOptions { TORCH_ARG(double, alpha) = 1.0; TORCH_ARG(bool, inplace) = false; };
@@ -265,10 +291,16 @@ struct SoftmaxOptions { SoftmaxOptions(int64_t dim) : dim_(dim) {} TORCH_ARG(int
 struct LogSoftmaxOptions { LogSoftmaxOptions(int64_t dim) : dim_(dim) {} TORCH_ARG(int64_t, dim); };
 struct SoftminOptions { SoftminOptions(int64_t dim) : dim_(dim) {} TORCH_ARG(int64_t, dim); };
 
-struct MSELossOptions { MSELossOptions(LossReduction r = torch::kMean) : reduction_(r) {} TORCH_ARG(LossReduction, reduction); };
-struct L1LossOptions { L1LossOptions(LossReduction r = torch::kMean) : reduction_(r) {} TORCH_ARG(LossReduction, reduction); };
-struct SmoothL1LossOptions { SmoothL1LossOptions(LossReduction r = torch::kMean) : reduction_(r) {} TORCH_ARG(LossReduction, reduction); TORCH_ARG(double, beta) = 1.0; };
-struct HuberLossOptions { HuberLossOptions(LossReduction r = torch::kMean) : reduction_(r) {} TORCH_ARG(LossReduction, reduction); TORCH_ARG(double, delta) = 1.0; };
+// Constructors of options whose first is the reduction.
+#define RL_REDUCED(Name)                                          \
+  Name(LossReduction r = torch::kMean) : reduction_(r) {}         \
+  Name(enumtype::kNone r) : reduction_(r) {}                      \
+  Name(enumtype::kMean r) : reduction_(r) {}                      \
+  Name(enumtype::kSum r) : reduction_(r) {}
+struct MSELossOptions { RL_REDUCED(MSELossOptions) TORCH_ARG(LossReduction, reduction); };
+struct L1LossOptions { RL_REDUCED(L1LossOptions) TORCH_ARG(LossReduction, reduction); };
+struct SmoothL1LossOptions { RL_REDUCED(SmoothL1LossOptions) TORCH_ARG(LossReduction, reduction); TORCH_ARG(double, beta) = 1.0; };
+struct HuberLossOptions { RL_REDUCED(HuberLossOptions) TORCH_ARG(LossReduction, reduction); TORCH_ARG(double, delta) = 1.0; };
 struct NLLLossOptions { TORCH_ARG(Tensor, weight) = Tensor(); TORCH_ARG(int64_t, ignore_index) = -100; TORCH_ARG(LossReduction, reduction) = torch::kMean; };
 struct CrossEntropyLossOptions {
   TORCH_ARG(Tensor, weight) = Tensor();
@@ -278,10 +310,26 @@ struct CrossEntropyLossOptions {
 };
 struct BCELossOptions { TORCH_ARG(Tensor, weight) = Tensor(); TORCH_ARG(LossReduction, reduction) = torch::kMean; };
 struct BCEWithLogitsLossOptions { TORCH_ARG(Tensor, weight) = Tensor(); TORCH_ARG(LossReduction, reduction) = torch::kMean; TORCH_ARG(Tensor, pos_weight) = Tensor(); };
-struct KLDivLossOptions { KLDivLossOptions(Word r = torch::kMean) : reduction_(r) {} TORCH_ARG(Word, reduction); TORCH_ARG(bool, log_target) = false; };
+struct KLDivLossOptions {
+  KLDivLossOptions(Word r = torch::kMean) : reduction_(r) {}
+  template <class T, class = decltype(T::name)>
+  KLDivLossOptions(const T& r) : reduction_(r) {}
+  TORCH_ARG(Word, reduction);
+  TORCH_ARG(bool, log_target) = false;
+};
 
 namespace functional {
 using LeakyReLUFuncOptions = LeakyReLUOptions;
+using SELUFuncOptions = SELUOptions;
+using CELUFuncOptions = CELUOptions;
+using ReLU6FuncOptions = ReLU6Options;
+using HardtanhFuncOptions = HardtanhOptions;
+using HardshrinkFuncOptions = HardshrinkOptions;
+using SoftshrinkFuncOptions = SoftshrinkOptions;
+using SoftplusFuncOptions = SoftplusOptions;
+using ThresholdFuncOptions = ThresholdOptions;
+using GLUFuncOptions = GLUOptions;
+using SoftminFuncOptions = SoftminOptions;
 using ELUFuncOptions = ELUOptions;
 using GELUFuncOptions = GELUOptions;
 using SoftmaxFuncOptions = SoftmaxOptions;

@@ -1,7 +1,7 @@
-// Recurrent networks: RNN, LSTM, GRU.
+// Recurrent networks: RNN, LSTM, GRU, for tensors and for packed sequences.
 #pragma once
 
-#include <torch/nn/layers.h>
+#include <torch/nn/sequence.h>
 
 namespace torch {
 namespace nn {
@@ -51,6 +51,28 @@ class RNNImplBase : public Cloneable<Derived> {
     return input.dim() == 2 ? torch::zeros({layers, size}, input.options()) : torch::zeros({layers, batch, size}, input.options());
   }
   int64_t kept() const { return options_base.proj_size() > 0 ? options_base.proj_size() : options_base.hidden_size(); }
+  // The network on packed data. States are in the order of the sequences before they were sorted.
+  std::vector<Tensor> packed(const std::string& row, const utils::rnn::PackedSequence& input, std::vector<Tensor> hx, bool list) const {
+    const int64_t batch = input.batch_sizes().data_ptr<int64_t>()[0], layers = options_base.num_layers() * (options_base.bidirectional() ? 2 : 1);
+    for (size_t i = 0; i < hx.size(); ++i) {
+      if (!hx[i].defined()) hx[i] = torch::zeros({layers, batch, i == 0 ? kept() : options_base.hidden_size()}, input.data().options());
+      else if (input.sorted_indices().defined()) hx[i] = hx[i].index_select(1, input.sorted_indices());
+    }
+    const std::vector<Tensor> weights = all_weights();
+    using namespace torch::detail;
+    const Op op((row + "(Tensor data, Tensor batch_sizes, Tensor" + (list ? "[]" : "") +
+                 " hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional)").c_str());
+    Handles state((TensorList(hx))), params((TensorList(weights)));
+    rl_value a[] = {v(input.data()), v(input.batch_sizes()), list ? v(state) : v(hx[0]), v(params), v(options_base.bias()), v(options_base.num_layers()),
+                    v(options_base.dropout()), v(this->is_training()), v(options_base.bidirectional())};
+    std::vector<Tensor> found = many(op, a);
+    if (input.unsorted_indices().defined())
+      for (size_t i = 1; i < found.size(); ++i) found[i] = found[i].index_select(1, input.unsorted_indices());
+    return found;
+  }
+  static utils::rnn::PackedSequence repacked(const Tensor& data, const utils::rnn::PackedSequence& like) {
+    return utils::rnn::PackedSequence(data, like.batch_sizes(), like.sorted_indices(), like.unsorted_indices());
+  }
   // An input without a batch gets one of size one.
   static Tensor batched(const Tensor& t, int64_t dim, bool single) { return single && t.defined() ? t.unsqueeze(dim) : t; }
 
@@ -79,11 +101,18 @@ class LSTMImpl : public RNNImplBase<LSTMImpl> {
     if (single) return {out.squeeze(at), {h.squeeze(1), c.squeeze(1)}};
     return {out, {h, c}};
   }
+  std::tuple<utils::rnn::PackedSequence, std::tuple<Tensor, Tensor>> forward_with_packed_input(const utils::rnn::PackedSequence& input,
+                                                                                               optional<std::tuple<Tensor, Tensor>> hx_opt = {}) {
+    std::vector<Tensor> hx(2);
+    if (hx_opt) hx = {std::get<0>(*hx_opt), std::get<1>(*hx_opt)};
+    auto found = packed("lstm", input, std::move(hx), true);
+    return {repacked(found.at(0), input), {found.at(1), found.at(2)}};
+  }
   LSTMOptions options;
 };
 TORCH_MODULE(LSTM);
 
-#define RL_RECURRENT(Name, gates, call)                                                                         \
+#define RL_RECURRENT(Name, gates, call, row)                                                                         \
   class Name##Impl : public RNNImplBase<Name##Impl> {                                                           \
    public:                                                                                                      \
     Name##Impl(int64_t input_size, int64_t hidden_size) : Name##Impl(Name##Options(input_size, hidden_size)) {} \
@@ -100,11 +129,15 @@ TORCH_MODULE(LSTM);
       if (single) return {out.squeeze(at), last.squeeze(1)};                                                    \
       return {out, last};                                                                                       \
     }                                                                                                           \
+    std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(const utils::rnn::PackedSequence& input, Tensor hx = {}) { \
+      auto found = packed(row, input, {std::move(hx)}, false);                                                  \
+      return {repacked(found.at(0), input), found.at(1)};                                                       \
+    }                                                                                                           \
     Name##Options options;                                                                                      \
   };                                                                                                            \
   TORCH_MODULE(Name)
-RL_RECURRENT(GRU, 3, torch::gru);
-RL_RECURRENT(RNN, 1, (options.nonlinearity().name == "relu" ? &torch::rnn_relu : &torch::rnn_tanh));
+RL_RECURRENT(GRU, 3, torch::gru, "gru");
+RL_RECURRENT(RNN, 1, (options.nonlinearity().name == "relu" ? &torch::rnn_relu : &torch::rnn_tanh), options.nonlinearity().name == "relu" ? "rnn_relu" : "rnn_tanh");
 #undef RL_RECURRENT
 
 }  // namespace nn

@@ -193,18 +193,22 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
 
 def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
     """Writes a ``.rlm`` file: the program as text, the weights as safetensors."""
-    if extra_files:
-        raise NotImplementedError("torch.export.save: extra files are not supported; write them beside the program")
+    from ..jit._program import extra_of
+
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
-    ep._program.save(f)
+    ep._program.save(f, extra_of(extra_files))
 
 
 def load(f, *, extra_files=None, expected_opset_version=None):
-    """Reads a ``.rlm`` file."""
+    """Reads a ``.rlm`` file or a ``.pt2`` archive of PyTorch. ``extra_files`` is as in ``torch.jit.load``, with texts."""
+    from ..jit._program import opened, read_extra
+
+    program, source = opened(f)
     if extra_files:
-        raise NotImplementedError("torch.export.load: extra files are not supported")
-    return ExportedProgram(_Program.load(f))
+        found = read_extra(source, extra_files)
+        extra_files.update({name: text.decode() for name, text in found.items() if text is not None})
+    return ExportedProgram(program)
 
 
 _absent.fill(globals(), "torch.export", "programs are traced as they are; use torch.export.export", "export_for_training register_dataclass")

@@ -104,21 +104,26 @@ def trace(
 
 
 def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
-    """Reads an archive of a traced or scripted module, written by PyTorch or by ``save`` here. No code of the file is run as Python."""
-    import os
+    """Reads an archive of a traced or scripted module, written by PyTorch or by ``save`` here. No code of the file is run as Python.
 
-    from .._C import _Program
-    from ._program import ProgramModule
+    ``_extra_files``: a dictionary whose keys name further files of the archive; their contents become its values.
+    """
+    from ._program import ProgramModule, extra_of, opened, read_extra
 
+    program, source = opened(f)
     if _extra_files:
-        raise NotImplementedError("torch.jit.load: extra files are not supported")
-    program = _Program.load(f) if isinstance(f, (str, os.PathLike)) else _Program.from_bytes(f.read())
+        found = read_extra(source, _extra_files)
+        # As in PyTorch, values are bytes, also of files that the archive does not have.
+        _extra_files.update({name: given if found[name] is None else found[name] for name, given in extra_of(_extra_files)})
     module = ProgramModule(program)
     return module if map_location is None else module.to(map_location)
 
 
 def save(m, f, _extra_files=None):
-    """Writes a traced or loaded module as a ``.rlm`` file, which ``load`` reads here. PyTorch does not read it."""
+    """Writes a traced or loaded module as a ``.rlm`` file, which ``load`` reads here. PyTorch does not read it.
+
+    ``_extra_files``: names and contents of further files of the archive.
+    """
     if not hasattr(m, "_program"):
         raise RuntimeError("torch.jit.save takes a traced or compiled module: torch.jit.save(torch.jit.trace(model, example), f)")
     m.save(f, _extra_files)

@@ -1,6 +1,7 @@
 """Modules that run programs: of ``torch.jit.load``, ``torch.jit.trace`` and ``torch.export``."""
 
 import functools
+import os
 
 from .. import _trace
 from .._C import Tensor, _Program
@@ -11,6 +12,22 @@ from ._compile import _Scripted
 
 #: Types of arguments that compiled functions take.
 _PLAIN = frozenset((Tensor, Parameter, int, float, bool, str, list, tuple, type(None)))
+
+
+def opened(f):
+    """A program of a path or an open file, and the path or the file's bytes."""
+    source = f if isinstance(f, (str, os.PathLike)) else f.read()
+    return (_Program.from_bytes if isinstance(source, bytes) else _Program.load)(source), source
+
+
+def read_extra(source, files):
+    """Contents of files beside a program, ``None`` for those it does not have."""
+    return dict(zip(files, _Program.extra_files(source, list(files))))
+
+
+def extra_of(files):
+    """Names and contents of files to write beside a program."""
+    return [(name, text.encode() if isinstance(text, str) else bytes(text)) for name, text in (files or {}).items()]
 
 
 def _untraced():
@@ -105,9 +122,7 @@ class ProgramModule(Module):
 
     def save(self, f, _extra_files=None):
         """Writes a ``.rlm`` file: the program as text, the weights as safetensors."""
-        if _extra_files:
-            raise NotImplementedError("extra files are not supported; write them beside the program")
-        self._program.save(f)
+        self._program.save(f, extra_of(_extra_files))
 
 
 class TracedFunction:
@@ -129,9 +144,7 @@ class TracedFunction:
 
     def save(self, f, _extra_files=None):
         """Writes a ``.rlm`` file."""
-        if _extra_files:
-            raise NotImplementedError("extra files are not supported; write them beside the program")
-        self._program.save(f)
+        self._program.save(f, extra_of(_extra_files))
 
 
 class ScriptedFunction(_Scripted):
@@ -155,9 +168,7 @@ class ScriptedFunction(_Scripted):
 
     def save(self, f, _extra_files=None):
         """Writes a ``.rlm`` file."""
-        if _extra_files:
-            raise NotImplementedError("extra files are not supported; write them beside the program")
-        self._program.save(f)
+        self._program.save(f, extra_of(_extra_files))
 
 
 def trace(func, example_inputs, check_trace=True, check_inputs=None, check_tolerance=1e-5, example_kwarg_inputs=None):
