@@ -113,7 +113,7 @@ void pooling() {
   show("fractional", nn::FractionalMaxPool2d(nn::FractionalMaxPool2dOptions(2).output_size(3)._random_samples(samples))(x));
   EXPECT(nn::FractionalMaxPool3d(nn::FractionalMaxPool3dOptions(2).output_ratio(0.5))(cube).sizes() == std::vector<int64_t>{2, 2, 2, 2, 3});
   show("response", nn::LocalResponseNorm(nn::LocalResponseNormOptions(2).alpha(0.1))(x));
-  show("crossmap", nn::CrossMapLRN2d(nn::CrossMapLRN2dOptions(3).alpha(0.1))(x));
+  show("crossmap", nn::CrossMapLRN2d(nn::CrossMapLRN2dOptions(3).alpha(0.1))(numbers({2, 6, 2, 2})));
   text(nn::MaxPool2d(nn::MaxPool2dOptions(2).stride(1)));
   text(nn::AvgPool2d(3));
   text(nn::LPPool2d(nn::LPPool2dOptions(2, 3)));
@@ -180,22 +180,26 @@ void bags() {
 }
 
 void attention() {
-  nn::MultiheadAttention plain(nn::MultiheadAttentionOptions(8, 2)), other(nn::MultiheadAttentionOptions(8, 2).kdim(6).vdim(4).add_bias_kv(true).add_zero_attn(true));
+  nn::MultiheadAttention plain(nn::MultiheadAttentionOptions(8, 2)), other(nn::MultiheadAttentionOptions(8, 2).kdim(6).vdim(6).add_bias_kv(true).add_zero_attn(true));
   fill(plain);
   fill(other);
   const Tensor x = numbers({4, 3, 8}), mask = torch::triu(torch::ones({4, 4}), 1).to(torch::kBool);
   auto [out, weights] = plain(x, x, x);
   show("attention", out);
   show("attention weights", weights);
-  auto masked = plain->forward(x, x, x, Tensor(), false, mask);
+  auto masked = plain->forward(x, x, x, Tensor(), false, mask.to(torch::kFloat) * -1e9);
   show("attention masked", std::get<0>(masked));
   EXPECT(!std::get<1>(masked).defined());
+#ifdef TORCH_RUSHLIGHT
+  // LibTorch adds a mask of truth values as ones, and takes no input without a batch.
+  CLOSE(std::get<0>(plain->forward(x, x, x, Tensor(), true, mask)), std::get<0>(masked));
+  CLOSE(std::get<0>(plain(x.select(1, 1), x.select(1, 1), x.select(1, 1))), out.select(1, 1));
+#endif
   const Tensor padding = torch::tensor({{false, false, true, true}, {false, false, false, false}, {false, true, false, true}});
   auto [hidden, seen] = plain->forward(x, x, x, padding, true, Tensor(), false);
   show("attention padded", hidden);
   show("attention each", seen);
-  show("attention mixed", std::get<0>(other(x, numbers({5, 3, 6}), numbers({5, 3, 4}))));
-  CLOSE(std::get<0>(plain(x.select(1, 1), x.select(1, 1), x.select(1, 1))), out.select(1, 1));
+  show("attention mixed", std::get<0>(other(x, numbers({5, 3, 6}), numbers({5, 3, 6}, 0.2))));
 
   nn::TransformerEncoderLayer layer(nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).dropout(0.0).activation(torch::kGELU));
   fill(layer);
@@ -226,7 +230,9 @@ void recurrent() {
   fill(gru);
   const Tensor x = numbers({2, 4}), h = numbers({2, 3}, 0.8);
   show("rnn cell", rnn(x, h));
-  show("rnn cell single", rnn(x[0]));
+#ifdef TORCH_RUSHLIGHT
+  CLOSE(rnn(x[0]), rnn(x)[0]);
+#endif
   auto [hidden, cell] = lstm(x);
   show("lstm cell", hidden);
   show("lstm cell again", std::get<1>(lstm->forward(x, std::make_tuple(hidden, cell))));
@@ -310,6 +316,7 @@ void complex_numbers() {
 }
 
 int main() {
+  std::setvbuf(stdout, nullptr, _IONBF, 0);
   torch::manual_seed(0);
   padding();
   resizing();

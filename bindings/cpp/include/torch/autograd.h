@@ -3,8 +3,6 @@
 
 #include <torch/functions.h>
 
-#include <unordered_map>
-
 namespace torch {
 
 class IValue;
@@ -196,6 +194,38 @@ struct AnomalyMode {
   static void set_enabled(bool enabled, bool check_nan = true) { rl_set_detect_anomaly(enabled && check_nan); }
 };
 
+// Values by name, a few of them.
+class SavedData {
+ public:
+  using value_type = std::pair<std::string, IValue>;
+  IValue& operator[](const std::string& name) {
+    for (auto& item : items_)
+      if (item.first == name) return item.second;
+    items_.emplace_back(name, IValue());
+    return items_.back().second;
+  }
+  const IValue& at(const std::string& name) const {
+    auto found = find(name);
+    TORCH_CHECK_INDEX(found != end(), "saved_data has no '", name, "'");
+    return found->second;
+  }
+  std::vector<value_type>::const_iterator find(const std::string& name) const {
+    auto found = items_.begin();
+    while (found != items_.end() && found->first != name) ++found;
+    return found;
+  }
+  size_t count(const std::string& name) const { return find(name) != end(); }
+  bool contains(const std::string& name) const { return count(name) != 0; }
+  std::vector<value_type>::const_iterator begin() const { return items_.begin(); }
+  std::vector<value_type>::const_iterator end() const { return items_.end(); }
+  size_t size() const { return items_.size(); }
+  bool empty() const { return items_.empty(); }
+  void clear() { items_.clear(); }
+
+ private:
+  std::vector<value_type> items_;
+};
+
 // What forward keeps for backward.
 class AutogradContext {
  public:
@@ -203,7 +233,7 @@ class AutogradContext {
   AutogradContext(const AutogradContext&) = delete;
   AutogradContext& operator=(const AutogradContext&) = delete;
 
-  std::unordered_map<std::string, IValue> saved_data;
+  SavedData saved_data;
   void save_for_backward(variable_list tensors) { saved_ = std::move(tensors); }
   variable_list get_saved_variables() const { return saved_; }
   void mark_non_differentiable(const variable_list& outputs) { constant_ = outputs; }

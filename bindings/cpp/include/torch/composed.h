@@ -1,5 +1,5 @@
-// Functions of torch:: that no row of the op table has under LibTorch's name: of lists of tensors, of dtypes, of a signal's windows, and
-// ATen's forms of layers and losses.
+// Functions of torch:: that no row of the op table has under LibTorch's name: of lists of tensors, of dtypes, of a
+// signal's windows, and ATen's forms of layers and losses.
 #pragma once
 
 #include <torch/functions.h>
@@ -240,7 +240,7 @@ inline Tensor im2col(const Tensor& self, IntArrayRef kernel_size, IntArrayRef di
 inline Tensor col2im(const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_size, IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride) {
   return detail::raw::fold(self, output_size, kernel_size, dilation, padding, stride);
 }
-// Words of grid_sampler: interpolation_mode 0 bilinear, 1 nearest, 2 bicubic; padding_mode 0 zeros, 1 border, 2 reflection.
+// interpolation_mode: 0 bilinear, 1 nearest, 2 bicubic; padding_mode: 0 zeros, 1 border, 2 reflection.
 inline Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t interpolation_mode, int64_t padding_mode, bool align_corners) {
   TORCH_CHECK(interpolation_mode >= 0 && interpolation_mode < 3 && padding_mode >= 0 && padding_mode < 3, "grid_sampler: there are modes 0, 1 and 2");
   const char *modes[] = {"bilinear", "nearest", "bicubic"}, *paddings[] = {"zeros", "border", "reflection"};
@@ -295,8 +295,8 @@ inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, IntArrayR
   return detail::raw::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, detail::reduction_name(reduction), zero_infinity);
 }
 
-// Rows of a weight, summed (mode 0), averaged (1) or maximised (2) over bags; the bag of each index and the size of each bag. The last result
-// is empty: PyTorch keeps the places of maxima there for its own backward pass.
+// Rows of a weight, summed (mode 0), averaged (1) or maximised (2) over bags; the bag of each index and the size of each
+// bag. The last result is empty: PyTorch keeps the places of maxima there for its own backward pass.
 inline std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq,
                                                                 int64_t mode, bool sparse, const OptTensor& per_sample_weights, bool include_last_offset,
                                                                 optional<int64_t> padding_idx) {

@@ -7,8 +7,6 @@
 #include <torch/nn/rnn.h>
 #include <torch/nn/spatial.h>
 
-#include <iomanip>
-
 namespace torch {
 namespace optim {
 
@@ -385,7 +383,7 @@ class ReduceLROnPlateauScheduler {
       const double before = groups[i].options().get_lr(), after = std::max(before * factor_, static_cast<double>(min_lrs_[i]));
       if (before - after <= eps_) continue;
       groups[i].options().set_lr(after);
-      if (verbose_) std::cout << std::setprecision(4) << "Epoch " << epoch_ << ": reducing learning rate of group " << i << " to " << after << std::endl;
+      if (verbose_) std::cout << "Epoch " << epoch_ << ": reducing learning rate of group " << i << " to " << after << std::endl;
     }
     cooldown_left_ = cooldown_;
     bad_epochs_ = 0;

@@ -3,8 +3,6 @@
 
 #include <torch/base.h>
 
-#include <unordered_map>
-
 namespace torch {
 
 template <class Key, class Value>
@@ -34,7 +32,7 @@ class OrderedDict {
   }
   size_t size() const noexcept { return items_.size(); }
   bool is_empty() const noexcept { return items_.empty(); }
-  bool contains(const Key& key) const noexcept { return index_.count(key) != 0; }
+  bool contains(const Key& key) const noexcept { return find(key) != nullptr; }
   Iterator begin() { return items_.begin(); }
   Iterator end() { return items_.end(); }
   ConstIterator begin() const { return items_.begin(); }
@@ -50,14 +48,15 @@ class OrderedDict {
   }
   const Value& operator[](const Key& key) const { return const_cast<OrderedDict&>(*this)[key]; }
   Value* find(const Key& key) noexcept {
-    auto found = index_.find(key);
-    return found == index_.end() ? nullptr : &items_[found->second].value();
+    const size_t at = place(key);
+    return found(at, key) ? &items_[order_[at]].value() : nullptr;
   }
   const Value* find(const Key& key) const noexcept { return const_cast<OrderedDict&>(*this).find(key); }
   template <class V>
   Value& insert(Key key, V&& value) {
-    TORCH_CHECK(!contains(key), description_, " '", key, "' already defined");
-    index_.emplace(key, items_.size());
+    const size_t at = place(key);
+    TORCH_CHECK(!found(at, key), description_, " '", key, "' already defined");
+    order_.insert(order_.begin() + static_cast<std::ptrdiff_t>(at), items_.size());
     items_.emplace_back(std::move(key), Value(std::forward<V>(value)));
     return items_.back().value();
   }
@@ -65,14 +64,16 @@ class OrderedDict {
     for (const auto& item : other) insert(item.key(), item.value());
   }
   void erase(const Key& key) {
-    size_t at = index_.at(key);
-    items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(at));
-    index_.clear();
-    for (size_t i = 0; i < items_.size(); ++i) index_.emplace(items_[i].key(), i);
+    const size_t at = place(key);
+    TORCH_CHECK(found(at, key), description_, " '", key, "' is not defined");
+    const size_t gone = order_[at];
+    order_.erase(order_.begin() + static_cast<std::ptrdiff_t>(at));
+    for (size_t& number : order_) number -= number > gone;
+    items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(gone));
   }
   void clear() {
     items_.clear();
-    index_.clear();
+    order_.clear();
   }
   void reserve(size_t count) { items_.reserve(count); }
   const std::vector<Item>& items() const noexcept { return items_; }
@@ -93,7 +94,18 @@ class OrderedDict {
   }
 
  private:
-  std::unordered_map<Key, size_t> index_;
+  // The first place in `order_`, items' numbers by key, whose key is not less. A hash table would take compile time.
+  size_t place(const Key& key) const noexcept {
+    size_t from = 0, to = order_.size();
+    while (from < to) {
+      const size_t middle = (from + to) / 2;
+      if (items_[order_[middle]].key() < key) from = middle + 1;
+      else to = middle;
+    }
+    return from;
+  }
+  bool found(size_t at, const Key& key) const noexcept { return at < order_.size() && items_[order_[at]].key() == key; }
+  std::vector<size_t> order_;
   std::vector<Item> items_;
   std::string description_;
 };

@@ -305,14 +305,16 @@ TORCH_MODULE(TransformerDecoderLayer);
 
 struct TransformerEncoderOptions {
   TransformerEncoderOptions(TransformerEncoderLayer layer, int64_t num_layers) : encoder_layer_(std::move(layer)), num_layers_(num_layers) {}
-  TransformerEncoderOptions(const TransformerEncoderLayerOptions& layer, int64_t num_layers) : encoder_layer_(layer), num_layers_(num_layers) {}
+  template <class T, std::enable_if_t<std::is_same_v<T, TransformerEncoderLayerOptions>, int> = 0>
+  TransformerEncoderOptions(const T& layer, int64_t num_layers) : encoder_layer_(TransformerEncoderLayer(layer)), num_layers_(num_layers) {}
   TORCH_ARG(TransformerEncoderLayer, encoder_layer);
   TORCH_ARG(int64_t, num_layers);
   TORCH_ARG(AnyModule, norm);
 };
 struct TransformerDecoderOptions {
   TransformerDecoderOptions(TransformerDecoderLayer layer, int64_t num_layers) : decoder_layer_(std::move(layer)), num_layers_(num_layers) {}
-  TransformerDecoderOptions(const TransformerDecoderLayerOptions& layer, int64_t num_layers) : decoder_layer_(layer), num_layers_(num_layers) {}
+  template <class T, std::enable_if_t<std::is_same_v<T, TransformerDecoderLayerOptions>, int> = 0>
+  TransformerDecoderOptions(const T& layer, int64_t num_layers) : decoder_layer_(TransformerDecoderLayer(layer)), num_layers_(num_layers) {}
   TORCH_ARG(TransformerDecoderLayer, decoder_layer);
   TORCH_ARG(int64_t, num_layers);
   TORCH_ARG(AnyModule, norm);

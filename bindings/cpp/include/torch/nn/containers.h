@@ -27,6 +27,19 @@ class Holder {
 };
 }  // namespace detail
 
+namespace detail {
+template <class T>
+struct is_shared : std::false_type {};
+template <class T>
+struct is_shared<std::shared_ptr<T>> : std::true_type {};
+// Whether an argument is a holder or a pointer. Asking whether it converts to one would instantiate a pointer for each
+// module.
+template <class Holder, class Head, bool = std::is_base_of_v<Holder, Head>>
+struct is_reference : std::true_type {};
+template <class Holder, class Head>
+struct is_reference<Holder, Head, false> : is_shared<Head> {};
+}  // namespace detail
+
 // A module by reference: `Linear` holds a `LinearImpl`.
 template <class Contained>
 class ModuleHolder : public detail::Holder {
@@ -37,8 +50,7 @@ class ModuleHolder : public detail::Holder {
   ModuleHolder(std::nullptr_t) {}
   ModuleHolder(std::shared_ptr<Contained> module) : Holder(std::move(module)) {}
   template <class Head, class... Tail,
-            std::enable_if_t<!(sizeof...(Tail) == 0 && (std::is_base_of_v<ModuleHolder, std::decay_t<Head>> ||
-                                                        std::is_convertible_v<Head, std::shared_ptr<Contained>>)), int> = 0>
+            std::enable_if_t<(sizeof...(Tail) > 0) || !detail::is_reference<ModuleHolder, std::decay_t<Head>>::value, int> = 0>
   explicit ModuleHolder(Head&& head, Tail&&... tail)
       : Holder(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
 

@@ -131,11 +131,20 @@ inline Tensor local_response_norm(const Tensor& input, const LocalResponseNormOp
 }
 
 namespace detail {
-// Windows of an odd number of channels, whose sum is divided by `size`.
+// The response norm of older models: the first channel stays in the sums of all that follow.
 inline Tensor cross_map_lrn2d(const Tensor& input, int64_t size, double alpha, double beta, double k) {
   TORCH_CHECK(input.dim() == 4, "CrossMapLRN2d: Expected input to be 4D, got ", input.dim(), "D instead.");
-  const int64_t odd = (size - 1) / 2 * 2 + 1;
-  return raw::local_response_norm(input, odd, alpha * static_cast<double>(odd) / static_cast<double>(size), beta, k);
+  const int64_t half = (size - 1) / 2, channels = input.size(1);
+  std::vector<int64_t> ends;
+  for (int64_t c = 0; c < channels; ++c) ends.push_back(std::min(c + half, channels - 1));
+  const Tensor squares = input.square(), sums = squares.cumsum(1);
+  Tensor total = sums.index_select(1, torch::tensor(ends, kLong).to(input.device()));
+  if (channels > half + 2) {
+    // The channels that left the window, except the first.
+    const Tensor left = sums.narrow(1, 0, channels - half - 1) - squares.narrow(1, 0, 1);
+    total = total - raw::pad(left, {0, 0, 0, 0, half + 1, 0});
+  }
+  return input * (total * (alpha / static_cast<double>(size)) + k).pow(-beta);
 }
 }  // namespace detail
 
