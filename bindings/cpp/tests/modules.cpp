@@ -315,6 +315,46 @@ void complex_numbers() {
   std::cout << made[0].item() << " " << c10::complex<float>(1, -2) << std::endl;
 }
 
+void training() {
+  nn::ParameterDict dict(torch::OrderedDict<std::string, Tensor>({{"a", torch::ones({2})}, {"b", torch::zeros({3})}}));
+  EXPECT(dict->size() == 2 && dict->contains("b") && dict["a"].size(0) == 2 && dict->pop("a").numel() == 2 && dict->keys() == std::vector<std::string>{"b"});
+  nn::ParameterList list(std::vector<Tensor>{torch::ones({2}), torch::ones({1})});
+  EXPECT(list->size() == 2 && list[1].numel() == 1 && list->named_parameters().contains("0"));
+
+  torch::optim::SGD sgd({torch::ones({1}, torch::requires_grad())}, torch::optim::SGDOptions(1.0));
+  torch::optim::ReduceLROnPlateauScheduler plateau(sgd, torch::optim::ReduceLROnPlateauScheduler::min, 0.5, 1);
+  std::vector<double> rates;
+  for (float loss : {3.0f, 2.0f, 2.0f, 2.0f, 2.0f, 1.0f, 1.5f, 1.5f}) {
+    plateau.step(loss);
+    rates.push_back(static_cast<torch::optim::SGDOptions&>(sgd.param_groups()[0].options()).lr());
+  }
+  show("rates", torch::tensor(rates));
+
+  nn::Linear linear(2, 2);
+  const Tensor flat = nn::utils::parameters_to_vector(linear->parameters()).detach();
+  nn::utils::vector_to_parameters(flat * 2, linear->parameters());
+  CLOSE(nn::utils::parameters_to_vector(linear->parameters()), flat * 2);
+  EXPECT(nn::init::dirac_(torch::empty({2, 2, 3})).sum().item<float>() == 2);
+  show("sparse", (nn::init::sparse_(torch::empty({10, 3}), 0.3) == 0).sum(0));
+  {
+    torch::autograd::DetectAnomalyGuard guard;
+    Tensor x = torch::zeros({1}, torch::requires_grad());
+    bool failed = false;
+    try {
+      (torch::sqrt(x) * 0).backward();
+    } catch (const c10::Error&) {
+      failed = true;
+    }
+    EXPECT(failed && torch::autograd::AnomalyMode::is_enabled());
+  }
+  EXPECT(!torch::autograd::AnomalyMode::is_enabled());
+  // Copies of layers have parameters of their own.
+  nn::TransformerEncoderLayer layer(nn::TransformerEncoderLayerOptions(4, 2));
+  auto copy = std::dynamic_pointer_cast<nn::TransformerEncoderLayerImpl>(layer->clone());
+  fill(layer);
+  EXPECT(!copy->linear1->weight.equal(layer->linear1->weight) && copy->parameters().size() == layer->parameters().size());
+}
+
 int main() {
   std::setvbuf(stdout, nullptr, _IONBF, 0);
   torch::manual_seed(0);
@@ -327,4 +367,5 @@ int main() {
   recurrent();
   functions();
   complex_numbers();
+  training();
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -49,13 +50,50 @@ using std::make_optional;
 using std::in_place;
 using intrusive_nullptr = std::nullptr_t;
 
+namespace detail {
+// A part of a message. Lists of these are joined by one function, where a template of all parts' types would be compiled
+// for every message.
+class Text {
+ public:
+  Text(const char* text) : text_(text) {}
+  Text(std::string text) : text_(std::move(text)) {}
+  Text(string_view text) : text_(text) {}
+  Text(char value) : text_(1, value) {}
+  Text(bool value) : text_(value ? "1" : "0") {}
+  Text(int value) : text_(std::to_string(value)) {}
+  Text(long value) : text_(std::to_string(value)) {}
+  Text(long long value) : text_(std::to_string(value)) {}
+  Text(unsigned value) : text_(std::to_string(value)) {}
+  Text(unsigned long value) : text_(std::to_string(value)) {}
+  Text(unsigned long long value) : text_(std::to_string(value)) {}
+  // As streams write it.
+  Text(double value) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%g", value);
+    text_ = buffer;
+  }
+  Text(float value) : Text(static_cast<double>(value)) {}
+  template <class T>
+  Text(const T& value) {
+    std::ostringstream out;
+    out << value;
+    text_ = out.str();
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+inline std::string join(std::initializer_list<Text> parts) {
+  std::string all;
+  for (const Text& part : parts) all += part.text();
+  return all;
+}
+}  // namespace detail
+
 // The values of its arguments as one string.
 template <class... Args>
-std::string str(const Args&... args) {
-  std::ostringstream out;
-  static_cast<void>((out << ... << args));
-  return out.str();
-}
+std::string str(const Args&... args) { return detail::join({detail::Text(args)...}); }
 
 // An error, with the text that PyTorch's has.
 class Error : public std::exception {
@@ -93,7 +131,8 @@ inline void check(rl_status status) {
   if (C10_UNLIKELY(status != RL_OK)) raise(status);
 }
 
-[[noreturn]] inline void check_failed(const char* what, const char* file, int line, const std::string& message) {
+[[noreturn]] inline void check_failed(const char* what, const char* file, int line, std::initializer_list<Text> parts) {
+  const std::string message = join(parts);
   throw Error(message.empty() ? str("Expected ", what, " to be true, but got false.  (at ", file, ":", line, ")") : message);
 }
 
@@ -119,19 +158,19 @@ inline rl_status report() noexcept {
 
 #define TORCH_CHECK(condition, ...)                                                                                    \
   do {                                                                                                                 \
-    if (C10_UNLIKELY(!(condition))) ::torch::detail::check_failed(#condition, __FILE__, __LINE__, ::torch::str(__VA_ARGS__)); \
+    if (C10_UNLIKELY(!(condition))) ::torch::detail::check_failed(#condition, __FILE__, __LINE__, {__VA_ARGS__}); \
   } while (false)
 #define TORCH_INTERNAL_ASSERT(condition, ...) TORCH_CHECK(condition, ##__VA_ARGS__)
 #define TORCH_CHECK_INDEX(condition, ...) \
-  do { if (C10_UNLIKELY(!(condition))) throw ::torch::IndexError(::torch::str(__VA_ARGS__)); } while (false)
+  do { if (C10_UNLIKELY(!(condition))) throw ::torch::IndexError(::torch::detail::join({__VA_ARGS__})); } while (false)
 #define TORCH_CHECK_VALUE(condition, ...) \
-  do { if (C10_UNLIKELY(!(condition))) throw ::torch::ValueError(::torch::str(__VA_ARGS__)); } while (false)
+  do { if (C10_UNLIKELY(!(condition))) throw ::torch::ValueError(::torch::detail::join({__VA_ARGS__})); } while (false)
 #define TORCH_CHECK_NOT_IMPLEMENTED(condition, ...) \
-  do { if (C10_UNLIKELY(!(condition))) throw ::torch::NotImplementedError(::torch::str(__VA_ARGS__)); } while (false)
+  do { if (C10_UNLIKELY(!(condition))) throw ::torch::NotImplementedError(::torch::detail::join({__VA_ARGS__})); } while (false)
 #define AT_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
 #define AT_ASSERTM(condition, ...) TORCH_CHECK(condition, ##__VA_ARGS__)
-#define AT_ERROR(...) throw ::torch::Error(::torch::str(__VA_ARGS__))
-#define TORCH_WARN(...) (std::fprintf(stderr, "Warning: %s\n", ::torch::str(__VA_ARGS__).c_str()))
+#define AT_ERROR(...) throw ::torch::Error(::torch::detail::join({__VA_ARGS__}))
+#define TORCH_WARN(...) (std::fprintf(stderr, "Warning: %s\n", ::torch::detail::join({__VA_ARGS__}).c_str()))
 
 // A view of elements that others own; valid as long as they are. A temporary lives until the end of its expression.
 template <class T>

@@ -200,16 +200,23 @@ class Optimizer {
 inline std::ostream& operator<<(std::ostream& out, const Optimizer& optimizer) { return out << "Optimizer over " << optimizer.size() << " parameters"; }
 
 #define RL_VALUE(name) {#name, detail::v(name())}
-#define RL_OPTIMIZER(Name, key)                                                                                   \
-  class Name : public Optimizer {                                                                                             \
-   public:                                                                                                                    \
-    explicit Name(const std::vector<OptimizerParamGroup>& groups, Name##Options defaults = Name##Options())                   \
-        : Optimizer(key, groups, std::make_unique<Name##Options>(defaults)) {}                                                \
-    explicit Name(std::vector<Tensor> params, Name##Options defaults = Name##Options())                                       \
-        : Name(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}                         \
+// An optimizer of the library with its options. A template, so that only programs that use it compile it.
+template <class Options>
+class OptimizerOf : public Optimizer {
+ public:
+  explicit OptimizerOf(const std::vector<OptimizerParamGroup>& groups, Options defaults = Options())
+      : Optimizer(Options::key, groups, std::make_unique<Options>(std::move(defaults))) {}
+  explicit OptimizerOf(std::vector<Tensor> params, Options defaults = Options())
+      : OptimizerOf(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, std::move(defaults)) {}
+};
+#define RL_OPTIMIZER(Name)                              \
+  class Name : public OptimizerOf<Name##Options> {      \
+   public:                                              \
+    using OptimizerOf<Name##Options>::OptimizerOf;      \
   }
 
 struct SGDOptions : detail::OptionsBase<SGDOptions> {
+  static constexpr const char* key = "SGD";
   SGDOptions(double lr = 1e-3) : lr_(lr) {}
   TORCH_ARG(double, lr);
   TORCH_ARG(double, momentum) = 0;
@@ -220,10 +227,11 @@ struct SGDOptions : detail::OptionsBase<SGDOptions> {
  public:
   Values values() const override { return {RL_VALUE(lr), RL_VALUE(momentum), RL_VALUE(dampening), RL_VALUE(weight_decay), RL_VALUE(nesterov)}; }
 };
-RL_OPTIMIZER(SGD, "SGD");
+RL_OPTIMIZER(SGD);
 
-#define RL_ADAM_OPTIONS(Name, decay)                                                                                            \
+#define RL_ADAM_OPTIONS(Name, text, decay)                                                                                      \
   struct Name : detail::OptionsBase<Name> {                                                                                     \
+    static constexpr const char* key = text;                                                                                    \
     Name(double lr = 1e-3) : lr_(lr) {}                                                                                         \
     Name& betas(std::tuple<double, double> both) { betas_ = both; return *this; }                                               \
     std::tuple<double, double> betas() const { return betas_; }                                                                 \
@@ -238,13 +246,14 @@ RL_OPTIMIZER(SGD, "SGD");
       return {RL_VALUE(lr), {"betas", detail::v(betas_)}, RL_VALUE(eps), RL_VALUE(weight_decay), RL_VALUE(amsgrad)};            \
     }                                                                                                                           \
   }
-RL_ADAM_OPTIONS(AdamOptions, 0);
-RL_ADAM_OPTIONS(AdamWOptions, 1e-2);
+RL_ADAM_OPTIONS(AdamOptions, "Adam", 0);
+RL_ADAM_OPTIONS(AdamWOptions, "AdamW", 1e-2);
 #undef RL_ADAM_OPTIONS
-RL_OPTIMIZER(Adam, "Adam");
-RL_OPTIMIZER(AdamW, "AdamW");
+RL_OPTIMIZER(Adam);
+RL_OPTIMIZER(AdamW);
 
 struct RMSpropOptions : detail::OptionsBase<RMSpropOptions> {
+  static constexpr const char* key = "RMSprop";
   RMSpropOptions(double lr = 1e-2) : lr_(lr) {}
   TORCH_ARG(double, lr);
   TORCH_ARG(double, alpha) = 0.99;
@@ -256,9 +265,10 @@ struct RMSpropOptions : detail::OptionsBase<RMSpropOptions> {
  public:
   Values values() const override { return {RL_VALUE(lr), RL_VALUE(alpha), RL_VALUE(eps), RL_VALUE(weight_decay), RL_VALUE(momentum), RL_VALUE(centered)}; }
 };
-RL_OPTIMIZER(RMSprop, "RMSprop");
+RL_OPTIMIZER(RMSprop);
 
 struct AdagradOptions : detail::OptionsBase<AdagradOptions> {
+  static constexpr const char* key = "Adagrad";
   AdagradOptions(double lr = 1e-2) : lr_(lr) {}
   TORCH_ARG(double, lr);
   TORCH_ARG(double, lr_decay) = 0;
@@ -269,7 +279,7 @@ struct AdagradOptions : detail::OptionsBase<AdagradOptions> {
  public:
   Values values() const override { return {RL_VALUE(lr), RL_VALUE(lr_decay), RL_VALUE(weight_decay), RL_VALUE(initial_accumulator_value), RL_VALUE(eps)}; }
 };
-RL_OPTIMIZER(Adagrad, "Adagrad");
+RL_OPTIMIZER(Adagrad);
 
 struct LBFGSOptions : detail::OptionsBase<LBFGSOptions> {
   LBFGSOptions(double lr = 1) : lr_(lr) {}
@@ -289,12 +299,14 @@ struct LBFGSOptions : detail::OptionsBase<LBFGSOptions> {
             {"line_search_fn", line_search_fn() ? v(string_view(*line_search_fn())) : v(nullopt)}};
   }
 };
-class LBFGS : public Optimizer {
+template <class Options>
+class LBFGSOf : public Optimizer {
  public:
-  explicit LBFGS(const std::vector<OptimizerParamGroup>& groups, LBFGSOptions defaults = {}) : Optimizer("LBFGS", groups, std::make_unique<LBFGSOptions>(defaults)) {
+  explicit LBFGSOf(const std::vector<OptimizerParamGroup>& groups, Options defaults = {}) : Optimizer("LBFGS", groups, std::make_unique<Options>(std::move(defaults))) {
     TORCH_CHECK(param_groups().size() == 1, "LBFGS doesn't support per-parameter options (parameter groups)");
   }
-  explicit LBFGS(std::vector<Tensor> params, LBFGSOptions defaults = {}) : LBFGS(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
+  explicit LBFGSOf(std::vector<Tensor> params, Options defaults = {})
+      : LBFGSOf(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, std::move(defaults)) {}
   Tensor step(LossClosure closure = nullptr) override {
     TORCH_CHECK(closure, "LBFGS requires a closure function");
     update();
@@ -311,6 +323,10 @@ class LBFGS : public Optimizer {
     torch::detail::check(rl_optimizer_step_closure(handle(), call, &closure, &loss));
     return Tensor(loss);
   }
+};
+class LBFGS : public LBFGSOf<LBFGSOptions> {
+ public:
+  using LBFGSOf<LBFGSOptions>::LBFGSOf;
 };
 #undef RL_OPTIMIZER
 #undef RL_VALUE

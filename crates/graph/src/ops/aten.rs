@@ -283,8 +283,8 @@ fn loss(a: &Args, name: &str) -> Found {
     done(call_with(name, first(a, 2), &[("reduction", reduction(at(a, 2))?)]))
 }
 
-/// `native_batch_norm(input, weight, bias, running_mean, running_var, …, momentum, eps)`: the output, the batch's mean
-/// and inverse deviation, and with `copies` the new statistics, the old ones unchanged. `factors`: the momentum's place.
+/// `native_batch_norm(input, weight, bias, running_mean, running_var, …, momentum, eps)`: the output, the batch's
+/// mean and inverse deviation, and with `copies` the new statistics, the old ones unchanged. `factors`: where the momentum is.
 fn norm(a: &Args, training: bool, factors: usize, copies: bool) -> Found {
     let x = input(a)?;
     let statistic = |i: usize| match at(a, i) {

@@ -80,6 +80,7 @@ TORCH_MODULE(Bilinear);
 template <size_t D, class Derived>
 class ConvImpl : public Cloneable<Derived> {
  public:
+  ConvImpl(int64_t in, int64_t out, ExpandingArray<D> kernel) : ConvImpl(ConvOptions<D>(in, out, kernel)) {}
   explicit ConvImpl(const ConvOptions<D>& options_) : options(options_) { ConvImpl::reset(); }
   void reset() override {
     TORCH_CHECK(options.in_channels() > 0 && options.groups() > 0 && options.out_channels() > 0, "in_channels, groups and out_channels must be a positive integer.");
@@ -109,6 +110,14 @@ class ConvImpl : public Cloneable<Derived> {
     if (options.padding_mode().name != "zeros") out << ", padding_mode=" << options.padding_mode().name;
     out << ")";
   }
+  Tensor forward(const Tensor& input) {
+    ConvFuncOptions<D> o;
+    o.bias(bias).stride(options.stride()).dilation(options.dilation()).groups(options.groups());
+    if (options.padding_mode().name == "zeros") o.padding(options.padding());
+    if constexpr (D == 1) return functional::conv1d(padded(input), weight, o);
+    else if constexpr (D == 2) return functional::conv2d(padded(input), weight, o);
+    else return functional::conv3d(padded(input), weight, o);
+  }
   ConvOptions<D> options;
   Tensor weight, bias;
 
@@ -120,20 +129,12 @@ class ConvImpl : public Cloneable<Derived> {
     for (size_t i = D; i-- > 0;) pad.insert(pad.end(), 2, (*options.padding().values())[i]);
     return torch::detail::raw::pad(input, pad, options.padding_mode().name);
   }
-  template <class Options>
-  Options call() const {
-    Options o;
-    o.bias(bias).stride(options.stride()).dilation(options.dilation()).groups(options.groups());
-    return options.padding_mode().name == "zeros" ? o.padding(options.padding()) : o;
-  }
 };
-#define RL_CONV(D)                                                                                                   \
-  class Conv##D##dImpl : public ConvImpl<D, Conv##D##dImpl> {                                                        \
-   public:                                                                                                           \
-    Conv##D##dImpl(int64_t in, int64_t out, ExpandingArray<D> kernel) : Conv##D##dImpl(Conv##D##dOptions(in, out, kernel)) {} \
-    explicit Conv##D##dImpl(const Conv##D##dOptions& options) : ConvImpl(options) {}                                 \
-    Tensor forward(const Tensor& input) { return functional::conv##D##d(padded(input), weight, call<ConvFuncOptions<D>>()); } \
-  };                                                                                                                 \
+#define RL_CONV(D)                                                   \
+  class Conv##D##dImpl : public ConvImpl<D, Conv##D##dImpl> {        \
+   public:                                                           \
+    using ConvImpl<D, Conv##D##dImpl>::ConvImpl;                     \
+  };                                                                 \
   TORCH_MODULE(Conv##D##d)
 RL_CONV(1);
 RL_CONV(2);
@@ -143,6 +144,7 @@ RL_CONV(3);
 template <size_t D, class Derived>
 class ConvTransposeImpl : public Cloneable<Derived> {
  public:
+  ConvTransposeImpl(int64_t in, int64_t out, ExpandingArray<D> kernel) : ConvTransposeImpl(ConvTransposeOptions<D>(in, out, kernel)) {}
   explicit ConvTransposeImpl(const ConvTransposeOptions<D>& options_) : options(options_) { ConvTransposeImpl::reset(); }
   void reset() override {
     TORCH_CHECK(options.in_channels() % options.groups() == 0, "in_channels must be divisible by groups");
@@ -167,6 +169,13 @@ class ConvTransposeImpl : public Cloneable<Derived> {
     if (!options.bias()) out << ", bias=" << std::boolalpha << false;
     out << ")";
   }
+  Tensor forward(const Tensor& input, const optional<IntArrayRef>& output_size = nullopt) {
+    const auto more = extra(input, output_size);
+    const auto& o = options;
+    if constexpr (D == 1) return torch::conv_transpose1d(input, weight, bias, o.stride(), o.padding(), more, o.groups(), o.dilation());
+    else if constexpr (D == 2) return torch::conv_transpose2d(input, weight, bias, o.stride(), o.padding(), more, o.groups(), o.dilation());
+    else return torch::conv_transpose3d(input, weight, bias, o.stride(), o.padding(), more, o.groups(), o.dilation());
+  }
   ConvTransposeOptions<D> options;
   Tensor weight, bias;
 
@@ -187,16 +196,11 @@ class ConvTransposeImpl : public Cloneable<Derived> {
     return found;
   }
 };
-#define RL_CONV(D)                                                                                                                   \
-  class ConvTranspose##D##dImpl : public ConvTransposeImpl<D, ConvTranspose##D##dImpl> {                                             \
-   public:                                                                                                                           \
-    ConvTranspose##D##dImpl(int64_t in, int64_t out, ExpandingArray<D> kernel) : ConvTranspose##D##dImpl(ConvTranspose##D##dOptions(in, out, kernel)) {} \
-    explicit ConvTranspose##D##dImpl(const ConvTranspose##D##dOptions& options) : ConvTransposeImpl(options) {}                      \
-    Tensor forward(const Tensor& input, const optional<IntArrayRef>& output_size = nullopt) {                                        \
-      return torch::conv_transpose##D##d(input, weight, bias, options.stride(), options.padding(), extra(input, output_size),        \
-                                         options.groups(), options.dilation());                                                      \
-    }                                                                                                                                \
-  };                                                                                                                                 \
+#define RL_CONV(D)                                                                        \
+  class ConvTranspose##D##dImpl : public ConvTransposeImpl<D, ConvTranspose##D##dImpl> {  \
+   public:                                                                                \
+    using ConvTransposeImpl<D, ConvTranspose##D##dImpl>::ConvTransposeImpl;               \
+  };                                                                                      \
   TORCH_MODULE(ConvTranspose##D##d)
 RL_CONV(1);
 RL_CONV(2);
@@ -388,11 +392,11 @@ class BatchNormImpl : public Cloneable<Derived> {
   BatchNormOptions options;
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
-#define RL_BATCH_NORM(Name, Least, Most)                                             \
-  class Name##Impl : public BatchNormImpl<Least, Most, Name##Impl> {                 \
-   public:                                                                           \
-    explicit Name##Impl(const BatchNormOptions& options) : BatchNormImpl(options) {} \
-  };                                                                                 \
+#define RL_BATCH_NORM(Name, Least, Most)                                  \
+  class Name##Impl : public BatchNormImpl<Least, Most, Name##Impl> {      \
+   public:                                                                \
+    using BatchNormImpl<Least, Most, Name##Impl>::BatchNormImpl;          \
+  };                                                                      \
   TORCH_MODULE(Name)
 RL_BATCH_NORM(BatchNorm1d, 2, 3);
 RL_BATCH_NORM(BatchNorm2d, 4, 4);
@@ -481,7 +485,8 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
  public:
   using ModuleHolder<EmbeddingImpl>::ModuleHolder;
   using Impl = EmbeddingImpl;
-  static Embedding from_pretrained(const Tensor& weights, const EmbeddingFromPretrainedOptions& o = {}) {
+  template <class Options = EmbeddingFromPretrainedOptions>
+  static Embedding from_pretrained(const Tensor& weights, const Options& o = {}) {
     TORCH_CHECK(weights.dim() == 2, "Embeddings parameter is expected to be 2-dimensional");
     Embedding made(EmbeddingOptions(weights.size(0), weights.size(1))._weight(weights).padding_idx(o.padding_idx()).max_norm(o.max_norm())
                        .norm_type(o.norm_type()).scale_grad_by_freq(o.scale_grad_by_freq()).sparse(o.sparse()));

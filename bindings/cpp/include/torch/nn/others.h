@@ -114,7 +114,8 @@ class EmbeddingBag : public ModuleHolder<EmbeddingBagImpl> {
  public:
   using ModuleHolder<EmbeddingBagImpl>::ModuleHolder;
   using Impl = EmbeddingBagImpl;
-  static EmbeddingBag from_pretrained(const Tensor& weights, const EmbeddingBagFromPretrainedOptions& o = {}) {
+  template <class Options = EmbeddingBagFromPretrainedOptions>
+  static EmbeddingBag from_pretrained(const Tensor& weights, const Options& o = {}) {
     TORCH_CHECK(weights.dim() == 2, "Embeddings parameter is expected to be 2-dimensional");
     EmbeddingBagOptions made(weights.size(0), weights.size(1));
     made._weight(weights).max_norm(o.max_norm()).norm_type(o.norm_type()).scale_grad_by_freq(o.scale_grad_by_freq()).mode(o.mode());

@@ -85,18 +85,19 @@ class RNNImplBase : public Cloneable<Derived> {
   std::vector<std::string> names_;
 };
 
-class LSTMImpl : public RNNImplBase<LSTMImpl> {
+template <class Derived>
+class LSTMNetwork : public RNNImplBase<Derived> {
  public:
-  LSTMImpl(int64_t input_size, int64_t hidden_size) : LSTMImpl(LSTMOptions(input_size, hidden_size)) {}
-  explicit LSTMImpl(const LSTMOptions& options_) : RNNImplBase(options_, 4), options(options_) {}
+  LSTMNetwork(int64_t input_size, int64_t hidden_size) : LSTMNetwork(LSTMOptions(input_size, hidden_size)) {}
+  explicit LSTMNetwork(const LSTMOptions& options_) : RNNImplBase<Derived>(options_, 4), options(options_) {}
   std::tuple<Tensor, std::tuple<Tensor, Tensor>> forward(const Tensor& input, optional<std::tuple<Tensor, Tensor>> hx_opt = {}) {
     bool single = input.dim() == 2;
     int64_t at = options.batch_first() ? 0 : 1;
-    Tensor x = batched(input, at, single);
+    Tensor x = this->batched(input, at, single);
     std::vector<Tensor> hx;
-    if (hx_opt) hx = {batched(std::get<0>(*hx_opt), 1, single), batched(std::get<1>(*hx_opt), 1, single)};
-    else hx = {zeros(x, kept()), zeros(x, options.hidden_size())};
-    auto [out, h, c] = torch::lstm(x, hx, all_weights(), options.bias(), options.num_layers(), options.dropout(), is_training(),
+    if (hx_opt) hx = {this->batched(std::get<0>(*hx_opt), 1, single), this->batched(std::get<1>(*hx_opt), 1, single)};
+    else hx = {this->zeros(x, this->kept()), this->zeros(x, options.hidden_size())};
+    auto [out, h, c] = torch::lstm(x, hx, this->all_weights(), options.bias(), options.num_layers(), options.dropout(), this->is_training(),
                                    options.bidirectional(), options.batch_first());
     if (single) return {out.squeeze(at), {h.squeeze(1), c.squeeze(1)}};
     return {out, {h, c}};
@@ -105,36 +106,45 @@ class LSTMImpl : public RNNImplBase<LSTMImpl> {
                                                                                                optional<std::tuple<Tensor, Tensor>> hx_opt = {}) {
     std::vector<Tensor> hx(2);
     if (hx_opt) hx = {std::get<0>(*hx_opt), std::get<1>(*hx_opt)};
-    auto found = packed("lstm", input, std::move(hx), true);
-    return {repacked(found.at(0), input), {found.at(1), found.at(2)}};
+    auto found = this->packed("lstm", input, std::move(hx), true);
+    return {this->repacked(found.at(0), input), {found.at(1), found.at(2)}};
   }
   LSTMOptions options;
 };
+class LSTMImpl : public LSTMNetwork<LSTMImpl> {
+ public:
+  using LSTMNetwork<LSTMImpl>::LSTMNetwork;
+};
 TORCH_MODULE(LSTM);
 
-#define RL_RECURRENT(Name, gates, call, row)                                                                         \
-  class Name##Impl : public RNNImplBase<Name##Impl> {                                                           \
-   public:                                                                                                      \
-    Name##Impl(int64_t input_size, int64_t hidden_size) : Name##Impl(Name##Options(input_size, hidden_size)) {} \
-    explicit Name##Impl(const Name##Options& options_) : RNNImplBase(options_, gates), options(options_) {      \
-      TORCH_CHECK(options.proj_size() == 0, #Name ": proj_size argument is only supported for LSTM");           \
-    }                                                                                                           \
-    std::tuple<Tensor, Tensor> forward(const Tensor& input, Tensor hx = {}) {                                   \
-      bool single = input.dim() == 2;                                                                           \
-      int64_t at = options.batch_first() ? 0 : 1;                                                               \
-      Tensor x = batched(input, at, single);                                                                    \
-      Tensor h = hx.defined() ? batched(hx, 1, single) : zeros(x, options.hidden_size());                       \
-      auto [out, last] = call(x, h, all_weights(), options.bias(), options.num_layers(), options.dropout(), is_training(), \
-                              options.bidirectional(), options.batch_first());                                  \
-      if (single) return {out.squeeze(at), last.squeeze(1)};                                                    \
-      return {out, last};                                                                                       \
-    }                                                                                                           \
+#define RL_RECURRENT(Name, gates, call, row)                                                                                            \
+  template <class Derived>                                                                                                              \
+  class Name##Network : public RNNImplBase<Derived> {                                                                                  \
+   public:                                                                                                                              \
+    Name##Network(int64_t input_size, int64_t hidden_size) : Name##Network(Name##Options(input_size, hidden_size)) {}                 \
+    explicit Name##Network(const Name##Options& options_) : RNNImplBase<Derived>(options_, gates), options(options_) {                 \
+      TORCH_CHECK(options.proj_size() == 0, #Name ": proj_size argument is only supported for LSTM");                                   \
+    }                                                                                                                                   \
+    std::tuple<Tensor, Tensor> forward(const Tensor& input, Tensor hx = {}) {                                                           \
+      bool single = input.dim() == 2;                                                                                                   \
+      int64_t at = options.batch_first() ? 0 : 1;                                                                                       \
+      Tensor x = this->batched(input, at, single);                                                                                      \
+      Tensor h = hx.defined() ? this->batched(hx, 1, single) : this->zeros(x, options.hidden_size());                                   \
+      auto [out, last] = call(x, h, this->all_weights(), options.bias(), options.num_layers(), options.dropout(), this->is_training(),  \
+                              options.bidirectional(), options.batch_first());                                                          \
+      if (single) return {out.squeeze(at), last.squeeze(1)};                                                                            \
+      return {out, last};                                                                                                               \
+    }                                                                                                                                   \
     std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(const utils::rnn::PackedSequence& input, Tensor hx = {}) { \
-      auto found = packed(row, input, {std::move(hx)}, false);                                                  \
-      return {repacked(found.at(0), input), found.at(1)};                                                       \
-    }                                                                                                           \
-    Name##Options options;                                                                                      \
-  };                                                                                                            \
+      auto found = this->packed(row, input, {std::move(hx)}, false);                                                                    \
+      return {this->repacked(found.at(0), input), found.at(1)};                                                                         \
+    }                                                                                                                                   \
+    Name##Options options;                                                                                                              \
+  };                                                                                                                                    \
+  class Name##Impl : public Name##Network<Name##Impl> {                                                                                \
+   public:                                                                                                                              \
+    using Name##Network<Name##Impl>::Name##Network;                                                                                   \
+  };                                                                                                                                    \
   TORCH_MODULE(Name)
 RL_RECURRENT(GRU, 3, torch::gru, "gru");
 RL_RECURRENT(RNN, 1, (options.nonlinearity().name == "relu" ? &torch::rnn_relu : &torch::rnn_tanh), options.nonlinearity().name == "relu" ? "rnn_relu" : "rnn_tanh");

@@ -63,14 +63,15 @@ class RNNCellImplBase : public Cloneable<Derived> {
  private:
   int64_t gates_;
 };
-class RNNCellImpl : public RNNCellImplBase<RNNCellImpl> {
+template <class Derived>
+class RNNCellBase : public RNNCellImplBase<Derived> {
  public:
-  RNNCellImpl(int64_t input_size, int64_t hidden_size) : RNNCellImpl(RNNCellOptions(input_size, hidden_size)) {}
-  explicit RNNCellImpl(const RNNCellOptions& options_) : RNNCellImplBase(options_, 1), options(options_) {}
+  RNNCellBase(int64_t input_size, int64_t hidden_size) : RNNCellBase(RNNCellOptions(input_size, hidden_size)) {}
+  explicit RNNCellBase(const RNNCellOptions& options_) : RNNCellImplBase<Derived>(options_, 1), options(options_) {}
   Tensor forward(const Tensor& input, const Tensor& hx = {}) {
     const bool single = input.dim() == 1, relu = options.nonlinearity().name == "relu";
-    const Tensor x = batched(input);
-    Tensor h = (relu ? &torch::rnn_relu_cell : &torch::rnn_tanh_cell)(x, state(hx, x, single), weight_ih, weight_hh, bias_ih, bias_hh);
+    const Tensor x = this->batched(input);
+    Tensor h = (relu ? &torch::rnn_relu_cell : &torch::rnn_tanh_cell)(x, this->state(hx, x, single), this->weight_ih, this->weight_hh, this->bias_ih, this->bias_hh);
     return single ? h.squeeze(0) : h;
   }
   RNNCellOptions options;
@@ -78,33 +79,47 @@ class RNNCellImpl : public RNNCellImplBase<RNNCellImpl> {
  protected:
   std::string nonlinearity() const override { return options.nonlinearity().shown(); }
 };
-TORCH_MODULE(RNNCell);
-class LSTMCellImpl : public RNNCellImplBase<LSTMCellImpl> {
+class RNNCellImpl : public RNNCellBase<RNNCellImpl> {
  public:
-  LSTMCellImpl(int64_t input_size, int64_t hidden_size) : LSTMCellImpl(LSTMCellOptions(input_size, hidden_size)) {}
-  explicit LSTMCellImpl(const LSTMCellOptions& options_) : RNNCellImplBase(options_, 4), options(options_) {}
+  using RNNCellBase<RNNCellImpl>::RNNCellBase;
+};
+TORCH_MODULE(RNNCell);
+template <class Derived>
+class LSTMCellBase : public RNNCellImplBase<Derived> {
+ public:
+  LSTMCellBase(int64_t input_size, int64_t hidden_size) : LSTMCellBase(LSTMCellOptions(input_size, hidden_size)) {}
+  explicit LSTMCellBase(const LSTMCellOptions& options_) : RNNCellImplBase<Derived>(options_, 4), options(options_) {}
   std::tuple<Tensor, Tensor> forward(const Tensor& input, optional<std::tuple<Tensor, Tensor>> hx_opt = {}) {
     const bool single = input.dim() == 1;
-    const Tensor x = batched(input);
-    const Tensor hx[] = {state(hx_opt ? std::get<0>(*hx_opt) : Tensor(), x, single), state(hx_opt ? std::get<1>(*hx_opt) : Tensor(), x, single)};
-    auto [h, c] = torch::lstm_cell(x, TensorList(hx), weight_ih, weight_hh, bias_ih, bias_hh);
+    const Tensor x = this->batched(input);
+    const Tensor hx[] = {this->state(hx_opt ? std::get<0>(*hx_opt) : Tensor(), x, single), this->state(hx_opt ? std::get<1>(*hx_opt) : Tensor(), x, single)};
+    auto [h, c] = torch::lstm_cell(x, TensorList(hx), this->weight_ih, this->weight_hh, this->bias_ih, this->bias_hh);
     if (single) return {h.squeeze(0), c.squeeze(0)};
     return {h, c};
   }
   LSTMCellOptions options;
 };
-TORCH_MODULE(LSTMCell);
-class GRUCellImpl : public RNNCellImplBase<GRUCellImpl> {
+class LSTMCellImpl : public LSTMCellBase<LSTMCellImpl> {
  public:
-  GRUCellImpl(int64_t input_size, int64_t hidden_size) : GRUCellImpl(GRUCellOptions(input_size, hidden_size)) {}
-  explicit GRUCellImpl(const GRUCellOptions& options_) : RNNCellImplBase(options_, 3), options(options_) {}
+  using LSTMCellBase<LSTMCellImpl>::LSTMCellBase;
+};
+TORCH_MODULE(LSTMCell);
+template <class Derived>
+class GRUCellBase : public RNNCellImplBase<Derived> {
+ public:
+  GRUCellBase(int64_t input_size, int64_t hidden_size) : GRUCellBase(GRUCellOptions(input_size, hidden_size)) {}
+  explicit GRUCellBase(const GRUCellOptions& options_) : RNNCellImplBase<Derived>(options_, 3), options(options_) {}
   Tensor forward(const Tensor& input, const Tensor& hx = {}) {
     const bool single = input.dim() == 1;
-    const Tensor x = batched(input);
-    Tensor h = torch::gru_cell(x, state(hx, x, single), weight_ih, weight_hh, bias_ih, bias_hh);
+    const Tensor x = this->batched(input);
+    Tensor h = torch::gru_cell(x, this->state(hx, x, single), this->weight_ih, this->weight_hh, this->bias_ih, this->bias_hh);
     return single ? h.squeeze(0) : h;
   }
   GRUCellOptions options;
+};
+class GRUCellImpl : public GRUCellBase<GRUCellImpl> {
+ public:
+  using GRUCellBase<GRUCellImpl>::GRUCellBase;
 };
 TORCH_MODULE(GRUCell);
 
