@@ -140,6 +140,24 @@ int main(void) {
   EXPECT(out.kind == RL_TENSORS && out.count == 4 && rl_tensor_sizes(out.data.tensors[0])[0] == 16);
   rl_value_free(&out);
 
+  /* Complex numbers: an argument is a pair of numbers, a result is freed. */
+  const float parts_of_z[] = {1, 2};
+  const double i[] = {0, 1};
+  const int64_t none[] = {1};
+  rl_tensor *z = NULL;
+  CHECK(rl_tensor_from_data(parts_of_z, none, 1, RL_DTYPE_COMPLEX64, &z));
+  rl_value factors[] = {of_tensor(z), {RL_COMPLEX, {.numbers = i}, 2}};
+  rl_tensor *turned = call("mul", factors, 2);
+  EXPECT(rl_tensor_dtype(turned) == RL_DTYPE_COMPLEX64);
+  CHECK(rl_tensor_item(turned, &out));
+  EXPECT(out.kind == RL_COMPLEX && out.data.numbers[0] == -2 && out.data.numbers[1] == 1);
+  rl_value_free(&out);
+  int32_t dtype = -1;
+  CHECK(rl_result_type_of(factors, 2, &dtype));
+  EXPECT(dtype == RL_DTYPE_COMPLEX64);
+  rl_tensor_free(z);
+  rl_tensor_free(turned);
+
   rl_optimizer_free(optimizer);
   rl_tensor_free(x);
   rl_tensor_free(y);

@@ -51,8 +51,8 @@ using std::in_place;
 using intrusive_nullptr = std::nullptr_t;
 
 namespace detail {
-// A part of a message. Lists of these are joined by one function, where a template of all parts' types would be compiled
-// for every message.
+// A part of a message. Lists of these are joined by one function; a template of the parts' types would be compiled for
+// every message.
 class Text {
  public:
   Text(const char* text) : text_(text) {}

@@ -295,8 +295,8 @@ inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, IntArrayR
   return detail::raw::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, detail::reduction_name(reduction), zero_infinity);
 }
 
-// Rows of a weight, summed (mode 0), averaged (1) or maximised (2) over bags; the bag of each index and the size of each
-// bag. The last result is empty: PyTorch keeps the places of maxima there for its own backward pass.
+// Rows of a weight, summed (mode 0), averaged (1) or maximised (2) over bags; the bag of each index, and the size of
+// each. The last result is empty: PyTorch keeps the places of maxima there for its own backward pass.
 inline std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq,
                                                                 int64_t mode, bool sparse, const OptTensor& per_sample_weights, bool include_last_offset,
                                                                 optional<int64_t> padding_idx) {

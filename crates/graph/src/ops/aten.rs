@@ -284,7 +284,8 @@ fn loss(a: &Args, name: &str) -> Found {
 }
 
 /// `native_batch_norm(input, weight, bias, running_mean, running_var, …, momentum, eps)`: the output, the batch's
-/// mean and inverse deviation, and with `copies` the new statistics, the old ones unchanged. `factors`: where the momentum is.
+/// mean and inverse deviation, and with `copies` the new statistics, the old ones unchanged. `factors`: the momentum's
+/// place.
 fn norm(a: &Args, training: bool, factors: usize, copies: bool) -> Found {
     let x = input(a)?;
     let statistic = |i: usize| match at(a, i) {
