@@ -132,6 +132,7 @@ fn rule(kind: &str, word: &str, numbers: Vec<usize>, flag: bool) -> PyResult<Rul
         "cat" => Rule::Cat(numbers.first().copied().unwrap_or(0)),
         "embedding" => Rule::Embedding,
         "attention" => Rule::Attention,
+        "labels" => Rule::labels(word).py()?,
         "loss" => Rule::Loss(if word == "none" { None } else { Some(reduction(word)?) }),
         _ => return Err(value_error(format!("unknown sharding rule {kind}"))),
     })
@@ -177,6 +178,11 @@ impl PyPlan {
     #[getter]
     fn local(&self) -> Vec<usize> {
         self.0.local.clone()
+    }
+
+    /// The global shape of a result whose local part has a shape.
+    fn whole(&self, name: &str, local: Vec<usize>) -> PyResult<Vec<usize>> {
+        self.0.whole(name, &local).py()
     }
 
     /// Input `index` as the op needs it.

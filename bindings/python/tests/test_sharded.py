@@ -15,6 +15,11 @@ def test_sharded(what, size):
     launch(size, RANKS, what)
 
 
+@pytest.mark.parametrize("what", ["all_placements", "placements_of_results", "dropped"])
+def test_ops_of_distributed_tensors(what):
+    launch(2, pathlib.Path(__file__).with_name("tensor_op_ranks.py"), what)
+
+
 COMPOSED = pathlib.Path(__file__).with_name("composed_ranks.py")
 
 

@@ -4,12 +4,14 @@
 //! a replicated tensor is complete and equal on all ranks, that of a shard is the shard's, that of a partial tensor is
 //! the replicated gradient of the sum. [`redistribute`] and [`regrade`] keep it.
 
+mod labels;
 mod placement;
 mod plan;
 mod redistribute;
 mod rules;
 mod view;
 
+pub use labels::Labels;
 pub use placement::{Placement, local_part, local_shape};
 pub use plan::{Input, Plan, plan};
 pub use redistribute::{redistribute, regrade};
@@ -143,7 +145,8 @@ impl DTensor {
             .zip(&plan.inputs)
             .map(|(t, to)| plan.prepare(&t.local, &first.mesh, &t.shape, &t.placements, to))
             .collect::<Result<Vec<_>>>()?;
-        Self::from_parts(&op(&locals)?, &first.mesh, &plan.shape, &plan.output)
+        let local = op(&locals)?;
+        Self::from_parts(&local, &first.mesh, &plan.whole(name, local.shape())?, &plan.output)
     }
 
     /// Matrix product.

@@ -29,9 +29,24 @@ pub struct Plan {
     pub shape: Vec<usize>,
     /// The shape of the result's local part.
     pub local: Vec<usize>,
+    /// Dimensions of the result whose size the op decides; zero in both shapes.
+    pub open: Vec<usize>,
 }
 
 impl Plan {
+    /// The global shape of a result whose local part has a shape.
+    pub fn whole(&self, name: &str, local: &[usize]) -> Result<Vec<usize>> {
+        if local.len() != self.shape.len() {
+            return Err(Error::shape(format!(
+                "{name}: the sharding rule gives {} dimensions, the op {local:?}",
+                self.shape.len()
+            )));
+        }
+        let mut shape = self.shape.clone();
+        self.open.iter().for_each(|&dim| shape[dim] = local[dim]);
+        Ok(shape)
+    }
+
     /// An input's local part as the op needs it. If the input is replicated along a mesh dimension and the result is
     /// not, each rank computes a summand of its gradient, so the summands are added up in the backward pass.
     pub fn prepare(
@@ -60,7 +75,7 @@ pub fn plan(name: &str, rule: &Rule, inputs: &[Input], mesh: &DeviceMesh) -> Res
     if let Some(same) = unchanged(rule, inputs) {
         let (output, shape) = (same.placements.clone(), same.shape.clone());
         let local = local_shape(&shape, mesh, &output)?;
-        return Ok(Plan { inputs: vec![output.clone(); inputs.len()], output, shape, local });
+        return Ok(Plan { inputs: vec![output.clone(); inputs.len()], output, shape, local, open: Vec::new() });
     }
     let shapes: Vec<&[usize]> = inputs.iter().map(|i| &i.shape[..]).collect();
     let signature = rule.signature(name, &shapes)?;
@@ -78,7 +93,7 @@ pub fn plan(name: &str, rule: &Rule, inputs: &[Input], mesh: &DeviceMesh) -> Res
         output.push(best.1);
     }
     let local = local_shape(&signature.shape, mesh, &output)?;
-    Ok(Plan { inputs: chosen, output, shape: signature.shape, local })
+    Ok(Plan { inputs: chosen, output, shape: signature.shape, local, open: signature.open })
 }
 
 /// A pointwise op of inputs that lie alike: its result lies as they do.
@@ -96,7 +111,8 @@ fn rows(s: &Signature, inputs: usize, ranks: usize) -> Vec<(Vec<Placement>, Plac
     let mut rows = vec![(vec![Placement::Replicate; inputs], Placement::Replicate)];
     for (number, label) in s.labels.iter().enumerate() {
         let shardable = label.size >= ranks && label.even.iter().all(|n| n.is_multiple_of(ranks));
-        if !shardable || !(label.kept || label.reduced.is_some()) {
+        let filled = !label.filled || label.size.div_ceil(ranks) * (ranks - 1) < label.size;
+        if !shardable || !filled || !(label.kept || label.reduced.is_some()) {
             continue;
         }
         let at = |labels: &[Option<usize>]| labels.iter().position(|l| *l == Some(number));
@@ -108,11 +124,8 @@ fn rows(s: &Signature, inputs: usize, ranks: usize) -> Vec<(Vec<Placement>, Plac
         let mut row: Vec<Placement> =
             s.inputs.iter().map(|labels| at(labels).map_or(Placement::Replicate, Placement::Shard)).collect();
         // A bias is added once: the ranks add summands of it.
-        if let (Placement::Partial(op), [_, weight, bias]) = (output, &s.inputs[..])
-            && weight.len() == 2
-            && bias.len() == 1
-        {
-            row[2] = Placement::Partial(op);
+        if let Placement::Partial(_) = output {
+            s.added.iter().for_each(|&i| row[i] = output);
         }
         rows.push((row, output));
     }

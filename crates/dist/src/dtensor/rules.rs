@@ -5,6 +5,7 @@
 //! it, the output is partial.
 
 use super::Placement;
+use super::labels::{self, Labels};
 use super::view;
 use crate::comm::ReduceOp;
 use rushlight_core::{Error, Result};
@@ -71,6 +72,8 @@ pub enum Rule {
     Attention,
     /// A loss of class scores `[N, C, …]` and targets `[N, …]`: `None` for the losses of all samples.
     Loss(Option<Reduction>),
+    /// Anything whose dimensions have names, as [`Rule::labels`] reads them.
+    Labels(Labels),
 }
 
 /// What sharding a label means.
@@ -82,6 +85,8 @@ pub(super) struct Label {
     pub(super) kept: bool,
     /// Sizes that the number of ranks must divide.
     pub(super) even: Vec<usize>,
+    /// Whether every rank must have a part.
+    pub(super) filled: bool,
 }
 
 /// A rule for certain shapes.
@@ -93,6 +98,10 @@ pub(super) struct Signature {
     pub(super) shape: Vec<usize>,
     /// Rows with partial inputs.
     pub(super) partial: Vec<(Vec<Placement>, Placement)>,
+    /// Inputs that are added to what the ranks sum up: a bias.
+    pub(super) added: Vec<usize>,
+    /// Dimensions of the output whose size the op decides.
+    pub(super) open: Vec<usize>,
 }
 
 impl Signature {
@@ -103,11 +112,13 @@ impl Signature {
             output: Vec::new(),
             shape: Vec::new(),
             partial: Vec::new(),
+            added: Vec::new(),
+            open: Vec::new(),
         }
     }
 
-    fn label(&mut self, size: usize, kept: bool, reduced: Option<ReduceOp>) -> usize {
-        self.labels.push(Label { size, reduced, kept, even: Vec::new() });
+    pub(super) fn label(&mut self, size: usize, kept: bool, reduced: Option<ReduceOp>) -> usize {
+        self.labels.push(Label { size, reduced, kept, even: Vec::new(), filled: false });
         self.labels.len() - 1
     }
 
@@ -141,6 +152,14 @@ fn broadcast(name: &str, shapes: &[&[usize]]) -> Result<Vec<usize>> {
 }
 
 impl Rule {
+    /// A rule as text: `"NC__, OC__, +O -> NO__"` for a convolution. Each dimension has a letter if it can be sharded
+    /// and `_` if it must be whole; a letter that the output lacks is summed over. A capital must leave no rank without
+    /// a part. An input after `+` is added to the result. A [`Linearity`] may stand before: `"sum: a_ -> a"`. The op
+    /// decides the size of `_` in the output.
+    pub fn labels(text: &str) -> Result<Self> {
+        Ok(Rule::Labels(labels::parse(text)?))
+    }
+
     /// The rule for inputs of these shapes.
     pub(super) fn signature(&self, name: &str, shapes: &[&[usize]]) -> Result<Signature> {
         let mut s = Signature::new(shapes.len());
@@ -173,6 +192,7 @@ impl Rule {
                 s.inputs[1] = vec![Some(out), Some(contracted)];
                 if shapes.len() == 3 {
                     s.inputs[2] = vec![Some(out)];
+                    s.added.push(2);
                 }
                 s.shape = [rows, &[*n]].concat();
             }
@@ -260,6 +280,11 @@ impl Rule {
                 if kept {
                     (s.output, s.shape) = (samples, targets.to_vec());
                 }
+            }
+            Rule::Labels(labels) => {
+                expect(name, shapes, labels.inputs.len(), labels.inputs.len())?;
+                labels::signature(name, &mut s, labels, shapes)?;
+                s.partial = linear_rows(labels.linearity, shapes.len());
             }
         }
         Ok(s)

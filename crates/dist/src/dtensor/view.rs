@@ -34,8 +34,7 @@ pub(super) fn labels(name: &str, s: &mut Signature, from: &[usize], to: &[usize]
         // Leading ones of a group are not what is sharded.
         let lead = |shape: &[usize], at: usize, end: usize| (at..end).find(|&d| shape[d] != 1);
         if let (Some(a), Some(b)) = (lead(from, first_i, i), lead(to, first_j, j)) {
-            s.labels.push(super::rules::Label { size: from[a], reduced: None, kept: true, even: Vec::new() });
-            let label = s.labels.len() - 1;
+            let label = s.label(from[a], true, None);
             if from[a] != to[b] {
                 s.labels[label].even = vec![from[a], to[b]];
             }
