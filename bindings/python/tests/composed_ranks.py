@@ -157,7 +157,7 @@ def long_and_wide():
     from rushlight.distributed.expert_parallel import dispatch
     from rushlight.distributed.tensor import DTensor, distribute_tensor
     from rushlight.distributed.tensor.experimental import _attention as cp
-    from rushlight.distributed.tensor.experimental import implicit_replication, local_map
+    from rushlight.distributed.tensor.experimental import implicit_replication, local_map, ulysses_attention
 
     dist.init_process_group(BACKEND)
     mesh, F = init_device_mesh(KIND, (SIZE,), mesh_dim_names=("cp",)), nn.functional
@@ -178,6 +178,25 @@ def long_and_wide():
             for part, expected in zip((mine, *(t.grad for t in own)), (out, *(t.grad for t in leaves))):
                 base.same(cp.context_parallel_unshard(mesh, [part.detach()], [2])[0], expected.detach(), f"attention {balance} {causal} {groups}", 1e-5)
     cp._cp_options.enable_load_balance = True
+    # Ulysses: whole sequences of some heads on each rank.
+    for causal, groups in ((True, 1), (False, 2)):
+        leaves = [base.values(2, SIZE * (2 // (groups if i else 1)), length, 6, seed=i).requires_grad_() for i in range(3)]
+        out = F.scaled_dot_product_attention(*leaves, is_causal=causal, scale=0.3, enable_gqa=groups > 1)
+        weights = base.values(*out.shape, seed=7)
+        (out * weights).sum().backward()
+        mine = lambda t: t.detach().chunk(SIZE, 2)[RANK].contiguous()
+        own = [mine(t).requires_grad_() for t in leaves]
+        part = ulysses_attention(*own, mesh, is_causal=causal, scale=0.3, enable_gqa=groups > 1)
+        (part * mine(weights)).sum().backward()
+        for found, expected in zip((part, *(t.grad for t in own)), (out, *(t.grad for t in leaves))):
+            base.same(found.detach(), mine(expected), f"Ulysses {causal} {groups}", 1e-5)
+    cp.set_attention_method("ulysses")
+    buffer = base.values(2, 2 * SIZE, length, 6)
+    expected = F.scaled_dot_product_attention(buffer, buffer, buffer, is_causal=True)
+    with cp.context_parallel(mesh, buffers=[buffer], buffer_seq_dims=[2]):
+        part = F.scaled_dot_product_attention(buffer, buffer, buffer, is_causal=True)
+    base.same(cp.context_parallel_unshard(mesh, [part], [2])[0], expected, "Ulysses within context_parallel", 1e-5)
+    cp.set_attention_method("ring")
     # A module of attention under the style.
     class Attention(nn.Module):
         def forward(self, q, k, v):
@@ -205,6 +224,77 @@ def long_and_wide():
     base.same(doubled.full_tensor(), base.values(2 * SIZE, 3) * 2, "local_map")
     with implicit_replication():
         base.same((x + torch.ones(3)).full_tensor(), base.values(2 * SIZE, 3) + 1, "implicit_replication")
+    dist.destroy_process_group()
+
+
+class Experts(nn.Module):
+    """A mixture: each token goes to the expert that its gate likes best. ``own``: the experts of this rank; None if all are here."""
+
+    def __init__(self, count, own=None):
+        super().__init__()
+        self.count, self.own = count, own
+        self.gate = nn.Linear(base.WIDTH, count)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(base.WIDTH, 8), nn.GELU(), nn.Linear(8, base.WIDTH)) for _ in range(count))
+
+    def forward(self, x):
+        tokens = x.flatten(0, 1)
+        weight, chosen = self.gate(tokens).softmax(-1).max(-1)
+        if self.own is None:
+            outputs = torch.stack([expert(tokens) for expert in self.experts], 1)
+            found = outputs[torch.arange(len(tokens)), chosen]
+        else:
+            from rushlight.distributed.expert_parallel import dispatch
+
+            rows, way = dispatch(tokens, chosen, self.count)
+            found = way.combine(torch.cat([self.experts[e](part) for e, part in zip(self.own, rows.split(way.counts))]))
+        return x + (found * weight.unsqueeze(1)).view_as(x)
+
+
+def experts():
+    """A model whose experts are split among the ranks, trained loss for loss as in one process."""
+    dist.init_process_group(BACKEND)
+    count, rows = 2 * SIZE, 4 * SIZE
+    losses, nets = [], []
+    for own in (None, range(RANK * 2, RANK * 2 + 2)):
+        net = nn.Sequential(nn.Embedding(base.VOCABULARY, base.WIDTH), Experts(count, own), Experts(count, own), nn.Linear(base.WIDTH, base.VOCABULARY))
+        with torch.no_grad():
+            for i, p in enumerate(net.parameters()):
+                p.copy_(base.values(*p.shape, seed=i) * 0.3)
+        # Not Adam, whose first steps are as large for gradients that are all rounding.
+        optimizer, found = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9), []
+        for step in range(STEPS):
+            ids, targets = base.batch(step, rows) if own is None else base.batch(step, rows // SIZE, first=RANK * (rows // SIZE))
+            loss = base.loss_of(net(ids), targets)
+            loss.backward()
+            if own is not None:
+                # A mean over ranks: experts have the gradients of all ranks' tokens, other layers those of their own.
+                for name, p in net.named_parameters():
+                    if p.grad is not None:
+                        if ".experts." not in name:
+                            dist.all_reduce(p.grad)
+                        p.grad /= SIZE
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item() if own is None else base.mean_over_ranks(loss.item()))
+        losses.append(found)
+        nets.append(net)
+    base.close(losses[1], losses[0], "experts")
+    mine = [f".experts.{e}." for e in range(RANK * 2, RANK * 2 + 2)]
+    for (name, p), q in zip(nets[1].named_parameters(), nets[0].parameters()):
+        if ".experts." not in name or any(part in name for part in mine):
+            base.same(p.detach(), q.detach(), name)
+    dist.destroy_process_group()
+
+
+def split_by_tensors():
+    """Tensor parallelism over all ranks, by itself, against one process."""
+    dist.init_process_group(BACKEND)
+    base.WIDTH, base.HEADS = 4 * SIZE, SIZE
+    expected, parameters = base.alone()
+    net = base.tensor_parallel(base.model(), init_device_mesh(KIND, (SIZE,), mesh_dim_names=("tp",)))
+    assert net.blocks[0].wq.weight.to_local().shape[0] == 4
+    found, _ = base.train(net, 1, 0)
+    base.check(net, found, expected, parameters, "tensor parallel")
     dist.destroy_process_group()
 
 
@@ -258,7 +348,7 @@ def replicated():
     expected, parameters = base.alone()
     net = replicate(base.model(), device_mesh=init_device_mesh(KIND, (SIZE,)), bucket_cap_mb=100)
     assert isinstance(net, base.Model) and [name for name, _ in net.named_parameters()] == list(parameters)
-    found, _ = base.train(net, SIZE, RANK, halves=8 // SIZE // 2)
+    found, _ = base.train(net, SIZE, RANK, halves=2)
     base.close(found, expected, "replicate")
     for name, p in net.named_parameters():
         base.same(p.detach(), parameters[name], name)

@@ -1,6 +1,7 @@
 """DeepSpeed's front over processes of this machine, against one process with PyTorch's names."""
 
 import json
+import os
 import pathlib
 
 import pytest
@@ -14,7 +15,13 @@ from test_distributed import launch
 RANKS = pathlib.Path(__file__).with_name("model_parallel_ranks.py")
 
 
-@pytest.mark.parametrize("size, stage, offload", [(1, 0, "none"), (2, 0, "none"), (2, 1, "none"), (2, 2, "cpu"), (4, 2, "none")])
+#: Ranks, stages, offloading; ``scripts/nightly ranks`` sets another number of ranks.
+CASES = [(1, 0, "none"), (2, 0, "none"), (2, 1, "none"), (2, 2, "cpu"), (4, 2, "none")]
+if "RUSHLIGHT_TEST_RANKS" in os.environ:
+    CASES = [(int(os.environ["RUSHLIGHT_TEST_RANKS"]), stage, "cpu" if stage else "none") for stage in range(4)]
+
+
+@pytest.mark.parametrize("size, stage, offload", CASES)
 def test_training_equals_one_process(size, stage, offload):
     launch(size, RANKS, "deepspeed_trains", stage, offload)
 

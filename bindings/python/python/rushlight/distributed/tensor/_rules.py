@@ -529,6 +529,9 @@ def embedding(func, name, args, kwargs):
     if padding is not None:
         padding = padding % weight._shape[0] - start
         padding = padding if 0 <= padding < size else None
+    if size == 0:
+        # A rank without rows: zeros, whose gradient is empty.
+        return out(plan, table.sum() * torch.zeros((*index.shape, table.shape[1]), dtype=table.dtype, device=table.device), weight._mesh)
     # Ids of other ranks give zeros: the ranks' sum is the whole.
     found = func(index.clamp(0, max(size - 1, 0)), table, padding) * inside.unsqueeze(-1).to(table.dtype)
     return out(plan, found, weight._mesh)

@@ -3,10 +3,10 @@
 from contextlib import contextmanager
 
 from .. import _ops
-from ._attention import context_parallel
+from ._attention import context_parallel, ulysses_attention
 from ._func_map import local_map
 
-__all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
+__all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding", "ulysses_attention"]
 
 
 @contextmanager

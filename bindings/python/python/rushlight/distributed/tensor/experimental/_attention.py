@@ -1,6 +1,7 @@
 """Context parallelism: sequences split among ranks, attention over all of them.
 
-Attention is compiled (``crates/dist/src/context_parallel.rs``): keys and values go around the ranks while each computes its part.
+Attention is compiled (``crates/dist/src/context_parallel.rs``): keys and values go around the ranks while each computes its part, or the ranks exchange
+positions for heads (Ulysses) and each computes whole sequences of its heads.
 """
 
 import enum
@@ -14,7 +15,8 @@ from ..parallel.style import ParallelStyle
 
 __all__ = [
     "_ContextParallel", "_HeadTailLoadBalancer", "_LoadBalancer", "_context_parallel_shard", "_cp_options", "_disable_context_parallel_dispatcher",
-    "_enable_context_parallel_dispatcher", "context_parallel", "context_parallel_unshard", "set_rotate_method",
+    "_enable_context_parallel_dispatcher", "context_parallel", "context_parallel_unshard", "set_attention_method",
+    "set_rotate_method", "ulysses_attention",
 ]
 
 
@@ -26,9 +28,10 @@ class _RotateMethod(enum.Enum):
 
 
 class _Options:
-    """What holds for all uses: whether the causal work is balanced, and how keys and values travel."""
+    """What holds for all uses: whether the causal work is balanced, and how keys and values travel. ``attention`` is ours: ``"ring"`` or ``"ulysses"``."""
 
     def __init__(self):
+        self.attention = "ring"
         self.enable_load_balance, self.convert_to_f32, self.rotate_method = True, True, _RotateMethod.ALL_GATHER
 
 
@@ -41,6 +44,13 @@ def set_rotate_method(rotate_method):
     if rotate_method not in names:
         raise NotImplementedError(f"Context Parallel does not support using {rotate_method} for kv shards rotation")
     _cp_options.rotate_method = names[rotate_method]
+
+
+def set_attention_method(method):
+    """Ours: ``"ring"``, or ``"ulysses"``, whose ranks have contiguous parts of sequences, which need no balance, and whose number divides that of heads."""
+    if method not in ("ring", "ulysses"):
+        raise ValueError(f"context_parallel: the method of attention is 'ring' or 'ulysses', not {method!r}")
+    _cp_options.attention = method
 
 
 class _LoadBalancer:
@@ -71,7 +81,7 @@ class _HeadTailLoadBalancer(_LoadBalancer):
 
 
 def _balancer(length, ranks, device):
-    return _HeadTailLoadBalancer(length, ranks, device) if _cp_options.enable_load_balance else None
+    return _HeadTailLoadBalancer(length, ranks, device) if _cp_options.enable_load_balance and _cp_options.attention == "ring" else None
 
 
 def _own(buffer, dim, mesh, balancer):
@@ -109,10 +119,25 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
             raise NotImplementedError(f"context_parallel: queries placed {query.placements}, keys {key.placements}; only batches and heads may be split, alike")
         out = _attention(query.to_local(), key.to_local(), value.to_local(), None, 0.0, is_causal, scale)
         return DTensor._of(out, query.device_mesh, query.placements, query.shape)
+    if _cp_options.attention == "ulysses":
+        return ulysses_attention(query, key, value, mesh, is_causal=is_causal, scale=scale)
     return _C._ring_attention(query, key, value, bool(is_causal), _cp_options.enable_load_balance, scale, mesh.get_group()._group)
 
 
 _plain_attention = F.scaled_dot_product_attention
+
+
+def ulysses_attention(query, key, value, mesh, *, is_causal=False, scale=None, enable_gqa=False):
+    """Ours: attention over sequences of which each rank has a contiguous part, by an exchange among all ranks that gives each the whole sequences of some heads.
+    Tensors are ``[batch, heads, tokens, size]``; the ranks' number divides that of heads, also of keys and values. Recorded."""
+    if mesh.ndim != 1:
+        raise ValueError(f"ulysses_attention: a mesh of one dimension is needed, got {mesh}; take a part of it by name, as mesh['cp']")
+    if any(t.dim() != 4 or isinstance(t, DTensor) for t in (query, key, value)):
+        raise ValueError("ulysses_attention: plain tensors of [batch, heads, tokens, size] are needed")
+    group = mesh.get_group()._group
+    query, key, value = (_C._all_to_all_dims(t, 1, 2, group) for t in (query, key, value))
+    out = _plain_attention(query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
+    return _C._all_to_all_dims(out, 2, 1, group)
 
 
 def _enter(mesh):

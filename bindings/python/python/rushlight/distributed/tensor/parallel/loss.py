@@ -57,7 +57,9 @@ def vocabulary_loss(scores, target, rest, kwargs):
     normaliser = total((local - largest.unsqueeze(1)).exp().sum(1)).log() + largest
     index = target - start
     inside = (index >= 0) & (index < size) & (target != ignored)
-    picked = total(local.gather(1, index.clamp(0, max(size - 1, 0)).unsqueeze(1)).squeeze(1) * inside.to(local.dtype))
+    # A rank without classes adds zeros.
+    here = local.gather(1, index.clamp(0, size - 1).unsqueeze(1)).squeeze(1) if size else local.sum(1)
+    picked = total(here * inside.to(local.dtype))
     counted = (target != ignored).to(local.dtype)
     losses = (normaliser - picked) * counted
     if reduction != "none":
